@@ -1,0 +1,113 @@
+/* base.h - constants and the residency view shared by every moorage interface (Apache-2.0).
+ *
+ * Words. A *page* names an expert of a layer: page = layer * experts + expert. A *segment* is a
+ * part of an expert, cut along its intermediate dimension: top (first to compute) and bottom. A
+ * *slot* is room for one expert in fast memory. A *pool* is a group of slots with one capacity:
+ * one pool for all layers ("shared") or one per layer ("per-layer").
+ *
+ * Rules of every header here: structs begin with their size in bytes and only ever grow at the
+ * end; there is no implicit padding; `host_` pointers are owned by the host and borrowed for the
+ * call unless a comment says longer; `plugin_` pointers are owned by the plugin. Thread tags:
+ *   [load]     scan and create, one thread
+ *   [control]  activate, plan, report: one thread, may allocate and block
+ *   [step]     inside a layer step: never concurrent on one instance, may move between threads,
+ *              must neither allocate nor block nor fail; a count of 0 means "no advice"
+ *   [any]      callable from any thread at any time
+ */
+#ifndef MOORAGE_BASE_H
+#define MOORAGE_BASE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define MOORAGE_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define MOORAGE_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+#define MOORAGE_ABI_MAJOR 1
+#define MOORAGE_ABI_MINOR 0
+
+/* True when `object` was made by a writer that knows `field`. Use it before reading a field that
+ * is newer than the first version of its struct. */
+#define MOORAGE_HAS(object, type, field) \
+    ((object)->size >= offsetof(type, field) + sizeof(((type *)0)->field))
+
+#define MOORAGE_NONE UINT32_MAX        /* no page, layer, pool or count */
+#define MOORAGE_NEVER UINT64_MAX       /* no such step: the page is never requested again */
+
+/* Status of fallible functions. Values outside the list count as MOORAGE_INTERNAL. */
+enum {
+    MOORAGE_OK = 0,
+    MOORAGE_INVALID_ARGUMENT = 1, /* a value cannot be used; set_error says which and why */
+    MOORAGE_UNSUPPORTED = 2,      /* right in itself, but not offered here */
+    MOORAGE_OUT_OF_MEMORY = 3,
+    MOORAGE_WRONG_STATE = 4,      /* for instance activate on an active instance */
+    MOORAGE_INTERNAL = 5
+};
+
+/* Segments of an expert, as a mask. An expert that is not split is MOORAGE_WHOLE. */
+enum { MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3 };
+
+/* State of a page, one byte. Bits 0-1: segments that are resident. Bits 2-3: segments in flight to
+ * fast memory. Bit 4: pinned, that is, in use by the running step: it cannot be a victim. Bit 5:
+ * it sits in the transfer buffer (a prefetch not yet used), not in a cache slot: it is resident
+ * for routing and dispatch, and it cannot be a victim either. */
+enum {
+    MOORAGE_STATE_RESIDENT = 0x03,
+    MOORAGE_STATE_IN_FLIGHT = 0x0c,
+    MOORAGE_STATE_IN_FLIGHT_SHIFT = 2,
+    MOORAGE_STATE_PINNED = 0x10,
+    MOORAGE_STATE_BUFFERED = 0x20
+};
+
+/* Why a page was loaded, evicted or needs room. */
+enum { MOORAGE_DEMAND = 0, MOORAGE_PREFETCH = 1, MOORAGE_BUDGET = 2, MOORAGE_MIGRATION = 3,
+       MOORAGE_ACTIVATION = 4 };
+
+/* Phase of a layer step. */
+enum { MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1 };
+
+/* Where everything is, as the host knows it. Mapped once: the pointers stay valid from activate to
+ * deactivate and their contents change under the reader between calls, never during one. [any] */
+typedef struct moorage_residency {
+    uint32_t size;
+    uint32_t flags;             /* 0 */
+    uint32_t layers;
+    uint32_t experts;           /* per layer */
+    uint32_t pools;             /* 1 (shared) or layers (per-layer) */
+    uint32_t reserved;          /* 0 */
+    const uint8_t *host_state;  /* [layers * experts] MOORAGE_STATE_* of each page */
+    const uint32_t *host_slots; /* [pools] cache slots of each pool; changes when a budget is applied */
+    const uint32_t *host_used;  /* [pools] slots taken, in flight included */
+    const float *host_split;    /* [layers] share of an expert that is its top segment, (0, 1] */
+} moorage_residency;
+MOORAGE_ASSERT(offsetof(moorage_residency, host_state) == 24, "moorage_residency layout");
+MOORAGE_ASSERT(sizeof(moorage_residency) == 56, "moorage_residency layout");
+
+/* What things cost here: from the profile in the emulator, moving averages in real runs. Mapped as
+ * moorage_residency is. All times are for one uncontended operation. [any] */
+typedef struct moorage_costs {
+    uint32_t size;
+    uint32_t flags;                 /* 0 */
+    uint32_t servers;               /* remote servers */
+    uint32_t reserved;              /* 0 */
+    uint64_t expert_bytes;          /* of a whole expert */
+    uint64_t load_ns;               /* a whole expert from host memory to fast memory */
+    uint64_t transfer_issue_ns;     /* constant part of load_ns */
+    uint64_t attention_ns;          /* attention, gate and shared experts of a layer, one token */
+    uint64_t gpu_expert_ns;         /* one resident expert on the GPU, one token */
+    uint64_t gpu_token_ns;          /* what each further token of that expert adds */
+    uint64_t cpu_expert_ns;         /* one expert on the CPU, one token */
+    uint64_t cpu_token_ns;          /* what each further token of that expert adds */
+    const uint64_t *host_remote_ns; /* [servers] one expert on a server, one token, links included */
+} moorage_costs;
+MOORAGE_ASSERT(offsetof(moorage_costs, expert_bytes) == 16, "moorage_costs layout");
+MOORAGE_ASSERT(sizeof(moorage_costs) == 88, "moorage_costs layout");
+
+#ifdef __cplusplus
+}
+#endif
+#endif

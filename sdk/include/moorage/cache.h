@@ -1,0 +1,90 @@
+/* cache.h - interface moorage.cache/1: which resident experts make room for others.
+ *
+ * Order of calls in a step: observe (step.h) -> victims, once, when more is to be loaded than has
+ * room -> for every load admit, on_evict of its victim, on_load. Loads by prefetch and evictions by
+ * a shrinking budget come between steps through the same functions. The host owns the truth: read
+ * it from the residency view; keep only the policy's own order.
+ *
+ * Advice is checked: a victim must be resident in a slot of the asked pool, unpinned, unbuffered,
+ * and named once. Anything else is a fault of the policy.
+ */
+#ifndef MOORAGE_CACHE_H
+#define MOORAGE_CACHE_H
+
+#include "step.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct moorage_room {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    uint32_t pool;  /* that needs room: 0 when shared, the layer when per-layer */
+    uint32_t layer; /* for which the room is wanted */
+    uint32_t count; /* victims wanted, 1 .. slots of the pool */
+    int32_t cause;  /* MOORAGE_DEMAND, MOORAGE_PREFETCH or MOORAGE_BUDGET */
+} moorage_room;
+MOORAGE_ASSERT(sizeof(moorage_room) == 24, "moorage_room layout");
+
+typedef struct moorage_admission {
+    uint32_t size;
+    uint32_t flags;    /* 0 */
+    uint32_t page;     /* to be loaded */
+    uint32_t victim;   /* that would make room, or MOORAGE_NONE: there is a free slot */
+    uint32_t segments; /* mask to be loaded */
+    int32_t cause;
+} moorage_admission;
+MOORAGE_ASSERT(sizeof(moorage_admission) == 24, "moorage_admission layout");
+
+/* Outcome of one request in a replay; any other value is the page that was evicted for it. */
+#define MOORAGE_REPLAY_KEPT 0xffffffffu   /* hit, or loaded into a free slot: nothing was evicted */
+#define MOORAGE_REPLAY_BYPASS 0xfffffffeu /* missed and not cached: every slot pinned, or not admitted */
+
+/* Whole tokens of a trace in which nothing but the cache decides. For each token, `rounds` times,
+ * for each layer (one visit), `repeats` steps of `width` distinct requests. Steps, visits and
+ * tokens continue from the first_ fields. */
+typedef struct moorage_replay {
+    uint32_t size;
+    uint32_t flags;                /* 0 */
+    uint64_t first_step;
+    uint64_t first_visit;
+    uint64_t first_token;
+    uint32_t token_count;
+    uint32_t rounds;
+    uint32_t repeats;
+    uint32_t width;
+    const uint32_t *host_experts;  /* [token, round, layer, repeat, width] in the order of requests */
+    const uint64_t *host_requests; /* [token] running number of the request (text) of each token */
+    uint8_t *host_state;           /* [layers * experts] the residency view's own bytes, lent for the
+                                    * call: the callee keeps resident and pinned bits right */
+    uint32_t *host_used;           /* [pools] likewise */
+    uint32_t *host_outcomes;       /* out, as host_experts: KEPT, BYPASS or the evicted page */
+} moorage_replay;
+MOORAGE_ASSERT(offsetof(moorage_replay, host_experts) == 48, "moorage_replay layout");
+MOORAGE_ASSERT(sizeof(moorage_replay) == 88, "moorage_replay layout");
+
+#define MOORAGE_INTERFACE_CACHE "moorage.cache/1"
+typedef struct moorage_cache {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    /* Writes up to room->count pages, first to go first; returns how many. Fewer than asked only
+     * when the pool has no further page that may go. Required. [step] */
+    uint32_t (*victims)(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages);
+    /* 0: do not cache this page; it is served through the transfer buffer. Null: always 1. [step] */
+    uint32_t (*admit)(moorage_plugin *plugin, const moorage_admission *admission);
+    /* `page` now has a slot (its bytes may still be in flight). May be null. [step] */
+    void (*on_load)(moorage_plugin *plugin, uint32_t page, uint32_t segments, int32_t cause);
+    /* `page` lost its slot. May be null. [step] */
+    void (*on_evict)(moorage_plugin *plugin, uint32_t page, int32_t cause);
+    /* Optional fast path of counting replays: does for many steps what the calls above would do one
+     * by one, decision for decision. The C++ wrapper generates it. The host checks every outcome
+     * against its own account. Null: the host goes step by step. [step] */
+    void (*replay)(moorage_plugin *plugin, const moorage_replay *run);
+} moorage_cache;
+MOORAGE_ASSERT(sizeof(moorage_cache) == 48, "moorage_cache layout");
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,68 @@
+/* dispatch.h - interface moorage.dispatch/1: where each expert of a step is computed.
+ *
+ * Items are the step's distinct experts, resident ones first. A resident expert computes on the GPU
+ * unless moved; an absent one is loaded, computed on the CPU, or sent to a server that has it.
+ */
+#ifndef MOORAGE_DISPATCH_H
+#define MOORAGE_DISPATCH_H
+
+#include "step.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sites. Remote server i is MOORAGE_SITE_REMOTE + i. */
+enum { MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2 };
+
+/* Struct of arrays over `count` items; times are for the item's own tokens and missing bytes. */
+typedef struct moorage_items {
+    uint32_t size;
+    uint32_t flags;                 /* 0 */
+    uint32_t count;
+    uint32_t servers;               /* remote servers */
+    uint64_t load_backlog_ns;       /* the link is busy this long with earlier demand loads */
+    uint64_t cpu_backlog_ns;        /* the CPU pool likewise */
+    const uint32_t *host_experts;   /* [count] */
+    const uint32_t *host_tokens;    /* [count] tokens that chose it */
+    const uint8_t *host_missing;    /* [count] segments absent: 0 resident, MOORAGE_WHOLE absent */
+    const float *host_scores;       /* [count] largest gate score or weight, or null */
+    const uint64_t *host_load_ns;   /* [count] to bring what is missing */
+    const uint64_t *host_gpu_ns;    /* [count] to compute it on the GPU */
+    const uint64_t *host_cpu_ns;    /* [count] to compute it on the CPU */
+    const uint64_t *host_remote_ns; /* [count, servers] likewise, MOORAGE_NEVER: the server lacks it */
+} moorage_items;
+MOORAGE_ASSERT(offsetof(moorage_items, host_experts) == 32, "moorage_items layout");
+MOORAGE_ASSERT(sizeof(moorage_items) == 96, "moorage_items layout");
+
+/* What one item took, as measured. */
+typedef struct moorage_dispatched {
+    uint32_t size;
+    uint32_t flags;   /* 0 */
+    uint32_t layer;
+    uint32_t expert;
+    uint32_t site;
+    uint32_t tokens;
+    uint64_t load_ns; /* transfer, waiting excluded; 0 without one */
+    uint64_t run_ns;  /* computation, waiting excluded */
+} moorage_dispatched;
+MOORAGE_ASSERT(sizeof(moorage_dispatched) == 40, "moorage_dispatched layout");
+
+#define MOORAGE_INTERFACE_DISPATCH "moorage.dispatch/1"
+typedef struct moorage_dispatch {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    /* Fills a site per item, and in host_order the items in the order in which each site is to take
+     * them (comes filled 0, 1, 2, ...). Returns count, or 0: everything on the GPU in the given
+     * order. Required. [step] */
+    uint32_t (*assign)(moorage_plugin *plugin, const moorage_step *step, const moorage_items *items,
+                       uint32_t *host_sites, uint32_t *host_order);
+    /* Once per item after the step. May be null. [step] */
+    void (*outcome)(moorage_plugin *plugin, const moorage_dispatched *outcome);
+} moorage_dispatch;
+MOORAGE_ASSERT(sizeof(moorage_dispatch) == 24, "moorage_dispatch layout");
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,150 @@
+/* module.h - the door of a policy library: module record, descriptors, parameters, instances.
+ *
+ * A library exports one function, moorage_module_v1. It returns a constant record; the host asks it
+ * for descriptors (one per policy) and creates instances. An instance answers for one or more kinds
+ * through get_interface("moorage.cache/1") and so on; an unknown id yields null. Libraries stay
+ * loaded until the process ends. Policies run with the full rights of the process.
+ *
+ * Life of an instance: create -> activate -> steps (reset between runs) -> deactivate -> destroy.
+ * Everything is allocated in activate, whose limits bound every later call.
+ */
+#ifndef MOORAGE_MODULE_H
+#define MOORAGE_MODULE_H
+
+#include "host.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MOORAGE_MODULE_SYMBOL "moorage_module_v1"
+
+enum { MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
+       MOORAGE_PARAM_TEXT = 4 };
+
+/* Declaration of one parameter; only the fields of its type are read. Static. */
+typedef struct moorage_param {
+    uint32_t size;
+    int32_t type;                    /* MOORAGE_PARAM_*; a FLAG uses the integer fields, 0 or 1 */
+    const char *plugin_key;          /* snake_case, unit last: "window_tokens" */
+    const char *plugin_help;         /* one line */
+    int64_t integer_default, integer_min, integer_max;
+    double real_default, real_min, real_max;
+    const char *plugin_text_default; /* TEXT */
+    const char *plugin_text_choices; /* TEXT: "a|b|c", or null: any text */
+} moorage_param;
+MOORAGE_ASSERT(sizeof(moorage_param) == 88, "moorage_param layout");
+
+/* One typed value, checked against its declaration. Borrowed for create. */
+typedef struct moorage_value {
+    uint32_t size;
+    int32_t type;
+    int64_t integer;
+    double real;
+    const char *host_text;
+} moorage_value;
+MOORAGE_ASSERT(sizeof(moorage_value) == 32, "moorage_value layout");
+
+/* What a policy cannot work without; it is refused at start where the source lacks it. */
+enum {
+    MOORAGE_NEEDS_GATE_SCORES = 1,  /* scores of all experts, chosen or not */
+    MOORAGE_NEEDS_WEIGHTS = 2,      /* router weights of the chosen ones */
+    MOORAGE_NEEDS_PREDICTIONS = 4,  /* experts predicted for later layers */
+    MOORAGE_NEEDS_FUTURE = 8        /* the whole trace in advance: an offline bound */
+};
+enum {
+    MOORAGE_POLICY_LOSSY = 1,       /* may change the model's output */
+    MOORAGE_POLICY_RANDOMISED = 2   /* draws from the host's random service */
+};
+
+/* Description of one policy. Static; readable without creating anything. */
+typedef struct moorage_descriptor {
+    uint32_t size;
+    uint32_t flags;                     /* MOORAGE_POLICY_* */
+    const char *plugin_name;            /* the name in TOML, unique: "lru" */
+    const char *plugin_version;         /* "1.2.0" */
+    const char *plugin_summary;         /* one line */
+    const char *plugin_source;          /* paper, section, equation; may be empty */
+    const char *const *plugin_kinds;    /* [kind_count] interface ids it answers for */
+    const moorage_param *plugin_params; /* [param_count], each of plugin_params[0].size bytes */
+    uint32_t kind_count;
+    uint32_t param_count;
+    uint32_t needs;                     /* MOORAGE_NEEDS_* */
+    uint32_t reserved;                  /* 0 */
+} moorage_descriptor;
+MOORAGE_ASSERT(sizeof(moorage_descriptor) == 72, "moorage_descriptor layout");
+
+/* Bounds of everything an instance will see until deactivate. */
+typedef struct moorage_limits {
+    uint32_t size;
+    uint32_t flags;            /* 0 */
+    uint32_t layers;           /* MoE layers */
+    uint32_t experts;          /* per layer */
+    uint32_t top_k;
+    uint32_t tokens_max;       /* of one step */
+    uint32_t requests_max;     /* live at one time; stream ids are below it */
+    uint32_t pools;            /* 1 or layers */
+    uint32_t slots;            /* cache slots in all pools together */
+    uint32_t buffer_slots;     /* transfer buffer, beside the cache */
+    uint32_t segments;         /* 1, or 2 where experts may be split */
+    uint32_t predictions_max;  /* predicted experts per layer, 0 without predictions */
+    uint32_t servers;          /* remote servers */
+    uint32_t links;            /* links a transport serves */
+    uint32_t transfers_max;    /* live at one time */
+    uint32_t reserved;         /* 0 */
+    uint64_t expert_bytes;
+} moorage_limits;
+MOORAGE_ASSERT(offsetof(moorage_limits, expert_bytes) == 64, "moorage_limits layout");
+MOORAGE_ASSERT(sizeof(moorage_limits) == 72, "moorage_limits layout");
+
+typedef struct moorage_plugin moorage_plugin;
+struct moorage_plugin {
+    uint32_t size;
+    uint32_t flags;    /* 0 */
+    void *plugin_data; /* the plugin's own */
+    /* Frees the instance; it is not active. [control] */
+    void (*destroy)(moorage_plugin *plugin);
+    /* Allocates for `limits` (borrowed). Anything but MOORAGE_OK leaves it inactive. [control] */
+    int32_t (*activate)(moorage_plugin *plugin, const moorage_limits *limits);
+    /* Frees what activate took. [control] */
+    void (*deactivate)(moorage_plugin *plugin);
+    /* Back to the state right after activate, keeping the memory. [control] */
+    void (*reset)(moorage_plugin *plugin);
+    /* Table of the interface `id`, or null. The table lives as long as the library and begins with
+     * its size; the host reads no further. [load] */
+    const void *(*get_interface)(moorage_plugin *plugin, const char *id);
+};
+MOORAGE_ASSERT(sizeof(moorage_plugin) == 56, "moorage_plugin layout");
+
+typedef struct moorage_module moorage_module;
+struct moorage_module {
+    uint32_t size;
+    uint32_t flags;             /* 0 */
+    uint32_t abi_major;         /* MOORAGE_ABI_MAJOR it was built with */
+    uint32_t abi_minor;
+    const char *plugin_id;      /* reverse domain: "org.example.lru" */
+    const char *plugin_version;
+    uint32_t descriptor_count;
+    uint32_t reserved;          /* 0 */
+    /* Called once before the first create; may be null. [load] */
+    int32_t (*init)(const moorage_host *host);
+    /* Called once at exit after the last destroy; may be null. [load] */
+    void (*deinit)(void);
+    /* Descriptor `index`, static; null out of range. [load] */
+    const moorage_descriptor *(*descriptor)(uint32_t index);
+    /* Makes an instance of the policy `name`. `values` follow the declared parameters one by one;
+     * both borrowed; `host` stays valid until destroy. On failure `out` is untouched and set_error
+     * has been called. [load] */
+    int32_t (*create)(const char *name, const moorage_host *host, const moorage_value *host_values,
+                      uint32_t value_count, moorage_plugin **out);
+};
+MOORAGE_ASSERT(offsetof(moorage_module, create) == 64, "moorage_module layout");
+MOORAGE_ASSERT(sizeof(moorage_module) == 72, "moorage_module layout");
+
+/* The exported function. No arguments, no side effects, a constant result. [load] */
+typedef const moorage_module *(*moorage_module_function)(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,323 @@
+// module.hpp - turns C++ policy classes into a moorage module: thunks, tables, the exported function.
+//
+// Functions that make a class answer for a kind (all called as [step] unless said):
+//   observer   void observe(const step &)
+//   router     uint32_t select(const step &, route &)
+//   cache      void victims(const room &, pages &);  optional: bool admit(const admission &),
+//              void on_load(uint32_t page, uint32_t segments, int32_t cause),
+//              void on_evict(uint32_t page, int32_t cause)
+//   budget     bool plan(const budget_request &, budget_plan &) [control]; optional:
+//              uint64_t interval() [control]
+//   prefetch   void plan(const step &, const forecast &, orders &); uint32_t horizon() [control];
+//              optional: uint32_t predict(const step &, uint32_t layer, uint32_t distance,
+//              std::span<uint32_t> experts, std::span<float> scores), void outcome(...)
+//   dispatch   uint32_t assign(const step &, const items &, std::span<uint32_t> sites,
+//              std::span<uint32_t> order); optional: void outcome(const dispatched &)
+//   transport  void submit(const transfer &), void cancel(uint32_t id),
+//              void promote(uint32_t id, int32_t cause), bool next(uint32_t link, piece &)
+//   placement  uint64_t plan(const moorage_cluster &, const moorage_demand &,
+//              std::span<const moorage_copy>, std::span<moorage_copy>) [control]; optional:
+//              bool adopt(const moorage_move &) [control]
+// A cache policy also gets the fast path of counting replays (replay.hpp) for nothing.
+#pragma once
+
+#include <array>
+#include <exception>
+#include <memory>
+#include <new>
+#include <tuple>
+#include <utility>
+
+#include "policy.hpp"
+#include "replay.hpp"
+
+namespace moorage::detail {
+
+template <class P> concept observes = requires(P &p, const step &s) { p.observe(s); };
+template <class P> concept routes = requires(P &p, const step &s, route &r) { p.select(s, r); };
+template <class P> concept caches = requires(P &p, const room &r, pages &out) { p.victims(r, out); };
+template <class P> concept admits = requires(P &p, const admission &a) { p.admit(a); };
+template <class P> concept sees_loads = requires(P &p) { p.on_load(0u, 0u, 0); };
+template <class P> concept sees_evictions = requires(P &p) { p.on_evict(0u, 0); };
+template <class P> concept budgets =
+    requires(P &p, const budget_request &r, budget_plan &out) { p.plan(r, out); };
+template <class P> concept has_interval = requires(P &p) { p.interval(); };
+template <class P> concept prefetches =
+    requires(P &p, const step &s, const forecast &f, orders &o) { p.plan(s, f, o); };
+template <class P> concept predicts = requires(P &p, const step &s) {
+    p.predict(s, 0u, 0u, std::span<uint32_t>(), std::span<float>());
+};
+template <class P> concept sees_prefetches =
+    requires(P &p, const prefetch_outcome &o) { p.outcome(o); };
+template <class P> concept dispatches = requires(P &p, const step &s, const items &i) {
+    p.assign(s, i, std::span<uint32_t>(), std::span<uint32_t>());
+};
+template <class P> concept sees_dispatches = requires(P &p, const dispatched &d) { p.outcome(d); };
+template <class P> concept transports = requires(P &p, const transfer &t, piece &out) {
+    p.submit(t);
+    p.cancel(0u);
+    p.promote(0u, 0);
+    p.next(0u, out);
+};
+template <class P> concept places = requires(P &p, const moorage_cluster &c, const moorage_demand &d) {
+    p.plan(c, d, std::span<const moorage_copy>(), std::span<moorage_copy>());
+};
+template <class P> concept adopts = requires(P &p, const moorage_move &m) { p.adopt(m); };
+template <class P> concept has_params = requires { P::params; };
+
+template <class P> constexpr std::span<const param> params_of() {
+    if constexpr (has_params<P>) return P::params;
+    else return {};
+}
+
+template <class P> P &self(moorage_plugin *plugin) { return *static_cast<P *>(plugin->plugin_data); }
+inline const step &as_step(const moorage_step *s) { return static_cast<const step &>(*s); }
+
+// Life of an instance: the C struct, the policy object, and the host it came from.
+template <class P> struct holder {
+    moorage_plugin plugin{};
+    const moorage_host *host;
+    moorage::host services;
+    P policy;
+
+    holder(const moorage_host *table, const moorage_value *values)
+        : host(table), services(table), policy(setup(table, params_of<P>(), values)) {
+        plugin = {sizeof(plugin), 0, &policy, destroy, activate, deactivate, reset, get_interface};
+    }
+    static holder *from(moorage_plugin *plugin) { return reinterpret_cast<holder *>(plugin); }
+    static void destroy(moorage_plugin *plugin) noexcept { delete from(plugin); }
+    static int32_t activate(moorage_plugin *plugin, const moorage_limits *limits) noexcept {
+        return guarded(from(plugin)->host, [&] { from(plugin)->policy.activate(*limits); });
+    }
+    static void deactivate(moorage_plugin *plugin) noexcept {
+        if constexpr (requires(P &p) { p.deactivate(); }) from(plugin)->policy.deactivate();
+        else (void)plugin;
+    }
+    static void reset(moorage_plugin *plugin) noexcept { from(plugin)->policy.reset(); }
+    static const void *get_interface(moorage_plugin *, const char *id) noexcept;
+    template <class Work> static int32_t guarded(const moorage_host *host, Work &&work) noexcept {
+        try {
+            work();
+            return MOORAGE_OK;
+        } catch (const std::bad_alloc &) {
+            host->set_error(host, "out of memory");
+            return MOORAGE_OUT_OF_MEMORY;
+        } catch (const std::invalid_argument &error) {
+            host->set_error(host, error.what());
+            return MOORAGE_INVALID_ARGUMENT;
+        } catch (const std::exception &error) {
+            host->set_error(host, error.what());
+            return MOORAGE_INTERNAL;
+        } catch (...) {
+            host->set_error(host, "unknown exception");
+            return MOORAGE_INTERNAL;
+        }
+    }
+};
+
+// The tables of one policy class: every function is a noexcept thunk, every absent one is null.
+template <class P> struct tables {
+    static void observe(moorage_plugin *plugin, const moorage_step *s) noexcept {
+        self<P>(plugin).observe(as_step(s));
+    }
+    static uint32_t select(moorage_plugin *plugin, const moorage_step *s, moorage_route *out) noexcept {
+        return self<P>(plugin).select(as_step(s), static_cast<route &>(*out));
+    }
+    static uint32_t victims(moorage_plugin *plugin, const moorage_room *r, uint32_t *out) noexcept {
+        pages list(out, r->count);
+        self<P>(plugin).victims(*r, list);
+        return list.size();
+    }
+    static uint32_t admit(moorage_plugin *plugin, const moorage_admission *a) noexcept {
+        return self<P>(plugin).admit(*a) ? 1 : 0;
+    }
+    static void on_load(moorage_plugin *plugin, uint32_t page, uint32_t segments, int32_t cause) noexcept {
+        self<P>(plugin).on_load(page, segments, cause);
+    }
+    static void on_evict(moorage_plugin *plugin, uint32_t page, int32_t cause) noexcept {
+        self<P>(plugin).on_evict(page, cause);
+    }
+    static void replay(moorage_plugin *plugin, const moorage_replay *run) noexcept {
+        replayer<P>(self<P>(plugin), *run, *holder<P>::from(plugin)->services.residency())();
+    }
+    static uint32_t plan_budget(moorage_plugin *plugin, const moorage_budget_request *r,
+                                moorage_budget_plan *out) noexcept {
+        return self<P>(plugin).plan(*r, *out) ? 1 : 0;
+    }
+    static uint64_t interval(moorage_plugin *plugin) noexcept { return self<P>(plugin).interval(); }
+    static uint32_t horizon(moorage_plugin *plugin) noexcept { return self<P>(plugin).horizon(); }
+    static uint32_t predict(moorage_plugin *plugin, const moorage_step *s, uint32_t layer, uint32_t distance,
+                            uint32_t capacity, uint32_t *experts, float *scores) noexcept {
+        return self<P>(plugin).predict(as_step(s), layer, distance,
+                                       std::span<uint32_t>(experts, capacity),
+                                       std::span<float>(scores, capacity));
+    }
+    static uint32_t plan_prefetch(moorage_plugin *plugin, const moorage_step *s, const moorage_forecast *f,
+                                  moorage_orders *out) noexcept {
+        orders list(out);
+        self<P>(plugin).plan(as_step(s), static_cast<const forecast &>(*f), list);
+        return list.size();
+    }
+    static void prefetch_seen(moorage_plugin *plugin, const moorage_prefetch_outcome *o) noexcept {
+        self<P>(plugin).outcome(*o);
+    }
+    static uint32_t assign(moorage_plugin *plugin, const moorage_step *s, const moorage_items *i,
+                           uint32_t *sites, uint32_t *order) noexcept {
+        return self<P>(plugin).assign(as_step(s), static_cast<const items &>(*i),
+                                      std::span<uint32_t>(sites, i->count),
+                                      std::span<uint32_t>(order, i->count));
+    }
+    static void dispatch_seen(moorage_plugin *plugin, const moorage_dispatched *d) noexcept {
+        self<P>(plugin).outcome(*d);
+    }
+    static void submit(moorage_plugin *plugin, const moorage_transfer *t) noexcept {
+        self<P>(plugin).submit(*t);
+    }
+    static void cancel(moorage_plugin *plugin, uint32_t id) noexcept { self<P>(plugin).cancel(id); }
+    static void promote(moorage_plugin *plugin, uint32_t id, int32_t cause) noexcept {
+        self<P>(plugin).promote(id, cause);
+    }
+    static uint32_t next(moorage_plugin *plugin, uint32_t link, moorage_piece *out) noexcept {
+        return self<P>(plugin).next(link, *out) ? 1 : 0;
+    }
+    static uint64_t place(moorage_plugin *plugin, const moorage_cluster *c, const moorage_demand *d,
+                          const moorage_copy *current, uint64_t count, moorage_copy *out,
+                          uint64_t capacity) noexcept {
+        return self<P>(plugin).plan(*c, *d, std::span<const moorage_copy>(current, count),
+                                    std::span<moorage_copy>(out, capacity));
+    }
+    static uint32_t adopt(moorage_plugin *plugin, const moorage_move *m) noexcept {
+        return self<P>(plugin).adopt(*m) ? 1 : 0;
+    }
+
+    // One entry per kind: its id and its table, null where the class is not of the kind.
+    static const void *find(std::string_view id) {
+        if constexpr (observes<P>) {
+            static constexpr moorage_observer table{sizeof(table), 0, observe};
+            if (id == MOORAGE_INTERFACE_OBSERVER) return &table;
+        }
+        if constexpr (routes<P>) {
+            static constexpr moorage_router table{sizeof(table), 0, select};
+            if (id == MOORAGE_INTERFACE_ROUTER) return &table;
+        }
+        if constexpr (caches<P>) {
+            static constexpr moorage_cache table = cache_table();
+            if (id == MOORAGE_INTERFACE_CACHE) return &table;
+        }
+        if constexpr (budgets<P>) {
+            static constexpr moorage_budget table = budget_table();
+            if (id == MOORAGE_INTERFACE_BUDGET) return &table;
+        }
+        if constexpr (prefetches<P>) {
+            static constexpr moorage_prefetch table = prefetch_table();
+            if (id == MOORAGE_INTERFACE_PREFETCH) return &table;
+        }
+        if constexpr (dispatches<P>) {
+            static constexpr moorage_dispatch table = dispatch_table();
+            if (id == MOORAGE_INTERFACE_DISPATCH) return &table;
+        }
+        if constexpr (transports<P>) {
+            static constexpr moorage_transport table{sizeof(table), 0, submit, cancel, promote, next};
+            if (id == MOORAGE_INTERFACE_TRANSPORT) return &table;
+        }
+        if constexpr (places<P>) {
+            static constexpr moorage_placement table = placement_table();
+            if (id == MOORAGE_INTERFACE_PLACEMENT) return &table;
+        }
+        return nullptr;
+    }
+    static constexpr moorage_cache cache_table() {
+        moorage_cache t{sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, replay};
+        if constexpr (admits<P>) t.admit = admit;
+        if constexpr (sees_loads<P>) t.on_load = on_load;
+        if constexpr (sees_evictions<P>) t.on_evict = on_evict;
+        return t;
+    }
+    static constexpr moorage_budget budget_table() {
+        moorage_budget t{sizeof(moorage_budget), 0, plan_budget, nullptr};
+        if constexpr (has_interval<P>) t.interval = interval;
+        return t;
+    }
+    static constexpr moorage_prefetch prefetch_table() {
+        moorage_prefetch t{sizeof(moorage_prefetch), 0, horizon, nullptr, plan_prefetch, nullptr};
+        if constexpr (predicts<P>) t.predict = predict;
+        if constexpr (sees_prefetches<P>) t.outcome = prefetch_seen;
+        return t;
+    }
+    static constexpr moorage_dispatch dispatch_table() {
+        moorage_dispatch t{sizeof(moorage_dispatch), 0, assign, nullptr};
+        if constexpr (sees_dispatches<P>) t.outcome = dispatch_seen;
+        return t;
+    }
+    static constexpr moorage_placement placement_table() {
+        moorage_placement t{sizeof(moorage_placement), 0, place, nullptr};
+        if constexpr (adopts<P>) t.adopt = adopt;
+        return t;
+    }
+};
+
+template <class P>
+const void *holder<P>::get_interface(moorage_plugin *, const char *id) noexcept {
+    return tables<P>::find(id);
+}
+
+template <class P> struct description {
+    static constexpr uint32_t kind_count = uint32_t{observes<P>} + routes<P> + caches<P> + budgets<P> +
+                                           prefetches<P> + dispatches<P> + transports<P> + places<P>;
+    static constexpr std::array<const char *, kind_count> kinds = [] {
+        std::array<const char *, kind_count> ids{};
+        size_t n = 0;
+        if (routes<P>) ids[n++] = MOORAGE_INTERFACE_ROUTER;
+        if (caches<P>) ids[n++] = MOORAGE_INTERFACE_CACHE;
+        if (budgets<P>) ids[n++] = MOORAGE_INTERFACE_BUDGET;
+        if (prefetches<P>) ids[n++] = MOORAGE_INTERFACE_PREFETCH;
+        if (dispatches<P>) ids[n++] = MOORAGE_INTERFACE_DISPATCH;
+        if (transports<P>) ids[n++] = MOORAGE_INTERFACE_TRANSPORT;
+        if (places<P>) ids[n++] = MOORAGE_INTERFACE_PLACEMENT;
+        if (observes<P>) ids[n++] = MOORAGE_INTERFACE_OBSERVER;
+        return ids;
+    }();
+    static_assert(kind_count > uint32_t{observes<P>},
+                  "the class answers for no kind: check the names and arguments of its functions");
+    static constexpr moorage_descriptor value{sizeof(moorage_descriptor), P::about.flags,
+        P::about.name, P::about.version, P::about.summary, P::about.source, kinds.data(),
+        params_of<P>().data(), kind_count, static_cast<uint32_t>(params_of<P>().size()),
+        P::about.needs, 0};
+};
+
+template <class... P> struct module {
+    static const moorage_descriptor *descriptor(uint32_t index) noexcept {
+        static constexpr const moorage_descriptor *all[] = {&description<P>::value...};
+        return index < sizeof...(P) ? all[index] : nullptr;
+    }
+    template <class Q>
+    static int32_t make(const moorage_host *host, const moorage_value *values, uint32_t count,
+                        moorage_plugin **out) noexcept {
+        if (count != params_of<Q>().size()) {
+            host->set_error(host, "as many values as declared parameters are needed");
+            return MOORAGE_INVALID_ARGUMENT;
+        }
+        return holder<Q>::guarded(host, [&] { *out = &(new holder<Q>(host, values))->plugin; });
+    }
+    static int32_t create(const char *name, const moorage_host *host, const moorage_value *values,
+                          uint32_t count, moorage_plugin **out) noexcept {
+        int32_t status = MOORAGE_INVALID_ARGUMENT;
+        const bool found = ((std::string_view(P::about.name) == name
+                                 ? (status = make<P>(host, values, count, out), true) : false) || ...);
+        if (!found) host->set_error(host, "no policy of this name in the library");
+        return status;
+    }
+};
+
+}  // namespace moorage::detail
+
+// Exports a library with the given reverse-domain id, version and policy classes.
+#define MOORAGE_POLICIES(ID, VERSION, ...)                                                            \
+    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1(void);  \
+    extern "C" const moorage_module *moorage_module_v1(void) {                                        \
+        using all = ::moorage::detail::module<__VA_ARGS__>;                                           \
+        static constexpr moorage_module record{sizeof(moorage_module), 0, MOORAGE_ABI_MAJOR,          \
+            MOORAGE_ABI_MINOR, ID, VERSION, std::tuple_size_v<std::tuple<__VA_ARGS__>>, 0, nullptr,   \
+            nullptr, all::descriptor, all::create};                                                   \
+        return &record;                                                                               \
+    }

@@ -1,0 +1,132 @@
+// replay.hpp - the fast path of counting replays: a policy's own calls, inlined over many steps.
+//
+// It does exactly what the host does step by step (core/cache/replay.cpp), with the residency bytes
+// lent for the call, so a policy cannot tell the two apart. The host checks every outcome.
+#pragma once
+
+#include "policy.hpp"
+
+namespace moorage::detail {
+
+template <class P> class replayer {
+public:
+    replayer(P &policy, const moorage_replay &run, const moorage_residency &view)
+        : policy_(policy), run_(run), view_(view), state_(run.host_state), used_(run.host_used) {}
+
+    void operator()() {
+        step at{};
+        at.size = sizeof(moorage_step);
+        at.phase = MOORAGE_DECODE;
+        at.token_count = 1;
+        at.top_k = at.distinct_count = run_.width;
+        at.experts = view_.experts;
+        at.index = run_.first_step;
+        at.visit = run_.first_visit;
+        static constexpr uint32_t stream = 0;
+        at.host_streams = &stream;
+        const uint32_t *experts = run_.host_experts;
+        uint32_t *outcomes = run_.host_outcomes;
+        for (uint32_t token = 0; token < run_.token_count; ++token) {
+            at.token = run_.first_token + token;
+            at.host_requests = run_.host_requests + token;
+            for (uint32_t round = 0; round < run_.rounds; ++round) {
+                for (uint32_t layer = 0; layer < view_.layers; ++layer, ++at.visit) {
+                    at.layer = layer;
+                    for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat, ++at.index) {
+                        at.host_chosen = at.host_distinct = experts;
+                        if (run_.width == 1) one(at, experts, outcomes);
+                        else many(at, experts, outcomes);
+                        experts += run_.width;
+                        outcomes += run_.width;
+                    }
+                }
+            }
+        }
+    }
+
+private:
+    uint32_t pool(uint32_t layer) const { return view_.pools == 1 ? 0 : layer; }
+
+    void observe(const step &at) {
+        if constexpr (requires { policy_.observe(at); }) policy_.observe(at);
+    }
+
+    void one(const step &at, const uint32_t *experts, uint32_t *outcomes) {
+        const uint32_t page = at.layer * view_.experts + experts[0];
+        observe(at);
+        if (state_[page]) {
+            *outcomes = MOORAGE_REPLAY_KEPT;
+            return;
+        }
+        uint32_t victim = MOORAGE_NONE;
+        const uint32_t where = pool(at.layer);
+        const bool full = used_[where] >= view_.host_slots[where];
+        if (full) {
+            const room need{sizeof(room), 0, where, at.layer, 1, MOORAGE_DEMAND};
+            pages list(&victim, 1);
+            policy_.victims(need, list);
+        }
+        *outcomes = load(page, where, victim, full);
+    }
+
+    void many(const step &at, const uint32_t *experts, uint32_t *outcomes) {
+        const uint32_t first = at.layer * view_.experts, where = pool(at.layer);
+        uint32_t misses = 0;
+        for (uint32_t i = 0; i < run_.width; ++i) {
+            uint8_t &state = state_[first + experts[i]];
+            misses += state == 0;
+            outcomes[i] = state == 0 ? 0 : MOORAGE_REPLAY_KEPT;
+            state |= MOORAGE_STATE_PINNED;
+        }
+        observe(at);
+        if (misses) {
+            const uint32_t slots = view_.host_slots[where];
+            const uint32_t free = slots > used_[where] ? slots - used_[where] : 0;
+            const uint32_t wanted = misses > free ? misses - free : 0;
+            uint32_t victims[64], got = 0, next = 0, spare = free;
+            const uint32_t ask = wanted < slots ? wanted : slots;
+            if (ask) {
+                const room need{sizeof(room), 0, where, at.layer, ask < 64 ? ask : 64, MOORAGE_DEMAND};
+                pages list(victims, need.count);
+                policy_.victims(need, list);
+                got = list.size();
+            }
+            for (uint32_t i = 0; i < run_.width; ++i) {
+                if (outcomes[i] == MOORAGE_REPLAY_KEPT) continue;
+                const bool full = spare == 0;
+                const uint32_t victim = full && next < got ? victims[next++] : MOORAGE_NONE;
+                outcomes[i] = load(first + experts[i], where, victim, full);
+                spare -= !full && outcomes[i] != MOORAGE_REPLAY_BYPASS;
+            }
+        }
+        for (uint32_t i = 0; i < run_.width; ++i) state_[first + experts[i]] &= ~MOORAGE_STATE_PINNED;
+    }
+
+    // Loads a page that is not resident, into a free slot or in the victim's place.
+    uint32_t load(uint32_t page, uint32_t where, uint32_t victim, bool full) {
+        if (full && victim == MOORAGE_NONE) return MOORAGE_REPLAY_BYPASS;
+        if constexpr (requires(const admission &a) { policy_.admit(a); }) {
+            const admission ask{sizeof(admission), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
+            if (!policy_.admit(ask)) return MOORAGE_REPLAY_BYPASS;
+        }
+        if (full) {
+            if (victim >= view_.layers * view_.experts) return victim;  // the host will object
+            state_[victim] &= static_cast<uint8_t>(~MOORAGE_STATE_RESIDENT);
+            if constexpr (requires { policy_.on_evict(0u, 0); }) policy_.on_evict(victim, MOORAGE_DEMAND);
+        } else {
+            ++used_[where];
+        }
+        state_[page] |= MOORAGE_WHOLE;
+        if constexpr (requires { policy_.on_load(0u, 0u, 0); })
+            policy_.on_load(page, MOORAGE_WHOLE, MOORAGE_DEMAND);
+        return full ? victim : MOORAGE_REPLAY_KEPT;
+    }
+
+    P &policy_;
+    const moorage_replay run_;
+    const moorage_residency view_;  // by value: its counts stay in registers
+    uint8_t *state_;
+    uint32_t *used_;
+};
+
+}  // namespace moorage::detail
