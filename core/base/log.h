@@ -1,0 +1,18 @@
+// log.h - the program's log: one line a message, to standard error, through spdlog.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace moorage::core {
+
+enum class log_level { debug, info, warning, error, off };
+
+// Messages below the level are dropped. Default: warning. Thread-safe.
+void set_log_level(log_level level);
+void log_debug(std::string_view text);
+void log_info(std::string_view text);
+void log_warning(std::string_view text);
+void log_error(std::string_view text);
+
+}  // namespace moorage::core

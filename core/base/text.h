@@ -1,0 +1,24 @@
+// text.h - formatting and the helpers of error messages. The format library is included here only.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace moorage::core {
+
+using fmt::format;
+
+// The candidate with the smallest edit distance to `word`, "" when none is near (distance above a
+// third of the longer length, but at least 2).
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+// "; did you mean lru" or "" .
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+std::vector<std::string> split(std::string_view text, char separator);
+// 12.3 GB, 4.56 MB, 789 B: three significant digits, powers of ten.
+std::string human_bytes(double bytes);
+
+}  // namespace moorage::core

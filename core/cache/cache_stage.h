@@ -1,0 +1,49 @@
+// cache_stage.h - the cache stage of a step: finds room through the policy and checks its advice.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/cache/residency.h"
+#include "core/host/faults.h"
+#include "core/host/instance.h"
+
+namespace moorage::core {
+
+// What became of one page that was to be cached.
+struct placement_in_cache {
+    uint32_t page;
+    uint32_t victim;  // evicted for it, or MOORAGE_NONE
+    bool cached;      // false: no slot could be had, or the policy did not admit it
+};
+
+class cache_stage {
+public:
+    // All borrowed; they outlive the stage.
+    cache_stage(instance &policy, residency &truth, fault_log &faults);
+
+    // Makes room for `pages` (absent from the cache, distinct, all of one layer) and gives each its
+    // slot: one victims call for what is missing, then per page admit, on_evict, on_load, in order.
+    // A page that gets a slot has `set_bits` or-ed into its state (MOORAGE_WHOLE for a load that is
+    // there at once, MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT for one that is still to come).
+    // Wrong advice is reported; what replaces it is the evictable page of the pool with the smallest
+    // number. Returns false when the run has to end. `out` is parallel to `pages`. [step]
+    bool load(std::span<const uint32_t> pages, int32_t cause, uint8_t set_bits,
+              std::span<placement_in_cache> out);
+
+    // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). The victims
+    // are appended to `evicted`. Pinned pages stay; they go at the next call. [control]
+    bool shrink(uint32_t pool, std::vector<uint32_t> &evicted);
+
+private:
+    // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no more).
+    bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
+
+    instance &policy_;
+    residency &truth_;
+    fault_log &faults_;
+    std::vector<uint32_t> victims_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,90 @@
+// hardware.h - a hardware profile and a model shape as read from TOML: the figures costs are made of.
+//
+// A profile is three files: hw_profiles/device (the GPU), link (host to GPU) and node (CPU and host
+// memory). `[hardware] profile` names the device; it names its usual link and node, which
+// `[hardware] link` and `node` replace. Names are file names without .toml; a path works too. Every
+// figure has an entry of the same key under [sources] in its file, saying where it comes from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+struct device_profile {
+    std::string name;                // "NVIDIA RTX 4090"
+    uint64_t memory_bytes = 0;
+    uint64_t reserved_bytes = 0;     // not usable: context, display, fragmentation
+    double memory_bytes_per_s = 0;   // theory
+    double memory_efficiency = 1;    // share of it that matrix-vector kernels reach, (0, 1]
+    double flops_per_s = 0;          // 16-bit tensor, float32 accumulation, dense
+    double flops_efficiency = 1;     // share of it that prefill kernels reach
+    uint64_t launch_ns = 0;          // per kernel
+    uint64_t sync_ns = 0;            // per hand-over of the gate's result to the host, once a layer
+    uint64_t layer_ns = 0;           // further fixed cost of a layer
+    uint32_t attention_kernels = 0;  // launched per layer: attention, norms, gate, shared expert
+    uint32_t expert_kernels = 0;     // launched per expert
+    bool unified_memory = false;     // GPU and CPU read the same memory: loads copy nothing
+    std::string link, node;          // defaults
+};
+
+struct link_profile {
+    std::string name;
+    double h2d_bytes_per_s = 0;      // usable, large pinned copies
+    double d2h_bytes_per_s = 0;
+    uint64_t issue_ns = 0;           // per transfer
+};
+
+struct node_profile {
+    std::string name;
+    uint64_t memory_bytes = 0;
+    double memory_bytes_per_s = 0;   // ceiling for everything that reads host memory together
+    double cpu_bytes_per_s = 0;      // what the CPU expert kernel reads alone
+    double cpu_flops_per_s = 0;
+    uint64_t cpu_issue_ns = 0;       // per expert: hand-over to the pool and back
+};
+
+struct hardware_profile {
+    std::string id;                  // as configured: "rtx_4090"
+    device_profile device;
+    link_profile link;
+    node_profile node;
+};
+
+// Sizes of a model; bytes at `weight_bytes` per weight unless said.
+struct model_shape {
+    std::string name;
+    uint32_t layers = 0;             // all
+    uint32_t moe_layers = 0;
+    uint32_t experts = 0;            // routed, per MoE layer
+    uint32_t top_k = 0;
+    uint32_t hidden = 0;
+    uint32_t moe_intermediate = 0;
+    uint32_t matrices = 3;           // per expert: 3 gated, 2 not
+    double weight_bytes = 2;
+    uint64_t expert_bytes = 0;
+    uint64_t non_expert_bytes = 0;   // everything but routed experts
+    uint64_t dense_bytes = 0;        // of them, read for every token (input embedding excluded)
+    uint64_t kv_token_layer_bytes = 0;  // KV cache of one token in one layer
+    uint32_t vocabulary = 0;
+};
+
+// Directories in which names are looked up, first match wins: the config's own directory, then
+// $MOORAGE_DATA_PATH, then the source or installed tree's hw_profiles/ and configs/models/.
+std::vector<std::filesystem::path> data_roots();
+
+struct hardware_choice {
+    std::string profile, link, node;  // link and node may be empty
+    std::filesystem::path base;       // directory of the config
+};
+result<hardware_profile> load_hardware(const hardware_choice &choice);
+result<model_shape> load_shape(const std::string &name, const std::filesystem::path &base);
+std::vector<std::string> known_profiles();
+std::vector<std::string> known_shapes();
+
+}  // namespace moorage::core

@@ -1,0 +1,33 @@
+// faults.h - the account of wrong advice: counted per policy, logged once, ends the run or is replaced.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace moorage::core {
+
+enum class on_fault { abort, replace };
+
+class fault_log {
+public:
+    explicit fault_log(on_fault action = on_fault::abort) : action_(action) {}
+
+    // Records one piece of wrong advice of `policy`; `what` says which, e.g. "victim 17 (layer 2 expert
+    // 1) is pinned". Logs the first of each policy. Returns true when the default may replace it,
+    // false when the run has to end.
+    bool report(std::string_view policy, std::string_view what);
+
+    uint64_t count(std::string_view policy) const;
+    const std::map<std::string, uint64_t, std::less<>> &counts() const { return counts_; }
+    // The fault that ends the run; empty while none has.
+    const std::string &fatal() const { return fatal_; }
+
+private:
+    on_fault action_;
+    std::map<std::string, uint64_t, std::less<>> counts_;
+    std::string fatal_;
+};
+
+}  // namespace moorage::core

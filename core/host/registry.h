@@ -1,0 +1,66 @@
+// registry.h - finds policy libraries, checks their door, and lists the policies they hold.
+//
+// Libraries are loaded with Boost.DLL and stay mapped until the process ends. A library that is
+// refused is kept in refusals() with file, expected, found and remedy, and logged; it never passes
+// silently. Loading runs no plugin code but moorage_module_v1 and descriptor(). [control]
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+#include "moorage/module.h"
+
+namespace moorage::core {
+
+// One policy of a loaded library. Stays valid as long as the registry.
+struct policy {
+    const moorage_module *module = nullptr;
+    const moorage_descriptor *descriptor = nullptr;  // completed: at least this host's size
+    std::vector<moorage_param> params;               // declared parameters, completed
+    std::filesystem::path path;
+
+    std::string_view name() const { return descriptor->plugin_name; }
+    // kind: "cache" or a full id "moorage.cache/1".
+    bool is(std::string_view kind) const;
+};
+
+struct refusal {
+    std::filesystem::path path;
+    std::string reason;
+};
+
+class registry {
+public:
+    registry();
+    ~registry();
+    registry(registry &&) noexcept;
+
+    // Loads every .so below each directory (sorted, so that runs are alike), or a single file.
+    // A path that does not exist is an error; a library that is refused is not.
+    status scan(std::span<const std::filesystem::path> paths);
+    // Where the bundled policies are: $MOORAGE_PLUGIN_PATH (colon-separated), else the plugins/ beside
+    // the program's directory (build tree and installed tree alike).
+    static std::vector<std::filesystem::path> default_paths();
+
+    std::span<const policy> policies() const;
+    std::span<const refusal> refusals() const;
+    // By name and kind ("cache"). Errors name the nearest policy of that kind, or the refusal of a
+    // library with that file name.
+    result<const policy *> find(std::string_view name, std::string_view kind) const;
+
+private:
+    struct content;
+    std::unique_ptr<content> content_;
+};
+
+// "cache" -> "moorage.cache/1"; ids pass through.
+std::string interface_id(std::string_view kind);
+inline constexpr std::string_view kinds[] = {"router",   "cache",     "budget",   "prefetch",
+                                             "dispatch", "placement", "transport"};
+
+}  // namespace moorage::core

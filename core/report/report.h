@@ -1,0 +1,83 @@
+// report.h - what a run measured: the figures of the contract, and how they become text and JSON.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/setting.h"
+
+namespace moorage::core {
+
+struct summary_ms {
+    double mean = 0, p50 = 0, p99 = 0;
+};
+// Mean, and the nearest-rank percentiles (smallest value with at least p % of the values at or below
+// it). Empty input gives zeros. Reorders `values_ns`.
+summary_ms summarise(std::vector<uint64_t> &values_ns);
+
+// Counts of experts per layer step, summed. requested = hits + partial_hits + misses.
+struct expert_counts {
+    uint64_t requested = 0;
+    uint64_t hits = 0;          // whole and there when the routing was known
+    uint64_t partial_hits = 0;  // top segment there, or in flight
+    uint64_t misses = 0;
+    uint64_t substituted = 0;
+    uint64_t on_cpu = 0;
+    uint64_t remote = 0;
+    uint64_t loaded = 0;        // moved to fast memory on demand
+    double hit_rate() const;    // hits / requested; 0 when nothing was
+    expert_counts &operator+=(const expert_counts &other);
+};
+
+struct byte_counts {
+    uint64_t h2d = 0, d2h = 0, network = 0;
+    uint64_t prefetched = 0, prefetch_used = 0, prefetch_wasted = 0;
+};
+
+struct time_ms {
+    double compute = 0;   // GPU busy
+    double transfer = 0;  // host-to-GPU link busy
+    double stall = 0;     // GPU idle because an expert was awaited
+    double cpu = 0;       // CPU pool busy
+    double policy = 0;    // host time inside policies; 0 in virtual time, where it is not modelled
+};
+
+struct layer_report {
+    expert_counts experts;
+    uint64_t h2d_bytes = 0;
+    double stall_ms = 0;
+    uint32_t slots = 0;        // at the end
+    uint64_t predicted = 0;    // experts asked for at visits that had a prediction
+    uint64_t predicted_right = 0;  // of them, among the first top_k predicted
+};
+
+struct run_report {
+    uint64_t tokens = 0, requests = 0;
+    std::string executor, profile, title;
+    uint64_t seed = 0;
+    bool virtual_time = false;
+    double total_ms = 0;
+    summary_ms tpot_ms, ttft_ms;
+    double tokens_per_s = 0;
+    expert_counts experts;
+    byte_counts bytes;
+    time_ms time;
+    bool has_predictions = false;
+    uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
+    std::vector<layer_report> layers;
+    json config;                                   // resolved, by section
+    std::map<std::string, uint64_t> faults;
+    std::vector<std::string> warnings;
+    uint64_t opt_misses = 0;   // offline optimum at the same slots and sharing; 0: not computed
+};
+
+// The contract's JSON. Numbers are written so that equal runs give equal bytes.
+json to_json(const run_report &report);
+// For a terminal, at most 80 columns.
+std::string to_text(const run_report &report);
+
+}  // namespace moorage::core

@@ -1,0 +1,98 @@
+// trace.h - a routing trace (contract: *.safetensors, format "moorage.trace"), memory-mapped and checked.
+//
+//   auto opened = trace::open("demo.long.safetensors");
+//   if (!opened) return opened.failure();
+//   opened->expert(token, layer, rank);
+//
+// open() checks everything that later reads rely on: header, offsets, shapes, expert ids in range and
+// distinct within a token and layer, request offsets rising and covering, no empty request, scores
+// finite. After open() no read can leave the file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+class trace {
+public:
+    static result<trace> open(const std::filesystem::path &path);
+    trace(trace &&) noexcept;
+    trace &operator=(trace &&) noexcept;
+    ~trace();
+
+    const std::filesystem::path &path() const;
+    uint64_t tokens() const { return tokens_; }
+    uint32_t layers() const { return layers_; }
+    uint32_t experts() const { return experts_; }   // per layer
+    uint32_t top_k() const { return top_k_; }
+    uint64_t requests() const { return request_offsets_.size() - 1; }
+    // Request r is tokens [offsets[r], offsets[r + 1]). [requests + 1]
+    std::span<const uint64_t> request_offsets() const { return request_offsets_; }
+    std::span<const int32_t> request_domain() const { return request_domain_; }  // empty without
+    const std::vector<std::string> &domains() const { return domains_; }
+    const std::map<std::string, std::string> &metadata() const { return metadata_; }
+    std::string meta(const std::string &key) const;  // "" when absent
+    uint64_t file_bytes() const;
+
+    // Expert chosen at rank (0 = largest weight). Requires: indices in range. Inline, hot.
+    uint32_t expert(uint64_t token, uint32_t layer, uint32_t rank) const {
+        return read_id(experts_data_, experts_wide_, (token * layers_ + layer) * top_k_ + rank);
+    }
+    // Chosen experts of tokens [first, first + count), [count, layers, top_k], widened into `out`.
+    void read_experts(uint64_t first, uint64_t count, uint32_t *out) const;
+
+    bool has_weights() const { return weights_.data != nullptr; }
+    float weight(uint64_t token, uint32_t layer, uint32_t rank) const;
+    bool has_gate_scores() const { return gate_scores_.data != nullptr; }
+    // [experts] scores into `out`.
+    void gate_scores(uint64_t token, uint32_t layer, float *out) const;
+    bool has_predictions() const { return predictions_ != 0; }
+    uint32_t predictions() const { return predictions_; }  // M of pred_experts, 0 without
+    uint32_t predicted(uint64_t token, uint32_t layer, uint32_t rank) const {
+        return read_id(pred_data_, pred_wide_, (token * layers_ + layer) * predictions_ + rank);
+    }
+    bool has_prediction_scores() const { return pred_scores_.data != nullptr; }
+    float prediction_score(uint64_t token, uint32_t layer, uint32_t rank) const;
+    // MOORAGE_NEEDS_* that this trace can serve; MOORAGE_NEEDS_FUTURE always.
+    uint32_t offers() const;
+    // Name of the tensor behind a MOORAGE_NEEDS_* bit, for messages.
+    static const char *tensor_of(uint32_t need);
+
+    // Tells the kernel that tokens before `token` are not needed in memory now (they can be read
+    // again at any time). Keeps the resident size of a pass over a large trace small.
+    void release_before(uint64_t token) const;
+
+private:
+    struct floats {
+        const std::byte *data = nullptr;
+        bool half = false;  // f16, else f32
+    };
+    static uint32_t read_id(const std::byte *data, bool wide, uint64_t index);
+    trace();
+    struct mapping;
+    std::unique_ptr<mapping> mapping_;
+    uint64_t tokens_ = 0;
+    uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, predictions_ = 0;
+    const std::byte *experts_data_ = nullptr, *pred_data_ = nullptr;
+    bool experts_wide_ = false, pred_wide_ = false;  // u16, else u8
+    floats weights_, gate_scores_, pred_scores_;
+    std::vector<uint64_t> request_offsets_;
+    std::vector<int32_t> request_domain_;
+    std::vector<std::string> domains_;
+    std::map<std::string, std::string> metadata_;
+};
+
+inline uint32_t trace::read_id(const std::byte *data, bool wide, uint64_t index) {
+    if (!wide) return static_cast<uint32_t>(data[index]);
+    return static_cast<uint32_t>(data[2 * index]) | static_cast<uint32_t>(data[2 * index + 1]) << 8;
+}
+
+}  // namespace moorage::core

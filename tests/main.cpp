@@ -1,0 +1,3 @@
+// main.cpp - the main function of every doctest program.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+#include <doctest/doctest.h>
