@@ -1,0 +1,98 @@
+// progress.cpp - draws the progress line with plain writes, so that it mixes with no stream's buffer.
+#include "core/report/progress.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::nanoseconds draw_interval = 100ms;
+constexpr size_t what_columns_max = 30;
+
+bool is_terminal(int descriptor) {
+    const char *kind = std::getenv("TERM");
+    return isatty(descriptor) == 1 && std::string_view(kind ? kind : "") != "dumb";
+}
+
+std::string clock_time(uint64_t seconds) {
+    if (seconds >= 3600)
+        return format("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    return format("{}:{:02}", seconds / 60, seconds % 60);
+}
+
+// 950, 12.3 k, 4.56 M, 7.80 G: counts, three significant digits.
+std::string short_count(uint64_t count) {
+    static constexpr const char *suffixes[] = {"", " k", " M", " G", " T", " P", " E"};
+    if (count < 1000) return format("{}", count);
+    double value = double(count);
+    size_t suffix = 0;
+    while (value >= 999.5 && suffix + 1 < std::size(suffixes)) value /= 1000, ++suffix;
+    const int digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+    return format("{:.{}f}{}", value, digits, suffixes[suffix]);
+}
+
+void write_all(int descriptor, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t written = write(descriptor, text.data(), text.size());
+        if (written <= 0) return;  // a lost progress line is no failure of the work
+        text.remove_prefix(size_t(written));
+    }
+}
+
+}  // namespace
+
+std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
+                          std::chrono::nanoseconds elapsed) {
+    constexpr size_t bar_columns = 20;
+    const std::string name(what.substr(0, what_columns_max));
+    if (total == 0) return format("{}  {}", name, short_count(done));
+    const double share = std::min(1.0, double(done) / double(total));
+    const size_t filled = size_t(share * double(bar_columns));
+    std::string line = format("{}  [{}{}] {:3.0f} %  {}/{}", name, std::string(filled, '#'),
+                              std::string(bar_columns - filled, '-'), std::floor(share * 100),
+                              short_count(done), short_count(total));
+    const double elapsed_s = std::chrono::duration<double>(elapsed).count();
+    if (elapsed_s >= 1 && done > 0 && done < total)
+        line += format("  {} left", clock_time(uint64_t(elapsed_s * (1 - share) / share + 0.5)));
+    return line;
+}
+
+progress::progress(std::string what, uint64_t total, int descriptor)
+    : what_(std::move(what)), total_(total), descriptor_(descriptor),
+      shown_(is_terminal(descriptor)), begin_(std::chrono::steady_clock::now()) {
+    // Short work shows nothing: the first line comes after one interval.
+    next_draw_ns_ = draw_interval.count();
+}
+
+progress::~progress() {
+    const std::lock_guard lock(drawing_);
+    if (drawn_) write_all(descriptor_, "\r\033[K");
+}
+
+void progress::advance(uint64_t by) {
+    const uint64_t done = done_.fetch_add(by, std::memory_order_relaxed) + by;
+    if (!shown_) return;
+    const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - begin_;
+    int64_t due_ns = next_draw_ns_.load(std::memory_order_relaxed);
+    if (elapsed.count() < due_ns) return;
+    const int64_t next_ns = elapsed.count() + draw_interval.count();
+    if (next_draw_ns_.compare_exchange_strong(due_ns, next_ns)) draw(done, elapsed);
+}
+
+void progress::draw(uint64_t done, std::chrono::nanoseconds elapsed) {
+    const std::lock_guard lock(drawing_);
+    write_all(descriptor_, "\r" + progress_line(what_, done, total_, elapsed) + "\033[K");
+    drawn_ = true;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,53 @@
+// progress.h - one line on a terminal that says how far long work has come; silent when piped.
+//
+//     progress shown("replay", requests);
+//     while (...) shown.advance(batch);   // any thread
+//
+// The line is redrawn at most ten times a second and wiped by the destructor, so that nothing of it
+// remains between the results.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace moorage::core {
+
+class progress {
+public:
+    // `descriptor`: where the line goes (default: stderr). Nothing is written when it is no terminal,
+    // or a dumb one. `total` 0: the number of steps is not known, and only the count is shown.
+    progress(std::string what, uint64_t total, int descriptor = 2);
+    ~progress();
+    progress(const progress &) = delete;
+    progress &operator=(const progress &) = delete;
+
+    // Any thread. Cheap when nothing is shown; one clock read otherwise, so hot loops should report
+    // every few thousand steps.
+    void advance(uint64_t by = 1);
+    uint64_t done() const { return done_.load(std::memory_order_relaxed); }
+
+private:
+    void draw(uint64_t done, std::chrono::nanoseconds elapsed);
+
+    const std::string what_;
+    const uint64_t total_;
+    const int descriptor_;
+    const bool shown_;
+    const std::chrono::steady_clock::time_point begin_;
+    std::atomic<uint64_t> done_ = 0;
+    std::atomic<int64_t> next_draw_ns_ = 0;  // since begin_; the thread that moves it draws
+    std::mutex drawing_;
+    bool drawn_ = false;  // under drawing_
+};
+
+// The line without its control characters, at most 79 columns:
+// "compare  [########----------------]  33 %  8/24  0:12 left". Time left is shown once it can be
+// guessed: after a second, and with something done.
+std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
+                          std::chrono::nanoseconds elapsed);
+
+}  // namespace moorage::core
