@@ -1,0 +1,271 @@
+// report.cpp - summaries of a run's times, its JSON in the contract's order, and its text.
+#include "core/report/report.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t text_columns = 80;
+
+json to_json(const summary_ms &summary) {
+    return {{"mean", stable(summary.mean)},
+            {"p50", stable(summary.p50)},
+            {"p99", stable(summary.p99)}};
+}
+
+json to_json(const expert_counts &counts) {
+    return {{"requested", counts.requested},   {"hits", counts.hits},
+            {"partial_hits", counts.partial_hits}, {"misses", counts.misses},
+            {"hit_rate", stable(counts.hit_rate())}, {"substituted", counts.substituted},
+            {"on_cpu", counts.on_cpu},         {"remote", counts.remote},
+            {"loaded", counts.loaded}};
+}
+
+json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
+    if (!has_predictions || predicted == 0) return nullptr;
+    return stable(double(right) / double(predicted));
+}
+
+json to_json(const layer_report &layer, bool has_predictions) {
+    json object = {{"requested", layer.experts.requested},
+                   {"hits", layer.experts.hits},
+                   {"partial_hits", layer.experts.partial_hits},
+                   {"misses", layer.experts.misses},
+                   {"hit_rate", stable(layer.experts.hit_rate())},
+                   {"h2d_bytes", layer.h2d_bytes},
+                   {"stall_ms", stable(layer.stall_ms)},
+                   {"slots", layer.slots}};
+    object["on_cpu"] = layer.experts.on_cpu;
+    object["loaded"] = layer.experts.loaded;
+    object["prediction_accuracy"] =
+        accuracy(has_predictions, layer.predicted, layer.predicted_right);
+    return object;
+}
+
+// "  label       text": the left column of the report.
+std::string line(std::string_view label, std::string_view text) {
+    return "  " + padded_right(label, 12) + std::string(text) + "\n";
+}
+
+std::string headline(const run_report &report) {
+    std::string text;
+    if (!report.title.empty()) text += shortened(report.title, text_columns) + "\n";
+    std::string facts = format("{} tokens of {} request{}", with_commas(report.tokens),
+                               with_commas(report.requests), report.requests == 1 ? "" : "s");
+    if (!report.executor.empty()) facts += ", " + report.executor;
+    if (!report.profile.empty()) facts += ", " + report.profile;
+    facts += format(", seed {}{}", report.seed, report.virtual_time ? ", virtual time" : "");
+    for (const std::string &part : wrapped(facts, text_columns)) text += part + "\n";
+    return text + "\n";
+}
+
+std::string summary_line(std::string_view label, const summary_ms &summary) {
+    return line(label, format("mean {:<12} p50 {:<12} p99 {}", human_ms(summary.mean),
+                              human_ms(summary.p50), human_ms(summary.p99)));
+}
+
+std::string expert_lines(const run_report &report) {
+    const expert_counts &experts = report.experts;
+    std::string text = line("hit rate", format("{} of {} experts asked for",
+                                               percent(double(experts.hits), double(experts.requested)),
+                                               with_commas(experts.requested)));
+    std::string counts = format("{} hits", with_commas(experts.hits));
+    const auto add = [&](uint64_t count, std::string_view what) {
+        if (count != 0) counts += format(", {} {}", with_commas(count), what);
+    };
+    add(experts.partial_hits, "partial hits");
+    counts += format(", {} misses", with_commas(experts.misses));
+    add(experts.loaded, "loaded");
+    add(experts.on_cpu, "on the CPU");
+    add(experts.substituted, "substituted");
+    add(experts.remote, "remote");
+    bool first = true;
+    for (const std::string &part : wrapped(counts, text_columns - 14))
+        text += line(std::exchange(first, false) ? "experts" : "", part);
+    if (report.opt_misses != 0) {
+        text += line("optimum", format("{} misses offline; this run has {:.2f} times as many",
+                                       with_commas(report.opt_misses),
+                                       double(experts.misses) / double(report.opt_misses)));
+    }
+    return text;
+}
+
+std::string byte_lines(const run_report &report) {
+    const byte_counts &bytes = report.bytes;
+    std::string moved = human_bytes(double(bytes.h2d)) + " to the GPU";
+    if (report.tokens != 0)
+        moved += format(" ({} a token)", human_bytes(double(bytes.h2d) / double(report.tokens)));
+    if (bytes.d2h != 0) moved += ", " + human_bytes(double(bytes.d2h)) + " back";
+    if (bytes.network != 0) moved += ", " + human_bytes(double(bytes.network)) + " by network";
+    std::string text = line("moved", moved);
+    if (bytes.prefetched != 0) {
+        const double all = double(bytes.prefetched);
+        text += line("prefetch",
+                     format("{} moved ahead, {} used, {} wasted", human_bytes(all),
+                            percent(double(bytes.prefetch_used), all),
+                            percent(double(bytes.prefetch_wasted), all)));
+    }
+    if (report.has_predictions && report.predicted != 0) {
+        text += line("prediction",
+                     format("{} of the experts asked for were among the first predicted",
+                            percent(double(report.predicted_right), double(report.predicted))));
+    }
+    return text;
+}
+
+std::string time_lines(const run_report &report) {
+    if (report.total_ms <= 0 || report.tokens == 0) return "";
+    const std::string heading = format("  where the time goes: {} a token in all",
+                                       human_ms(report.total_ms / double(report.tokens)));
+    std::string text = "\n" + padded_right(heading, 55) + "   share   a token\n";
+    struct part {
+        const char *name;
+        double ms;
+        bool always;
+    };
+    const part parts[] = {{"GPU compute", report.time.compute, true},
+                          {"GPU waiting", report.time.stall, true},
+                          {"CPU experts", report.time.cpu, false},
+                          {"link busy", report.time.transfer, true},
+                          {"policies", report.time.policy, false}};
+    for (const auto &[name, ms, always] : parts) {
+        if (!always && ms == 0) continue;
+        text += format("  {:<12}{} {} {}\n", name,
+                       padded_right(block_bar(ms / report.total_ms, 40), 40),
+                       padded_left(percent(ms, report.total_ms), 8),
+                       padded_left(human_ms(ms / double(report.tokens)), 10));
+    }
+    return text + "  (the link, the CPU and the GPU work at the same time: no sum to 100 %)\n";
+}
+
+// "0.0 % in layer 3 to 91.2 % in layer 17"
+std::string extremes(std::span<const double> values, auto &&written) {
+    const auto [low, high] = std::minmax_element(values.begin(), values.end());
+    return format("{} in layer {} to {} in layer {}", written(*low), low - values.begin(),
+                  written(*high), high - values.begin());
+}
+
+std::string layer_lines(const run_report &report) {
+    if (report.layers.empty()) return "";
+    std::vector<double> hit_rates, stalls;
+    for (const layer_report &layer : report.layers) {
+        hit_rates.push_back(layer.experts.hit_rate());
+        stalls.push_back(layer.stall_ms);
+    }
+    constexpr size_t spark_columns = 64;
+    std::string text = format("\n  by layer, 0 to {}\n", report.layers.size() - 1);
+    text += line("hit rate", spark_line(hit_rates, 1, spark_columns));
+    text += line("", extremes(hit_rates, [](double rate) { return percent(rate, 1); }));
+    const double stall_top = *std::max_element(stalls.begin(), stalls.end());
+    if (stall_top > 0) {
+        text += line("waiting", spark_line(stalls, stall_top, spark_columns));
+        text += line("", extremes(stalls, human_ms));
+    }
+    return text;
+}
+
+std::string notes(const run_report &report) {
+    std::string text;
+    const auto add = [&](const std::string &note) {
+        for (const std::string &part : wrapped(note, text_columns)) text += part + "\n";
+    };
+    for (const auto &[plugin, count] : report.faults)
+        add(format("fault: plugin {} gave {} piece{} of invalid advice", plugin,
+                   with_commas(count), count == 1 ? "" : "s"));
+    for (const std::string &warning : report.warnings) add("warning: " + warning);
+    return text.empty() ? "" : "\n" + text;
+}
+
+}  // namespace
+
+summary_ms summarise(std::vector<uint64_t> &values_ns) {
+    if (values_ns.empty()) return {};
+    std::sort(values_ns.begin(), values_ns.end());
+    // Summed as integers: exact, so the order of the values cannot show in the mean. The sum holds
+    // for 584 years of virtual time.
+    uint64_t sum_ns = 0;
+    for (const uint64_t value : values_ns) sum_ns += value;
+    const size_t count = values_ns.size();
+    const auto rank = [&](size_t of_hundred) {
+        const size_t nearest = (count * of_hundred + 99) / 100;  // rounded up, from 1
+        assert(nearest >= 1 && nearest <= count);
+        return double(values_ns[nearest - 1]) / 1e6;
+    };
+    return {double(sum_ns) / double(count) / 1e6, rank(50), rank(99)};
+}
+
+double expert_counts::hit_rate() const {
+    return requested == 0 ? 0 : double(hits) / double(requested);
+}
+
+expert_counts &expert_counts::operator+=(const expert_counts &other) {
+    requested += other.requested;
+    hits += other.hits;
+    partial_hits += other.partial_hits;
+    misses += other.misses;
+    substituted += other.substituted;
+    on_cpu += other.on_cpu;
+    remote += other.remote;
+    loaded += other.loaded;
+    return *this;
+}
+
+json to_json(const run_report &report) {
+    json layers = json::array();
+    for (const layer_report &layer : report.layers)
+        layers.push_back(to_json(layer, report.has_predictions));
+    json faults = json::object();
+    for (const auto &[plugin, count] : report.faults) faults[plugin] = count;
+    const byte_counts &bytes = report.bytes;
+    return {{"tokens", report.tokens},
+            {"requests", report.requests},
+            {"executor", report.executor},
+            {"profile", report.profile},
+            {"seed", report.seed},
+            {"virtual_time", report.virtual_time},
+            {"tpot_ms", to_json(report.tpot_ms)},
+            {"ttft_ms", to_json(report.ttft_ms)},
+            {"tokens_per_s", stable(report.tokens_per_s)},
+            {"experts", to_json(report.experts)},
+            {"bytes",
+             {{"h2d", bytes.h2d},
+              {"d2h", bytes.d2h},
+              {"network", bytes.network},
+              {"prefetched", bytes.prefetched},
+              {"prefetch_used", bytes.prefetch_used},
+              {"prefetch_wasted", bytes.prefetch_wasted}}},
+            {"time_ms",
+             {{"compute", stable(report.time.compute)},
+              {"transfer", stable(report.time.transfer)},
+              {"stall", stable(report.time.stall)},
+              {"cpu", stable(report.time.cpu)},
+              {"policy", stable(report.time.policy)}}},
+            {"prediction",
+             {{"accuracy",
+               accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
+            {"layers", std::move(layers)},
+            {"config", report.config.is_null() ? json::object() : report.config},
+            {"faults", std::move(faults)},
+            {"title", report.title},
+            {"total_ms", stable(report.total_ms)},
+            {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
+            {"warnings", report.warnings}};
+}
+
+std::string to_text(const run_report &report) {
+    std::string text = headline(report);
+    text += summary_line("TPOT", report.tpot_ms);
+    text += summary_line("TTFT", report.ttft_ms);
+    text += line("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
+    return text + expert_lines(report) + byte_lines(report) + time_lines(report) +
+           layer_lines(report) + notes(report);
+}
+
+}  // namespace moorage::core
