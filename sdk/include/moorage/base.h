@@ -52,15 +52,15 @@ enum {
 enum { MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3 };
 
 /* State of a page, one byte. Bits 0-1: segments that are resident. Bits 2-3: segments in flight to
- * fast memory. Bit 4: pinned, that is, in use by the running step: it cannot be a victim. Bit 5:
- * it sits in the transfer buffer (a prefetch not yet used), not in a cache slot: it is resident
- * for routing and dispatch, and it cannot be a victim either. */
+ * fast memory. Bit 4: pinned, that is, in use by the running step: it cannot be a victim. Bits
+ * 5-6: segments that sit in the transfer buffer (a prefetch not yet used), not in a cache slot: they
+ * are resident for routing and dispatch, and the page cannot be a victim. */
 enum {
     MOORAGE_STATE_RESIDENT = 0x03,
     MOORAGE_STATE_IN_FLIGHT = 0x0c,
     MOORAGE_STATE_IN_FLIGHT_SHIFT = 2,
     MOORAGE_STATE_PINNED = 0x10,
-    MOORAGE_STATE_BUFFERED = 0x20
+    MOORAGE_STATE_BUFFERED = 0x60
 };
 
 /* Why a page was loaded, evicted or needs room. */
@@ -103,9 +103,10 @@ typedef struct moorage_costs {
     uint64_t cpu_expert_ns;         /* one expert on the CPU, one token */
     uint64_t cpu_token_ns;          /* what each further token of that expert adds */
     const uint64_t *host_remote_ns; /* [servers] one expert on a server, one token, links included */
+    uint64_t head_ns;               /* output head, one token: between the last layer and the first */
 } moorage_costs;
 MOORAGE_ASSERT(offsetof(moorage_costs, expert_bytes) == 16, "moorage_costs layout");
-MOORAGE_ASSERT(sizeof(moorage_costs) == 88, "moorage_costs layout");
+MOORAGE_ASSERT(sizeof(moorage_costs) == 96, "moorage_costs layout");
 
 #ifdef __cplusplus
 }

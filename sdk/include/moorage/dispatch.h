@@ -15,7 +15,9 @@ extern "C" {
 /* Sites. Remote server i is MOORAGE_SITE_REMOTE + i. */
 enum { MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2 };
 
-/* Struct of arrays over `count` items; times are for the item's own tokens and missing bytes. */
+/* Struct of arrays over `count` items; times are for the item's own tokens and missing bytes.
+ * A segment in flight counts as missing, and its load time is for what is left of it. A backlog counts
+ * the operation under way as well. */
 typedef struct moorage_items {
     uint32_t size;
     uint32_t flags;                 /* 0 */

@@ -177,11 +177,13 @@ using prefetch_outcome = moorage_prefetch_outcome;
 using budget_request = moorage_budget_request;
 using budget_plan = moorage_budget_plan;
 
-// Victims being named, first to go first. full() tells when enough are.
+// Victims being named, first to go first. full() tells when enough are; further ones are dropped.
 class pages {
 public:
     pages(uint32_t *data, uint32_t capacity) : data_(data), capacity_(capacity) {}
-    void push(uint32_t page) { data_[count_++] = page; }
+    void push(uint32_t page) {
+        if (!full()) data_[count_++] = page;
+    }
     bool full() const { return count_ == capacity_; }
     uint32_t size() const { return count_; }
 
@@ -203,11 +205,12 @@ struct forecast : moorage_forecast {
     }
 };
 
-// Prefetches being ordered, first to go first.
+// Prefetches being ordered, first to go first; those beyond the capacity are dropped.
 class orders {
 public:
     explicit orders(moorage_orders *table) : table_(table) {}
     void push(uint32_t page, uint8_t segments = MOORAGE_WHOLE) {
+        if (full()) return;
         table_->host_pages[count_] = page;
         table_->host_segments[count_++] = segments;
     }

@@ -31,7 +31,8 @@ typedef struct moorage_step {
     uint32_t top_k;                        /* k; 1 where a replay hands out experts one by one */
     uint32_t experts;                      /* E */
     uint32_t distinct_count;               /* D */
-    uint32_t prediction_count;             /* P: experts that were predicted for this layer */
+    uint32_t prediction_count;             /* P: experts that were predicted for this layer;
+                                            * merged over the tokens by best score, ties smaller id */
     uint32_t reserved;                     /* 0 */
     const uint32_t *host_streams;          /* [B] stream of each token, below limits.requests_max */
     const uint64_t *host_requests;         /* [B] running number of the request of each token */
