@@ -1,0 +1,211 @@
+// instance.cpp - the life of an instance: create, find its tables, activate, reset, destroy.
+#include "core/host/instance.h"
+
+#include <cassert>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/host/library.h"
+#include "core/host/parameters.h"
+#include "core/host/services.h"
+
+namespace moorage::core {
+
+namespace {
+
+std::string label_of(const policy &of) {
+    for (const std::string_view kind : kinds)
+        if (of.is(kind)) return format("{} plugin {}", kind, of.name());
+    return format("plugin {}", of.name());
+}
+
+const char *status_name(int32_t code) {
+    switch (code) {
+    case MOORAGE_INVALID_ARGUMENT: return "invalid argument";
+    case MOORAGE_UNSUPPORTED: return "unsupported";
+    case MOORAGE_OUT_OF_MEMORY: return "out of memory";
+    case MOORAGE_WRONG_STATE: return "wrong state";
+    default: return "internal error";
+    }
+}
+
+// End of the last required function of each table: what a plugin's table has at least.
+template <class Table> constexpr uint32_t required_bytes = sizeof(Table);
+template <> constexpr uint32_t required_bytes<moorage_cache> = offsetof(moorage_cache, admit);
+template <> constexpr uint32_t required_bytes<moorage_budget> = offsetof(moorage_budget, interval);
+template <> constexpr uint32_t required_bytes<moorage_prefetch> = offsetof(moorage_prefetch, outcome);
+template <> constexpr uint32_t required_bytes<moorage_dispatch> = offsetof(moorage_dispatch, outcome);
+template <> constexpr uint32_t required_bytes<moorage_placement> = offsetof(moorage_placement, adopt);
+
+bool has_required(const moorage_observer &t) { return t.observe; }
+bool has_required(const moorage_router &t) { return t.select; }
+bool has_required(const moorage_cache &t) { return t.victims; }
+bool has_required(const moorage_budget &t) { return t.plan; }
+bool has_required(const moorage_prefetch &t) { return t.plan; }
+bool has_required(const moorage_dispatch &t) { return t.assign; }
+bool has_required(const moorage_transport &t) { return t.submit && t.cancel && t.promote && t.next; }
+bool has_required(const moorage_placement &t) { return t.plan; }
+
+}  // namespace
+
+struct instance::content {
+    const policy &from;
+    library &home;
+    service_host host;
+    parameter_values parameters;
+    moorage_plugin *plugin = nullptr;
+    moorage_plugin calls{};  // the plugin's own struct, completed
+    moorage_limits limits{};
+    bool active = false;
+    moorage_observer observer{};
+    moorage_router router{};
+    moorage_cache cache{};
+    moorage_budget budget{};
+    moorage_prefetch prefetch{};
+    moorage_dispatch dispatch{};
+    moorage_transport transport{};
+    moorage_placement placement{};
+
+    content(const policy &of, library &in, const environment &where)
+        : from(of), home(in), host(where, label_of(of)) {}
+    ~content();
+
+    error failed(const char *call, int32_t code) const {
+        return error{format("{}: {} failed ({}): {}", host.label, call, status_name(code),
+                            host.last_error.empty() ? "no text given" : host.last_error)};
+    }
+    status make();
+    status check_calls();
+    template <class Table> status find(const char *id, Table &table, const Table *&out);
+};
+
+instance::content::~content() {
+    if (!plugin) return;
+    const auto lock = load_lock();
+    const in_control mark(host);
+    if (active) calls.deactivate(plugin);
+    if (calls.destroy) calls.destroy(plugin);
+    --home.instances;
+}
+
+status instance::content::make() {
+    const auto lock = load_lock();
+    if (auto ready = initialise(home); !ready) return ready.failure();
+    const auto values = typed_values(from.params, parameters);
+    const in_control mark(host);
+    host.random.restart(host.where.seed, from.name());
+    moorage_plugin *made = nullptr;
+    const int32_t code = from.module->create(from.descriptor->plugin_name, &host.table, values.data(),
+                                             static_cast<uint32_t>(values.size()), &made);
+    if (code != MOORAGE_OK) return failed("create", code);
+    if (!made)
+        return error{format("{}: create answered ok but left out null; set *out", host.label)};
+    plugin = made;
+    ++home.instances;
+    return check_calls();
+}
+
+status instance::content::check_calls() {
+    if (plugin->size < plugin_size_min || plugin->size > record_size_max)
+        return error{format("{}: moorage_plugin has size {}, expected {} or more; set size to "
+                            "sizeof(moorage_plugin)", host.label, plugin->size, plugin_size_min)};
+    calls = completed<moorage_plugin>(plugin);
+    if (calls.destroy && calls.activate && calls.deactivate && calls.reset && calls.get_interface)
+        return success();
+    return error{format("{}: a function of moorage_plugin is null; destroy, activate, deactivate, reset and "
+                        "get_interface are required", host.label)};
+}
+
+template <class Table>
+status instance::content::find(const char *id, Table &table, const Table *&out) {
+    if (!from.is(id)) return success();
+    const void *given = calls.get_interface(plugin, id);
+    if (!given)
+        return error{format("{}: declares {} but get_interface answers null for it", host.label, id)};
+    uint32_t size = 0;
+    std::memcpy(&size, given, sizeof(size));
+    if (size < required_bytes<Table> || size > record_size_max)
+        return error{format("{}: table {} has size {}, expected {} or more; set its size", host.label, id, size,
+                            required_bytes<Table>)};
+    table = completed<Table>(given);
+    if (!has_required(table))
+        return error{format("{}: table {} lacks a required function", host.label, id)};
+    out = &table;
+    return success();
+}
+
+instance::instance() = default;
+instance::~instance() = default;
+
+result<std::unique_ptr<instance>> instance::create(const policy &from, const settings &given,
+                                                   const environment &where) {
+    library *home = library_of(from.module);
+    assert(home && "a policy comes from a registry");
+    std::unique_ptr<instance> made(new instance);
+    made->content_ = std::make_unique<content>(from, *home, where);
+    content &c = *made->content_;
+    auto values = check_parameters(c.host.label, from.params, given);
+    if (!values) return values.failure();
+    c.parameters = *std::move(values);
+    if ((from.descriptor->needs & MOORAGE_NEEDS_FUTURE) && !where.future)
+        return error{format("{} needs the whole trace in advance, which this source cannot give; use another "
+                            "policy or a trace as source", c.host.label)};
+    if (auto done = c.make(); !done) return done.failure();
+    const in_control mark(c.host);
+    for (const status &found :
+         {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, made->observer),
+          c.find(MOORAGE_INTERFACE_ROUTER, c.router, made->router),
+          c.find(MOORAGE_INTERFACE_CACHE, c.cache, made->cache),
+          c.find(MOORAGE_INTERFACE_BUDGET, c.budget, made->budget),
+          c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, made->prefetch),
+          c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, made->dispatch),
+          c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, made->transport),
+          c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, made->placement)})
+        if (!found) return found.failure();
+    return made;
+}
+
+status instance::activate(const moorage_limits &limits) {
+    content &c = *content_;
+    if (c.active)
+        return error{format("{}: activate on an active instance; deactivate it first", c.host.label)};
+    const in_control mark(c.host);
+    c.host.mapped = true;
+    c.host.last_error.clear();
+    c.host.random.restart(c.host.where.seed, c.from.name());
+    if (c.host.where.future) c.host.where.future->rewind();
+    const int32_t code = c.calls.activate(c.plugin, &limits);
+    if (code != MOORAGE_OK) {
+        c.host.mapped = false;
+        return c.failed("activate", code);
+    }
+    c.limits = limits;
+    c.active = true;
+    return success();
+}
+
+void instance::deactivate() {
+    content &c = *content_;
+    if (!c.active) return;
+    const in_control mark(c.host);
+    c.calls.deactivate(c.plugin);
+    c.active = c.host.mapped = false;
+}
+
+void instance::reset() {
+    content &c = *content_;
+    assert(c.active && "reset needs an active instance");
+    const in_control mark(c.host);
+    c.host.random.restart(c.host.where.seed, c.from.name());
+    if (c.host.where.future) c.host.where.future->rewind();
+    c.calls.reset(c.plugin);
+}
+
+const policy &instance::from() const { return content_->from; }
+const moorage_limits &instance::limits() const { return content_->limits; }
+moorage_plugin *instance::plugin() const { return content_->plugin; }
+const std::vector<std::pair<std::string, setting_value>> &instance::parameters() const {
+    return content_->parameters;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,184 @@
+// library.cpp - loads policy libraries through Boost.DLL, the only file that includes it.
+#include "core/host/library.h"
+
+#include <boost/dll/shared_library.hpp>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/host/descriptor.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint32_t descriptors_max = 256;
+
+// What stays loaded. Never destroyed: a policy's code must outlive every object that could still
+// call into it, static ones included. The handles keep the libraries mapped.
+struct loaded {
+    boost::dll::shared_library handle;
+    library content;
+};
+struct owner {
+    std::recursive_mutex mutex;
+    std::vector<std::unique_ptr<loaded>> libraries;
+    std::vector<library *> initialised;  // in order; deinit goes backwards
+};
+owner &process() {
+    static owner &everything = *new owner;
+    return everything;
+}
+
+// Runs at exit once per initialised library, newest first. Registered after the library was loaded,
+// so it precedes the destruction of that library's statics.
+void deinitialise_last() {
+    auto &list = process().initialised;
+    library *last = list.back();
+    list.pop_back();
+    if (last->instances == 0) last->module.deinit();
+    else log_warning(format("{}: not deinitialised, {} instances live", last->path.string(), last->instances));
+}
+
+std::string init_error;
+const void *init_service(const moorage_host *, const char *id) {
+    static constexpr moorage_log log{sizeof(moorage_log), 0, [](const moorage_host *, int32_t level, const char *text) {
+        if (level >= MOORAGE_LOG_ERROR) log_error(text);
+        else if (level == MOORAGE_LOG_WARNING) log_warning(text);
+        else log_info(text);
+    }};
+    return std::string_view(id) == MOORAGE_SERVICE_LOG ? &log : nullptr;
+}
+void keep_init_error(const moorage_host *, const char *text) { init_error = text ? text : ""; }
+// The host that init sees: it can log and set an error; the other services belong to instances.
+constexpr moorage_host init_host{sizeof(moorage_host), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR,
+                                 nullptr, init_service, keep_init_error};
+
+// "" when the file begins as an ELF file does.
+std::string not_elf(const std::filesystem::path &file) {
+    char magic[4] = {};
+    std::ifstream in(file, std::ios::binary);
+    if (!in) return "cannot be read; check its permissions";
+    in.read(magic, sizeof(magic));
+    if (in.gcount() == 4 && std::string_view(magic, 4) == "\x7f" "ELF") return "";
+    return "is not a shared library (no ELF header); rebuild the policy as a shared object";
+}
+
+std::string missing_symbol(const boost::dll::shared_library &handle) {
+    for (int major = 2; major <= 9; ++major)
+        if (handle.has("moorage_module_v" + std::to_string(major)))
+            return format("abi {} needed (exports moorage_module_v{}), host offers {}; rebuild with sdk {}.x "
+                          "or use a newer moorage", major, major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR);
+    return "exports no " MOORAGE_MODULE_SYMBOL "; export it with MOORAGE_POLICIES or with default visibility";
+}
+
+status check_module(const moorage_module *given) {
+    if (!given) return error{MOORAGE_MODULE_SYMBOL " returned null; it must return a static record"};
+    if (given->size < module_size_min)
+        return error{format("module record has {} bytes, expected {} or more; set size to "
+                            "sizeof(moorage_module)", given->size, module_size_min)};
+    if (given->size > record_size_max)
+        return error{format("module record claims {} bytes, more than any record has ({}); set size to "
+                            "sizeof(moorage_module)", given->size, record_size_max)};
+    if (given->abi_major != MOORAGE_ABI_MAJOR)
+        return error{format("abi {} needed, host offers {}; rebuild with sdk {}.x", given->abi_major,
+                            MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR)};
+    if (!given->plugin_id || !*given->plugin_id)
+        return error{"module record has no id; set plugin_id, for example org.example.mine"};
+    if (!given->plugin_version || !*given->plugin_version)
+        return error{"module record has no version; set plugin_version"};
+    if (!given->descriptor) return error{"module record: function descriptor is null; it is required"};
+    if (!given->create) return error{"module record: function create is null; it is required"};
+    if (given->descriptor_count == 0 || given->descriptor_count > descriptors_max)
+        return error{format("module record names {} policies, expected 1 .. {}; set descriptor_count",
+                            given->descriptor_count, descriptors_max)};
+    return success();
+}
+
+// Fills `out` from the library's record.
+status read_module(const moorage_module *given, library &out) {
+    if (auto sound = check_module(given); !sound) return sound.failure();
+    out.module = completed<moorage_module>(given);
+    std::set<std::string_view> names;
+    for (uint32_t i = 0; i < out.module.descriptor_count; ++i) {
+        auto read = read_descriptor(out.module.descriptor(i));
+        if (!read) return error{format("descriptor {} {}", i, read.failure().text)};
+        if (!names.insert(read->descriptor.plugin_name).second)
+            return error{format("descriptor {}: policy {} is there twice; rename one", i,
+                                read->descriptor.plugin_name)};
+        out.descriptors.push_back(read->descriptor);
+        out.params.push_back(std::move(read->params));
+    }
+    for (size_t i = 0; i < out.descriptors.size(); ++i) out.descriptors[i].plugin_params = out.params[i].data();
+    return success();
+}
+
+// Opens the file; both the reason of the loader and that of a missing symbol come back as an error.
+result<const moorage_module *> open(const std::filesystem::path &file, boost::dll::shared_library &handle) {
+    if (std::string reason = not_elf(file); !reason.empty()) return error{reason};
+    try {
+        handle.load(boost::dll::fs::path(file.string()), boost::dll::load_mode::rtld_now);
+        if (!handle.has(MOORAGE_MODULE_SYMBOL)) return error{missing_symbol(handle)};
+        const auto door = handle.get<const moorage_module *()>(MOORAGE_MODULE_SYMBOL);
+        return door();
+    } catch (const std::exception &failure) {
+        return error{format("cannot be loaded: {}", failure.what())};
+    }
+}
+
+}  // namespace
+
+std::unique_lock<std::recursive_mutex> load_lock() { return std::unique_lock(process().mutex); }
+
+result<library *> load_library(const std::filesystem::path &file) {
+    std::error_code failed;
+    const auto path = std::filesystem::canonical(file, failed);
+    if (failed) return error{format("cannot be read: {}", failed.message())};
+    const auto lock = load_lock();
+    for (const auto &one : process().libraries)
+        if (one->content.path == path) return &one->content;
+    auto fresh = std::make_unique<loaded>();
+    fresh->content.path = path;
+    const auto record = open(path, fresh->handle);
+    status sound = record ? read_module(*record, fresh->content) : status(record.failure());
+    if (!sound) {
+        // Code of it has run: it stays mapped, so that nothing it left behind can dangle.
+        if (fresh->handle.is_loaded()) static_cast<void>(new boost::dll::shared_library(std::move(fresh->handle)));
+        return sound.failure();
+    }
+    process().libraries.push_back(std::move(fresh));
+    return &process().libraries.back()->content;
+}
+
+library *library_of(const moorage_module *module) {
+    const auto lock = load_lock();
+    for (const auto &one : process().libraries)
+        if (&one->content.module == module) return &one->content;
+    return nullptr;
+}
+
+status initialise(library &of) {
+    const auto lock = load_lock();
+    if (of.initialised) return success();
+    if (of.module.init) {
+        init_error.clear();
+        const int32_t code = of.module.init(&init_host);
+        if (code != MOORAGE_OK)
+            return error{format("{}: init failed with status {}: {}", of.path.string(), code,
+                                init_error.empty() ? "no text given" : init_error)};
+    }
+    of.initialised = true;
+    if (of.module.deinit) {
+        process().initialised.push_back(&of);
+        std::atexit(deinitialise_last);
+    }
+    return success();
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,105 @@
+// services.cpp - the service tables; each function finds its instance through host_data.
+#include "core/host/services.h"
+
+#include <bit>
+#include <string_view>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+thread_local const service_host *control_of_thread = nullptr;
+thread_local uint32_t steps_of_thread = 0;
+
+service_host &of(const moorage_host *host) { return *static_cast<service_host *>(host->host_data); }
+
+void write_log(const moorage_host *host, int32_t level, const char *text) {
+    const std::string line = format("{}: {}", of(host).label, text ? text : "(null)");
+    switch (level) {
+    case MOORAGE_LOG_DEBUG: return log_debug(line);
+    case MOORAGE_LOG_INFO: return log_info(line);
+    case MOORAGE_LOG_WARNING: return log_warning(line);
+    default: return log_error(line);
+    }
+}
+
+uint32_t asks_in_control(const moorage_host *host) { return control_of_thread == &of(host) ? 1 : 0; }
+uint32_t asks_in_step(const moorage_host *) { return steps_of_thread > 0 ? 1 : 0; }
+uint64_t now_ns(const moorage_host *host) {
+    const uint64_t *clock = of(host).where.now_ns;
+    return clock ? *clock : 0;
+}
+uint64_t next_random(const moorage_host *host) { return of(host).random.next(); }
+const moorage_residency *residency_view(const moorage_host *host) {
+    return of(host).mapped ? of(host).where.residency : nullptr;
+}
+const moorage_costs *costs_view(const moorage_host *host) {
+    return of(host).mapped ? of(host).where.costs : nullptr;
+}
+uint64_t next_use(const moorage_host *host, uint32_t page, uint64_t step, uint64_t *token) {
+    return of(host).where.future->next_use(page, step, token);
+}
+
+const void *get_service(const moorage_host *host, const char *name) {
+    static constexpr moorage_log log{sizeof(log), 0, write_log};
+    static constexpr moorage_thread_check thread{sizeof(thread), 0, asks_in_control, asks_in_step};
+    static constexpr moorage_clock clock{sizeof(clock), 0, now_ns};
+    static constexpr moorage_random random{sizeof(random), 0, next_random};
+    static constexpr moorage_residency_service residency{sizeof(residency), 0, residency_view};
+    static constexpr moorage_costs_service costs{sizeof(costs), 0, costs_view};
+    static constexpr moorage_future future{sizeof(future), 0, next_use};
+    const std::string_view id = name ? name : "";
+    if (id == MOORAGE_SERVICE_LOG) return &log;
+    if (id == MOORAGE_SERVICE_THREAD_CHECK) return &thread;
+    if (id == MOORAGE_SERVICE_CLOCK) return &clock;
+    if (id == MOORAGE_SERVICE_RANDOM) return &random;
+    if (id == MOORAGE_SERVICE_RESIDENCY) return &residency;
+    if (id == MOORAGE_SERVICE_COSTS) return &costs;
+    if (id == MOORAGE_SERVICE_FUTURE && of(host).where.future) return &future;
+    return nullptr;
+}
+
+void set_error(const moorage_host *host, const char *text) { of(host).last_error = text ? text : ""; }
+
+uint64_t splitmix64(uint64_t &state) {
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+}  // namespace
+
+void random_stream::restart(uint64_t seed, std::string_view policy) {
+    uint64_t name_hash = 0xcbf29ce484222325u;  // FNV-1a
+    for (const char c : policy) name_hash = (name_hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+    uint64_t mix = seed;
+    mix = splitmix64(mix) ^ name_hash;
+    for (uint64_t &word : state_) word = splitmix64(mix);
+}
+
+uint64_t random_stream::next() {
+    const uint64_t drawn = std::rotl(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;
+    state_[2] ^= state_[0];
+    state_[3] ^= state_[1];
+    state_[1] ^= state_[2];
+    state_[0] ^= state_[3];
+    state_[2] ^= shifted;
+    state_[3] = std::rotl(state_[3], 45);
+    return drawn;
+}
+
+service_host::service_host(const environment &given, std::string name)
+    : table{sizeof(moorage_host), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this, get_service, set_error},
+      where(given), label(std::move(name)) {}
+
+in_control::in_control(const service_host &of) : outer_(control_of_thread) { control_of_thread = &of; }
+in_control::~in_control() { control_of_thread = outer_; }
+
+instance::stepping::stepping() { ++steps_of_thread; }
+instance::stepping::~stepping() { --steps_of_thread; }
+
+}  // namespace moorage::core
