@@ -46,6 +46,7 @@ private:
         uint64_t offset;  // of the gap after the current request
         uint64_t request; // token * top_k + rank of the next request known; MOORAGE_NEVER at the end
     };
+    void advance(uint32_t page);
     uint64_t step_of(uint32_t page, uint64_t request) const;
     const future &of_;
     order order_;

@@ -6,9 +6,11 @@
 //
 // open() checks everything that later reads rely on: header, offsets, shapes, expert ids in range and
 // distinct within a token and layer, request offsets rising and covering, no empty request, scores
-// finite. After open() no read can leave the file.
+// finite. After open() no read can leave the file. Values are read wherever the file has them, aligned
+// or not.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -24,6 +26,8 @@ namespace moorage::core {
 class trace {
 public:
     static result<trace> open(const std::filesystem::path &path);
+    // The same from memory, for tests; `name` is what errors call it.
+    static result<trace> from_bytes(std::string name, std::vector<std::byte> bytes);
     trace(trace &&) noexcept;
     trace &operator=(trace &&) noexcept;
     ~trace();
@@ -49,7 +53,8 @@ public:
     // Chosen experts of tokens [first, first + count), [count, layers, top_k], widened into `out`.
     void read_experts(uint64_t first, uint64_t count, uint32_t *out) const;
 
-    bool has_weights() const { return weights_.data != nullptr; }
+    // Router weight of the expert chosen at rank: from `weights`, else its gate score.
+    bool has_weights() const { return weights_.data != nullptr || has_gate_scores(); }
     float weight(uint64_t token, uint32_t layer, uint32_t rank) const;
     bool has_gate_scores() const { return gate_scores_.data != nullptr; }
     // [experts] scores into `out`.
@@ -61,6 +66,8 @@ public:
     }
     bool has_prediction_scores() const { return pred_scores_.data != nullptr; }
     float prediction_score(uint64_t token, uint32_t layer, uint32_t rank) const;
+    bool has_token_ids() const { return token_ids_data_ != nullptr; }
+    int32_t token_id(uint64_t token) const;
     // MOORAGE_NEEDS_* that this trace can serve; MOORAGE_NEEDS_FUTURE always.
     uint32_t offers() const;
     // Name of the tensor behind a MOORAGE_NEEDS_* bit, for messages.
@@ -76,12 +83,15 @@ private:
         bool half = false;  // f16, else f32
     };
     static uint32_t read_id(const std::byte *data, bool wide, uint64_t index);
+    static float read_float(const floats &from, uint64_t index);
     trace();
     struct mapping;
+    struct loader;
+    static result<trace> load(std::unique_ptr<mapping> from);
     std::unique_ptr<mapping> mapping_;
     uint64_t tokens_ = 0;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, predictions_ = 0;
-    const std::byte *experts_data_ = nullptr, *pred_data_ = nullptr;
+    const std::byte *experts_data_ = nullptr, *pred_data_ = nullptr, *token_ids_data_ = nullptr;
     bool experts_wide_ = false, pred_wide_ = false;  // u16, else u8
     floats weights_, gate_scores_, pred_scores_;
     std::vector<uint64_t> request_offsets_;

@@ -1,0 +1,293 @@
+// safetensors.cpp - parses the header event by event, so that hostile JSON never becomes a tree.
+#include "core/source/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+struct type_entry {
+    const char *name;
+    uint64_t bytes;
+};
+// In the order of `dtype`.
+constexpr std::array<type_entry, 15> types = {{{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E5M2", 1},
+    {"F8_E4M3", 1}, {"U16", 2}, {"I16", 2}, {"F16", 2}, {"BF16", 2}, {"U32", 4}, {"I32", 4},
+    {"F32", 4}, {"U64", 8}, {"I64", 8}, {"F64", 8}}};
+
+constexpr size_t dimensions_max = 8;
+
+// A tensor as the header declares it, before it is checked against the file.
+struct declared {
+    std::string name;
+    std::string type;
+    std::vector<uint64_t> shape, offsets;
+    bool has_type = false, has_shape = false, has_offsets = false;
+};
+
+// Receives the JSON events. Every function returns false once `problem` is set.
+class header_reader final : public nlohmann::json_sax<json> {
+public:
+    std::vector<declared> tensors;
+    std::map<std::string, std::string> metadata;
+    std::string problem;
+
+    bool null() override { return unexpected("null"); }
+    bool boolean(bool) override { return unexpected("a truth value"); }
+    bool number_integer(number_integer_t value) override {
+        return unexpected(format("{}", value));
+    }
+    bool number_float(number_float_t, const string_t &text) override {
+        return unexpected(shown(text));
+    }
+    bool binary(binary_t &) override { return unexpected("binary data"); }
+
+    bool number_unsigned(number_unsigned_t value) override {
+        if (where_ != place::list) return unexpected(format("{}", value));
+        std::vector<uint64_t> &list = key_ == "shape" ? tensors.back().shape : tensors.back().offsets;
+        const size_t limit = key_ == "shape" ? dimensions_max : 2;
+        if (list.size() == limit)
+            return fail(format("{}: {} has more than {} numbers", subject(), key_, limit));
+        list.push_back(value);
+        return true;
+    }
+
+    bool string(string_t &value) override {
+        if (where_ == place::metadata) {
+            metadata[key_] = value;
+            return true;
+        }
+        if (where_ != place::tensor || key_ != "dtype") return unexpected("a string");
+        tensors.back().type = value;
+        tensors.back().has_type = true;
+        return true;
+    }
+
+    bool start_object(size_t) override {
+        if (where_ == place::outside) {
+            where_ = place::top;
+            return true;
+        }
+        if (where_ != place::top) return unexpected("an object");
+        where_ = name_ == "__metadata__" ? place::metadata : place::tensor;
+        if (where_ == place::tensor) tensors.push_back({}), tensors.back().name = name_;
+        return true;
+    }
+
+    bool end_object() override {
+        where_ = where_ == place::top ? place::outside : place::top;
+        return true;
+    }
+
+    bool start_array(size_t) override {
+        if (where_ != place::tensor || (key_ != "shape" && key_ != "data_offsets"))
+            return unexpected("a list");
+        where_ = place::list;
+        (key_ == "shape" ? tensors.back().has_shape : tensors.back().has_offsets) = true;
+        return true;
+    }
+
+    bool end_array() override {
+        where_ = place::tensor;
+        return true;
+    }
+
+    bool key(string_t &value) override {
+        if (where_ == place::top) {
+            if (!names_.insert(value).second)
+                return fail(format("tensor {} is declared twice", shown(value)));
+            name_ = value;
+            return true;
+        }
+        key_ = value;
+        if (where_ == place::metadata)
+            return !metadata.contains(value) ||
+                   fail(format("metadata {} is given twice", shown(value)));
+        const declared &now = tensors.back();
+        const bool known = value == "dtype" || value == "shape" || value == "data_offsets";
+        if (!known)
+            return fail(format("{}: unknown key {}; dtype, shape and data_offsets are known",
+                               subject(), shown(value)));
+        const bool twice = value == "dtype"   ? now.has_type
+                           : value == "shape" ? now.has_shape
+                                              : now.has_offsets;
+        return !twice || fail(format("{}: {} is given twice", subject(), value));
+    }
+
+    bool parse_error(size_t position, const std::string &,
+                     const nlohmann::detail::exception &about) override {
+        // The library's text begins with its own id in brackets, which helps nobody here.
+        const std::string text = about.what();
+        const size_t from = text.find("] ");
+        return fail(format("not valid JSON at byte {} of the header: {}", position,
+                           shown(from == std::string::npos ? text : text.substr(from + 2))));
+    }
+
+private:
+    enum class place { outside, top, metadata, tensor, list };
+
+    std::string subject() const {
+        return where_ == place::metadata ? "metadata" : "tensor " + shown(name_);
+    }
+    bool fail(std::string text) {
+        if (problem.empty()) problem = std::move(text);
+        return false;
+    }
+    bool unexpected(const std::string &what) {
+        switch (where_) {
+        case place::outside: return fail(format("the header is {}, not an object", what));
+        case place::top: return fail(format("tensor {} is {}, not an object", shown(name_), what));
+        case place::metadata:
+            return fail(format("metadata {} is {}, not a string", shown(key_), what));
+        case place::list:
+            return fail(format("{}: {} holds {}, not a whole number from 0 to 2^64 - 1", subject(),
+                               key_, what));
+        case place::tensor: break;
+        }
+        return fail(format("{}: {} is {}, which has no meaning there", subject(), key_, what));
+    }
+
+    place where_ = place::outside;
+    std::string name_, key_;
+    std::set<std::string> names_;
+};
+
+// Bytes of the tensor by type and shape. Fails where the product does not fit in 64 bits.
+result<uint64_t> size_of(const declared &from, dtype type) {
+    uint64_t bytes = bytes_of(type);
+    // A dimension of 0 makes the tensor empty, however large the others are.
+    if (std::ranges::find(from.shape, uint64_t{0}) != from.shape.end()) return uint64_t{0};
+    for (const uint64_t dimension : from.shape)
+        if (__builtin_mul_overflow(bytes, dimension, &bytes))
+            return error{format("tensor {}: shape {} has more bytes than 64 bits can count",
+                                shown(from.name), shape_text(from.shape))};
+    return bytes;
+}
+
+// `data` is the file behind the header.
+result<tensor> check(const declared &from, std::span<const std::byte> data) {
+    const std::string name = "tensor " + shown(from.name);
+    if (!from.has_type || !from.has_shape || !from.has_offsets)
+        return error{format("{}: {} is missing", name,
+                            !from.has_type    ? "dtype"
+                            : !from.has_shape ? "shape"
+                                              : "data_offsets")};
+    const auto entry = std::ranges::find(types, from.type, &type_entry::name);
+    if (entry == types.end())
+        return error{format("{}: unknown dtype {}", name, shown(from.type))};
+    const dtype type = static_cast<dtype>(entry - types.begin());
+    if (from.offsets.size() != 2)
+        return error{format("{}: data_offsets has {} numbers, not 2", name, from.offsets.size())};
+    const auto [begin, end] = std::pair(from.offsets[0], from.offsets[1]);
+    if (begin > end)
+        return error{format("{}: data_offsets [{}, {}] end before they begin", name, begin, end)};
+    if (end > data.size())
+        return error{format("{}: data_offsets [{}, {}] leave the file, which has {} bytes of data; "
+                            "is it truncated?", name, begin, end, data.size())};
+    const result<uint64_t> bytes = size_of(from, type);
+    if (!bytes) return bytes.failure();
+    if (*bytes != end - begin)
+        return error{format("{}: shape {} of {} takes {} bytes, but data_offsets [{}, {}] hold {}",
+                            name, shape_text(from.shape), from.type, *bytes, begin, end,
+                            end - begin)};
+    return tensor{from.name, type, from.shape, data.subspan(begin, end - begin)};
+}
+
+// Requires: sorted by place in `data`.
+status check_cover(const std::vector<tensor> &tensors, std::span<const std::byte> data) {
+    uint64_t at = 0;
+    const tensor *before = nullptr;
+    for (const tensor &now : tensors) {
+        const uint64_t begin = static_cast<uint64_t>(now.bytes.data() - data.data());
+        if (begin < at)
+            return error{format("tensor {}: data offset {} is inside tensor {}, which ends at {}",
+                                shown(now.name), begin, shown(before->name), at)};
+        if (begin > at)
+            return error{format("tensor {}: data offset {} leaves a gap behind byte {}, where the "
+                                "tensor before it ends", shown(now.name), begin, at)};
+        at = begin + now.bytes.size();
+        before = &now;
+    }
+    if (at != data.size())
+        return error{format("the tensors end at byte {} of the data, but the file has {}", at,
+                            data.size())};
+    return success();
+}
+
+result<uint64_t> header_length(std::span<const std::byte> file) {
+    if (file.size() < 8)
+        return error{format("has {} bytes; a safetensors file has at least 8", file.size())};
+    uint64_t length = 0;
+    for (size_t i = 0; i < 8; ++i) length |= static_cast<uint64_t>(file[i]) << (8 * i);
+    if (length > header_bytes_max)
+        return error{format("header length {} is above the limit of {} bytes; not a safetensors "
+                            "file?", length, header_bytes_max)};
+    if (length > file.size() - 8)
+        return error{format("header length {} is more than the {} bytes that follow; is the file "
+                            "truncated?", length, file.size() - 8)};
+    if (length == 0 || static_cast<char>(file[8]) != '{')
+        return error{"the header does not begin with {; not a safetensors file?"};
+    return length;
+}
+
+result<safetensors> parse(std::span<const std::byte> file) {
+    const result<uint64_t> length = header_length(file);
+    if (!length) return length.failure();
+    const char *text = reinterpret_cast<const char *>(file.data()) + 8;
+    header_reader reader;
+    if (!json::sax_parse(text, text + *length, &reader)) return error{reader.problem};
+
+    const std::span<const std::byte> data = file.subspan(8 + *length);
+    safetensors parsed;
+    parsed.metadata = std::move(reader.metadata);
+    for (const declared &from : reader.tensors) {
+        result<tensor> checked = check(from, data);
+        if (!checked) return checked.failure();
+        parsed.tensors.push_back(std::move(*checked));
+    }
+    std::ranges::stable_sort(parsed.tensors, {}, [](const tensor &one) {
+        return std::pair(one.bytes.data(), one.bytes.size());
+    });
+    const status covered = check_cover(parsed.tensors, data);
+    if (!covered) return covered.failure();
+    return parsed;
+}
+
+}  // namespace
+
+uint64_t bytes_of(dtype type) { return types[static_cast<size_t>(type)].bytes; }
+const char *name_of(dtype type) { return types[static_cast<size_t>(type)].name; }
+
+const tensor *safetensors::find(const std::string &name) const {
+    const auto found = std::ranges::find(tensors, name, &tensor::name);
+    return found == tensors.end() ? nullptr : &*found;
+}
+
+result<safetensors> parse_safetensors(std::span<const std::byte> file, const std::string &name) {
+    result<safetensors> parsed = parse(file);
+    if (!parsed) return error{format("{}: {}", name, parsed.failure().text)};
+    return parsed;
+}
+
+std::string shape_text(std::span<const uint64_t> shape) {
+    std::string text = "[";
+    for (const uint64_t dimension : shape)
+        text += format("{}{}", text.size() == 1 ? "" : ", ", dimension);
+    return text + "]";
+}
+
+std::string shown(std::string_view text) {
+    std::string clean(text.substr(0, 60));
+    for (char &letter : clean)
+        if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = '?';
+    return text.size() > 60 ? clean + "..." : clean;
+}
+
+}  // namespace moorage::core

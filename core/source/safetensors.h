@@ -1,0 +1,53 @@
+// safetensors.h - the checked header of a safetensors file: tensors by name, and metadata.
+//
+//   auto parsed = parse_safetensors(bytes, "demo.safetensors");
+//   if (!parsed) return parsed.failure();
+//   const tensor *found = parsed->find("experts");
+//
+// As strict as the format: 8 bytes little-endian header length, a JSON object from the first byte,
+// string metadata, known types, shapes whose product fits, and data offsets that cover the rest of
+// the file without overlap or gap. What the tensors hold is the caller's to check.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+enum class dtype : uint8_t { boolean, u8, i8, f8_e5m2, f8_e4m3, u16, i16, f16, bf16, u32, i32, f32,
+                             u64, i64, f64 };
+uint64_t bytes_of(dtype type);      // of one element
+const char *name_of(dtype type);    // "U8", as in the file
+
+struct tensor {
+    std::string name;
+    dtype type = dtype::u8;
+    std::vector<uint64_t> shape;         // empty: a scalar
+    std::span<const std::byte> bytes;    // borrowed from the file; not aligned to the element
+    uint64_t elements() const { return bytes.size() / bytes_of(type); }
+};
+
+struct safetensors {
+    std::vector<tensor> tensors;  // in the order of their bytes
+    std::map<std::string, std::string> metadata;
+    const tensor *find(const std::string &name) const;  // null without
+};
+
+// Longest header accepted, the same as in the format's reference reader.
+inline constexpr uint64_t header_bytes_max = 100'000'000;
+
+// `file` is the whole file, `name` is what errors call it.
+result<safetensors> parse_safetensors(std::span<const std::byte> file, const std::string &name);
+
+// "[3, 4]"
+std::string shape_text(std::span<const uint64_t> shape);
+// For messages: a text from a file, cut at 60 bytes, control characters replaced.
+std::string shown(std::string_view text);
+
+}  // namespace moorage::core

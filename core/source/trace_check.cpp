@@ -1,0 +1,151 @@
+// trace_check.cpp - quick passes over ids and scores; the slow search for the culprit.
+#include "core/source/trace_check.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/source/half.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t chunk_bytes = 256 * 1024;
+
+template <class Value> Value read(const std::byte *data, uint64_t index) {
+    Value value;
+    std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
+    return value;
+}
+
+// "token 3, layer 1, rank 0" of a running index into [tokens, layers, width].
+std::string place_text(const tensor &from, uint64_t index) {
+    const uint64_t width = from.shape[2], layers = from.shape[1];
+    return format("token {}, layer {}, rank {}", index / width / layers, index / width % layers,
+                  index % width);
+}
+
+// Ids of whole groups; scratch marks which experts the group has.
+template <class Id> class id_checker {
+public:
+    id_checker(uint64_t width, uint32_t experts)
+        : width_(width), experts_(experts), last_(experts, 0) {}
+
+    // Requires: a whole number of groups.
+    bool right(const std::byte *ids, uint64_t count) {
+        Id largest = 0;
+        for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, read<Id>(ids, i));
+        if (largest >= experts_) return false;
+        if (width_ == 1) return true;
+        if (width_ == 2) return pairs_differ(ids, count);
+        return experts_ <= 64 ? distinct_by_mask(ids, count) : distinct_by_stamp(ids, count);
+    }
+
+    // The first wrong id of a chunk that is not right, as an error.
+    error culprit(const tensor &from, uint64_t first, uint64_t count) const {
+        for (uint64_t i = first; i < first + count; ++i) {
+            const Id id = read<Id>(from.bytes.data(), i);
+            if (id >= experts_)
+                return {format("tensor {}: expert {} at {} is out of range, the limit is {} experts "
+                               "a layer", from.name, id, place_text(from, i), experts_)};
+            for (uint64_t j = i / width_ * width_; j < i; ++j)
+                if (read<Id>(from.bytes.data(), j) == id)
+                    return {format("tensor {}: expert {} at {} is there at rank {} already; the "
+                                   "experts of a token and layer are distinct",
+                                   from.name, id, place_text(from, i), j % width_)};
+        }
+        return {format("tensor {}: wrong expert ids", from.name)};
+    }
+
+private:
+    static bool pairs_differ(const std::byte *ids, uint64_t count) {
+        uint32_t equal = 0;
+        for (uint64_t i = 0; i < count; i += 2)
+            equal |= read<Id>(ids, i) == read<Id>(ids, i + 1) ? 1u : 0u;
+        return equal == 0;
+    }
+
+    bool distinct_by_mask(const std::byte *ids, uint64_t count) const {
+        uint64_t twice = 0;
+        for (uint64_t group = 0; group < count; group += width_) {
+            uint64_t seen = 0;
+            for (uint64_t rank = 0; rank < width_; ++rank) {
+                const uint64_t bit = uint64_t{1} << (read<Id>(ids, group + rank) & 63);
+                twice |= seen & bit;
+                seen |= bit;
+            }
+        }
+        return twice == 0;
+    }
+
+    bool distinct_by_stamp(const std::byte *ids, uint64_t count) {
+        bool twice = false;
+        for (uint64_t group = 0; group < count; group += width_) {
+            ++stamp_;
+            for (uint64_t rank = 0; rank < width_; ++rank) {
+                uint64_t &last = last_[read<Id>(ids, group + rank)];
+                twice |= last == stamp_;
+                last = stamp_;
+            }
+        }
+        return !twice;
+    }
+
+    uint64_t width_;
+    uint32_t experts_;
+    uint64_t stamp_ = 0;
+    std::vector<uint64_t> last_;  // [experts] the group that had the expert last
+};
+
+template <class Id>
+status check_ids_of(const tensor &from, uint32_t experts, const checked_up_to &done) {
+    const uint64_t width = from.shape[2], total = from.elements();
+    const uint64_t step = std::max<uint64_t>(1, chunk_bytes / sizeof(Id) / width) * width;
+    id_checker<Id> checker(width, experts);
+    const std::byte *begin = from.bytes.data();
+    for (uint64_t at = 0; at < total; at += step) {
+        const uint64_t count = std::min(step, total - at);
+        if (!checker.right(begin + at * sizeof(Id), count)) return checker.culprit(from, at, count);
+        done(begin, begin + (at + count) * sizeof(Id));
+    }
+    return success();
+}
+
+// `Bits` with all of `exponent` set is not finite.
+template <class Bits>
+status check_finite_of(const tensor &from, Bits exponent, const checked_up_to &done) {
+    const uint64_t total = from.elements(), step = chunk_bytes / sizeof(Bits);
+    const std::byte *begin = from.bytes.data();
+    for (uint64_t at = 0; at < total; at += step) {
+        const uint64_t end = std::min(at + step, total);
+        uint32_t wrong = 0;
+        for (uint64_t i = at; i < end; ++i)
+            wrong |= (read<Bits>(begin, i) & exponent) == exponent ? 1u : 0u;
+        for (uint64_t i = at; wrong != 0 && i < end; ++i) {
+            const Bits bits = read<Bits>(begin, i);
+            if ((bits & exponent) != exponent) continue;
+            const float value = sizeof(Bits) == 2 ? float_of_half(static_cast<uint16_t>(bits))
+                                                  : std::bit_cast<float>(static_cast<uint32_t>(bits));
+            return error{format("tensor {}: value {} at {} is not finite", from.name, value,
+                                place_text(from, i))};
+        }
+        done(begin, begin + end * sizeof(Bits));
+    }
+    return success();
+}
+
+}  // namespace
+
+status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done) {
+    return from.type == dtype::u8 ? check_ids_of<uint8_t>(from, experts, done)
+                                  : check_ids_of<uint16_t>(from, experts, done);
+}
+
+status check_finite(const tensor &from, const checked_up_to &done) {
+    return from.type == dtype::f16 ? check_finite_of<uint16_t>(from, 0x7c00u, done)
+                                   : check_finite_of<uint32_t>(from, 0x7f800000u, done);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,26 @@
+// trace_check.h - checks of the values inside a trace's tensors, chunk by chunk.
+//
+// The quick checks only say whether a chunk is right; a wrong chunk is looked at again, slowly, for
+// the first wrong value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+
+#include "core/base/result.h"
+#include "core/source/safetensors.h"
+
+namespace moorage::core {
+
+// Called after the bytes up to `end` of a tensor are checked, so that they can leave memory.
+using checked_up_to = std::function<void(const std::byte *begin, const std::byte *end)>;
+
+// Ids of `from` [tokens, layers, per_group] are below `experts` and distinct in their group.
+// Requires: u8 or u16, all dimensions above 0, experts <= 65536.
+status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done);
+// All values of `from` [tokens, layers, n] are finite. Requires: f16 or f32.
+status check_finite(const tensor &from, const checked_up_to &done);
+
+}  // namespace moorage::core
