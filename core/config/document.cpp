@@ -1,0 +1,200 @@
+// document.cpp - TOML text to a plain tree, within bounds; the only file that includes toml++.
+#include "core/config/document.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "core/base/text.h"
+
+// Errors come back as values, and nesting is bounded because the library frees its tree
+// recursively.
+#define TOML_EXCEPTIONS 0
+#define TOML_HEADER_ONLY 1
+#define TOML_MAX_NESTED_VALUES 32
+#include <toml++/toml.h>
+
+namespace moorage::core {
+
+namespace {
+
+constexpr int dots_max = 16;
+
+// Counts lines and dots outside strings and comments. Requires: nothing; broken text is left to the
+// parser, which sees it next.
+class dot_scanner {
+public:
+    explicit dot_scanner(std::string_view text) : text_(text) {}
+
+    // The line of the first key with more than dots_max dots, 0 when there is none. The library
+    // bounds nested lists but not dotted keys, of which each dot is one table deeper.
+    uint32_t first_too_deep() {
+        int dots = 0;
+        while (at_ < text_.size()) {
+            const char c = text_[at_];
+            if (c == '"' || c == '\'') {
+                skip_string(c);
+                continue;
+            }
+            if (c == '#') skip_to_line_end();
+            if (c == '\n') ++line_;
+            if (c == '.' && ++dots > dots_max) return line_;
+            if (c == '=' || c == ',' || c == '\n' || c == '{') dots = 0;
+            if (c != '#') ++at_;
+        }
+        return 0;
+    }
+
+private:
+    void skip_to_line_end() { at_ = std::min(text_.find('\n', at_), text_.size()); }
+
+    void skip_string(char quote) {
+        const std::string three(3, quote);
+        const bool long_string = text_.substr(at_, 3) == three;
+        at_ += long_string ? 3 : 1;
+        while (at_ < text_.size()) {
+            if (text_[at_] == '\\' && quote == '"') {
+                // The next character may be the end of the line, which still has to be counted.
+                if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
+                at_ += 2;
+                continue;
+            }
+            if (text_[at_] == '\n') {
+                if (!long_string) return;
+                ++line_;
+            }
+            if (!long_string && text_[at_] == quote) return void(++at_);
+            if (long_string && text_.substr(at_, 3) == three) return void(at_ += 3);
+            ++at_;
+        }
+    }
+
+    std::string_view text_;
+    size_t at_ = 0;
+    uint32_t line_ = 1;
+};
+
+node convert(const toml::node &source);
+
+void convert_table(const toml::table &source, node &target) {
+    for (const auto &[key, value] : source)
+        target.entries.push_back({std::string(key.str()), convert(value)});
+    std::stable_sort(target.entries.begin(), target.entries.end(),
+                     [](const entry &a, const entry &b) { return a.value.line < b.value.line; });
+}
+
+template <class Date>
+std::string date_text(const Date &date) {
+    std::ostringstream out;
+    out << date;
+    return out.str();
+}
+
+// Recursion is bounded by TOML_MAX_NESTED_VALUES values of at most dots_max tables each.
+node convert(const toml::node &source) {
+    node target;
+    target.line = static_cast<uint32_t>(source.source().begin.line);
+    source.visit([&target](const auto &value) {
+        using Value = std::remove_cvref_t<decltype(value)>;
+        if constexpr (toml::is_table<Value>) {
+            target.type = node_type::table;
+            convert_table(value, target);
+        } else if constexpr (toml::is_array<Value>) {
+            target.type = node_type::list;
+            for (const toml::node &item : value) target.items.push_back(convert(item));
+        } else if constexpr (toml::is_boolean<Value>) {
+            target.type = node_type::boolean, target.boolean = value.get();
+        } else if constexpr (toml::is_integer<Value>) {
+            target.type = node_type::integer, target.integer = value.get();
+        } else if constexpr (toml::is_floating_point<Value>) {
+            target.type = node_type::number, target.number = value.get();
+        } else if constexpr (toml::is_string<Value>) {
+            target.type = node_type::text, target.text = value.get();
+        } else {
+            target.type = node_type::date, target.text = date_text(value.get());
+        }
+    });
+    return target;
+}
+
+// The library's sentence fitted to the style of messages: lower case, no full stop, one line.
+std::string tidy(std::string_view text) {
+    std::string out(text);
+    std::replace(out.begin(), out.end(), '\n', ' ');
+    while (!out.empty() && out.back() == '.') out.pop_back();
+    // "Error while ..." but not "TOML": only a capital that starts an ordinary word.
+    if (out.size() > 1 && out[0] >= 'A' && out[0] <= 'Z' && out[1] >= 'a' && out[1] <= 'z')
+        out[0] = static_cast<char>(out[0] - 'A' + 'a');
+    return out;
+}
+
+}  // namespace
+
+const char *name_of(node_type type) {
+    static constexpr const char *names[] = {"a boolean", "an integer", "a number", "text",
+                                            "a date",    "a list",     "a table"};
+    return names[static_cast<size_t>(type)];
+}
+
+result<node> parse_document(std::string_view text, std::string_view name) {
+    if (text.size() > document_bytes_max)
+        return error{
+            format("{}: {} bytes, and the limit is {}; a configuration is a small TOML file", name,
+                   text.size(), document_bytes_max),
+            true};
+    if (const uint32_t line = dot_scanner(text).first_too_deep(); line != 0)
+        return error{format("{}:{}: a key has more than {} dots; no key here has more than 3", name,
+                            line, dots_max),
+                     true};
+    const toml::parse_result parsed = toml::parse(text);
+    if (!parsed) {
+        const toml::parse_error &failure = parsed.error();
+        return error{format("{}:{}: not valid TOML: {}", name, failure.source().begin.line,
+                            tidy(failure.description())),
+                     true};
+    }
+    node root;
+    root.type = node_type::table;
+    convert_table(parsed.table(), root);
+    return root;
+}
+
+result<std::string> read_document(const std::filesystem::path &file) {
+    std::error_code code;
+    const auto kind = std::filesystem::status(file, code).type();
+    if (kind == std::filesystem::file_type::not_found)
+        return error{format("{}: no such file", file.string()), true};
+    if (kind == std::filesystem::file_type::directory)
+        return error{format("{}: is a directory, a TOML file is needed", file.string()), true};
+    std::ifstream in(file, std::ios::binary);
+    std::string text(document_bytes_max + 1, '\0');
+    in.read(text.data(), static_cast<std::streamsize>(text.size()));
+    if (in.bad() || (in.fail() && !in.eof()))
+        return error{format("{}: cannot be read; check its permissions", file.string()), false};
+    text.resize(static_cast<size_t>(in.gcount()));
+    return text;
+}
+
+node parse_value(std::string_view text) {
+    node plain;
+    plain.text = text;
+    // A line break would end the value, and what follows would be read as further keys.
+    if (text.find_first_of("\r\n") != std::string_view::npos) return plain;
+    const result<node> parsed = parse_document("value = " + std::string(text), "value");
+    if (!parsed || parsed->entries.size() != 1) return plain;
+    node value = parsed->entries[0].value;
+    const bool has_comment = text.find('#') != std::string_view::npos;
+    const bool is_figure = value.type == node_type::boolean || value.type == node_type::integer ||
+                           value.type == node_type::number;
+    if (value.type == node_type::date || (is_figure && has_comment)) return plain;
+    const auto clear_lines = [](auto &self, node &at) -> void {
+        at.line = 0;
+        for (node &item : at.items) self(self, item);
+        for (entry &inner : at.entries) self(self, inner.value);
+    };
+    clear_lines(clear_lines, value);
+    return value;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,50 @@
+// document.h - a parsed TOML file as a plain tree in which every value knows its line.
+//
+//   auto root = parse_document("[run]\ntokens = 5\n", "run.toml");
+//   for (const entry &section : root->entries) ...
+//
+// The TOML library is used in document.cpp only; the rest of the folder works on this tree.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// A configuration is small; more than this is some other file given by mistake.
+inline constexpr uint64_t document_bytes_max = 1 << 20;
+
+enum class node_type { boolean, integer, number, text, date, list, table };
+// With its article, for messages: "an integer".
+const char *name_of(node_type type);
+
+struct entry;
+struct node {
+    node_type type = node_type::text;
+    uint32_t line = 0;  // 1-based; 0 where the value comes from no file
+    bool boolean = false;
+    int64_t integer = 0;
+    double number = 0;
+    std::string text;            // also a date, as it would be written
+    std::vector<node> items;     // of a list
+    std::vector<entry> entries;  // of a table, in the order of the file
+};
+struct entry {
+    std::string key;
+    node value;
+};
+
+// `name` stands for the file in messages. Errors name it and the line.
+result<node> parse_document(std::string_view text, std::string_view name);
+result<std::string> read_document(const std::filesystem::path &file);
+
+// One value as it stands right of the equals sign; text that is no TOML value, or is a date, is
+// itself: `lru` and `"lru"` are both the text lru.
+node parse_value(std::string_view text);
+
+}  // namespace moorage::core

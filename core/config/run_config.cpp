@@ -1,0 +1,342 @@
+// run_config.cpp - a run's TOML and its overrides, section by section, into a run_config.
+#include "core/config/run_config.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/config/document.h"
+#include "core/config/section.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Bounds far above every published model and machine; they keep a slip of the keyboard from turning
+// into an allocation.
+constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, experts_max = 1 << 20,
+                   buffer_experts_max = 1 << 16;
+constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
+constexpr uint64_t bytes_max = uint64_t{1} << 50;
+
+// Sections with a closed list of keys. The stages' keys are open: policies declare their own.
+const std::map<std::string, std::vector<std::string>, std::less<>> &closed_sections() {
+    static const std::map<std::string, std::vector<std::string>, std::less<>> sections = {
+        {"run", {"executor", "tokens", "batch", "prefill", "seed"}},
+        {"hardware", {"profile", "link", "node"}},
+        {"source", {"trace", "shape", "model", "prompt", "text", "max_tokens"}},
+        {"memory", {"experts", "bytes", "sharing", "buffer_experts"}},
+        {"plugins", {"path", "on_fault"}},
+        {"cluster", {"servers", "links", "users"}},
+        {"report", {"title"}},
+    };
+    return sections;
+}
+constexpr std::string_view stages[] = {"router",   "cache",     "budget",   "prefetch",
+                                       "dispatch", "placement", "transport"};
+
+std::vector<std::string> section_names() {
+    std::vector<std::string> names;
+    for (const auto &[name, keys] : closed_sections()) names.push_back(name);
+    names.insert(names.end(), std::begin(stages), std::end(stages));
+    return names;
+}
+
+std::string bracketed(std::string_view name) { return format("[{}]", name); }
+
+// The sections of one run, from the file and --set together.
+class builder {
+public:
+    builder(std::string file, std::filesystem::path base)
+        : file_(std::move(file)), base_(std::move(base)) {
+        for (const std::string &name : section_names())
+            sections_.emplace(name, section_reader(file_, bracketed(name)));
+    }
+
+    status add_file(const node &root);
+    status add_overrides(std::span<const override_value> overrides);
+    status build(run_config &config);
+
+private:
+    error unknown_section(std::string_view place, const std::string &name) const;
+    std::filesystem::path resolved(const std::string &text) const {
+        return (base_ / text).lexically_normal();
+    }
+    section_reader &section(std::string_view name) { return sections_.find(name)->second; }
+
+    void read_run(run_config &config);
+    void read_hardware(run_config &config);
+    void read_source(run_config &config);
+    void read_memory(run_config &config);
+    void read_plugins(run_config &config);
+    void read_cluster();
+    void read_stage(std::string_view kind, stage_config &stage);
+    void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
+                    stage_config &stage);
+    void add_param(section_reader &reader, const given &value, const std::string &key,
+                   std::string_view kind, bool may_replace, stage_config &stage);
+
+    std::string file_;
+    std::filesystem::path base_;
+    std::map<std::string, section_reader, std::less<>> sections_;
+};
+
+error builder::unknown_section(std::string_view place, const std::string &name) const {
+    for (const auto &[section, keys] : closed_sections())
+        if (std::find(keys.begin(), keys.end(), name) != keys.end())
+            return error{format("{}: key {} stands outside its section; put it below [{}]", place,
+                                name, section),
+                         true};
+    const std::vector<std::string> names = section_names();
+    const std::string hint = did_you_mean(name, names);
+    return error{format("{}: unknown section [{}]{}", place, name,
+                        hint.empty() ? format("; there are {}", fmt::join(names, ", ")) : hint),
+                 true};
+}
+
+status builder::add_file(const node &root) {
+    for (const entry &part : root.entries) {
+        const std::string place = format("{}:{}", file_, part.value.line);
+        const auto found = sections_.find(part.key);
+        if (found == sections_.end()) return unknown_section(place, part.key);
+        if (part.value.type != node_type::table)
+            return error{
+                format("{}: {} is {}, and a section is needed; write [{}] and its keys below",
+                       place, part.key, describe(part.value), part.key),
+                true};
+        found->second.add(part.value);
+    }
+    return success();
+}
+
+status builder::add_overrides(std::span<const override_value> overrides) {
+    for (const override_value &one : overrides) {
+        const std::string place = format("--set {}.{}", one.section, one.key);
+        const auto found = sections_.find(one.section);
+        if (found == sections_.end()) return unknown_section(place, one.section);
+        found->second.add(given{one.key, parse_value(one.value), place, one.value});
+    }
+    return success();
+}
+
+void builder::read_run(run_config &config) {
+    section_reader &run = section("run");
+    run.read("executor", config.executor);
+    if (!run.failed() && config.executor != "emulator") {
+        const std::vector<std::string> built = {"emulator"};
+        const std::string hint = did_you_mean(config.executor, built);
+        run.fail(*run.find("executor"),
+                 hint.empty() ? "this version has emulator; cpu and cuda come with real models"
+                              : "this version has emulator" + hint);
+    }
+    run.read("tokens", config.tokens, 0, count_max);
+    run.read("batch", config.batch, 1, batch_max);
+    run.read("prefill", config.prefill, 0, prefill_max);
+    run.read("seed", config.seed, 0, count_max);
+}
+
+void builder::read_hardware(run_config &config) {
+    section_reader &hardware = section("hardware");
+    hardware.read("profile", config.profile);
+    hardware.read("link", config.link);
+    hardware.read("node", config.node);
+    hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
+}
+
+void builder::read_source(run_config &config) {
+    section_reader &source = section("source");
+    for (const char *later : {"model", "prompt", "text", "max_tokens"})
+        if (const given *found = source.find(later))
+            source.fail(
+                format("{}: [source] {} needs a model; this version runs traces only, so give "
+                       "[source] trace in its place",
+                       found->place, later));
+    std::string trace;
+    source.read("trace", trace);
+    source.read("shape", config.shape);
+    source.require("trace", "name a trace file, for example trace = \"demo.long.safetensors\"");
+    if (!source.failed()) config.trace = resolved(trace);
+}
+
+void builder::read_memory(run_config &config) {
+    section_reader &memory = section("memory");
+    const given *experts = memory.find("experts"), *bytes = memory.find("bytes");
+    // A size given by --set replaces the file's, in whichever unit that one is.
+    if (experts && bytes && experts->raw.has_value() != bytes->raw.has_value()) {
+        const given *&dropped = experts->raw ? bytes : experts;
+        log_info(format("{}: [memory] {} is not used, --set gives the size", dropped->place,
+                        dropped->key));
+        dropped = nullptr;
+    }
+    if (experts && bytes)
+        memory.fail(
+            format("{}: [memory] has both experts and bytes; keep one of them", experts->place));
+    if (!experts && !bytes)
+        memory.fail(
+            format("{}: [memory] has no size; give experts (a count) or bytes, for example "
+                   "experts = 96",
+                   file_));
+    if (experts) {
+        uint32_t count = 0;
+        memory.read("experts", count, 1, experts_max);
+        config.experts = count;
+    }
+    if (bytes) {
+        uint64_t size = 0;
+        memory.read("bytes", size, 1, bytes_max);
+        config.bytes = size;
+    }
+    std::string sharing = "shared";
+    memory.read("sharing", sharing);
+    if (!memory.failed() && sharing != "shared" && sharing != "per-layer")
+        memory.fail(*memory.find("sharing"), "choose shared or per-layer");
+    config.per_layer = sharing == "per-layer";
+    if (memory.find("buffer_experts")) {
+        uint32_t count = 0;
+        memory.read("buffer_experts", count, 1, buffer_experts_max);
+        config.buffer_experts = count;
+    }
+}
+
+void builder::read_plugins(run_config &config) {
+    section_reader &plugins = section("plugins");
+    std::vector<std::string> paths;
+    plugins.read_texts("path", paths);
+    for (const std::string &path : paths) config.plugin_paths.push_back(resolved(path));
+    std::string action = "abort";
+    plugins.read("on_fault", action);
+    if (!plugins.failed() && action != "abort" && action != "replace")
+        plugins.fail(*plugins.find("on_fault"), "choose abort or replace");
+    config.action = action == "replace" ? on_fault::replace : on_fault::abort;
+}
+
+void builder::read_cluster() {
+    section_reader &cluster = section("cluster");
+    for (const given &value : cluster.values())
+        cluster.fail(
+            format("{}: [cluster] {} needs several servers; this version runs one, so remove "
+                   "the section",
+                   value.place, value.key));
+}
+
+// Adds one of the policy's own parameters, or replaces it when --set gives it once more.
+void builder::add_param(section_reader &reader, const given &value, const std::string &key,
+                        std::string_view kind, bool may_replace, stage_config &stage) {
+    const std::vector<std::string> reserved = {"plugin"};
+    if (!nearest(key, reserved).empty())
+        return reader.fail(
+            format("{}: unknown key {} in [{}]; did you mean plugin", value.place, key, kind));
+    const std::optional<setting_value> read = setting_of(value);
+    if (!read)
+        return reader.fail(value,
+                           "a policy's parameter is a boolean, a finite number or text without "
+                           "control characters");
+    const auto found = std::find_if(stage.params.begin(), stage.params.end(),
+                                    [&](const setting &param) { return param.key == key; });
+    if (found == stage.params.end()) {
+        stage.params.push_back({key, *read, value.place});
+    } else if (may_replace) {
+        *found = {key, *read, value.place};
+    } else {
+        reader.fail(format("{}: {} is given here and at {}; keep one of them", value.place, key,
+                           found->place));
+    }
+}
+
+// A table such as [cache.lfu], which is checked whether it counts or not.
+void builder::read_table(section_reader &reader, const given &table, std::string_view kind,
+                         bool chosen, stage_config &stage) {
+    const std::string title = format("{}.{}", kind, table.key);
+    section_reader inner(file_, bracketed(title));
+    inner.add(table.value);
+    stage_config ignored;
+    for (const given &value : inner.values())
+        add_param(inner, value, value.key, title, false, chosen ? stage : ignored);
+    if (inner.failed()) reader.fail(inner.failure().text);
+    if (!chosen) stage.other_tables.emplace_back(table.key, table.place);
+}
+
+void builder::read_stage(std::string_view kind, stage_config &stage) {
+    section_reader &reader = section(kind);
+    std::string written = stage.plugin;
+    for (const given &value : reader.values())
+        if (value.key == "plugin" && !value.raw && text_of(value)) written = *text_of(value);
+    reader.read("plugin", stage.plugin);
+    if (const given *plugin = reader.find("plugin")) stage.place = plugin->place;
+    const bool changed = stage.plugin != written;
+
+    for (const given &value : reader.values()) {
+        if (reader.failed()) return;
+        if (value.key == "plugin") continue;
+        const size_t dot = value.raw ? value.key.find('.') : std::string::npos;
+        if (dot != std::string::npos) {
+            if (value.key.substr(0, dot) == stage.plugin)
+                add_param(reader, value, value.key.substr(dot + 1), kind, true, stage);
+        } else if (value.value.type == node_type::table && !value.raw) {
+            read_table(reader, value, kind, value.key == stage.plugin, stage);
+        } else if (changed && !value.raw) {
+            log_info(format("{}: [{}] {} is not used, it was written for {} and --set chose {}",
+                            value.place, kind, value.key, written.empty() ? "no policy" : written,
+                            stage.plugin));
+        } else {
+            add_param(reader, value, value.key, kind, value.raw.has_value(), stage);
+        }
+    }
+}
+
+status builder::build(run_config &config) {
+    for (const auto &[name, keys] : closed_sections()) {
+        section_reader &reader = section(name);
+        reader.expect(keys);
+        if (reader.failed()) return reader.failure();
+    }
+    read_run(config);
+    read_hardware(config);
+    read_source(config);
+    read_memory(config);
+    read_plugins(config);
+    read_cluster();
+    section("report").read("title", config.title);
+    for (const std::string_view kind : stages) read_stage(kind, config.stage(kind));
+    for (const auto &[name, reader] : sections_)
+        if (reader.failed()) return reader.failure();
+    return success();
+}
+
+}  // namespace
+
+stage_config &run_config::stage(std::string_view kind) {
+    stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
+                                 &dispatch, &placement, &transport};
+    const auto found = std::find(std::begin(stages), std::end(stages), kind);
+    assert(found != std::end(stages));
+    return *all[found - std::begin(stages)];
+}
+
+const stage_config &run_config::stage(std::string_view kind) const {
+    return const_cast<run_config *>(this)->stage(kind);
+}
+
+result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
+                                    std::span<const override_value> overrides) {
+    const result<node> root = parse_document(text, name.string());
+    if (!root) return root.failure();
+    builder sections(name.string(), name.parent_path());
+    run_config config;
+    config.file = name;
+    if (const status added = sections.add_file(*root); !added) return added.failure();
+    if (const status added = sections.add_overrides(overrides); !added) return added.failure();
+    if (const status built = sections.build(config); !built) return built.failure();
+    return config;
+}
+
+result<run_config> load_run_config(const std::filesystem::path &file,
+                                   std::span<const override_value> overrides) {
+    const result<std::string> text = read_document(file);
+    if (!text) return text.failure();
+    return parse_run_config(*text, file, overrides);
+}
+
+}  // namespace moorage::core
