@@ -1,0 +1,245 @@
+// comparison.cpp - finds what differs between runs, which are comparable, and writes them as JSON.
+#include "core/report/comparison.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr std::array<std::string_view, 7> stages = {"router",   "cache",     "budget",   "prefetch",
+                                                    "dispatch", "placement", "transport"};
+
+std::string text_of(const json &value) {
+    if (value.is_number_float()) return format("{}", value.get<double>());  // 16, not 16.0
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+using flat_config = std::map<std::string, std::string>;
+
+// "section.key" to text. What lies deeper than one section is one value.
+flat_config flattened(const json &config) {
+    flat_config flat;
+    if (!config.is_object()) return flat;
+    for (const auto &[section, keys] : config.items()) {
+        if (!keys.is_object()) {
+            flat[section] = text_of(keys);
+            continue;
+        }
+        for (const auto &[key, value] : keys.items()) flat[section + "." + key] = text_of(value);
+    }
+    return flat;
+}
+
+std::string value_at(const flat_config &flat, const std::string &key) {
+    const auto at = flat.find(key);
+    return at == flat.end() ? "" : at->second;
+}
+
+bool starts_with_stage(const std::string &key) {
+    return std::any_of(stages.begin(), stages.end(), [&](std::string_view stage) {
+        return key.starts_with(stage) && key.size() > stage.size() && key[stage.size()] == '.';
+    });
+}
+
+// The keys with different values, in the order of the first config that has them.
+std::vector<std::string> differing(const comparison &compared,
+                                   const std::vector<flat_config> &flats) {
+    std::vector<std::string> order;
+    std::set<std::string> seen;
+    for (const comparison_row &row : compared.rows) {
+        if (!row.report.config.is_object()) continue;
+        for (const auto &[section, keys] : row.report.config.items()) {
+            if (!keys.is_object() && seen.insert(section).second) order.push_back(section);
+            if (!keys.is_object()) continue;
+            for (const auto &[key, value] : keys.items())
+                if (seen.insert(section + "." + key).second) order.push_back(section + "." + key);
+        }
+    }
+    std::erase_if(order, [&](const std::string &key) {
+        return key == "report.title" ||
+               std::all_of(flats.begin(), flats.end(), [&](const flat_config &flat) {
+                   return value_at(flat, key) == value_at(flats.front(), key) &&
+                          flat.contains(key) == flats.front().contains(key);
+               });
+    });
+    return order;
+}
+
+// The plugin of a stage, with those parameters that differ between the rows which have this plugin.
+std::vector<std::string> stage_values(const std::string &stage,
+                                      const std::vector<std::string> &settings,
+                                      const std::vector<flat_config> &flats) {
+    std::vector<std::string> values;
+    for (const flat_config &flat : flats) {
+        const std::string plugin = value_at(flat, stage + ".plugin");
+        std::string params;
+        for (const std::string &key : settings) {
+            if (!key.starts_with(stage + ".") || key == stage + ".plugin") continue;
+            const bool differs = std::any_of(flats.begin(), flats.end(), [&](const auto &other) {
+                return value_at(other, stage + ".plugin") == plugin &&
+                       value_at(other, key) != value_at(flat, key);
+            });
+            if (differs && flat.contains(key))
+                params += (params.empty() ? "" : ", ") + key.substr(stage.size() + 1) + "=" +
+                          flat.at(key);
+        }
+        const std::string name = plugin.empty() ? "none" : plugin;
+        values.push_back(params.empty() ? name : name + "(" + params + ")");
+    }
+    return values;
+}
+
+bool all_equal(const std::vector<std::string> &values) {
+    return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
+}
+
+// Whether `values` differ somewhere between rows that agree in `given`.
+template <class Given>
+bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &values) {
+    std::map<Given, std::string> first;
+    for (size_t i = 0; i < values.size(); ++i)
+        if (first.emplace(given[i], values[i]).first->second != values[i]) return true;
+    return false;
+}
+
+void add_stage_columns(comparison_view &view, const std::vector<flat_config> &flats) {
+    for (const std::string_view stage : stages) {
+        key_column column{std::string(stage), stage_values(std::string(stage), view.settings, flats)};
+        if (!all_equal(column.values)) view.columns.push_back(std::move(column));
+    }
+}
+
+void add_other_columns(comparison_view &view, const comparison &compared,
+                       const std::vector<flat_config> &flats) {
+    std::vector<std::string> profiles;
+    for (const comparison_row &row : compared.rows) profiles.push_back(row.report.profile);
+    for (const std::string &key : view.settings) {
+        if (starts_with_stage(key)) continue;
+        std::vector<std::string> values;
+        for (const flat_config &flat : flats) values.push_back(value_at(flat, key));
+        // The table shows profile and size anyway; their settings get a column only if they say more.
+        if (key.starts_with("hardware.") && !adds_to(profiles, values)) continue;
+        const bool is_size = key == "memory.experts" || key == "memory.bytes";
+        if (is_size && !adds_to(view.slots, values)) continue;
+        if (key == "source.trace")
+            for (std::string &value : values) value = std::filesystem::path(value).stem().string();
+        const std::string name = key.substr(key.find('.') + 1);
+        const bool taken = std::any_of(view.columns.begin(), view.columns.end(),
+                                       [&](const key_column &other) { return other.heading == name; });
+        view.columns.push_back({taken ? key : name, std::move(values)});
+    }
+}
+
+uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
+    if (row.slots != 0) return row.slots;
+    uint64_t sum = 0;
+    for (const layer_report &layer : row.report.layers) sum += layer.slots;
+    if (sum != 0) return sum;
+    const std::string experts = value_at(flat, "memory.experts");
+    return experts.find_first_not_of("0123456789") == std::string::npos && !experts.empty() &&
+                   experts.size() < 19
+               ? std::stoull(experts)
+               : 0;
+}
+
+// The lowest TPOT of each group is best, unless there is nothing to be better than.
+void mark_best(comparison_view &view, const comparison &compared) {
+    std::map<size_t, std::vector<size_t>> groups;
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (!view.offline[i]) groups[view.group[i]].push_back(i);
+    for (const auto &[group, members] : groups) {
+        const auto tpot = [&](size_t i) { return stable(compared.rows[i].report.tpot_ms.mean); };
+        const auto [low, high] = std::minmax_element(
+            members.begin(), members.end(), [&](size_t a, size_t b) { return tpot(a) < tpot(b); });
+        if (tpot(*low) == tpot(*high)) continue;
+        for (const size_t i : members) view.best[i] = tpot(i) == tpot(*low);
+    }
+}
+
+std::string joined_label(const std::vector<key_column> &columns, size_t row) {
+    std::string label;
+    for (const key_column &column : columns) {
+        if (column.values[row].empty()) continue;
+        // A bare number says nothing without its name.
+        const bool bare = column.values[row].find_first_not_of("0123456789.-+e") == std::string::npos;
+        label += (label.empty() ? "" : ", ") + (bare ? column.heading + " " : "") + column.values[row];
+    }
+    return label;
+}
+
+}  // namespace
+
+comparison_view view_of(const comparison &compared) {
+    comparison_view view;
+    std::vector<flat_config> flats;
+    for (const comparison_row &row : compared.rows) flats.push_back(flattened(row.report.config));
+    if (flats.empty()) return view;
+    view.settings = differing(compared, flats);
+    std::map<std::tuple<std::string, uint64_t, std::string, std::string>, size_t> groups;
+    for (size_t i = 0; i < flats.size(); ++i) {
+        const comparison_row &row = compared.rows[i];
+        const uint64_t slots = slots_of(row, flats[i]);
+        view.slots.push_back(slots);
+        view.share.push_back(row.experts_all == 0 ? 0 : double(slots) / double(row.experts_all));
+        view.offline.push_back(row.offline || value_at(flats[i], "cache.plugin") == "belady");
+        if (std::find(view.profiles.begin(), view.profiles.end(), row.report.profile) ==
+            view.profiles.end())
+            view.profiles.push_back(row.report.profile);
+        view.group.push_back(groups
+                                 .try_emplace({row.report.profile, slots,
+                                               value_at(flats[i], "source.trace"),
+                                               value_at(flats[i], "source.shape")},
+                                              groups.size())
+                                 .first->second);
+    }
+    add_stage_columns(view, flats);
+    add_other_columns(view, compared, flats);
+    // Rows that differ in nothing but profile and size still want a name.
+    if (view.columns.empty()) view.columns.push_back({"cache", stage_values("cache", {}, flats)});
+    for (size_t i = 0; i < flats.size(); ++i) view.labels.push_back(joined_label(view.columns, i));
+    view.best.assign(flats.size(), false);
+    mark_best(view, compared);
+    return view;
+}
+
+std::string setting_text(const run_report &report, const std::string &key) {
+    return value_at(flattened(report.config), key);
+}
+
+json to_json(const comparison &compared) {
+    const comparison_view view = view_of(compared);
+    json results = json::array();
+    for (const comparison_row &row : compared.rows) {
+        json result = to_json(row.report);
+        json settings = json::object();
+        for (const std::string &key : view.settings) {
+            const size_t dot = key.find('.');
+            const json &config = row.report.config;
+            const auto section = config.find(key.substr(0, dot));
+            if (section == config.end()) continue;
+            if (dot == std::string::npos)
+                settings[key] = *section;
+            else if (section->is_object() && section->contains(key.substr(dot + 1)))
+                settings[key] = (*section)[key.substr(dot + 1)];
+        }
+        const size_t index = results.size();
+        result["slots"] = view.slots[index];
+        result["experts_all"] = row.experts_all;
+        result["settings"] = std::move(settings);
+        results.push_back(std::move(result));
+    }
+    return {{"title", compared.title}, {"results", std::move(results)}};
+}
+
+}  // namespace moorage::core

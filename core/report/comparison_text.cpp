@@ -1,0 +1,339 @@
+// comparison_text.cpp - the table of a comparison for a terminal, and the sentences below it.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/base/text.h"
+#include "core/report/comparison.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t table_columns = 100;
+constexpr size_t key_columns_min = 8;   // a key column is never cut below this
+constexpr std::string_view gap = "  ";
+constexpr size_t warnings_shown_max = 4;
+
+struct table_column {
+    std::string heading;
+    std::vector<std::string> cells;  // by row
+    bool is_key = false;             // left-aligned, and cut when the table is too wide
+    size_t width() const {
+        size_t columns = columns_of(heading);
+        for (const std::string &cell : cells) columns = std::max(columns, columns_of(cell));
+        return columns;
+    }
+};
+
+double bytes_per_token(const run_report &report) {
+    return report.tokens == 0 ? 0 : double(report.bytes.h2d) / double(report.tokens);
+}
+
+// Equal decimals for a whole column, so that the points stand below each other: three significant
+// digits for the smallest value, but no more than six for the largest.
+std::vector<std::string> aligned(const std::vector<double> &values) {
+    double low = 0, high = 0;
+    for (const double value : values) {
+        if (value > 0 && (low == 0 || value < low)) low = value;
+        high = std::max(high, value);
+    }
+    const auto digits_before_point = [](double value) {
+        return value <= 0 ? 1 : int(std::floor(std::log10(value))) + 1;
+    };
+    const int decimals = std::clamp(3 - digits_before_point(low), 0,
+                                    std::max(0, 6 - std::max(1, digits_before_point(high))));
+    std::vector<std::string> cells;
+    for (const double value : values) cells.push_back(format("{:.{}f}", value, decimals));
+    return cells;
+}
+
+std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
+    std::vector<table_column> columns;
+    for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
+    table_column slots{"experts", {}}, share{"share", {}}, hits{"hit rate", {}}, moved{"", {}},
+        tpot{"TPOT ms", {}}, speed{"tokens/s", {}}, optimum{"misses/OPT", {}};
+    double moved_max = 0;
+    for (const comparison_row &row : compared.rows)
+        moved_max = std::max(moved_max, bytes_per_token(row.report));
+    const double unit = moved_max >= 1e9 ? 1e9 : 1e6;
+    moved.heading = unit == 1e9 ? "GB/token" : "MB/token";
+    bool any_share = false, any_optimum = false;
+    std::vector<double> moved_values, tpot_values, speed_values;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        const run_report &report = compared.rows[i].report;
+        const expert_counts &experts = report.experts;
+        slots.cells.push_back(format("{}", view.slots[i]));
+        share.cells.push_back(view.share[i] > 0 ? percent(view.share[i], 1) : "-");
+        hits.cells.push_back(percent(double(experts.hits), double(experts.requested)));
+        moved_values.push_back(bytes_per_token(report) / unit);
+        tpot_values.push_back(report.tpot_ms.mean);
+        speed_values.push_back(report.tokens_per_s);
+        optimum.cells.push_back(
+            report.opt_misses == 0
+                ? "-"
+                : format("{:.2f}", double(experts.misses) / double(report.opt_misses)));
+        any_share |= view.share[i] > 0;
+        any_optimum |= report.opt_misses != 0;
+    }
+    moved.cells = aligned(moved_values);
+    speed.cells = aligned(speed_values);
+    tpot.cells = aligned(tpot_values);
+    tpot.heading += "  ";  // room for the mark of the fastest
+    for (size_t i = 0; i < tpot.cells.size(); ++i) tpot.cells[i] += view.best[i] ? " *" : "  ";
+    columns.push_back(std::move(slots));
+    if (any_share) columns.push_back(std::move(share));
+    for (table_column *column : {&hits, &moved, &tpot, &speed}) columns.push_back(std::move(*column));
+    if (any_optimum) columns.push_back(std::move(optimum));
+    return columns;
+}
+
+// Widths that fit the table: the widest key column is cut first; when all are at their least, the
+// last key columns are left out (width 0). The figures always fit.
+std::vector<size_t> fitted_widths(const std::vector<table_column> &columns) {
+    std::vector<size_t> widths;
+    for (const table_column &column : columns) widths.push_back(column.width());
+    const auto total = [&] {
+        size_t sum = 0;
+        for (const size_t width : widths) sum += width == 0 ? 0 : width + gap.size();
+        return sum;
+    };
+    const size_t keys = size_t(std::count_if(columns.begin(), columns.end(),
+                                             [](const table_column &c) { return c.is_key; }));
+    const auto keys_end = widths.begin() + std::ptrdiff_t(keys);
+    while (total() > table_columns && keys > 0) {
+        const auto widest = std::max_element(widths.begin(), keys_end);
+        if (*widest > key_columns_min) {
+            --*widest;
+            continue;
+        }
+        const auto last = std::find_if(std::make_reverse_iterator(keys_end), widths.rend(),
+                                       [](size_t width) { return width > 0; });
+        if (last == widths.rend()) break;
+        *last = 0;
+    }
+    return widths;
+}
+
+std::string table_line(const std::vector<table_column> &columns, const std::vector<size_t> &widths,
+                       const auto &cell_of) {
+    std::string text;
+    for (size_t i = 0; i < columns.size(); ++i) {
+        if (widths[i] == 0) continue;
+        const std::string cell = shortened(cell_of(columns[i]), widths[i]);
+        text += gap;
+        text += columns[i].is_key ? padded_right(cell, widths[i]) : padded_left(cell, widths[i]);
+    }
+    text.erase(text.find_last_not_of(' ') + 1);
+    return text + "\n";
+}
+
+// Whether the rows come size by size, several of each: then a blank line between the sizes helps.
+bool in_blocks(const std::vector<size_t> &rows, const comparison_view &view) {
+    std::set<uint64_t> seen;
+    size_t blocks = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (i > 0 && view.slots[rows[i]] == view.slots[rows[i - 1]]) continue;
+        if (!seen.insert(view.slots[rows[i]]).second) return false;
+        ++blocks;
+    }
+    return blocks > 1 && blocks < rows.size();
+}
+
+std::vector<size_t> rows_of(const comparison &compared, const std::string &profile) {
+    std::vector<size_t> rows;
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (compared.rows[i].report.profile == profile) rows.push_back(i);
+    return rows;
+}
+
+// How one label fares on one profile against the label `reference`, over the groups that have both.
+struct standing {
+    size_t groups = 0, wins = 0;
+    double log_tpot_ratio = 0;  // summed ln(reference / own)
+    double speed_up() const { return groups == 0 ? 1 : std::exp(log_tpot_ratio / double(groups)); }
+};
+
+std::map<std::string, standing> standings(const comparison &compared, const comparison_view &view,
+                                          const std::vector<size_t> &rows,
+                                          const std::string &reference) {
+    std::map<size_t, double> reference_ms;  // by group
+    for (const size_t i : rows)
+        if (view.labels[i] == reference)
+            reference_ms.emplace(view.group[i], compared.rows[i].report.tpot_ms.mean);
+    std::map<std::string, standing> by_label;
+    for (const size_t i : rows) {
+        standing &own = by_label[view.labels[i]];
+        if (view.best[i]) ++own.wins;
+        const auto at = reference_ms.find(view.group[i]);
+        const double tpot_ms = compared.rows[i].report.tpot_ms.mean;
+        if (at == reference_ms.end() || at->second <= 0 || tpot_ms <= 0) continue;
+        ++own.groups;
+        own.log_tpot_ratio += std::log(at->second / tpot_ms);
+    }
+    return by_label;
+}
+
+// The label others are measured against: plain lru if it was run, else the first.
+std::string reference_of(const comparison_view &view, const std::vector<size_t> &rows) {
+    for (const size_t i : rows)
+        if (view.labels[i] == "lru") return "lru";
+    return view.labels[rows.front()];
+}
+
+std::string fastest_sentence(const comparison &compared, const comparison_view &view,
+                             const std::vector<size_t> &rows) {
+    const std::string reference = reference_of(view, rows);
+    const auto by_label = standings(compared, view, rows, reference);
+    std::optional<std::string> fastest, bound;
+    std::set<size_t> groups;
+    size_t marked = 0;
+    const auto better = [&](const standing &a, const standing &b) {
+        return a.wins != b.wins ? a.wins > b.wins : a.speed_up() > b.speed_up();
+    };
+    for (const size_t i : rows) {
+        groups.insert(view.group[i]);
+        marked += view.best[i];
+        std::optional<std::string> &leader = view.offline[i] ? bound : fastest;
+        if (!leader || better(by_label.at(view.labels[i]), by_label.at(*leader)))
+            leader = view.labels[i];
+    }
+    if (!fastest || marked == 0) return "";
+    const standing &winner = by_label.at(*fastest);
+    std::string text = format("{} is fastest at {} of {} size{}", *fastest, winner.wins,
+                              groups.size(), groups.size() == 1 ? "" : "s");
+    if (*fastest != reference && winner.groups > 0)
+        text += format(", {:.2f} times as fast as {} on average", winner.speed_up(), reference);
+    if (bound && by_label.at(*bound).groups > 0 && winner.groups > 0)
+        text += format("; {}, which sees the future, would be {:.2f} times as fast as {}", *bound,
+                       by_label.at(*bound).speed_up() / winner.speed_up(), *fastest);
+    return text;
+}
+
+std::string time_sentence(const comparison &compared, const comparison_view &view,
+                          const std::vector<size_t> &rows) {
+    time_ms sum;
+    double total_ms = 0;
+    for (const size_t i : rows) {
+        if (view.offline[i]) continue;
+        const run_report &report = compared.rows[i].report;
+        total_ms += report.total_ms;
+        sum.compute += report.time.compute;
+        sum.stall += report.time.stall;
+        sum.transfer += report.time.transfer;
+        sum.cpu += report.time.cpu;
+    }
+    if (total_ms <= 0) return "";
+    std::string text = format("the GPU computes {} of the time and waits for experts {}; the link is "
+                              "busy {}",
+                              percent(sum.compute, total_ms), percent(sum.stall, total_ms),
+                              percent(sum.transfer, total_ms));
+    if (sum.cpu > 0) text += format(", the CPU {}", percent(sum.cpu, total_ms));
+    const char *rules = sum.stall > sum.compute && sum.transfer >= sum.cpu ? "transfers"
+                        : sum.cpu > sum.compute && sum.cpu > sum.transfer  ? "CPU experts"
+                        : sum.compute >= sum.stall                         ? "GPU compute"
+                                                                           : "waiting";
+    return text + format(": {} decide the speed", rules);
+}
+
+// Where the highest hit rate is not the highest speed, once: the first size with a gap above 1 %.
+std::string hit_rate_sentence(const comparison &compared, const comparison_view &view) {
+    std::map<size_t, std::pair<size_t, size_t>> leaders;  // group: (best hit rate, best TPOT)
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        if (view.offline[i]) continue;
+        auto &[hit, fast] = leaders.try_emplace(view.group[i], i, i).first->second;
+        const auto &rows = compared.rows;
+        if (rows[i].report.experts.hit_rate() > rows[hit].report.experts.hit_rate()) hit = i;
+        if (rows[i].report.tpot_ms.mean < rows[fast].report.tpot_ms.mean) fast = i;
+    }
+    for (const auto &[group, pair] : leaders) {
+        const run_report &hit = compared.rows[pair.first].report;
+        const run_report &fast = compared.rows[pair.second].report;
+        if (hit.tpot_ms.mean <= fast.tpot_ms.mean * 1.01) continue;
+        return format("more hits are not more speed: with {} experts on {}, {} hits most ({}), yet {} "
+                      "({}) is faster",
+                      view.slots[pair.first], hit.profile, view.labels[pair.first],
+                      percent(hit.experts.hit_rate(), 1), view.labels[pair.second],
+                      percent(fast.experts.hit_rate(), 1));
+    }
+    return "";
+}
+
+void add_warnings(std::vector<std::string> &lines, const comparison &compared) {
+    std::vector<std::pair<std::string, size_t>> counted;
+    const auto count = [&](const std::string &text) {
+        const auto same = std::find_if(counted.begin(), counted.end(),
+                                       [&](const auto &entry) { return entry.first == text; });
+        if (same != counted.end())
+            ++same->second;
+        else
+            counted.emplace_back(text, 1);
+    };
+    for (const comparison_row &row : compared.rows) {
+        for (const auto &[plugin, faults] : row.report.faults)
+            count(format("plugin {} gave invalid advice", plugin));
+        for (const std::string &warning : row.report.warnings) count(warning);
+    }
+    for (size_t i = 0; i < std::min(counted.size(), warnings_shown_max); ++i)
+        lines.push_back(format("warning ({} of {} runs): {}", counted[i].second,
+                               compared.rows.size(), counted[i].first));
+    if (counted.size() > warnings_shown_max)
+        lines.push_back(format("{} further warnings are in the JSON report",
+                               counted.size() - warnings_shown_max));
+}
+
+}  // namespace
+
+std::vector<std::string> reading(const comparison &compared, const comparison_view &view) {
+    std::vector<std::string> lines;
+    for (const std::string &profile : view.profiles) {
+        const std::vector<size_t> rows = rows_of(compared, profile);
+        const std::string name = profile.empty() ? "" : profile + ": ";
+        const std::string fastest = fastest_sentence(compared, view, rows);
+        const std::string time = time_sentence(compared, view, rows);
+        const std::string join = fastest.empty() || time.empty() ? "" : "; ";
+        if (!fastest.empty() || !time.empty()) lines.push_back(name + fastest + join + time);
+    }
+    if (const std::string text = hit_rate_sentence(compared, view); !text.empty())
+        lines.push_back(text);
+    add_warnings(lines, compared);
+    return lines;
+}
+
+std::string to_text(const comparison &compared) {
+    const comparison_view view = view_of(compared);
+    std::string text;
+    for (const std::string &part : wrapped(compared.title, table_columns))
+        if (!part.empty()) text += part + "\n";
+    if (compared.rows.empty()) return text + "nothing was run\n";
+    const std::vector<table_column> columns = columns_for(compared, view);
+    const std::vector<size_t> widths = fitted_widths(columns);
+    bool any_best = false;
+    for (const std::string &profile : view.profiles) {
+        const std::vector<size_t> rows = rows_of(compared, profile);
+        text += "\n" + shortened(profile.empty() ? "no profile" : profile, table_columns) + "\n";
+        text += table_line(columns, widths, [](const table_column &c) { return c.heading; });
+        const bool blocks = in_blocks(rows, view);
+        for (size_t i = 0; i < rows.size(); ++i) {
+            if (blocks && i > 0 && view.slots[rows[i]] != view.slots[rows[i - 1]]) text += "\n";
+            text += table_line(columns, widths,
+                               [&](const table_column &c) { return c.cells[rows[i]]; });
+            any_best |= view.best[rows[i]];
+        }
+    }
+    text += "\n";
+    if (any_best) text += "* fastest of its profile and size\n";
+    for (const std::string &sentence : reading(compared, view)) {
+        std::string_view lead = "- ";
+        for (const std::string &part : wrapped(sentence, table_columns - 2)) {
+            text += std::string(lead) + part + "\n";
+            lead = "  ";
+        }
+    }
+    return text;
+}
+
+}  // namespace moorage::core
