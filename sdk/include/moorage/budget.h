@@ -26,7 +26,8 @@ typedef struct moorage_budget_request {
 MOORAGE_ASSERT(sizeof(moorage_budget_request) == 48, "moorage_budget_request layout");
 
 /* Result, the host's arrays. A layer with `slots` and `split` costs slots * split whole experts; the
- * sum over the layers must not exceed request->slots (by more than 1e-4 of an expert, for rounding). Both come filled with what is in force. */
+ * sum over the layers must not exceed request->slots (by more than 1e-4 of an expert, for rounding).
+ * Both come filled with what is in force. */
 typedef struct moorage_budget_plan {
     uint32_t size;
     uint32_t flags;       /* 0 */

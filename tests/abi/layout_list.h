@@ -1,0 +1,209 @@
+/* layout_list.h - every struct, constant and id of the ABI, as a list to be expanded (no include guard).
+ *
+ * STRUCT opens a struct, FIELD names its fields in order, END closes it. The expansion checks that
+ * the fields touch each other and fill the struct, so a field missing here is noticed. The part of
+ * the draft headers follows MOORAGE_LAYOUT_DRAFT: it is not frozen and has no golden file.
+ */
+#ifndef MOORAGE_LAYOUT_DRAFT
+/* base.h */
+STRUCT(moorage_residency)
+    FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(pools) FIELD(reserved)
+    FIELD(host_state) FIELD(host_slots) FIELD(host_used) FIELD(host_split)
+END
+STRUCT(moorage_costs)
+    FIELD(size) FIELD(flags) FIELD(servers) FIELD(reserved) FIELD(expert_bytes) FIELD(load_ns)
+    FIELD(transfer_issue_ns) FIELD(attention_ns) FIELD(gpu_expert_ns) FIELD(gpu_token_ns)
+    FIELD(cpu_expert_ns) FIELD(cpu_token_ns) FIELD(host_remote_ns) FIELD(head_ns)
+END
+/* host.h */
+STRUCT(moorage_host)
+    FIELD(size) FIELD(flags) FIELD(abi_major) FIELD(abi_minor) FIELD(host_data) FIELD(get_service)
+    FIELD(set_error)
+END
+STRUCT(moorage_log)
+    FIELD(size) FIELD(flags) FIELD(write)
+END
+STRUCT(moorage_thread_check)
+    FIELD(size) FIELD(flags) FIELD(in_control) FIELD(in_step)
+END
+STRUCT(moorage_clock)
+    FIELD(size) FIELD(flags) FIELD(now_ns)
+END
+STRUCT(moorage_random)
+    FIELD(size) FIELD(flags) FIELD(next)
+END
+STRUCT(moorage_residency_service)
+    FIELD(size) FIELD(flags) FIELD(view)
+END
+STRUCT(moorage_costs_service)
+    FIELD(size) FIELD(flags) FIELD(view)
+END
+STRUCT(moorage_future)
+    FIELD(size) FIELD(flags) FIELD(next_use)
+END
+/* module.h */
+STRUCT(moorage_param)
+    FIELD(size) FIELD(type) FIELD(plugin_key) FIELD(plugin_help) FIELD(integer_default)
+    FIELD(integer_min) FIELD(integer_max) FIELD(real_default) FIELD(real_min) FIELD(real_max)
+    FIELD(plugin_text_default) FIELD(plugin_text_choices)
+END
+STRUCT(moorage_value)
+    FIELD(size) FIELD(type) FIELD(integer) FIELD(real) FIELD(host_text)
+END
+STRUCT(moorage_descriptor)
+    FIELD(size) FIELD(flags) FIELD(plugin_name) FIELD(plugin_version) FIELD(plugin_summary)
+    FIELD(plugin_source) FIELD(plugin_kinds) FIELD(plugin_params) FIELD(kind_count)
+    FIELD(param_count) FIELD(needs) FIELD(reserved)
+END
+STRUCT(moorage_limits)
+    FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(top_k) FIELD(tokens_max)
+    FIELD(requests_max) FIELD(pools) FIELD(slots) FIELD(buffer_slots) FIELD(segments)
+    FIELD(predictions_max) FIELD(servers) FIELD(links) FIELD(transfers_max) FIELD(reserved)
+    FIELD(expert_bytes)
+END
+STRUCT(moorage_plugin)
+    FIELD(size) FIELD(flags) FIELD(plugin_data) FIELD(destroy) FIELD(activate) FIELD(deactivate)
+    FIELD(reset) FIELD(get_interface)
+END
+STRUCT(moorage_module)
+    FIELD(size) FIELD(flags) FIELD(abi_major) FIELD(abi_minor) FIELD(plugin_id)
+    FIELD(plugin_version) FIELD(descriptor_count) FIELD(reserved) FIELD(init) FIELD(deinit)
+    FIELD(descriptor) FIELD(create)
+END
+/* step.h */
+STRUCT(moorage_step)
+    FIELD(size) FIELD(flags) FIELD(index) FIELD(visit) FIELD(token) FIELD(layer) FIELD(phase)
+    FIELD(token_count) FIELD(top_k) FIELD(experts) FIELD(distinct_count) FIELD(prediction_count)
+    FIELD(reserved) FIELD(host_streams) FIELD(host_requests) FIELD(host_chosen)
+    FIELD(host_weights) FIELD(host_classes) FIELD(host_gate_scores) FIELD(host_distinct)
+    FIELD(host_distinct_tokens) FIELD(host_distinct_scores) FIELD(host_predicted)
+END
+STRUCT(moorage_observer)
+    FIELD(size) FIELD(flags) FIELD(observe)
+END
+/* router.h */
+STRUCT(moorage_route)
+    FIELD(size) FIELD(flags) FIELD(host_experts) FIELD(host_weights) FIELD(host_classes)
+END
+STRUCT(moorage_router)
+    FIELD(size) FIELD(flags) FIELD(select)
+END
+/* cache.h */
+STRUCT(moorage_room)
+    FIELD(size) FIELD(flags) FIELD(pool) FIELD(layer) FIELD(count) FIELD(cause)
+END
+STRUCT(moorage_admission)
+    FIELD(size) FIELD(flags) FIELD(page) FIELD(victim) FIELD(segments) FIELD(cause)
+END
+STRUCT(moorage_replay)
+    FIELD(size) FIELD(flags) FIELD(first_step) FIELD(first_visit) FIELD(first_token)
+    FIELD(token_count) FIELD(rounds) FIELD(repeats) FIELD(width) FIELD(host_experts)
+    FIELD(host_requests) FIELD(host_state) FIELD(host_used) FIELD(host_outcomes)
+END
+STRUCT(moorage_cache)
+    FIELD(size) FIELD(flags) FIELD(victims) FIELD(admit) FIELD(on_load) FIELD(on_evict)
+    FIELD(replay)
+END
+/* budget.h */
+STRUCT(moorage_budget_request)
+    FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(slots) FIELD(segments)
+    FIELD(token) FIELD(host_slots) FIELD(host_split)
+END
+STRUCT(moorage_budget_plan)
+    FIELD(size) FIELD(flags) FIELD(host_slots) FIELD(host_split) FIELD(gain_ns)
+END
+STRUCT(moorage_budget)
+    FIELD(size) FIELD(flags) FIELD(plan) FIELD(interval)
+END
+/* prefetch.h */
+STRUCT(moorage_forecast)
+    FIELD(size) FIELD(flags) FIELD(target_count) FIELD(buffer_free) FIELD(window_ns)
+    FIELD(backlog_ns) FIELD(host_layers) FIELD(host_offsets) FIELD(host_experts)
+    FIELD(host_scores)
+END
+STRUCT(moorage_orders)
+    FIELD(size) FIELD(flags) FIELD(capacity) FIELD(reserved) FIELD(host_pages)
+    FIELD(host_segments)
+END
+STRUCT(moorage_prefetch_outcome)
+    FIELD(size) FIELD(flags) FIELD(layer) FIELD(used) FIELD(late) FIELD(wasted) FIELD(cut_off)
+    FIELD(reserved) FIELD(wasted_bytes)
+END
+STRUCT(moorage_prefetch)
+    FIELD(size) FIELD(flags) FIELD(horizon) FIELD(predict) FIELD(plan) FIELD(outcome)
+END
+/* dispatch.h */
+STRUCT(moorage_items)
+    FIELD(size) FIELD(flags) FIELD(count) FIELD(servers) FIELD(load_backlog_ns)
+    FIELD(cpu_backlog_ns) FIELD(host_experts) FIELD(host_tokens) FIELD(host_missing)
+    FIELD(host_scores) FIELD(host_load_ns) FIELD(host_gpu_ns) FIELD(host_cpu_ns)
+    FIELD(host_remote_ns)
+END
+STRUCT(moorage_dispatched)
+    FIELD(size) FIELD(flags) FIELD(layer) FIELD(expert) FIELD(site) FIELD(tokens) FIELD(load_ns)
+    FIELD(run_ns)
+END
+STRUCT(moorage_dispatch)
+    FIELD(size) FIELD(flags) FIELD(assign) FIELD(outcome)
+END
+/* transport.h */
+STRUCT(moorage_transfer)
+    FIELD(size) FIELD(flags) FIELD(id) FIELD(link) FIELD(cause) FIELD(page) FIELD(bytes)
+    FIELD(deadline_ns)
+END
+STRUCT(moorage_piece)
+    FIELD(size) FIELD(id) FIELD(bytes)
+END
+STRUCT(moorage_transport)
+    FIELD(size) FIELD(flags) FIELD(submit) FIELD(cancel) FIELD(promote) FIELD(next)
+END
+CONSTANT(MOORAGE_ABI_MAJOR) CONSTANT(MOORAGE_ABI_MINOR) CONSTANT(MOORAGE_OK)
+CONSTANT(MOORAGE_INVALID_ARGUMENT) CONSTANT(MOORAGE_UNSUPPORTED) CONSTANT(MOORAGE_OUT_OF_MEMORY)
+CONSTANT(MOORAGE_WRONG_STATE) CONSTANT(MOORAGE_INTERNAL) CONSTANT(MOORAGE_NONE)
+CONSTANT(MOORAGE_NEVER) CONSTANT(MOORAGE_TOP) CONSTANT(MOORAGE_BOTTOM) CONSTANT(MOORAGE_WHOLE)
+CONSTANT(MOORAGE_STATE_RESIDENT) CONSTANT(MOORAGE_STATE_IN_FLIGHT)
+CONSTANT(MOORAGE_STATE_IN_FLIGHT_SHIFT) CONSTANT(MOORAGE_STATE_PINNED)
+CONSTANT(MOORAGE_STATE_BUFFERED) CONSTANT(MOORAGE_DEMAND) CONSTANT(MOORAGE_PREFETCH)
+CONSTANT(MOORAGE_BUDGET) CONSTANT(MOORAGE_MIGRATION) CONSTANT(MOORAGE_ACTIVATION)
+CONSTANT(MOORAGE_PREFILL) CONSTANT(MOORAGE_DECODE) CONSTANT(MOORAGE_LOG_DEBUG)
+CONSTANT(MOORAGE_LOG_INFO) CONSTANT(MOORAGE_LOG_WARNING) CONSTANT(MOORAGE_LOG_ERROR)
+CONSTANT(MOORAGE_PARAM_INTEGER) CONSTANT(MOORAGE_PARAM_REAL) CONSTANT(MOORAGE_PARAM_FLAG)
+CONSTANT(MOORAGE_PARAM_TEXT) CONSTANT(MOORAGE_NEEDS_GATE_SCORES) CONSTANT(MOORAGE_NEEDS_WEIGHTS)
+CONSTANT(MOORAGE_NEEDS_PREDICTIONS) CONSTANT(MOORAGE_NEEDS_FUTURE) CONSTANT(MOORAGE_POLICY_LOSSY)
+CONSTANT(MOORAGE_POLICY_RANDOMISED) CONSTANT(MOORAGE_CLASS_TOP) CONSTANT(MOORAGE_CLASS_LOW)
+CONSTANT(MOORAGE_CLASS_SUBSTITUTE) CONSTANT(MOORAGE_REPLAY_KEPT) CONSTANT(MOORAGE_REPLAY_BYPASS)
+CONSTANT(MOORAGE_SITE_GPU) CONSTANT(MOORAGE_SITE_CPU) CONSTANT(MOORAGE_SITE_REMOTE)
+ID(MOORAGE_MODULE_SYMBOL) ID(MOORAGE_SERVICE_LOG) ID(MOORAGE_SERVICE_THREAD_CHECK)
+ID(MOORAGE_SERVICE_CLOCK) ID(MOORAGE_SERVICE_RANDOM) ID(MOORAGE_SERVICE_RESIDENCY)
+ID(MOORAGE_SERVICE_COSTS) ID(MOORAGE_SERVICE_FUTURE) ID(MOORAGE_INTERFACE_OBSERVER)
+ID(MOORAGE_INTERFACE_ROUTER) ID(MOORAGE_INTERFACE_CACHE) ID(MOORAGE_INTERFACE_BUDGET)
+ID(MOORAGE_INTERFACE_PREFETCH) ID(MOORAGE_INTERFACE_DISPATCH) ID(MOORAGE_INTERFACE_TRANSPORT)
+#else
+/* draft/placement.h */
+STRUCT(moorage_cluster)
+    FIELD(size) FIELD(flags) FIELD(servers) FIELD(devices) FIELD(users) FIELD(models)
+    FIELD(host_device_server) FIELD(host_device_bytes) FIELD(host_device_flops)
+    FIELD(host_link_bytes_per_s) FIELD(host_link_latency_ns) FIELD(host_up_bytes_per_s)
+    FIELD(host_down_bytes_per_s) FIELD(host_cloud_latency_ns) FIELD(host_user_flops)
+    FIELD(cloud_flops)
+END
+STRUCT(moorage_demand)
+    FIELD(size) FIELD(flags) FIELD(experts) FIELD(groups) FIELD(host_expert_model)
+    FIELD(host_expert_layer) FIELD(host_expert_bytes) FIELD(host_expert_flops)
+    FIELD(host_hidden_bytes) FIELD(host_frequency) FIELD(host_user_model)
+    FIELD(host_group_offsets) FIELD(host_group_experts) FIELD(host_group_share)
+    FIELD(host_user_holds)
+END
+STRUCT(moorage_copy)
+    FIELD(expert) FIELD(device)
+END
+STRUCT(moorage_move)
+    FIELD(size) FIELD(flags) FIELD(added_bytes) FIELD(removed_copies) FIELD(move_ns)
+    FIELD(remote_calls_current) FIELD(remote_calls_candidate) FIELD(remote_call_ns)
+    FIELD(window_s)
+END
+STRUCT(moorage_placement)
+    FIELD(size) FIELD(flags) FIELD(plan) FIELD(adopt)
+END
+ID(MOORAGE_INTERFACE_PLACEMENT)
+#endif
