@@ -1,4 +1,5 @@
-// mapped_file.h - a file mapped read-only into memory, whose pages can be handed back to the kernel.
+// mapped_file.h - a file mapped read-only into memory, whose pages can be handed back to the
+// kernel.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,8 @@ uint32_t gap_bytes(uint64_t gap) {
 }
 
 // Calls visit(page, gap) for every request among the first `tokens`, in token order.
-template <class Visit> void each_gap(const trace &source, uint64_t tokens, const Visit &visit) {
+template <class Visit>
+void each_gap(const trace &source, uint64_t tokens, const Visit &visit) {
     const uint32_t layers = source.layers(), experts = source.experts(), top_k = source.top_k();
     const uint64_t row = uint64_t{layers} * top_k, step = std::max<uint64_t>(1, chunk_ids / row);
     std::vector<uint32_t> ids(row * std::min(step, tokens));

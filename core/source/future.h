@@ -1,8 +1,8 @@
 // future.h - when each expert is next asked for: the future of a trace, for offline optima.
 //
-// Built once per trace and shared by all runs over it (future); each run has a cursor (future_cursor).
-// Per page the gaps between its requests are stored as variable-length integers: about one byte per
-// request, so the whole stays near the size of the trace's experts.
+// Built once per trace and shared by all runs over it (future); each run has a cursor
+// (future_cursor). Per page the gaps between its requests are stored as variable-length integers:
+// about one byte per request, so the whole stays near the size of the trace's experts.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ public:
 private:
     friend class future_cursor;
     uint32_t layers_, experts_, top_k_;
-    std::vector<uint8_t> gaps_;      // per page, one after the other: LEB128 of the difference of
-                                     // token * top_k + rank to the request before (first: + 1 from -1)
+    std::vector<uint8_t> gaps_;  // per page, one after the other: LEB128 of the difference of
+                                 // token * top_k + rank to the request before (first: + 1 from -1)
     std::vector<uint64_t> offsets_;  // [pages + 1] into gaps_
 };
 
 // Answers next_use for one run that goes through the trace in `order`, one token per step.
 // Steps are numbered as moorage_step.index is: rounds and serial count single requests
-// (rounds: (token * top_k + rank) * layers + layer; serial: (token * layers + layer) * top_k + rank),
-// token counts layer steps (token * layers + layer).
+// (rounds: (token * top_k + rank) * layers + layer; serial: (token * layers + layer) * top_k +
+// rank), token counts layer steps (token * layers + layer).
 class future_cursor final : public future_view {
 public:
     future_cursor(const future &of, order requests);
@@ -44,7 +44,8 @@ public:
 private:
     struct place {
         uint64_t offset;  // of the gap after the current request
-        uint64_t request; // token * top_k + rank of the next request known; MOORAGE_NEVER at the end
+        uint64_t
+            request;  // token * top_k + rank of the next request known; MOORAGE_NEVER at the end
     };
     void advance(uint32_t page);
     uint64_t step_of(uint32_t page, uint64_t request) const;

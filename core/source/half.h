@@ -25,8 +25,8 @@ inline uint16_t half_of_float(float value) {
     if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u);
     if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
     if (magnitude < 0x38800000u)  // below the smallest normal half: whole multiples of 2^-24
-        return static_cast<uint16_t>(
-            sign | static_cast<uint16_t>(std::nearbyint(std::bit_cast<float>(magnitude) * 0x1p24f)));
+        return static_cast<uint16_t>(sign | static_cast<uint16_t>(std::nearbyint(
+                                                std::bit_cast<float>(magnitude) * 0x1p24f)));
     const uint32_t rounded = magnitude + 0xfffu + (magnitude >> 13 & 1u);
     return static_cast<uint16_t>(sign | (rounded - 0x38000000u) >> 13);
 }

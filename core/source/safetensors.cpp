@@ -18,9 +18,21 @@ struct type_entry {
     uint64_t bytes;
 };
 // In the order of `dtype`.
-constexpr std::array<type_entry, 15> types = {{{"BOOL", 1}, {"U8", 1}, {"I8", 1}, {"F8_E5M2", 1},
-    {"F8_E4M3", 1}, {"U16", 2}, {"I16", 2}, {"F16", 2}, {"BF16", 2}, {"U32", 4}, {"I32", 4},
-    {"F32", 4}, {"U64", 8}, {"I64", 8}, {"F64", 8}}};
+constexpr std::array<type_entry, 15> types = {{{"BOOL", 1},
+                                               {"U8", 1},
+                                               {"I8", 1},
+                                               {"F8_E5M2", 1},
+                                               {"F8_E4M3", 1},
+                                               {"U16", 2},
+                                               {"I16", 2},
+                                               {"F16", 2},
+                                               {"BF16", 2},
+                                               {"U32", 4},
+                                               {"I32", 4},
+                                               {"F32", 4},
+                                               {"U64", 8},
+                                               {"I64", 8},
+                                               {"F64", 8}}};
 
 constexpr size_t dimensions_max = 8;
 
@@ -41,9 +53,7 @@ public:
 
     bool null() override { return unexpected("null"); }
     bool boolean(bool) override { return unexpected("a truth value"); }
-    bool number_integer(number_integer_t value) override {
-        return unexpected(format("{}", value));
-    }
+    bool number_integer(number_integer_t value) override { return unexpected(format("{}", value)); }
     bool number_float(number_float_t, const string_t &text) override {
         return unexpected(shown(text));
     }
@@ -51,7 +61,8 @@ public:
 
     bool number_unsigned(number_unsigned_t value) override {
         if (where_ != place::list) return unexpected(format("{}", value));
-        std::vector<uint64_t> &list = key_ == "shape" ? tensors.back().shape : tensors.back().offsets;
+        std::vector<uint64_t> &list =
+            key_ == "shape" ? tensors.back().shape : tensors.back().offsets;
         const size_t limit = key_ == "shape" ? dimensions_max : 2;
         if (list.size() == limit)
             return fail(format("{}: {} has more than {} numbers", subject(), key_, limit));
@@ -142,14 +153,17 @@ private:
     }
     bool unexpected(const std::string &what) {
         switch (where_) {
-        case place::outside: return fail(format("the header is {}, not an object", what));
-        case place::top: return fail(format("tensor {} is {}, not an object", shown(name_), what));
-        case place::metadata:
-            return fail(format("metadata {} is {}, not a string", shown(key_), what));
-        case place::list:
-            return fail(format("{}: {} holds {}, not a whole number from 0 to 2^64 - 1", subject(),
-                               key_, what));
-        case place::tensor: break;
+            case place::outside:
+                return fail(format("the header is {}, not an object", what));
+            case place::top:
+                return fail(format("tensor {} is {}, not an object", shown(name_), what));
+            case place::metadata:
+                return fail(format("metadata {} is {}, not a string", shown(key_), what));
+            case place::list:
+                return fail(format("{}: {} holds {}, not a whole number from 0 to 2^64 - 1",
+                                   subject(), key_, what));
+            case place::tensor:
+                break;
         }
         return fail(format("{}: {} is {}, which has no meaning there", subject(), key_, what));
     }
@@ -180,8 +194,7 @@ result<tensor> check(const declared &from, std::span<const std::byte> data) {
                             : !from.has_shape ? "shape"
                                               : "data_offsets")};
     const auto entry = std::ranges::find(types, from.type, &type_entry::name);
-    if (entry == types.end())
-        return error{format("{}: unknown dtype {}", name, shown(from.type))};
+    if (entry == types.end()) return error{format("{}: unknown dtype {}", name, shown(from.type))};
     const dtype type = static_cast<dtype>(entry - types.begin());
     if (from.offsets.size() != 2)
         return error{format("{}: data_offsets has {} numbers, not 2", name, from.offsets.size())};
@@ -189,8 +202,10 @@ result<tensor> check(const declared &from, std::span<const std::byte> data) {
     if (begin > end)
         return error{format("{}: data_offsets [{}, {}] end before they begin", name, begin, end)};
     if (end > data.size())
-        return error{format("{}: data_offsets [{}, {}] leave the file, which has {} bytes of data; "
-                            "is it truncated?", name, begin, end, data.size())};
+        return error{
+            format("{}: data_offsets [{}, {}] leave the file, which has {} bytes of data; "
+                   "is it truncated?",
+                   name, begin, end, data.size())};
     const result<uint64_t> bytes = size_of(from, type);
     if (!bytes) return bytes.failure();
     if (*bytes != end - begin)
@@ -210,14 +225,16 @@ status check_cover(const std::vector<tensor> &tensors, std::span<const std::byte
             return error{format("tensor {}: data offset {} is inside tensor {}, which ends at {}",
                                 shown(now.name), begin, shown(before->name), at)};
         if (begin > at)
-            return error{format("tensor {}: data offset {} leaves a gap behind byte {}, where the "
-                                "tensor before it ends", shown(now.name), begin, at)};
+            return error{
+                format("tensor {}: data offset {} leaves a gap behind byte {}, where the "
+                       "tensor before it ends",
+                       shown(now.name), begin, at)};
         at = begin + now.bytes.size();
         before = &now;
     }
     if (at != data.size())
-        return error{format("the tensors end at byte {} of the data, but the file has {}", at,
-                            data.size())};
+        return error{
+            format("the tensors end at byte {} of the data, but the file has {}", at, data.size())};
     return success();
 }
 
@@ -227,11 +244,15 @@ result<uint64_t> header_length(std::span<const std::byte> file) {
     uint64_t length = 0;
     for (size_t i = 0; i < 8; ++i) length |= static_cast<uint64_t>(file[i]) << (8 * i);
     if (length > header_bytes_max)
-        return error{format("header length {} is above the limit of {} bytes; not a safetensors "
-                            "file?", length, header_bytes_max)};
+        return error{
+            format("header length {} is above the limit of {} bytes; not a safetensors "
+                   "file?",
+                   length, header_bytes_max)};
     if (length > file.size() - 8)
-        return error{format("header length {} is more than the {} bytes that follow; is the file "
-                            "truncated?", length, file.size() - 8)};
+        return error{
+            format("header length {} is more than the {} bytes that follow; is the file "
+                   "truncated?",
+                   length, file.size() - 8)};
     if (length == 0 || static_cast<char>(file[8]) != '{')
         return error{"the header does not begin with {; not a safetensors file?"};
     return length;

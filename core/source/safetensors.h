@@ -20,16 +20,31 @@
 
 namespace moorage::core {
 
-enum class dtype : uint8_t { boolean, u8, i8, f8_e5m2, f8_e4m3, u16, i16, f16, bf16, u32, i32, f32,
-                             u64, i64, f64 };
-uint64_t bytes_of(dtype type);      // of one element
-const char *name_of(dtype type);    // "U8", as in the file
+enum class dtype : uint8_t {
+    boolean,
+    u8,
+    i8,
+    f8_e5m2,
+    f8_e4m3,
+    u16,
+    i16,
+    f16,
+    bf16,
+    u32,
+    i32,
+    f32,
+    u64,
+    i64,
+    f64
+};
+uint64_t bytes_of(dtype type);    // of one element
+const char *name_of(dtype type);  // "U8", as in the file
 
 struct tensor {
     std::string name;
     dtype type = dtype::u8;
-    std::vector<uint64_t> shape;         // empty: a scalar
-    std::span<const std::byte> bytes;    // borrowed from the file; not aligned to the element
+    std::vector<uint64_t> shape;       // empty: a scalar
+    std::span<const std::byte> bytes;  // borrowed from the file; not aligned to the element
     uint64_t elements() const { return bytes.size() / bytes_of(type); }
 };
 

@@ -21,7 +21,8 @@ namespace {
 // Ids are 16 bits wide, and every table of a run has an entry per layer and expert.
 constexpr uint64_t experts_max = 65536, pages_max = uint64_t{1} << 24;
 
-template <class Value> Value read(const std::byte *data, uint64_t index) {
+template <class Value>
+Value read(const std::byte *data, uint64_t index) {
     Value value;
     std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
     return value;
@@ -43,7 +44,8 @@ struct trace::mapping {
     mapped_file file;
     std::vector<std::byte> owned;
     std::filesystem::path path;
-    std::vector<std::span<const std::byte>> token_tensors;  // [tokens, ...] each, one after the other
+    std::vector<std::span<const std::byte>>
+        token_tensors;  // [tokens, ...] each, one after the other
 
     std::span<const std::byte> bytes() const { return owned.empty() ? file.bytes() : owned; }
     void release(const std::byte *begin, const std::byte *end) const {
@@ -67,8 +69,9 @@ struct trace::loader {
                                 shown(found->second))};
         const auto version = from.metadata.find("version");
         if (version == from.metadata.end() || version->second != "1")
-            return error{format("metadata version is {}, this reader knows 1",
-                                version == from.metadata.end() ? "missing" : shown(version->second))};
+            return error{
+                format("metadata version is {}, this reader knows 1",
+                       version == from.metadata.end() ? "missing" : shown(version->second))};
         return success();
     }
 
@@ -80,9 +83,10 @@ struct trace::loader {
         if (found == nullptr) return error{format("tensor {} is missing", name)};
         if (std::ranges::find(types, found->type) == types.end()) {
             std::string known;
-            for (const dtype type : types) known += format("{}{}", known.empty() ? "" : " or ",
-                                                           name_of(type));
-            return error{format("tensor {}: dtype is {}, not {}", name, name_of(found->type), known)};
+            for (const dtype type : types)
+                known += format("{}{}", known.empty() ? "" : " or ", name_of(type));
+            return error{
+                format("tensor {}: dtype is {}, not {}", name, name_of(found->type), known)};
         }
         bool fits = found->shape.size() == shape.size();
         for (size_t i = 0; fits && i < shape.size(); ++i) {
@@ -94,8 +98,8 @@ struct trace::loader {
         for (const uint64_t size : shape)
             wanted += format("{}{}", wanted.empty() ? "" : ", ",
                              size == 0 ? std::string("above 0") : format("{}", size));
-        return error{format("tensor {}: shape is {}, not [{}]", name, shape_text(found->shape),
-                            wanted)};
+        return error{
+            format("tensor {}: shape is {}, not [{}]", name, shape_text(found->shape), wanted)};
     }
 
     // A count in the metadata; 0 when it is not there.
@@ -116,18 +120,21 @@ struct trace::loader {
         const result<uint64_t> said = count(key);
         if (!said) return said.failure();
         if (*said != 0 && *said != value)
-            return error{format("metadata {} is {}, but tensor {} has {}", key, *said, name, value)};
+            return error{
+                format("metadata {} is {}, but tensor {} has {}", key, *said, name, value)};
         return success();
     }
 
     status sizes() const {
-        const result<const tensor *> chosen = take("experts", false, {dtype::u8, dtype::u16},
-                                                   {0, 0, 0});
+        const result<const tensor *> chosen =
+            take("experts", false, {dtype::u8, dtype::u16}, {0, 0, 0});
         if (!chosen) return chosen.failure();
         const std::vector<uint64_t> &shape = (*chosen)->shape;
         if (shape[1] > pages_max || shape[2] > experts_max)
-            return error{format("tensor experts: shape {} is above the limit of {} layers and {} "
-                                "ranks", shape_text(shape), pages_max, experts_max)};
+            return error{
+                format("tensor experts: shape {} is above the limit of {} layers and {} "
+                       "ranks",
+                       shape_text(shape), pages_max, experts_max)};
         to.tokens_ = shape[0];
         to.layers_ = static_cast<uint32_t>(shape[1]);
         to.top_k_ = static_cast<uint32_t>(shape[2]);
@@ -148,12 +155,15 @@ struct trace::loader {
             experts = scores->shape[2], by = "tensor gate_scores";
         if (experts == 0) experts = largest_id(chosen) + 1, by = "the largest id";
         if (experts > experts_max || experts * to.layers_ > pages_max)
-            return error{format("{} experts in each of {} layers, by {}, are above the limit of {} a "
-                                "layer and {} in all", experts, to.layers_, by, experts_max,
-                                pages_max)};
+            return error{
+                format("{} experts in each of {} layers, by {}, are above the limit of {} a "
+                       "layer and {} in all",
+                       experts, to.layers_, by, experts_max, pages_max)};
         if (to.top_k_ > experts)
-            return error{format("tensor experts: {} experts a token and layer, but a layer has {} by "
-                                "{}", to.top_k_, experts, by)};
+            return error{
+                format("tensor experts: {} experts a token and layer, but a layer has {} by "
+                       "{}",
+                       to.top_k_, experts, by)};
         to.experts_ = static_cast<uint32_t>(experts);
         return success();
     }
@@ -167,8 +177,10 @@ struct trace::loader {
             return error{"tensor request_offsets: shape is [1], which holds no request"};
         // Rising offsets up to T cannot be more than T + 1: checked before they are copied.
         if (requests > to.tokens_)
-            return error{format("tensor request_offsets: {} requests for {} tokens; a request has "
-                                "at least one", requests, to.tokens_)};
+            return error{
+                format("tensor request_offsets: {} requests for {} tokens; a request has "
+                       "at least one",
+                       requests, to.tokens_)};
         to.request_offsets_.reserve(requests + 1);
         int64_t before = -1;
         for (uint64_t i = 0; i <= requests; ++i) {
@@ -176,20 +188,28 @@ struct trace::loader {
             if (i == 0 && offset != 0)
                 return error{format("tensor request_offsets: value {} at index 0, not 0", offset)};
             if (i > 0 && offset == before)
-                return error{format("tensor request_offsets: value {} at index {} equals the one "
-                                    "before: request {} is empty", offset, i, i - 1)};
+                return error{
+                    format("tensor request_offsets: value {} at index {} equals the one "
+                           "before: request {} is empty",
+                           offset, i, i - 1)};
             if (offset < before)
-                return error{format("tensor request_offsets: value {} at index {} is below {}, the "
-                                    "one before", offset, i, before)};
+                return error{
+                    format("tensor request_offsets: value {} at index {} is below {}, the "
+                           "one before",
+                           offset, i, before)};
             if (static_cast<uint64_t>(offset) > to.tokens_)
-                return error{format("tensor request_offsets: value {} at index {} is above the limit "
-                                    "of {} tokens", offset, i, to.tokens_)};
+                return error{
+                    format("tensor request_offsets: value {} at index {} is above the limit "
+                           "of {} tokens",
+                           offset, i, to.tokens_)};
             to.request_offsets_.push_back(static_cast<uint64_t>(offset));
             before = offset;
         }
         if (to.request_offsets_.back() != to.tokens_)
-            return error{format("tensor request_offsets: the last value, at index {}, is {}, not the "
-                                "{} tokens of tensor experts", requests, before, to.tokens_)};
+            return error{
+                format("tensor request_offsets: the last value, at index {}, is {}, not the "
+                       "{} tokens of tensor experts",
+                       requests, before, to.tokens_)};
         return success();
     }
 
@@ -197,23 +217,25 @@ struct trace::loader {
         const auto named = from.metadata.find("domains");
         if (named != from.metadata.end() && !named->second.empty())
             to.domains_ = split(named->second, ',');
-        const result<const tensor *> found = take("request_domain", true, {dtype::i32},
-                                                  {to.requests()});
+        const result<const tensor *> found =
+            take("request_domain", true, {dtype::i32}, {to.requests()});
         if (!found) return found.failure();
         if (*found == nullptr) return success();
         for (uint64_t i = 0; i < to.requests(); ++i) {
             const int32_t domain = read<int32_t>((*found)->bytes.data(), i);
             if (domain < 0 || static_cast<size_t>(domain) >= to.domains_.size())
-                return error{format("tensor request_domain: value {} at request {} is out of range, "
-                                    "metadata domains names {}", domain, i, to.domains_.size())};
+                return error{
+                    format("tensor request_domain: value {} at request {} is out of range, "
+                           "metadata domains names {}",
+                           domain, i, to.domains_.size())};
             to.request_domain_.push_back(domain);
         }
         return success();
     }
 
     status scores(const char *name, uint64_t width, floats &into) const {
-        const result<const tensor *> found = take(name, true, {dtype::f16, dtype::f32},
-                                                  {to.tokens_, to.layers_, width});
+        const result<const tensor *> found =
+            take(name, true, {dtype::f16, dtype::f32}, {to.tokens_, to.layers_, width});
         if (!found) return found.failure();
         if (*found == nullptr) return success();
         into = {(*found)->bytes.data(), (*found)->type == dtype::f16};
@@ -222,13 +244,14 @@ struct trace::loader {
 
     status optional_tensors() const {
         if (status taken = scores("weights", to.top_k_, to.weights_); !taken) return taken;
-        if (status taken = scores("gate_scores", to.experts_, to.gate_scores_); !taken) return taken;
+        if (status taken = scores("gate_scores", to.experts_, to.gate_scores_); !taken)
+            return taken;
         const result<const tensor *> ids = take("token_ids", true, {dtype::i32}, {to.tokens_});
         if (!ids) return ids.failure();
         if (*ids != nullptr) to.token_ids_data_ = (*ids)->bytes.data();
 
-        const result<const tensor *> predicted = take("pred_experts", true, {dtype::u8, dtype::u16},
-                                                      {to.tokens_, to.layers_, 0});
+        const result<const tensor *> predicted =
+            take("pred_experts", true, {dtype::u8, dtype::u16}, {to.tokens_, to.layers_, 0});
         if (!predicted) return predicted.failure();
         if (*predicted == nullptr) {
             if (from.find("pred_scores") == nullptr) return success();
@@ -236,8 +259,10 @@ struct trace::loader {
         }
         const uint64_t width = (*predicted)->shape[2];
         if (width > to.experts_)
-            return error{format("tensor pred_experts: {} experts predicted a layer, the limit is {} "
-                                "experts", width, to.experts_)};
+            return error{
+                format("tensor pred_experts: {} experts predicted a layer, the limit is {} "
+                       "experts",
+                       width, to.experts_)};
         to.predictions_ = static_cast<uint32_t>(width);
         to.pred_data_ = (*predicted)->bytes.data();
         to.pred_wide_ = (*predicted)->type == dtype::u16;
@@ -255,16 +280,17 @@ struct trace::loader {
         for (const char *name : {"weights", "gate_scores", "pred_scores"})
             if (const tensor *floats = from.find(name))
                 if (status right = check_finite(*floats, done); !right) return right;
-        for (const char *name : {"experts", "weights", "gate_scores", "pred_experts", "pred_scores",
-                                 "token_ids"})
-            if (const tensor *held = from.find(name)) to.mapping_->token_tensors.push_back(held->bytes);
+        for (const char *name :
+             {"experts", "weights", "gate_scores", "pred_experts", "pred_scores", "token_ids"})
+            if (const tensor *held = from.find(name))
+                to.mapping_->token_tensors.push_back(held->bytes);
         return success();
     }
 
     status all() const {
-        for (const auto part : {&loader::format_of, &loader::sizes, &loader::requests,
-                                &loader::request_domains, &loader::optional_tensors,
-                                &loader::values})
+        for (const auto part :
+             {&loader::format_of, &loader::sizes, &loader::requests, &loader::request_domains,
+              &loader::optional_tensors, &loader::values})
             if (status done = (this->*part)(); !done) return done;
         return success();
     }
@@ -316,7 +342,8 @@ void trace::read_experts(uint64_t first, uint64_t count, uint32_t *out) const {
     if (experts_wide_)
         for (uint64_t i = 0; i < total; ++i) out[i] = read<uint16_t>(experts_data_, from + i);
     else
-        for (uint64_t i = 0; i < total; ++i) out[i] = static_cast<uint32_t>(experts_data_[from + i]);
+        for (uint64_t i = 0; i < total; ++i)
+            out[i] = static_cast<uint32_t>(experts_data_[from + i]);
 }
 
 float trace::read_float(const floats &from, uint64_t index) {
@@ -341,6 +368,11 @@ float trace::prediction_score(uint64_t token, uint32_t layer, uint32_t rank) con
 
 int32_t trace::token_id(uint64_t token) const { return read<int32_t>(token_ids_data_, token); }
 
+bool trace::scores_are_half(const std::string &name) const {
+    if (name == "weights") return weights_.half;
+    return name == "gate_scores" ? gate_scores_.half : pred_scores_.half;
+}
+
 uint32_t trace::offers() const {
     uint32_t needs = MOORAGE_NEEDS_FUTURE;
     if (has_gate_scores()) needs |= MOORAGE_NEEDS_GATE_SCORES;
@@ -351,10 +383,14 @@ uint32_t trace::offers() const {
 
 const char *trace::tensor_of(uint32_t need) {
     switch (need) {
-    case MOORAGE_NEEDS_GATE_SCORES: return "gate_scores";
-    case MOORAGE_NEEDS_WEIGHTS: return "weights";
-    case MOORAGE_NEEDS_PREDICTIONS: return "pred_experts";
-    default: return "experts";
+        case MOORAGE_NEEDS_GATE_SCORES:
+            return "gate_scores";
+        case MOORAGE_NEEDS_WEIGHTS:
+            return "weights";
+        case MOORAGE_NEEDS_PREDICTIONS:
+            return "pred_experts";
+        default:
+            return "experts";
     }
 }
 

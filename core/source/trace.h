@@ -1,13 +1,14 @@
-// trace.h - a routing trace (contract: *.safetensors, format "moorage.trace"), memory-mapped and checked.
+// trace.h - a routing trace (contract: *.safetensors, format "moorage.trace"), memory-mapped and
+// checked.
 //
 //   auto opened = trace::open("demo.long.safetensors");
 //   if (!opened) return opened.failure();
 //   opened->expert(token, layer, rank);
 //
-// open() checks everything that later reads rely on: header, offsets, shapes, expert ids in range and
-// distinct within a token and layer, request offsets rising and covering, no empty request, scores
-// finite. After open() no read can leave the file. Values are read wherever the file has them, aligned
-// or not.
+// open() checks everything that later reads rely on: header, offsets, shapes, expert ids in range
+// and distinct within a token and layer, request offsets rising and covering, no empty request,
+// scores finite. After open() no read can leave the file. Values are read wherever the file has
+// them, aligned or not.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,7 @@ public:
     const std::filesystem::path &path() const;
     uint64_t tokens() const { return tokens_; }
     uint32_t layers() const { return layers_; }
-    uint32_t experts() const { return experts_; }   // per layer
+    uint32_t experts() const { return experts_; }  // per layer
     uint32_t top_k() const { return top_k_; }
     uint64_t requests() const { return request_offsets_.size() - 1; }
     // Request r is tokens [offsets[r], offsets[r + 1]). [requests + 1]
@@ -55,6 +56,7 @@ public:
 
     // Router weight of the expert chosen at rank: from `weights`, else its gate score.
     bool has_weights() const { return weights_.data != nullptr || has_gate_scores(); }
+    bool has_weight_tensor() const { return weights_.data != nullptr; }
     float weight(uint64_t token, uint32_t layer, uint32_t rank) const;
     bool has_gate_scores() const { return gate_scores_.data != nullptr; }
     // [experts] scores into `out`.
@@ -68,6 +70,8 @@ public:
     float prediction_score(uint64_t token, uint32_t layer, uint32_t rank) const;
     bool has_token_ids() const { return token_ids_data_ != nullptr; }
     int32_t token_id(uint64_t token) const;
+    // Whether weights, gate_scores or pred_scores is stored as f16, else f32.
+    bool scores_are_half(const std::string &name) const;
     // MOORAGE_NEEDS_* that this trace can serve; MOORAGE_NEEDS_FUTURE always.
     uint32_t offers() const;
     // Name of the tensor behind a MOORAGE_NEEDS_* bit, for messages.

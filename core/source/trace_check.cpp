@@ -14,7 +14,8 @@ namespace {
 
 constexpr uint64_t chunk_bytes = 256 * 1024;
 
-template <class Value> Value read(const std::byte *data, uint64_t index) {
+template <class Value>
+Value read(const std::byte *data, uint64_t index) {
     Value value;
     std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
     return value;
@@ -28,7 +29,8 @@ std::string place_text(const tensor &from, uint64_t index) {
 }
 
 // Ids of whole groups; scratch marks which experts the group has.
-template <class Id> class id_checker {
+template <class Id>
+class id_checker {
 public:
     id_checker(uint64_t width, uint32_t experts)
         : width_(width), experts_(experts), last_(experts, 0) {}
@@ -48,13 +50,16 @@ public:
         for (uint64_t i = first; i < first + count; ++i) {
             const Id id = read<Id>(from.bytes.data(), i);
             if (id >= experts_)
-                return {format("tensor {}: expert {} at {} is out of range, the limit is {} experts "
-                               "a layer", from.name, id, place_text(from, i), experts_)};
+                return {
+                    format("tensor {}: expert {} at {} is out of range, the limit is {} experts "
+                           "a layer",
+                           from.name, id, place_text(from, i), experts_)};
             for (uint64_t j = i / width_ * width_; j < i; ++j)
                 if (read<Id>(from.bytes.data(), j) == id)
-                    return {format("tensor {}: expert {} at {} is there at rank {} already; the "
-                                   "experts of a token and layer are distinct",
-                                   from.name, id, place_text(from, i), j % width_)};
+                    return {
+                        format("tensor {}: expert {} at {} is there at rank {} already; the "
+                               "experts of a token and layer are distinct",
+                               from.name, id, place_text(from, i), j % width_)};
         }
         return {format("tensor {}: wrong expert ids", from.name)};
     }
@@ -126,8 +131,9 @@ status check_finite_of(const tensor &from, Bits exponent, const checked_up_to &d
         for (uint64_t i = at; wrong != 0 && i < end; ++i) {
             const Bits bits = read<Bits>(begin, i);
             if ((bits & exponent) != exponent) continue;
-            const float value = sizeof(Bits) == 2 ? float_of_half(static_cast<uint16_t>(bits))
-                                                  : std::bit_cast<float>(static_cast<uint32_t>(bits));
+            const float value = sizeof(Bits) == 2
+                                    ? float_of_half(static_cast<uint16_t>(bits))
+                                    : std::bit_cast<float>(static_cast<uint32_t>(bits));
             return error{format("tensor {}: value {} at {} is not finite", from.name, value,
                                 place_text(from, i))};
         }

@@ -1,0 +1,81 @@
+// atomic_file.cpp - a temporary file in the same folder, so that the rename stays on one file
+// system.
+#include "core/base/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t buffer_bytes = 256 * 1024;
+constexpr int attempts_max = 100;
+
+}  // namespace
+
+result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
+    std::error_code code;
+    const auto held = std::filesystem::status(path, code);
+    if (std::filesystem::exists(held) && !std::filesystem::is_regular_file(held))
+        return error{format("{}: is there and not a regular file; name another", path.string())};
+    atomic_file made;
+    made.path_ = path;
+    // Opened like any file, so that it gets the usual rights; a left-over of the name is passed by.
+    for (int attempt = 0; made.file_ < 0 && attempt < attempts_max; ++attempt) {
+        made.temporary_ = format("{}.{}-{}.part", path.string(), ::getpid(), attempt);
+        made.file_ = ::open(made.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (made.file_ < 0 && errno != EEXIST) break;
+    }
+    if (made.file_ < 0)
+        return error{format("{}: cannot create: {}", path.string(), std::strerror(errno))};
+    return made;
+}
+
+atomic_file::atomic_file(atomic_file &&other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      buffer_(std::move(other.buffer_)),
+      file_(std::exchange(other.file_, -1)),
+      failure_(other.failure_) {}
+
+atomic_file::~atomic_file() {
+    if (file_ < 0) return;
+    ::close(file_);
+    ::unlink(temporary_.c_str());
+}
+
+void atomic_file::write(std::span<const std::byte> bytes) {
+    buffer_.append(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    if (buffer_.size() >= buffer_bytes) flush();
+}
+
+void atomic_file::flush() {
+    for (size_t at = 0; at < buffer_.size() && failure_ == 0;) {
+        const ssize_t written = ::write(file_, buffer_.data() + at, buffer_.size() - at);
+        if (written >= 0)
+            at += static_cast<size_t>(written);
+        else if (errno != EINTR)
+            failure_ = errno;
+    }
+    buffer_.clear();
+}
+
+status atomic_file::commit() {
+    flush();
+    if (failure_ == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) failure_ = errno;
+    if (failure_ != 0)
+        return error{format("{}: cannot write: {}", path_.string(), std::strerror(failure_))};
+    const int code = ::close(std::exchange(file_, -1)) == 0 ? 0 : errno;
+    if (code != 0)
+        return error{format("{}: cannot write: {}", path_.string(), std::strerror(code))};
+    return success();
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,36 @@
+// atomic_file.h - a file that appears whole or not at all: written beside its place, then renamed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+class atomic_file {
+public:
+    // The place may hold a regular file, which is replaced at commit, or nothing.
+    static result<atomic_file> create(const std::filesystem::path &path);
+    atomic_file(atomic_file &&other) noexcept;
+    atomic_file &operator=(atomic_file &&) = delete;
+    ~atomic_file();  // without a commit: no trace of it is left
+
+    // Buffered; an error shows at commit at the latest.
+    void write(std::span<const std::byte> bytes);
+    status commit();
+
+private:
+    atomic_file() = default;
+    void flush();
+    std::filesystem::path path_;
+    std::string temporary_;
+    std::string buffer_;
+    int file_ = -1;
+    int failure_ = 0;  // errno of the first write that failed
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,128 @@
+// trace_write.cpp - lays the tensors out by element size, so that each is aligned, and writes them.
+#include "core/source/trace_write.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <functional>
+
+#include "core/base/atomic_file.h"
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/source/half.h"
+#include "core/source/safetensors.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t chunk_elements = 64 * 1024;
+
+// One tensor of the file: its values come from `value` converted to `type`, one by one.
+struct column {
+    const char *name;
+    dtype type;
+    std::vector<uint64_t> shape;
+    uint64_t elements;
+    // Appends elements [first, last), little-endian, to the buffer.
+    std::function<void(uint64_t first, uint64_t last, std::vector<std::byte> &)> append;
+};
+
+void append_integer(uint64_t value, uint64_t bytes, std::vector<std::byte> &to) {
+    for (uint64_t i = 0; i < bytes; ++i) to.push_back(static_cast<std::byte>(value >> (8 * i)));
+}
+
+template <class Integer>
+column integers(const char *name, dtype type, std::vector<uint64_t> shape,
+                const std::vector<Integer> &values) {
+    const uint64_t bytes = bytes_of(type);
+    return {name, type, std::move(shape), values.size(),
+            [&values, bytes](uint64_t first, uint64_t last, std::vector<std::byte> &to) {
+                for (uint64_t i = first; i < last; ++i)
+                    append_integer(static_cast<uint64_t>(values[i]), bytes, to);
+            }};
+}
+
+column floats(const char *name, std::vector<uint64_t> shape, const score_values &from) {
+    return {name, from.half ? dtype::f16 : dtype::f32, std::move(shape), from.values.size(),
+            [&from](uint64_t first, uint64_t last, std::vector<std::byte> &to) {
+                for (uint64_t i = first; i < last; ++i) {
+                    const float value = from.values[i];
+                    if (from.half)
+                        append_integer(half_of_float(value), 2, to);
+                    else
+                        append_integer(std::bit_cast<uint32_t>(value), 4, to);
+                }
+            }};
+}
+
+// The tensors that are there, larger elements first.
+std::vector<column> columns_of(const trace_data &data) {
+    const uint64_t tokens = data.tokens, layers = data.layers;
+    const dtype id = data.experts <= 256 ? dtype::u8 : dtype::u16;
+    const std::vector<uint64_t> chosen = {tokens, layers, data.top_k};
+    const std::vector<uint64_t> predicted = {tokens, layers, data.predictions};
+    std::vector<column> columns = {
+        integers("request_offsets", dtype::i64, {data.request_offsets.size()},
+                 data.request_offsets),
+        integers("request_domain", dtype::i32, {data.request_domain.size()}, data.request_domain),
+        integers("token_ids", dtype::i32, {tokens}, data.token_ids),
+        floats("weights", chosen, data.weights),
+        floats("gate_scores", {tokens, layers, data.experts}, data.gate_scores),
+        floats("pred_scores", predicted, data.prediction_scores),
+        integers("experts", id, chosen, data.chosen),
+        integers("pred_experts", id, predicted, data.predicted)};
+    std::erase_if(columns, [](const column &one) { return one.elements == 0; });
+    std::ranges::stable_sort(columns, std::ranges::greater(),
+                             [](const column &one) { return bytes_of(one.type); });
+    return columns;
+}
+
+std::string header_of(const trace_data &data, const std::vector<column> &columns) {
+    json header;
+    json &metadata = header["__metadata__"];
+    for (const auto &[key, value] : data.metadata) metadata[key] = value;
+    metadata["format"] = "moorage.trace";
+    metadata["version"] = "1";
+    metadata["layers"] = format("{}", data.layers);
+    metadata["experts"] = format("{}", data.experts);
+    metadata["top_k"] = format("{}", data.top_k);
+    uint64_t at = 0;
+    for (const column &one : columns) {
+        const uint64_t end = at + one.elements * bytes_of(one.type);
+        header[one.name] = {{"dtype", name_of(one.type)}, {"shape", one.shape}};
+        header[one.name]["data_offsets"] = {at, end};
+        at = end;
+    }
+    // Text that is not UTF-8 is replaced, not thrown at.
+    std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+    text.append((8 - text.size() % 8) % 8, ' ');
+    return text;
+}
+
+}  // namespace
+
+status write_trace(const trace_data &data, const std::filesystem::path &path) {
+    assert(data.chosen.size() == data.tokens * data.layers * data.top_k);
+    assert(data.request_offsets.size() >= 2 && data.request_offsets.back() == data.tokens);
+    assert(data.predicted.size() == data.tokens * data.layers * data.predictions);
+    result<atomic_file> file = atomic_file::create(path);
+    if (!file) return file.failure();
+    const std::vector<column> columns = columns_of(data);
+    const std::string header = header_of(data, columns);
+    std::vector<std::byte> buffer;
+    append_integer(header.size(), 8, buffer);
+    file->write(buffer);
+    file->write(std::as_bytes(std::span(header)));
+    for (const column &one : columns) {
+        for (uint64_t i = 0; i < one.elements; i += chunk_elements) {
+            buffer.clear();
+            one.append(i, std::min(i + chunk_elements, one.elements), buffer);
+            file->write(buffer);
+        }
+    }
+    return file->commit();
+}
+
+}  // namespace moorage::core
