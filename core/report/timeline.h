@@ -1,0 +1,102 @@
+// timeline.h - what every device did when, as Chrome trace events: open the file in ui.perfetto.dev.
+//
+//     auto opened = timeline::open("run.trace.json");
+//     timeline &shown = **opened;
+//     const uint32_t compute = shown.track("GPU compute", "gpu 0");
+//     shown.span(compute, "expert 5", 1200, 800, {{"layer", 3}, {"tokens", 1}});
+//     shown.counter(compute, "resident experts", 2000, 17);
+//     shown.close();
+//
+// Events go to the file as they come, in any order of time, and are not kept. The file is whole after
+// close or the destructor, whatever happened before. One thread at a time.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// One named value shown with an event. The text is borrowed for the call.
+struct timeline_argument {
+    std::string_view key;
+    std::variant<int64_t, uint64_t, double, std::string_view> value;
+
+    template <std::signed_integral Integer>
+    timeline_argument(std::string_view name, Integer number) : key(name), value(int64_t(number)) {}
+    template <std::unsigned_integral Integer>
+    timeline_argument(std::string_view name, Integer number) : key(name), value(uint64_t(number)) {}
+    timeline_argument(std::string_view name, double number) : key(name), value(number) {}
+    timeline_argument(std::string_view name, std::string_view text) : key(name), value(text) {}
+    timeline_argument(std::string_view name, const char *text)
+        : key(name), value(std::string_view(text)) {}
+};
+
+class timeline {
+public:
+    using arguments = std::initializer_list<timeline_argument>;
+
+    // Perfetto reads a few million events before it becomes slow; more are counted and left out.
+    static constexpr uint64_t events_max_default = 4'000'000;
+
+    static result<std::unique_ptr<timeline>> open(const std::filesystem::path &path,
+                                                  uint64_t events_max = events_max_default);
+    ~timeline();
+    timeline(const timeline &) = delete;
+    timeline &operator=(const timeline &) = delete;
+
+    // A row of spans, such as "GPU compute", "copy host to GPU" or "CPU pool", in the process (a
+    // device or a host) named. Rows are shown in the order in which they were asked for; asking again
+    // gives the same row.
+    uint32_t track(std::string_view name, std::string_view process = "device");
+
+    // Spans of one track either follow each other or lie within each other.
+    void span(uint32_t track, std::string_view name, uint64_t start_ns, uint64_t duration_ns,
+              arguments values = {});
+    void instant(uint32_t track, std::string_view name, uint64_t time_ns, arguments values = {});
+    // A curve of its own, named `name`, in the track's process.
+    void counter(uint32_t track, std::string_view name, uint64_t time_ns, double value);
+
+    uint64_t events() const { return events_; }
+    uint64_t events_left_out() const { return left_out_; }
+
+    // Ends the file. Later events are ignored; closing again does nothing. An error says that the file
+    // could not be written, now or earlier.
+    status close();
+
+private:
+    struct row {
+        uint32_t process, thread;
+    };
+
+    timeline(std::FILE *file, std::filesystem::path path, uint64_t events_max);
+    bool admit(uint32_t track, uint64_t time_ns);
+    void begin_event(char phase, const row &of, std::string_view name);
+    void add_arguments(arguments values);
+    void add_name_event(std::string_view kind, const row &of, std::string_view name);
+    void end_event();
+    void flush();
+
+    std::FILE *file_;
+    std::filesystem::path path_;
+    const uint64_t events_max_;
+    uint64_t events_ = 0, left_out_ = 0;
+    bool failed_ = false, first_ = true;
+    std::string buffer_;
+    std::vector<row> rows_;
+    std::map<std::string, uint32_t, std::less<>> processes_;
+    std::map<std::pair<uint32_t, std::string>, uint32_t> tracks_;
+};
+
+}  // namespace moorage::core
