@@ -1,0 +1,153 @@
+// cache_stage.cpp - asks the policy for room, checks what it says, and keeps the truth.
+#include "core/cache/cache_stage.h"
+
+#include <algorithm>
+#include <cassert>
+#include <string>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+std::string page_name(uint32_t page, uint32_t experts) {
+    return format("victim {} (layer {} expert {})", page, page / experts, page % experts);
+}
+
+// Why `page` cannot be a victim of `pool`; empty when it can.
+std::string objection(const residency &truth, uint32_t pool, uint32_t page,
+                      std::span<const uint32_t> before) {
+    if (page >= truth.page_count())
+        return format("victim {} is out of range: there are {} pages", page, truth.page_count());
+    const std::string name = page_name(page, truth.experts());
+    if (truth.pool_of_page(page) != pool)
+        return format("{} is of pool {}, room was asked in pool {}", name, truth.pool_of_page(page), pool);
+    if (std::find(before.begin(), before.end(), page) != before.end())
+        return format("{} is named twice", name);
+    if (truth.evictable(page)) return "";
+    const uint8_t state = truth.state(page);
+    if (state & MOORAGE_STATE_PINNED) return format("{} is pinned", name);
+    if (state & MOORAGE_STATE_BUFFERED) return format("{} is in the transfer buffer, not in a slot", name);
+    return format("{} is not resident", name);
+}
+
+// The evictable page of the pool with the smallest number that `taken` does not hold.
+uint32_t first_evictable(const residency &truth, uint32_t pool, std::span<const uint32_t> taken) {
+    const bool shared = truth.pools() == 1;
+    const uint32_t begin = shared ? 0 : pool * truth.experts();
+    const uint32_t end = shared ? truth.page_count() : begin + truth.experts();
+    for (uint32_t page = begin; page < end; ++page)
+        if (truth.evictable(page) && std::find(taken.begin(), taken.end(), page) == taken.end())
+            return page;
+    return MOORAGE_NONE;
+}
+
+void take_out(residency &truth, uint32_t page) {
+    truth.states()[page] &= static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
+}
+
+}  // namespace
+
+cache_stage::cache_stage(instance &policy, residency &truth, fault_log &faults)
+    : policy_(policy), truth_(truth), faults_(faults) {
+    assert(policy.cache != nullptr);
+    victims_.reserve(truth.page_count());
+}
+
+bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause) {
+    assert(count > 0 && count <= victims_.capacity());
+    const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
+    victims_.assign(count, MOORAGE_NONE);
+    const uint32_t given = policy_.cache->victims(policy_.plugin(), &room, victims_.data());
+    if (given > count &&
+        !faults_.report(policy_.name(), format("{} victims given where {} were asked", given, count)))
+        return false;
+
+    // Good ones first, so that no replacement takes a page that is named further on.
+    const uint32_t named = std::min(given, count);
+    uint32_t good = 0;
+    for (uint32_t i = 0; i < named; ++i) {
+        const uint32_t page = victims_[i];
+        const std::string why = objection(truth_, pool, page, {victims_.data(), i});
+        if (why.empty()) {
+            ++good;
+            continue;
+        }
+        victims_[i] = MOORAGE_NONE;
+        if (!faults_.report(policy_.name(), why)) return false;
+    }
+    if (good == count) return true;
+    bool told = false;  // that there were too few: one fault a call, however many lack
+    for (uint32_t i = 0; i < count; ++i) {
+        if (victims_[i] != MOORAGE_NONE && i < named) continue;
+        const uint32_t page = first_evictable(truth_, pool, victims_);
+        if (page == MOORAGE_NONE) break;
+        if (i >= named && !told) {
+            told = true;
+            if (!faults_.report(policy_.name(),
+                                format("{} of {} victims given though {} may go", named, count,
+                                       page_name(page, truth_.experts()))))
+                return false;
+        }
+        victims_[i] = page;
+    }
+    std::erase(victims_, MOORAGE_NONE);
+    return true;
+}
+
+bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t set_bits,
+                       std::span<placement_in_cache> out) {
+    assert(out.size() == pages.size());
+    if (pages.empty()) return true;
+    const uint32_t layer = pages.front() / truth_.experts(), pool = truth_.pool_of_layer(layer);
+    const auto missing = static_cast<uint32_t>(pages.size());
+    uint32_t spare = truth_.free(pool);
+    const uint32_t ask = std::min(missing > spare ? missing - spare : 0, truth_.slots(pool));
+    victims_.clear();
+    if (ask > 0 && !find_victims(pool, layer, ask, cause)) return false;
+
+    const moorage_cache &cache = *policy_.cache;
+    size_t next = 0;
+    for (size_t i = 0; i < pages.size(); ++i) {
+        const uint32_t page = pages[i];
+        out[i] = {page, MOORAGE_NONE, false};
+        const bool full = spare == 0;
+        if (full && next == victims_.size()) continue;
+        const uint32_t victim = full ? victims_[next++] : MOORAGE_NONE;
+        const moorage_admission asked{sizeof(asked), 0, page, victim, MOORAGE_WHOLE, cause};
+        if (cache.admit != nullptr && cache.admit(policy_.plugin(), &asked) == 0) continue;
+        if (full) {
+            take_out(truth_, victim);
+            if (cache.on_evict != nullptr) cache.on_evict(policy_.plugin(), victim, cause);
+        } else {
+            --spare;
+            ++truth_.used_all()[pool];
+        }
+        truth_.states()[page] |= set_bits;
+        if (cache.on_load != nullptr) cache.on_load(policy_.plugin(), page, MOORAGE_WHOLE, cause);
+        out[i] = {page, victim, true};
+    }
+    return true;
+}
+
+bool cache_stage::shrink(uint32_t pool, std::vector<uint32_t> &evicted) {
+    const uint32_t layer = truth_.pools() == 1 ? 0 : pool;
+    while (truth_.used(pool) > truth_.slots(pool)) {
+        // A room asks for no more than the pool has slots, so a deep cut takes several rounds.
+        const uint32_t surplus = truth_.used(pool) - truth_.slots(pool);
+        const uint32_t ask = std::min(surplus, std::max(truth_.slots(pool), 1u));
+        if (!find_victims(pool, layer, ask, MOORAGE_BUDGET)) return false;
+        if (victims_.empty()) return true;
+        for (const uint32_t page : victims_) {
+            take_out(truth_, page);
+            --truth_.used_all()[pool];
+            if (policy_.cache->on_evict != nullptr)
+                policy_.cache->on_evict(policy_.plugin(), page, MOORAGE_BUDGET);
+            evicted.push_back(page);
+        }
+    }
+    return true;
+}
+
+}  // namespace moorage::core

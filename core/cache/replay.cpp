@@ -1,0 +1,326 @@
+// replay.cpp - one counting replay: through the policy's replay function, or step by step.
+#include "core/cache/replay.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "core/base/text.h"
+#include "core/cache/cache_stage.h"
+#include "core/cache/replay_account.h"
+#include "core/cache/residency.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint32_t batch_requests = 4096;   // both arrays of a batch stay in the first-level cache
+constexpr uint32_t fast_width_max = 64;     // replay.hpp keeps the victims of a step in 64 places
+constexpr uint64_t release_requests = 1u << 20;
+
+std::string_view label(const replay_job &job) { return job.of->name(); }
+
+replay_shape shape_of(order requests, uint32_t top_k) {
+    switch (requests) {
+    case order::rounds: return {top_k, 1, 1};
+    case order::serial: return {1, top_k, 1};
+    case order::token: break;
+    }
+    return {1, 1, top_k};
+}
+
+// Hands out whole tokens of a trace, their experts in the order of requests.
+class token_reader {
+public:
+    token_reader(const trace &source, const replay_job &job)
+        : source_(source),
+          transposed_(job.requests == order::rounds),
+          end_(job.tokens == 0 ? source.tokens() : std::min(job.tokens, source.tokens())),
+          token_requests_(source.layers() * source.top_k()),
+          batch_(std::max(1u, batch_requests / token_requests_)),
+          experts_(size_t{batch_} * token_requests_),
+          ranked_(transposed_ ? experts_.size() : 0),
+          requests_(batch_) {}
+
+    // False at the end.
+    bool next() {
+        first_ += count_;
+        count_ = static_cast<uint32_t>(std::min<uint64_t>(batch_, end_ - first_));
+        if (count_ == 0) return false;
+        if ((first_ - released_) * token_requests_ >= release_requests) {
+            source_.release_before(first_);
+            released_ = first_;
+        }
+        source_.read_experts(first_, count_, transposed_ ? ranked_.data() : experts_.data());
+        if (transposed_) transpose();
+        const auto offsets = source_.request_offsets();
+        for (uint32_t i = 0; i < count_; ++i) {
+            while (first_ + i >= offsets[request_ + 1]) ++request_;
+            requests_[i] = request_;
+        }
+        return true;
+    }
+
+    uint64_t first() const { return first_; }
+    uint32_t count() const { return count_; }
+    uint64_t tokens() const { return end_; }
+    uint32_t batch() const { return batch_; }
+    uint32_t token_requests() const { return token_requests_; }
+    const uint32_t *experts() const { return experts_.data(); }
+    const uint64_t *requests() const { return requests_.data(); }
+
+private:
+    // [token, layer, rank] to [token, rank, layer].
+    void transpose() {
+        const uint32_t layers = source_.layers(), top_k = source_.top_k();
+        for (uint32_t token = 0; token < count_; ++token) {
+            const uint32_t *from = ranked_.data() + size_t{token} * token_requests_;
+            uint32_t *to = experts_.data() + size_t{token} * token_requests_;
+            for (uint32_t layer = 0; layer < layers; ++layer)
+                for (uint32_t rank = 0; rank < top_k; ++rank)
+                    to[rank * layers + layer] = from[layer * top_k + rank];
+        }
+    }
+
+    const trace &source_;
+    const bool transposed_;
+    const uint64_t end_;
+    const uint32_t token_requests_, batch_;
+    std::vector<uint32_t> experts_, ranked_;
+    std::vector<uint64_t> requests_;
+    uint64_t first_ = 0, released_ = 0, request_ = 0;
+    uint32_t count_ = 0;
+};
+
+// What a run is made of; built anew for each attempt, so that nothing of a failed one is left.
+class run {
+public:
+    run(const trace &source, const replay_job &job, const replay_progress &progress)
+        : source_(source), job_(job), progress_(progress),
+          truth_(source.layers(), source.experts(),
+                 divide_slots(job.slots, source.layers(), job.pools == sharing::per_layer)),
+          shape_(shape_of(job.requests, source.top_k())), faults_(job.action) {}
+
+    status prepare(const future *coming);
+    bool has_fast_path() const {
+        return !job_.stepwise && policy_->cache->replay != nullptr && shape_.width <= fast_width_max &&
+               (job_.of->descriptor->needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS)) == 0;
+    }
+    // Nothing when an outcome was wrong.
+    std::optional<replay_result> fast();
+    result<replay_result> stepwise(bool fast_failed);
+
+private:
+    struct step_arrays {
+        std::vector<float> weights, gate_scores, distinct_scores;
+        std::vector<uint32_t> missing;
+        std::vector<placement_in_cache> placed;
+    };
+    bool take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays);
+    void add_scores(moorage_step &step, step_arrays &arrays) const;
+    replay_result finish(const token_reader &reader, std::vector<uint64_t> layer_misses,
+                         std::chrono::steady_clock::time_point begin) const;
+    void tell(uint64_t requests) const {
+        if (progress_) progress_(requests);
+    }
+
+    const trace &source_;
+    const replay_job &job_;
+    const replay_progress &progress_;
+    residency truth_;
+    const replay_shape shape_;
+    fault_log faults_;
+    std::optional<future_cursor> future_;
+    std::unique_ptr<instance> policy_;
+    std::vector<uint64_t> layer_misses_;
+    uint64_t bypasses_ = 0;
+};
+
+status run::prepare(const future *coming) {
+    if (coming != nullptr) future_.emplace(*coming, job_.requests);
+    environment where;
+    where.residency = truth_.view();
+    where.future = future_ ? &*future_ : nullptr;
+    where.seed = job_.seed;
+    auto made = instance::create(*job_.of, job_.params, where);
+    if (!made) return made.failure();
+    policy_ = std::move(*made);
+    if (policy_->cache == nullptr)
+        return error{format("policy {} is not of kind cache; `plugins list` shows those that are",
+                            label(job_)), true};
+    moorage_limits limits{};
+    limits.size = sizeof(limits);
+    limits.layers = source_.layers();
+    limits.experts = source_.experts();
+    limits.top_k = source_.top_k();
+    limits.tokens_max = limits.requests_max = limits.segments = 1;
+    limits.pools = truth_.pools();
+    limits.slots = job_.slots;
+    limits.expert_bytes = 1;  // bytes are not modelled: an expert is one unit
+    return policy_->activate(limits);
+}
+
+std::optional<replay_result> run::fast() {
+    token_reader reader(source_, job_);
+    replay_account account(truth_, shape_, policy_->cache->admit != nullptr);
+    std::vector<uint32_t> outcomes(size_t{reader.batch()} * reader.token_requests());
+    const instance::stepping inside;
+    const auto begin = std::chrono::steady_clock::now();
+    const uint64_t visits = uint64_t{shape_.rounds} * source_.layers();
+    while (reader.next()) {
+        const uint64_t visit = reader.first() * visits;
+        const moorage_replay part{sizeof(part), 0, visit * shape_.repeats, visit, reader.first(),
+                                  reader.count(), shape_.rounds, shape_.repeats, shape_.width,
+                                  reader.experts(), reader.requests(), truth_.states().data(),
+                                  truth_.used_all().data(), outcomes.data()};
+        policy_->cache->replay(policy_->plugin(), &part);
+        if (!account.follow(reader.experts(), outcomes.data(), reader.count())) return std::nullopt;
+        tell(uint64_t{reader.count()} * reader.token_requests());
+    }
+    bypasses_ = account.bypasses();
+    replay_result counted = finish(reader, account.layer_misses(), begin);
+    counted.fast = true;
+    return counted;
+}
+
+result<replay_result> run::stepwise(bool fast_failed) {
+    token_reader reader(source_, job_);
+    cache_stage stage(*policy_, truth_, faults_);
+    layer_misses_.assign(source_.layers(), 0);
+    step_arrays arrays;
+    arrays.missing.reserve(shape_.width);
+    arrays.placed.resize(shape_.width);
+    const uint32_t stream = 0;
+    moorage_step step{};
+    step.size = sizeof(step);
+    step.phase = MOORAGE_DECODE;
+    step.token_count = 1;
+    step.top_k = step.distinct_count = shape_.width;
+    step.experts = source_.experts();
+    step.host_streams = &stream;
+
+    const instance::stepping inside;
+    const auto begin = std::chrono::steady_clock::now();
+    while (reader.next()) {
+        const uint32_t *experts = reader.experts();
+        for (uint32_t i = 0; i < reader.count(); ++i) {
+            step.token = reader.first() + i;
+            step.host_requests = reader.requests() + i;
+            for (uint32_t visit = 0; visit < shape_.rounds * source_.layers(); ++visit, ++step.visit) {
+                step.layer = visit % source_.layers();
+                for (uint32_t repeat = 0; repeat < shape_.repeats; ++repeat, ++step.index) {
+                    step.host_chosen = step.host_distinct = experts;
+                    experts += shape_.width;
+                    if (!take_step(stage, step, arrays))
+                        return error{format("{}; `--on-fault replace` goes on with the default in "
+                                            "its place", faults_.fatal())};
+                }
+            }
+        }
+        tell(uint64_t{reader.count()} * reader.token_requests());
+    }
+    if (fast_failed && faults_.count(label(job_)) == 0 &&
+        !faults_.report(label(job_), "the replay function gives outcomes that cannot be, though the "
+                                     "same steps one by one are right"))
+        return error{faults_.fatal()};
+    return finish(reader, layer_misses_, begin);
+}
+
+// Scores of the trace for policies that say they need them, with the meaning of moorage_step.
+void run::add_scores(moorage_step &step, step_arrays &arrays) const {
+    const uint32_t needs = job_.of->descriptor->needs;
+    if (needs & MOORAGE_NEEDS_WEIGHTS) {
+        arrays.weights.resize(shape_.width);
+        for (uint32_t rank = 0; rank < shape_.width; ++rank)
+            arrays.weights[rank] = source_.weight(step.token, step.layer, rank);
+        step.host_weights = step.host_distinct_scores = arrays.weights.data();
+    }
+    if (needs & MOORAGE_NEEDS_GATE_SCORES) {
+        arrays.gate_scores.resize(source_.experts());
+        arrays.distinct_scores.resize(shape_.width);
+        source_.gate_scores(step.token, step.layer, arrays.gate_scores.data());
+        for (uint32_t rank = 0; rank < shape_.width; ++rank)
+            arrays.distinct_scores[rank] = arrays.gate_scores[step.host_chosen[rank]];
+        step.host_gate_scores = arrays.gate_scores.data();
+        step.host_distinct_scores = arrays.distinct_scores.data();
+    }
+}
+
+// As in replay.hpp: single requests pin nothing, the experts of an event are pinned while it runs.
+bool run::take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays) {
+    const uint32_t base = step.layer * step.experts;
+    const auto states = truth_.states();
+    arrays.missing.clear();
+    for (uint32_t i = 0; i < shape_.width; ++i) {
+        const uint32_t page = base + step.host_chosen[i];
+        if (states[page] == 0) arrays.missing.push_back(page);
+        if (shape_.width > 1) states[page] |= MOORAGE_STATE_PINNED;
+    }
+    add_scores(step, arrays);
+    if (policy_->observer != nullptr && policy_->observer->observe != nullptr)
+        policy_->observer->observe(policy_->plugin(), &step);
+    const std::span placed(arrays.placed.data(), arrays.missing.size());
+    if (!stage.load(arrays.missing, MOORAGE_DEMAND, MOORAGE_WHOLE, placed)) return false;
+    if (shape_.width > 1)
+        for (uint32_t i = 0; i < shape_.width; ++i)
+            states[base + step.host_chosen[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+    layer_misses_[step.layer] += arrays.missing.size();
+    for (const placement_in_cache &place : placed) bypasses_ += !place.cached;
+    return true;
+}
+
+replay_result run::finish(const token_reader &reader, std::vector<uint64_t> layer_misses,
+                          std::chrono::steady_clock::time_point begin) const {
+    replay_result counted;
+    counted.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    counted.requests = reader.tokens() * reader.token_requests();
+    counted.misses = std::accumulate(layer_misses.begin(), layer_misses.end(), uint64_t{0});
+    counted.hits = counted.requests - counted.misses;
+    counted.bypasses = bypasses_;
+    counted.layer_misses = std::move(layer_misses);
+    counted.faults = faults_.count(label(job_));
+    counted.parameters = policy_->parameters();
+    return counted;
+}
+
+}  // namespace
+
+status check_replay(const trace &source, const replay_job &job) {
+    assert(job.of != nullptr);
+    const uint32_t needs = job.of->descriptor->needs;
+    for (uint32_t need = 1; need <= MOORAGE_NEEDS_FUTURE; need <<= 1)
+        if ((needs & need) != 0 && (source.offers() & need) == 0)
+            return error{format("cache policy {} needs tensor {}, which trace {} lacks; choose another "
+                                "policy or a trace recorded with it", label(job),
+                                trace::tensor_of(need), source.path().string()), true};
+    if (needs & MOORAGE_NEEDS_PREDICTIONS)
+        return error{format("cache policy {} needs predictions, which a replay does not hand out; use "
+                            "`moorage run`, whose prefetch stage makes them", label(job)), true};
+    if ((needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS)) != 0 &&
+        job.requests != order::token)
+        return error{format("cache policy {} needs router scores, which belong to whole steps; use "
+                            "--order token instead of {}", label(job), name_of(job.requests)), true};
+    return success();
+}
+
+result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
+                             const replay_progress &progress) {
+    if (const status able = check_replay(source, job); !able) return able.failure();
+    assert(coming != nullptr || (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0);
+    bool fast_failed = false;
+    {
+        run attempt(source, job, progress);
+        if (const status ready = attempt.prepare(coming); !ready) return ready.failure();
+        if (!attempt.has_fast_path()) return attempt.stepwise(false);
+        if (auto counted = attempt.fast()) return std::move(*counted);
+        fast_failed = true;
+    }
+    run again(source, job, progress);
+    if (const status ready = again.prepare(coming); !ready) return ready.failure();
+    return again.stepwise(fast_failed);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,83 @@
+// replay.h - counting replay: what a cache policy hits and misses on a trace; counts, no time.
+//
+//   replay_job job{.of = *policies.find("lru", "cache"), .slots = 128};
+//   auto counted = replay(source, nullptr, job);
+//   if (counted) counted->misses;
+//
+// A replay takes the policy's own replay function (the fast path, sdk/include/moorage/replay.hpp)
+// and checks every outcome; where there is none, or where it does something that cannot be, the run
+// goes step by step through the cache stage. Both make the same decisions. [control]
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/base/setting.h"
+#include "core/host/faults.h"
+#include "core/host/registry.h"
+#include "core/source/future.h"
+#include "core/source/trace.h"
+
+namespace moorage::core {
+
+enum class sharing { shared, per_layer };
+
+// One run: a policy, a cache, and an order of the requests.
+struct replay_job {
+    const policy *of = nullptr;       // borrowed
+    settings params = {};
+    uint32_t slots = 0;               // of all layers together
+    sharing pools = sharing::shared;
+    order requests = order::token;
+    uint64_t seed = 0;
+    uint64_t tokens = 0;              // the first ones of the trace; 0: all
+    on_fault action = on_fault::abort;
+    bool stepwise = false;            // leave the policy's replay function alone
+};
+
+struct replay_result {
+    uint64_t requests = 0;            // hits + misses
+    uint64_t hits = 0;
+    uint64_t misses = 0;
+    uint64_t bypasses = 0;            // of the misses: served without getting a slot
+    std::vector<uint64_t> layer_misses;
+    uint64_t faults = 0;
+    double seconds = 0;               // wall clock of the run proper, creation and activation left out
+    bool fast = false;                // went through the policy's replay function
+    std::vector<std::pair<std::string, setting_value>> parameters;  // resolved
+};
+
+// Refuses a job whose policy needs what this trace, or a replay in this order, cannot give.
+status check_replay(const trace &source, const replay_job &job);
+
+// Called from time to time with the number of requests done since the last call; any thread.
+using replay_progress = std::function<void(uint64_t requests)>;
+
+// `coming`: the future of the same tokens of the trace; may be null for a policy that does not need
+// it. Fails where check_replay does, where the policy cannot be created, and on a fault when the job
+// says abort.
+result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
+                             const replay_progress &progress = {});
+
+// All jobs on up to `threads` threads (0: as many as the machine has). Results are in the order of
+// the jobs and do not depend on the threads; so is the failure, the first in that order.
+result<std::vector<replay_result>> replay_all(const trace &source, const future *coming,
+                                              std::span<const replay_job> jobs, uint32_t threads,
+                                              const replay_progress &progress = {});
+
+// Slots up to which a shared lru hits nothing at all: so many other experts are asked for between any
+// two requests of an expert in one layer, whatever the routing.
+uint32_t slots_without_lru_hits(uint32_t layers, uint32_t top_k, order requests);
+
+result<order> parse_order(std::string_view text);
+result<sharing> parse_sharing(std::string_view text);
+const char *name_of(order value);
+const char *name_of(sharing value);
+
+}  // namespace moorage::core

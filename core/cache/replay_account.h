@@ -1,0 +1,49 @@
+// replay_account.h - the host's own account of a fast replay: every outcome checked, misses counted.
+//
+// Policies write the outcomes, so the host believes none of them: it keeps its own copy of what is in
+// the cache and follows the outcomes with it. This costs about a nanosecond a request, which is why
+// the usual case (requests one by one, nothing bypassed) has a loop without branches.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/cache/residency.h"
+
+namespace moorage::core {
+
+// How the requests of a token are cut into steps (moorage_replay).
+struct replay_shape {
+    uint32_t rounds = 1, repeats = 1, width = 1;
+};
+
+class replay_account {
+public:
+    // `may_refuse`: the policy has an admit function, so any miss may stay uncached.
+    replay_account(const residency &truth, replay_shape shape, bool may_refuse);
+
+    // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed wrongly,
+    // a victim that is not there, pinned, of another pool or not needed, a request left uncached
+    // although room could be made; or when state bytes or counts of `truth` are not as they must be.
+    bool follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
+
+    uint64_t bypasses() const { return bypasses_; }
+    const std::vector<uint64_t> &layer_misses() const { return layer_misses_; }
+
+private:
+    template <bool Shared> bool follow_single(const uint32_t *, const uint32_t *, uint32_t tokens);
+    bool follow_any(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
+    bool follow_step(uint32_t layer, const uint32_t *experts, const uint32_t *outcomes);
+    bool agrees() const;
+
+    const residency &truth_;
+    const replay_shape shape_;
+    const bool may_refuse_;
+    bool single_;                     // follow_single applies
+    std::vector<uint8_t> present_;    // [pages + 1]: 1 resident, 2 pinned; the last is never there
+    std::vector<uint32_t> used_;      // [pools]
+    std::vector<uint64_t> layer_misses_;
+    uint64_t bypasses_ = 0;
+};
+
+}  // namespace moorage::core
