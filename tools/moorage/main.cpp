@@ -1,5 +1,4 @@
 // main.cpp - the moorage program: parses the command line and runs one subcommand.
-#include <array>
 #include <cstdio>
 #include <exception>
 #include <utility>
@@ -15,7 +14,7 @@ namespace moorage::tool {
 namespace {
 
 // In the order of --help. A new subcommand is one line here and one file beside this one.
-constexpr std::array<command (*)(CLI::App &), 0> installers = {};
+constexpr command (*installers[])(CLI::App &) = {install_replay, install_plugins};
 
 }  // namespace
 

@@ -1,0 +1,343 @@
+// replay_command.cpp - `moorage replay`: cache policies on a trace, counted beside the optimum.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/cache/replay.h"
+#include "core/report/progress.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/replay_table.h"
+
+namespace moorage::tool {
+
+using core::error, core::format, core::result, core::status;
+
+namespace {
+
+constexpr std::string_view optimum_policy = "belady";
+
+struct replay_options {
+    std::string trace, json;
+    std::string policies = "all", slots = "12.5%,25%,50%", sharings = "shared", order = "token";
+    std::string on_fault = "abort";
+    std::vector<std::string> params, plugin_paths;
+    uint64_t seed = 0, tokens = 0;
+    uint32_t jobs = 0;
+    bool timing = false;
+};
+
+// A policy of the list, with the settings that its label carries.
+struct entry {
+    std::string label;
+    const core::policy *of = nullptr;
+    core::settings params;
+};
+
+core::setting_value parse_value(std::string_view text) {
+    if (text == "true") return true;
+    if (text == "false") return false;
+    const char *end = text.data() + text.size();
+    int64_t whole = 0;
+    if (const auto read = std::from_chars(text.data(), end, whole); read.ec == std::errc() && read.ptr == end)
+        return whole;
+    double real = 0;
+    if (const auto read = std::from_chars(text.data(), end, real); read.ec == std::errc() && read.ptr == end)
+        return real;
+    return std::string(text);
+}
+
+result<core::setting> parse_setting(std::string_view text, std::string place) {
+    const size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string_view::npos)
+        return error{format("{}: {} is not of the form key=value", place, text), true};
+    return core::setting{std::string(text.substr(0, equals)), parse_value(text.substr(equals + 1)),
+                         std::move(place)};
+}
+
+// "lfu:half_life=16:forget_on_evict=true"
+result<entry> parse_entry(const std::string &label, const core::registry &policies) {
+    const std::vector<std::string> parts = core::split(label, ':');
+    auto found = policies.find(parts[0], "cache");
+    if (!found) return error{found.failure().text, true};
+    entry made{label, *found, {}};
+    for (size_t i = 1; i < parts.size(); ++i) {
+        auto one = parse_setting(parts[i], format("--policies {}", label));
+        if (!one) return one.failure();
+        made.params.push_back(std::move(*one));
+    }
+    return made;
+}
+
+// --param policy.key=value goes to every entry of the policy whose label does not set the key.
+status add_params(const std::vector<std::string> &params, std::vector<entry> &entries) {
+    for (const std::string &param : params) {
+        const size_t dot = param.find('.');
+        if (dot == 0 || dot == std::string::npos)
+            return error{format("--param {} is not of the form policy.key=value", param), true};
+        const std::string name = param.substr(0, dot);
+        auto one = parse_setting(param.substr(dot + 1), format("--param {}", param));
+        if (!one) return one.failure();
+        bool used = false;
+        std::vector<std::string> names;
+        for (entry &to : entries) {
+            names.emplace_back(to.of->name());
+            if (to.of->name() != name) continue;
+            used = true;
+            const bool set = std::ranges::any_of(
+                to.params, [&](const core::setting &given) { return given.key == one->key; });
+            if (!set) to.params.push_back(*one);
+        }
+        if (!used)
+            return error{format("--param {}: policy {} is not among --policies{}", param, name,
+                                core::did_you_mean(name, names)), true};
+    }
+    return core::success();
+}
+
+result<std::vector<entry>> parse_policies(const replay_options &options, const core::registry &policies,
+                                          const core::trace &source, core::order requests) {
+    std::vector<entry> entries;
+    if (options.policies == "all") {
+        for (const core::policy &of : policies.policies())
+            if (of.is("cache")) entries.push_back({std::string(of.name()), &of, {}});
+        std::ranges::sort(entries, {}, &entry::label);
+        std::erase_if(entries, [&](const entry &one) {
+            const core::replay_job job{.of = one.of, .requests = requests};
+            const status able = core::check_replay(source, job);
+            if (!able) core::log_warning(format("left out: {}", able.failure().text));
+            return !able;
+        });
+        if (entries.empty())
+            return error{"no cache policy was found; build the plugins or name their place with "
+                         "--plugins"};
+    } else {
+        for (const std::string &label : core::split(options.policies, ',')) {
+            auto one = parse_entry(label, policies);
+            if (!one) return one.failure();
+            const bool twice = std::ranges::any_of(
+                entries, [&](const entry &other) { return other.label == label; });
+            if (!twice) entries.push_back(std::move(*one));
+        }
+    }
+    if (const status added = add_params(options.params, entries); !added) return added.failure();
+    return entries;
+}
+
+// Counts, or shares of all experts of the trace ("12.5%"), rounded down.
+result<std::vector<uint32_t>> parse_slots(const std::string &list, uint32_t pages) {
+    std::vector<uint32_t> sizes;
+    for (const std::string &text : core::split(list, ',')) {
+        const bool share = text.ends_with('%');
+        const char *end = text.data() + text.size() - (share ? 1 : 0);
+        double value = 0;
+        const auto read = std::from_chars(text.data(), end, value);
+        // The small addition keeps 10 % of 250 from becoming 24.
+        if (share) value = value * pages / 100 + 1e-9;
+        if (read.ec != std::errc() || read.ptr != end || !(value >= 1) || value > 1e9 ||
+            (!share && value != std::floor(value)))
+            return error{format("--slots {}: a count of experts from 1 up, or a share of the {} experts "
+                                "of this trace like 25%, is needed", text, pages), true};
+        const auto slots = static_cast<uint32_t>(value);
+        if (std::ranges::find(sizes, slots) == sizes.end()) sizes.push_back(slots);
+    }
+    return sizes;
+}
+
+result<std::vector<core::sharing>> parse_sharings(const std::string &list) {
+    std::vector<core::sharing> all;
+    for (const std::string &text : core::split(list, ',')) {
+        auto one = core::parse_sharing(text);
+        if (!one) return error{"--sharing: " + one.failure().text, true};
+        if (std::ranges::find(all, *one) == all.end()) all.push_back(*one);
+    }
+    return all;
+}
+
+// The jobs of all rows, each once, and where their results go.
+struct plan {
+    std::vector<core::replay_job> jobs;
+    std::vector<size_t> row_job;                   // parallel to the report's rows
+    std::vector<std::optional<size_t>> opt_job;    // likewise
+};
+
+// The optimum of a size stands in for its plain belady row, so that nothing runs twice.
+plan make_plan(replay_report &report, const std::vector<entry> &entries,
+               const std::vector<uint32_t> &sizes, const std::vector<core::sharing> &sharings,
+               const core::policy *optimum, const core::replay_job &common) {
+    plan made;
+    for (const core::sharing pools : sharings) {
+        for (const uint32_t slots : sizes) {
+            core::replay_job job = common;
+            job.slots = slots;
+            job.pools = pools;
+            std::optional<size_t> best;
+            if (optimum != nullptr) {
+                best = made.jobs.size();
+                job.of = optimum;
+                made.jobs.push_back(job);
+            }
+            for (const entry &one : entries) {
+                job.of = one.of;
+                job.params = one.params;
+                const bool same = best && one.of == optimum && one.params.empty();
+                made.row_job.push_back(same ? *best : made.jobs.size());
+                made.opt_job.push_back(best);
+                if (!same) made.jobs.push_back(job);
+                report.rows.push_back({one.label, slots, pools, {}, {}});
+            }
+        }
+    }
+    return made;
+}
+
+// Between two requests of an expert come all other layers, so a shared lru below one token's working
+// set is at its worst: design, section 3.
+void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &sizes,
+                         const std::vector<core::sharing> &sharings) {
+    if (std::ranges::find(sharings, core::sharing::shared) == sharings.end()) return;
+    const uint32_t none = core::slots_without_lru_hits(report.layers, report.top_k, report.requests);
+    const bool rounds = report.requests == core::order::rounds;
+    const uint32_t whole = report.layers * (rounds ? 1 : report.top_k);
+    std::string below, near;
+    for (const uint32_t slots : sizes) {
+        std::string &list = slots <= none ? below : near;
+        if (slots < whole) list += format("{}{}", list.empty() ? "" : ", ", slots);
+    }
+    const std::string what = format("the working set of {} is {} experts",
+                                    rounds ? "one round over the layers" : "one token", whole);
+    if (!below.empty())
+        report.warnings.push_back(format("a shared lru with {} slots hits exactly 0 %: {}, and {} others "
+                                         "come between two requests of an expert", below, what, none));
+    if (!near.empty())
+        report.warnings.push_back(format("a shared lru with {} slots hits next to nothing: {}", near, what));
+}
+
+status write_json(const replay_report &report, const std::string &file) {
+    const std::string text = to_json(report).dump(2) + "\n";
+    if (file == "-") {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        return core::success();
+    }
+    std::ofstream out(file, std::ios::binary);
+    out << text;
+    out.close();
+    if (!out) return error{format("--json {}: cannot be written; check the path and the free space", file)};
+    return core::success();
+}
+
+result<replay_report> count(const replay_options &options) {
+    const auto requests = core::parse_order(options.order);
+    if (!requests) return error{"--order: " + requests.failure().text, true};
+    const auto sharings = parse_sharings(options.sharings);
+    if (!sharings) return sharings.failure();
+    core::registry policies;
+    std::vector<std::filesystem::path> paths = core::registry::default_paths();
+    paths.insert(paths.end(), options.plugin_paths.begin(), options.plugin_paths.end());
+    if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
+    const auto source = core::trace::open(options.trace);
+    if (!source) return source.failure();
+    const auto entries = parse_policies(options, policies, *source, *requests);
+    if (!entries) return entries.failure();
+    const auto sizes = parse_slots(options.slots, source->layers() * source->experts());
+    if (!sizes) return sizes.failure();
+
+    replay_report report;
+    report.trace = options.trace;
+    report.model = source->meta("model");
+    report.tokens = options.tokens == 0 ? source->tokens() : std::min(options.tokens, source->tokens());
+    report.layers = source->layers(), report.experts = source->experts(), report.top_k = source->top_k();
+    report.requests = *requests;
+    report.seed = options.seed;
+    report.timing = options.timing;
+    warn_of_working_set(report, *sizes, *sharings);
+    const auto optimum = policies.find(optimum_policy, "cache");
+    if (!optimum)
+        report.warnings.push_back(format("no policy {} was found, so no optimum is shown; build the "
+                                         "bundled plugins or name their place with --plugins",
+                                         optimum_policy));
+    const core::replay_job common{
+        .requests = *requests, .seed = options.seed, .tokens = report.tokens,
+        .action = options.on_fault == "abort" ? core::on_fault::abort : core::on_fault::replace};
+    const plan work = make_plan(report, *entries, *sizes, *sharings, optimum ? *optimum : nullptr, common);
+
+    std::optional<core::future> coming;
+    for (const core::replay_job &job : work.jobs)
+        if (!coming && (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
+            coming.emplace(*source, report.tokens);
+    const uint64_t each = report.tokens * report.layers * report.top_k;
+    core::progress shown("replay", each * work.jobs.size());
+    const auto counted = core::replay_all(*source, coming ? &*coming : nullptr, work.jobs, options.jobs,
+                                          [&shown](uint64_t done) { shown.advance(done); });
+    if (!counted) return counted.failure();
+    for (size_t row = 0; row < report.rows.size(); ++row) {
+        report.rows[row].counted = (*counted)[work.row_job[row]];
+        if (work.opt_job[row]) report.rows[row].opt_misses = (*counted)[*work.opt_job[row]].misses;
+    }
+    return report;
+}
+
+int run_replay(const replay_options &options) {
+    const auto failed = [](const error &why) {
+        core::log_error(why.text);
+        return why.usage ? exit_usage : exit_failed;
+    };
+    const auto report = count(options);
+    if (!report) return failed(report.failure());
+    if (options.json != "-") {
+        const std::string text = to_text(*report);
+        std::fwrite(text.data(), 1, text.size(), stdout);
+    }
+    if (!options.json.empty())
+        if (const status written = write_json(*report, options.json); !written)
+            return failed(written.failure());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_replay(CLI::App &app) {
+    const auto options = std::make_shared<replay_options>();  // shared: parser and command outlive this
+    CLI::App *sub = app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
+    sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
+    sub->add_option("--policies", options->policies,
+                    "list of cache policies, `all` for every one found; lfu:half_life=16 sets a parameter")
+        ->capture_default_str();
+    sub->add_option("--slots", options->slots,
+                    "list of cache sizes, in experts of all layers together or as shares like 25%")
+        ->capture_default_str();
+    sub->add_option("--sharing", options->sharings, "shared, per-layer or both, with a comma")
+        ->capture_default_str();
+    sub->add_option("--order", options->order,
+                    "token: the experts of a token and layer are one event; serial: one after the other; "
+                    "rounds: all layers for the best-scored, then for the next")
+        ->check(CLI::IsMember({"rounds", "token", "serial"}))
+        ->capture_default_str();
+    sub->add_option("--seed", options->seed, "of randomised policies")->capture_default_str();
+    sub->add_option("--param", options->params, "policy.key=value, for every entry of that policy")
+        ->allow_extra_args(false);
+    sub->add_option("--tokens", options->tokens, "only the first ones; 0: all")->capture_default_str();
+    sub->add_option("--jobs", options->jobs, "threads; 0: one for each core")->capture_default_str();
+    sub->add_option("--plugins", options->plugin_paths, "further policy library or directory")
+        ->allow_extra_args(false);
+    sub->add_option("--on-fault", options->on_fault,
+                    "what wrong advice does: abort ends the work, replace counts it and goes on")
+        ->check(CLI::IsMember({"abort", "replace"}))
+        ->capture_default_str();
+    sub->add_option("--json", options->json, "write the figures as JSON to a file, or to - instead of the table");
+    sub->add_flag("--timing", options->timing,
+                  "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
+    return [options] { return run_replay(*options); };
+}
+
+}  // namespace moorage::tool

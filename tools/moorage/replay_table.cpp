@@ -1,0 +1,163 @@
+// replay_table.cpp - lays out the results of a replay.
+#include "tools/moorage/replay_table.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::tool {
+
+using core::format, core::padded_left, core::padded_right;
+
+namespace {
+
+constexpr size_t line_columns = 100, label_columns_max = 34;
+constexpr size_t misses_columns = 11, rate_columns = 7, ratio_columns = 7;
+
+double ratio(const replay_row &row) {
+    return static_cast<double>(row.counted.misses) / static_cast<double>(*row.opt_misses);
+}
+
+core::json row_json(const replay_report &report, const replay_row &row) {
+    const core::replay_result &counted = row.counted;
+    const bool has_ratio = row.opt_misses && *row.opt_misses > 0;
+    core::json parameters = core::json::object();
+    for (const auto &parameter : counted.parameters)
+        std::visit([&](const auto &held) { parameters[parameter.first] = held; }, parameter.second);
+    core::json out;
+    out["policy"] = row.label;
+    out["parameters"] = std::move(parameters);
+    out["slots"] = row.slots;
+    out["sharing"] = core::name_of(row.pools);
+    out["order"] = core::name_of(report.requests);
+    out["seed"] = report.seed;
+    out["requests"] = counted.requests;
+    out["hits"] = counted.hits;
+    out["misses"] = counted.misses;
+    out["bypasses"] = counted.bypasses;
+    out["hit_rate"] = core::stable(static_cast<double>(counted.hits) /
+                                   static_cast<double>(std::max<uint64_t>(1, counted.requests)));
+    out["opt_misses"] = row.opt_misses ? core::json(*row.opt_misses) : core::json();
+    out["opt_ratio"] = has_ratio ? core::json(core::stable(ratio(row))) : core::json();
+    out["layer_misses"] = counted.layer_misses;
+    out["faults"] = counted.faults;
+    out["seconds"] = report.timing ? counted.seconds : 0.0;
+    return out;
+}
+
+// One block of the table: rows of one sharing, policies down, sizes [first, last) across.
+struct block {
+    std::vector<const replay_row *> rows;  // [size, policy]
+    size_t policies = 0, first = 0, last = 0, label_columns = 0;
+    uint32_t pages = 0;
+    bool timing = false;
+
+    size_t size_columns() const {
+        return 2 + misses_columns + rate_columns + ratio_columns + (timing ? 9 : 0);
+    }
+    std::string text() const;
+    std::string cells(const replay_row &row) const;
+};
+
+std::string block::cells(const replay_row &row) const {
+    const core::replay_result &counted = row.counted;
+    const bool has_ratio = row.opt_misses && *row.opt_misses > 0;
+    std::string out = "  " + padded_left(core::with_commas(counted.misses), misses_columns);
+    out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(counted.hits) /
+                                            static_cast<double>(counted.requests)), rate_columns);
+    out += padded_left(has_ratio ? format("{:.3f}", ratio(row)) : "-", ratio_columns);
+    if (timing)
+        out += padded_left(core::three_digits(static_cast<double>(counted.requests) / 1e6 /
+                                              counted.seconds), 9);
+    return out;
+}
+
+std::string block::text() const {
+    std::string sizes = padded_right("", label_columns), heads = padded_right("policy", label_columns);
+    for (size_t size = first; size < last; ++size) {
+        const uint32_t slots = rows[size * policies]->slots;
+        sizes += padded_left(format("{} slots ({:.1f} %)", slots, 100.0 * slots / pages),
+                             size_columns());
+        heads += "  " + padded_left("misses", misses_columns) + padded_left("hit %", rate_columns) +
+                 padded_left("x opt", ratio_columns);
+        if (timing) heads += padded_left("M req/s", 9);
+    }
+    std::string out = sizes + "\n" + heads + "\n";
+    for (size_t policy = 0; policy < policies; ++policy) {
+        out += padded_right(core::shortened(rows[policy]->label, label_columns), label_columns);
+        for (size_t size = first; size < last; ++size) out += cells(*rows[size * policies + policy]);
+        out += "\n";
+    }
+    // The optimum is a line of its own: what the ratios are against.
+    if (rows[0]->opt_misses) {
+        out += padded_right("offline optimum", label_columns);
+        for (size_t size = first; size < last; ++size) {
+            const replay_row &row = *rows[size * policies];
+            const uint64_t requests = row.counted.requests, misses = *row.opt_misses;
+            out += "  " + padded_left(core::with_commas(misses), misses_columns);
+            out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(requests - misses) /
+                                                    static_cast<double>(requests)), rate_columns);
+            out += std::string(size_columns() - 2 - misses_columns - rate_columns, ' ');
+        }
+        out.erase(out.find_last_not_of(' ') + 1);
+        out += "\n";
+    }
+    return out;
+}
+
+}  // namespace
+
+core::json to_json(const replay_report &report) {
+    core::json out;
+    out["trace"] = report.trace;
+    out["model"] = report.model;
+    out["tokens"] = report.tokens;
+    out["layers"] = report.layers;
+    out["experts"] = report.experts;
+    out["top_k"] = report.top_k;
+    out["results"] = core::json::array();
+    for (const replay_row &row : report.rows) out["results"].push_back(row_json(report, row));
+    out["warnings"] = report.warnings;
+    return out;
+}
+
+std::string to_text(const replay_report &report) {
+    std::string out = format("{}{}{}\n{} tokens, {} layers x {} experts, top-{}; order {}, seed {}\n",
+                             report.trace, report.model.empty() ? "" : ": ", report.model,
+                             core::with_commas(report.tokens), report.layers, report.experts,
+                             report.top_k, core::name_of(report.requests), report.seed);
+    for (const core::sharing pools : {core::sharing::shared, core::sharing::per_layer}) {
+        block part;
+        part.pages = report.layers * report.experts;
+        part.timing = report.timing;
+        part.label_columns = core::columns_of("offline optimum");
+        for (const replay_row &row : report.rows) {
+            if (row.pools != pools) continue;
+            part.rows.push_back(&row);
+            part.label_columns = std::max(part.label_columns, core::columns_of(row.label));
+        }
+        if (part.rows.empty()) continue;
+        part.label_columns = std::min(part.label_columns, label_columns_max);
+        // Rows come by size, then policy, so the first size tells how many policies there are.
+        while (part.policies < part.rows.size() &&
+               part.rows[part.policies]->slots == part.rows[0]->slots)
+            ++part.policies;
+        const size_t sizes = part.rows.size() / part.policies;
+        const size_t across = std::max<size_t>(1, (line_columns - part.label_columns) /
+                                                      part.size_columns());
+        for (; part.first < sizes; part.first += across) {
+            part.last = std::min(sizes, part.first + across);
+            out += format("\n{}\n", pools == core::sharing::shared ? "one cache for all layers (shared)"
+                                                                   : "a cache for each layer (per-layer)");
+            out += part.text();
+        }
+    }
+    for (const std::string &warning : report.warnings)
+        for (const std::string &line : core::wrapped("\nwarning: " + warning, line_columns))
+            out += line + "\n";
+    return out;
+}
+
+}  // namespace moorage::tool

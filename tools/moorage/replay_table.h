@@ -1,0 +1,40 @@
+// replay_table.h - the results of a replay as a text table and as the contract's JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/cache/replay.h"
+
+namespace moorage::tool {
+
+// One line of the results, with the label the user gave the policy.
+struct replay_row {
+    std::string label;
+    uint32_t slots = 0;
+    core::sharing pools = core::sharing::shared;
+    core::replay_result counted;
+    std::optional<uint64_t> opt_misses;  // absent without the belady policy
+};
+
+struct replay_report {
+    std::string trace;                   // as given
+    std::string model;                   // of the trace's metadata; may be empty
+    uint64_t tokens = 0;
+    uint32_t layers = 0, experts = 0, top_k = 0;
+    core::order requests = core::order::token;
+    uint64_t seed = 0;
+    bool timing = false;                 // else seconds are written as 0: equal runs, equal bytes
+    std::vector<replay_row> rows;        // by sharing, slots, policy
+    std::vector<std::string> warnings;
+};
+
+core::json to_json(const replay_report &report);
+// Policies down, sizes across, as many sizes side by side as fit in 100 columns.
+std::string to_text(const replay_report &report);
+
+}  // namespace moorage::tool
