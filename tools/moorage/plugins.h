@@ -1,0 +1,65 @@
+// plugins.h - the parts of `moorage plugins`: one file each, put together in plugins_command.cpp.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/result.h"
+#include "core/host/registry.h"
+
+namespace moorage::tool {
+
+struct plugins_list_options {
+    std::vector<std::filesystem::path> paths;  // besides the bundled policies
+    std::string json;                          // file, "-" or empty
+};
+int plugins_list(const plugins_list_options &options);
+
+struct plugins_describe_options {
+    std::string name;
+    std::vector<std::filesystem::path> paths;
+    std::string json;
+};
+int plugins_describe(const plugins_describe_options &options);
+
+struct plugins_new_options {
+    std::string kind, name, language = "cpp";
+    std::filesystem::path directory = ".";
+};
+int plugins_new(const plugins_new_options &options);
+
+struct plugins_check_options {
+    std::filesystem::path file;  // a library, or a source that is compiled first
+    std::string policy;          // empty: all of the library
+    std::string only;            // a test; empty: all
+    uint64_t seed = 1;
+    double timeout_s = 10;
+    std::string json;
+    bool verbose = false;        // every test, not only those that did not pass
+    bool list_tests = false;
+};
+int plugins_check(const plugins_check_options &options);
+
+// The bundled policies and those of `paths`.
+core::result<core::registry> open_registry(const std::vector<std::filesystem::path> &paths);
+
+// Kinds of a policy in words, without the observer: "cache, prefetch".
+std::string kinds_of(const core::policy &of);
+
+// Folder of the program; its parent holds plugins/, include/ and share/ in an installed tree.
+std::filesystem::path program_folder();
+// The SDK's headers beside the program (installed) or in the source tree; empty when neither is there.
+std::filesystem::path sdk_include_folder();
+
+// Compiles a policy's source into a library beside it, printing the command, and returns its path.
+core::result<std::filesystem::path> compile_policy(const std::filesystem::path &source);
+
+// Text broken at spaces into lines of at most `width` columns, each after `indent` spaces.
+std::string wrapped(const std::string &text, size_t indent, size_t width = 80);
+// To standard output ("-") or a file; false, with a message on standard error, when it cannot be written.
+bool write_json(const core::json &value, const std::string &target);
+int report_failure(const core::error &failure);
+
+}  // namespace moorage::tool
