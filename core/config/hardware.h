@@ -1,9 +1,10 @@
-// hardware.h - a hardware profile and a model shape as read from TOML: the figures costs are made of.
+// hardware.h - hardware profiles and model shapes read from TOML: the figures costs are made of.
 //
 // A profile is three files: hw_profiles/device (the GPU), link (host to GPU) and node (CPU and host
 // memory). `[hardware] profile` names the device; it names its usual link and node, which
-// `[hardware] link` and `node` replace. Names are file names without .toml; a path works too. Every
-// figure has an entry of the same key under [sources] in its file, saying where it comes from.
+// `[hardware] link` and `node` replace. Names are file names without .toml, found in the folder of
+// their kind or in hw_profiles/measured; a path works too. Every figure has an entry of the same
+// key under [sources] in its file, saying where it comes from.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 namespace moorage::core {
 
 struct device_profile {
-    std::string name;                // "NVIDIA RTX 4090"
+    std::string name;  // "NVIDIA RTX 4090"
     uint64_t memory_bytes = 0;
     uint64_t reserved_bytes = 0;     // not usable: context, display, fragmentation
     double memory_bytes_per_s = 0;   // theory
@@ -35,22 +36,22 @@ struct device_profile {
 
 struct link_profile {
     std::string name;
-    double h2d_bytes_per_s = 0;      // usable, large pinned copies
+    double h2d_bytes_per_s = 0;  // usable, large pinned copies
     double d2h_bytes_per_s = 0;
-    uint64_t issue_ns = 0;           // per transfer
+    uint64_t issue_ns = 0;  // per transfer
 };
 
 struct node_profile {
     std::string name;
     uint64_t memory_bytes = 0;
-    double memory_bytes_per_s = 0;   // ceiling for everything that reads host memory together
-    double cpu_bytes_per_s = 0;      // what the CPU expert kernel reads alone
+    double memory_bytes_per_s = 0;  // ceiling for everything that reads host memory together
+    double cpu_bytes_per_s = 0;     // what the CPU expert kernel reads alone
     double cpu_flops_per_s = 0;
-    uint64_t cpu_issue_ns = 0;       // per expert: hand-over to the pool and back
+    uint64_t cpu_issue_ns = 0;  // per expert: hand-over to the pool and back
 };
 
 struct hardware_profile {
-    std::string id;                  // as configured: "rtx_4090"
+    std::string id;  // as configured: "rtx_4090"
     device_profile device;
     link_profile link;
     node_profile node;
@@ -59,23 +60,25 @@ struct hardware_profile {
 // Sizes of a model; bytes at `weight_bytes` per weight unless said.
 struct model_shape {
     std::string name;
-    uint32_t layers = 0;             // all
+    uint32_t layers = 0;  // all
     uint32_t moe_layers = 0;
-    uint32_t experts = 0;            // routed, per MoE layer
+    uint32_t experts = 0;  // routed, per MoE layer
     uint32_t top_k = 0;
     uint32_t hidden = 0;
     uint32_t moe_intermediate = 0;
-    uint32_t matrices = 3;           // per expert: 3 gated, 2 not
+    uint32_t matrices = 3;  // per expert: 3 gated, 2 not
     double weight_bytes = 2;
     uint64_t expert_bytes = 0;
-    uint64_t non_expert_bytes = 0;   // everything but routed experts
-    uint64_t dense_bytes = 0;        // of them, read for every token (input embedding excluded)
+    uint64_t non_expert_bytes = 0;      // everything but routed experts
+    uint64_t dense_bytes = 0;           // of them, read for every token (input embedding excluded)
     uint64_t kv_token_layer_bytes = 0;  // KV cache of one token in one layer
     uint32_t vocabulary = 0;
 };
 
-// Directories in which names are looked up, first match wins: the config's own directory, then
-// $MOORAGE_DATA_PATH, then the source or installed tree's hw_profiles/ and configs/models/.
+// Directories in whose hw_profiles/ and configs/models/ names are looked up, first match wins:
+// those of $MOORAGE_DATA_PATH (colon-separated), then ../share/moorage beside the program's
+// directory, then the tree the program was built from. The config's own directory goes before all
+// of them.
 std::vector<std::filesystem::path> data_roots();
 
 struct hardware_choice {
@@ -83,7 +86,17 @@ struct hardware_choice {
     std::filesystem::path base;       // directory of the config
 };
 result<hardware_profile> load_hardware(const hardware_choice &choice);
+// `name` is a file name without .toml ("mixtral_8x7b"), a path, or a published name or alias that a
+// shape file gives ("Mixtral-8x7B"), in any case.
 result<model_shape> load_shape(const std::string &name, const std::filesystem::path &base);
+// The shape of a trace whose metadata names its model, checked against the trace's own counts:
+// `layers` are the trace's, that is, MoE layers.
+result<model_shape> shape_for_trace(const std::string &model_name, uint32_t layers,
+                                    uint32_t experts, uint32_t top_k,
+                                    const std::filesystem::path &base);
+// Whether a shape fits a trace's counts, for a shape that [source] shape named.
+status check_shape(const model_shape &shape, const std::string &model_name, uint32_t layers,
+                   uint32_t experts, uint32_t top_k);
 std::vector<std::string> known_profiles();
 std::vector<std::string> known_shapes();
 

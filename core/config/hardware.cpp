@@ -1,0 +1,230 @@
+// hardware.cpp - finds profile and shape files by name and loads them.
+#include "core/config/hardware.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/config/document.h"
+#include "core/config/profile_file.h"
+
+namespace moorage::core {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char *shape_folder = "configs/models";
+
+std::vector<fs::path> folders_of(std::string_view kind) {
+    return {fs::path("hw_profiles") / kind, "hw_profiles/measured"};
+}
+
+bool is_path(const std::string &name) {
+    return name.find('/') != std::string::npos || name.ends_with(".toml");
+}
+
+bool is_file(const fs::path &path) {
+    std::error_code code;
+    return fs::is_regular_file(path, code);
+}
+
+std::vector<fs::path> roots_from(const fs::path &base) {
+    std::vector<fs::path> roots = {base};
+    for (fs::path &root : data_roots()) roots.push_back(std::move(root));
+    return roots;
+}
+
+// The .toml files of a folder under every root, sorted, so that runs are alike.
+std::vector<fs::path> files_in(const std::vector<fs::path> &roots, const fs::path &folder) {
+    std::vector<fs::path> files;
+    for (const fs::path &root : roots) {
+        std::error_code code;
+        const auto first = static_cast<ptrdiff_t>(files.size());
+        for (fs::directory_iterator at(root / folder, code), end; !code && at != end;
+             at.increment(code))
+            if (at->path().extension() == ".toml" && is_file(at->path()))
+                files.push_back(at->path());
+        std::sort(files.begin() + first, files.end());
+    }
+    return files;
+}
+
+// Each name once; files of hw_profiles/measured only when they are of that kind.
+std::vector<std::string> names_of(const std::vector<fs::path> &roots, std::string_view kind) {
+    std::set<std::string> names;
+    for (const fs::path &folder : folders_of(kind))
+        for (const fs::path &file : files_in(roots, folder)) {
+            if (folder.filename() == "measured") {
+                const auto text = read_document(file);
+                const auto root =
+                    text ? parse_document(*text, file.string()) : result<node>(text.failure());
+                if (!root) continue;
+                const auto &keys = root->entries;
+                if (std::none_of(keys.begin(), keys.end(), [&](const entry &key) {
+                        return key.key == "kind" && key.value.text == kind;
+                    }))
+                    continue;
+            }
+            names.insert(file.stem().string());
+        }
+    return {names.begin(), names.end()};
+}
+
+std::string joined(const std::vector<std::string> &names) {
+    return names.empty() ? "none" : format("{}", fmt::join(names, ", "));
+}
+
+error unknown(std::string_view key, const std::string &name,
+              const std::vector<std::string> &names) {
+    const std::string hint = did_you_mean(name, names);
+    return error{format("{} {}: there is no such file{}", key, name,
+                        hint.empty() ? "; known are " + joined(names) : hint),
+                 true};
+}
+
+result<fs::path> find_profile(const std::string &name, std::string_view kind,
+                              const fs::path &base) {
+    const std::string key = kind == "device" ? "[hardware] profile" : format("[hardware] {}", kind);
+    if (is_path(name)) return (base / name).lexically_normal();
+    const std::vector<fs::path> roots = roots_from(base);
+    for (const fs::path &root : roots)
+        for (const fs::path &folder : folders_of(kind))
+            if (fs::path file = root / folder / (name + ".toml"); is_file(file)) return file;
+    return unknown(key, name, names_of(roots, kind));
+}
+
+// Finds, reads and parses one of the three files of a profile.
+template <class Value>
+result<Value> load_part(const std::string &name, std::string_view kind, const fs::path &base,
+                        result<Value> (*parse)(std::string_view, std::string_view)) {
+    const result<fs::path> file = find_profile(name, kind, base);
+    if (!file) return file.failure();
+    const result<std::string> text = read_document(*file);
+    if (!text) return text.failure();
+    return parse(*text, file->string());
+}
+
+result<shape_file> load_shape_file(const fs::path &file) {
+    const result<std::string> text = read_document(file);
+    if (!text) return text.failure();
+    return parse_shape(*text, file.string());
+}
+
+bool same_word(std::string_view a, std::string_view b) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+}  // namespace
+
+std::vector<fs::path> data_roots() {
+    std::vector<fs::path> roots;
+    if (const char *listed = std::getenv("MOORAGE_DATA_PATH"))
+        for (const std::string &part : split(listed, ':'))
+            if (!part.empty()) roots.emplace_back(part);
+    std::error_code code;
+    const fs::path program = fs::read_symlink("/proc/self/exe", code);
+    if (!code) roots.push_back((program.parent_path() / "../share/moorage").lexically_normal());
+#ifdef MOORAGE_DATA_DIR
+    roots.emplace_back(MOORAGE_DATA_DIR);
+#endif
+    std::erase_if(roots, [](const fs::path &root) {
+        std::error_code failed;
+        return !fs::is_directory(root, failed);
+    });
+    return roots;
+}
+
+result<hardware_profile> load_hardware(const hardware_choice &choice) {
+    hardware_profile profile;
+    profile.id =
+        is_path(choice.profile) ? fs::path(choice.profile).stem().string() : choice.profile;
+    auto device = load_part<device_profile>(choice.profile, "device", choice.base, parse_device);
+    if (!device) return device.failure();
+    profile.device = std::move(*device);
+    const std::string link = choice.link.empty() ? profile.device.link : choice.link;
+    const std::string node = choice.node.empty() ? profile.device.node : choice.node;
+    auto loaded_link = load_part<link_profile>(link, "link", choice.base, parse_link);
+    if (!loaded_link) return loaded_link.failure();
+    profile.link = std::move(*loaded_link);
+    auto loaded_node = load_part<node_profile>(node, "node", choice.base, parse_node);
+    if (!loaded_node) return loaded_node.failure();
+    profile.node = std::move(*loaded_node);
+    return profile;
+}
+
+result<model_shape> load_shape(const std::string &name, const fs::path &base) {
+    const auto shape_of = [](result<shape_file> file) -> result<model_shape> {
+        if (!file) return file.failure();
+        return std::move(file->shape);
+    };
+    // A published name may hold a slash ("DeepSeek-V3/R1"), so only .toml makes a path of it.
+    if (name.ends_with(".toml")) return shape_of(load_shape_file((base / name).lexically_normal()));
+    const std::vector<fs::path> roots = roots_from(base);
+    for (const fs::path &root : roots)
+        if (const fs::path file = root / shape_folder / (name + ".toml"); is_file(file))
+            return shape_of(load_shape_file(file));
+    std::set<std::string> known;
+    for (const fs::path &file : files_in(roots, shape_folder)) {
+        result<shape_file> parsed = load_shape_file(file);
+        if (!parsed) {
+            log_warning(parsed.failure().text);
+            continue;
+        }
+        std::vector<std::string> names = std::move(parsed->aliases);
+        names.push_back(parsed->shape.name);
+        for (std::string &one : names) {
+            if (same_word(one, name)) return std::move(parsed->shape);
+            known.insert(std::move(one));
+        }
+        known.insert(file.stem().string());
+    }
+    const std::vector<std::string> all(known.begin(), known.end());
+    const std::string hint = did_you_mean(name, all);
+    return error{format("model shape {} is not known{}", name,
+                        hint.empty() ? "; set [source] shape to one of " + joined(known_shapes()) +
+                                           ", or to a file of your own"
+                                     : hint),
+                 true};
+}
+
+status check_shape(const model_shape &shape, const std::string &model_name, uint32_t layers,
+                   uint32_t experts, uint32_t top_k) {
+    if (shape.moe_layers == layers && shape.experts == experts && shape.top_k == top_k)
+        return success();
+    return error{
+        format("the trace of model {} has {} MoE layers, {} experts and top-{}, but shape {} "
+               "has {}, {} and top-{}; set [source] shape to one that fits",
+               model_name, layers, experts, top_k, shape.name, shape.moe_layers, shape.experts,
+               shape.top_k),
+        true};
+}
+
+result<model_shape> shape_for_trace(const std::string &model_name, uint32_t layers,
+                                    uint32_t experts, uint32_t top_k, const fs::path &base) {
+    if (model_name.empty())
+        return error{
+            "the trace does not name its model; set [source] shape, for example "
+            "shape = \"mixtral_8x7b\"",
+            true};
+    result<model_shape> shape = load_shape(model_name, base);
+    if (!shape) return shape;
+    if (const status fits = check_shape(*shape, model_name, layers, experts, top_k); !fits)
+        return fits.failure();
+    return shape;
+}
+
+std::vector<std::string> known_profiles() { return names_of(data_roots(), "device"); }
+
+std::vector<std::string> known_shapes() {
+    std::set<std::string> names;
+    for (const fs::path &file : files_in(data_roots(), shape_folder))
+        names.insert(file.stem().string());
+    return {names.begin(), names.end()};
+}
+
+}  // namespace moorage::core

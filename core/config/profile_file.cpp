@@ -1,0 +1,242 @@
+// profile_file.cpp - profile and shape files: every key known and given, every figure with a
+// source.
+#include "core/config/profile_file.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/config/document.h"
+#include "core/config/section.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Far above every machine; what exceeds them is a slip in a unit.
+constexpr uint64_t bytes_max = uint64_t{1} << 50, ns_max = 1'000'000'000;
+constexpr double rate_max = 1e16, flops_max = 1e20;
+constexpr uint32_t count_max = 1 << 24, kernels_max = 1000;
+constexpr double weight_bytes_max = 8;
+
+constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]"};
+
+// One profile file while it is read. Each figure() is required and has to have a source.
+class profile_reader {
+public:
+    // `kind` is "device", "link", "node" or "model".
+    profile_reader(const node &root, std::string_view file, std::string kind)
+        : kind_(std::move(kind)),
+          top_(std::string(file), kind_ == "model" ? "model shape" : kind_ + " profile"),
+          sources_(std::string(file), "[sources]") {
+        if (kind_ == "model") figures_ = {"geometry", "sizes"};
+        top_.add(root);
+        if (const given *sources = top_.find("sources")) {
+            if (sources->value.type == node_type::table)
+                sources_.add(sources->value);
+            else
+                top_.fail(*sources, "a table with a source for every figure is needed");
+        }
+        std::string read;
+        label("kind", read);
+        if (!top_.failed() && read != kind_)
+            top_.fail(*top_.find("kind"), "a file of kind \"" + kind_ + "\" is needed");
+    }
+
+    void label(const std::string &key, std::string &out) {
+        take(key);
+        top_.read(key, out);
+    }
+    void flag(const std::string &key, bool &out) {
+        figure(key);
+        top_.read(key, out);
+    }
+    template <class Integer>
+    void count(const std::string &key, Integer &out, Integer min, Integer max) {
+        figure(key);
+        top_.read(key, out, min, max);
+    }
+    void bytes(const std::string &key, uint64_t &out, uint64_t min = 1) {
+        count(key, out, min, bytes_max);
+    }
+    void ns(const std::string &key, uint64_t &out) { count(key, out, uint64_t{0}, ns_max); }
+    void positive(const std::string &key, double &out, double max) {
+        figure(key);
+        top_.read_above(key, out, 0, max);
+    }
+    void texts(const std::string &key, std::vector<std::string> &out) {
+        known_.push_back(key);
+        top_.read_texts(key, out);
+    }
+    section_reader &top() { return top_; }
+
+    // Unknown keys come before missing ones: a slip of the keyboard makes both.
+    status finish() {
+        known_.push_back("sources");
+        top_.expect(known_);
+        sources_.expect(figures_);
+        for (const std::string &key : required_)
+            top_.require(key, "every key of such a file is needed");
+        top_.require("sources", "every figure needs one, for example " + figures_.front() +
+                                    " = \"[G] reason\"");
+        for (const std::string &key : figures_) check_source(key);
+        if (top_.failed()) return top_.failure();
+        if (sources_.failed()) return sources_.failure();
+        return success();
+    }
+
+private:
+    void take(const std::string &key) {
+        known_.push_back(key);
+        required_.push_back(key);
+    }
+    void figure(const std::string &key) {
+        take(key);
+        // A model's figures come in two groups, each from one place.
+        if (kind_ != "model") figures_.push_back(key);
+    }
+    void check_source(const std::string &key) {
+        std::string source;
+        sources_.require(key, "say where the figure comes from");
+        sources_.read(key, source);
+        if (sources_.failed()) return;
+        const bool marked =
+            std::any_of(std::begin(marks), std::end(marks),
+                        [&](std::string_view mark) { return source.starts_with(mark); });
+        if (!marked)
+            sources_.fail(*sources_.find(key),
+                          "it begins with a mark: [S] stated, [M] measured, [D] "
+                          "derived, [2] second-hand, [R] recalled, [G] guess");
+    }
+
+    std::string kind_;
+    section_reader top_, sources_;
+    std::vector<std::string> known_, required_, figures_;
+};
+
+bool is_near(double a, double b) { return std::abs(a - b) <= 0.01 * std::abs(b); }
+
+// What the sizes of a shape owe each other. Within 1 %, which leaves room for biases and norms.
+void check_shape_file(section_reader &top, const shape_file &parsed) {
+    const model_shape &shape = parsed.shape;
+    const auto fail = [&](std::string_view key, const std::string &what) {
+        top.fail(*top.find(key), what);
+    };
+    if (shape.moe_layers > shape.layers)
+        fail("moe_layers", format("layers is {}, and no more can be MoE layers", shape.layers));
+    if (shape.top_k > shape.experts)
+        fail("top_k", format("experts is {}, and no more can be chosen", shape.experts));
+    const double matrix = static_cast<double>(shape.hidden) * shape.weight_bytes;
+    const double expert = matrix * shape.matrices * shape.moe_intermediate;
+    if (!is_near(static_cast<double>(shape.expert_bytes), expert))
+        fail("expert_bytes",
+             format("matrices x hidden x moe_intermediate x weight_bytes is {:.0f}", expert));
+    if (shape.dense_bytes > shape.non_expert_bytes)
+        return fail("dense_bytes", format("non_expert_bytes is {}, and this is a part of it",
+                                          shape.non_expert_bytes));
+    // A tied embedding is read whole as the output matrix, so then nothing is excluded.
+    const double embedding = matrix * shape.vocabulary;
+    const auto excluded = static_cast<double>(shape.non_expert_bytes - shape.dense_bytes);
+    if (excluded != 0 && !is_near(excluded, embedding))
+        fail("dense_bytes", format("non_expert_bytes less the input embedding of {:.0f} is needed, "
+                                   "or all of it where the embedding is tied",
+                                   embedding));
+}
+
+void read_device(profile_reader &file, device_profile &device) {
+    file.label("name", device.name);
+    file.bytes("memory_bytes", device.memory_bytes);
+    file.bytes("reserved_bytes", device.reserved_bytes, 0);
+    file.positive("memory_bytes_per_s", device.memory_bytes_per_s, rate_max);
+    file.positive("memory_efficiency", device.memory_efficiency, 1);
+    file.positive("flops_per_s", device.flops_per_s, flops_max);
+    file.positive("flops_efficiency", device.flops_efficiency, 1);
+    file.ns("launch_ns", device.launch_ns);
+    file.ns("sync_ns", device.sync_ns);
+    file.ns("layer_ns", device.layer_ns);
+    file.count("attention_kernels", device.attention_kernels, 0u, kernels_max);
+    file.count("expert_kernels", device.expert_kernels, 0u, kernels_max);
+    file.flag("unified_memory", device.unified_memory);
+    file.label("link", device.link);
+    file.label("node", device.node);
+}
+void check_device(section_reader &top, const device_profile &device) {
+    if (device.reserved_bytes >= device.memory_bytes)
+        top.fail(*top.find("reserved_bytes"),
+                 format("memory_bytes is {}, and something has to be left", device.memory_bytes));
+}
+
+void read_link(profile_reader &file, link_profile &link) {
+    file.label("name", link.name);
+    file.positive("h2d_bytes_per_s", link.h2d_bytes_per_s, rate_max);
+    file.positive("d2h_bytes_per_s", link.d2h_bytes_per_s, rate_max);
+    file.ns("issue_ns", link.issue_ns);
+}
+void check_link(section_reader &, const link_profile &) {}
+
+void read_node(profile_reader &file, node_profile &node) {
+    file.label("name", node.name);
+    file.bytes("memory_bytes", node.memory_bytes);
+    file.positive("memory_bytes_per_s", node.memory_bytes_per_s, rate_max);
+    file.positive("cpu_bytes_per_s", node.cpu_bytes_per_s, rate_max);
+    file.positive("cpu_flops_per_s", node.cpu_flops_per_s, flops_max);
+    file.ns("cpu_issue_ns", node.cpu_issue_ns);
+}
+void check_node(section_reader &top, const node_profile &node) {
+    if (node.cpu_bytes_per_s > node.memory_bytes_per_s)
+        top.fail(*top.find("cpu_bytes_per_s"),
+                 format("memory_bytes_per_s, the ceiling of all readers together, is {:.4g}",
+                        node.memory_bytes_per_s));
+}
+
+void read_shape(profile_reader &file, shape_file &parsed) {
+    model_shape &shape = parsed.shape;
+    file.label("name", shape.name);
+    file.texts("aliases", parsed.aliases);
+    file.count("layers", shape.layers, 1u, count_max);
+    file.count("moe_layers", shape.moe_layers, 1u, count_max);
+    file.count("experts", shape.experts, 1u, count_max);
+    file.count("top_k", shape.top_k, 1u, count_max);
+    file.count("hidden", shape.hidden, 1u, count_max);
+    file.count("moe_intermediate", shape.moe_intermediate, 1u, count_max);
+    file.count("matrices", shape.matrices, 2u, 3u);
+    file.positive("weight_bytes", shape.weight_bytes, weight_bytes_max);
+    file.bytes("expert_bytes", shape.expert_bytes);
+    file.bytes("non_expert_bytes", shape.non_expert_bytes);
+    file.bytes("dense_bytes", shape.dense_bytes);
+    file.bytes("kv_token_layer_bytes", shape.kv_token_layer_bytes);
+    file.count("vocabulary", shape.vocabulary, 1u, count_max);
+}
+
+// Checks run once every key is known to be there and of its type.
+template <class Value>
+result<Value> parse_file(std::string_view text, std::string_view name, const char *kind,
+                         void (*read)(profile_reader &, Value &),
+                         void (*check)(section_reader &, const Value &)) {
+    const result<node> root = parse_document(text, name);
+    if (!root) return root.failure();
+    profile_reader file(*root, name, kind);
+    Value value;
+    read(file, value);
+    if (const status done = file.finish(); !done) return done.failure();
+    check(file.top(), value);
+    if (file.top().failed()) return file.top().failure();
+    return value;
+}
+
+}  // namespace
+
+result<device_profile> parse_device(std::string_view text, std::string_view name) {
+    return parse_file<device_profile>(text, name, "device", read_device, check_device);
+}
+result<link_profile> parse_link(std::string_view text, std::string_view name) {
+    return parse_file<link_profile>(text, name, "link", read_link, check_link);
+}
+result<node_profile> parse_node(std::string_view text, std::string_view name) {
+    return parse_file<node_profile>(text, name, "node", read_node, check_node);
+}
+result<shape_file> parse_shape(std::string_view text, std::string_view name) {
+    return parse_file<shape_file>(text, name, "model", read_shape, check_shape_file);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,29 @@
+// profile_file.h - the text of one profile or shape file, checked figure by figure.
+//
+// Each file is one flat list of keys, all of them required, and a table [sources] with a text for
+// every figure, which begins with its mark: [S] stated by a source, [M] measured, [D] derived, [2]
+// second-hand, [R] recalled, [G] guess.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/config/hardware.h"
+
+namespace moorage::core {
+
+// `name` stands for the file in messages.
+result<device_profile> parse_device(std::string_view text, std::string_view name);
+result<link_profile> parse_link(std::string_view text, std::string_view name);
+result<node_profile> parse_node(std::string_view text, std::string_view name);
+
+struct shape_file {
+    model_shape shape;
+    std::vector<std::string> aliases;  // further names, for example a trace's metadata
+};
+// Also checks that the sizes agree: an expert's bytes with its matrices, and what is read for every
+// token with everything but the input embedding.
+result<shape_file> parse_shape(std::string_view text, std::string_view name);
+
+}  // namespace moorage::core
