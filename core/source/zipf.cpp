@@ -1,0 +1,93 @@
+// zipf.cpp - weights by arithmetic that rounds alike everywhere, alias table in integers.
+#include "core/source/zipf.h"
+
+#include <cassert>
+#include <cmath>
+#include <numeric>
+
+namespace moorage::core {
+
+namespace {
+
+// The library's pow and log differ between machines in the last bit. These use + - * / only, which
+// do not. Relative error below 1e-13 for what weights need.
+double natural_log(double value) {
+    int exponent = 0;
+    const double fraction = std::frexp(value, &exponent);  // in [0.5, 1), exact
+    const double ratio = (fraction - 1) / (fraction + 1), square = ratio * ratio;
+    double sum = 0, term = ratio;
+    for (int n = 1; n < 60; n += 2, term *= square) sum += term / n;
+    return 2 * sum + exponent * 0.69314718055994530942;
+}
+
+double exponential(double power) {
+    // exp(p) = exp(p / 2^k)^(2^k), with p / 2^k small.
+    int halvings = 0;
+    while (std::fabs(power) > 0.5) power /= 2, ++halvings;
+    double sum = 1, term = 1;
+    for (int n = 1; n < 20; ++n) sum += term *= power / n;
+    for (; halvings > 0; --halvings) sum *= sum;
+    return sum;
+}
+
+double weight_of(uint32_t rank, double a, double b) {
+    const double base = rank + 1 + b;
+    if (a == 0) return 1;
+    return a == 1 ? 1 / base : exponential(-a * natural_log(base));
+}
+
+}  // namespace
+
+zipf::zipf(uint32_t count, double a, double b) : chances_(count), others_(count), weights_(count) {
+    assert(count > 0 && a >= 0 && b > -1);
+    // The first rank is the heaviest, and no rank is quite impossible.
+    const double heaviest = weight_of(0, a, b);
+    for (uint32_t rank = 0; rank < count; ++rank)
+        weights_[rank] = 1 + static_cast<uint64_t>(weight_of(rank, a, b) / heaviest * 0x1p40);
+
+    // In units of total / count per column, scaled by count to stay whole.
+    const uint64_t total = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
+    std::vector<uint64_t> left(count);
+    std::vector<uint32_t> small, large;
+    for (uint32_t rank = 0; rank < count; ++rank) {
+        left[rank] = weights_[rank] * count;
+        (left[rank] < total ? small : large).push_back(rank);
+    }
+    while (!small.empty() && !large.empty()) {
+        const uint32_t giver = large.back(), taker = small.back();
+        small.pop_back();
+        chances_[taker] = static_cast<uint64_t>((static_cast<uint128>(left[taker]) << 32) / total);
+        others_[taker] = giver;
+        left[giver] -= total - left[taker];
+        if (left[giver] >= total) continue;
+        large.pop_back();
+        small.push_back(giver);
+    }
+    for (const std::vector<uint32_t> &rest : {small, large})
+        for (const uint32_t rank : rest) chances_[rank] = uint64_t{1} << 32, others_[rank] = rank;
+}
+
+double zipf::share(uint32_t rank) const {
+    const uint64_t total = std::accumulate(weights_.begin(), weights_.end(), uint64_t{0});
+    return static_cast<double>(weights_[rank]) / static_cast<double>(total);
+}
+
+uint32_t zipf::draw_free(random_stream &random, std::span<const uint8_t> taken) const {
+    // Drawing again until a free rank comes gives the wanted chances; when the taken ones hold
+    // almost all of the weight, the free ones are summed up instead, which gives the same.
+    for (int attempt = 0; attempt < 8; ++attempt) {
+        const uint32_t rank = draw(random);
+        if (!taken[rank]) return rank;
+    }
+    uint64_t total = 0;
+    for (uint32_t rank = 0; rank < count(); ++rank) total += taken[rank] ? 0 : weights_[rank];
+    assert(total > 0);
+    uint64_t at = random.below(total);
+    for (uint32_t rank = 0;; ++rank) {
+        if (taken[rank]) continue;
+        if (at < weights_[rank]) return rank;
+        at -= weights_[rank];
+    }
+}
+
+}  // namespace moorage::core
