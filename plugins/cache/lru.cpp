@@ -1,12 +1,12 @@
 // lru.cpp - least recently used: evicts the expert whose last request is longest ago.
 //
 // Source: Cache Management for MoE LLMs (the layered-paging paper), the baseline. The experts of a
-// step are stamped in the order of the step, best first, so the best-scored is the oldest of them.
+// step are stamped in the order of the step, best first, so the best-scored is the oldest of them;
+// `stamp` turns that round. A prefetched expert counts as used when it is loaded.
 // Cost per call: O(experts of the step); a victim O(1) plus the pinned ones skipped.
 
+#include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
-
-#include <vector>
 
 namespace {
 
@@ -17,69 +17,56 @@ public:
         .summary = "evicts the least recently used expert",
         .source = "Cache Management for MoE LLMs, baseline",
     };
+    static constexpr moorage::param params[] = {
+        moorage::text("stamp", "best_first", "best_first|best_last",
+                      "order of use within a step: the expert stamped first is the oldest"),
+    };
 
-    explicit lru(const moorage::setup &setup) : host_(setup.host) {}
+    explicit lru(const moorage::setup &setup)
+        : host_(setup.host), best_first_(setup.text("stamp") == "best_first") {}
 
     void activate(const moorage::limits &limits) {
         experts_ = limits.experts;
         pools_ = limits.pools;
-        pages_ = limits.layers * limits.experts;
         state_ = host_.residency()->host_state;
-        links_.resize(pages_ + pools_);
-        reset();
+        lists_.assign(limits.layers * limits.experts, limits.pools);
     }
 
-    void reset() {
-        for (uint32_t i = 0; i < links_.size(); ++i) links_[i] = {i, i};
-    }
+    void reset() { lists_.clear(); }
 
+    // Experts that are not resident are listed too: their loads follow and keep this order.
     void observe(const moorage::step &step) {
-        const uint32_t head = pages_ + (pools_ == 1 ? 0 : step.layer);
-        for (const uint32_t expert : step.distinct()) touch(step.page(expert), head);
+        const uint32_t pool = pools_ == 1 ? 0 : step.layer;
+        if (best_first_)
+            for (const uint32_t expert : step.distinct()) lists_.append(step.page(expert), pool);
+        else
+            for (uint32_t i = step.distinct_count; i-- > 0;)
+                lists_.append(step.page(step.host_distinct[i]), pool);
     }
 
-    void on_load(uint32_t page, uint32_t, int32_t) {
-        const uint32_t head = pages_ + (pools_ == 1 ? 0 : page / experts_);
-        if (links_[page].next == page) touch(page, head);
+    void on_load(uint32_t page, uint32_t, int32_t cause) {
+        if (cause != MOORAGE_DEMAND || !lists_.contains(page))
+            lists_.append(page, pools_ == 1 ? 0 : page / experts_);
     }
 
-    void on_evict(uint32_t page, int32_t) { unlink(page); }
+    void on_evict(uint32_t page, int32_t) { lists_.unlink(page); }
 
     void victims(const moorage::room &room, moorage::pages &out) {
-        const uint32_t head = pages_ + room.pool;
-        for (uint32_t page = links_[head].next; page != head && !out.full();) {
-            const uint32_t next = links_[page].next;
+        const uint32_t end = lists_.end(room.pool);
+        for (uint32_t page = lists_.first(room.pool); page != end && !out.full();) {
+            const uint32_t next = lists_.next(page);
             if (moorage::evictable(state_[page])) out.push(page);
-            else if (!moorage::resident(state_[page])) unlink(page);
+            else if (moorage::departed(state_[page])) lists_.unlink(page);  // was never loaded
             page = next;
         }
     }
 
 private:
-    // Doubly linked ring per pool, oldest first; a page alone in its ring is in none.
-    struct link {
-        uint32_t previous, next;
-    };
-    void unlink(uint32_t page) {
-        const auto [previous, next] = links_[page];
-        links_[previous].next = next;
-        links_[next].previous = previous;
-        links_[page] = {page, page};
-    }
-    void touch(uint32_t page, uint32_t head) {
-        const auto [before, after] = links_[page];
-        links_[before].next = after;
-        links_[after].previous = before;
-        const uint32_t last = links_[head].previous;
-        links_[page] = {last, head};
-        links_[last].next = page;
-        links_[head].previous = page;
-    }
-
     moorage::host host_;
+    const bool best_first_;
     const uint8_t *state_ = nullptr;
-    uint32_t experts_ = 0, pools_ = 1, pages_ = 0;
-    std::vector<link> links_;
+    uint32_t experts_ = 0, pools_ = 1;
+    moorage::page_lists lists_;  // per pool, least recently used first
 };
 
 }  // namespace

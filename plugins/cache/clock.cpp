@@ -1,0 +1,107 @@
+// clock.cpp - CLOCK: a hand goes round the slots, gives requested experts a second chance, takes others.
+//
+// Source: textbook (FIFO with reinsertion, one reference bit). An expert takes the place of the one
+// that was evicted for it, or a new place at the end of the ring; its bit is set by a hit, cleared
+// when the hand passes. The hand passes pinned experts and leaves their bits alone.
+// Cost per call: O(experts of the step); a victim amortised O(1): each pass pays for one hit.
+
+#include <moorage/order.hpp>
+#include <moorage/moorage.hpp>
+
+#include <vector>
+
+namespace {
+
+class clock_hand {
+public:
+    static constexpr moorage::about about{
+        .name = "clock",
+        .summary = "evicts the next expert in the ring without a hit since the hand last passed",
+        .source = "textbook: FIFO with reinsertion, one reference bit",
+    };
+
+    explicit clock_hand(const moorage::setup &setup) : host_(setup.host) {}
+
+    void activate(const moorage::limits &limits) {
+        experts_ = limits.experts;
+        state_ = host_.residency()->host_state;
+        const uint32_t pages = limits.layers * limits.experts;
+        lists_.assign(pages, limits.pools);
+        referenced_.resize(pages);
+        chosen_.resize(pages);
+        rings_.resize(limits.pools);
+        reset();
+    }
+
+    void reset() {
+        lists_.clear();
+        referenced_.assign(referenced_.size(), 0);
+        chosen_.assign(chosen_.size(), 0);
+        calls_ = 0;
+        for (uint32_t pool = 0; pool < rings_.size(); ++pool)
+            rings_[pool] = {lists_.end(pool), lists_.end(pool), 0};
+    }
+
+    // on_load clears the bit again, so that only hits count.
+    void observe(const moorage::step &step) {
+        for (const uint32_t expert : step.distinct()) referenced_[step.page(expert)] = 1;
+    }
+
+    void on_load(uint32_t page, uint32_t, int32_t) {
+        if (lists_.contains(page)) return;
+        const uint32_t pool = pool_of(page);
+        ring &of = rings_[pool];
+        lists_.insert(page, of.gap);
+        of.gap = lists_.end(pool);
+        referenced_[page] = 0;
+        ++of.used;
+    }
+
+    void on_evict(uint32_t page, int32_t) {
+        if (!lists_.contains(page)) return;
+        ring &of = rings_[pool_of(page)];
+        const uint32_t next = lists_.next(page);
+        if (of.hand == page) of.hand = next;
+        of.gap = next;
+        lists_.unlink(page);
+        --of.used;
+    }
+
+    // The first round clears every bit it meets, so two rounds meet everything that may go.
+    void victims(const moorage::room &room, moorage::pages &out) {
+        ring &of = rings_[room.pool];
+        const uint32_t end = lists_.end(room.pool);
+        ++calls_;
+        for (uint32_t left = 2 * of.used + 2; left > 0 && !out.full(); --left) {
+            const uint32_t page = of.hand;
+            of.hand = lists_.next(page);
+            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_) continue;
+            if (!referenced_[page]) {
+                chosen_[page] = calls_;
+                out.push(page);
+            }
+            referenced_[page] = 0;
+        }
+    }
+
+private:
+    struct ring {
+        uint32_t hand;  // where the next search begins
+        uint32_t gap;   // before which the next load goes: where the last eviction was, or the end
+        uint32_t used;
+    };
+    uint32_t pool_of(uint32_t page) const { return rings_.size() == 1 ? 0 : page / experts_; }
+
+    moorage::host host_;
+    const uint8_t *state_ = nullptr;
+    uint32_t experts_ = 0;
+    moorage::page_lists lists_;        // per pool, in order of place
+    std::vector<uint8_t> referenced_;  // [pages]
+    std::vector<uint64_t> chosen_;     // [pages] the call that named it last: none is named twice
+    std::vector<ring> rings_;          // [pools]
+    uint64_t calls_ = 0;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.clock", "1.0.0", clock_hand)
