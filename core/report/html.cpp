@@ -1,0 +1,192 @@
+// html.cpp - puts the page together: header, findings, plots, tables and the meaning of the words.
+#include "core/report/html.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/report/comparison_charts.h"
+#include "core/report/figures.h"
+#include "core/report/html_style.h"
+#include "core/report/svg.h"
+
+namespace moorage::core {
+
+namespace {
+
+std::string element(const std::string &name, const std::string &text) {
+    return "<" + name + ">" + escape_markup(text) + "</" + name + ">";
+}
+
+std::string joined(const std::vector<std::string> &parts) {
+    std::string text;
+    for (const std::string &part : parts) text += (text.empty() ? "" : ", ") + part;
+    return text;
+}
+
+std::vector<std::string> distinct(std::vector<std::string> values) {
+    std::vector<std::string> kept;
+    for (std::string &value : values)
+        if (std::find(kept.begin(), kept.end(), value) == kept.end()) kept.push_back(std::move(value));
+    return kept;
+}
+
+std::string facts(const comparison &compared, const comparison_view &view) {
+    const run_report &first = compared.rows.front().report;
+    std::string html = "<dl class=\"facts\">";
+    const auto add = [&](const std::string &name, const std::string &value) {
+        if (!value.empty()) html += "<div>" + element("dt", name) + element("dd", value) + "</div>";
+    };
+    add("trace", compared.trace);
+    add("model shape", compared.shape);
+    add("work", format("{} tokens of {} request{}", with_commas(first.tokens),
+                       with_commas(first.requests), first.requests == 1 ? "" : "s"));
+    add("executor", first.executor + (first.virtual_time ? ", virtual time" : "") +
+                        format(", seed {}", first.seed));
+    add("hardware", joined(view.profiles));
+    for (const key_column &column : view.columns) add(column.heading, joined(distinct(column.values)));
+    std::vector<std::string> sizes;
+    for (size_t i = 0; i < view.slots.size(); ++i) sizes.push_back(size_text(view, i));
+    add("cached", joined(distinct(sizes)));
+    return html + "</dl>\n";
+}
+
+std::string grid_of(const std::vector<chart_figure> &figures) {
+    std::string html;
+    for (const chart_figure &figure : figures)
+        if (!figure.svg.empty())
+            html += "<figure>" + element("figcaption", figure.heading) + "\n" + figure.svg +
+                    "</figure>\n";
+    return html.empty() ? "" : "<div class=\"grid\">\n" + html + "</div>\n";
+}
+
+std::string chapter(const std::string &heading, const std::string &note, const std::string &body) {
+    if (body.empty()) return "";
+    return "<section>\n" + element("h2", heading) + "\n" +
+           (note.empty() ? "" : "<p class=\"note\">" + escape_markup(note) + "</p>\n") + body +
+           "</section>\n";
+}
+
+// Where the time of one run went, as one bar: computing, waiting, the rest.
+std::string time_bar(const run_report &report) {
+    const double total = std::max(report.total_ms, report.time.compute + report.time.stall);
+    if (total <= 0) return "";
+    constexpr double width = 130;
+    const double compute = width * report.time.compute / total;
+    const double stall = width * report.time.stall / total;
+    const std::string hint =
+        format("computing {}, waiting for experts {}, other {}; link busy {}, CPU busy {}",
+               percent(report.time.compute, total), percent(report.time.stall, total),
+               percent(total - report.time.compute - report.time.stall, total),
+               percent(report.time.transfer, total), percent(report.time.cpu, total));
+    const auto part = [](double x, double part_width, const char *css) {
+        return format("<rect x=\"{}\" y=\"0\" width=\"{}\" height=\"11\" class=\"{}\"/>", pixels(x),
+                      pixels(part_width), css);
+    };
+    return format("<svg class=\"time\" viewBox=\"0 0 {} 11\" role=\"img\" aria-label=\"{}\">"
+                  "<title>{}</title>",
+                  pixels(width), escape_markup(hint), escape_markup(hint)) +
+           part(0, width, "other") + part(0, compute, "compute") + part(compute, stall, "stall") +
+           "</svg>";
+}
+
+std::string table_row(const comparison &compared, const comparison_view &view, size_t i) {
+    const run_report &report = compared.rows[i].report;
+    const expert_counts &experts = report.experts;
+    std::string html = view.best[i]      ? "<tr class=\"best\">"
+                       : view.offline[i] ? "<tr class=\"offline\">"
+                                         : "<tr>";
+    for (const key_column &column : view.columns) html += element("th", column.values[i]);
+    const auto cell = [&](const std::string &text) { html += element("td", text); };
+    cell(with_commas(view.slots[i]));
+    cell(view.share[i] > 0 ? percent(view.share[i], 1) : "-");
+    cell(percent(double(experts.hits), double(experts.requested)));
+    cell(with_commas(experts.misses));
+    cell(report.opt_misses == 0
+             ? "-"
+             : format("{:.2f}", double(experts.misses) / double(report.opt_misses)));
+    cell(report.tokens == 0 ? "-" : human_bytes(double(report.bytes.h2d) / double(report.tokens)));
+    cell(three_digits(report.tpot_ms.mean));
+    cell(three_digits(report.tpot_ms.p99));
+    cell(human_ms(report.ttft_ms.mean));
+    cell(three_digits(report.tokens_per_s));
+    return html + "<td>" + time_bar(report) + "</td></tr>\n";
+}
+
+std::string tables(const comparison &compared, const comparison_view &view) {
+    std::string html;
+    for (const std::string &profile : view.profiles) {
+        html += element("h3", profile.empty() ? "no profile" : profile);
+        html += "\n<div class=\"wide\"><table>\n<thead><tr>";
+        for (const key_column &column : view.columns) html += element("th", column.heading);
+        for (const char *heading : {"experts", "share", "hit rate", "misses", "misses / OPT",
+                                    "moved / token", "TPOT ms", "p99 ms", "TTFT", "tokens/s"})
+            html += "<th class=\"figure\">" + std::string(heading) + "</th>";
+        html += "<th>time</th></tr></thead>\n<tbody>\n";
+        size_t previous = SIZE_MAX;
+        for (size_t i = 0; i < compared.rows.size(); ++i) {
+            if (compared.rows[i].report.profile != profile) continue;
+            // A heavier line where the size changes, so that what can be compared stands together.
+            const bool new_size = previous != SIZE_MAX && view.slots[i] != view.slots[previous];
+            if (new_size) html += "</tbody>\n<tbody>\n";
+            html += table_row(compared, view, i);
+            previous = i;
+        }
+        html += "</tbody>\n</table></div>\n";
+    }
+    return html;
+}
+
+constexpr const char *legend =
+    "<p class=\"note\"><span class=\"key compute\"></span> GPU computing "
+    "<span class=\"key stall\"></span> GPU waiting for experts <span class=\"key other\"></span> "
+    "other. Bold: fastest of its profile and size. Italic: sees the future, a bound.</p>\n";
+
+constexpr const char *words =
+    "<section>\n<h2>Words</h2>\n<dl class=\"words\">\n"
+    "<dt>TPOT, TTFT</dt><dd>time per output token after the first; time to the first token</dd>\n"
+    "<dt>hit</dt><dd>the expert was whole and in fast memory when the routing was known</dd>\n"
+    "<dt>misses / OPT</dt><dd>misses over those of the offline optimum, which evicts what is used "
+    "farthest in the future, for the same slots and sharing; 1 cannot be beaten by eviction "
+    "alone, only by moving experts ahead of time</dd>\n"
+    "<dt>moved / token</dt><dd>bytes copied from the host to the GPU for each token</dd>\n"
+    "</dl>\n</section>\n";
+
+std::string layer_maps(const comparison &compared, const comparison_view &view) {
+    const heat_figures figures = layer_figures(compared, view);
+    if (figures.maps.empty()) return "";
+    std::string html = figures.scale;
+    for (const chart_figure &figure : figures.maps)
+        html += "<figure class=\"map\">" + element("figcaption", figure.heading) + "\n" + figure.svg +
+                "</figure>\n";
+    return html;
+}
+
+}  // namespace
+
+std::string to_html(const comparison &compared, const std::string &command) {
+    const std::string title = compared.title.empty() ? "moorage comparison" : compared.title;
+    std::string html = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
+                       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n";
+    html += element("title", title) + "\n<style>\n" + html_style() + "</style></head>\n<body><main>\n";
+    html += element("h1", title) + "\n";
+    if (compared.rows.empty()) return html + "<p>Nothing was run.</p>\n</main></body></html>\n";
+    const comparison_view view = view_of(compared);
+    html += facts(compared, view);
+    if (!command.empty()) html += "<pre>" + escape_markup(command) + "</pre>\n";
+    std::string findings;
+    for (const std::string &sentence : reading(compared, view))
+        findings += (sentence.starts_with("warning") ? "<li class=\"warning\">" : "<li>") +
+                    escape_markup(sentence) + "</li>\n";
+    html += chapter("In short", "", findings.empty() ? "" : "<ul>\n" + findings + "</ul>\n");
+    html += chapter("Speed", "Mean time per output token against cache size. Lower is better.",
+                    grid_of(tpot_figures(compared, view)));
+    std::vector<chart_figure> cache = miss_figures(compared, view);
+    for (chart_figure &figure : optimum_figures(compared, view)) cache.push_back(std::move(figure));
+    html += chapter("Cache", "What the policies miss, and what the offline optimum would have missed "
+                             "with the same slots.", grid_of(cache));
+    html += chapter("Layers", "Hit rate of each layer.", layer_maps(compared, view));
+    html += chapter("Results", "", legend + tables(compared, view));
+    return html + words + "</main></body></html>\n";
+}
+
+}  // namespace moorage::core
