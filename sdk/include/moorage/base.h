@@ -60,7 +60,8 @@ enum {
     MOORAGE_STATE_IN_FLIGHT = 0x0c,
     MOORAGE_STATE_IN_FLIGHT_SHIFT = 2,
     MOORAGE_STATE_PINNED = 0x10,
-    MOORAGE_STATE_BUFFERED = 0x60
+    MOORAGE_STATE_BUFFERED = 0x60,
+    MOORAGE_STATE_BUFFERED_SHIFT = 5
 };
 
 /* Why a page was loaded, evicted or needs room. */

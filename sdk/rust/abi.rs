@@ -1,0 +1,312 @@
+// abi.rs - structs, constants and ids of the C headers in Rust; moorage.rs includes it.
+//
+// Field by field as in sdk/include/moorage: a test compares this file with sdk/abi/layout_1_0.txt.
+// The headers say what everything means. Ids end with a NUL.
+
+macro_rules! mirror {
+    ($(struct $name:ident { $($field:ident : $type:ty),* $(,)? })*) => {$(
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        pub struct $name { $(pub $field: $type),* }
+    )*};
+}
+
+mirror! {
+    // base.h
+    struct moorage_residency {
+        size: u32, flags: u32, layers: u32, experts: u32, pools: u32, reserved: u32,
+        host_state: *const u8, host_slots: *const u32, host_used: *const u32,
+        host_split: *const f32,
+    }
+    struct moorage_costs {
+        size: u32, flags: u32, servers: u32, reserved: u32, expert_bytes: u64, load_ns: u64,
+        transfer_issue_ns: u64, attention_ns: u64, gpu_expert_ns: u64, gpu_token_ns: u64,
+        cpu_expert_ns: u64, cpu_token_ns: u64, host_remote_ns: *const u64, head_ns: u64,
+    }
+    // host.h
+    struct moorage_host {
+        size: u32, flags: u32, abi_major: u32, abi_minor: u32, host_data: *mut c_void,
+        get_service: Option<
+            unsafe extern "C" fn(*const moorage_host, *const c_char) -> *const c_void,
+        >,
+        set_error: Option<unsafe extern "C" fn(*const moorage_host, *const c_char)>,
+    }
+    struct moorage_log {
+        size: u32, flags: u32,
+        write: Option<unsafe extern "C" fn(*const moorage_host, i32, *const c_char)>,
+    }
+    struct moorage_thread_check {
+        size: u32, flags: u32,
+        in_control: Option<unsafe extern "C" fn(*const moorage_host) -> u32>,
+        in_step: Option<unsafe extern "C" fn(*const moorage_host) -> u32>,
+    }
+    struct moorage_clock {
+        size: u32, flags: u32,
+        now_ns: Option<unsafe extern "C" fn(*const moorage_host) -> u64>,
+    }
+    struct moorage_random {
+        size: u32, flags: u32,
+        next: Option<unsafe extern "C" fn(*const moorage_host) -> u64>,
+    }
+    struct moorage_residency_service {
+        size: u32, flags: u32,
+        view: Option<unsafe extern "C" fn(*const moorage_host) -> *const moorage_residency>,
+    }
+    struct moorage_costs_service {
+        size: u32, flags: u32,
+        view: Option<unsafe extern "C" fn(*const moorage_host) -> *const moorage_costs>,
+    }
+    struct moorage_future {
+        size: u32, flags: u32,
+        next_use: Option<unsafe extern "C" fn(*const moorage_host, u32, u64, *mut u64) -> u64>,
+    }
+    // module.h
+    struct moorage_param {
+        size: u32, r#type: i32, plugin_key: *const c_char, plugin_help: *const c_char,
+        integer_default: i64, integer_min: i64, integer_max: i64, real_default: f64, real_min: f64,
+        real_max: f64, plugin_text_default: *const c_char, plugin_text_choices: *const c_char,
+    }
+    struct moorage_value {
+        size: u32, r#type: i32, integer: i64, real: f64, host_text: *const c_char,
+    }
+    struct moorage_descriptor {
+        size: u32, flags: u32, plugin_name: *const c_char, plugin_version: *const c_char,
+        plugin_summary: *const c_char, plugin_source: *const c_char,
+        plugin_kinds: *const *const c_char, plugin_params: *const moorage_param, kind_count: u32,
+        param_count: u32, needs: u32, reserved: u32,
+    }
+    struct moorage_limits {
+        size: u32, flags: u32, layers: u32, experts: u32, top_k: u32, tokens_max: u32,
+        requests_max: u32, pools: u32, slots: u32, buffer_slots: u32, segments: u32,
+        predictions_max: u32, servers: u32, links: u32, transfers_max: u32, reserved: u32,
+        expert_bytes: u64,
+    }
+    struct moorage_plugin {
+        size: u32, flags: u32, plugin_data: *mut c_void,
+        destroy: Option<unsafe extern "C" fn(*mut moorage_plugin)>,
+        activate: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_limits) -> i32>,
+        deactivate: Option<unsafe extern "C" fn(*mut moorage_plugin)>,
+        reset: Option<unsafe extern "C" fn(*mut moorage_plugin)>,
+        get_interface: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *const c_char) -> *const c_void,
+        >,
+    }
+    struct moorage_module {
+        size: u32, flags: u32, abi_major: u32, abi_minor: u32, plugin_id: *const c_char,
+        plugin_version: *const c_char, descriptor_count: u32, reserved: u32,
+        init: Option<unsafe extern "C" fn(*const moorage_host) -> i32>,
+        deinit: Option<unsafe extern "C" fn()>,
+        descriptor: Option<unsafe extern "C" fn(u32) -> *const moorage_descriptor>,
+        create: Option<
+            unsafe extern "C" fn(
+                *const c_char, *const moorage_host, *const moorage_value, u32,
+                *mut *mut moorage_plugin,
+            ) -> i32,
+        >,
+    }
+    // step.h
+    struct moorage_step {
+        size: u32, flags: u32, index: u64, visit: u64, token: u64, layer: u32, phase: i32,
+        token_count: u32, top_k: u32, experts: u32, distinct_count: u32, prediction_count: u32,
+        reserved: u32, host_streams: *const u32, host_requests: *const u64, host_chosen: *const u32,
+        host_weights: *const f32, host_classes: *const u8, host_gate_scores: *const f32,
+        host_distinct: *const u32, host_distinct_tokens: *const u32,
+        host_distinct_scores: *const f32, host_predicted: *const u32,
+    }
+    struct moorage_observer {
+        size: u32, flags: u32,
+        observe: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_step)>,
+    }
+    // router.h
+    struct moorage_route {
+        size: u32, flags: u32, host_experts: *mut u32, host_weights: *mut f32,
+        host_classes: *mut u8,
+    }
+    struct moorage_router {
+        size: u32, flags: u32,
+        select: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_step, *mut moorage_route,
+            ) -> u32,
+        >,
+    }
+    // cache.h
+    struct moorage_room {
+        size: u32, flags: u32, pool: u32, layer: u32, count: u32, cause: i32,
+    }
+    struct moorage_admission {
+        size: u32, flags: u32, page: u32, victim: u32, segments: u32, cause: i32,
+    }
+    struct moorage_replay {
+        size: u32, flags: u32, first_step: u64, first_visit: u64, first_token: u64,
+        token_count: u32, rounds: u32, repeats: u32, width: u32, host_experts: *const u32,
+        host_requests: *const u64, host_state: *mut u8, host_used: *mut u32,
+        host_outcomes: *mut u32,
+    }
+    struct moorage_cache {
+        size: u32, flags: u32,
+        victims: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *const moorage_room, *mut u32) -> u32,
+        >,
+        admit: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_admission) -> u32>,
+        on_load: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, u32, i32)>,
+        on_evict: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)>,
+        replay: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_replay)>,
+    }
+    // budget.h
+    struct moorage_budget_request {
+        size: u32, flags: u32, layers: u32, experts: u32, slots: u32, segments: u32, token: u64,
+        host_slots: *const u32, host_split: *const f32,
+    }
+    struct moorage_budget_plan {
+        size: u32, flags: u32, host_slots: *mut u32, host_split: *mut f32, gain_ns: f64,
+    }
+    struct moorage_budget {
+        size: u32, flags: u32,
+        plan: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_budget_request, *mut moorage_budget_plan,
+            ) -> u32,
+        >,
+        interval: Option<unsafe extern "C" fn(*mut moorage_plugin) -> u64>,
+    }
+    // prefetch.h
+    struct moorage_forecast {
+        size: u32, flags: u32, target_count: u32, buffer_free: u32, window_ns: u64, backlog_ns: u64,
+        host_layers: *const u32, host_offsets: *const u32, host_experts: *const u32,
+        host_scores: *const f32,
+    }
+    struct moorage_orders {
+        size: u32, flags: u32, capacity: u32, reserved: u32, host_pages: *mut u32,
+        host_segments: *mut u8,
+    }
+    struct moorage_prefetch_outcome {
+        size: u32, flags: u32, layer: u32, used: u32, late: u32, wasted: u32, cut_off: u32,
+        reserved: u32, wasted_bytes: u64,
+    }
+    struct moorage_prefetch {
+        size: u32, flags: u32,
+        horizon: Option<unsafe extern "C" fn(*mut moorage_plugin) -> u32>,
+        predict: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_step, u32, u32, u32, *mut u32, *mut f32,
+            ) -> u32,
+        >,
+        plan: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_step, *const moorage_forecast,
+                *mut moorage_orders,
+            ) -> u32,
+        >,
+        outcome: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_prefetch_outcome)>,
+    }
+    // dispatch.h
+    struct moorage_items {
+        size: u32, flags: u32, count: u32, servers: u32, load_backlog_ns: u64, cpu_backlog_ns: u64,
+        host_experts: *const u32, host_tokens: *const u32, host_missing: *const u8,
+        host_scores: *const f32, host_load_ns: *const u64, host_gpu_ns: *const u64,
+        host_cpu_ns: *const u64, host_remote_ns: *const u64,
+    }
+    struct moorage_dispatched {
+        size: u32, flags: u32, layer: u32, expert: u32, site: u32, tokens: u32, load_ns: u64,
+        run_ns: u64,
+    }
+    struct moorage_dispatch {
+        size: u32, flags: u32,
+        assign: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_step, *const moorage_items, *mut u32,
+                *mut u32,
+            ) -> u32,
+        >,
+        outcome: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_dispatched)>,
+    }
+    // transport.h
+    struct moorage_transfer {
+        size: u32, flags: u32, id: u32, link: u32, cause: i32, page: u32, bytes: u64,
+        deadline_ns: u64,
+    }
+    struct moorage_piece {
+        size: u32, id: u32, bytes: u64,
+    }
+    struct moorage_transport {
+        size: u32, flags: u32,
+        submit: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_transfer)>,
+        cancel: Option<unsafe extern "C" fn(*mut moorage_plugin, u32)>,
+        promote: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)>,
+        next: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, *mut moorage_piece) -> u32>,
+    }
+    // draft/placement.h
+    struct moorage_cluster {
+        size: u32, flags: u32, servers: u32, devices: u32, users: u32, models: u32,
+        host_device_server: *const u32, host_device_bytes: *const u64,
+        host_device_flops: *const f64, host_link_bytes_per_s: *const f64,
+        host_link_latency_ns: *const u64, host_up_bytes_per_s: *const f64,
+        host_down_bytes_per_s: *const f64, host_cloud_latency_ns: *const u64,
+        host_user_flops: *const f64, cloud_flops: f64,
+    }
+    struct moorage_demand {
+        size: u32, flags: u32, experts: u32, groups: u32, host_expert_model: *const u32,
+        host_expert_layer: *const u32, host_expert_bytes: *const u64, host_expert_flops: *const f64,
+        host_hidden_bytes: *const u64, host_frequency: *const f64, host_user_model: *const f64,
+        host_group_offsets: *const u64, host_group_experts: *const u32,
+        host_group_share: *const f64, host_user_holds: *const u8,
+    }
+    struct moorage_copy {
+        expert: u32, device: u32,
+    }
+    struct moorage_move {
+        size: u32, flags: u32, added_bytes: u64, removed_copies: u64, move_ns: u64,
+        remote_calls_current: f64, remote_calls_candidate: f64, remote_call_ns: f64, window_s: f64,
+    }
+    struct moorage_placement {
+        size: u32, flags: u32,
+        plan: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_cluster, *const moorage_demand,
+                *const moorage_copy, u64, *mut moorage_copy, u64,
+            ) -> u64,
+        >,
+        adopt: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_move) -> u32>,
+    }
+}
+
+macro_rules! constants {
+    ($($type:ty: $($name:ident = $value:expr),*;)*) => { $($(pub const $name: $type = $value;)*)* };
+}
+constants! {
+    u32: MOORAGE_ABI_MAJOR = 1, MOORAGE_ABI_MINOR = 0, MOORAGE_NONE = u32::MAX,
+        MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3,
+        MOORAGE_NEEDS_GATE_SCORES = 1, MOORAGE_NEEDS_WEIGHTS = 2, MOORAGE_NEEDS_PREDICTIONS = 4,
+        MOORAGE_NEEDS_FUTURE = 8, MOORAGE_POLICY_LOSSY = 1, MOORAGE_POLICY_RANDOMISED = 2,
+        MOORAGE_REPLAY_KEPT = 0xffff_ffff, MOORAGE_REPLAY_BYPASS = 0xffff_fffe,
+        MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2;
+    u64: MOORAGE_NEVER = u64::MAX;
+    i32: MOORAGE_OK = 0, MOORAGE_INVALID_ARGUMENT = 1, MOORAGE_UNSUPPORTED = 2,
+        MOORAGE_OUT_OF_MEMORY = 3, MOORAGE_WRONG_STATE = 4, MOORAGE_INTERNAL = 5,
+        MOORAGE_DEMAND = 0, MOORAGE_PREFETCH = 1, MOORAGE_BUDGET = 2, MOORAGE_MIGRATION = 3,
+        MOORAGE_ACTIVATION = 4, MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1,
+        MOORAGE_LOG_DEBUG = 0, MOORAGE_LOG_INFO = 1, MOORAGE_LOG_WARNING = 2, MOORAGE_LOG_ERROR = 3,
+        MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
+        MOORAGE_PARAM_TEXT = 4;
+    u8: MOORAGE_STATE_RESIDENT = 0x03, MOORAGE_STATE_IN_FLIGHT = 0x0c,
+        MOORAGE_STATE_IN_FLIGHT_SHIFT = 2, MOORAGE_STATE_PINNED = 0x10,
+        MOORAGE_STATE_BUFFERED = 0x60, MOORAGE_STATE_BUFFERED_SHIFT = 5,
+        MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2;
+    &str: MOORAGE_MODULE_SYMBOL = "moorage_module_v1\0",
+        MOORAGE_SERVICE_LOG = "moorage.host.log/1\0",
+        MOORAGE_SERVICE_THREAD_CHECK = "moorage.host.thread-check/1\0",
+        MOORAGE_SERVICE_CLOCK = "moorage.host.clock/1\0",
+        MOORAGE_SERVICE_RANDOM = "moorage.host.random/1\0",
+        MOORAGE_SERVICE_RESIDENCY = "moorage.host.residency/1\0",
+        MOORAGE_SERVICE_COSTS = "moorage.host.costs/1\0",
+        MOORAGE_SERVICE_FUTURE = "moorage.host.future/1\0",
+        MOORAGE_INTERFACE_OBSERVER = "moorage.observer/1\0",
+        MOORAGE_INTERFACE_ROUTER = "moorage.router/1\0",
+        MOORAGE_INTERFACE_CACHE = "moorage.cache/1\0",
+        MOORAGE_INTERFACE_BUDGET = "moorage.budget/1\0",
+        MOORAGE_INTERFACE_PREFETCH = "moorage.prefetch/1\0",
+        MOORAGE_INTERFACE_DISPATCH = "moorage.dispatch/1\0",
+        MOORAGE_INTERFACE_TRANSPORT = "moorage.transport/1\0",
+        MOORAGE_INTERFACE_PLACEMENT = "moorage.placement/1\0";
+}
