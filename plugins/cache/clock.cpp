@@ -39,7 +39,7 @@ public:
         chosen_.assign(chosen_.size(), 0);
         calls_ = 0;
         for (uint32_t pool = 0; pool < rings_.size(); ++pool)
-            rings_[pool] = {lists_.end(pool), lists_.end(pool), 0};
+            rings_[pool] = {lists_.end(pool), lists_.end(pool), 0, false};
     }
 
     // on_load clears the bit again, so that only hits count.
@@ -52,7 +52,9 @@ public:
         const uint32_t pool = pool_of(page);
         ring &of = rings_[pool];
         lists_.insert(page, of.gap);
+        if (of.hand_in_gap) of.hand = page;
         of.gap = lists_.end(pool);
+        of.hand_in_gap = false;
         referenced_[page] = 0;
         ++of.used;
     }
@@ -61,7 +63,8 @@ public:
         if (!lists_.contains(page)) return;
         ring &of = rings_[pool_of(page)];
         const uint32_t next = lists_.next(page);
-        if (of.hand == page) of.hand = next;
+        of.hand_in_gap = of.hand == page;
+        if (of.hand_in_gap) of.hand = next;
         of.gap = next;
         lists_.unlink(page);
         --of.used;
@@ -89,6 +92,7 @@ private:
         uint32_t hand;  // where the next search begins
         uint32_t gap;   // before which the next load goes: where the last eviction was, or the end
         uint32_t used;
+        bool hand_in_gap;  // the hand stood where the last eviction was
     };
     uint32_t pool_of(uint32_t page) const { return rings_.size() == 1 ? 0 : page / experts_; }
 

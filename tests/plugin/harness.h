@@ -1,0 +1,425 @@
+// harness.h - drives one cache policy library through the C ABI, step by step, without the core.
+//
+// What is here stands on its own on purpose: a trace as plain vectors, a residency kept naively, host
+// services that a test controls. `cache_model` is the host's side of a step (the order of calls of
+// cache.h); what decides is either a library (`library_policy`) or a definition written out in a test
+// (`policy_model`), so that both can be run over the same events and compared.
+#pragma once
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <moorage/cache.h>
+
+namespace moorage::test {
+
+enum class order { rounds, token, serial };
+
+// [token][layer] the chosen experts, best first.
+using routing = std::vector<std::vector<std::vector<uint32_t>>>;
+
+struct request_step {
+    uint64_t index, visit, token;
+    uint32_t layer;
+    std::vector<uint32_t> experts;
+};
+
+inline std::vector<request_step> steps_of(const routing &tokens, order requests) {
+    std::vector<request_step> steps;
+    uint64_t visit = 0;
+    const auto add = [&](uint64_t token, uint32_t layer, std::vector<uint32_t> experts) {
+        steps.push_back({steps.size(), visit, token, layer, std::move(experts)});
+    };
+    for (uint64_t token = 0; token < tokens.size(); ++token) {
+        const auto &layers = tokens[token];
+        const size_t rounds = requests == order::rounds ? layers[0].size() : 1;
+        for (size_t round = 0; round < rounds; ++round)
+            for (uint32_t layer = 0; layer < layers.size(); ++layer, ++visit) {
+                if (requests == order::rounds) add(token, layer, {layers[layer][round]});
+                else if (requests == order::token) add(token, layer, layers[layer]);
+                else
+                    for (const uint32_t expert : layers[layer]) add(token, layer, {expert});
+            }
+    }
+    return steps;
+}
+
+struct cache_shape {
+    uint32_t layers, experts, top_k;
+    bool shared;
+    uint32_t slots;  // in all
+    uint32_t pages() const { return layers * experts; }
+    uint32_t pools() const { return shared ? 1 : layers; }
+};
+
+// The cache's side: the order of calls is that of cache.h.
+class policy_model {
+public:
+    virtual ~policy_model() = default;
+    virtual void reset() {}
+    virtual void observe(const request_step &) {}
+    // `candidates`: the pages that may go, ascending. At most `count` of them, first to go first.
+    virtual std::vector<uint32_t> victims(const moorage_room &room,
+                                          const std::vector<uint32_t> &candidates) = 0;
+    virtual void load(uint32_t, int32_t) {}
+    virtual void evict(uint32_t, int32_t) {}
+};
+
+// What happened to one request, told as moorage_replay tells it; misses are counted beside.
+using outcomes = std::vector<uint32_t>;
+
+class cache_model {
+public:
+    explicit cache_model(const cache_shape &of)
+        : shape(of), state(of.pages()), slots(of.pools()), used(of.pools()), split(of.layers, 1) {
+        for (uint32_t pool = 0; pool < of.pools(); ++pool)
+            slots[pool] = of.slots / of.pools() + (pool < of.slots % of.pools() ? 1 : 0);
+        view = {sizeof(view), 0, of.layers, of.experts, of.pools(), 0,
+                state.data(), slots.data(), used.data(), split.data()};
+    }
+    cache_model(const cache_model &) = delete;
+
+    void clear() {
+        std::fill(state.begin(), state.end(), 0);
+        std::fill(used.begin(), used.end(), 0);
+        misses = 0;
+    }
+    uint32_t pool_of(uint32_t layer) const { return shape.shared ? 0 : layer; }
+    std::vector<uint32_t> candidates(uint32_t pool) const {
+        std::vector<uint32_t> pages;
+        for (uint32_t page = 0; page < state.size(); ++page)
+            if (pool_of(page / shape.experts) == pool && (state[page] & MOORAGE_WHOLE) &&
+                !(state[page] & MOORAGE_STATE_PINNED))
+                pages.push_back(page);
+        return pages;
+    }
+
+    // One step; an event of several experts pins them, a single request pins nothing.
+    outcomes run(policy_model &policy, const request_step &step) {
+        const uint32_t first = step.layer * shape.experts;
+        const bool pins = step.experts.size() > 1;
+        std::vector<uint32_t> missing;
+        for (const uint32_t expert : step.experts) {
+            if (state[first + expert] == 0) missing.push_back(first + expert);
+            if (pins) state[first + expert] |= MOORAGE_STATE_PINNED;
+        }
+        policy.observe(step);
+        misses += missing.size();
+        const auto loaded = load(policy, missing, step.layer, MOORAGE_DEMAND);
+        outcomes told;
+        size_t next = 0;
+        for (const uint32_t expert : step.experts) {
+            const bool missed = next < missing.size() && missing[next] == first + expert;
+            told.push_back(missed ? loaded[next++] : MOORAGE_REPLAY_KEPT);
+            if (pins) state[first + expert] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+        }
+        return told;
+    }
+
+    outcomes load(policy_model &policy, const std::vector<uint32_t> &pages, uint32_t layer,
+                  int32_t cause) {
+        const uint32_t pool = pool_of(layer);
+        const uint32_t free = slots[pool] > used[pool] ? slots[pool] - used[pool] : 0;
+        const auto lacking = static_cast<uint32_t>(pages.size()) - std::min<uint32_t>(free, pages.size());
+        std::vector<uint32_t> going;
+        const uint32_t ask = std::min(lacking, slots[pool]);
+        if (ask > 0) going = checked_victims(policy, pool, layer, ask, cause);
+        outcomes told;
+        uint32_t spare = free;
+        size_t next = 0;
+        for (const uint32_t page : pages) {
+            uint32_t victim = MOORAGE_REPLAY_KEPT;
+            if (spare > 0) {
+                --spare;
+                ++used[pool];
+            } else if (next < going.size()) {
+                victim = going[next++];
+                state[victim] &= static_cast<uint8_t>(~MOORAGE_WHOLE);
+                policy.evict(victim, cause);
+            } else {
+                told.push_back(MOORAGE_REPLAY_BYPASS);
+                continue;
+            }
+            state[page] |= MOORAGE_WHOLE;
+            policy.load(page, cause);
+            told.push_back(victim);
+        }
+        return told;
+    }
+
+    // The pool now has `count` slots; what is too much goes.
+    outcomes resize(policy_model &policy, uint32_t pool, uint32_t count) {
+        slots[pool] = count;
+        if (used[pool] <= count) return {};
+        const uint32_t layer = shape.shared ? 0 : pool;
+        const auto going = checked_victims(policy, pool, layer, used[pool] - count, MOORAGE_BUDGET);
+        for (const uint32_t page : going) {
+            state[page] = 0;
+            --used[pool];
+            policy.evict(page, MOORAGE_BUDGET);
+        }
+        return going;
+    }
+
+    const cache_shape shape;
+    std::vector<uint8_t> state;
+    std::vector<uint32_t> slots, used;
+    std::vector<float> split;
+    moorage_residency view{};
+    uint64_t misses = 0;
+
+private:
+    // What cache.h asks of victims.
+    std::vector<uint32_t> checked_victims(policy_model &policy, uint32_t pool, uint32_t layer,
+                                          uint32_t count, int32_t cause) {
+        const auto may_go = candidates(pool);
+        const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
+        auto going = policy.victims(room, may_go);
+        const size_t wanted = std::min<size_t>(count, may_go.size());
+        if (going.size() != wanted)
+            throw std::runtime_error(std::to_string(going.size()) + " victims, not " +
+                                     std::to_string(wanted));
+        auto sorted = going;
+        std::sort(sorted.begin(), sorted.end());
+        if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+            throw std::runtime_error("a victim is named twice");
+        if (!std::includes(may_go.begin(), may_go.end(), sorted.begin(), sorted.end()))
+            throw std::runtime_error("a victim cannot go");
+        return going;
+    }
+};
+
+// Values for parameters that are not to have their defaults; flags are "1".
+using parameters = std::map<std::string, std::string>;
+
+// One instance of the policy `name` of build/plugins/cache/<name>.so over `model`.
+class library_policy final : public policy_model {
+public:
+    // `steps` is the future it may ask for; borrowed.
+    library_policy(const std::string &name, cache_model &model, const parameters &given = {},
+                   const std::vector<request_step> *steps = nullptr)
+        : model_(model), name_(name), steps_(steps) {
+        host_ = {sizeof(host_), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this, find_service, set_error};
+        const moorage_module *module = open(name);
+        const moorage_descriptor *about = module->descriptor(0);
+        set_values(*about, given);
+        if (module->create(about->plugin_name, &host_, values_.data(),
+                           static_cast<uint32_t>(values_.size()), &plugin_) != MOORAGE_OK)
+            throw std::runtime_error(name + ": " + error_);
+        const auto *observer = static_cast<const moorage_observer *>(
+            plugin_->get_interface(plugin_, MOORAGE_INTERFACE_OBSERVER));
+        cache_ = static_cast<const moorage_cache *>(
+            plugin_->get_interface(plugin_, MOORAGE_INTERFACE_CACHE));
+        observe_ = observer ? observer->observe : nullptr;
+        moorage_limits limits{};
+        limits.size = sizeof(limits);
+        limits.layers = model.shape.layers;
+        limits.experts = model.shape.experts;
+        limits.top_k = model.shape.top_k;
+        limits.tokens_max = limits.requests_max = limits.segments = 1;
+        limits.pools = model.shape.pools();
+        limits.slots = model.shape.slots;
+        if (plugin_->activate(plugin_, &limits) != MOORAGE_OK) throw std::runtime_error(error_);
+    }
+    library_policy(const library_policy &) = delete;
+    ~library_policy() override {
+        plugin_->deactivate(plugin_);
+        plugin_->destroy(plugin_);
+    }
+
+    // Draws of the random service; when none is left, a generator goes on.
+    std::deque<uint64_t> draws;
+    uint64_t draws_taken = 0;
+
+    void reset() override {
+        generator_.seed(1);
+        draws_taken = 0;
+        plugin_->reset(plugin_);
+    }
+    void observe(const request_step &what) override {
+        const auto width = static_cast<uint32_t>(what.experts.size());
+        const uint32_t stream = 0;
+        const uint64_t request = 0;
+        moorage_step step{};
+        step.size = sizeof(step);
+        step.index = what.index, step.visit = what.visit, step.token = what.token;
+        step.layer = what.layer;
+        step.phase = MOORAGE_DECODE;
+        step.token_count = 1;
+        step.top_k = step.distinct_count = width;
+        step.experts = model_.shape.experts;
+        step.host_streams = &stream;
+        step.host_requests = &request;
+        step.host_chosen = step.host_distinct = what.experts.data();
+        if (observe_) observe_(plugin_, &step);
+    }
+    std::vector<uint32_t> victims(const moorage_room &room, const std::vector<uint32_t> &) override {
+        std::vector<uint32_t> pages(room.count);
+        pages.resize(cache_->victims(plugin_, &room, pages.data()));
+        return pages;
+    }
+    void load(uint32_t page, int32_t cause) override {
+        if (cache_->on_load) cache_->on_load(plugin_, page, MOORAGE_WHOLE, cause);
+    }
+    void evict(uint32_t page, int32_t cause) override {
+        if (cache_->on_evict) cache_->on_evict(plugin_, page, cause);
+    }
+    // All of `tokens` through the fast path; the residency of the model follows.
+    outcomes replay(const routing &tokens, order requests, uint64_t first_token = 0) {
+        const uint32_t top_k = model_.shape.top_k;
+        const uint32_t rounds = requests == order::rounds ? top_k : 1;
+        const uint32_t repeats = requests == order::serial ? top_k : 1;
+        const uint32_t width = requests == order::token ? top_k : 1;
+        std::vector<uint32_t> experts;
+        for (const auto &step : steps_of(tokens, requests))
+            experts.insert(experts.end(), step.experts.begin(), step.experts.end());
+        std::vector<uint64_t> ids(tokens.size());
+        outcomes told(experts.size());
+        const uint64_t visit = first_token * rounds * model_.shape.layers;
+        const moorage_replay run{sizeof(run), 0, visit * repeats, visit, first_token,
+                                 static_cast<uint32_t>(tokens.size()), rounds, repeats, width,
+                                 experts.data(), ids.data(), model_.state.data(), model_.used.data(),
+                                 told.data()};
+        cache_->replay(plugin_, &run);
+        return told;
+    }
+
+private:
+    static const moorage_module *open(const std::string &name) {
+        const std::string path = std::string(MOORAGE_BINARY_DIR) + "/plugins/cache/" + name + ".so";
+        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr) throw std::runtime_error(dlerror());
+        return reinterpret_cast<moorage_module_function>(dlsym(library, MOORAGE_MODULE_SYMBOL))();
+    }
+    void set_values(const moorage_descriptor &about, const parameters &given) {
+        size_t known = 0;
+        for (uint32_t i = 0; i < about.param_count; ++i) {
+            const moorage_param &of = about.plugin_params[i];
+            moorage_value value{sizeof(value), of.type, of.integer_default, of.real_default,
+                                of.plugin_text_default};
+            if (const auto found = given.find(of.plugin_key); found != given.end()) {
+                ++known;
+                texts_.push_back(found->second);
+                value.host_text = texts_.back().c_str();
+                if (of.type == MOORAGE_PARAM_REAL) value.real = std::stod(found->second);
+                else if (of.type != MOORAGE_PARAM_TEXT) value.integer = std::stoll(found->second);
+            }
+            values_.push_back(value);
+        }
+        if (known != given.size()) throw std::runtime_error("unknown parameter of " + name_);
+    }
+
+    static library_policy &self(const moorage_host *host) {
+        return *static_cast<library_policy *>(host->host_data);
+    }
+    static void set_error(const moorage_host *host, const char *text) { self(host).error_ = text; }
+    static const moorage_residency *residency(const moorage_host *host) {
+        return &self(host).model_.view;
+    }
+    static uint64_t random(const moorage_host *host) {
+        library_policy &of = self(host);
+        ++of.draws_taken;
+        if (of.draws.empty()) return of.generator_();
+        const uint64_t draw = of.draws.front();
+        of.draws.pop_front();
+        return draw;
+    }
+    static uint64_t next_use(const moorage_host *host, uint32_t page, uint64_t step, uint64_t *token) {
+        const library_policy &of = self(host);
+        for (uint64_t i = step + 1; i < of.steps_->size(); ++i) {
+            const request_step &at = (*of.steps_)[i];
+            if (at.layer != page / of.model_.shape.experts) continue;
+            const uint32_t expert = page % of.model_.shape.experts;
+            if (std::find(at.experts.begin(), at.experts.end(), expert) == at.experts.end()) continue;
+            if (token) *token = at.token;
+            return i;
+        }
+        return MOORAGE_NEVER;
+    }
+    static const void *find_service(const moorage_host *host, const char *id) {
+        static constexpr moorage_residency_service residencies{sizeof(residencies), 0, residency};
+        static constexpr moorage_random randoms{sizeof(randoms), 0, random};
+        static constexpr moorage_future futures{sizeof(futures), 0, next_use};
+        const std::string_view what = id;
+        if (what == MOORAGE_SERVICE_RESIDENCY) return &residencies;
+        if (what == MOORAGE_SERVICE_RANDOM) return &randoms;
+        if (what == MOORAGE_SERVICE_FUTURE && self(host).steps_) return &futures;
+        return nullptr;
+    }
+
+    cache_model &model_;
+    const std::string name_;
+    const std::vector<request_step> *steps_;
+    moorage_host host_{};
+    std::vector<moorage_value> values_;
+    std::deque<std::string> texts_;
+    std::string error_;
+    std::mt19937_64 generator_{1};
+    moorage_plugin *plugin_ = nullptr;
+    const moorage_cache *cache_ = nullptr;
+    void (*observe_)(moorage_plugin *, const moorage_step *) = nullptr;
+};
+
+// A policy over a whole trace, cold.
+struct replayed {
+    outcomes told;
+    uint64_t misses;
+};
+
+inline replayed replay_stepwise(policy_model &policy, cache_model &model,
+                                const std::vector<request_step> &steps) {
+    outcomes told;
+    for (const request_step &step : steps) {
+        const outcomes of = model.run(policy, step);
+        told.insert(told.end(), of.begin(), of.end());
+    }
+    return {std::move(told), model.misses};
+}
+
+inline replayed replay_library(const std::string &name, const cache_shape &shape, const routing &tokens,
+                               order requests, const parameters &given = {}) {
+    cache_model model(shape);
+    const auto steps = steps_of(tokens, requests);
+    library_policy policy(name, model, given, &steps);
+    return replay_stepwise(policy, model, steps);
+}
+
+inline uint64_t misses_of(const std::string &name, const cache_shape &shape, const routing &tokens,
+                          order requests, const parameters &given = {}) {
+    return replay_library(name, shape, tokens, requests, given).misses;
+}
+
+// Experts drawn without replacement, expert e with weight 1 / (1 + rank of e)^skew.
+inline routing random_routing(std::mt19937_64 &generator, uint32_t tokens, uint32_t layers,
+                              uint32_t experts, uint32_t top_k, double skew) {
+    std::vector<std::vector<double>> weights(layers, std::vector<double>(experts));
+    for (auto &of : weights) {
+        for (uint32_t rank = 0; rank < experts; ++rank) of[rank] = std::pow(1.0 + rank, -skew);
+        std::shuffle(of.begin(), of.end(), generator);
+    }
+    routing all(tokens, std::vector<std::vector<uint32_t>>(layers));
+    for (auto &token : all)
+        for (uint32_t layer = 0; layer < layers; ++layer) {
+            auto left = weights[layer];
+            for (uint32_t i = 0; i < top_k; ++i) {
+                std::discrete_distribution<uint32_t> draw(left.begin(), left.end());
+                token[layer].push_back(draw(generator));
+                left[token[layer].back()] = 0;
+            }
+        }
+    return all;
+}
+
+}  // namespace moorage::test
