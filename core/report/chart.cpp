@@ -84,6 +84,11 @@ std::vector<double> spread(const std::vector<double> &wanted, double distance, d
     return placed;
 }
 
+// A line without markers is a border, not a row of runs: drawn through.
+std::string dashes_of(const chart_series &series) {
+    return series.markers ? series.look.dashes() : "";
+}
+
 std::string draw_series(const chart_series &series, const round_axis &x, const round_axis &y,
                         const frame &area) {
     std::string path, dots;
@@ -97,7 +102,7 @@ std::string draw_series(const chart_series &series, const round_axis &x, const r
                 (series.markers ? marker(series.look, px, py, 4) : "") + "</g>";
     }
     return format("<g class=\"{}\"><path d=\"{}\" class=\"line\"{}/>{}</g>\n",
-                  series.look.color_class(), path, series.look.dashes(), dots);
+                  series.look.color_class(), path, dashes_of(series), dots);
 }
 
 std::string draw_names(const std::vector<chart_series> &series, const round_axis &x,
@@ -111,11 +116,11 @@ std::string draw_names(const std::vector<chart_series> &series, const round_axis
         const double from = x.place(series[i].points.back().x, area.left, area.right);
         const double to = area.right + 22;
         svg += line_from(from + 6, wanted[i], to - 2, placed[i], "leader");
-        svg += "<g class=\"" + series[i].look.color_class() + "\">" +
-               (series[i].markers ? marker(series[i].look, to + 5, placed[i], 4)
-                                  : line_from(to, placed[i], to + 11, placed[i], "line")) +
-               "</g>";
-        svg += text_at(to + 15, placed[i] + 4, "start",
+        svg += format("<g class=\"{}\"><path d=\"M{} {}h18\" class=\"line\"{}/>{}</g>",
+                      series[i].look.color_class(), pixels(to), pixels(placed[i]),
+                      dashes_of(series[i]),
+                      series[i].markers ? marker(series[i].look, to + 9, placed[i], 4) : "");
+        svg += text_at(to + 23, placed[i] + 4, "start",
                        shortened(series[i].name, name_columns_max));
     }
     return svg;
@@ -128,16 +133,18 @@ double widest_name(const auto &named) {
     return widest;
 }
 
-// Groups as dots of growing size, in one line that is left out where it would not fit.
-std::string group_legend(const std::vector<std::string> &groups, double left, double width) {
-    double needed = 0;
-    for (const std::string &group : groups) needed += text_pixels(group) + 26;
+// Groups as dots of growing size, in one line.
+std::string group_legend(const dot_chart &chart, double left, double width) {
+    const std::vector<std::string> &groups = chart.groups;
+    const double title_width = chart.group_title.empty() ? 0 : text_pixels(chart.group_title) + 10;
+    double needed = title_width;
+    for (const std::string &group : groups) needed += text_pixels(group) + 30;
     // Too many to name: the first and the last explain the order.
     std::vector<size_t> shown(groups.size());
     std::iota(shown.begin(), shown.end(), size_t{0});
     if (needed > width) shown = {0, groups.size() - 1};
-    std::string svg;
-    double x = left;
+    std::string svg = chart.group_title.empty() ? "" : text_at(left, 18, "start", chart.group_title);
+    double x = left + title_width;
     for (const size_t i : shown) {
         const double radius = groups.size() == 1 ? 5 : 3 + 4.0 * double(i) / double(groups.size() - 1);
         svg += "<g class=\"plain\"><circle cx=\"" + pixels(x + 7) + "\" cy=\"14\" r=\"" +
@@ -176,6 +183,10 @@ std::string draw_row(const dot_row &row, const round_axis &axis, const frame &ar
 
 std::string draw(const line_chart &chart) {
     std::vector<chart_series> series = chart.series;
+    for (chart_series &one : series)
+        std::erase_if(one.points, [](const chart_point &point) {
+            return !std::isfinite(point.x) || !std::isfinite(point.y);
+        });
     std::erase_if(series, [](const chart_series &one) { return one.points.empty(); });
     if (series.empty()) return "";
     double x_high = 0, y_high = 0;
@@ -192,7 +203,7 @@ std::string draw(const line_chart &chart) {
     std::erase_if(x.ticks, [&](double tick) { return tick > x.high * 1.0001; });
     const double names = double(series.size()) * 15;
     const double height = std::max(340.0, names + 80);
-    const frame area{52, chart_width - widest_name(series) - 44, 34, std::max(290.0, height - 50)};
+    const frame area{52, chart_width - widest_name(series) - 52, 34, std::max(290.0, height - 50)};
     std::string svg = open_svg(chart_width, height, chart.label);
     svg += y_axis(y, area, chart.y_title) + x_axis(x, area, chart.x_title, false);
     svg += draw_names(series, x, y, area, area.bottom);
@@ -218,7 +229,7 @@ std::string draw(const dot_chart &chart) {
                      top + row_height * double(chart.rows.size())};
     std::string svg = open_svg(chart_width, area.bottom + 48, chart.label);
     svg += x_axis(axis, area, chart.x_title, true);
-    if (legend) svg += group_legend(chart.groups, area.left, chart_width - area.left);
+    if (legend) svg += group_legend(chart, area.left, chart_width - area.left);
     for (size_t i = 0; i < chart.rows.size(); ++i)
         svg += draw_row(chart.rows[i], axis, area, top + row_height * (double(i) + 0.5),
                         chart.groups.size());

@@ -40,6 +40,7 @@ struct dot_row {
 };
 struct dot_chart {
     std::string label, x_title;
+    std::string group_title;          // before the groups' names: "cached"
     double x_low = 0;                 // where the axis begins
     std::vector<std::string> groups;  // from small to large: named and drawn in this order
     std::vector<dot_row> rows;

@@ -171,11 +171,13 @@ std::string joined_label(const std::vector<key_column> &columns, size_t row) {
     std::string label;
     for (const key_column &column : columns) {
         if (column.values[row].empty()) continue;
-        // A bare number says nothing without its name.
-        const bool bare = column.values[row].find_first_not_of("0123456789.-+e") == std::string::npos;
-        label += (label.empty() ? "" : ", ") + (bare ? column.heading + " " : "") + column.values[row];
+        // A bare number or truth value says nothing without its name.
+        const std::string &value = column.values[row];
+        const bool bare = value.find_first_not_of("0123456789.-+e") == std::string::npos ||
+                          value == "true" || value == "false";
+        label += (label.empty() ? "" : ", ") + (bare ? column.heading + " " : "") + value;
     }
-    return label;
+    return label.empty() ? "as configured" : label;
 }
 
 }  // namespace

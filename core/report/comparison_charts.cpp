@@ -91,7 +91,7 @@ std::vector<size_t> rows_on(const comparison &compared, const std::string &profi
 // One dot per row instead of lines: what a line chart becomes with a single size.
 std::string dots_of(const std::vector<chart_series> &series, const std::string &label,
                     const std::string &title) {
-    dot_chart chart{label, title, 0, {""}, {}};
+    dot_chart chart{label, title, "", 0, {""}, {}};
     for (const chart_series &one : series)
         for (const chart_point &point : one.points)
             chart.rows.push_back({one.name, one.look, {{point.y, 0, point.hint}}});
@@ -204,7 +204,7 @@ std::vector<chart_figure> optimum_figures(const comparison &compared, const comp
     for (const std::string &profile : profiles) {
         const std::vector<size_t> rows = rows_on(compared, profile);
         dot_chart chart{"misses over the offline optimum's", "misses / misses of the offline optimum",
-                        1, {}, {}};
+                        "cached", 1, {}, {}};
         constexpr double none = std::numeric_limits<double>::quiet_NaN();
         bool any = false;
         for (size_t n = 0; n < made.names.size(); ++n)
@@ -215,8 +215,8 @@ std::vector<chart_figure> optimum_figures(const comparison &compared, const comp
             const run_report &report = compared.rows[i].report;
             const size_t group = size_t(std::lower_bound(made.sizes.begin(), made.sizes.end(),
                                                          view.slots[i]) - made.sizes.begin());
-            chart.groups[group] = made.by_share ? percent(view.share[i], 1) + " cached"
-                                                : format("{} cached", view.slots[i]);
+            chart.groups[group] = made.by_share ? percent(view.share[i], 1)
+                                                : with_commas(view.slots[i]);
             if (report.opt_misses == 0) continue;
             any = true;
             const double ratio = double(report.experts.misses) / double(report.opt_misses);

@@ -203,10 +203,12 @@ std::string fastest_sentence(const comparison &compared, const comparison_view &
     }
     if (!fastest || marked == 0) return "";
     const standing &winner = by_label.at(*fastest);
-    std::string text = format("{} is fastest at {} of {} size{}", *fastest, winner.wins,
-                              groups.size(), groups.size() == 1 ? "" : "s");
+    const bool many = groups.size() > 1;
+    std::string text = *fastest + " is fastest";
+    if (many) text += format(" at {} of {} sizes", winner.wins, groups.size());
     if (*fastest != reference && winner.groups > 0)
-        text += format(", {:.2f} times as fast as {} on average", winner.speed_up(), reference);
+        text += format(", {:.2f} times as fast as {}{}", winner.speed_up(), reference,
+                       many ? " on average" : "");
     if (bound && by_label.at(*bound).groups > 0 && winner.groups > 0)
         text += format("; {}, which sees the future, would be {:.2f} times as fast as {}", *bound,
                        by_label.at(*bound).speed_up() / winner.speed_up(), *fastest);

@@ -37,7 +37,7 @@ std::string draw(const heat_map &map) {
     if (columns == 0) return "";
     const double left = widest + 14;
     // A few layers must not become a wall of colour.
-    const double cell = std::min(36.0, (map_width - left) / double(columns));
+    const double cell = std::min(48.0, (map_width - left) / double(columns));
     const double bottom = row_height * double(map.rows.size());
     std::string svg = format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n",
                              pixels(map_width), pixels(bottom + 38), escape_markup(map.label));

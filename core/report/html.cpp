@@ -17,16 +17,31 @@ std::string element(const std::string &name, const std::string &text) {
     return "<" + name + ">" + escape_markup(text) + "</" + name + ">";
 }
 
+// Keeps numbers and their percent signs on one line.
+std::string unbroken(std::string text) {
+    for (size_t at = 0; (at = text.find(" %", at)) != std::string::npos;)
+        text.replace(at, 1, "\u00a0");
+    return text;
+}
+
 std::string joined(const std::vector<std::string> &parts) {
     std::string text;
     for (const std::string &part : parts) text += (text.empty() ? "" : ", ") + part;
     return text;
 }
 
+constexpr size_t listed_max = 16;
+
+// Each value once, in order; a long list is cut short, the tables have all of it.
 std::vector<std::string> distinct(std::vector<std::string> values) {
     std::vector<std::string> kept;
     for (std::string &value : values)
         if (std::find(kept.begin(), kept.end(), value) == kept.end()) kept.push_back(std::move(value));
+    if (kept.size() > listed_max) {
+        const size_t more = kept.size() - listed_max;
+        kept.resize(listed_max);
+        kept.push_back(format("and {} more", more));
+    }
     return kept;
 }
 
@@ -34,10 +49,10 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     const run_report &first = compared.rows.front().report;
     std::string html = "<dl class=\"facts\">";
     const auto add = [&](const std::string &name, const std::string &value) {
-        if (!value.empty()) html += "<div>" + element("dt", name) + element("dd", value) + "</div>";
+        if (!value.empty()) html += "<div>" + element("dt", name) + element("dd", unbroken(value)) + "</div>";
     };
     add("trace", compared.trace);
-    add("model shape", compared.shape);
+    add("model", compared.shape);
     add("work", format("{} tokens of {} request{}", with_commas(first.tokens),
                        with_commas(first.requests), first.requests == 1 ? "" : "s"));
     add("executor", first.executor + (first.virtual_time ? ", virtual time" : "") +

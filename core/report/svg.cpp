@@ -56,8 +56,7 @@ std::string pixels(double value) {
 }
 
 std::string round_axis::label(double tick) const {
-    const std::string text = format("{:.{}f}", tick + 0.0, decimals);
-    return text;
+    return format("{:.{}f}", tick + 0.0, decimals);
 }
 
 double round_axis::place(double value, double from, double to) const {
@@ -67,7 +66,7 @@ double round_axis::place(double value, double from, double to) const {
 round_axis axis_for(double low, double high, size_t ticks_about) {
     assert(std::isfinite(low) && std::isfinite(high) && ticks_about > 0);
     if (high < low) std::swap(low, high);
-    if (high - low < 1e-9 * std::max(1.0, std::abs(high))) high = low + std::max(1e-3, std::abs(low));
+    if (high - low <= 1e-9 * std::abs(high)) high = low + (low == 0 ? 1 : std::abs(low));
     const double raw = (high - low) / double(ticks_about);
     const double power = std::pow(10, std::floor(std::log10(raw)));
     const double lead = raw / power;
