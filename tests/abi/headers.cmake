@@ -1,0 +1,38 @@
+# headers.cmake - every header of the SDK compiles alone, in each language it is for (cmake -P).
+#
+# Needs SDK, WORK (an own folder), COMPILERS ("gcc:g++;clang:clang++": C and C++ of one make).
+# C headers: C11, C17 and C++20, pedantic, no padding, warnings are errors; .hpp: C++20.
+file(MAKE_DIRECTORY ${WORK})
+file(GLOB_RECURSE headers RELATIVE ${SDK}/include ${SDK}/include/*.h ${SDK}/include/*.hpp)
+set(strict -fsyntax-only -Wall -Wextra -Wpedantic -pedantic-errors -Werror -I${SDK}/include)
+set(count 0)
+
+function(check)
+  execute_process(COMMAND ${ARGN} ERROR_VARIABLE text RESULT_VARIABLE code)
+  if(NOT code EQUAL 0)
+    list(JOIN ARGN " " line)
+    message(FATAL_ERROR "${line}\n${text}")
+  endif()
+endfunction()
+
+foreach(header ${headers})
+  string(MAKE_C_IDENTIFIER ${header} name)
+  file(WRITE ${WORK}/${name}.c "#include <${header}>\n#include <${header}>\nint used;\n")
+  file(WRITE ${WORK}/${name}.cpp "#include <${header}>\n#include <${header}>\nint used;\n")
+  foreach(pair ${COMPILERS})
+    string(REPLACE ":" ";" pair ${pair})
+    list(GET pair 0 c)
+    list(GET pair 1 cxx)
+    if(header MATCHES "\\.h$")
+      check(${c} -std=c11 ${strict} -Wpadded ${WORK}/${name}.c)
+      check(${c} -std=c17 ${strict} -Wpadded ${WORK}/${name}.c)
+      check(${cxx} -std=c++20 ${strict} -Wpadded ${WORK}/${name}.cpp)
+    else()
+      check(${cxx} -std=c++20 ${strict} ${WORK}/${name}.cpp)
+    endif()
+    math(EXPR count "${count} + 1")
+  endforeach()
+endforeach()
+if(count LESS 16)
+  message(FATAL_ERROR "only ${count} checks: no headers or no compilers")
+endif()

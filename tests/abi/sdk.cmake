@@ -1,0 +1,54 @@
+# sdk.cmake - tests of the SDK itself: headers, layout, package, bindings.
+set(abi_sdk ${CMAKE_SOURCE_DIR}/sdk)
+set(abi_work ${CMAKE_CURRENT_BINARY_DIR})
+
+# The layout in C; layout_test compares what C++ sees.
+add_executable(abi_layout layout.c)
+target_link_libraries(abi_layout PRIVATE moorage::sdk)
+add_test(NAME abi_layout_c COMMAND ${CMAKE_COMMAND} -DLAYOUT=$<TARGET_FILE:abi_layout>
+  -DGOLDEN=${abi_sdk}/abi/layout_1_0.txt -DWORK=${abi_work}
+  -P ${CMAKE_CURRENT_SOURCE_DIR}/layout.cmake)
+
+# Every header alone, with each compiler that is here.
+set(abi_compilers ${CMAKE_C_COMPILER}:${CMAKE_CXX_COMPILER})
+find_program(abi_gcc gcc)
+find_program(abi_gxx g++)
+find_program(abi_clang clang)
+find_program(abi_clangxx clang++)
+if(abi_gcc AND abi_gxx AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND abi_compilers ${abi_gcc}:${abi_gxx})
+endif()
+if(abi_clang AND abi_clangxx AND NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND abi_compilers ${abi_clang}:${abi_clangxx})
+endif()
+add_test(NAME abi_headers COMMAND ${CMAKE_COMMAND} -DSDK=${abi_sdk} -DWORK=${abi_work}/headers
+  "-DCOMPILERS=${abi_compilers}" -P ${CMAKE_CURRENT_SOURCE_DIR}/headers.cmake)
+
+# What must not compile, and must say why.
+foreach(source no_kind wrong_arguments)
+  add_test(NAME abi_refuses_${source} COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only
+    -I${abi_sdk}/include ${CMAKE_CURRENT_SOURCE_DIR}/compile_fail/${source}.cpp)
+  set_tests_properties(abi_refuses_${source} PROPERTIES
+    PASS_REGULAR_EXPRESSION "the class answers for no kind")
+endforeach()
+
+# A third party's project, from an installed package and with the SDK as a subdirectory.
+add_executable(abi_load load.c)
+target_link_libraries(abi_load PRIVATE moorage::sdk ${CMAKE_DL_LIBS})
+foreach(how package subdirectory)
+  add_test(NAME abi_out_of_tree_${how} COMMAND ${CMAKE_COMMAND} -DHOW=${how} -DSDK=${abi_sdk}
+    -DHERE=${CMAKE_CURRENT_SOURCE_DIR} -DWORK=${abi_work}/out_of_tree_${how}
+    -DCC=${CMAKE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER} -DLOAD=$<TARGET_FILE:abi_load>
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/out_of_tree.cmake)
+endforeach()
+
+# The Rust bindings, where there is a Rust compiler.
+find_program(abi_rustc rustc)
+if(abi_rustc)
+  add_test(NAME abi_layout_rust COMMAND ${CMAKE_COMMAND} -DRUSTC=${abi_rustc} -DSDK=${abi_sdk}
+    -DHERE=${CMAKE_CURRENT_SOURCE_DIR} -DWORK=${abi_work}/rust -DLAYOUT=$<TARGET_FILE:abi_layout>
+    -P ${CMAKE_CURRENT_SOURCE_DIR}/rust_layout.cmake)
+else()
+  add_test(NAME abi_layout_rust COMMAND ${CMAKE_COMMAND} -E echo "skipped: no rustc")
+  set_tests_properties(abi_layout_rust PROPERTIES SKIP_REGULAR_EXPRESSION "skipped")
+endif()
