@@ -21,9 +21,14 @@ constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, experts_max = 1 << 2
 constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
 constexpr uint64_t bytes_max = uint64_t{1} << 50;
 
-// Sections with a closed list of keys. The stages' keys are open: policies declare their own.
-const std::map<std::string, std::vector<std::string>, std::less<>> &closed_sections() {
-    static const std::map<std::string, std::vector<std::string>, std::less<>> sections = {
+// Sections with a closed list of keys, in the order in which they are checked. The stages' keys are
+// open: policies declare their own.
+struct closed_section {
+    std::string name;
+    std::vector<std::string> keys;
+};
+const std::vector<closed_section> &closed_sections() {
+    static const std::vector<closed_section> sections = {
         {"run", {"executor", "tokens", "batch", "prefill", "seed"}},
         {"hardware", {"profile", "link", "node"}},
         {"source", {"trace", "shape", "model", "prompt", "text", "max_tokens"}},
@@ -300,8 +305,8 @@ status builder::build(run_config &config) {
     read_cluster();
     section("report").read("title", config.title);
     for (const std::string_view kind : stages) read_stage(kind, config.stage(kind));
-    for (const auto &[name, reader] : sections_)
-        if (reader.failed()) return reader.failure();
+    for (const std::string &name : section_names())
+        if (section(name).failed()) return section(name).failure();
     return success();
 }
 

@@ -1,0 +1,461 @@
+// run_config_test.cpp - goal: a configuration is read as documented and every mistake in it is
+// named. Method: small texts written here, with the file, line, key and remedy that the message has
+// to hold.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/config/document.h"
+#include "core/config/run_config.h"
+#include "core/host/registry.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// Lines 1 to 6: the least that a run needs.
+const std::string least =
+    "[hardware]\n"
+    "profile = \"rtx_4090\"\n"
+    "[source]\n"
+    "trace = \"routing.safetensors\"\n"
+    "[memory]\n"
+    "experts = 96\n";
+
+std::vector<override_value> overrides(const std::vector<std::string> &texts) {
+    std::vector<override_value> all;
+    for (const std::string &text : texts) {
+        auto one = parse_override(text);
+        REQUIRE_MESSAGE(one.ok(), text);
+        all.push_back(*one);
+    }
+    return all;
+}
+
+result<run_config> read(const std::string &text, const std::vector<std::string> &set = {}) {
+    return parse_run_config(text, "conf/run.toml", overrides(set));
+}
+
+run_config accepted(const std::string &text, const std::vector<std::string> &set = {}) {
+    auto config = read(text, set);
+    REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+    return *config;
+}
+
+std::string refused(const std::string &text, const std::vector<std::string> &set = {}) {
+    const auto config = read(text, set);
+    REQUIRE_FALSE(config.ok());
+    CHECK(config.failure().usage);
+    CHECK(config.failure().text.find('\n') == std::string::npos);
+    return config.failure().text;
+}
+
+bool holds(const std::string &text, const std::string &part) {
+    const bool found = text.find(part) != std::string::npos;
+    if (!found) MESSAGE("\"" << text << "\" lacks \"" << part << "\"");
+    return found;
+}
+
+const setting *param(const stage_config &stage, const std::string &key) {
+    for (const setting &one : stage.params)
+        if (one.key == key) return &one;
+    return nullptr;
+}
+
+}  // namespace
+
+TEST_CASE("the least configuration gets the documented defaults") {
+    const run_config config = accepted(least);
+    CHECK(config.executor == "emulator");
+    CHECK(config.tokens == 0);
+    CHECK(config.batch == 1);
+    CHECK(config.prefill == 0);
+    CHECK(config.seed == 0);
+    CHECK(config.experts == 96);
+    CHECK_FALSE(config.bytes.has_value());
+    CHECK_FALSE(config.per_layer);
+    CHECK_FALSE(config.buffer_experts.has_value());
+    CHECK(config.action == on_fault::abort);
+    CHECK(config.cache.plugin == "lru");
+    CHECK(config.cache.place == "default");
+    CHECK(config.placement.plugin.empty());
+}
+
+TEST_CASE("every section and key of the contract arrives where it belongs") {
+    const run_config config = accepted(R"(
+[run]
+executor = "emulator"
+tokens = 1000
+batch = 4096
+prefill = 32
+seed = 9223372036854775807
+[hardware]
+profile = "rtx_a6000"
+link = "pcie3_x16"
+node = "ddr5_desktop"
+[source]
+trace = "/data/routing.safetensors"
+shape = "mixtral_8x7b"
+[memory]
+bytes = 16_000_000_000
+sharing = "per-layer"
+buffer_experts = 6
+[plugins]
+path = ["../mine", "/opt/policies/x.so"]
+on_fault = "replace"
+[router]
+plugin = "r"
+[cache]
+plugin = "c"
+whole = -3
+share = 0.25
+on = true
+name = "text"
+[budget]
+plugin = "b"
+[prefetch]
+plugin = "p"
+[dispatch]
+plugin = "d"
+[placement]
+plugin = "l"
+[transport]
+plugin = "t"
+[cluster]
+[report]
+title = "a title"
+)");
+    CHECK(config.tokens == 1000);
+    CHECK(config.batch == 4096);
+    CHECK(config.prefill == 32);
+    CHECK(config.seed == 9223372036854775807ull);
+    CHECK(config.profile == "rtx_a6000");
+    CHECK(config.link == "pcie3_x16");
+    CHECK(config.node == "ddr5_desktop");
+    CHECK(config.trace == "/data/routing.safetensors");
+    CHECK(config.shape == "mixtral_8x7b");
+    CHECK(config.bytes == 16'000'000'000ull);
+    CHECK_FALSE(config.experts.has_value());
+    CHECK(config.per_layer);
+    CHECK(config.buffer_experts == 6);
+    CHECK(config.action == on_fault::replace);
+    CHECK(config.title == "a title");
+    const std::vector<std::filesystem::path> paths = {"mine", "/opt/policies/x.so"};
+    CHECK(config.plugin_paths == paths);
+
+    std::string names;
+    for (const std::string_view kind : kinds) names += config.stage(kind).plugin;
+    CHECK(names == "rcbpdlt");
+    REQUIRE(config.cache.params.size() == 4);
+    CHECK(param(config.cache, "whole")->value == setting_value{int64_t{-3}});
+    CHECK(param(config.cache, "share")->value == setting_value{0.25});
+    CHECK(param(config.cache, "on")->value == setting_value{true});
+    CHECK(param(config.cache, "name")->value == setting_value{std::string("text")});
+    CHECK(param(config.cache, "share")->place == "conf/run.toml:27");
+    CHECK(config.cache.place == "conf/run.toml:25");
+}
+
+TEST_CASE("paths are relative to the configuration, from the file and from --set") {
+    CHECK(accepted(least).trace == "conf/routing.safetensors");
+    CHECK(accepted(least, {"source.trace=../a.safetensors"}).trace == "a.safetensors");
+    CHECK(accepted(least, {"source.trace=/b.safetensors"}).trace == "/b.safetensors");
+    const auto here = parse_run_config(least, "run.toml", {});
+    REQUIRE(here.ok());
+    CHECK(here->trace == "routing.safetensors");
+    CHECK(accepted(least, {"plugins.path=[\"x\", \"../y\"]"}).plugin_paths ==
+          std::vector<std::filesystem::path>{"conf/x", "y"});
+    CHECK(accepted(least, {"plugins.path=./one.so"}).plugin_paths ==
+          std::vector<std::filesystem::path>{"conf/one.so"});
+}
+
+TEST_CASE("unknown sections and keys name place, key and the nearest known") {
+    const std::string section = refused(least + "[cahce]\nplugin = \"lru\"\n");
+    CHECK(holds(section, "conf/run.toml:7"));
+    CHECK(holds(section, "cahce"));
+    CHECK(holds(section, "did you mean cache"));
+    const std::string key = refused(least + "\n[run]\nbach = 2\n");
+    CHECK(holds(key, "conf/run.toml:9"));
+    CHECK(holds(key, "bach"));
+    CHECK(holds(key, "did you mean batch"));
+    CHECK(holds(refused(least + "bites = 4\n"), "did you mean bytes"));
+    CHECK(holds(refused(least + "[report]\nqqqqqqqqq = 1\n"), "it has title"));
+    CHECK(holds(refused("seed = 3\n" + least), "conf/run.toml:1: key seed stands outside"));
+    CHECK(holds(refused("seed = 3\n" + least), "[run]"));
+    CHECK(holds(refused(least + "[zzzzzzzzzzz]\n"), "prefetch"));
+    CHECK(holds(refused(least, {"run.sead=3"}), "--set run.sead"));
+    CHECK(holds(refused(least, {"run.sead=3"}), "did you mean seed"));
+    CHECK(holds(refused(least, {"casche.plugin=lru"}), "did you mean cache"));
+    CHECK(holds(refused(least + "[cache]\nplugn = \"lfu\"\n"), "did you mean plugin"));
+    CHECK(holds(refused("run = 5\n" + least), "section is needed"));
+    CHECK(holds(refused(least + "[[cache]]\nplugin = \"lru\"\n"),
+                "conf/run.toml:7: cache is a list"));
+}
+
+TEST_CASE("a wrong type names the value and what is needed") {
+    const struct {
+        const char *text, *part;
+    } cases[] = {
+        {"[run]\ntokens = \"many\"\n", "[run] tokens is the text \"many\"; an integer from 0"},
+        {"[run]\ntokens = 1.5\n", "an integer"},
+        {"[run]\nseed = true\n", "[run] seed is true"},
+        {"[run]\nbatch = [1]\n", "batch is a list"},
+        {"[run]\nbatch = { a = 1 }\n", "batch is a table"},
+        {"[run]\nseed = 1979-05-27\n", "seed is a date"},
+        {"[run]\nexecutor = 3\n", "executor is 3; text is needed"},
+        {"[report]\ntitle = \"\"\n", "not empty"},
+        {"[report]\ntitle = \"a\\u0000b\"\n", "control characters"},
+        {"[plugins]\npath = [\"a\", 3]\n", "holds 3"},
+        {"[plugins]\npath = 3\n", "a list of texts"},
+        {"[plugins]\non_fault = \"ignore\"\n", "choose abort or replace"},
+        {"[cache]\nplugin = 3\n", "[cache] plugin is 3"},
+        {"[cache]\nplugin = \"\"\n", "[cache] plugin"},
+        {"[cache]\nsizes = [1, 2]\n", "[cache] sizes is a list"},
+        {"[cache]\nwhen = 07:32:00\n", "[cache] when is a date"},
+        {"[cache]\nshare = nan\n", "a finite number"},
+        {"[cache]\nshare = -inf\n", "a finite number"},
+    };
+    for (const auto &one : cases) {
+        CAPTURE(one.text);
+        const std::string text = refused(least + one.text);
+        CHECK(holds(text, "conf/run.toml:8: "));
+        CHECK(holds(text, one.part));
+    }
+}
+
+TEST_CASE("values at a limit are taken and the next one is refused") {
+    const struct {
+        const char *key;
+        long long low, high;
+    } cases[] = {{"run.batch", 1, 4096},
+                 {"run.tokens", 0, 9223372036854775807ll},
+                 {"run.seed", 0, 9223372036854775807ll},
+                 {"memory.experts", 1, 1 << 20},
+                 {"memory.buffer_experts", 1, 1 << 16},
+                 {"memory.bytes", 1, 1ll << 50}};
+    for (const auto &one : cases) {
+        CAPTURE(one.key);
+        const std::string key = one.key + std::string("=");
+        accepted(least, {key + std::to_string(one.low)});
+        accepted(least, {key + std::to_string(one.high)});
+        const std::string below = refused(least, {key + std::to_string(one.low - 1)});
+        CHECK(holds(below, std::to_string(one.low - 1)));
+        CHECK(holds(below, std::to_string(one.low) + " to " + std::to_string(one.high)));
+        if (one.high < 9223372036854775807ll)
+            CHECK(holds(refused(least, {key + std::to_string(one.high + 1)}), "choose from"));
+    }
+    CHECK(holds(refused(least + "[run]\nseed = 9223372036854775808\n"), "conf/run.toml:8"));
+    CHECK(holds(refused(least, {"run.seed=9223372036854775808"}), "--set run.seed"));
+    CHECK(holds(refused(least + "[run]\ntokens = -9223372036854775808\n"), "choose from 0"));
+}
+
+TEST_CASE("what a run cannot do without is asked for") {
+    CHECK(holds(refused("[source]\ntrace = \"t\"\n[memory]\nexperts = 1\n"), "[hardware] profile"));
+    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[memory]\nexperts = 1\n"), "[source] trace"));
+    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[source]\ntrace = \"t\"\n"), "experts = 96"));
+    CHECK(holds(refused(least + "bytes = 5\n"), "both experts and bytes"));
+    CHECK(holds(refused(least, {"memory.experts=4", "memory.bytes=5"}), "both experts and bytes"));
+    // A size from --set replaces the file's, whichever unit that one has.
+    const run_config config = accepted(least, {"memory.bytes=5"});
+    CHECK(config.bytes == 5);
+    CHECK_FALSE(config.experts.has_value());
+}
+
+TEST_CASE("parts of later versions are refused as such") {
+    CHECK(holds(refused(least + "[run]\nexecutor = \"cuda\"\n"), "real models"));
+    CHECK(holds(refused(least + "[run]\nexecutor = \"emulatr\"\n"), "did you mean emulator"));
+    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[source]\nmodel = \"m\"\n"), "traces only"));
+    CHECK(holds(refused(least + "[cluster]\nservers = 2\n"), "conf/run.toml:8: [cluster] servers"));
+    CHECK(holds(refused(least + "[cluster]\nserver = 2\n"), "did you mean servers"));
+}
+
+TEST_CASE("--set types its value as TOML does, and else as text") {
+    const auto value = [](const std::string &text) {
+        const run_config config = accepted(least, {"cache.x=" + text});
+        REQUIRE(config.cache.params.size() == 1);
+        CHECK(config.cache.params[0].place == "--set cache.x");
+        return config.cache.params[0].value;
+    };
+    CHECK(value("5") == setting_value{int64_t{5}});
+    CHECK(value("-1_000") == setting_value{int64_t{-1000}});
+    CHECK(value("0x10") == setting_value{int64_t{16}});
+    CHECK(value("5.0") == setting_value{5.0});
+    CHECK(value("1e3") == setting_value{1000.0});
+    CHECK(value("true") == setting_value{true});
+    CHECK(value("True") == setting_value{std::string("True")});
+    CHECK(value("\"5\"") == setting_value{std::string("5")});
+    CHECK(value("lru") == setting_value{std::string("lru")});
+    CHECK(value("a = b") == setting_value{std::string("a = b")});
+    CHECK(value("5 # five") == setting_value{std::string("5 # five")});
+    CHECK(value("1979-05-27") == setting_value{std::string("1979-05-27")});
+    // Where text is asked for, a number is text.
+    CHECK(accepted(least, {"report.title=2024"}).title == "2024");
+    CHECK(accepted(least, {"hardware.profile=4090"}).profile == "4090");
+    CHECK(accepted(least, {"run.seed=1", "run.seed=2"}).seed == 2);
+    CHECK(accepted(least + "[run]\nseed = 3\n", {"run.seed=4"}).seed == 4);
+    CHECK(holds(refused(least, {"cache.x=[1]"}), "--set cache.x: [cache] x is a list"));
+    CHECK(holds(refused(least, {"cache.x=inf"}), "finite"));
+    // A line break cannot smuggle in a second key.
+    const auto two = parse_run_config(least, "run.toml",
+                                      std::vector<override_value>{{"cache", "x", "1\ny = 2"}});
+    CHECK_FALSE(two.ok());
+}
+
+TEST_CASE("parameters of one policy do not reach another") {
+    const std::string text = least +
+                             "[cache]\n"
+                             "plugin = \"lfu\"\n"
+                             "half_life = 16\n"
+                             "[cache.lfu]\n"
+                             "forget = true\n"
+                             "[cache.marking]\n"
+                             "salt = 7\n";
+    const run_config plain = accepted(text);
+    CHECK(plain.cache.params.size() == 2);
+    CHECK(param(plain.cache, "half_life"));
+    CHECK(param(plain.cache, "forget"));
+    REQUIRE(plain.cache.other_tables.size() == 1);
+    CHECK(plain.cache.other_tables[0].first == "marking");
+    CHECK(plain.cache.other_tables[0].second == "conf/run.toml:12");
+
+    const run_config lru = accepted(text, {"cache.plugin=lru"});
+    CHECK(lru.cache.plugin == "lru");
+    CHECK(lru.cache.place == "--set cache.plugin");
+    CHECK(lru.cache.params.empty());
+    CHECK(lru.cache.other_tables.size() == 2);
+
+    const run_config marking = accepted(text, {"cache.plugin=marking"});
+    REQUIRE(marking.cache.params.size() == 1);
+    CHECK(param(marking.cache, "salt")->value == setting_value{int64_t{7}});
+
+    // The same policy named again changes nothing; --set parameters always count.
+    CHECK(accepted(text, {"cache.plugin=lfu"}).cache.params.size() == 2);
+    const run_config set = accepted(text, {"cache.plugin=lru", "cache.half_life=4"});
+    REQUIRE(set.cache.params.size() == 1);
+    CHECK(set.cache.params[0].place == "--set cache.half_life");
+    CHECK(param(accepted(text, {"cache.half_life=4"}).cache, "half_life")->value ==
+          setting_value{int64_t{4}});
+    CHECK(param(accepted(text, {"cache.marking.salt=9", "cache.plugin=marking"}).cache, "salt")
+              ->value == setting_value{int64_t{9}});
+    CHECK(accepted(text, {"cache.marking.salt=9"}).cache.params.size() == 2);
+
+    // Parameters without `plugin` were written for the default.
+    CHECK(accepted(least + "[cache]\nx = 1\n").cache.params.size() == 1);
+    CHECK(accepted(least + "[cache]\nx = 1\n", {"cache.plugin=fifo"}).cache.params.empty());
+}
+
+TEST_CASE("tables of policies are checked whether they count or not") {
+    CHECK(holds(refused(least + "[cache.lfu]\nx = [1]\n"), "conf/run.toml:8: [cache.lfu] x"));
+    CHECK(holds(refused(least + "[cache.lru]\nplugin = \"lru\"\n"), "unknown key plugin"));
+    CHECK(holds(refused(least + "[cache.lru.deep]\nx = 1\n"), "[cache.lru] deep is a table"));
+    const std::string twice = refused(least + "[cache]\nx = 1\n[cache.lru]\nx = 2\n");
+    CHECK(holds(twice, "conf/run.toml:8"));
+    CHECK(holds(twice, "conf/run.toml:10"));
+}
+
+TEST_CASE("broken TOML names file and line") {
+    const auto line_8 = [](const std::string &text) {
+        const std::string message = refused(least + "[run]\n" + text);
+        CHECK(holds(message, "conf/run.toml:8: not valid TOML"));
+        return message;
+    };
+    line_8("seed = \n");
+    line_8("seed 5\n");
+    line_8("seed = \"open\n");
+    line_8("seed = 5 5\n");
+    line_8("seed = \xff\xfe\n");
+    CHECK(holds(refused(least + "experts = 5\n"), "conf/run.toml:7: not valid TOML"));
+    CHECK(holds(refused(least + "[memory]\nbytes = 5\n"), "not valid TOML"));
+    CHECK_FALSE(read("").ok());
+    CHECK_FALSE(read(std::string(1, '\0')).ok());
+}
+
+TEST_CASE("deep nesting and size are bounded") {
+    const auto repeated = [](const std::string &part, size_t count) {
+        std::string text;
+        for (size_t i = 0; i < count; ++i) text += part;
+        return text;
+    };
+    CHECK(holds(refused("x = " + repeated("[", 100'000)), "run.toml:1"));
+    CHECK(holds(refused("x = " + repeated("{a=", 100'000)), "run.toml:1"));
+    CHECK(holds(refused("\n" + repeated("a.", 100'000) + "a = 1\n"), "run.toml:2: a key has more"));
+    CHECK(holds(refused("[" + repeated("a.", 100'000) + "a]\n"), "run.toml:1: a key has more"));
+    CHECK(holds(refused("x = " + repeated("{a.a.a.a.a.a.a.a.a.a=", 1000)), "run.toml:1"));
+    CHECK(holds(refused(repeated("# padding\n", 110'000)), "limit"));
+    // Dots in strings and comments are no depth.
+    const std::string dots = repeated(".", 500);
+    CHECK(accepted(least + "# " + dots + "\n[report]\ntitle = \"" + dots + "\"\n").title == dots);
+    CHECK(accepted(least + "[report]\ntitle = '''\n" + dots + "'''\n").title == dots);
+}
+
+TEST_CASE("a file is read with its directory as the base") {
+    namespace fs = std::filesystem;
+    const fs::path folder = fs::temp_directory_path() / "moorage_run_config_test";
+    fs::create_directories(folder);
+    std::ofstream(folder / "a.toml") << least;
+    const auto config = load_run_config(folder / "a.toml", {});
+    REQUIRE(config.ok());
+    CHECK(config->file == folder / "a.toml");
+    CHECK(config->trace == folder / "routing.safetensors");
+    const auto missing = load_run_config(folder / "b.toml", {});
+    REQUIRE_FALSE(missing.ok());
+    CHECK(holds(missing.failure().text, "b.toml: no such file"));
+    const auto directory = load_run_config(folder, {});
+    REQUIRE_FALSE(directory.ok());
+    CHECK(holds(directory.failure().text, "is a directory"));
+    fs::remove_all(folder);
+}
+
+TEST_CASE("--set needs section, key and =") {
+    const auto good = parse_override("source.trace = a=b.c ");
+    REQUIRE(good.ok());
+    CHECK(good->section == "source");
+    CHECK(good->key == "trace");
+    CHECK(good->value == "a=b.c");
+    CHECK(parse_override("cache.lfu.half_life=4")->key == "lfu.half_life");
+    for (const char *bad : {"", "x", "run=5", "run.seed", ".seed=5", "run.=5", "run..x=5", "=5",
+                            "run.se ed=5", "run.\"seed\"=5"}) {
+        CAPTURE(bad);
+        const auto parsed = parse_override(bad);
+        REQUIRE_FALSE(parsed.ok());
+        CHECK(parsed.failure().usage);
+        CHECK(holds(parsed.failure().text, "section.key=value"));
+    }
+}
+
+TEST_CASE("--sweep splits at commas outside quotes and lists") {
+    const auto values = [](const std::string &text) {
+        const auto parsed = parse_sweep(text);
+        REQUIRE(parsed.ok());
+        return parsed->values;
+    };
+    using list = std::vector<std::string>;
+    CHECK(values("memory.experts=64,128, 256") == list{"64", "128", "256"});
+    CHECK(values("cache.plugin=lru") == list{"lru"});
+    CHECK(values("report.title=\"a,b\",c") == list{"\"a,b\"", "c"});
+    CHECK(values("plugins.path=[\"a\",\"b\"],[\"c\"]") == list{"[\"a\",\"b\"]", "[\"c\"]"});
+    CHECK(parse_sweep("cache.plugin=lru")->section == "cache");
+    CHECK(parse_sweep("cache.plugin=lru")->key == "plugin");
+    for (const char *bad : {"memory.experts=", "memory.experts=1,,2", "memory.experts=1,", "x=1,2",
+                            "memory.experts=1,2,1", "memory.experts"}) {
+        CAPTURE(bad);
+        CHECK_FALSE(parse_sweep(bad).ok());
+    }
+    std::string many = "run.seed=0";
+    for (int i = 1; i <= 1024; ++i) many += "," + std::to_string(i);
+    CHECK(holds(parse_sweep(many).failure().text, "limit"));
+}
+
+TEST_CASE("a sweep over policies keeps each one's parameters apart") {
+    const std::string text = least + "[cache]\nplugin = \"lfu\"\nhalf_life = 16\n";
+    const auto swept = parse_sweep("cache.plugin=lru,lfu");
+    REQUIRE(swept.ok());
+    std::vector<size_t> counts;
+    for (const std::string &value : swept->values)
+        counts.push_back(accepted(text, {"cache.plugin=" + value}).cache.params.size());
+    CHECK(counts == std::vector<size_t>{0, 1});
+}
