@@ -1,0 +1,52 @@
+// dispatch_stage.h - the dispatch stage: lays the step's experts out as items and asks where each runs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/cache/residency.h"
+#include "core/execute/cost_model.h"
+#include "core/host/faults.h"
+#include "core/host/instance.h"
+#include "core/pipeline/layer_step.h"
+
+namespace moorage::core {
+
+// One distinct expert of the step, resident ones first.
+struct step_item {
+    uint32_t expert = 0, page = 0, tokens = 0;
+    uint8_t missing = 0;                // segments that are not resident
+    uint32_t site = MOORAGE_SITE_GPU;
+    uint32_t transfer = MOORAGE_NONE;   // that brings what is missing
+    uint64_t load_left_bytes = 0;       // of what is missing
+    uint64_t load_ns = 0, run_ns = 0;   // measured
+    uint32_t open = 0;                  // computations under way
+    bool cached = false;                // holds or gets a cache slot
+};
+
+class dispatch_stage {
+public:
+    dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs, uint32_t items_max);
+
+    // Asks for a site and an order of `items`; writes the sites into them and the order into order().
+    // Wrong advice is reported and replaced: everything on the GPU, as given. [step]
+    bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
+                uint64_t cpu_backlog_ns);
+    const std::vector<uint32_t> &order() const { return order_; }
+    // Tells the policy what each item took. [step]
+    void outcome(uint32_t layer, const std::vector<step_item> &items);
+
+private:
+    bool valid(std::string &why);
+
+    instance &policy_;
+    fault_log &faults_;
+    const cost_model &costs_;
+    std::vector<uint32_t> experts_, tokens_, sites_, order_;
+    std::vector<uint8_t> missing_, seen_;
+    std::vector<float> scores_;
+    std::vector<uint64_t> load_ns_, gpu_ns_, cpu_ns_;
+    uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0;
+};
+
+}  // namespace moorage::core

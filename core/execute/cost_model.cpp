@@ -1,0 +1,85 @@
+// cost_model.cpp - the arithmetic of cost_model.h.
+#include "core/execute/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace moorage::core {
+
+namespace {
+
+uint64_t whole_ns(double seconds) { return static_cast<uint64_t>(std::ceil(seconds * 1e9 - 1e-6)); }
+
+}  // namespace
+
+cost_model::cost_model(const hardware_profile &hardware, const model_shape &shape)
+    : hardware_(hardware), shape_(shape) {
+    // The head reads vocabulary x hidden weights once per pass; everything else that is read for
+    // every token is spread evenly over the MoE layers, dense layers included.
+    const double head = static_cast<double>(shape.vocabulary) * shape.hidden * shape.weight_bytes;
+    head_bytes_ = std::min(head, static_cast<double>(shape.dense_bytes));
+    layer_bytes_ = (static_cast<double>(shape.dense_bytes) - head_bytes_) / shape.moe_layers;
+    weights_per_byte_ = 1.0 / shape.weight_bytes;
+}
+
+uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
+    const device_profile &device = hardware_.device;
+    const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
+    const double read = (layer_bytes_ + cache) / (device.memory_bytes_per_s * device.memory_efficiency);
+    const double operations = 2.0 * layer_bytes_ * weights_per_byte_ * static_cast<double>(tokens);
+    const double computed = operations / (device.flops_per_s * device.flops_efficiency);
+    return device.layer_ns + device.attention_kernels * device.launch_ns +
+           whole_ns(std::max(read, computed));
+}
+
+uint64_t cost_model::head_ns(uint64_t tokens) const {
+    const device_profile &device = hardware_.device;
+    const double read = head_bytes_ / (device.memory_bytes_per_s * device.memory_efficiency);
+    const double operations = 2.0 * head_bytes_ * weights_per_byte_ * static_cast<double>(tokens);
+    const double computed = operations / (device.flops_per_s * device.flops_efficiency);
+    return device.launch_ns + whole_ns(std::max(read, computed));
+}
+
+uint64_t cost_model::gpu_expert_ns(uint64_t tokens, double share) const {
+    const device_profile &device = hardware_.device;
+    const double bytes = static_cast<double>(shape_.expert_bytes) * share;
+    const double read = bytes / (device.memory_bytes_per_s * device.memory_efficiency);
+    const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
+    const double computed = operations / (device.flops_per_s * device.flops_efficiency);
+    return device.expert_kernels * device.launch_ns + whole_ns(std::max(read, computed));
+}
+
+uint64_t cost_model::cpu_expert_ns(uint64_t tokens, double share) const {
+    const node_profile &node = hardware_.node;
+    const double bytes = static_cast<double>(shape_.expert_bytes) * share;
+    const double read = bytes / std::min(node.cpu_bytes_per_s, node.memory_bytes_per_s);
+    const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
+    return node.cpu_issue_ns + whole_ns(std::max(read, operations / node.cpu_flops_per_s));
+}
+
+uint64_t cost_model::load_ns(uint64_t bytes) const {
+    if (hardware_.device.unified_memory) return 0;
+    const double rate = std::min(hardware_.link.h2d_bytes_per_s, hardware_.node.memory_bytes_per_s);
+    return hardware_.link.issue_ns + whole_ns(static_cast<double>(bytes) / rate);
+}
+
+uint64_t cost_model::expert_bytes(double share) const {
+    return static_cast<uint64_t>(std::ceil(static_cast<double>(shape_.expert_bytes) * share - 1e-6));
+}
+
+moorage_costs cost_model::summary(uint64_t context) const {
+    moorage_costs costs{};
+    costs.size = sizeof(costs);
+    costs.expert_bytes = shape_.expert_bytes;
+    costs.load_ns = load_ns(shape_.expert_bytes);
+    costs.transfer_issue_ns = hardware_.device.unified_memory ? 0 : hardware_.link.issue_ns;
+    costs.attention_ns = attention_ns(1, context) + sync_ns();
+    costs.gpu_expert_ns = gpu_expert_ns(1, 1);
+    costs.gpu_token_ns = (gpu_expert_ns(1025, 1) - costs.gpu_expert_ns) / 1024;
+    costs.cpu_expert_ns = cpu_expert_ns(1, 1);
+    costs.head_ns = head_ns(1);
+    costs.cpu_token_ns = (cpu_expert_ns(1025, 1) - costs.cpu_expert_ns) / 1024;
+    return costs;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,47 @@
+// cost_model.h - what each operation takes, from a hardware profile and a model shape.
+//
+// Roofline terms (bytes over bandwidth, operations over rate, whichever is longer) plus the constants
+// without which real systems are mispredicted: per kernel launch, per layer, per hand-over to the host,
+// per transfer. Durations are whole nanoseconds, rounded up. Pure functions of their arguments.
+#pragma once
+
+#include <cstdint>
+
+#include "core/config/hardware.h"
+#include "moorage/base.h"
+
+namespace moorage::core {
+
+class cost_model {
+public:
+    cost_model(const hardware_profile &hardware, const model_shape &shape);
+
+    // Attention, norms, gate and shared experts of one layer for `tokens` tokens that look back on
+    // `context` cached tokens altogether; the hand-over of the gate's result is not included.
+    uint64_t attention_ns(uint64_t tokens, uint64_t context) const;
+    // Output head for `tokens` tokens.
+    uint64_t head_ns(uint64_t tokens) const;
+    // `share` of an expert (1: whole) for `tokens` tokens.
+    uint64_t gpu_expert_ns(uint64_t tokens, double share) const;
+    uint64_t cpu_expert_ns(uint64_t tokens, double share) const;
+    // One transfer, host to GPU, alone on link and memory.
+    uint64_t load_ns(uint64_t bytes) const;
+    uint64_t sync_ns() const { return hardware_.device.sync_ns; }
+
+    // Bytes of `share` of an expert, rounded up.
+    uint64_t expert_bytes(double share) const;
+    // Activations of `tokens` tokens, one way, 16 bits a value.
+    uint64_t activation_bytes(uint64_t tokens) const { return tokens * shape_.hidden * 2; }
+
+    const hardware_profile &hardware() const { return hardware_; }
+    const model_shape &shape() const { return shape_; }
+    // For the policies (moorage_costs); `context` as in attention_ns for one token.
+    moorage_costs summary(uint64_t context) const;
+
+private:
+    hardware_profile hardware_;
+    model_shape shape_;
+    double layer_bytes_ = 0, head_bytes_ = 0, weights_per_byte_ = 0;
+};
+
+}  // namespace moorage::core

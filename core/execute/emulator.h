@@ -1,0 +1,96 @@
+// emulator.h - the executor in virtual time: discrete events over queues, deterministic to the byte.
+//
+// Actors: the GPU stream, the copy engine of each direction, the CPU pool. Each has at most one event
+// pending. Copies and CPU experts read host memory together: while the sum of what they could read
+// alone exceeds the node's ceiling, all are slowed by the same factor (a DRAM controller serves them
+// alike; measured in FreeToken#444: 110 + 26 alone, 120 together). The constant part of a transfer or
+// of a CPU expert uses no bandwidth. Time is whole nanoseconds; an end that falls between two is
+// rounded up. Events at the same time are taken in the order of the actors below.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "core/execute/cost_model.h"
+#include "core/execute/executor.h"
+
+namespace moorage::core {
+
+// Sees every operation of an emulated run when it ends, for a timeline.
+class span_sink {
+public:
+    virtual ~span_sink() = default;
+    enum track { gpu, h2d, d2h, cpu };
+    // kind: "attention", "expert", "head", "copy"; page MOORAGE_NONE where there is none.
+    virtual void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
+                      uint64_t end_ns) = 0;
+};
+
+class emulator final : public executor {
+public:
+    // transfers_max: ids of transfers are below it. `costs` is borrowed, `sink` may be null.
+    emulator(const cost_model &costs, uint32_t transfers_max, span_sink *sink);
+
+    const uint64_t *clock() const override { return &now_; }
+    void attention(uint32_t layer, const pass &tokens) override;
+    void expert_on_gpu(const expert_work &work) override;
+    void expert_on_cpu(const expert_work &work) override;
+    void head(uint32_t tokens) override;
+    void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
+    void arrived(uint32_t transfer) override;
+    void send(uint32_t link, uint64_t bytes, uint32_t page) override;
+    bool idle(uint32_t link) const override { return !flows_[link].busy; }
+    completion wait() override;
+    busy_ns busy() const override { return busy_; }
+    bool virtual_time() const override { return true; }
+
+    uint64_t events() const { return events_; }
+
+private:
+    struct operation {
+        event_kind kind;
+        uint32_t tag, transfer, page, layer;
+        uint64_t duration_ns;
+    };
+    // A user of host memory: first a constant part, then bytes at a rate.
+    struct flow {
+        bool busy = false, flowing = false;
+        uint32_t page = MOORAGE_NONE;
+        uint64_t constant_end = 0, started = 0, updated = 0;
+        double left_bytes = 0, alone_rate = 0, rate = 0;  // bytes, bytes per ns
+    };
+    enum actor : uint32_t { h2d = 0, d2h = 1, cpu = 2, gpu = 3, actor_count = 4 };
+
+    void queue(const operation &work);
+    void start_gpu();
+    void start_cpu();
+    void start_flow(actor which, uint64_t constant_ns, double bytes, double rate);
+    void share_memory();
+    completion finish_gpu();
+    completion finish_flow(actor which);
+
+    const cost_model &costs_;
+    span_sink *sink_;
+    uint64_t now_ = 0, events_ = 0;
+    std::array<uint64_t, actor_count> due_;  // of each actor's event; MOORAGE_NEVER: none
+    std::array<flow, 3> flows_;
+    busy_ns busy_;
+
+    // Both queues are rings that grow when they are full.
+    template <class T> struct ring {
+        std::vector<T> data = std::vector<T>(64);
+        size_t head = 0, count = 0;
+        T &front() { return data[head]; }
+        void push(const T &value);
+        void pop() { head = (head + 1) & (data.size() - 1), --count; }
+    };
+    ring<operation> gpu_queue_;   // front: running, or waiting for its transfer
+    ring<expert_work> cpu_queue_; // front: running
+    bool gpu_running_ = false;
+    uint64_t gpu_started_ = 0, gpu_waiting_since_ = 0;
+    uint32_t layer_ = 0;
+    std::vector<uint8_t> arrived_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,65 @@
+// executor.h - where a run happens: streams, copies and compute behind one interface.
+//
+// The pipeline is the same code over every executor. It queues work and then waits for completions,
+// one at a time. The GPU is one in-order stream: an operation starts when the one before it has ended
+// and the transfer it needs has arrived. Links carry one piece at a time; the CPU pool computes one
+// expert at a time, with all its cores.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/source/source.h"
+#include "moorage/transport.h"
+
+namespace moorage::core {
+
+// Links of a single device.
+enum : uint32_t { link_h2d = 0, link_d2h = 1, link_count = 2 };
+
+struct expert_work {
+    uint32_t page = 0;
+    uint32_t tokens = 0;
+    double share = 1;                  // of the expert: 1 whole, less for a segment
+    uint32_t transfer = MOORAGE_NONE;  // must have arrived first
+    uint32_t tag = 0;                  // comes back with the completion
+};
+
+enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, head, piece };
+
+struct completion {
+    event_kind kind;
+    uint32_t tag;          // of the work; the link for a piece
+    uint64_t duration_ns;  // of the work itself, waiting excluded
+};
+
+// Busy times since the run began. stall_ns: the GPU had work queued that waited for a transfer.
+struct busy_ns {
+    uint64_t gpu = 0, h2d = 0, d2h = 0, cpu = 0, stall = 0;
+};
+
+class executor {
+public:
+    virtual ~executor() = default;
+
+    // Nanoseconds since the run began; the pointer stays valid and is what policies read.
+    virtual const uint64_t *clock() const = 0;
+    // Attention, gate and shared experts of a layer; completes (gate) when the host knows the scores.
+    virtual void attention(uint32_t layer, const pass &tokens) = 0;
+    virtual void expert_on_gpu(const expert_work &work) = 0;
+    virtual void expert_on_cpu(const expert_work &work) = 0;
+    virtual void head(uint32_t tokens) = 0;
+    // Nothing of the transfer has crossed yet: work that names it will wait.
+    virtual void expect(uint32_t transfer) = 0;
+    // All bytes of the transfer have crossed: work that waits for it may start.
+    virtual void arrived(uint32_t transfer) = 0;
+    // Starts a piece of what belongs to `page` (MOORAGE_NONE: to none). Requires: the link is idle.
+    virtual void send(uint32_t link, uint64_t bytes, uint32_t page) = 0;
+    virtual bool idle(uint32_t link) const = 0;
+    // The next completion; time moves to it. Requires: something is under way.
+    virtual completion wait() = 0;
+    virtual busy_ns busy() const = 0;
+    virtual bool virtual_time() const = 0;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,104 @@
+// layer_step.cpp - fills and groups the arrays of a step.
+#include "core/pipeline/layer_step.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace moorage::core {
+
+layer_step::layer_step(const source &from, uint32_t needs)
+    : wants_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) && (needs & MOORAGE_NEEDS_WEIGHTS)),
+      wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) && (needs & MOORAGE_NEEDS_GATE_SCORES)) {
+    const size_t tokens = from.tokens_max(), k = from.top_k(), experts = from.experts();
+    const size_t distinct = std::min(tokens * k, experts);
+    routed.resize(tokens * k);
+    routed_weights.resize(tokens * k);
+    routed_classes.resize(tokens * k);
+    chosen_.resize(tokens * k);
+    distinct_.resize(distinct);
+    distinct_tokens_.resize(distinct);
+    streams_.resize(tokens);
+    requests_.resize(tokens);
+    if (wants_weights_) weights_.resize(tokens * k);
+    if (wants_scores_) gate_scores_.resize(tokens * experts);
+    if (wants_weights_ || wants_scores_) distinct_scores_.resize(distinct);
+    stamp_.resize(experts, 0);
+    item_.resize(experts, 0);
+    view_.size = sizeof(view_);
+    view_.top_k = from.top_k();
+    view_.experts = from.experts();
+    view_.host_streams = streams_.data();
+    view_.host_requests = requests_.data();
+}
+
+void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
+    view_.layer = layer;
+    view_.phase = tokens.phase;
+    view_.token_count = static_cast<uint32_t>(tokens.tokens.size());
+    for (size_t i = 0; i < tokens.tokens.size(); ++i) {
+        streams_[i] = tokens.tokens[i].stream;
+        requests_[i] = tokens.tokens[i].request;
+    }
+    from.route(tokens, layer, chosen_.data());
+    if (wants_weights_) from.weights(tokens, layer, weights_.data());
+    if (wants_scores_) from.gate_scores(tokens, layer, gate_scores_.data());
+    view_.host_chosen = chosen_.data();
+    view_.host_weights = wants_weights_ ? weights_.data() : nullptr;
+    view_.host_gate_scores = wants_scores_ ? gate_scores_.data() : nullptr;
+    view_.host_classes = nullptr;
+    view_.host_distinct = nullptr;
+    view_.host_distinct_tokens = nullptr;
+    view_.host_distinct_scores = nullptr;
+    view_.distinct_count = 0;
+}
+
+uint64_t layer_step::adopt_route() {
+    const size_t k = view_.top_k, count = view_.token_count * k;
+    uint64_t changed = 0;
+    if (std::memcmp(routed.data(), chosen_.data(), count * sizeof(uint32_t)) != 0) {
+        for (size_t i = 0; i < count; ++i) {
+            const auto own = chosen_.begin() + static_cast<ptrdiff_t>(i / k * k);
+            changed += std::find(own, own + static_cast<ptrdiff_t>(k), routed[i]) ==
+                       own + static_cast<ptrdiff_t>(k);
+        }
+    }
+    view_.host_chosen = routed.data();
+    view_.host_classes = routed_classes.data();
+    return changed;
+}
+
+void layer_step::group() {
+    ++stamp_now_;
+    const size_t k = view_.top_k, count = view_.token_count * k;
+    const bool scored = !distinct_scores_.empty();
+    uint32_t distinct = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const uint32_t expert = view_.host_chosen[i];
+        if (stamp_[expert] != stamp_now_) {
+            stamp_[expert] = stamp_now_;
+            item_[expert] = distinct;
+            distinct_[distinct] = expert;
+            distinct_tokens_[distinct] = 0;
+            if (scored) distinct_scores_[distinct] = 0;
+            ++distinct;
+        }
+        const uint32_t item = item_[expert];
+        ++distinct_tokens_[item];
+        if (scored) {
+            const float score = wants_scores_ ? gate_scores_[i / k * view_.experts + expert] : weights_[i];
+            distinct_scores_[item] = std::max(distinct_scores_[item], score);
+        }
+    }
+    view_.distinct_count = distinct;
+    view_.host_distinct = distinct_.data();
+    view_.host_distinct_tokens = distinct_tokens_.data();
+    view_.host_distinct_scores = scored ? distinct_scores_.data() : nullptr;
+}
+
+void layer_step::advance(uint64_t tokens_done) {
+    ++view_.index;
+    ++view_.visit;
+    view_.token = tokens_done;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,53 @@
+// layer_step.h - the data of one layer step: who asked, what the router chose, grouped by expert.
+//
+// All arrays are sized once, for the largest pass; view() is what policies see.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/source/source.h"
+#include "moorage/step.h"
+
+namespace moorage::core {
+
+class layer_step {
+public:
+    layer_step(const source &from, uint32_t needs);
+
+    // Reads the model's own choice for `layer` (and weights and scores, where a policy needs them).
+    void fill(source &from, const pass &tokens, uint32_t layer);
+    // Takes over a router's choice; counts the experts that the model would not have chosen.
+    uint64_t adopt_route();
+    // Groups the chosen experts: distinct ones in order of first appearance.
+    void group();
+    // The next step of the run.
+    void advance(uint64_t tokens_done);
+
+    moorage_step &view() { return view_; }
+    const moorage_step &view() const { return view_; }
+    const uint32_t *distinct() const { return distinct_.data(); }
+    uint32_t distinct_count() const { return view_.distinct_count; }
+    uint32_t tokens_of(uint32_t item) const { return distinct_tokens_[item]; }
+    // Position of `expert` among the distinct ones, or MOORAGE_NONE.
+    uint32_t item_of(uint32_t expert) const {
+        return stamp_[expert] == stamp_now_ ? item_[expert] : MOORAGE_NONE;
+    }
+
+    // Where a router writes.
+    std::vector<uint32_t> routed;
+    std::vector<float> routed_weights;
+    std::vector<uint8_t> routed_classes;
+
+private:
+    moorage_step view_{};
+    bool wants_weights_, wants_scores_;
+    std::vector<uint32_t> chosen_, distinct_, distinct_tokens_, streams_;
+    std::vector<uint64_t> requests_;
+    std::vector<float> weights_, gate_scores_, distinct_scores_;
+    std::vector<uint8_t> classes_;
+    std::vector<uint32_t> stamp_, item_;
+    uint32_t stamp_now_ = 0;
+};
+
+}  // namespace moorage::core

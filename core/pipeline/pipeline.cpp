@@ -1,0 +1,299 @@
+// pipeline.cpp - one layer step from source to report, a stage at a time.
+#include "core/pipeline/pipeline.h"
+
+#include <algorithm>
+
+namespace moorage::core {
+
+pipeline::pipeline(const parts &of)
+    : source_(*of.from), executor_(*of.where), costs_(*of.costs), truth_(*of.truth),
+      faults_(*of.faults), router_(*of.policies.router, faults_),
+      cache_(*of.policies.cache, truth_, faults_),
+      budget_(*of.policies.budget, faults_, truth_, cache_, of.slots),
+      transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
+      prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_, of.buffer_slots),
+      dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()), per_layer_(of.per_layer),
+      step_(source_, of.needs), layers_(source_.layers()), emitted_ns_(source_.streams(), 0) {
+    // One call per instance and step, however many stages it serves.
+    const stages &all = of.policies;
+    for (instance *one : {all.router, all.cache, all.budget, all.prefetch, all.dispatch, all.transport})
+        if (one->observer && std::find(observers_.begin(), observers_.end(), one) == observers_.end())
+            observers_.push_back(one);
+    const size_t items = source_.experts();
+    items_.reserve(items);
+    unordered_.reserve(items);
+    taken_.reserve(of.buffer_slots);
+    to_cache_.reserve(items);
+    to_cache_items_.reserve(items);
+    placed_.resize(items);
+}
+
+bool pipeline::next_pass() {
+    if (per_layer_ && tokens_done_ >= budget_.due() && !budget_.plan(tokens_done_)) return false;
+    if (!source_.next(pass_)) return false;
+    const instance::stepping mark;
+    for (const pass_token &token : pass_.tokens)
+        if (token.position == 0) emitted_ns_[token.stream] = now_ns();
+    for (uint32_t layer = 0; layer < source_.layers(); ++layer)
+        if (!layer_step_at(layer)) return false;
+    return end_pass();
+}
+
+bool pipeline::layer_step_at(uint32_t layer) {
+    layer_report &account = layers_[layer];
+    executor_.attention(layer, pass_);
+    step_.fill(source_, pass_, layer);
+    if (!wait_for(event_kind::gate)) return false;
+    if (!router_.select(step_, account.experts.substituted)) return false;
+    step_.group();
+    find_items(account);                         // looks up and pins
+    observe();
+    prefetch_.settle(step_, taken_, bytes_);     // cuts off what was not asked for
+    order_items();
+    const uint64_t backlog_ns = load_backlog_ns();
+    if (!dispatch_.assign(step_, items_, backlog_ns, 0)) return false;
+    if (!load_missing()) return false;           // room in the cache, demand transfers
+    start_compute();
+    if (prefetch_.active()) prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns());
+    while (open_ != 0 && transport_.running() && prefetch_.running()) handle(executor_.wait());
+    end_step(account);
+    return transport_.running() && prefetch_.running();
+}
+
+// Counts hits by what is resident now, and pins every expert of the step.
+void pipeline::find_items(layer_report &account) {
+    const moorage_step &view = step_.view();
+    items_.clear();
+    for (uint32_t i = 0; i < view.distinct_count; ++i) {
+        step_item item;
+        item.expert = step_.distinct()[i];
+        item.page = view.layer * view.experts + item.expert;
+        item.tokens = step_.tokens_of(i);
+        uint8_t &state = truth_.states()[item.page];
+        const uint8_t resident = state & MOORAGE_STATE_RESIDENT;
+        item.missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~resident);
+        item.cached = (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
+                      (state & MOORAGE_STATE_BUFFERED) == 0;
+        ++account.experts.requested;
+        if (item.missing == 0) ++account.experts.hits;
+        else if (resident || (state & MOORAGE_STATE_IN_FLIGHT)) ++account.experts.partial_hits;
+        else ++account.experts.misses;
+        state |= MOORAGE_STATE_PINNED;
+        items_.push_back(item);
+    }
+    if (!prefetch_.active()) return;
+    const std::vector<uint32_t> &predicted = prefetch_.predicted(view.layer);
+    step_.view().host_predicted = predicted.data();
+    step_.view().prediction_count = static_cast<uint32_t>(predicted.size());
+    if (predicted.empty()) return;
+    account.predicted += view.distinct_count;
+    const size_t first = std::min<size_t>(predicted.size(), view.distinct_count);
+    for (size_t i = 0; i < first; ++i)
+        account.predicted_right += step_.item_of(predicted[i]) != MOORAGE_NONE;
+}
+
+void pipeline::observe() {
+    for (instance *one : observers_) one->observer->observe(one->plugin(), &step_.view());
+}
+
+// Resident experts first, each group in the order of the step; tells items of transfers under way.
+void pipeline::order_items() {
+    for (const prefetch_stage::taken &one : taken_) {
+        step_item &item = items_[step_.item_of(one.page % truth_.experts())];
+        item.transfer = one.transfer;
+    }
+    for (step_item &item : items_) {
+        if (item.missing == 0) continue;
+        item.load_left_bytes = costs_.shape().expert_bytes;
+        if (item.transfer == MOORAGE_NONE) continue;
+        const transfer_record &record = transport_.record(item.transfer);
+        item.load_left_bytes = record.bytes - record.moved_bytes;
+    }
+    unordered_.clear();
+    for (const step_item &item : items_)
+        if (item.missing == 0) unordered_.push_back(item);
+    for (const step_item &item : items_)
+        if (item.missing != 0) unordered_.push_back(item);
+    items_.swap(unordered_);
+}
+
+// Gives every expert that will be on the GPU its slot and starts the transfers that are wanted.
+bool pipeline::load_missing() {
+    to_cache_.clear();
+    to_cache_items_.clear();
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+        step_item &item = items_[i];
+        const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0;
+        if (stays_off && item.transfer != MOORAGE_NONE) {  // late prefetch, now computed elsewhere
+            transport_.cancel(item.transfer);
+            truth_.states()[item.page] &= MOORAGE_STATE_PINNED;
+        }
+        if (item.cached || stays_off) continue;
+        to_cache_.push_back(item.page);
+        to_cache_items_.push_back(i);
+    }
+    if (!to_cache_.empty()) {
+        const uint8_t in_flight = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
+        if (!cache_.load(to_cache_, MOORAGE_DEMAND, in_flight, placed)) return false;
+        for (size_t n = 0; n < to_cache_.size(); ++n) {
+            step_item &item = items_[to_cache_items_[n]];
+            item.cached = placed[n].cached;
+            uint8_t &state = truth_.states()[item.page];
+            if (item.missing == 0)  // an arrived prefetch: it only changes its label
+                state = static_cast<uint8_t>(int{MOORAGE_STATE_PINNED} | int{MOORAGE_WHOLE} |
+                                             (item.cached ? 0 : int{MOORAGE_STATE_BUFFERED}));
+            else if (item.cached)
+                state &= static_cast<uint8_t>(~MOORAGE_STATE_BUFFERED);
+        }
+    }
+    for (const uint32_t index : dispatch_.order()) {
+        step_item &item = items_[index];
+        if (item.missing == 0 || item.site == MOORAGE_SITE_CPU || item.transfer != MOORAGE_NONE) continue;
+        item.transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, item.load_left_bytes,
+                                          now_ns());
+    }
+    return transport_.running();
+}
+
+void pipeline::start_on_gpu(uint32_t index) {
+    step_item &item = items_[index];
+    executor_.expert_on_gpu({item.page, item.tokens, 1, item.missing ? item.transfer : MOORAGE_NONE, index});
+    ++item.open;
+    ++open_;
+}
+
+// The GPU stream runs in order, so what need not wait goes first.
+void pipeline::start_compute() {
+    for (const uint32_t index : dispatch_.order()) {
+        step_item &item = items_[index];
+        if (item.site == MOORAGE_SITE_CPU) {
+            executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
+            activation_bytes_ += costs_.activation_bytes(item.tokens);
+            ++item.open;
+            ++open_;
+        } else if (item.missing == 0) {
+            start_on_gpu(index);
+        }
+    }
+    for (const uint32_t index : dispatch_.order()) {
+        const step_item &item = items_[index];
+        if (item.site != MOORAGE_SITE_CPU && item.missing != 0) start_on_gpu(index);
+    }
+}
+
+uint64_t pipeline::load_backlog_ns() const {
+    const uint64_t bytes = transport_.demand_backlog_bytes(link_h2d);
+    return bytes == 0 ? 0 : costs_.load_ns(bytes);
+}
+
+// Until the next layer is routed, as far as it can be foreseen: the longer of what the link and the
+// GPU still have to do for this layer, then attention and the hand-over of the gate's result.
+uint64_t pipeline::window_ns() const {
+    uint64_t gpu_ns = 0;
+    for (const step_item &item : items_)
+        if (item.site == MOORAGE_SITE_GPU) gpu_ns += costs_.gpu_expert_ns(item.tokens, 1);
+    uint64_t context = 0;
+    for (const pass_token &token : pass_.tokens) context += token.position + 1;
+    const bool last = step_.view().layer + 1 == source_.layers();
+    const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
+    return std::max(gpu_ns, load_backlog_ns()) + head_ns +
+           costs_.attention_ns(pass_.tokens.size(), context) + costs_.sync_ns();
+}
+
+void pipeline::handle(const completion &done) {
+    switch (done.kind) {
+        case event_kind::piece: {
+            const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);
+            if (ended == MOORAGE_NONE) return;
+            uint8_t &state = truth_.states()[transport_.record(ended).page];
+            const uint8_t flying = state & MOORAGE_STATE_IN_FLIGHT;
+            state = static_cast<uint8_t>((state ^ flying) | flying >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+            prefetch_.arrived(ended);
+            return;
+        }
+        case event_kind::gpu_expert:
+        case event_kind::cpu_expert: {
+            step_item &item = items_[done.tag];
+            item.run_ns += done.duration_ns;
+            --item.open;
+            --open_;
+            return;
+        }
+        case event_kind::gate:
+        case event_kind::head:
+            awaited_ = awaited_ || done.kind == awaiting_;
+            return;
+    }
+}
+
+bool pipeline::wait_for(event_kind kind) {
+    awaiting_ = kind;
+    awaited_ = false;
+    while (!awaited_ && transport_.running()) handle(executor_.wait());
+    return awaited_;
+}
+
+// Unpins, drops what got no slot, and tells the dispatch policy what its choices took.
+void pipeline::end_step(layer_report &account) {
+    for (step_item &item : items_) {
+        uint8_t &state = truth_.states()[item.page];
+        state &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+        if (!item.cached) state = 0;
+        if (item.site == MOORAGE_SITE_CPU) ++account.experts.on_cpu;
+        if (item.transfer == MOORAGE_NONE) continue;
+        const transfer_record &record = transport_.record(item.transfer);
+        item.load_ns = record.busy_ns;
+        account.h2d_bytes += record.bytes - record.unsent_bytes;
+        if (item.site != MOORAGE_SITE_CPU) ++account.experts.loaded;
+        transport_.release(item.transfer);
+    }
+    dispatch_.outcome(step_.view().layer, items_);
+    step_.advance(tokens_done_);
+}
+
+bool pipeline::end_pass() {
+    executor_.head(static_cast<uint32_t>(pass_.tokens.size()));
+    if (!wait_for(event_kind::head)) return false;
+    tokens_done_ += pass_.tokens.size();
+    step_.view().token = tokens_done_;
+    const uint64_t ended_ns = now_ns();
+    for (const pass_token &token : pass_.tokens) {
+        requests_done_ += token.last;
+        if (pass_.phase == MOORAGE_PREFILL && !token.first) continue;  // no output token of its own
+        uint64_t &emitted_ns = emitted_ns_[token.stream];
+        (token.first ? ttft_ns_ : tpot_ns_).push_back(ended_ns - emitted_ns);
+        emitted_ns = ended_ns;
+    }
+    return true;
+}
+
+void pipeline::finish(run_report &report) {
+    prefetch_.drain(bytes_);
+    report.tokens = tokens_done_;
+    report.requests = requests_done_;
+    report.virtual_time = executor_.virtual_time();
+    report.total_ms = static_cast<double>(now_ns()) / 1e6;
+    report.tokens_per_s = now_ns() ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(now_ns()) : 0;
+    report.tpot_ms = summarise(tpot_ns_);
+    report.ttft_ms = summarise(ttft_ns_);
+    bytes_.h2d = transport_.moved_bytes(link_h2d);
+    bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
+    report.bytes = bytes_;
+    const busy_ns busy = executor_.busy();
+    report.time.compute = static_cast<double>(busy.gpu) / 1e6;
+    report.time.transfer = static_cast<double>(busy.h2d) / 1e6;
+    report.time.stall = static_cast<double>(busy.stall) / 1e6;
+    report.time.cpu = static_cast<double>(busy.cpu) / 1e6;
+    report.has_predictions = prefetch_.active();
+    for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
+        layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
+        report.experts += layers_[layer].experts;
+        report.predicted += layers_[layer].predicted;
+        report.predicted_right += layers_[layer].predicted_right;
+    }
+    report.layers = layers_;
+    report.faults = {faults_.counts().begin(), faults_.counts().end()};
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,108 @@
+// pipeline.h - one run, step by step: source through report, over any executor.
+//
+// Read pipeline.cpp from layer_step_at() down: it is one layer step top to bottom, a stage a line.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/budget/budget_stage.h"
+#include "core/cache/cache_stage.h"
+#include "core/cache/residency.h"
+#include "core/dispatch/dispatch_stage.h"
+#include "core/execute/cost_model.h"
+#include "core/execute/executor.h"
+#include "core/host/faults.h"
+#include "core/host/instance.h"
+#include "core/pipeline/layer_step.h"
+#include "core/prefetch/prefetch_stage.h"
+#include "core/report/report.h"
+#include "core/router/router_stage.h"
+#include "core/source/source.h"
+#include "core/transport/transport_stage.h"
+
+namespace moorage::core {
+
+// The policies of the stages; one instance may stand in several places. All active.
+struct stages {
+    instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
+};
+
+class pipeline {
+public:
+    struct parts {
+        source *from;
+        executor *where;
+        const cost_model *costs;
+        residency *truth;
+        fault_log *faults;
+        stages policies;
+        uint32_t slots, buffer_slots, transfers_max, needs;
+        bool per_layer;
+    };
+    // All borrowed, and as large as the source demands.
+    explicit pipeline(const parts &of);
+
+    // Takes the next pass through all layers. False at the end of the source, or when a fault ended the
+    // run (fault_log::fatal() says why). [step]
+    bool next_pass();
+    // Accounts what is left in the buffer and fills in all figures but those of the configuration.
+    void finish(run_report &report);
+
+    uint64_t tokens_done() const { return tokens_done_; }
+    uint64_t steps_done() const { return step_.view().index; }
+
+    // Bound on the live transfers of a run with these sizes.
+    static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots) {
+        return 2 * (experts + buffer_slots) + 16;
+    }
+
+private:
+    bool layer_step_at(uint32_t layer);
+    void observe();
+    void find_items(layer_report &account);
+    void order_items();
+    bool load_missing();
+    void start_compute();
+    void start_on_gpu(uint32_t index);
+    uint64_t load_backlog_ns() const;
+    uint64_t window_ns() const;
+    void handle(const completion &done);
+    bool wait_for(event_kind kind);
+    void end_step(layer_report &account);
+    bool end_pass();
+    uint64_t now_ns() const { return *executor_.clock(); }
+
+    source &source_;
+    executor &executor_;
+    const cost_model &costs_;
+    residency &truth_;
+    fault_log &faults_;
+    std::vector<instance *> observers_;
+    router_stage router_;
+    cache_stage cache_;
+    budget_stage budget_;
+    transport_stage transport_;
+    prefetch_stage prefetch_;
+    dispatch_stage dispatch_;
+    bool per_layer_;
+
+    pass pass_;
+    layer_step step_;
+    std::vector<step_item> items_, unordered_;
+    std::vector<prefetch_stage::taken> taken_;
+    std::vector<uint32_t> to_cache_, to_cache_items_;
+    std::vector<placement_in_cache> placed_;
+    uint32_t open_ = 0;       // computations of the step under way
+    bool awaited_ = false;    // the event waited for has come
+    event_kind awaiting_ = event_kind::gate;
+
+    uint64_t tokens_done_ = 0, requests_done_ = 0;
+    uint64_t predicted_ = 0, predicted_right_ = 0, activation_bytes_ = 0;
+    byte_counts bytes_;
+    std::vector<layer_report> layers_;
+    std::vector<uint64_t> tpot_ns_, ttft_ns_;
+    std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin
+};
+
+}  // namespace moorage::core

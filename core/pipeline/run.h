@@ -1,0 +1,68 @@
+// run.h - from a configuration to a report: opens what it names, makes the policies, runs the pipeline.
+//
+//   run_resources shared;                      // traces and futures, kept between runs
+//   auto done = run(config, shared, {});
+//   if (done) std::cout << to_text(*done);
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "core/config/run_config.h"
+#include "core/execute/emulator.h"
+#include "core/host/registry.h"
+#include "core/report/report.h"
+#include "core/source/future.h"
+#include "core/source/trace.h"
+
+namespace moorage::core {
+
+// What several runs have in common. Thread-safe but for scan().
+class run_resources {
+public:
+    // The bundled policies and those below the paths; each path is scanned once. [control]
+    status scan(std::span<const std::filesystem::path> paths);
+    const registry &policies() const { return policies_; }
+
+    result<const trace *> open(const std::filesystem::path &path);
+    // Of the first `tokens` of an opened trace (0: all); built at the first call.
+    const future &coming(const trace &of, uint64_t tokens);
+    // Misses of the offline optimum over an opened trace, one token at a time; counted at the first
+    // call. An error where the policy belady is not to be had.
+    result<uint64_t> optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
+
+private:
+    using trace_key = std::pair<const trace *, uint64_t>;
+    template <class Key, class Value> struct kept {
+        struct entry {
+            std::once_flag once;
+            Value value;
+        };
+        std::map<Key, std::unique_ptr<entry>> all;
+    };
+    registry policies_;
+    bool bundled_ = false;
+    std::vector<std::filesystem::path> scanned_;
+    std::mutex mutex_;
+    std::map<std::filesystem::path, std::unique_ptr<trace>> traces_;
+    kept<trace_key, std::unique_ptr<future>> futures_;
+    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, std::optional<result<uint64_t>>> optima_;
+};
+
+struct run_options {
+    span_sink *sink = nullptr;                            // timeline; may be null
+    std::function<void(uint64_t tokens)> progress = {};   // tokens done since the last call
+    bool optimum = true;                                  // count the offline optimum's misses too
+};
+
+// Runs a configuration. Requires: shared.scan(config.plugin_paths) went well.
+result<run_report> run(const run_config &config, run_resources &shared, const run_options &options);
+
+}  // namespace moorage::core

@@ -1,0 +1,179 @@
+// prefetch_stage.cpp - fills the buffer as the policy orders and empties it as the routing comes true.
+#include "core/prefetch/prefetch_stage.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &truth,
+                               transport_stage &transport, const cost_model &costs, source &from,
+                               uint32_t capacity)
+    : policy_(policy), faults_(faults), truth_(truth), transport_(transport), costs_(costs), source_(from),
+      capacity_(capacity) {
+    const uint32_t wanted = policy.prefetch->horizon ? policy.prefetch->horizon(policy.plugin()) : 0;
+    horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
+    if (horizon_ == 0) return;
+    const size_t experts = from.experts();
+    entries_.reserve(capacity);
+    predicted_.resize(from.layers());
+    for (auto &list : predicted_) list.reserve(experts);
+    layers_.resize(horizon_);
+    offsets_.resize(horizon_ + 1);
+    experts_.reserve(horizon_ * experts);
+    scores_.reserve(horizon_ * experts);
+    one_experts_.resize(experts);
+    one_scores_.resize(experts);
+    best_.resize(experts);
+    order_pages_.resize(horizon_ * experts);
+    order_segments_.resize(horizon_ * experts);
+}
+
+uint64_t prefetch_stage::sent_bytes(const entry &one) const {
+    const transfer_record &record = transport_.record(one.transfer);
+    return record.bytes - record.unsent_bytes;
+}
+
+void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
+    if (!one.arrived) transport_.cancel(one.transfer);
+    const uint64_t sent = sent_bytes(one);
+    bytes.prefetched += sent;
+    bytes.prefetch_wasted += sent;
+    transport_.release(one.transfer);
+    const uint8_t segments = one.segments;
+    truth_.states()[one.page] &= static_cast<uint8_t>(
+        ~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT | segments << MOORAGE_STATE_BUFFERED_SHIFT));
+}
+
+void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes) {
+    out.clear();
+    if (horizon_ == 0) return;
+    const uint32_t layer = step.view().layer;
+    moorage_prefetch_outcome outcome{};
+    outcome.size = sizeof(outcome);
+    outcome.layer = layer;
+    const uint64_t wasted_before = bytes.prefetch_wasted;
+    size_t kept = 0;
+    for (const entry &one : entries_) {
+        if (one.page / truth_.experts() != layer) {
+            entries_[kept++] = one;
+            continue;
+        }
+        if (step.item_of(one.page % truth_.experts()) == MOORAGE_NONE) {
+            ++(one.arrived ? outcome.wasted : outcome.cut_off);
+            drop(one, bytes);
+            continue;
+        }
+        ++(one.arrived ? outcome.used : outcome.late);
+        const uint64_t sent = sent_bytes(one);
+        bytes.prefetched += sent;
+        bytes.prefetch_used += sent;
+        if (one.arrived) transport_.release(one.transfer);
+        else transport_.promote(one.transfer, MOORAGE_DEMAND);
+        out.push_back({one.page, one.arrived ? MOORAGE_NONE : one.transfer, one.segments});
+    }
+    entries_.resize(kept);
+    outcome.wasted_bytes = bytes.prefetch_wasted - wasted_before;
+    if (policy_.prefetch->outcome) policy_.prefetch->outcome(policy_.plugin(), &outcome);
+}
+
+// The source's predictions for one layer, merged over the tokens: best score of any of them first.
+uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool next_pass) {
+    if (source_.predictions_max() == 0) return 0;
+    const bool single = tokens.tokens.size() == 1;
+    std::fill(best_.begin(), best_.end(), -1.0f);
+    for (const pass_token &token : tokens.tokens) {
+        const uint64_t row = next_pass ? token.next_row : token.row;
+        if (row == MOORAGE_NEVER) continue;
+        const uint32_t count = source_.predict(row, layer, one_experts_.data(), one_scores_.data());
+        if (single) return count;
+        for (uint32_t i = 0; i < count; ++i)
+            best_[one_experts_[i]] = std::max(best_[one_experts_[i]], one_scores_[i]);
+    }
+    uint32_t count = 0;
+    for (uint32_t expert = 0; expert < best_.size(); ++expert)
+        if (best_[expert] >= 0) one_experts_[count++] = expert;
+    std::stable_sort(one_experts_.begin(), one_experts_.begin() + count,
+                     [&](uint32_t a, uint32_t b) { return best_[a] > best_[b]; });
+    for (uint32_t i = 0; i < count; ++i) one_scores_[i] = best_[one_experts_[i]];
+    return count;
+}
+
+void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
+    const uint32_t layer_count = source_.layers(), expert_count = source_.experts();
+    experts_.clear();
+    scores_.clear();
+    offsets_[0] = 0;
+    for (uint32_t distance = 1; distance <= horizon_; ++distance) {
+        const uint32_t at = step.view().layer + distance, layer = at % layer_count;
+        uint32_t count = 0;
+        if (policy_.prefetch->predict)
+            count = std::min(expert_count, policy_.prefetch->predict(policy_.plugin(), &step.view(), layer,
+                                                                     distance, expert_count,
+                                                                     one_experts_.data(),
+                                                                     one_scores_.data()));
+        if (count == 0 && distance == 1) count = from_source(tokens, layer, at >= layer_count);
+        const auto valid = [&](uint32_t expert) { return expert < expert_count; };
+        if (!std::all_of(one_experts_.begin(), one_experts_.begin() + count, valid)) {
+            running_ &= faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
+                                                              "{} experts", layer, expert_count));
+            count = 0;
+        }
+        layers_[distance - 1] = layer;
+        experts_.insert(experts_.end(), one_experts_.begin(), one_experts_.begin() + count);
+        scores_.insert(scores_.end(), one_scores_.begin(), one_scores_.begin() + count);
+        offsets_[distance] = static_cast<uint32_t>(experts_.size());
+        if (distance == 1) predicted_[layer].assign(one_experts_.begin(), one_experts_.begin() + count);
+    }
+}
+
+void prefetch_stage::order(uint32_t page, uint8_t segments) {
+    if (page >= truth_.page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
+        running_ &= faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
+                                                          "pages", segments, page, truth_.page_count()));
+        return;
+    }
+    if (entries_.size() >= capacity_) return;
+    uint8_t &state = truth_.states()[page];
+    const uint8_t there = static_cast<uint8_t>(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+    const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);
+    if (missing == 0 || (state & MOORAGE_STATE_BUFFERED)) return;
+    const double top = truth_.splits()[page / truth_.experts()];
+    const double share = (missing & MOORAGE_TOP ? top : 0) + (missing & MOORAGE_BOTTOM ? 1 - top : 0);
+    const uint64_t bytes = costs_.expert_bytes(share);
+    if (bytes == 0) return;
+    const uint32_t id = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, bytes, MOORAGE_NEVER);
+    if (id == MOORAGE_NONE) return;
+    entries_.push_back({page, id, missing, false});
+    state |= static_cast<uint8_t>(missing << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                  missing << MOORAGE_STATE_BUFFERED_SHIFT);
+}
+
+void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t window_ns,
+                          uint64_t backlog_ns) {
+    if (horizon_ == 0) return;
+    forecast(step, tokens);
+    const uint32_t free = capacity_ - static_cast<uint32_t>(entries_.size());
+    const moorage_forecast view{sizeof(view), 0, horizon_, free, window_ns, backlog_ns, layers_.data(),
+                                offsets_.data(), experts_.data(), scores_.data()};
+    std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
+    moorage_orders orders{sizeof(orders), 0, static_cast<uint32_t>(order_pages_.size()), 0,
+                          order_pages_.data(), order_segments_.data()};
+    const uint32_t count = std::min(policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders),
+                                    orders.capacity);
+    for (uint32_t i = 0; i < count; ++i) order(order_pages_[i], order_segments_[i]);
+}
+
+bool prefetch_stage::arrived(uint32_t transfer) {
+    for (entry &one : entries_)
+        if (one.transfer == transfer) return one.arrived = true;
+    return false;
+}
+
+void prefetch_stage::drain(byte_counts &bytes) {
+    for (const entry &one : entries_) drop(one, bytes);
+    entries_.clear();
+}
+
+}  // namespace moorage::core

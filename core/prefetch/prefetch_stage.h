@@ -1,0 +1,76 @@
+// prefetch_stage.h - the prefetch stage: forecasts, the transfer buffer, and what became of its content.
+//
+// A prefetched page waits in the transfer buffer (state bits BUFFERED). When its layer is routed,
+// settle() takes it out: used (arrived), late (still in flight: it becomes a demand load) or not asked
+// for (cut off, or dropped). Every byte counts as used or wasted at that moment.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/cache/residency.h"
+#include "core/execute/cost_model.h"
+#include "core/host/faults.h"
+#include "core/host/instance.h"
+#include "core/pipeline/layer_step.h"
+#include "core/report/report.h"
+#include "core/transport/transport_stage.h"
+
+namespace moorage::core {
+
+class prefetch_stage {
+public:
+    // All borrowed. `capacity` experts fit in the buffer.
+    prefetch_stage(instance &policy, fault_log &faults, residency &truth, transport_stage &transport,
+                   const cost_model &costs, source &from, uint32_t capacity);
+
+    bool active() const { return horizon_ != 0; }
+    // False once the policy's advice has ended the run.
+    bool running() const { return running_; }
+    // What was last predicted for the layer, best first.
+    const std::vector<uint32_t> &predicted(uint32_t layer) const { return predicted_[layer]; }
+
+    struct taken {
+        uint32_t page;
+        uint32_t transfer;  // still in flight, now demanded; MOORAGE_NONE: arrived
+        uint8_t segments;
+    };
+    // The true routing of `layer` is known. Pages asked for leave the buffer into `out`, still with
+    // their state bits; all others of the layer are cut off. [step]
+    void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
+    // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next layer
+    // is routed; `backlog_ns`: of the link with demand loads. [step]
+    void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns);
+    // A transfer ended. True when it was one of the buffer's. [step]
+    bool arrived(uint32_t transfer);
+    // Everything left counts as wasted. [control]
+    void drain(byte_counts &bytes);
+
+private:
+    struct entry {
+        uint32_t page, transfer;
+        uint8_t segments;
+        bool arrived;
+    };
+    void forecast(const layer_step &step, const pass &tokens);
+    uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
+    void order(uint32_t page, uint8_t segments);
+    uint64_t sent_bytes(const entry &one) const;
+    void drop(const entry &one, byte_counts &bytes);
+
+    instance &policy_;
+    fault_log &faults_;
+    bool running_ = true;
+    residency &truth_;
+    transport_stage &transport_;
+    const cost_model &costs_;
+    source &source_;
+    uint32_t capacity_, horizon_;
+    std::vector<entry> entries_;
+    std::vector<std::vector<uint32_t>> predicted_;  // [layers]
+    std::vector<uint32_t> layers_, offsets_, experts_, order_pages_, one_experts_;
+    std::vector<float> scores_, one_scores_, best_;
+    std::vector<uint8_t> order_segments_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,53 @@
+// source.h - what a run is fed with: passes of tokens, their routing, and predictions of it.
+//
+// A pass takes one or more tokens through all layers: a decode pass one token of every live request, a
+// prefill pass the first tokens of one request. Sources: a trace (trace_source.h), later a model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "moorage/step.h"
+
+namespace moorage::core {
+
+struct pass_token {
+    uint64_t row = 0;       // in the source
+    uint64_t next_row = MOORAGE_NEVER;  // of the same request's next token, if it will be decoded
+    uint64_t request = 0;
+    uint32_t stream = 0;    // below the batch size
+    uint32_t position = 0;  // in its request
+    bool first = false;     // its pass yields the request's first output token
+    bool last = false;      // of its request
+};
+
+struct pass {
+    int32_t phase = MOORAGE_DECODE;
+    std::vector<pass_token> tokens;
+};
+
+class source {
+public:
+    virtual ~source() = default;
+
+    virtual uint32_t layers() const = 0;
+    virtual uint32_t experts() const = 0;
+    virtual uint32_t top_k() const = 0;
+    virtual uint32_t tokens_max() const = 0;       // of one pass
+    virtual uint32_t streams() const = 0;          // live requests at one time
+    virtual uint32_t predictions_max() const = 0;  // per layer and token; 0 without
+    virtual uint32_t offers() const = 0;           // MOORAGE_NEEDS_* it can serve
+
+    // Fills the next pass; false at the end.
+    virtual bool next(pass &out) = 0;
+    // The model's own choice for every token of the pass: `chosen` [B, k], best first.
+    virtual void route(const pass &of, uint32_t layer, uint32_t *chosen) = 0;
+    // [B, k] and [B, E]. Requires: offers() has them.
+    virtual void weights(const pass &of, uint32_t layer, float *out) = 0;
+    virtual void gate_scores(const pass &of, uint32_t layer, float *out) = 0;
+    // Experts predicted for `layer` at row `row` before its router ran, best first; returns how many
+    // (at most predictions_max). `scores` gets 1 - rank / count where the source has no scores.
+    virtual uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) = 0;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,101 @@
+// trace_source.cpp - deals the requests of a trace out to streams.
+#include "core/source/trace_source.h"
+
+#include <algorithm>
+
+namespace moorage::core {
+
+trace_source::trace_source(const trace &from, const trace_source_options &options)
+    : trace_(from), options_(options), streams_(options.batch) {
+    token_limit_ = options.tokens == 0 ? from.tokens() : std::min(options.tokens, from.tokens());
+    refill();
+}
+
+uint32_t trace_source::tokens_max() const { return std::max(options_.batch, options_.prefill); }
+
+uint32_t trace_source::offers() const {
+    // Steps come in the order of the trace only one request at a time.
+    const bool in_order = options_.batch == 1 && options_.prefill == 0;
+    return in_order ? trace_.offers() : trace_.offers() & ~uint32_t{MOORAGE_NEEDS_FUTURE};
+}
+
+void trace_source::refill() {
+    for (stream &one : streams_) {
+        if (one.live || next_request_ >= trace_.requests()) continue;
+        const uint64_t begin = trace_.request_offsets()[next_request_];
+        if (begin >= token_limit_) return;
+        const uint64_t end = std::min(trace_.request_offsets()[next_request_ + 1], token_limit_);
+        one = {true, options_.prefill == 0 || end - begin < 2, next_request_, begin, begin, end};
+        ++next_request_;
+    }
+}
+
+bool trace_source::prefill_pass(pass &out) {
+    for (uint32_t index = 0; index < streams_.size(); ++index) {
+        stream &one = streams_[index];
+        if (!one.live || one.prefilled) continue;
+        out.phase = MOORAGE_PREFILL;
+        const uint64_t stop = std::min(one.begin + options_.prefill, one.end - 1);
+        for (; one.row < stop; ++one.row) {
+            const bool first = one.row + 1 == stop;
+            out.tokens.push_back({one.row, first ? stop : MOORAGE_NEVER, one.request, index,
+                                  static_cast<uint32_t>(one.row - one.begin), first, false});
+        }
+        one.prefilled = true;
+        return true;
+    }
+    return false;
+}
+
+bool trace_source::next(pass &out) {
+    out.tokens.clear();
+    if (prefill_pass(out)) return true;
+    out.phase = MOORAGE_DECODE;
+    for (uint32_t index = 0; index < streams_.size(); ++index) {
+        stream &one = streams_[index];
+        if (!one.live) continue;
+        const bool last = one.row + 1 == one.end;
+        out.tokens.push_back({one.row, last ? MOORAGE_NEVER : one.row + 1, one.request, index,
+                              static_cast<uint32_t>(one.row - one.begin), one.row == one.begin, last});
+        one.live = !last;
+        ++one.row;
+    }
+    if (out.tokens.empty()) return false;
+    refill();
+    // With one stream the next request follows at once: its first token is the next row.
+    if (options_.batch == 1 && out.tokens[0].last && streams_[0].live && streams_[0].prefilled)
+        out.tokens[0].next_row = streams_[0].row;
+    return true;
+}
+
+void trace_source::route(const pass &of, uint32_t layer, uint32_t *chosen) {
+    for (const pass_token &token : of.tokens)
+        for (uint32_t rank = 0; rank < top_k(); ++rank)
+            *chosen++ = trace_.expert(token.row, layer, rank);
+}
+
+void trace_source::weights(const pass &of, uint32_t layer, float *out) {
+    for (const pass_token &token : of.tokens)
+        for (uint32_t rank = 0; rank < top_k(); ++rank)
+            *out++ = trace_.weight(token.row, layer, rank);
+}
+
+void trace_source::gate_scores(const pass &of, uint32_t layer, float *out) {
+    for (const pass_token &token : of.tokens) {
+        trace_.gate_scores(token.row, layer, out);
+        out += experts();
+    }
+}
+
+uint32_t trace_source::predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) {
+    const uint32_t count = trace_.predictions();
+    for (uint32_t rank = 0; rank < count; ++rank) {
+        experts[rank] = trace_.predicted(row, layer, rank);
+        scores[rank] = trace_.has_prediction_scores()
+                           ? trace_.prediction_score(row, layer, rank)
+                           : 1.0f - static_cast<float>(rank) / static_cast<float>(count);
+    }
+    return count;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,51 @@
+// trace_source.h - a trace as a source: requests in order, `batch` of them live at one time.
+//
+// A stream takes the next request when its own ends. With `prefill` > 0 the first tokens of a request
+// (all but the last, if it is shorter) are one pass of their own before its decoding begins.
+#pragma once
+
+#include "core/source/source.h"
+#include "core/source/trace.h"
+
+namespace moorage::core {
+
+struct trace_source_options {
+    uint32_t batch = 1;
+    uint32_t prefill = 0;  // tokens
+    uint64_t tokens = 0;   // of the trace, from the start; 0: all
+};
+
+class trace_source final : public source {
+public:
+    // `from` is borrowed. Requires: batch >= 1.
+    trace_source(const trace &from, const trace_source_options &options);
+
+    uint32_t layers() const override { return trace_.layers(); }
+    uint32_t experts() const override { return trace_.experts(); }
+    uint32_t top_k() const override { return trace_.top_k(); }
+    uint32_t tokens_max() const override;
+    uint32_t streams() const override { return options_.batch; }
+    uint32_t predictions_max() const override { return trace_.predictions(); }
+    uint32_t offers() const override;
+    bool next(pass &out) override;
+    void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
+    void weights(const pass &of, uint32_t layer, float *out) override;
+    void gate_scores(const pass &of, uint32_t layer, float *out) override;
+    uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
+
+private:
+    struct stream {
+        bool live = false;
+        bool prefilled = false;
+        uint64_t request = 0, begin = 0, row = 0, end = 0;
+    };
+    void refill();
+    bool prefill_pass(pass &out);
+
+    const trace &trace_;
+    trace_source_options options_;
+    uint64_t token_limit_ = 0, next_request_ = 0;
+    std::vector<stream> streams_;
+};
+
+}  // namespace moorage::core

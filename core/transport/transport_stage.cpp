@@ -1,0 +1,127 @@
+// transport_stage.cpp - keeps the links busy with what the policy picks.
+#include "core/transport/transport_stage.h"
+
+#include <cassert>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+transport_stage::transport_stage(instance &policy, executor &where, fault_log &faults,
+                                 uint32_t transfers_max)
+    : policy_(policy), executor_(where), faults_(faults), records_(transfers_max),
+      released_(transfers_max, 0) {
+    for (uint32_t id = transfers_max; id-- > 0;) free_ids_.push_back(id);
+    for (uint32_t &current : current_) current = MOORAGE_NONE;
+}
+
+uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, uint64_t bytes,
+                                 uint64_t deadline_ns) {
+    assert(bytes > 0 && link < link_count);
+    if (free_ids_.empty()) return MOORAGE_NONE;
+    const uint32_t id = free_ids_.back();
+    free_ids_.pop_back();
+    records_[id] = {true, false, cause, link, page, bytes, bytes, 0, 0, 0};
+    released_[id] = 0;
+    if (cause != MOORAGE_PREFETCH) backlog_[link] += bytes;
+    executor_.expect(id);
+    const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause, page, bytes, deadline_ns};
+    policy_.transport->submit(policy_.plugin(), &transfer);
+    if (executor_.idle(link)) pump(link);
+    return id;
+}
+
+void transport_stage::promote(uint32_t id, int32_t cause) {
+    transfer_record &record = records_[id];
+    if (!record.live || record.cause == cause) return;
+    if (record.cause == MOORAGE_PREFETCH) backlog_[record.link] += record.bytes - record.moved_bytes;
+    record.cause = cause;
+    policy_.transport->promote(policy_.plugin(), id, cause);
+}
+
+void transport_stage::cancel(uint32_t id) {
+    transfer_record &record = records_[id];
+    if (!record.live || record.cancelled) return;
+    record.cancelled = true;
+    policy_.transport->cancel(policy_.plugin(), id);
+    if (record.cause != MOORAGE_PREFETCH) backlog_[record.link] -= record.bytes - record.moved_bytes;
+    if (current_[record.link] != id) record.live = false;
+}
+
+void transport_stage::release(uint32_t id) {
+    released_[id] = 1;
+    if (!records_[id].live) free_id(id);
+}
+
+void transport_stage::free_id(uint32_t id) {
+    if (released_[id] == 1) free_ids_.push_back(id);
+    released_[id] = 2;
+}
+
+bool transport_stage::valid(uint32_t link, const moorage_piece &piece) const {
+    if (piece.id >= records_.size()) return false;
+    const transfer_record &record = records_[piece.id];
+    return record.live && !record.cancelled && record.link == link && piece.bytes >= 1 &&
+           piece.bytes <= record.unsent_bytes;
+}
+
+moorage_piece transport_stage::replacement(uint32_t link) const {
+    moorage_piece best{sizeof(best), MOORAGE_NONE, 0};
+    for (uint32_t id = 0; id < records_.size(); ++id) {
+        const transfer_record &record = records_[id];
+        if (!record.live || record.cancelled || record.link != link || record.unsent_bytes == 0)
+            continue;
+        if (best.id == MOORAGE_NONE || record.cause < records_[best.id].cause)
+            best = {sizeof(best), id, record.unsent_bytes};
+    }
+    return best;
+}
+
+void transport_stage::pump(uint32_t link) {
+    if (!running_) return;
+    moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
+    if (!policy_.transport->next(policy_.plugin(), link, &piece)) {
+        // Nothing may wait while the link idles, or the run would never end.
+        if (backlog_[link] == 0) return;
+        piece = replacement(link);
+        if (piece.id == MOORAGE_NONE) return;
+        running_ = faults_.report(policy_.name(), format("link {} is idle while transfer {} waits",
+                                                         link, piece.id));
+    } else if (!valid(link, piece)) {
+        const std::string what = format("piece of {} bytes of transfer {} on link {} is not one of "
+                                        "what is left to send", piece.bytes, piece.id, link);
+        running_ = faults_.report(policy_.name(), what);
+        piece = replacement(link);
+        if (piece.id == MOORAGE_NONE) return;
+    }
+    if (!running_) return;
+    records_[piece.id].unsent_bytes -= piece.bytes;
+    current_[link] = piece.id;
+    piece_bytes_[link] = piece.bytes;
+    executor_.send(link, piece.bytes, records_[piece.id].page);
+}
+
+uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
+    const uint32_t id = current_[link];
+    transfer_record &record = records_[id];
+    const uint64_t bytes = piece_bytes_[link];
+    current_[link] = MOORAGE_NONE;
+    record.moved_bytes += bytes;
+    record.busy_ns += duration_ns;
+    moved_[link] += bytes;
+    if (record.cause == MOORAGE_PREFETCH) record.prefetch_bytes += bytes;
+    else if (!record.cancelled) backlog_[link] -= bytes;
+    uint32_t ended = MOORAGE_NONE;
+    if (record.cancelled || record.moved_bytes == record.bytes) {
+        record.live = false;
+        if (!record.cancelled) {
+            ended = id;
+            executor_.arrived(id);
+        }
+        if (released_[id] == 1) free_id(id);
+    }
+    pump(link);
+    return ended;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,69 @@
+// transport_stage.h - the transport stage: transfers in, pieces onto idle links, completions out.
+//
+// The policy says which transfer's bytes go next and how many; this stage checks it, counts the bytes
+// and tells the executor what has arrived. Wrong advice is reported and replaced by the oldest live
+// transfer of the lowest class, whole.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/execute/executor.h"
+#include "core/host/faults.h"
+#include "core/host/instance.h"
+
+namespace moorage::core {
+
+struct transfer_record {
+    bool live = false;         // submitted, not yet ended
+    bool cancelled = false;    // ends with the piece under way
+    int32_t cause = MOORAGE_DEMAND;
+    uint32_t link = 0, page = MOORAGE_NONE;
+    uint64_t bytes = 0;
+    uint64_t unsent_bytes = 0;    // not yet handed to the link
+    uint64_t moved_bytes = 0;     // have crossed
+    uint64_t prefetch_bytes = 0;  // of them, while it was a prefetch
+    uint64_t busy_ns = 0;         // of the link, for it
+};
+
+class transport_stage {
+public:
+    // All borrowed. Ids of transfers are below transfers_max.
+    transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max);
+
+    // A new transfer of `bytes` >= 1; returns its id, which stays taken until release(). MOORAGE_NONE
+    // when all ids are taken.
+    uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint64_t bytes, uint64_t deadline_ns);
+    void promote(uint32_t id, int32_t cause);
+    void cancel(uint32_t id);
+    // The id may be used again once the transfer has ended.
+    void release(uint32_t id);
+
+    // A piece on `link` has crossed. Returns the transfer that ended with it, or MOORAGE_NONE.
+    uint32_t piece_done(uint32_t link, uint64_t duration_ns);
+    // False once the policy's advice has ended the run.
+    bool running() const { return running_; }
+
+    const transfer_record &record(uint32_t id) const { return records_[id]; }
+    uint64_t moved_bytes(uint32_t link) const { return moved_[link]; }
+    // Bytes of demand transfers on the link that have not crossed yet.
+    uint64_t demand_backlog_bytes(uint32_t link) const { return backlog_[link]; }
+
+private:
+    void pump(uint32_t link);
+    bool valid(uint32_t link, const moorage_piece &piece) const;
+    moorage_piece replacement(uint32_t link) const;
+    void free_id(uint32_t id);
+
+    instance &policy_;
+    executor &executor_;
+    fault_log &faults_;
+    bool running_ = true;
+    std::vector<transfer_record> records_;
+    std::vector<uint8_t> released_;
+    std::vector<uint32_t> free_ids_;
+    uint32_t current_[link_count];
+    uint64_t piece_bytes_[link_count] = {}, moved_[link_count] = {}, backlog_[link_count] = {};
+};
+
+}  // namespace moorage::core
