@@ -14,7 +14,8 @@ namespace moorage::tool {
 namespace {
 
 // In the order of --help. A new subcommand is one line here and one file beside this one.
-constexpr command (*installers[])(CLI::App &) = {install_replay, install_plugins};
+constexpr command (*installers[])(CLI::App &) = {install_run, install_compare, install_replay,
+                                                         install_plugins};
 
 }  // namespace
 

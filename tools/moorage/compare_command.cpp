@@ -1,0 +1,166 @@
+// compare_command.cpp - moorage compare: the same work under several configurations, side by side.
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/pipeline/run.h"
+#include "core/report/comparison.h"
+#include "core/report/html.h"
+#include "core/report/progress.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    std::vector<std::string> configs, overrides, sweeps;
+    std::string json_file, html_file;
+    uint32_t jobs = 0;
+    bool no_optimum = false;
+};
+
+// Every combination of the sweeps' values, the first sweep changing slowest.
+std::vector<std::vector<override_value>> combinations(const std::vector<sweep> &sweeps) {
+    std::vector<std::vector<override_value>> all{{}};
+    for (const sweep &one : sweeps) {
+        std::vector<std::vector<override_value>> longer;
+        for (const auto &start : all) {
+            for (const std::string &value : one.values) {
+                longer.push_back(start);
+                longer.back().push_back({one.section, one.key, value});
+            }
+        }
+        all = std::move(longer);
+    }
+    return all;
+}
+
+result<std::vector<run_config>> read_configs(const arguments &given) {
+    const auto fixed = read_overrides(given.overrides);
+    if (!fixed) return fixed.failure();
+    std::vector<sweep> sweeps;
+    for (const std::string &text : given.sweeps) {
+        auto one = parse_sweep(text);
+        if (!one) return one.failure();
+        sweeps.push_back(std::move(one).value());
+    }
+    std::vector<run_config> configs;
+    for (const std::string &file : given.configs) {
+        for (const auto &chosen : combinations(sweeps)) {
+            std::vector<override_value> overrides = *fixed;
+            overrides.insert(overrides.end(), chosen.begin(), chosen.end());
+            auto config = load_run_config(file, overrides);
+            if (!config) return config.failure();
+            configs.push_back(std::move(config).value());
+        }
+    }
+    return configs;
+}
+
+// Runs all, on `jobs` threads; reports are in the order of the configurations. The first failure in
+// that order is the one returned.
+result<std::vector<run_report>> run_all(const std::vector<run_config> &configs, run_resources &shared,
+                                        uint32_t jobs, bool optimum) {
+    std::vector<std::optional<result<run_report>>> reports(configs.size());
+    std::atomic<size_t> next = 0;
+    std::atomic<bool> failed = false;
+    progress shown("compare", configs.size());
+    const auto work = [&] {
+        for (size_t i; !failed && (i = next++) < configs.size();) {
+            run_options options;
+            options.optimum = optimum;
+            reports[i] = run(configs[i], shared, options);
+            if (!*reports[i]) failed = true;
+            shown.advance();
+        }
+    };
+    std::vector<std::thread> threads;
+    for (uint32_t i = 1; i < jobs && i < configs.size(); ++i) threads.emplace_back(work);
+    work();
+    for (std::thread &thread : threads) thread.join();
+    std::vector<run_report> done;
+    for (auto &report : reports) {
+        if (!report) continue;  // not begun, because another one failed
+        if (!*report) return report->failure();
+        done.push_back(std::move(*report).value());
+    }
+    return done;
+}
+
+comparison compare(const std::vector<run_config> &configs, std::vector<run_report> reports,
+                   const run_resources &shared) {
+    comparison all;
+    all.title = configs[0].title;
+    for (size_t i = 0; i < reports.size(); ++i) {
+        comparison_row row;
+        row.experts_all = reports[i].config["memory"]["experts_all"].get<uint64_t>();
+        row.slots = reports[i].config["memory"]["experts"].get<uint64_t>();
+        const auto cache = shared.policies().find(configs[i].cache.plugin, "cache");
+        row.offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
+        row.report = std::move(reports[i]);
+        all.rows.push_back(std::move(row));
+    }
+    all.trace = all.rows[0].report.config["source"]["trace"].get<std::string>();
+    all.shape = all.rows[0].report.config["source"]["shape"].get<std::string>();
+    return all;
+}
+
+std::string command_line(const arguments &given) {
+    std::string text = "moorage compare";
+    for (const std::string &config : given.configs) text += " " + config;
+    for (const std::string &one : given.overrides) text += " --set " + one;
+    for (const std::string &one : given.sweeps) text += " --sweep " + one;
+    return text;
+}
+
+int run_compare(const arguments &given) {
+    auto configs = read_configs(given);
+    if (!configs) return fail(configs.failure());
+    run_resources shared;
+    for (const run_config &config : *configs)
+        if (const status done = shared.scan(config.plugin_paths); !done) return fail(done.failure());
+    const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+    auto reports = run_all(*configs, shared, given.jobs ? given.jobs : cores, !given.no_optimum);
+    if (!reports) return fail(reports.failure());
+    const comparison all = compare(*configs, std::move(reports).value(), shared);
+    if (!given.json_file.empty())
+        if (const status done = write_text(given.json_file, to_json(all).dump(2) + "\n"); !done)
+            return fail(done.failure());
+    if (given.json_file != "-") std::fputs(to_text(all).c_str(), stdout);
+    if (!given.html_file.empty()) {
+        const status done = write_text(given.html_file, to_html(all, command_line(given)));
+        if (!done) return fail(done.failure());
+        std::fprintf(given.json_file == "-" ? stderr : stdout, "HTML report: %s\n", given.html_file.c_str());
+    }
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_compare(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("compare", "the same work under several configurations, side by side");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");
+    sub->add_option("--set", given->overrides, "replace a setting of every file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")->take_all()->expected(1);
+    sub->add_option("--sweep", given->sweeps, "run with each of these values; several sweeps multiply")
+        ->type_name("SECTION.KEY=A,B,...")->take_all()->expected(1);
+    sub->add_option("--json", given->json_file, "write all reports as JSON; - for standard output")
+        ->type_name("FILE");
+    sub->add_option("--html", given->html_file, "write a page with table and plots")->type_name("FILE");
+    sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")->type_name("N");
+    sub->add_flag("--no-optimum", given->no_optimum, "do not count the offline optimum's misses");
+    return [given] { return run_compare(*given); };
+}
+
+}  // namespace moorage::tool

@@ -1,0 +1,102 @@
+// run_command.cpp - moorage run: one configuration, its report, and its timeline.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/pipeline/run.h"
+#include "core/report/progress.h"
+#include "core/report/timeline.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+// Writes every operation of an emulated run into a timeline.
+class timeline_sink final : public span_sink {
+public:
+    timeline_sink(timeline &to, uint32_t experts) : to_(to), experts_(experts) {
+        for (const char *name : {"GPU compute", "copy host to GPU", "copy GPU to host"})
+            tracks_[count_++] = to.track(name, "GPU");
+        tracks_[count_++] = to.track("CPU pool", "host");
+    }
+    void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
+              uint64_t end_ns) override {
+        if (page == MOORAGE_NONE) {
+            to_.span(tracks_[where], kind, start_ns, end_ns - start_ns, {{"layer", layer}});
+            return;
+        }
+        const std::string name = format("{} {}.{}", kind, page / experts_, page % experts_);
+        to_.span(tracks_[where], name, start_ns, end_ns - start_ns,
+                 {{"layer", page / experts_}, {"expert", page % experts_}, {"during layer", layer}});
+    }
+
+private:
+    timeline &to_;
+    uint32_t experts_, count_ = 0;
+    uint32_t tracks_[4] = {};
+};
+
+struct arguments {
+    std::string config, json_file, timeline_file;
+    std::vector<std::string> overrides;
+};
+
+int run_one(const arguments &given) {
+    const auto overrides = read_overrides(given.overrides);
+    if (!overrides) return fail(overrides.failure());
+    const auto config = load_run_config(given.config, *overrides);
+    if (!config) return fail(config.failure());
+    run_resources shared;
+    if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
+    const auto source = shared.open(config->trace);
+    if (!source) return fail(source.failure());
+
+    run_options options;
+    const uint64_t all = (*source)->tokens();
+    progress shown("run", config->tokens ? std::min(config->tokens, all) : all);
+    options.progress = [&](uint64_t tokens) { shown.advance(tokens); };
+    std::unique_ptr<timeline> events;
+    std::unique_ptr<timeline_sink> sink;
+    if (!given.timeline_file.empty()) {
+        auto opened = timeline::open(given.timeline_file);
+        if (!opened) return fail(opened.failure());
+        events = std::move(opened).value();
+        sink = std::make_unique<timeline_sink>(*events, (*source)->experts());
+        options.sink = sink.get();
+    }
+    const auto report = run(*config, shared, options);
+    if (events)
+        if (const status done = events->close(); !done) return fail(done.failure());
+    if (!report) return fail(report.failure());
+    if (!given.json_file.empty())
+        if (const status done = write_text(given.json_file, to_json(*report).dump(2) + "\n"); !done)
+            return fail(done.failure());
+    if (given.json_file != "-") std::fputs(to_text(*report).c_str(), stdout);
+    if (events) std::printf("timeline: %s (open it in ui.perfetto.dev)\n", given.timeline_file.c_str());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_run(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("run", "one run of a configuration: source through report");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("config", given->config, "the run's TOML file")->required()->type_name("CONFIG.toml");
+    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")->take_all()->expected(1);
+    sub->add_option("--json", given->json_file, "write the report as JSON; - for standard output")
+        ->type_name("FILE");
+    sub->add_option("--timeline", given->timeline_file, "write what ran when, for Perfetto")
+        ->type_name("FILE");
+    return [given] { return run_one(*given); };
+}
+
+}  // namespace moorage::tool
