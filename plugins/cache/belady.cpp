@@ -1,13 +1,13 @@
 // belady.cpp - the offline optimum: evicts the expert whose next request is furthest ahead.
 //
-// Source: Belady 1966; layered-paging paper, OPT. Needs the future of the trace. Pages that are never
-// requested again go first; ties, which cost nothing: smallest page. With a `lookahead` of w tokens
-// only requests up to w tokens after the running one are known: what is not requested until then
-// goes first, least recently used, and what is goes furthest first.
+// Source: Belady 1966; layered-paging paper, OPT. Needs the future of the trace. Pages that are
+// never requested again go first; ties, which cost nothing: smallest page. With a `lookahead` of w
+// tokens only requests up to w tokens after the running one are known: what is not requested until
+// then goes first, least recently used, and what is goes furthest first.
 //
-// Pages not known to be requested are in a list by last use, the others in a heap by next request. A
-// listed page comes into sight as time passes: it changes over when the list is next walked.
-// Cost per call: O(log slots) per expert of the step; a victim amortised O(log slots).
+// Pages not known to be requested are in a list by last use, the others in a heap by next request.
+// A listed page comes into sight as time passes: it changes over when the list is next walked. Cost
+// per call: O(log slots) per expert of the step; a victim amortised O(log slots).
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -33,7 +33,8 @@ public:
         : host_(setup.host), lookahead_(static_cast<uint64_t>(setup.integer("lookahead"))) {
         if (!host_.has_future())
             throw std::invalid_argument(
-                "belady: the host offers no future of the trace; use it in a replay or an emulation");
+                "belady: the host offers no future of the trace; use it in a replay or an "
+                "emulation");
     }
 
     void activate(const moorage::limits &limits) {
@@ -150,11 +151,11 @@ private:
     const uint64_t lookahead_;
     const uint8_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
-    uint64_t step_ = 0, token_ = 0;         // of the running step
-    std::vector<request> nexts_;            // [pages] next request, as of the last one
-    moorage::page_lists lists_;             // per pool, pages out of sight, least recently used first
+    uint64_t step_ = 0, token_ = 0;  // of the running step
+    std::vector<request> nexts_;     // [pages] next request, as of the last one
+    moorage::page_lists lists_;      // per pool, pages out of sight, least recently used first
     moorage::page_heaps<goes_first> heaps_;  // per pool, pages in sight, furthest request on top
-    std::vector<uint32_t> aside_;           // taken off the heap during a call
+    std::vector<uint32_t> aside_;            // taken off the heap during a call
 };
 
 }  // namespace

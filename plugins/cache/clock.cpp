@@ -1,4 +1,5 @@
-// clock.cpp - CLOCK: a hand goes round the slots, gives requested experts a second chance, takes others.
+// clock.cpp - CLOCK: a hand goes round the slots, gives requested experts a second chance, takes
+// others.
 //
 // Source: textbook (FIFO with reinsertion, one reference bit). An expert takes the place of the one
 // that was evicted for it, or a new place at the end of the ring; its bit is set by a hit, cleared
@@ -78,7 +79,8 @@ public:
         for (uint32_t left = 2 * of.used + 2; left > 0 && !out.full(); --left) {
             const uint32_t page = of.hand;
             of.hand = lists_.next(page);
-            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_) continue;
+            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_)
+                continue;
             if (!referenced_[page]) {
                 chosen_[page] = calls_;
                 out.push(page);

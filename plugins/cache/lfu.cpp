@@ -1,13 +1,13 @@
 // lfu.cpp - least frequently used, with counts that may halve over time.
 //
-// Source: textbook baseline; a half-life of 16 to 32 tokens is a strong and cheap choice for experts.
-// A request at token t adds 2^(t / half_life) to the page's weight, which orders pages as counts that
-// halve every half_life tokens would, without touching them; half_life 0 adds 1. Ties: least
-// recently used. Counts outlive eviction unless forget_on_evict: then they begin again at the
+// Source: textbook baseline; a half-life of 16 to 32 tokens is a strong and cheap choice for
+// experts. A request at token t adds 2^(t / half_life) to the page's weight, which orders pages as
+// counts that halve every half_life tokens would, without touching them; half_life 0 adds 1. Ties:
+// least recently used. Counts outlive eviction unless forget_on_evict: then they begin again at the
 // request that loads. A step counts once per expert, however many of its tokens chose it.
 //
-// Weights only grow, so the heap of pages may keep an old one, a lower bound, until it comes to the top.
-// Cost per call: O(experts of the step); a victim amortised O(log slots).
+// Weights only grow, so the heap of pages may keep an old one, a lower bound, until it comes to the
+// top. Cost per call: O(experts of the step); a victim amortised O(log slots).
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -107,8 +107,9 @@ private:
     };
     uint32_t pool_of(uint32_t page) const { return pools_ == 1 ? 0 : page / experts_; }
 
-    // What a request of this token weighs. Whole half-lives become the exponent, which is kept small
-    // by scaling all weights down together; the rest is a product of powers 2^(1/2), 2^(1/4), ...
+    // What a request of this token weighs. Whole half-lives become the exponent, which is kept
+    // small by scaling all weights down together; the rest is a product of powers 2^(1/2), 2^(1/4),
+    // ...
     void advance(uint64_t token) {
         token_ = token;
         const double now = static_cast<double>(token), rest = std::fmod(now, half_life_);
@@ -139,12 +140,12 @@ private:
     const bool forget_;
     const uint8_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
-    std::array<double, 52> powers_;    // 2^(1/2), 2^(1/4), ...
-    std::vector<use> uses_;            // [pages]
-    moorage::page_heaps<use> heaps_;   // per pool, pages that hold a slot
-    std::vector<uint32_t> aside_;      // taken off the heap during a call
+    std::array<double, 52> powers_;   // 2^(1/2), 2^(1/4), ...
+    std::vector<use> uses_;           // [pages]
+    moorage::page_heaps<use> heaps_;  // per pool, pages that hold a slot
+    std::vector<uint32_t> aside_;     // taken off the heap during a call
     uint64_t clock_ = 0, token_ = 0;
-    double scale_ = 0;                 // whole half-lives taken out of all weights
+    double scale_ = 0;  // whole half-lives taken out of all weights
     double gain_ = 1;
 };
 

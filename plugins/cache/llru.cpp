@@ -1,10 +1,10 @@
 // llru.cpp - layered LRU: evicts what was last used most rounds ago; of those, the furthest layer.
 //
 // Source: Cache Management for MoE LLMs, Definition 2. At visit t a page last requested at visit
-// tau has the round index R = floor((t - tau) / L) and the distance D to the next visit of its layer.
-// The largest R goes, then the largest D, then the older request. For a page of the layer being
-// served the formula (tau - t) mod L gives D = 0; "until the layer comes up again" gives D = L,
-// which is what the paper's Figure 3 shows and the default here.
+// tau has the round index R = floor((t - tau) / L) and the distance D to the next visit of its
+// layer. The largest R goes, then the largest D, then the older request. For a page of the layer
+// being served the formula (tau - t) mod L gives D = 0; "until the layer comes up again" gives D =
+// L, which is what the paper's Figure 3 shows and the default here.
 //
 // tau is a visit of the page's own layer, so within a layer the order is LRU, and pages of layers
 // up to the current one were served last in this round, those of later layers in the round before.
@@ -29,8 +29,9 @@ public:
         .source = "Cache Management for MoE LLMs, Definition 2",
     };
     static constexpr moorage::param params[] = {
-        moorage::text("distance", "layers", "layers|literal",
-                      "distance of an expert of the layer being served: all layers, or literally 0"),
+        moorage::text(
+            "distance", "layers", "layers|literal",
+            "distance of an expert of the layer being served: all layers, or literally 0"),
     };
 
     explicit llru(const moorage::setup &setup)
@@ -81,8 +82,8 @@ public:
         refresh(page / experts_);
     }
 
-    // The oldest of each layer are the candidates; behind one that was taken or cannot go, the next of
-    // its layer stands in until the call ends.
+    // The oldest of each layer are the candidates; behind one that was taken or cannot go, the next
+    // of its layer stands in until the call ends.
     void victims(const moorage::room &room, moorage::pages &out) {
         bool moved = false;
         for (;;) {
@@ -96,7 +97,8 @@ public:
             if (moorage::departed(state_[page])) lists_.unlink(page);  // was never loaded
         }
         if (!moved) return;
-        if (!shared_) refresh(room.pool);
+        if (!shared_)
+            refresh(room.pool);
         else
             for (uint32_t layer = 0; layer < layers_; ++layer) refresh(layer);
     }
@@ -130,10 +132,10 @@ private:
     const uint8_t *state_ = nullptr;
     uint32_t layers_ = 0, experts_ = 0, layer_ = 0;
     bool shared_ = true;
-    int64_t start_ = 0;                // visit at which the running round began
-    moorage::page_lists lists_;        // per layer, least recently used first
-    std::vector<int64_t> starts_;      // [pages] visit at which the round of its last request began
-    std::vector<candidate> oldest_;    // [layers]
+    int64_t start_ = 0;              // visit at which the running round began
+    moorage::page_lists lists_;      // per layer, least recently used first
+    std::vector<int64_t> starts_;    // [pages] visit at which the round of its last request began
+    std::vector<candidate> oldest_;  // [layers]
 };
 
 }  // namespace

@@ -55,8 +55,10 @@ public:
         const uint32_t end = lists_.end(room.pool);
         for (uint32_t page = lists_.first(room.pool); page != end && !out.full();) {
             const uint32_t next = lists_.next(page);
-            if (moorage::evictable(state_[page])) out.push(page);
-            else if (moorage::departed(state_[page])) lists_.unlink(page);  // was never loaded
+            if (moorage::evictable(state_[page]))
+                out.push(page);
+            else if (moorage::departed(state_[page]))
+                lists_.unlink(page);  // was never loaded
             page = next;
         }
     }

@@ -114,7 +114,7 @@ private:
     uint32_t room_ = 1;                     // places of a pool
     std::vector<uint32_t> pages_, places_;  // per pool: marked ones, then unmarked; where each is
     std::vector<extent> pools_;
-    std::vector<uint32_t> step_;            // pages of the running step
+    std::vector<uint32_t> step_;  // pages of the running step
 };
 
 }  // namespace

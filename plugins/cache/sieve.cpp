@@ -1,10 +1,10 @@
 // sieve.cpp - SIEVE: a hand sweeps from the oldest load to the youngest past those requested again.
 //
 // Source: SIEVE is Simpler than LRU (NSDI 2024), details as in libCacheSim. A load enters young and
-// unvisited; a hit sets its visited bit and moves nothing; the hand clears visited bits and takes the
-// first expert without one, stays where it was and begins again at the oldest after the youngest.
-// It passes pinned experts and leaves their bits alone.
-// Cost per call: O(experts of the step); a victim amortised O(1): each pass pays for one hit.
+// unvisited; a hit sets its visited bit and moves nothing; the hand clears visited bits and takes
+// the first expert without one, stays where it was and begins again at the oldest after the
+// youngest. It passes pinned experts and leaves their bits alone. Cost per call: O(experts of the
+// step); a victim amortised O(1): each pass pays for one hit.
 
 #include <moorage/order.hpp>
 #include <moorage/moorage.hpp>
@@ -73,7 +73,8 @@ public:
         for (uint32_t left = 2 * used_[room.pool] + 2; left > 0 && !out.full(); --left) {
             const uint32_t page = hand;
             hand = lists_.next(page);
-            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_) continue;
+            if (page == end || !moorage::evictable(state_[page]) || chosen_[page] == calls_)
+                continue;
             if (!visited_[page]) {
                 chosen_[page] = calls_;
                 out.push(page);
@@ -91,10 +92,11 @@ private:
     uint32_t experts_ = 0;
     moorage::page_lists lists_;     // per pool, oldest load first
     std::vector<uint8_t> visited_;  // [pages]
-    std::vector<uint64_t> chosen_;  // [pages] the call that named it last, so that none is named twice
-    std::vector<uint32_t> hands_;   // [pools] where the next search begins; the end of the list:
-                                    // at the oldest
-    std::vector<uint32_t> used_;    // [pools]
+    std::vector<uint64_t>
+        chosen_;  // [pages] the call that named it last, so that none is named twice
+    std::vector<uint32_t> hands_;  // [pools] where the next search begins; the end of the list:
+                                   // at the oldest
+    std::vector<uint32_t> used_;   // [pools]
     uint64_t calls_ = 0;
 };
 

@@ -1,8 +1,8 @@
-// Goal: every deterministic cache policy evicts exactly what its definition says. Method: the library
-// and the definition written out over vectors (definitions.h) run side by side over random small
-// traces, in all three orders, shared and per layer, from fewer slots than a step needs to nearly all
-// pages; the outcome of every single request must agree. Where the definition covers them, prefetch
-// loads and budget changes come in between.
+// Goal: every deterministic cache policy evicts exactly what its definition says. Method: the
+// library and the definition written out over vectors (definitions.h) run side by side over random
+// small traces, in all three orders, shared and per layer, from fewer slots than a step needs to
+// nearly all pages; the outcome of every single request must agree. Where the definition covers
+// them, prefetch loads and budget changes come in between.
 #include <doctest/doctest.h>
 
 #include "definitions.h"
@@ -21,13 +21,16 @@ struct contender {
     bool takes_events = true;  // the definition says what prefetches and budgets do
 };
 
-template <class Definition> maker by_shape() {
+template <class Definition>
+maker by_shape() {
     return [](const cache_model &model, const auto &) {
         return std::make_unique<Definition>(model.shape);
     };
 }
-template <class Definition> maker by_model() {
-    return [](const cache_model &model, const auto &) { return std::make_unique<Definition>(model); };
+template <class Definition>
+maker by_model() {
+    return
+        [](const cache_model &model, const auto &) { return std::make_unique<Definition>(model); };
 }
 maker lfu_by(double half_life, bool forget) {
     return [=](const cache_model &model, const auto &) {
@@ -48,7 +51,9 @@ maker belady_by(uint64_t lookahead) {
 std::vector<contender> contenders() {
     return {
         {"lru", {}, by_shape<lru_definition>()},
-        {"lru", {{"stamp", "best_last"}}, [](const cache_model &model, const auto &) {
+        {"lru",
+         {{"stamp", "best_last"}},
+         [](const cache_model &model, const auto &) {
              return std::make_unique<lru_definition>(model.shape, true);
          }},
         {"fifo", {}, by_shape<fifo_definition>()},
@@ -87,12 +92,14 @@ void disturb(std::mt19937_64 &generator, policy_model &left, cache_model &a, pol
 void compare(const contender &one, uint64_t seed, bool events) {
     std::mt19937_64 generator(seed);
     const auto below = [&](uint32_t bound) { return static_cast<uint32_t>(generator() % bound); };
-    const uint32_t layers = 1 + below(4), experts = 2 + below(5), top_k = 1 + below(std::min(3u, experts));
+    const uint32_t layers = 1 + below(4), experts = 2 + below(5),
+                   top_k = 1 + below(std::min(3u, experts));
     const auto requests = static_cast<order>(below(3));
     const bool shared = below(3) != 0;
     const cache_shape shape{layers, experts, top_k, shared,
                             1 + below(layers * experts) + (shared ? 0 : layers - 1)};
-    const routing tokens = random_routing(generator, 8 + below(28), layers, experts, top_k, below(3) * 0.5);
+    const routing tokens =
+        random_routing(generator, 8 + below(28), layers, experts, top_k, below(3) * 0.5);
     const auto steps = steps_of(tokens, requests);
     CAPTURE(one.name);
     CAPTURE(seed);
@@ -126,7 +133,8 @@ TEST_CASE("prefetches and budgets between steps follow the definition too") {
 }
 
 TEST_CASE("a decayed count keeps its order over thousands of half-lives") {
-    // 1200 tokens are 2000 half-lives: a weight that was kept as it is would leave a double's range.
+    // 1200 tokens are 2000 half-lives: a weight that was kept as it is would leave a double's
+    // range.
     std::mt19937_64 generator(7);
     const routing tokens = random_routing(generator, 1200, 2, 5, 1, 0.4);
     const auto steps = steps_of(tokens, order::rounds);

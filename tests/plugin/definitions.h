@@ -1,4 +1,5 @@
-// definitions.h - the cache policies as their definitions say, over vectors: slow and obviously right.
+// definitions.h - the cache policies as their definitions say, over vectors: slow and obviously
+// right.
 //
 // Nothing here is shared with the plugins. Every victim is found by looking at all candidates.
 #pragma once
@@ -13,7 +14,8 @@ namespace moorage::test {
 
 // The first `count` candidates in an order that does not change during a call.
 template <class GoesFirst>
-std::vector<uint32_t> first_of(std::vector<uint32_t> candidates, uint32_t count, GoesFirst goes_first) {
+std::vector<uint32_t> first_of(std::vector<uint32_t> candidates, uint32_t count,
+                               GoesFirst goes_first) {
     std::stable_sort(candidates.begin(), candidates.end(), goes_first);
     candidates.resize(std::min<size_t>(count, candidates.size()));
     return candidates;
@@ -72,7 +74,10 @@ private:
 class lfu_definition final : public policy_model {
 public:
     lfu_definition(const cache_model &model, double half_life, bool forget)
-        : model_(model), uses_(model.shape), half_life_(half_life), forget_(forget),
+        : model_(model),
+          uses_(model.shape),
+          half_life_(half_life),
+          forget_(forget),
           tokens_(model.shape.pages()) {}
     void observe(const request_step &step) override {
         token_ = step.token;
@@ -119,7 +124,8 @@ public:
     void observe(const request_step &step) override {
         now_ = static_cast<int64_t>(step.visit);
         uses_.request(step);
-        for (const uint32_t expert : step.experts) visits_[step.layer * uses_.experts + expert] = now_;
+        for (const uint32_t expert : step.experts)
+            visits_[step.layer * uses_.experts + expert] = now_;
     }
     // Unrequested: as if at the last visit of its layer.
     void load(uint32_t page, int32_t cause) override {
@@ -217,8 +223,10 @@ public:
         pool &of = pool_of(page);
         const auto hole = std::find(of.order.begin(), of.order.end(), MOORAGE_NONE);
         if (of.hand == of.order.size()) of.hand = 0;
-        if (hole != of.order.end()) *hole = page;
-        else of.order.push_back(page);
+        if (hole != of.order.end())
+            *hole = page;
+        else
+            of.order.push_back(page);
         bits_[page] = false;
     }
     void evict(uint32_t page, int32_t) override {

@@ -1,8 +1,9 @@
 // harness.h - drives one cache policy library through the C ABI, step by step, without the core.
 //
-// What is here stands on its own on purpose: a trace as plain vectors, a residency kept naively, host
-// services that a test controls. `cache_model` is the host's side of a step (the order of calls of
-// cache.h); what decides is either a library (`library_policy`) or a definition written out in a test
+// What is here stands on its own on purpose: a trace as plain vectors, a residency kept naively,
+// host services that a test controls. `cache_model` is the host's side of a step (the order of
+// calls of cache.h); what decides is either a library (`library_policy`) or a definition written
+// out in a test
 // (`policy_model`), so that both can be run over the same events and compared.
 #pragma once
 
@@ -47,8 +48,10 @@ inline std::vector<request_step> steps_of(const routing &tokens, order requests)
         const size_t rounds = requests == order::rounds ? layers[0].size() : 1;
         for (size_t round = 0; round < rounds; ++round)
             for (uint32_t layer = 0; layer < layers.size(); ++layer, ++visit) {
-                if (requests == order::rounds) add(token, layer, {layers[layer][round]});
-                else if (requests == order::token) add(token, layer, layers[layer]);
+                if (requests == order::rounds)
+                    add(token, layer, {layers[layer][round]});
+                else if (requests == order::token)
+                    add(token, layer, layers[layer]);
                 else
                     for (const uint32_t expert : layers[layer]) add(token, layer, {expert});
             }
@@ -86,8 +89,8 @@ public:
         : shape(of), state(of.pages()), slots(of.pools()), used(of.pools()), split(of.layers, 1) {
         for (uint32_t pool = 0; pool < of.pools(); ++pool)
             slots[pool] = of.slots / of.pools() + (pool < of.slots % of.pools() ? 1 : 0);
-        view = {sizeof(view), 0, of.layers, of.experts, of.pools(), 0,
-                state.data(), slots.data(), used.data(), split.data()};
+        view = {sizeof(view), 0,           of.layers,   of.experts, of.pools(), 0, state.data(),
+                slots.data(), used.data(), split.data()};
     }
     cache_model(const cache_model &) = delete;
 
@@ -97,10 +100,14 @@ public:
         misses = 0;
     }
     uint32_t pool_of(uint32_t layer) const { return shape.shared ? 0 : layer; }
+    bool in_slot(uint32_t page) const {
+        return (state[page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
+               (state[page] & MOORAGE_STATE_BUFFERED) == 0;
+    }
     std::vector<uint32_t> candidates(uint32_t pool) const {
         std::vector<uint32_t> pages;
         for (uint32_t page = 0; page < state.size(); ++page)
-            if (pool_of(page / shape.experts) == pool && (state[page] & MOORAGE_WHOLE) &&
+            if (pool_of(page / shape.experts) == pool && in_slot(page) &&
                 !(state[page] & MOORAGE_STATE_PINNED))
                 pages.push_back(page);
         return pages;
@@ -132,7 +139,8 @@ public:
                   int32_t cause) {
         const uint32_t pool = pool_of(layer);
         const uint32_t free = slots[pool] > used[pool] ? slots[pool] - used[pool] : 0;
-        const auto lacking = static_cast<uint32_t>(pages.size()) - std::min<uint32_t>(free, pages.size());
+        const auto lacking =
+            static_cast<uint32_t>(pages.size()) - std::min<uint32_t>(free, pages.size());
         std::vector<uint32_t> going;
         const uint32_t ask = std::min(lacking, slots[pool]);
         if (ask > 0) going = checked_victims(policy, pool, layer, ask, cause);
@@ -146,7 +154,7 @@ public:
                 ++used[pool];
             } else if (next < going.size()) {
                 victim = going[next++];
-                state[victim] &= static_cast<uint8_t>(~MOORAGE_WHOLE);
+                take_out(victim);
                 policy.evict(victim, cause);
             } else {
                 told.push_back(MOORAGE_REPLAY_BYPASS);
@@ -159,6 +167,8 @@ public:
         return told;
     }
 
+    void take_out(uint32_t page) { state[page] &= MOORAGE_STATE_PINNED; }
+
     // The pool now has `count` slots; what is too much goes.
     outcomes resize(policy_model &policy, uint32_t pool, uint32_t count) {
         slots[pool] = count;
@@ -166,7 +176,7 @@ public:
         const uint32_t layer = shape.shared ? 0 : pool;
         const auto going = checked_victims(policy, pool, layer, used[pool] - count, MOORAGE_BUDGET);
         for (const uint32_t page : going) {
-            state[page] = 0;
+            take_out(page);
             --used[pool];
             policy.evict(page, MOORAGE_BUDGET);
         }
@@ -211,7 +221,8 @@ public:
     library_policy(const std::string &name, cache_model &model, const parameters &given = {},
                    const std::vector<request_step> *steps = nullptr)
         : model_(model), name_(name), steps_(steps) {
-        host_ = {sizeof(host_), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this, find_service, set_error};
+        host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
+                 find_service,  set_error};
         const moorage_module *module = open(name);
         const moorage_descriptor *about = module->descriptor(0);
         set_values(*about, given);
@@ -265,7 +276,8 @@ public:
         step.host_chosen = step.host_distinct = what.experts.data();
         if (observe_) observe_(plugin_, &step);
     }
-    std::vector<uint32_t> victims(const moorage_room &room, const std::vector<uint32_t> &) override {
+    std::vector<uint32_t> victims(const moorage_room &room,
+                                  const std::vector<uint32_t> &) override {
         std::vector<uint32_t> pages(room.count);
         pages.resize(cache_->victims(plugin_, &room, pages.data()));
         return pages;
@@ -288,9 +300,19 @@ public:
         std::vector<uint64_t> ids(tokens.size());
         outcomes told(experts.size());
         const uint64_t visit = first_token * rounds * model_.shape.layers;
-        const moorage_replay run{sizeof(run), 0, visit * repeats, visit, first_token,
-                                 static_cast<uint32_t>(tokens.size()), rounds, repeats, width,
-                                 experts.data(), ids.data(), model_.state.data(), model_.used.data(),
+        const moorage_replay run{sizeof(run),
+                                 0,
+                                 visit * repeats,
+                                 visit,
+                                 first_token,
+                                 static_cast<uint32_t>(tokens.size()),
+                                 rounds,
+                                 repeats,
+                                 width,
+                                 experts.data(),
+                                 ids.data(),
+                                 model_.state.data(),
+                                 model_.used.data(),
                                  told.data()};
         cache_->replay(plugin_, &run);
         return told;
@@ -313,8 +335,10 @@ private:
                 ++known;
                 texts_.push_back(found->second);
                 value.host_text = texts_.back().c_str();
-                if (of.type == MOORAGE_PARAM_REAL) value.real = std::stod(found->second);
-                else if (of.type != MOORAGE_PARAM_TEXT) value.integer = std::stoll(found->second);
+                if (of.type == MOORAGE_PARAM_REAL)
+                    value.real = std::stod(found->second);
+                else if (of.type != MOORAGE_PARAM_TEXT)
+                    value.integer = std::stoll(found->second);
             }
             values_.push_back(value);
         }
@@ -336,13 +360,15 @@ private:
         of.draws.pop_front();
         return draw;
     }
-    static uint64_t next_use(const moorage_host *host, uint32_t page, uint64_t step, uint64_t *token) {
+    static uint64_t next_use(const moorage_host *host, uint32_t page, uint64_t step,
+                             uint64_t *token) {
         const library_policy &of = self(host);
         for (uint64_t i = step + 1; i < of.steps_->size(); ++i) {
             const request_step &at = (*of.steps_)[i];
             if (at.layer != page / of.model_.shape.experts) continue;
             const uint32_t expert = page % of.model_.shape.experts;
-            if (std::find(at.experts.begin(), at.experts.end(), expert) == at.experts.end()) continue;
+            if (std::find(at.experts.begin(), at.experts.end(), expert) == at.experts.end())
+                continue;
             if (token) *token = at.token;
             return i;
         }
@@ -388,8 +414,9 @@ inline replayed replay_stepwise(policy_model &policy, cache_model &model,
     return {std::move(told), model.misses};
 }
 
-inline replayed replay_library(const std::string &name, const cache_shape &shape, const routing &tokens,
-                               order requests, const parameters &given = {}) {
+inline replayed replay_library(const std::string &name, const cache_shape &shape,
+                               const routing &tokens, order requests,
+                               const parameters &given = {}) {
     cache_model model(shape);
     const auto steps = steps_of(tokens, requests);
     library_policy policy(name, model, given, &steps);

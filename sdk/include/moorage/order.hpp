@@ -1,4 +1,5 @@
-// order.hpp - orders of pages for cache policies: linked lists and heaps that never allocate in a step.
+// order.hpp - orders of pages for cache policies: linked lists and heaps that never allocate in a
+// step.
 //
 //   moorage::page_lists lists;
 //   lists.assign(pages, pools);                // in activate; empty
@@ -73,7 +74,8 @@ private:
 
 // Binary heaps over all pages, one per pool (pages / pools consecutive pages each), least key on
 // top. Keys are ordered by < and have no ties that matter.
-template <class Key> class page_heaps {
+template <class Key>
+class page_heaps {
 public:
     struct entry {
         Key key;
@@ -110,7 +112,8 @@ public:
     void lower(uint32_t heap, const entry &what) { rise(heap, places_[what.page], what); }
 
     // New keys for all pages of all heaps: key_of(page).
-    template <class KeyOf> void rebuild(KeyOf &&key_of) {
+    template <class KeyOf>
+    void rebuild(KeyOf &&key_of) {
         for (uint32_t heap = 0; heap < sizes_.size(); ++heap) {
             entry *all = entries_.data() + size_t{heap} * room_;
             for (uint32_t i = 0; i < sizes_[heap]; ++i) all[i].key = key_of(all[i].page);
@@ -125,8 +128,10 @@ private:
     }
     void move(uint32_t heap, uint32_t place, const entry &what) {
         const entry *all = entries_.data() + size_t{heap} * room_;
-        if (place > 0 && what.key < all[(place - 1) / 2].key) rise(heap, place, what);
-        else sink(heap, place, what);
+        if (place > 0 && what.key < all[(place - 1) / 2].key)
+            rise(heap, place, what);
+        else
+            sink(heap, place, what);
     }
     void rise(uint32_t heap, uint32_t place, const entry what) {
         entry *all = entries_.data() + size_t{heap} * room_;

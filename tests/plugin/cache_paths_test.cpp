@@ -1,0 +1,155 @@
+// Goal: every way into a policy tells the same story, and nothing a host may do between steps loses
+// or doubles a page. Method: the fast replay path against single steps, outcome by outcome, for
+// every policy; reset against a new instance; and long random sequences of steps, prefetches,
+// budgets, arrivals, buffered pages and evictions the policy did not propose, after which every
+// page in a slot must still be found as a victim.
+#include <doctest/doctest.h>
+
+#include "harness.h"
+
+using namespace moorage::test;
+
+namespace {
+
+struct variant {
+    const char *name;
+    parameters given;
+};
+const std::vector<variant> everyone = {
+    {"lru", {}},
+    {"lru", {{"stamp", "best_last"}}},
+    {"fifo", {}},
+    {"random", {}},
+    {"marking", {}},
+    {"sieve", {}},
+    {"clock", {}},
+    {"llru", {}},
+    {"llru", {{"distance", "literal"}}},
+    {"lfu", {}},
+    {"lfu", {{"forget_on_evict", "1"}}},
+    {"lfu", {{"half_life", "2.5"}}},
+    {"belady", {}},
+    {"belady", {{"lookahead", "2"}}},
+};
+
+struct scene {
+    cache_shape shape;
+    order requests;
+    routing tokens;
+    std::vector<request_step> steps;
+};
+
+scene random_scene(std::mt19937_64 &generator, uint32_t tokens) {
+    const auto below = [&](uint32_t bound) { return static_cast<uint32_t>(generator() % bound); };
+    const uint32_t layers = 1 + below(5), experts = 2 + below(7),
+                   top_k = 1 + below(std::min(4u, experts));
+    scene made{{layers, experts, top_k, below(2) == 0, 1 + below(layers * experts)},
+               static_cast<order>(below(3)),
+               random_routing(generator, tokens, layers, experts, top_k, 0.6),
+               {}};
+    made.steps = steps_of(made.tokens, made.requests);
+    return made;
+}
+
+// The future of a page that no step requests is asked for too; steps never run out here.
+void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &model) {
+    const auto page = static_cast<uint32_t>(generator() % model.shape.pages());
+    const uint32_t layer = page / model.shape.experts, pool = model.pool_of(layer);
+    uint8_t &state = model.state[page];
+    switch (generator() % 6) {
+        case 0:  // prefetch, still under way
+            if (state == 0) {
+                const outcomes told = model.load(policy, {page}, layer, MOORAGE_PREFETCH);
+                if (told[0] != MOORAGE_REPLAY_BYPASS)
+                    state = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+            }
+            break;
+        case 1:  // its bytes are there
+            if (state & MOORAGE_STATE_IN_FLIGHT) state = MOORAGE_WHOLE;
+            break;
+        case 2:
+            model.resize(policy, pool,
+                         static_cast<uint32_t>(generator() % (model.shape.experts + 2)));
+            break;
+        case 3:  // the host puts out what it likes
+            if (model.in_slot(page)) {
+                model.take_out(page);
+                --model.used[pool];
+                policy.evict(page, MOORAGE_DEMAND);
+            }
+            break;
+        case 4:  // into the transfer buffer
+            if (state == 0) state = uint8_t{MOORAGE_WHOLE} | uint8_t{MOORAGE_STATE_BUFFERED};
+            break;
+        case 5:  // out of the buffer: into a slot or gone
+            if (state & MOORAGE_STATE_BUFFERED) {
+                state = 0;
+                if (generator() % 2) model.load(policy, {page}, layer, MOORAGE_PREFETCH);
+            }
+            break;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("the fast replay path and single steps agree on every request") {
+    for (const variant &of : everyone)
+        for (uint64_t seed = 0; seed < 120; ++seed) {
+            std::mt19937_64 generator(seed);
+            const scene made = random_scene(generator, 30);
+            CAPTURE(std::string(of.name));
+            CAPTURE(seed);
+            cache_model slow(made.shape), fast(made.shape);
+            library_policy stepped(of.name, slow, of.given, &made.steps);
+            library_policy replayed_at_once(of.name, fast, of.given, &made.steps);
+            const auto expected = replay_stepwise(stepped, slow, made.steps);
+            // In two parts, so that the second continues the first.
+            const size_t half = seed % 30;
+            const routing first(made.tokens.begin(), made.tokens.begin() + half);
+            const routing second(made.tokens.begin() + half, made.tokens.end());
+            outcomes told = replayed_at_once.replay(first, made.requests);
+            const outcomes rest = replayed_at_once.replay(second, made.requests, half);
+            told.insert(told.end(), rest.begin(), rest.end());
+            REQUIRE(told == expected.told);
+            REQUIRE(fast.state == slow.state);
+            REQUIRE(fast.used == slow.used);
+            REQUIRE(stepped.draws_taken == replayed_at_once.draws_taken);
+        }
+}
+
+TEST_CASE("after reset an instance is as new") {
+    for (const variant &of : everyone)
+        for (uint64_t seed = 0; seed < 40; ++seed) {
+            std::mt19937_64 generator(seed);
+            const scene made = random_scene(generator, 20);
+            cache_model model(made.shape);
+            library_policy policy(of.name, model, of.given, &made.steps);
+            const auto first = replay_stepwise(policy, model, made.steps);
+            model.clear();
+            policy.reset();
+            CAPTURE(std::string(of.name));
+            CHECK(replay_stepwise(policy, model, made.steps).told == first.told);
+        }
+}
+
+TEST_CASE("whatever happens between steps, victims stay right and no page is lost") {
+    for (const variant &of : everyone)
+        for (uint64_t seed = 0; seed < 60; ++seed) {
+            std::mt19937_64 generator(seed);
+            const scene made = random_scene(generator, 60);
+            CAPTURE(std::string(of.name));
+            CAPTURE(seed);
+            cache_model model(made.shape);
+            library_policy policy(of.name, model, of.given, &made.steps);
+            for (const request_step &step : made.steps) {
+                REQUIRE_NOTHROW(model.run(policy, step));
+                for (uint64_t events = generator() % 3; events > 0; --events)
+                    REQUIRE_NOTHROW(disturb(generator, policy, model));
+            }
+            for (uint32_t pool = 0; pool < made.shape.pools(); ++pool) {
+                REQUIRE_NOTHROW(model.resize(policy, pool, 0));
+                CHECK(model.used[pool] == 0);
+                CHECK(model.candidates(pool).empty());
+            }
+        }
+}
