@@ -15,7 +15,7 @@ namespace {
 
 // In the order of --help. A new subcommand is one line here and one file beside this one.
 constexpr command (*installers[])(CLI::App &) = {install_run, install_compare, install_replay,
-                                                         install_plugins};
+                                                 install_trace, install_plugins};
 
 }  // namespace
 

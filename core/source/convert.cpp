@@ -1,0 +1,44 @@
+// convert.cpp - chooses the format and names the line of an error.
+#include "core/source/convert.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+#include "core/base/text.h"
+#include "core/source/log_reader.h"
+
+namespace moorage::core {
+
+result<trace_data> convert_stream(std::istream &from, const std::string &name,
+                                  const convert_options &options) {
+    log_builder builder(options.half);
+    line_reader lines(from);
+    const status read =
+        options.format == "csv" ? read_csv(lines, builder) : read_json_lines(lines, builder);
+    if (!read) return error{format("{}:{}: {}", name, lines.number(), read.failure().text)};
+    result<trace_data> made = builder.finish(options.experts);
+    if (!made) return error{format("{}:{}: {}", name, lines.number(), made.failure().text)};
+    return made;
+}
+
+result<trace_data> convert_log(const std::filesystem::path &path, const convert_options &options) {
+    convert_options chosen = options;
+    const std::string ending = path.extension().string();
+    if (chosen.format.empty() && (ending == ".csv" || ending == ".tsv")) chosen.format = "csv";
+    if (chosen.format.empty() && (ending == ".jsonl" || ending == ".ndjson"))
+        chosen.format = "jsonl";
+    if (chosen.format != "csv" && chosen.format != "jsonl")
+        return error{
+            format("{}: format {} is not csv or jsonl; give --format", path.string(),
+                   chosen.format.empty() ? "of ending " + shown(ending) : shown(chosen.format)),
+            true};
+    std::error_code code;
+    if (std::filesystem::is_directory(path, code))
+        return error{format("{}: is a directory, not a log", path.string())};
+    std::ifstream from(path, std::ios::binary);
+    if (!from) return error{format("{}: cannot open: {}", path.string(), std::strerror(errno))};
+    return convert_stream(from, path.string(), chosen);
+}
+
+}  // namespace moorage::core

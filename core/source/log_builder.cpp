@@ -1,0 +1,152 @@
+// log_builder.cpp - the rules of a routing log, row by row.
+#include "core/source/log_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/source/safetensors.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t experts_max = 65536, layers_max = 65536, pages_max = uint64_t{1} << 24;
+// The largest number an f16 holds.
+constexpr double half_max = 65504;
+
+}  // namespace
+
+status log_builder::end_token() {
+    if (out_.tokens == 1) out_.layers = static_cast<uint32_t>(layers_.size());
+    if (out_.tokens > 0 && layers_done_ < layers_.size())
+        return error{format("column layer: token {} ends after {} layers, the first token has {}",
+                            out_.tokens - 1, layers_done_, layers_.size())};
+    layers_done_ = 0;
+    return success();
+}
+
+status log_builder::begin_token(const log_row &row) {
+    if (const status ended = end_token(); !ended) return ended;
+    const bool new_request = out_.tokens == 0 || row.request != request_;
+    if (new_request) {
+        if (!requests_seen_.insert(row.request).second)
+            return error{
+                format("column request: {} comes again after other requests; sort the log "
+                       "by request",
+                       shown(row.request))};
+        out_.request_offsets.push_back(out_.tokens);
+    } else if (row.token && token_ && *row.token != *token_ + 1) {
+        return error{
+            format("column token: {} after {}; tokens of a request are numbered one by "
+                   "one{}",
+                   *row.token, *token_,
+                   row.request.empty() ? " (several requests need a column request)" : "")};
+    }
+    if (out_.tokens == 0) has_token_ids_ = row.token_id.has_value();
+    if (has_token_ids_ != row.token_id.has_value())
+        return error{format("column token_id: {} here, but not so at the first token",
+                            row.token_id ? "given" : "missing")};
+    if (row.token_id && (*row.token_id < std::numeric_limits<int32_t>::min() ||
+                         *row.token_id > std::numeric_limits<int32_t>::max()))
+        return error{format("column token_id: {} does not fit in 32 bits", *row.token_id)};
+    if (row.token_id) out_.token_ids.push_back(static_cast<int32_t>(*row.token_id));
+    request_ = row.request;
+    token_ = row.token;
+    ++out_.tokens;
+    return success();
+}
+
+status log_builder::check_row(const log_row &row) {
+    const bool first = out_.chosen.empty();
+    if (first) {
+        out_.top_k = static_cast<uint32_t>(row.experts.size());
+        has_weights_ = !row.weights.empty();
+    }
+    if (row.experts.empty()) return error{"column experts: no expert is named"};
+    if (row.experts.size() != out_.top_k)
+        return error{format("column experts: {} experts, the first row has {}", row.experts.size(),
+                            out_.top_k)};
+    for (size_t k = 0; k < row.experts.size(); ++k) {
+        const uint64_t expert = row.experts[k];
+        if (expert >= experts_max)
+            return error{format("column expert{}: {} is out of range, the limit is {}", k, expert,
+                                experts_max - 1)};
+        if (std::find(row.experts.begin(), row.experts.begin() + static_cast<ptrdiff_t>(k),
+                      expert) != row.experts.begin() + static_cast<ptrdiff_t>(k))
+            return error{
+                format("column expert{}: {} is named twice; the experts of a token and "
+                       "layer are distinct",
+                       k, expert)};
+    }
+    if (has_weights_ != !row.weights.empty())
+        return error{format("column weights: {} here, but not so in the first row",
+                            row.weights.empty() ? "missing" : "given")};
+    if (has_weights_ && row.weights.size() != row.experts.size())
+        return error{format("column weights: {} weights for {} experts", row.weights.size(),
+                            row.experts.size())};
+    for (size_t k = 0; k < row.weights.size(); ++k) {
+        const double limit = out_.weights.half ? half_max : std::numeric_limits<float>::max();
+        if (!(std::fabs(row.weights[k]) <= limit))
+            return error{format("column weight{}: {} is not a finite number up to {}", k,
+                                row.weights[k], limit)};
+    }
+    return success();
+}
+
+void log_builder::store(const log_row &row) {
+    order_.resize(row.experts.size());
+    std::iota(order_.begin(), order_.end(), size_t{0});
+    if (has_weights_)
+        std::ranges::stable_sort(order_, std::ranges::greater(),
+                                 [&row](size_t k) { return row.weights[k]; });
+    for (const size_t k : order_) {
+        expert_largest_ = std::max(expert_largest_, row.experts[k]);
+        out_.chosen.push_back(static_cast<uint16_t>(row.experts[k]));
+        if (has_weights_) out_.weights.values.push_back(static_cast<float>(row.weights[k]));
+    }
+}
+
+status log_builder::add(const log_row &row, bool new_token) {
+    const bool moved = out_.tokens == 0 || row.request != request_ || row.token != token_;
+    if (new_token || moved)
+        if (const status begun = begin_token(row); !begun) return begun;
+    if (out_.tokens == 1) {
+        if (!layers_.empty() && row.layer <= layers_.back())
+            return error{format("column layer: {} after {}; the layers of a token rise", row.layer,
+                                layers_.back())};
+        if (layers_.size() == layers_max)
+            return error{format("column layer: more than {} layers", layers_max)};
+        layers_.push_back(row.layer);
+    } else if (layers_done_ == layers_.size() || layers_[layers_done_] != row.layer) {
+        return error{format("column layer: {} as number {} of this token, the first token has {}",
+                            row.layer, layers_done_,
+                            layers_done_ < layers_.size()
+                                ? format("{} there", layers_[layers_done_])
+                                : format("{} layers", layers_.size()))};
+    }
+    if (const status right = check_row(row); !right) return right;
+    store(row);
+    ++layers_done_;
+    return success();
+}
+
+result<trace_data> log_builder::finish(uint32_t experts) {
+    if (out_.tokens == 0) return error{"no row: an empty log makes no trace"};
+    if (const status ended = end_token(); !ended) return ended.failure();
+    if (experts != 0 && expert_largest_ >= experts)
+        return error{format("expert {} is out of range, the limit is {} experts a layer",
+                            expert_largest_, experts)};
+    out_.experts = experts != 0 ? experts : static_cast<uint32_t>(expert_largest_ + 1);
+    if (experts > experts_max || uint64_t{out_.layers} * out_.experts > pages_max)
+        return error{
+            format("{} layers of {} experts are above the limit of {} a layer and {} in all",
+                   out_.layers, out_.experts, experts_max, pages_max)};
+    out_.request_offsets.push_back(out_.tokens);
+    return std::move(out_);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,53 @@
+// log_builder.h - collects the rows of a routing log into a trace, checking each against the
+// others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/source/trace_write.h"
+
+namespace moorage::core {
+
+// What one row says of one token and layer.
+struct log_row {
+    std::string request;            // "" where the log has no requests
+    std::optional<uint64_t> token;  // number in the log
+    uint64_t layer = 0;             // number in the log; MoE layers need not begin at 0
+    std::vector<uint64_t> experts;
+    std::vector<double> weights;  // empty or as many as experts
+    std::optional<int64_t> token_id;
+};
+
+class log_builder {
+public:
+    explicit log_builder(bool half) { out_.weights.half = half; }
+
+    // Errors name the column and the value, not the line. `new_token`: the row begins a token even
+    // if its numbers do not say so.
+    status add(const log_row &row, bool new_token);
+    // experts: 0 for one more than the largest id. Requires: no add failed.
+    result<trace_data> finish(uint32_t experts);
+
+private:
+    status begin_token(const log_row &row);
+    status end_token();
+    status check_row(const log_row &row);
+    void store(const log_row &row);
+
+    trace_data out_;
+    std::vector<uint64_t> layers_;  // numbers of the layers, by the first token
+    std::set<std::string> requests_seen_;
+    std::string request_;
+    std::optional<uint64_t> token_;
+    bool has_weights_ = false, has_token_ids_ = false;
+    uint64_t layers_done_ = 0;  // of the current token
+    uint64_t expert_largest_ = 0;
+    std::vector<size_t> order_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,232 @@
+// log_csv.cpp - routing logs as CSV: the first line names the columns.
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/source/log_reader.h"
+
+namespace moorage::core {
+
+namespace {
+
+std::string_view trimmed(std::string_view text) {
+    const auto space = [](char letter) { return letter == ' ' || letter == '\t'; };
+    while (!text.empty() && space(text.front())) text.remove_prefix(1);
+    while (!text.empty() && space(text.back())) text.remove_suffix(1);
+    return text;
+}
+
+// Cells of a line; a cell in double quotes may hold the separator, and "" for a quote.
+status split_cells(std::string_view line, char separator, std::vector<std::string> &cells) {
+    cells.clear();
+    for (size_t at = 0;; ++at) {
+        std::string cell;
+        size_t begin = at;
+        while (begin < line.size() && line[begin] == ' ') ++begin;
+        if (begin < line.size() && line[begin] == '"') {
+            for (at = begin + 1;; ++at) {
+                if (at >= line.size())
+                    return error{format("cell {}: the quote is not closed", cells.size())};
+                if (line[at] != '"')
+                    cell += line[at];
+                else if (at + 1 < line.size() && line[at + 1] == '"')
+                    cell += line[++at];
+                else
+                    break;
+            }
+            const size_t end = std::min(line.find(separator, at), line.size());
+            if (!trimmed(line.substr(at + 1, end - at - 1)).empty())
+                return error{format("cell {}: text behind the closing quote", cells.size())};
+            at = end;
+        } else {
+            const size_t end = std::min(line.find(separator, at), line.size());
+            cell = trimmed(line.substr(at, end - at));
+            at = end;
+        }
+        cells.push_back(std::move(cell));
+        if (at >= line.size()) return success();
+    }
+}
+
+template <class Value>
+result<Value> number(std::string_view text, std::string_view column) {
+    Value value{};
+    const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (text.empty() || code != std::errc() || end != text.data() + text.size())
+        return error{format("column {}: {} is not a {}", column,
+                            text.empty() ? "an empty cell" : shown(text),
+                            std::is_floating_point_v<Value> ? "number" : "whole number in range")};
+    return value;
+}
+
+// Where each value of a row is, as cell numbers.
+struct csv_columns {
+    char separator = ',';
+    size_t count = 0;
+    std::optional<size_t> token, layer, request, token_id, experts, weights;
+    std::vector<size_t> expert, weight;  // of expert0, expert1, ...
+};
+
+// Columns expert0, expert1, ... without a hole.
+status numbered(const std::map<std::string, size_t> &at, const std::string &name,
+                std::vector<size_t> &to) {
+    const auto found = [&](size_t k) { return at.find(format("{}{}", name, k)); };
+    for (size_t k = 0; found(k) != at.end(); ++k) to.push_back(found(k)->second);
+    for (const auto &[column, cell] : at) {
+        uint64_t k = 0;
+        if (!column.starts_with(name)) continue;
+        const char *begin = column.data() + name.size(), *end = column.data() + column.size();
+        const auto [stop, code] = std::from_chars(begin, end, k);
+        if (begin != end && stop == end && (code != std::errc() || k >= to.size()))
+            return error{
+                format("column {}: there is no {}{} before it", shown(column), name, to.size())};
+    }
+    return success();
+}
+
+result<csv_columns> read_header(std::string_view line) {
+    csv_columns columns;
+    if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+    for (const char separator : {'\t', ';', ','})
+        if (line.find(separator) != std::string_view::npos) columns.separator = separator;
+    std::vector<std::string> names;
+    if (const status right = split_cells(line, columns.separator, names); !right)
+        return right.failure();
+    columns.count = names.size();
+    std::map<std::string, size_t> at;
+    for (size_t cell = 0; cell < names.size(); ++cell)
+        if (!at.emplace(names[cell], cell).second)
+            return error{format("column {} is named twice", shown(names[cell]))};
+    const auto take = [&at](const char *name) {
+        const auto found = at.find(name);
+        return found == at.end() ? std::optional<size_t>() : std::optional(found->second);
+    };
+    columns.token = take("token");
+    columns.layer = take("layer");
+    columns.request = take("request");
+    columns.token_id = take("token_id");
+    columns.experts = take("experts");
+    columns.weights = take("weights");
+    if (const status right = numbered(at, "expert", columns.expert); !right) return right.failure();
+    if (const status right = numbered(at, "weight", columns.weight); !right) return right.failure();
+
+    const std::optional<size_t> needed[] = {columns.token, columns.layer};
+    for (size_t i = 0; i < 2; ++i) {
+        const std::string name = i == 0 ? "token" : "layer";
+        if (!needed[i])
+            return error{format("column {} is missing{}", name, did_you_mean(name, names))};
+    }
+    if (columns.expert.empty() == !columns.experts.has_value())
+        return error{"exactly one of the columns expert0, expert1, ... and experts is needed"};
+    if (!columns.weight.empty() && columns.weights)
+        return error{"only one of the columns weight0, weight1, ... and weights can be read"};
+    if (!columns.weight.empty() && !columns.expert.empty() &&
+        columns.weight.size() != columns.expert.size())
+        return error{format("columns weight: {} for {} experts", columns.weight.size(),
+                            columns.expert.size())};
+    std::string ignored;
+    for (const auto &[name, cell] : at) {
+        const std::optional<size_t> known[] = {columns.token,    columns.layer,   columns.request,
+                                               columns.token_id, columns.experts, columns.weights};
+        const bool used = std::ranges::find(known, std::optional(cell)) != std::end(known) ||
+                          std::ranges::find(columns.expert, cell) != columns.expert.end() ||
+                          std::ranges::find(columns.weight, cell) != columns.weight.end();
+        if (!used) ignored += (ignored.empty() ? "" : ", ") + shown(name);
+    }
+    if (!ignored.empty()) log_warning(format("columns without a meaning here: {}", ignored));
+    return columns;
+}
+
+template <class Value>
+status read_list(const std::vector<std::string> &cells, const std::vector<size_t> &single,
+                 std::optional<size_t> list, const std::string &name, std::vector<Value> &to) {
+    to.clear();
+    for (size_t k = 0; k < single.size(); ++k) {
+        const result<Value> value = number<Value>(cells[single[k]], format("{}{}", name, k));
+        if (!value) return value.failure();
+        to.push_back(*value);
+    }
+    if (!list) return success();
+    const std::string_view text = cells[*list];
+    for (size_t at = 0; at < text.size();) {
+        const size_t end = std::min(text.find_first_of(" ;|,", at), text.size());
+        if (end > at) {
+            const result<Value> value = number<Value>(text.substr(at, end - at), name + "s");
+            if (!value) return value.failure();
+            to.push_back(*value);
+        }
+        at = end + 1;
+    }
+    return success();
+}
+
+status read_row(const std::vector<std::string> &cells, const csv_columns &columns, log_row &row) {
+    const result<uint64_t> token = number<uint64_t>(cells[*columns.token], "token");
+    if (!token) return token.failure();
+    const result<uint64_t> layer = number<uint64_t>(cells[*columns.layer], "layer");
+    if (!layer) return layer.failure();
+    row.token = *token;
+    row.layer = *layer;
+    if (columns.request) row.request = cells[*columns.request];
+    if (columns.token_id) {
+        const result<int64_t> id = number<int64_t>(cells[*columns.token_id], "token_id");
+        if (!id) return id.failure();
+        row.token_id = *id;
+    }
+    if (const status read =
+            read_list(cells, columns.expert, columns.experts, "expert", row.experts);
+        !read)
+        return read;
+    return read_list(cells, columns.weight, columns.weights, "weight", row.weights);
+}
+
+}  // namespace
+
+result<bool> line_reader::next(std::string &line) {
+    do {
+        line.clear();
+        for (int letter = from_.get(); letter != '\n'; letter = from_.get()) {
+            if (letter == std::istream::traits_type::eof()) {
+                if (from_.bad()) return error{"reading failed"};
+                if (line.empty()) return false;
+                break;
+            }
+            if (line.size() == line_bytes_max) {
+                ++number_;
+                return error{format("the line is longer than {} bytes", line_bytes_max)};
+            }
+            line += static_cast<char>(letter);
+        }
+        ++number_;
+        if (!line.empty() && line.back() == '\r') line.pop_back();
+    } while (trimmed(line).empty());
+    return true;
+}
+
+status read_csv(line_reader &lines, log_builder &builder) {
+    std::string line;
+    const result<bool> begun = lines.next(line);
+    if (!begun) return begun.failure();
+    if (!*begun) return error{"the file is empty; its first line names the columns"};
+    const result<csv_columns> columns = read_header(line);
+    if (!columns) return columns.failure();
+    std::vector<std::string> cells;
+    log_row row;
+    for (;;) {
+        const result<bool> more = lines.next(line);
+        if (!more) return more.failure();
+        if (!*more) return success();
+        if (const status right = split_cells(line, columns->separator, cells); !right) return right;
+        if (cells.size() != columns->count)
+            return error{
+                format("{} cells, the first line names {} columns", cells.size(), columns->count)};
+        if (const status right = read_row(cells, *columns, row); !right) return right;
+        if (const status added = builder.add(row, false); !added) return added;
+    }
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,125 @@
+// log_json.cpp - routing logs as JSON lines: an object per token, or per token and layer.
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/source/log_reader.h"
+
+namespace moorage::core {
+
+namespace {
+
+error not_so(const std::string &key, const json &value, const char *wanted) {
+    return {format("column {}: {} is not {}", key,
+                   shown(value.dump(-1, ' ', false, json::error_handler_t::replace)), wanted)};
+}
+
+result<uint64_t> whole(const std::string &key, const json &value) {
+    if (!value.is_number_unsigned()) return not_so(key, value, "a whole number from 0");
+    return value.get<uint64_t>();
+}
+
+status read_experts(const std::string &key, const json &list, std::vector<uint64_t> &to) {
+    to.clear();
+    if (!list.is_array()) return not_so(key, list, "a list of expert ids");
+    for (const json &item : list) {
+        const result<uint64_t> id = whole(format("{}[{}]", key, to.size()), item);
+        if (!id) return id.failure();
+        to.push_back(*id);
+    }
+    return success();
+}
+
+status read_weights(const std::string &key, const json &list, std::vector<double> &to) {
+    to.clear();
+    if (!list.is_array()) return not_so(key, list, "a list of weights");
+    for (const json &item : list) {
+        if (!item.is_number()) return not_so(format("{}[{}]", key, to.size()), item, "a number");
+        to.push_back(item.get<double>());
+    }
+    if (to.empty()) return not_so(key, list, "a list with a weight for each expert");
+    return success();
+}
+
+// Everything but layer, experts and weights.
+status read_common(const json &object, log_row &row) {
+    if (const auto found = object.find("request"); found != object.end())
+        row.request = found->is_string()
+                          ? found->get<std::string>()
+                          : found->dump(-1, ' ', false, json::error_handler_t::replace);
+    if (const auto found = object.find("token"); found != object.end()) {
+        const result<uint64_t> token = whole("token", *found);
+        if (!token) return token.failure();
+        row.token = *token;
+    }
+    if (const auto found = object.find("token_id"); found != object.end()) {
+        if (!found->is_number_integer()) return not_so("token_id", *found, "a whole number");
+        if (found->is_number_unsigned() && found->get<uint64_t>() > INT64_MAX)
+            return not_so("token_id", *found, "below 2^31");
+        row.token_id = found->get<int64_t>();
+    }
+    return success();
+}
+
+// An object with the lists of all layers.
+status add_token(const json &experts, const json *weights, log_row &row, log_builder &builder) {
+    if (weights != nullptr && (!weights->is_array() || weights->size() != experts.size()))
+        return not_so("weights", *weights, "a list as long as experts");
+    for (size_t layer = 0; layer < experts.size(); ++layer) {
+        row.layer = layer;
+        const std::string place = format("[{}]", layer);
+        if (const status read = read_experts("experts" + place, experts[layer], row.experts); !read)
+            return read;
+        if (weights != nullptr)
+            if (const status read = read_weights("weights" + place, (*weights)[layer], row.weights);
+                !read)
+                return read;
+        if (const status added = builder.add(row, layer == 0); !added) return added;
+    }
+    return success();
+}
+
+// An object with one layer's list.
+status add_layer(const json &object, const json &experts, const json *weights, log_row &row,
+                 log_builder &builder) {
+    const auto layer = object.find("layer");
+    if (layer == object.end())
+        return error{"key layer is missing; without it experts is a list of lists"};
+    if (!row.token) return error{"key token is missing; objects with a layer need it"};
+    const result<uint64_t> number = whole("layer", *layer);
+    if (!number) return number.failure();
+    row.layer = *number;
+    if (const status read = read_experts("experts", experts, row.experts); !read) return read;
+    if (weights != nullptr)
+        if (const status read = read_weights("weights", *weights, row.weights); !read) return read;
+    return builder.add(row, false);
+}
+
+status add_line(const std::string &line, log_builder &builder) {
+    const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (object.is_discarded()) return error{format("not valid JSON: {}", shown(line))};
+    if (!object.is_object()) return error{format("{} is not an object", shown(line))};
+    log_row row;
+    if (const status read = read_common(object, row); !read) return read;
+    const auto experts = object.find("experts"), weights = object.find("weights");
+    if (experts == object.end()) return error{"key experts is missing"};
+    if (!experts->is_array() || experts->empty())
+        return not_so("experts", *experts, "a list with at least one item");
+    const json *given = weights == object.end() ? nullptr : &*weights;
+    return experts->front().is_array() ? add_token(*experts, given, row, builder)
+                                       : add_layer(object, *experts, given, row, builder);
+}
+
+}  // namespace
+
+status read_json_lines(line_reader &lines, log_builder &builder) {
+    std::string line;
+    for (;;) {
+        const result<bool> more = lines.next(line);
+        if (!more) return more.failure();
+        if (!*more) return success();
+        if (const status added = add_line(line, builder); !added) return added;
+    }
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,33 @@
+// log_reader.h - the two text formats of routing logs, read line by line.
+#pragma once
+
+#include <cstdint>
+#include <istream>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+#include "core/source/log_builder.h"
+#include "core/source/safetensors.h"
+
+namespace moorage::core {
+
+// Longest line accepted: one token of the largest models is far below.
+inline constexpr size_t line_bytes_max = 16 * 1024 * 1024;
+
+class line_reader {
+public:
+    explicit line_reader(std::istream &from) : from_(from) {}
+    // False at the end. Lines end with \n or \r\n; lines of nothing but spaces are passed over.
+    result<bool> next(std::string &line);
+    uint64_t number() const { return number_; }  // of the line that came last, from 1
+
+private:
+    std::istream &from_;
+    uint64_t number_ = 0;
+};
+
+status read_csv(line_reader &lines, log_builder &builder);
+status read_json_lines(line_reader &lines, log_builder &builder);
+
+}  // namespace moorage::core

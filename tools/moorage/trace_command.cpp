@@ -1,0 +1,226 @@
+// trace_command.cpp - `moorage trace`: what a trace holds, synthetic traces, logs turned into
+// traces.
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/atomic_file.h"
+#include "core/base/mapped_file.h"
+#include "core/base/text.h"
+#include "core/source/convert.h"
+#include "core/source/synth.h"
+#include "core/source/trace_write.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/trace_info.h"
+
+namespace moorage::tool {
+
+using core::error, core::format, core::result, core::status;
+
+namespace {
+
+int exit_code(const status &done) {
+    if (done) return exit_ok;
+    std::fprintf(stderr, "moorage: %s\n", done.failure().text.c_str());
+    return done.failure().usage ? exit_usage : exit_failed;
+}
+
+// To standard output for "-", else to a file that appears whole.
+status put(const std::string &place, const std::string &text) {
+    if (place == "-") {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        return core::success();
+    }
+    result<core::atomic_file> file = core::atomic_file::create(place);
+    if (!file) return file.failure();
+    file->write(std::as_bytes(std::span(text)));
+    return file->commit();
+}
+
+struct info_options {
+    std::string file, json;
+};
+
+status info(const info_options &options) {
+    const result<core::trace> opened = core::trace::open(options.file);
+    if (!opened) return opened.failure();
+    // The header once more, for the list of tensors as the file has them.
+    const result<core::mapped_file> file = core::mapped_file::open(options.file);
+    if (!file) return file.failure();
+    result<core::safetensors> header = core::parse_safetensors(file->bytes(), options.file);
+    if (!header) return header.failure();
+    const trace_summary summary{*opened, std::move(*header), core::measure(*opened)};
+    if (options.json != "-") std::fputs(text_of(summary).c_str(), stdout);
+    if (options.json.empty()) return core::success();
+    using handler = core::json::error_handler_t;
+    return put(options.json, json_of(summary).dump(2, ' ', false, handler::replace) + "\n");
+}
+
+command install_info(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("info", "what is in a trace, and how its routing behaves");
+    const auto options = std::make_shared<info_options>();
+    sub->add_option("file", options->file, "a trace (*.safetensors)")->required();
+    sub->add_option("--json", options->json,
+                    "write the figures as JSON to a file, or - for stdout");
+    return [options] { return exit_code(info(*options)); };
+}
+
+struct synth_arguments {
+    core::synth_options options;
+    std::string out;
+};
+
+command install_synth(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand(
+        "synth",
+        "make a trace: per layer a random ranking of the experts, weight 1 / (rank + b)^a, "
+        "drawn without replacement");
+    const auto given = std::make_shared<synth_arguments>();
+    core::synth_options &o = given->options;
+    sub->add_option("--out", given->out, "file to write")->required();
+    sub->add_option("--layers", o.layers, "MoE layers")->capture_default_str();
+    sub->add_option("--experts", o.experts, "experts of a layer")->capture_default_str();
+    sub->add_option("--top-k", o.top_k, "experts of a token and layer")->capture_default_str();
+    sub->add_option("--tokens", o.tokens, "tokens in all")->capture_default_str();
+    sub->add_option("--requests", o.requests, "requests of equal length")->capture_default_str();
+    sub->add_option("--a", o.a, "exponent of the ranks; 0 makes all equal")->capture_default_str();
+    sub->add_option("--b", o.b, "added to the ranks, which begin at 1")->capture_default_str();
+    sub->add_option("--reuse", o.reuse,
+                    "chance of an expert of the previous token to be kept, 0 to 1")
+        ->capture_default_str();
+    sub->add_option("--domains", o.domains, "kinds of requests, each with its own rankings")
+        ->capture_default_str();
+    sub->add_option("--drift", o.drift, "swaps of neighbouring ranks per ranking and token")
+        ->capture_default_str();
+    sub->add_flag("--gate-scores", o.gate_scores, "scores of all experts, in line with the choice");
+    sub->add_option("--predictions", o.predictions, "predicted experts of a token and layer")
+        ->capture_default_str();
+    sub->add_option("--prediction-accuracy", o.prediction_accuracy,
+                    "share of the chosen experts that are predicted, 0 to 1")
+        ->capture_default_str();
+    sub->add_option("--seed", o.seed, "equal seeds give equal files")->capture_default_str();
+    return [given] { return exit_code(core::write_synthetic(given->options, given->out)); };
+}
+
+struct convert_arguments {
+    core::convert_options options;
+    std::string in, out, tokens;
+    std::vector<std::string> drop, meta;
+    bool wide = false;
+};
+
+struct range {
+    uint64_t first = 0, last = 0;
+};
+
+// "A:B" within `tokens`; either side may be empty.
+result<range> parse_range(const std::string &text, uint64_t tokens) {
+    range parsed{0, tokens};
+    const std::vector<std::string> sides = core::split(text, ':');
+    bool right = text.empty() || sides.size() == 2;
+    for (size_t side = 0; right && side < 2 && !text.empty(); ++side) {
+        const char *begin = sides[side].data(), *end = begin + sides[side].size();
+        if (begin == end) continue;
+        const auto [stop, code] =
+            std::from_chars(begin, end, side == 0 ? parsed.first : parsed.last);
+        right = code == std::errc() && stop == end;
+    }
+    if (!right) return error{format("--tokens {}: not two numbers like 0:1000", text), true};
+    if (parsed.first >= parsed.last || parsed.last > tokens)
+        return error{
+            format("--tokens {}: holds no token or ends above the {} of the trace", text, tokens),
+            true};
+    return parsed;
+}
+
+bool is_trace(const std::string &file) { return file.ends_with(".safetensors"); }
+
+result<core::trace_data> read_input(const convert_arguments &given) {
+    if (!is_trace(given.in)) {
+        if (!given.tokens.empty())
+            return error{"--tokens cuts traces, not logs: convert first", true};
+        return core::convert_log(given.in, given.options);
+    }
+    if (!given.options.format.empty() || given.options.experts != 0 || given.wide)
+        return error{"--format, --experts and --wide are for logs, not for a trace", true};
+    const result<core::trace> from = core::trace::open(given.in);
+    if (!from) return from.failure();
+    const result<range> tokens = parse_range(given.tokens, from->tokens());
+    if (!tokens) return tokens.failure();
+    return core::cut_trace(*from, tokens->first, tokens->last - tokens->first);
+}
+
+status convert(convert_arguments &given) {
+    given.options.half = !given.wide;
+    result<core::trace_data> data = read_input(given);
+    if (!data) return data.failure();
+    for (const std::string &name : given.drop)
+        if (const status dropped = core::drop_tensor(*data, name); !dropped) return dropped;
+    for (const std::string &pair : given.meta) {
+        const size_t equals = pair.find('=');
+        if (equals == 0 || equals == std::string::npos)
+            return error{format("--meta {}: not of the form key=value", pair), true};
+        data->metadata[pair.substr(0, equals)] = pair.substr(equals + 1);
+    }
+    if (const status written = core::write_trace(*data, given.out); !written) return written;
+    // What was written is read back, so that a wrong file is told here and not at its first use.
+    if (const result<core::trace> check = core::trace::open(given.out); !check)
+        return check.failure();
+    std::printf("%s: %s\n", given.out.c_str(),
+                format("{} tokens, {} requests, {} layers of {} experts, top-{}", data->tokens,
+                       data->request_offsets.size() - 1, data->layers, data->experts, data->top_k)
+                    .c_str());
+    return core::success();
+}
+
+command install_convert(CLI::App &app) {
+    CLI::App *sub =
+        app.add_subcommand("convert", "turn a log (CSV, JSON lines) into a trace, or cut a trace");
+    const auto given = std::make_shared<convert_arguments>();
+    sub->add_option("input", given->in, "*.csv, *.tsv, *.jsonl, *.ndjson or *.safetensors")
+        ->required();
+    sub->add_option("--out", given->out, "trace to write")->required();
+    sub->add_option("--format", given->options.format,
+                    "of a log: csv or jsonl; default: by its name")
+        ->check(CLI::IsMember({"csv", "jsonl"}));
+    sub->add_option("--experts", given->options.experts,
+                    "experts of a layer in a log; default: the largest id and one");
+    sub->add_flag("--wide", given->wide, "weights of a log as 32-bit floats, not 16");
+    sub->add_option("--tokens", given->tokens, "A:B keeps tokens A to B - 1 of a trace");
+    sub->add_option("--drop", given->drop, "optional tensors to leave out, with commas")
+        ->delimiter(',');
+    sub->add_option("--meta", given->meta, "key=value for the metadata, may be repeated")
+        ->allow_extra_args(false);
+    sub->footer(
+        "CSV: the first line names the columns token, layer, and expert0, expert1, ... (or\n"
+        "experts, with spaces between the ids); optional weight0, ... (or weights), request,\n"
+        "token_id. JSON lines: {\"experts\": [[3, 1], ...], \"weights\": ...} per token, or\n"
+        "{\"token\": 0, \"layer\": 0, \"experts\": [3, 1], ...} per token and layer; optional\n"
+        "request and token_id.");
+    return [given] { return exit_code(convert(*given)); };
+}
+
+}  // namespace
+
+command install_trace(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("trace", "look at, make and convert routing traces");
+    sub->require_subcommand(1);
+    // shared: std::function wants copies, and the list is the same for all of them
+    using entries = std::vector<std::pair<CLI::App *, command>>;
+    const auto parts = std::make_shared<entries>();
+    for (const auto install : {install_info, install_synth, install_convert}) {
+        command action = install(*sub);
+        parts->emplace_back(sub->get_subcommands({}).back(), std::move(action));
+    }
+    return [parts] {
+        for (const auto &[part, action] : *parts)
+            if (part->parsed()) return action();
+        return exit_usage;
+    };
+}
+
+}  // namespace moorage::tool

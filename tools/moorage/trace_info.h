@@ -1,0 +1,22 @@
+// trace_info.h - what `moorage trace info` shows of a trace, as text of 80 columns and as JSON.
+#pragma once
+
+#include <string>
+
+#include "core/base/json.h"
+#include "core/source/safetensors.h"
+#include "core/source/trace.h"
+#include "core/source/trace_stats.h"
+
+namespace moorage::tool {
+
+struct trace_summary {
+    const core::trace &of;
+    core::safetensors header;
+    core::trace_statistics statistics;
+};
+
+std::string text_of(const trace_summary &summary);
+core::json json_of(const trace_summary &summary);
+
+}  // namespace moorage::tool
