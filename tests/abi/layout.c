@@ -1,6 +1,6 @@
-/* layout.c - writes the ABI's layout as C11 sees it: `layout` the stable headers, `layout draft` the rest.
+/* layout.c - writes the ABI's layout as C11 sees it: `layout` the stable part, `layout draft` more.
  *
- * tests/abi/sdk.cmake compares the first with sdk/abi/layout_1_0.txt and the Rust bindings with both. */
+ * sdk.cmake compares the first with sdk/abi/layout_1_0.txt and the Rust bindings with both. */
 #include "layout_rows.h"
 
 int main(int count, char **words) {

@@ -1,4 +1,4 @@
-/* layout_list.h - every struct, constant and id of the ABI, as a list to be expanded (no include guard).
+/* layout_list.h - every struct, constant and id of the ABI, as a list to be expanded (no guard).
  *
  * STRUCT opens a struct, FIELD names its fields in order, END closes it. The expansion checks that
  * the fields touch each other and fill the struct, so a field missing here is noticed. The part of

@@ -1,6 +1,6 @@
-// layout_test.cpp - goal: a built policy stays loadable, so nothing of the ABI moves unnoticed. Method:
-// the layout as C++ sees it against the golden file of the release, the headers' text against the list
-// the layout is made from, and the end-of-field rule at both sides of every boundary of a struct.
+// layout_test.cpp - goal: a built policy stays loadable, so nothing of the ABI moves unnoticed.
+// Method: the layout as C++ sees it against the golden file of the release, the headers' text
+// against the list the layout is made from, and the end-of-field rule at both sides of a boundary.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -71,8 +71,8 @@ TEST_CASE("the stable layout is the one of the golden file") {
     int number = 0;
     for (std::string expected, line; std::getline(golden, expected);) {
         ++number;
-        REQUIRE_MESSAGE(static_cast<bool>(std::getline(ours, line)),
-                        "line ", number, " of layout_1_0.txt is gone: ", expected);
+        REQUIRE_MESSAGE(static_cast<bool>(std::getline(ours, line)), "line ", number,
+                        " of layout_1_0.txt is gone: ", expected);
         CHECK_MESSAGE(line == expected, "line ", number, " of layout_1_0.txt");
     }
     std::string more;
@@ -130,7 +130,8 @@ TEST_CASE("ids follow the rules: host ids, one revision, never draft, all differ
     for (std::string line; std::getline(lines, line);) {
         std::istringstream words(line);
         std::string first, name, id;
-        if (!(words >> first >> name >> id) || first != "id" || name == "MOORAGE_MODULE_SYMBOL") continue;
+        if (!(words >> first >> name >> id) || first != "id" || name == "MOORAGE_MODULE_SYMBOL")
+            continue;
         CHECK_MESSAGE(std::regex_match(id, shape), id);
         CHECK_MESSAGE(id.find("draft") == std::string::npos, id);
         CHECK_MESSAGE(seen.insert(id).second, id);

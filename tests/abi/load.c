@@ -31,6 +31,7 @@ int main(int count, char **words) {
         }
         if (!found) return fprintf(stderr, "no %s for %s\n", words[i], words[i + 1]), 1;
     }
-    printf("%s %s: %u policies\n", module->plugin_id, module->plugin_version, module->descriptor_count);
+    printf("%s %s: %u policies\n", module->plugin_id, module->plugin_version,
+           module->descriptor_count);
     return 0;
 }

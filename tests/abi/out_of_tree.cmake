@@ -1,4 +1,4 @@
-# out_of_tree.cmake - builds the project out_of_tree/ against the SDK and loads what it makes (cmake -P).
+# out_of_tree.cmake - builds the project out_of_tree/ against the SDK, loads the result (cmake -P).
 #
 # Needs HOW (package | subdirectory), SDK, HERE, WORK (an own folder), CXX, CC, LOAD (load.c).
 file(REMOVE_RECURSE ${WORK})
@@ -21,7 +21,7 @@ if(HOW STREQUAL "package")
   # The installed tree has the shape of sdk/, so "SDK" in a command line may name either.
   foreach(file include/moorage/moorage.hpp include/moorage/cache.h template/cpp/cache.cpp.in
                template/c/cache.c.in template/rust/cache.rs.in rust/moorage.rs rust/abi.rs README.md
-               abi/layout_1_0.txt)
+               abi/layout_1_0.txt cmake/module.map)
     if(NOT EXISTS ${WORK}/prefix/share/moorage/sdk/${file})
       message(FATAL_ERROR "${file} is not in the installed tree share/moorage/sdk")
     endif()

@@ -52,3 +52,39 @@ else()
   add_test(NAME abi_layout_rust COMMAND ${CMAKE_COMMAND} -E echo "skipped: no rustc")
   set_tests_properties(abi_layout_rust PROPERTIES SKIP_REGULAR_EXPRESSION "skipped")
 endif()
+
+# Every template, as `plugins new` would write it and with the one-line command of its first lines;
+# template_test loads what comes out.
+set(abi_templates ${abi_work}/templates)
+file(GLOB_RECURSE abi_sdk_files CONFIGURE_DEPENDS ${abi_sdk}/include/* ${abi_sdk}/rust/*)
+foreach(KIND router cache budget prefetch dispatch transport placement)
+  foreach(language cpp c rust)
+    set(NAME ${language}_${KIND})
+    set(library ${abi_templates}/${NAME}.so)
+    if(language STREQUAL "cpp")
+      set(source ${abi_templates}/${NAME}.cpp)
+      set(command ${CMAKE_CXX_COMPILER} -std=c++20 -O2 -fPIC -shared -fvisibility=hidden
+        -Wall -Wextra -Wpedantic -Werror -I ${abi_sdk}/include
+        -Wl,--version-script=${abi_sdk}/cmake/module.map ${source} -o ${library})
+    elseif(language STREQUAL "c")
+      set(source ${abi_templates}/${NAME}.c)
+      set(command ${CMAKE_C_COMPILER} -std=c11 -O2 -fPIC -shared -fvisibility=hidden
+        -Wall -Wextra -Wpedantic -Werror -I ${abi_sdk}/include ${source} -o ${library})
+    elseif(abi_rustc)
+      set(source ${abi_templates}/${NAME}.rs)
+      set(command ${CMAKE_COMMAND} -E env MOORAGE_SDK=${abi_sdk} ${abi_rustc} --edition 2021 -O
+        -D warnings --crate-type cdylib -C panic=unwind ${source} -o ${library})
+    else()
+      continue()
+    endif()
+    get_filename_component(extension ${source} EXT)
+    configure_file(${abi_sdk}/template/${language}/${KIND}${extension}.in ${source} @ONLY)
+    add_custom_command(OUTPUT ${library} COMMAND ${command} DEPENDS ${source} ${abi_sdk_files}
+      VERBATIM COMMENT "template ${language}/${KIND}")
+    list(APPEND abi_template_libraries ${library})
+  endforeach()
+endforeach()
+add_custom_target(abi_templates DEPENDS ${abi_template_libraries})
+if(TARGET template_test)
+  add_dependencies(template_test abi_templates)
+endif()

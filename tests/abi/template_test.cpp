@@ -1,0 +1,346 @@
+// template_test.cpp - goal: what `plugins new` writes works in every language. Method: each
+// template is built as its first lines say (sdk.cmake), loaded by the host, and given one
+// hand-worked case per kind; the languages answer alike. Without rustc the Rust ones are left out,
+// with a message.
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/host/instance.h"
+#include "core/host/registry.h"
+
+namespace {
+
+namespace core = moorage::core;
+const std::filesystem::path folder =
+    std::filesystem::path(MOORAGE_BINARY_DIR) / "tests/abi/templates";
+
+std::vector<std::string> languages() {
+    if (std::filesystem::exists(folder / "rust_cache.so")) return {"cpp", "c", "rust"};
+    MESSAGE("Rust templates skipped: no rustc when this was built");
+    return {"cpp", "c"};
+}
+
+// 2 layers of 4 experts, one shared pool of 3 slots or one pool per layer.
+struct world {
+    explicit world(uint32_t pools = 1) {
+        slots.assign(pools, 3);
+        used.assign(pools, 0);
+        view = {sizeof(view), 0,           2,           4, pools, 0, state.data(),
+                slots.data(), used.data(), split.data()};
+        limits.size = sizeof(limits);
+        limits.layers = 2, limits.experts = 4, limits.top_k = 2, limits.tokens_max = 1;
+        limits.requests_max = 1, limits.pools = pools, limits.slots = 3 * pools;
+        limits.buffer_slots = 2, limits.segments = 2, limits.predictions_max = 4;
+        limits.links = 2, limits.transfers_max = 4, limits.expert_bytes = 100;
+        where.residency = &view;
+        step.size = sizeof(step);
+        step.phase = MOORAGE_DECODE;
+        step.token_count = 1, step.top_k = 2, step.experts = 4;
+        step.host_streams = &stream, step.host_requests = &request;
+    }
+    // The instance of the template `kind` in `language`, activated; with one parameter set, if any.
+    core::instance &open(const std::string &language, const std::string &kind,
+                         core::settings given = {}) {
+        const std::string name = language + "_" + kind;
+        const std::vector<std::filesystem::path> paths = {folder / (name + ".so")};
+        const core::status scanned = registry.scan(paths);
+        REQUIRE_MESSAGE(scanned.ok(), (scanned.ok() ? std::string() : scanned.failure().text));
+        auto found = registry.find(name, kind);
+        REQUIRE_MESSAGE(found.ok(), (found.ok() ? std::string() : found.failure().text));
+        auto made = core::instance::create(**found, given, where);
+        REQUIRE_MESSAGE(made.ok(), (made.ok() ? std::string() : made.failure().text));
+        policy = std::move(*made);
+        const core::status active = policy->activate(limits);
+        REQUIRE_MESSAGE(active.ok(), (active.ok() ? std::string() : active.failure().text));
+        return *policy;
+    }
+
+    std::array<uint8_t, 8> state{};
+    std::vector<uint32_t> slots, used;
+    std::array<float, 2> split{1, 1};
+    moorage_residency view{};
+    moorage_limits limits{};
+    core::environment where;
+    moorage_step step{};
+    uint32_t stream = 0;
+    uint64_t request = 0;
+    core::registry registry;
+    std::unique_ptr<core::instance> policy;
+};
+
+std::vector<uint32_t> victims(core::instance &policy, uint32_t pool, uint32_t count) {
+    const moorage_room room{sizeof(room), 0, pool, pool, count, MOORAGE_DEMAND};
+    std::vector<uint32_t> pages(count, 99);
+    const uint32_t named = policy.cache->victims(policy.plugin(), &room, pages.data());
+    REQUIRE(named <= count);
+    pages.resize(named);
+    return pages;
+}
+
+void load(world &w, core::instance &policy, uint32_t page) {
+    w.state[page] = MOORAGE_WHOLE;
+    policy.cache->on_load(policy.plugin(), page, MOORAGE_WHOLE, MOORAGE_DEMAND);
+}
+
+using pages = std::vector<uint32_t>;
+
+}  // namespace
+
+TEST_CASE("every library exports its door and nothing else") {
+    for (const std::string &language : languages())
+        for (const std::string_view kind : core::kinds) {
+            const std::string file =
+                (folder / (language + "_" + std::string(kind) + ".so")).string();
+            FILE *names = popen(("nm -D --defined-only " + file).c_str(), "r");
+            REQUIRE(names != nullptr);
+            std::string text;
+            for (int c; (c = std::fgetc(names)) != EOF;) text += static_cast<char>(c);
+            CHECK(pclose(names) == 0);
+            CHECK_MESSAGE(text.find(" T moorage_module_v1\n") == text.find(' '), file, ": ", text);
+            CHECK_MESSAGE(text.find('\n') == text.size() - 1, file, ": ", text);
+        }
+}
+
+TEST_CASE("cache: the oldest load goes first; pinned, buffered and absent ones stay") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w;
+        core::instance &policy = w.open(language, "cache");
+        for (const uint32_t page : {5u, 2u, 7u}) load(w, policy, page);
+        CHECK(victims(policy, 0, 2) == pages{5, 2});
+        CHECK(victims(policy, 0, 4) == pages{5, 2, 7});
+        w.state[5] |= MOORAGE_STATE_PINNED;
+        CHECK(victims(policy, 0, 1) == pages{2});
+        w.state[2] |= MOORAGE_STATE_BUFFERED;
+        w.state[7] = 0;
+        CHECK(victims(policy, 0, 1).empty());
+        w.state.fill(0);
+        policy.reset();
+        for (const uint32_t page : {7u, 2u}) load(w, policy, page);
+        CHECK(victims(policy, 0, 1) == pages{7});
+    }
+}
+
+TEST_CASE("cache: a pool per layer names its own layer's pages only") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w(2);
+        core::instance &policy = w.open(language, "cache");
+        for (const uint32_t page : {6u, 1u, 4u, 0u}) load(w, policy, page);
+        CHECK(victims(policy, 0, 3) == pages{1, 0});
+        CHECK(victims(policy, 1, 3) == pages{6, 4});
+    }
+}
+
+TEST_CASE("cache: the parameter of each template changes the order") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        const bool c = language == "c";
+        world w;
+        core::instance &policy =
+            w.open(language, "cache", {{c ? "newest_first" : "use_counts", true, "a test"}});
+        for (const uint32_t page : {5u, 2u, 7u}) load(w, policy, page);
+        const uint32_t expert = 1;  // page 5
+        w.step.layer = 1, w.step.distinct_count = 1;
+        w.step.host_chosen = w.step.host_distinct = &expert;
+        if (policy.observer) policy.observer->observe(policy.plugin(), &w.step);
+        CHECK(victims(policy, 0, 3) == (c ? pages{7, 2, 5} : pages{2, 7, 5}));
+    }
+}
+
+TEST_CASE("router: an absent expert gives way to a resident one that is near enough") {
+    for (const std::string &language : languages())
+        for (const double closeness : {0.9, 0.95}) {
+            CAPTURE(language);
+            CAPTURE(closeness);
+            world w;
+            core::instance &policy =
+                w.open(language, "router", {{"closeness", closeness, "a test"}});
+            const uint32_t chosen[] = {0, 1};  // both absent; the best one stays all the same
+            const float scores[] = {0.40f, 0.30f, 0.28f, 0.02f};
+            w.state[2] = w.state[3] = MOORAGE_WHOLE;
+            w.step.host_chosen = chosen, w.step.host_gate_scores = scores;
+            uint32_t experts[] = {9, 9};
+            float weights[] = {NAN, NAN};
+            uint8_t classes[] = {MOORAGE_CLASS_TOP, MOORAGE_CLASS_TOP};
+            moorage_route route{sizeof(route), 0, experts, weights, classes};
+            CHECK(policy.router->select(policy.plugin(), &w.step, &route) == 1);
+            const bool substituted = closeness == 0.9;  // 0.28 / 0.30 = 0.933
+            CHECK(experts[0] == 0);
+            CHECK(experts[1] == (substituted ? 2 : 1));
+            CHECK(classes[1] == (substituted ? MOORAGE_CLASS_SUBSTITUTE : MOORAGE_CLASS_TOP));
+            CHECK(std::isnan(weights[0]));
+            w.step.host_gate_scores = nullptr;
+            CHECK(policy.router->select(policy.plugin(), &w.step, &route) == 0);
+        }
+}
+
+TEST_CASE("budget: the first plan hands out every slot, none beyond a layer's experts") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w(2);
+        core::instance &policy = w.open(language, "budget");
+        for (const uint32_t total : {7u, 8u, 12u, 2u}) {
+            uint32_t slots[] = {0, 0};
+            float split[] = {1, 1};
+            const uint32_t now[] = {0, 0};
+            moorage_budget_plan plan{sizeof(plan), 0, slots, split, 0};
+            const moorage_budget_request request{sizeof(request), 0, 2, 4, total, 1, 0, now, split};
+            CHECK(policy.budget->plan(policy.plugin(), &request, &plan) == 1);
+            CHECK(slots[0] + slots[1] == std::min(total, 8u));
+            CHECK(std::max(slots[0], slots[1]) <= 4);
+            CHECK(std::max(slots[0], slots[1]) - std::min(slots[0], slots[1]) <= 1);
+            CHECK((split[0] == 1 && split[1] == 1));
+        }
+    }
+}
+
+TEST_CASE("budget: the C++ template moves one slot to the layer that missed more") {
+    world w(2);
+    core::instance &policy = w.open("cpp", "budget");
+    const uint32_t experts[] = {0, 1, 2};
+    w.step.layer = 1, w.step.distinct_count = 3, w.step.host_distinct = experts;
+    policy.observer->observe(policy.plugin(), &w.step);  // 3 misses in layer 1
+    uint32_t slots[] = {3, 3};
+    float split[] = {1, 1};
+    moorage_budget_plan plan{sizeof(plan), 0, slots, split, 0};
+    const uint32_t now[] = {3, 3};
+    const moorage_budget_request request{sizeof(request), 0, 2, 4, 6, 1, 256, now, split};
+    CHECK(policy.budget->plan(policy.plugin(), &request, &plan) == 1);
+    CHECK((slots[0] == 2 && slots[1] == 4));
+    CHECK(policy.budget->plan(policy.plugin(), &request, &plan) == 0);  // counts start again
+}
+
+TEST_CASE("prefetch: the missing segments of the best predictions, within the capacity") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w;
+        core::instance &policy = w.open(language, "prefetch");
+        CHECK(policy.prefetch->horizon(policy.plugin()) == 1);
+        const uint32_t layers[] = {1}, offsets[] = {0, 3}, experts[] = {3, 1, 0};
+        moorage_forecast forecast{};
+        forecast.size = sizeof(forecast);
+        forecast.target_count = 1, forecast.buffer_free = 2;
+        forecast.host_layers = layers, forecast.host_offsets = offsets,
+        forecast.host_experts = experts;
+        std::array<uint32_t, 2> ordered{99, 99};
+        std::array<uint8_t, 2> segments{MOORAGE_WHOLE, MOORAGE_WHOLE};
+        moorage_orders orders{sizeof(orders), 0, 2, 0, ordered.data(), segments.data()};
+        const auto plan = [&] {
+            return policy.prefetch->plan(policy.plugin(), &w.step, &forecast, &orders);
+        };
+        CHECK(plan() == 2);  // k = 2: experts 3 and 1 of layer 1
+        CHECK((ordered[0] == 7 && ordered[1] == 5));
+        CHECK((segments[0] == MOORAGE_WHOLE && segments[1] == MOORAGE_WHOLE));
+        w.state[7] = MOORAGE_TOP;
+        w.state[5] = MOORAGE_TOP | MOORAGE_BOTTOM << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        CHECK(plan() == 1);  // of page 7 the bottom; page 5 is here or coming
+        CHECK((ordered[0] == 7 && segments[0] == MOORAGE_BOTTOM));
+        orders.capacity = 0;
+        CHECK(plan() == 0);
+    }
+}
+
+TEST_CASE("dispatch: who would finish first, with what is queued already") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w;
+        core::instance &policy = w.open(language, "dispatch");
+        const uint32_t experts[] = {0, 1, 2, 3}, tokens[] = {1, 1, 1, 1};
+        const uint8_t missing[] = {0, MOORAGE_WHOLE, MOORAGE_WHOLE, MOORAGE_WHOLE};
+        const uint64_t load_ns[] = {0, 10, 10, 10}, gpu_ns[] = {1, 1, 1, 1},
+                       cpu_ns[] = {5, 5, 5, 6};
+        moorage_items items{};
+        items.size = sizeof(items);
+        items.count = 4;
+        items.host_experts = experts, items.host_tokens = tokens, items.host_missing = missing;
+        items.host_load_ns = load_ns, items.host_gpu_ns = gpu_ns, items.host_cpu_ns = cpu_ns;
+        std::array<uint32_t, 4> sites{9, 9, 9, 9}, order{0, 1, 2, 3};
+        CHECK(policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(),
+                                      order.data()) == 4);
+        // Resident: GPU. 5 < 11 and 10 < 11: CPU twice. 16 >= 11: load.
+        CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_CPU, MOORAGE_SITE_CPU,
+                                               MOORAGE_SITE_GPU});
+        items.cpu_backlog_ns = 7;  // 12 >= 11: the first is loaded, then 12 < 21, 18 < 21
+        policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(), order.data());
+        CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_GPU, MOORAGE_SITE_CPU,
+                                               MOORAGE_SITE_CPU});
+    }
+}
+
+TEST_CASE("transport: demand first, pieces, promotion, cancellation, links apart") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w;
+        core::instance &policy =
+            w.open(language, "transport", {{"piece_bytes", int64_t{4}, "a test"}});
+        const auto submit = [&](uint32_t id, uint32_t link, int32_t cause, uint64_t bytes) {
+            const moorage_transfer transfer{sizeof(transfer), 0,     id,           link, cause,
+                                            MOORAGE_NONE,     bytes, MOORAGE_NEVER};
+            policy.transport->submit(policy.plugin(), &transfer);
+        };
+        using handed = std::pair<uint32_t, uint64_t>;
+        const auto next = [&](uint32_t link) {
+            moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
+            const uint32_t any = policy.transport->next(policy.plugin(), link, &piece);
+            return any ? handed{piece.id, piece.bytes} : handed{MOORAGE_NONE, 0};
+        };
+        submit(0, 0, MOORAGE_PREFETCH, 10);
+        CHECK(next(1) == handed{MOORAGE_NONE, 0});
+        CHECK(next(0) == handed{0, 4});
+        submit(1, 0, MOORAGE_DEMAND, 5);  // overtakes between two pieces
+        submit(2, 0, MOORAGE_PREFETCH, 3);
+        submit(3, 1, MOORAGE_DEMAND, 2);
+        CHECK(next(0) == handed{1, 4});
+        CHECK(next(0) == handed{1, 1});
+        CHECK(next(1) == handed{3, 2});
+        CHECK(next(0) == handed{0, 4});  // arrival order among prefetches
+        policy.transport->promote(policy.plugin(), 2, MOORAGE_DEMAND);
+        CHECK(next(0) == handed{2, 3});
+        policy.transport->cancel(policy.plugin(), 0);
+        CHECK(next(0) == handed{MOORAGE_NONE, 0});
+    }
+}
+
+TEST_CASE("placement: where it is asked for most, as long as there is room") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world w;
+        core::instance &policy = w.open(language, "placement");
+        const uint32_t server[] = {0, 1};
+        const uint64_t room[] = {10, 10}, bytes[] = {10, 10, 10};
+        const double frequency[] = {1, 2, 3, 5, 4, 6};  // [server, expert]
+        moorage_cluster cluster{};
+        cluster.size = sizeof(cluster);
+        cluster.servers = cluster.devices = 2;
+        cluster.host_device_server = server, cluster.host_device_bytes = room;
+        moorage_demand demand{};
+        demand.size = sizeof(demand);
+        demand.experts = 3;
+        demand.host_expert_bytes = bytes, demand.host_frequency = frequency;
+        std::array<moorage_copy, 3> copies{};
+        const auto plan = [&](uint64_t capacity) {
+            return policy.placement->plan(policy.plugin(), &cluster, &demand, nullptr, 0,
+                                          copies.data(), capacity);
+        };
+        CHECK(plan(3) == 2);  // expert 0 to server 1 (5 > 1), 1 to server 0 (full there), 2 nowhere
+        CHECK((copies[0].expert == 0 && copies[0].device == 1));
+        CHECK((copies[1].expert == 1 && copies[1].device == 0));
+        CHECK(plan(1) == 1);
+        CHECK(plan(0) == 0);
+        moorage_move move{};
+        move.size = sizeof(move);
+        move.remote_calls_current = 3, move.remote_calls_candidate = 1, move.remote_call_ns = 10;
+        move.window_s = 2, move.move_ns = 39;  // saves (3 - 1) * 2 * 10 = 40
+        CHECK(policy.placement->adopt(policy.plugin(), &move) == 1);
+        move.move_ns = 41;
+        CHECK(policy.placement->adopt(policy.plugin(), &move) == 0);
+    }
+}
