@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/report/figures.h"
 
 namespace moorage::core {
 
@@ -18,6 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds draw_interval = 100ms;
 constexpr size_t what_columns_max = 30;
+constexpr size_t line_columns_max = 79;
 
 bool is_terminal(int descriptor) {
     const char *kind = std::getenv("TERM");
@@ -54,7 +56,7 @@ void write_all(int descriptor, std::string_view text) {
 std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
                           std::chrono::nanoseconds elapsed) {
     constexpr size_t bar_columns = 20;
-    const std::string name(what.substr(0, what_columns_max));
+    const std::string name = shortened(what, what_columns_max);
     if (total == 0) return format("{}  {}", name, short_count(done));
     const double share = std::min(1.0, double(done) / double(total));
     const size_t filled = size_t(share * double(bar_columns));
@@ -64,7 +66,7 @@ std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
     const double elapsed_s = std::chrono::duration<double>(elapsed).count();
     if (elapsed_s >= 1 && done > 0 && done < total)
         line += format("  {} left", clock_time(uint64_t(elapsed_s * (1 - share) / share + 0.5)));
-    return line;
+    return shortened(line, line_columns_max);  // a wrapped line could not be wiped
 }
 
 progress::progress(std::string what, uint64_t total, int descriptor)

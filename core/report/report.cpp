@@ -49,9 +49,15 @@ json to_json(const layer_report &layer, bool has_predictions) {
     return object;
 }
 
-// "  label       text": the left column of the report.
+// "  label       text": the left column of the report, and the text beside it in as many lines as
+// it needs.
 std::string line(std::string_view label, std::string_view text) {
-    return "  " + padded_right(label, 12) + std::string(text) + "\n";
+    std::string lines;
+    for (const std::string &part : wrapped(text, text_columns - 14)) {
+        lines += "  " + padded_right(label, 12) + part + "\n";
+        label = "";
+    }
+    return lines;
 }
 
 std::string headline(const run_report &report) {
@@ -67,8 +73,9 @@ std::string headline(const run_report &report) {
 }
 
 std::string summary_line(std::string_view label, const summary_ms &summary) {
-    return line(label, format("mean {:<12} p50 {:<12} p99 {}", human_ms(summary.mean),
-                              human_ms(summary.p50), human_ms(summary.p99)));
+    // Not through line(), which would fold the spaces that align the figures.
+    return format("  {:<12}mean {:<12} p50 {:<12} p99 {}\n", label, human_ms(summary.mean),
+                  human_ms(summary.p50), human_ms(summary.p99));
 }
 
 std::string expert_lines(const run_report &report) {
@@ -86,9 +93,7 @@ std::string expert_lines(const run_report &report) {
     add(experts.on_cpu, "on the CPU");
     add(experts.substituted, "substituted");
     add(experts.remote, "remote");
-    bool first = true;
-    for (const std::string &part : wrapped(counts, text_columns - 14))
-        text += line(std::exchange(first, false) ? "experts" : "", part);
+    text += line("experts", counts);
     if (report.opt_misses != 0) {
         text += line("optimum", format("{} misses offline; this run has {:.2f} times as many",
                                        with_commas(report.opt_misses),

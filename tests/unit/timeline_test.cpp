@@ -1,0 +1,192 @@
+// Goal: a timeline is JSON that trace viewers read, in every circumstance. Method: files are parsed
+// back with the JSON library and compared with the events that were given.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+#include "core/base/json.h"
+#include "core/report/timeline.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// A file of the test's own, gone afterwards.
+struct scratch_file {
+    std::filesystem::path path;
+    explicit scratch_file(const std::string &name)
+        : path(std::filesystem::temp_directory_path() /
+               ("moorage-timeline-" + std::to_string(getpid()) + "-" + name)) {}
+    ~scratch_file() { std::filesystem::remove(path); }
+    json parsed() const { return json::parse(std::ifstream(path)); }
+};
+
+std::vector<json> events_of(const json &file, const std::string &phase) {
+    std::vector<json> events;
+    for (const json &event : file["traceEvents"])
+        if (event["ph"] == phase) events.push_back(event);
+    return events;
+}
+
+std::unique_ptr<timeline> opened(const scratch_file &file,
+                                 uint64_t events_max = timeline::events_max_default) {
+    auto made = timeline::open(file.path, events_max);
+    REQUIRE(made.ok());
+    return std::move(*made);
+}
+
+}  // namespace
+
+TEST_CASE("spans, instants and counters come back with their times and values") {
+    const scratch_file file("events");
+    const auto shown = opened(file);
+    const uint32_t compute = shown->track("GPU compute", "gpu 0");
+    const uint32_t copy = shown->track("copy host to GPU", "gpu 0");
+    const uint32_t pool = shown->track("CPU pool", "host");
+    shown->span(compute, "layer", 1'234'567, 1'005, {{"layer", 3}, {"share", 0.5}, {"of", "x"}});
+    shown->span(copy, "expert", 7, 0);
+    shown->instant(pool, "late", 1000, {{"count", uint64_t(18446744073709551615u)}, {"by", -2}});
+    shown->counter(compute, "resident experts", 2000, 17);
+    CHECK(shown->events() == 4);
+    REQUIRE(shown->close().ok());
+
+    const json read = file.parsed();
+    const std::vector<json> spans = events_of(read, "X");
+    REQUIRE(spans.size() == 2);
+    CHECK(spans[0]["name"] == "layer");
+    CHECK(spans[0]["ts"].get<double>() == 1234.567);
+    CHECK(spans[0]["dur"].get<double>() == 1.005);
+    CHECK(spans[0]["args"] == json{{"layer", 3}, {"share", 0.5}, {"of", "x"}});
+    CHECK(spans[1]["ts"].get<double>() == 0.007);
+    CHECK(spans[1]["dur"].get<double>() == 0);
+    CHECK(spans[0]["pid"] == spans[1]["pid"]);
+    CHECK(spans[0]["tid"] != spans[1]["tid"]);
+
+    const std::vector<json> instants = events_of(read, "i");
+    REQUIRE(instants.size() == 1);
+    CHECK(instants[0]["ts"].get<double>() == 1);
+    CHECK(instants[0]["args"]["count"].get<uint64_t>() == 18446744073709551615u);
+    CHECK(instants[0]["args"]["by"] == -2);
+    CHECK(instants[0]["pid"] != spans[0]["pid"]);
+
+    const std::vector<json> counters = events_of(read, "C");
+    REQUIRE(counters.size() == 1);
+    CHECK(counters[0]["name"] == "resident experts");
+    CHECK(counters[0]["args"]["value"] == 17);
+    CHECK(counters[0]["pid"] == spans[0]["pid"]);
+}
+
+TEST_CASE("tracks are named once, in order, within their processes") {
+    const scratch_file file("tracks");
+    const auto shown = opened(file);
+    const uint32_t first = shown->track("GPU compute", "gpu 0");
+    CHECK(shown->track("GPU compute", "gpu 1") != first);
+    CHECK(shown->track("GPU compute", "gpu 0") == first);
+    REQUIRE(shown->close().ok());
+    std::vector<std::string> processes, threads;
+    std::vector<int> order;
+    for (const json &event : events_of(file.parsed(), "M")) {
+        if (event["name"] == "process_name") processes.push_back(event["args"]["name"]);
+        if (event["name"] == "thread_name") threads.push_back(event["args"]["name"]);
+        if (event["name"] == "thread_sort_index") order.push_back(event["args"]["sort_index"]);
+    }
+    CHECK(processes == std::vector<std::string>{"gpu 0", "gpu 1"});
+    CHECK(threads == std::vector<std::string>{"GPU compute", "GPU compute"});
+    REQUIRE(order.size() == 2);
+    CHECK(order[0] < order[1]);
+}
+
+TEST_CASE("any bytes in a name leave valid JSON") {
+    const scratch_file file("names");
+    const std::string odd = "quote \" slash \\ line\n tab\t null" + std::string(1, '\0') + " é";
+    {
+        const auto shown = opened(file);
+        const uint32_t track = shown->track(odd, odd);
+        shown->span(track, odd, 1, 1, {{odd, std::string_view(odd)}});
+        shown->span(track, "broken \xff\xc3 utf-8", 2, 1);
+    }
+    const std::vector<json> spans = events_of(file.parsed(), "X");
+    REQUIRE(spans.size() == 2);
+    CHECK(spans[0]["name"] == odd);
+    CHECK(spans[0]["args"][odd] == odd);
+    CHECK(spans[1]["name"].get<std::string>().starts_with("broken "));
+}
+
+TEST_CASE("values that are no numbers leave valid JSON") {
+    const scratch_file file("infinite");
+    {
+        const auto shown = opened(file);
+        const uint32_t track = shown->track("a");
+        shown->counter(track, "c", 1, std::nan(""));
+        shown->counter(track, "c", 2, std::numeric_limits<double>::infinity());
+        shown->counter(track, "c", 3, 0.25);
+        shown->span(track, "s", 1, 1, {{"x", std::nan("")}});
+    }
+    const json read = file.parsed();
+    REQUIRE(events_of(read, "C").size() == 1);
+    CHECK(events_of(read, "C")[0]["args"]["value"] == 0.25);
+    CHECK(events_of(read, "X")[0]["args"]["x"] == "not a number");
+}
+
+TEST_CASE("a file without events, or closed by the destructor alone, is whole") {
+    const scratch_file file("empty");
+    { const auto shown = opened(file); }
+    CHECK(file.parsed()["traceEvents"].empty());
+    {
+        const auto shown = opened(file);
+        const uint32_t track = shown->track("a");
+        for (uint64_t i = 0; i < 50'000; ++i) shown->span(track, "s", i * 10, 5);  // several buffers
+    }
+    CHECK(events_of(file.parsed(), "X").size() == 50'000);
+}
+
+TEST_CASE("events over the limit are counted, and the file says so") {
+    const scratch_file file("limit");
+    const auto shown = opened(file, 3);
+    const uint32_t track = shown->track("a");
+    for (uint64_t i = 0; i < 3; ++i) shown->span(track, "s", i * 1000, 1);
+    CHECK(shown->events_left_out() == 0);
+    for (uint64_t i = 3; i < 10; ++i) shown->span(track, "s", i * 1000, 1);
+    shown->counter(track, "c", 11'000, 1);
+    CHECK(shown->events() == 3);
+    CHECK(shown->events_left_out() == 8);
+    REQUIRE(shown->close().ok());
+    const json read = file.parsed();
+    CHECK(events_of(read, "X").size() == 3);
+    CHECK(events_of(read, "C").empty());
+    const std::vector<json> notes = events_of(read, "i");
+    REQUIRE(notes.size() == 1);
+    CHECK(notes[0]["name"] == "limit of 3 events reached");
+    CHECK(notes[0]["ts"].get<double>() == 3);
+    CHECK(read["otherData"]["events_left_out"] == 8);
+}
+
+TEST_CASE("events after close are ignored, and closing again is no error") {
+    const scratch_file file("closed");
+    const auto shown = opened(file);
+    const uint32_t track = shown->track("a");
+    REQUIRE(shown->close().ok());
+    shown->span(track, "s", 1, 1);
+    shown->track("b", "late");
+    CHECK(shown->close().ok());
+    CHECK(events_of(file.parsed(), "X").empty());
+}
+
+TEST_CASE("files that cannot be written are reported with their name") {
+    const auto refused = timeline::open("/nowhere/at/all/t.json");
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.failure().text.find("/nowhere/at/all/t.json") != std::string::npos);
+    if (!std::filesystem::exists("/dev/full")) return;
+    auto full = timeline::open("/dev/full");
+    REQUIRE(full.ok());
+    const status ended = (*full)->close();
+    REQUIRE_FALSE(ended.ok());
+    CHECK(ended.failure().text.find("/dev/full") != std::string::npos);
+}
