@@ -128,7 +128,7 @@ result<description> read_descriptor(const moorage_descriptor *given) {
     if (auto kinds_sound = check_kinds(d); !kinds_sound) return kinds_sound.failure();
     auto params = read_params(d);
     if (!params) return params.failure();
-    out.params = *std::move(params);
+    out.params = std::move(params).value();
     return out;
 }
 

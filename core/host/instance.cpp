@@ -146,7 +146,7 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
     content &c = *made->content_;
     auto values = check_parameters(c.host.label, from.params, given);
     if (!values) return values.failure();
-    c.parameters = *std::move(values);
+    c.parameters = std::move(values).value();
     if ((from.descriptor->needs & MOORAGE_NEEDS_FUTURE) && !where.future)
         return error{format("{} needs the whole trace in advance, which this source cannot give; use another "
                             "policy or a trace as source", c.host.label)};

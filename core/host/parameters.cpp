@@ -84,7 +84,7 @@ result<parameter_values> check_parameters(const std::string &owner, std::span<co
         auto value = converted(declared[static_cast<size_t>(at - values.begin())], one.value);
         if (!value)
             return error{format("{}: {}: {} {}", one.place, owner, one.key, value.failure().text), true};
-        at->second = *std::move(value);
+        at->second = std::move(value).value();
     }
     return values;
 }

@@ -1,0 +1,159 @@
+// actor.cpp - instances through the host's own path, and through that of the first host there was.
+#include "tools/moorage/check/actor.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "core/base/text.h"
+#include "core/host/library.h"
+#include "core/host/parameters.h"
+
+namespace moorage::check {
+
+namespace {
+
+using core::error;
+using core::format;
+using core::status;
+
+class hosted final : public actor {
+public:
+    explicit hosted(std::unique_ptr<core::instance> made) : made_(std::move(made)) {
+        plugin = made_->plugin();
+        observer = made_->observer, router = made_->router, cache = made_->cache;
+        budget = made_->budget, prefetch = made_->prefetch, dispatch = made_->dispatch;
+        transport = made_->transport;
+    }
+    status activate(const moorage_limits &limits) override { return made_->activate(limits); }
+    void deactivate() override { made_->deactivate(); }
+    void reset() override { made_->reset(); }
+
+private:
+    std::unique_ptr<core::instance> made_;
+};
+
+// Sizes of version 1.0; the tables may have grown since.
+constexpr size_t host_bytes = 40, service_bytes = 16, view_bytes = 56, limits_bytes = 72;
+
+class first_host final : public actor {
+public:
+    first_host(const core::policy &of, const core::environment &where)
+        : of_(of), services_(where, "policy under test"), host_(host_bytes, fence::page),
+          residency_(view_bytes, fence::page), limits_(limits_bytes, fence::page),
+          clock_(service_bytes, fence::page), random_(service_bytes, fence::page),
+          residency_service_(service_bytes, fence::page), costs_service_(service_bytes, fence::page),
+          future_(service_bytes, fence::page) {
+        instance() = this;
+        cut(residency_, where.residency);
+        services_.where.residency = reinterpret_cast<const moorage_residency *>(residency_.all());
+        services_.table.get_service = get_service;
+        cut(host_, &services_.table);
+    }
+    ~first_host() override {
+        if (plugin) calls_.destroy(plugin);
+        instance() = nullptr;
+    }
+    status make() {
+        auto values = core::check_parameters("policy under test", of_.params, {});
+        if (!values) return values.failure();
+        const auto typed = core::typed_values(of_.params, *values);
+        services_.random.restart(services_.where.seed, of_.name());
+        const int32_t code = of_.module->create(of_.descriptor->plugin_name, host(), typed.data(),
+                                                static_cast<uint32_t>(typed.size()), &plugin);
+        if (code != MOORAGE_OK) {
+            plugin = nullptr;
+            return error{services_.last_error};
+        }
+        calls_ = core::completed<moorage_plugin>(plugin);
+        observer = find(MOORAGE_INTERFACE_OBSERVER, tables_.observer);
+        router = find(MOORAGE_INTERFACE_ROUTER, tables_.router);
+        cache = find(MOORAGE_INTERFACE_CACHE, tables_.cache);
+        budget = find(MOORAGE_INTERFACE_BUDGET, tables_.budget);
+        prefetch = find(MOORAGE_INTERFACE_PREFETCH, tables_.prefetch);
+        dispatch = find(MOORAGE_INTERFACE_DISPATCH, tables_.dispatch);
+        transport = find(MOORAGE_INTERFACE_TRANSPORT, tables_.transport);
+        return core::success();
+    }
+    status activate(const moorage_limits &limits) override {
+        cut(limits_, &limits);
+        services_.mapped = true;
+        const int32_t code =
+            calls_.activate(plugin, reinterpret_cast<const moorage_limits *>(limits_.all()));
+        if (code != MOORAGE_OK) return error{services_.last_error};
+        return core::success();
+    }
+    void deactivate() override { calls_.deactivate(plugin); }
+    void reset() override { calls_.reset(plugin); }
+
+private:
+    static first_host *&instance() {
+        static first_host *the_one = nullptr;
+        return the_one;
+    }
+    const moorage_host *host() { return reinterpret_cast<const moorage_host *>(host_.all()); }
+    // The first bytes of a record, with the size that they have.
+    static void cut(fenced<char> &to, const void *from) {
+        const auto bytes = static_cast<uint32_t>(to.capacity());
+        std::memcpy(to.all(), from, bytes);
+        std::memcpy(to.all(), &bytes, sizeof(bytes));
+    }
+    template <class Table> const Table *find(const char *id, Table &table) {
+        const void *given = of_.is(id) ? calls_.get_interface(plugin, id) : nullptr;
+        if (!given) return nullptr;
+        table = core::completed<Table>(given);
+        return &table;
+    }
+    // host_data is that of services_, so its functions find their way.
+    static const void *get_service(const moorage_host *, const char *name) {
+        first_host &self = *instance();
+        const void *full = full_service(self, name);
+        if (!full) return nullptr;
+        for (auto [id, room] : {std::pair{MOORAGE_SERVICE_CLOCK, &self.clock_},
+                                {MOORAGE_SERVICE_RANDOM, &self.random_},
+                                {MOORAGE_SERVICE_RESIDENCY, &self.residency_service_},
+                                {MOORAGE_SERVICE_COSTS, &self.costs_service_},
+                                {MOORAGE_SERVICE_FUTURE, &self.future_}}) {
+            if (std::string_view(id) != name) continue;
+            cut(*room, full);
+            return room->all();
+        }
+        return nullptr;  // log and thread-check: this host has none
+    }
+    static const void *full_service(first_host &self, const char *name) {
+        static const moorage_host whole = core::service_host({}, "").table;
+        moorage_host as_usual = whole;
+        as_usual.host_data = &self.services_;
+        return as_usual.get_service(&as_usual, name);
+    }
+
+    const core::policy &of_;
+    core::service_host services_;
+    fenced<char> host_, residency_, limits_, clock_, random_, residency_service_, costs_service_, future_;
+    moorage_plugin calls_{};
+    struct {
+        moorage_observer observer;
+        moorage_router router;
+        moorage_cache cache;
+        moorage_budget budget;
+        moorage_prefetch prefetch;
+        moorage_dispatch dispatch;
+        moorage_transport transport;
+    } tables_{};
+};
+
+}  // namespace
+
+core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of, const core::settings &params,
+                                                  const core::environment &where) {
+    auto made = core::instance::create(of, params, where);
+    if (!made) return made.failure();
+    return std::unique_ptr<actor>(new hosted(std::move(made).value()));
+}
+
+core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of, const core::environment &where) {
+    auto made = std::make_unique<first_host>(of, where);
+    if (auto done = made->make(); !done) return done.failure();
+    return std::unique_ptr<actor>(std::move(made));
+}
+
+}  // namespace moorage::check

@@ -1,0 +1,39 @@
+// actor.h - the policy under test as the driver sees it: its tables, and its life.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/host/instance.h"
+#include "core/host/services.h"
+#include "tools/moorage/check/fenced.h"
+
+namespace moorage::check {
+
+class actor {
+public:
+    virtual ~actor() = default;
+    virtual core::status activate(const moorage_limits &limits) = 0;
+    virtual void deactivate() = 0;
+    virtual void reset() = 0;
+
+    moorage_plugin *plugin = nullptr;
+    const moorage_observer *observer = nullptr;
+    const moorage_router *router = nullptr;
+    const moorage_cache *cache = nullptr;
+    const moorage_budget *budget = nullptr;
+    const moorage_prefetch *prefetch = nullptr;
+    const moorage_dispatch *dispatch = nullptr;
+    const moorage_transport *transport = nullptr;
+};
+
+// An instance as every run makes it.
+core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of, const core::settings &params,
+                                                  const core::environment &where);
+
+// An instance made by a host of version 1.0: without the optional services, every table and the host
+// itself exactly as long as in 1.0 and followed by memory that cannot be touched.
+core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of, const core::environment &where);
+
+}  // namespace moorage::check

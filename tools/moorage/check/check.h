@@ -1,0 +1,66 @@
+// check.h - the conformance kit: the list of tests and the run over one library.
+//
+// Every test runs in a child process with a time-out, so a policy that crashes, hangs or corrupts
+// memory costs one test. What is drawn at random follows from the seed alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/host/registry.h"
+
+namespace moorage::check {
+
+enum class outcome { passed, failed, warning, skipped, crashed };
+const char *name_of(outcome value);
+
+struct verdict {
+    outcome result = outcome::passed;
+    std::string text;
+};
+inline verdict passed(std::string text = "") { return {outcome::passed, std::move(text)}; }
+inline verdict failed(std::string text) { return {outcome::failed, std::move(text)}; }
+inline verdict warned(std::string text) { return {outcome::warning, std::move(text)}; }
+inline verdict skipped(std::string text) { return {outcome::skipped, std::move(text)}; }
+
+// What a test gets; made anew in its child.
+struct subject {
+    std::filesystem::path file;
+    std::string policy_name;                // empty for tests of the library
+    const core::policy *policy = nullptr;   // loaded, except in tests of the library
+    uint64_t seed = 1;
+};
+
+struct test {
+    const char *name;      // kebab-case
+    const char *sentence;  // what holds when it passes
+    enum class scope {
+        library,    // once, before anything is loaded
+        policy,     // per policy, makes instances but no steps
+        steps,      // per policy, runs steps: only tried when life-cycle passed
+    } over;
+    verdict (*run)(const subject &);
+};
+// In the order in which they run.
+std::vector<test> all_tests();
+
+struct test_result {
+    std::string policy;  // empty for tests of the library
+    std::string name;
+    verdict what;
+    double seconds = 0;
+};
+
+struct options {
+    std::filesystem::path file;
+    std::string policy, only;  // empty: all
+    uint64_t seed = 1;
+    double timeout_s = 10;
+};
+core::result<std::vector<test_result>> run_checks(const options &what);
+
+}  // namespace moorage::check

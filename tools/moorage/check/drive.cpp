@@ -1,0 +1,243 @@
+// drive.cpp - one step after the other, in the order in which a run makes them.
+#include "tools/moorage/check/drive.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/base/text.h"
+
+namespace moorage::check {
+
+using core::format;
+
+namespace {
+
+size_t tokens_max(const world &of) { return of.limits.tokens_max; }
+size_t wide(const world &of) { return tokens_max(of) * of.options.top_k; }
+
+}  // namespace
+
+driver::driver(actor &policy, world &place, const drive_options &options)
+    : policy_(policy), world_(place), options_(options), draw_(place.options.seed * 2 + 2),
+      streams_(tokens_max(place), place.options.arrays), chosen_(wide(place), place.options.arrays),
+      distinct_(place.options.experts, place.options.arrays),
+      distinct_tokens_(place.options.experts, place.options.arrays),
+      predicted_(place.options.predictions, place.options.arrays),
+      route_experts_(wide(place), place.options.arrays), requests_(tokens_max(place), place.options.arrays),
+      weights_(wide(place), place.options.arrays),
+      gate_scores_(tokens_max(place) * place.options.experts, place.options.arrays),
+      distinct_scores_(place.options.experts, place.options.arrays),
+      route_weights_(wide(place), place.options.arrays), classes_(wide(place), place.options.arrays),
+      route_classes_(wide(place), place.options.arrays),
+      victims_(place.page_count(), place.options.arrays),
+      budget_slots_(place.options.layers, place.options.arrays),
+      target_layers_(place.options.layers, place.options.arrays),
+      target_offsets_(place.options.layers + 1, place.options.arrays),
+      target_experts_(place.options.layers * place.options.predictions, place.options.arrays),
+      orders_(place.options.buffer_slots, place.options.arrays),
+      world_slots_now_(place.options.layers, place.options.arrays),
+      forecast_experts_(place.options.predictions, place.options.arrays),
+      budget_split_(place.options.layers, place.options.arrays),
+      target_scores_(place.options.layers * place.options.predictions, place.options.arrays),
+      world_split_now_(place.options.layers, place.options.arrays),
+      forecast_scores_(place.options.predictions, place.options.arrays),
+      order_segments_(place.options.buffer_slots, place.options.arrays),
+      item_experts_(place.options.experts, place.options.arrays),
+      item_tokens_(place.options.experts, place.options.arrays), sites_(place.options.experts, place.options.arrays),
+      site_order_(place.options.experts, place.options.arrays),
+      item_missing_(place.options.experts, place.options.arrays),
+      item_scores_(place.options.experts, place.options.arrays),
+      item_load_(place.options.experts, place.options.arrays), item_gpu_(place.options.experts, place.options.arrays),
+      item_cpu_(place.options.experts, place.options.arrays),
+      item_remote_(place.options.experts * place.options.servers, place.options.arrays),
+      tokens_of_expert_(place.options.experts), plan_slots_(place.options.layers),
+      plan_split_(place.options.layers, 1.0f), transfers_(place.options.transfers) {}
+
+void driver::run() {
+    const uint32_t rounds = options_.rounds ? std::min(options_.rounds, world_.options.rounds) : world_.options.rounds;
+    step_ = {};
+    step_.size = sizeof(step_);
+    step_.experts = world_.options.experts;
+    step_.top_k = world_.options.top_k;
+    if (policy_.prefetch && policy_.prefetch->horizon) {
+        call("horizon", [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
+        if (horizon_ > world_.options.layers)
+            blame(fault::range, format("horizon is {} layers, of {} there are", horizon_, world_.options.layers));
+        horizon_ = std::min(horizon_, world_.options.layers);
+    }
+    for (uint32_t round = 0; round < rounds; ++round) {
+        if (policy_.budget) plan_budget();
+        if (world_.options.disturb) disturb();
+        for (uint32_t layer = 0; layer < world_.options.layers; ++layer) {
+            run_step(round, layer);
+            ++step_.index, ++step_.visit;
+            if (options_.check_fences && !fences_hold())
+                blame(fault::canary, format("something was written outside an array in step {}", step_.index - 1));
+        }
+        step_.token += world_.tokens_of(round);
+    }
+    if (policy_.transport) drain();
+}
+
+void driver::run_step(uint32_t round, uint32_t layer) {
+    world_.clock_ns += 1000 + draw_.below(1000);
+    fill_step(round, layer);
+    if (policy_.router) route();
+    make_distinct();
+    settle();
+    const uint32_t first = layer * world_.options.experts;
+    for (uint32_t i = 0; i < step_.distinct_count; ++i)
+        world_.state[first + step_.host_distinct[i]] |= MOORAGE_STATE_PINNED;
+    if (policy_.observer)
+        call("observe", [&] { policy_.observer->observe(policy_.plugin, &step_); });
+    if (policy_.dispatch) dispatch();
+    if (policy_.cache) load_missing();
+    for (uint32_t i = 0; i < step_.distinct_count; ++i)
+        world_.state[first + step_.host_distinct[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+    end_prefetches();
+    if (policy_.prefetch) prefetch();
+    else if (world_.options.disturb) prefetch_anything();
+    if (policy_.transport) transport_events();
+}
+
+void driver::fill_step(uint32_t round, uint32_t layer) {
+    const uint32_t tokens = world_.tokens_of(round), k = step_.top_k, experts = step_.experts;
+    const bool extras = world_.options.extras;
+    step_.layer = layer;
+    step_.phase = round == 0 && world_.options.prefill ? MOORAGE_PREFILL : MOORAGE_DECODE;
+    step_.token_count = tokens;
+    for (uint32_t b = 0; b < tokens; ++b) {
+        streams_.last(tokens)[b] = b;
+        requests_.last(tokens)[b] = round / 16 * world_.limits.tokens_max + b;
+    }
+    const size_t count = size_t{tokens} * k;
+    std::copy_n(world_.chosen(round, layer), count, chosen_.last(count));
+    for (uint32_t b = 0; b < tokens && extras; ++b) {
+        // Scores that fall from the first choice to the last, then noise below for the others.
+        float *scores = gate_scores_.last(size_t{tokens} * experts) + size_t{b} * experts;
+        for (uint32_t e = 0; e < experts; ++e) scores[e] = draw_.unit() / static_cast<float>(2 * experts);
+        for (uint32_t i = 0; i < k; ++i) {
+            const float score = static_cast<float>(k - i) / static_cast<float>(k * (k + 1)) + 0.5f / static_cast<float>(experts);
+            scores[chosen_.last(count)[size_t{b} * k + i]] = score;
+            weights_.last(count)[size_t{b} * k + i] = score;
+        }
+    }
+    step_.host_streams = streams_.last(tokens);
+    step_.host_requests = requests_.last(tokens);
+    step_.host_chosen = chosen_.last(count);
+    step_.host_weights = extras ? weights_.last(count) : nullptr;
+    step_.host_gate_scores = extras ? gate_scores_.last(size_t{tokens} * experts) : nullptr;
+    step_.host_classes = nullptr;
+    step_.host_distinct = step_.host_distinct_tokens = nullptr;
+    step_.host_distinct_scores = nullptr;
+    step_.distinct_count = 0;
+    const uint32_t predictions = extras ? std::min(world_.options.predictions, experts) : 0;
+    step_.prediction_count = predictions;
+    step_.host_predicted = predictions ? predicted_.last(predictions) : nullptr;
+    if (predictions) draw_.distinct(experts, predictions, predicted_.last(predictions));
+}
+
+// The router's choice, taken over where it is sound.
+void driver::route() {
+    const size_t count = size_t{step_.token_count} * step_.top_k;
+    std::copy_n(step_.host_chosen, count, route_experts_.last(count));
+    std::fill_n(route_weights_.last(count), count, std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(route_classes_.last(count), count, uint8_t{MOORAGE_CLASS_TOP});
+    moorage_route out{sizeof(out), 0, route_experts_.last(count), route_weights_.last(count), route_classes_.last(count)};
+    uint32_t got = 0;
+    call("select", [&] { got = policy_.router->select(policy_.plugin, &step_, &out); });
+    note(got);
+    if (got == 0) return;
+    if (got != step_.token_count)
+        return blame(fault::capacity, format("select returned {} for {} tokens", got, step_.token_count));
+    const uint32_t *experts = route_experts_.last(count);
+    for (size_t i = 0; i < count; ++i) {
+        note(experts[i]), note(route_classes_.last(count)[i]);
+        const uint32_t *row = experts + i / step_.top_k * step_.top_k;
+        if (experts[i] >= step_.experts)
+            return blame(fault::range, format("select chose expert {}, of {} there are", experts[i], step_.experts));
+        if (std::find(row, experts + i, experts[i]) != experts + i)
+            return blame(fault::range, format("select chose expert {} twice for one token", experts[i]));
+        if (route_classes_.last(count)[i] > MOORAGE_CLASS_SUBSTITUTE)
+            return blame(fault::range, format("select gave class {}", route_classes_.last(count)[i]));
+        const float weight = route_weights_.last(count)[i];
+        note(std::isnan(weight) ? 0 : static_cast<uint64_t>(weight * 1e6f));
+        if (std::isinf(weight)) return blame(fault::range, "select gave an infinite weight");
+    }
+    std::copy_n(experts, count, chosen_.last(count));
+    std::copy_n(route_classes_.last(count), count, classes_.last(count));
+    step_.host_classes = classes_.last(count);
+}
+
+void driver::make_distinct() {
+    const size_t count = size_t{step_.token_count} * step_.top_k;
+    std::fill(tokens_of_expert_.begin(), tokens_of_expert_.end(), 0u);
+    uint32_t found = 0;
+    for (size_t i = 0; i < count; ++i) found += tokens_of_expert_[step_.host_chosen[i]]++ == 0;
+    uint32_t *experts = distinct_.last(found), *tokens = distinct_tokens_.last(found);
+    float *scores = distinct_scores_.last(found);
+    uint32_t n = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const uint32_t expert = step_.host_chosen[i];
+        if (std::find(experts, experts + n, expert) != experts + n) continue;
+        experts[n] = expert;
+        tokens[n] = tokens_of_expert_[expert];
+        scores[n++] = 1.0f / static_cast<float>(1 + i);
+    }
+    step_.distinct_count = found;
+    step_.host_distinct = experts;
+    step_.host_distinct_tokens = tokens;
+    step_.host_distinct_scores = world_.options.extras ? scores : nullptr;
+}
+
+// Loads that were in flight arrive, most of them at the next step.
+void driver::settle() {
+    std::erase_if(in_flight_, [&](uint32_t page) {
+        uint8_t &state = world_.state[page];
+        const int moving = state & MOORAGE_STATE_IN_FLIGHT;
+        if (moving && draw_.one_in(4)) return false;
+        state = static_cast<uint8_t>((state & ~MOORAGE_STATE_IN_FLIGHT) | moving >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        return true;
+    });
+}
+
+void driver::blame(fault kind, const std::string &text) {
+    finding &at = findings_[static_cast<size_t>(kind)];
+    if (at.count++ == 0) at.first = format("{} (step {})", text, step_.index);
+}
+
+bool driver::fences_hold() {
+    return streams_.intact() && chosen_.intact() && distinct_.intact() && distinct_tokens_.intact() &&
+           predicted_.intact() && route_experts_.intact() && requests_.intact() && weights_.intact() &&
+           gate_scores_.intact() && distinct_scores_.intact() && route_weights_.intact() && classes_.intact() &&
+           route_classes_.intact() && victims_.intact() && budget_slots_.intact() && target_layers_.intact() &&
+           target_offsets_.intact() && target_experts_.intact() && orders_.intact() && budget_split_.intact() &&
+           target_scores_.intact() && order_segments_.intact() && item_experts_.intact() && item_tokens_.intact() &&
+           sites_.intact() && site_order_.intact() && item_missing_.intact() && item_scores_.intact() &&
+           item_load_.intact() && item_gpu_.intact() && item_cpu_.intact() && item_remote_.intact() &&
+           world_.state.intact() && world_.slots.intact() && world_.used.intact() && world_.split.intact() &&
+           world_.remote_ns.intact() && world_slots_now_.intact() && world_split_now_.intact() &&
+           forecast_experts_.intact() && forecast_scores_.intact();
+}
+
+// Over what a policy may read but not write: the step's arrays and the residency view.
+uint64_t driver::lent_checksum() {
+    uint64_t sum = 0xcbf29ce484222325u;
+    const auto add = [&](const auto &array) {
+        for (const auto &element : const_cast<std::remove_cvref_t<decltype(array)> &>(array).span()) {
+            uint64_t bits = 0;
+            std::memcpy(&bits, &element, sizeof(element));
+            sum = (sum ^ bits) * 0x100000001b3u;
+        }
+    };
+    add(streams_), add(chosen_), add(distinct_), add(distinct_tokens_), add(predicted_), add(requests_);
+    add(weights_), add(gate_scores_), add(distinct_scores_), add(classes_);
+    add(world_slots_now_), add(world_split_now_);
+    add(target_layers_), add(target_offsets_), add(item_experts_), add(item_tokens_), add(item_missing_);
+    add(item_scores_), add(item_load_), add(item_gpu_), add(item_cpu_), add(item_remote_);
+    add(world_.state), add(world_.slots), add(world_.used), add(world_.split), add(world_.remote_ns);
+    return sum;
+}
+
+}  // namespace moorage::check

@@ -1,0 +1,149 @@
+// drive.h - leads a policy of any kind through the steps of a world and judges its advice.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/host/instance.h"
+#include "tools/moorage/check/actor.h"
+#include "tools/moorage/check/child.h"
+#include "tools/moorage/check/hooks.h"
+#include "tools/moorage/check/mover.h"
+#include "tools/moorage/check/world.h"
+
+namespace moorage::check {
+
+enum class fault { range, pinned, capacity, incomplete, canary, input, exception };
+inline constexpr size_t fault_count = 7;
+
+struct finding {
+    uint64_t count = 0;
+    std::string first;
+};
+
+struct drive_options {
+    bool watch = false;        // count allocations and clock reads inside steps
+    bool check_fences = false; // look at the margins of every array after each step
+    bool check_inputs = false; // compare what was lent before and after each call
+    mover *threads = nullptr;  // makes every second call from another thread
+    uint32_t rounds = 0;       // stop after so many; 0: all of the world's
+};
+
+class driver {
+public:
+    // Both borrowed. Requires: the actor was made with this world's environment.
+    driver(actor &policy, world &place, const drive_options &options);
+
+    // From an active actor and a fresh world to the end of the trace.
+    void run();
+
+    const finding &found(fault kind) const { return findings_[static_cast<size_t>(kind)]; }
+    // Everything the policy decided, in order.
+    const std::vector<uint32_t> &decisions() const { return log_; }
+    const activity &watched() const { return watched_; }
+    const char *allocating_call() const { return allocating_call_; }
+    const char *clock_call() const { return clock_call_; }
+    uint64_t steps() const { return step_.index; }
+
+private:
+    // drive.cpp: one step
+    void run_step(uint32_t round, uint32_t layer);
+    void fill_step(uint32_t round, uint32_t layer);
+    void route();
+    void make_distinct();
+    void observe();
+    void settle();
+    // drive_cache.cpp
+    void load_missing();
+    void load(uint32_t page, uint32_t victim, bool full);
+    void find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
+    bool check_victim(uint32_t page, uint32_t pool);
+    bool evictable(uint32_t page, uint32_t pool) const;
+    void disturb();
+    // drive_stages.cpp
+    void plan_budget();
+    void prefetch();
+    void prefetch_anything();
+    uint32_t forecast(uint32_t target, uint32_t at);
+    void judge_orders(uint32_t count, uint32_t capacity);
+    void end_prefetches();
+    void dispatch();
+    void transport_events();
+    void take_piece(uint32_t link);
+    void drain();
+
+    void blame(fault kind, const std::string &text);
+    void note(uint64_t value) { log_.push_back(static_cast<uint32_t>(value ^ (value >> 32))); }
+    uint64_t lent_checksum();
+    bool fences_hold();
+    // Calls into the policy: marks the thread, watches, catches what must not come out.
+    template <class Work> void call(const char *what, Work &&work);
+
+    actor &policy_;
+    world &world_;
+    drive_options options_;
+    dice draw_;
+    std::array<finding, fault_count> findings_;
+    std::vector<uint32_t> log_;
+    activity watched_;
+    const char *allocating_call_ = "", *clock_call_ = "";
+
+    moorage_step step_{};
+    // The arrays of a step, its results, and those of the stages.
+    fenced<uint32_t> streams_, chosen_, distinct_, distinct_tokens_, predicted_, route_experts_;
+    fenced<uint64_t> requests_;
+    fenced<float> weights_, gate_scores_, distinct_scores_, route_weights_;
+    fenced<uint8_t> classes_, route_classes_;
+    fenced<uint32_t> victims_, budget_slots_, target_layers_, target_offsets_, target_experts_, orders_;
+    fenced<uint32_t> world_slots_now_, forecast_experts_;
+    fenced<float> budget_split_, target_scores_, world_split_now_, forecast_scores_;
+    fenced<uint8_t> order_segments_;
+    fenced<uint32_t> item_experts_, item_tokens_, sites_, site_order_;
+    fenced<uint8_t> item_missing_;
+    fenced<float> item_scores_;
+    fenced<uint64_t> item_load_, item_gpu_, item_cpu_, item_remote_;
+
+    std::vector<uint32_t> good_victims_, in_flight_, misses_, tokens_of_expert_;
+    std::vector<uint32_t> plan_slots_;
+    std::vector<float> plan_split_;
+    uint64_t plan_due_ = 0;
+    uint32_t horizon_ = 0, buffered_ = 0;
+    bool idle_ = false;
+    struct live_transfer {
+        bool live = false, cancelled = false;
+        uint32_t link = 0;
+        uint64_t left = 0;
+    };
+    std::vector<live_transfer> transfers_;
+};
+
+template <class Work> void driver::call(const char *what, Work &&work) {
+    const uint64_t before = options_.check_inputs ? lent_checksum() : 0;
+    enter_call(what);
+    const auto guarded = [&] {
+        const core::instance::stepping mark;
+        try {
+            if (options_.watch) begin_watch();
+            work();
+        } catch (...) {
+            blame(fault::exception, std::string(what) + " threw an exception across the border");
+        }
+        if (options_.watch) {
+            const activity seen = end_watch();
+            if (seen.allocations + seen.frees > 0) allocating_call_ = what;
+            if (seen.clock_reads > 0) clock_call_ = what;
+            watched_.allocations += seen.allocations;
+            watched_.frees += seen.frees;
+            watched_.clock_reads += seen.clock_reads;
+        }
+    };
+    if (options_.threads) options_.threads->run(guarded);
+    else guarded();
+    leave_call();
+    if (options_.check_inputs && lent_checksum() != before)
+        blame(fault::input, std::string(what) + " wrote to an array that was lent for reading");
+}
+
+}  // namespace moorage::check

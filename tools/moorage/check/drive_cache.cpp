@@ -1,0 +1,143 @@
+// drive_cache.cpp - the cache's part of a step: victims, admissions, loads, pools that shrink.
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "tools/moorage/check/drive.h"
+
+namespace moorage::check {
+
+using core::format;
+
+namespace {
+
+constexpr uint8_t in_slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+
+}  // namespace
+
+bool driver::evictable(uint32_t page, uint32_t pool) const {
+    const uint8_t state = world_.state.capacity() > page ? const_cast<world &>(world_).state[page] : 0;
+    return (state & in_slot) != 0 && (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0 &&
+           world_.pool_of_page(page) == pool;
+}
+
+// Says what is wrong with a victim; true when nothing is.
+bool driver::check_victim(uint32_t page, uint32_t pool) {
+    if (page >= world_.page_count()) {
+        blame(fault::range, format("victim {} is no page, of {} there are", page, world_.page_count()));
+        return false;
+    }
+    const uint8_t state = world_.state[page];
+    const std::string name = format("victim {} (layer {} expert {})", page, page / world_.options.experts,
+                                    page % world_.options.experts);
+    if ((state & in_slot) == 0) blame(fault::range, name + " is not in the cache");
+    else if (state & MOORAGE_STATE_PINNED) blame(fault::pinned, name + " is pinned by the running step");
+    else if (state & MOORAGE_STATE_BUFFERED) blame(fault::range, name + " is in the transfer buffer");
+    else if (world_.pool_of_page(page) != pool) blame(fault::range, format("{} is not of pool {}", name, pool));
+    else if (std::find(good_victims_.begin(), good_victims_.end(), page) != good_victims_.end())
+        blame(fault::range, name + " is named twice");
+    else return true;
+    return false;
+}
+
+// Asks for `count` victims into good_victims_; wrong ones are replaced by the first that may go.
+void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause) {
+    const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
+    uint32_t *out = victims_.last(count), got = 0;
+    std::fill_n(out, count, MOORAGE_NONE);
+    call("victims", [&] { got = policy_.cache->victims(policy_.plugin, &room, out); });
+    note(got);
+    if (got > count) {
+        blame(fault::capacity, format("{} victims were named, {} were asked for", got, count));
+        got = count;
+    }
+    good_victims_.clear();
+    for (uint32_t i = 0; i < got; ++i) {
+        note(out[i]);
+        if (check_victim(out[i], pool)) good_victims_.push_back(out[i]);
+    }
+    const bool complete = got == count;
+    for (uint32_t page = 0; page < world_.page_count() && good_victims_.size() < count; ++page) {
+        const auto end = good_victims_.end();
+        if (!evictable(page, pool) || std::find(good_victims_.begin(), end, page) != end) continue;
+        if (!complete)
+            blame(fault::incomplete, format("{} of {} victims were named although page {} may go", got, count, page));
+        good_victims_.push_back(page);
+    }
+}
+
+void driver::load_missing() {
+    const uint32_t first = step_.layer * world_.options.experts, pool = world_.pool_of_layer(step_.layer);
+    misses_.clear();
+    for (uint32_t i = 0; i < step_.distinct_count; ++i) {
+        const uint32_t page = first + step_.host_distinct[i];
+        if ((world_.state[page] & in_slot) == 0) misses_.push_back(page);
+    }
+    const uint32_t slots = world_.slots[pool], used = world_.used[pool];
+    uint32_t spare = slots > used ? slots - used : 0;
+    const auto missing = static_cast<uint32_t>(misses_.size());
+    good_victims_.clear();
+    if (const uint32_t ask = std::min(missing > spare ? missing - spare : 0, slots); ask > 0)
+        find_victims(pool, step_.layer, ask, MOORAGE_DEMAND);
+    size_t next = 0;
+    for (const uint32_t page : misses_) {
+        const bool full = spare == 0;
+        if (full && next == good_victims_.size()) continue;  // every slot is pinned: not cached
+        const uint32_t victim = full ? good_victims_[next++] : MOORAGE_NONE;
+        const uint32_t before = world_.used[pool];
+        load(page, victim, full);
+        if (!full && world_.used[pool] != before) --spare;
+    }
+}
+
+void driver::load(uint32_t page, uint32_t victim, bool full) {
+    const moorage_cache &cache = *policy_.cache;
+    uint32_t yes = 1;
+    if (cache.admit) {
+        const moorage_admission ask{sizeof(ask), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
+        call("admit", [&] { yes = cache.admit(policy_.plugin, &ask); });
+        note(yes);
+    }
+    if (!yes) return;
+    if (full) {
+        world_.state[victim] &= static_cast<uint8_t>(~in_slot);
+        if (cache.on_evict) call("on_evict", [&] { cache.on_evict(policy_.plugin, victim, MOORAGE_DEMAND); });
+    } else {
+        ++world_.used[world_.pool_of_page(page)];
+    }
+    uint8_t &state = world_.state[page];
+    if (state & MOORAGE_STATE_BUFFERED) --buffered_;
+    state &= static_cast<uint8_t>(~MOORAGE_STATE_BUFFERED);
+    if (world_.options.disturb && draw_.one_in(3)) {
+        state |= MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        in_flight_.push_back(page);
+    } else {
+        state |= MOORAGE_WHOLE;
+    }
+    if (cache.on_load)
+        call("on_load", [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
+}
+
+// Between tokens: a pool loses a slot or gets it back, as when a budget is applied.
+void driver::disturb() {
+    if (!policy_.cache || !draw_.one_in(3)) return;
+    const uint32_t pool = draw_.below(static_cast<uint32_t>(world_.slots.capacity()));
+    uint32_t &slots = world_.slots[pool];
+    const uint32_t full = world_.options.per_layer ? world_.options.slots / world_.options.layers : world_.options.slots;
+    if (slots < full) {
+        ++slots;
+        return;
+    }
+    if (slots < 2) return;
+    --slots;
+    while (world_.used[pool] > slots) {
+        find_victims(pool, world_.options.per_layer ? pool : 0, 1, MOORAGE_BUDGET);
+        if (good_victims_.empty()) return;
+        const uint32_t victim = good_victims_[0];
+        world_.state[victim] &= static_cast<uint8_t>(~in_slot);
+        --world_.used[pool];
+        if (policy_.cache->on_evict)
+            call("on_evict", [&] { policy_.cache->on_evict(policy_.plugin, victim, MOORAGE_BUDGET); });
+    }
+}
+
+}  // namespace moorage::check

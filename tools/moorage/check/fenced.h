@@ -1,0 +1,67 @@
+// fenced.h - arrays that notice when somebody writes or reads beyond their end.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+#include <span>
+#include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace moorage::check {
+
+// What lies behind an array: bytes that tell afterwards, or a page that cannot be touched at all.
+enum class fence { canary, page };
+
+// Room for `capacity` elements; last(n) gives an array of n that ends at the fence.
+template <class T> class fenced {
+public:
+    fenced(size_t capacity, fence kind) : capacity_(capacity), kind_(kind) {
+        const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), bytes = capacity * sizeof(T);
+        if (kind == fence::page) {
+            const size_t body = (bytes + page - 1) / page * page;
+            total_ = body + page;
+            void *base = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (base == MAP_FAILED) throw std::bad_alloc();
+            base_ = static_cast<char *>(base);
+            mprotect(base_ + body, page, PROT_NONE);
+            begin_ = reinterpret_cast<T *>(base_ + body - bytes);
+        } else {
+            total_ = bytes + 2 * margin;
+            void *base = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (base == MAP_FAILED) throw std::bad_alloc();
+            base_ = static_cast<char *>(base);
+            std::memset(base_, mark, total_);
+            begin_ = reinterpret_cast<T *>(base_ + margin);
+            std::memset(static_cast<void *>(begin_), 0, bytes);
+        }
+    }
+    ~fenced() { munmap(base_, total_); }
+    fenced(const fenced &) = delete;
+
+    size_t capacity() const { return capacity_; }
+    T *last(size_t count) { return begin_ + (capacity_ - count); }
+    T *all() { return begin_; }
+    std::span<T> span() { return {begin_, capacity_}; }
+    T &operator[](size_t index) { return begin_[index]; }
+    // False when the margins have been written to; the fence of pages kills instead.
+    bool intact() const {
+        if (kind_ == fence::page) return true;
+        const size_t bytes = capacity_ * sizeof(T);
+        for (size_t i = 0; i < margin; ++i)
+            if (base_[i] != mark || base_[margin + bytes + i] != mark) return false;
+        return true;
+    }
+
+private:
+    static constexpr size_t margin = 4096;
+    static constexpr char mark = 0x5a;
+    size_t capacity_, total_ = 0;
+    fence kind_;
+    char *base_ = nullptr;
+    T *begin_ = nullptr;
+};
+
+}  // namespace moorage::check

@@ -1,0 +1,52 @@
+// mover.h - runs every second piece of work on another thread, one at a time.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace moorage::check {
+
+class mover {
+public:
+    mover() : other_([this] { serve(); }) {}
+    ~mover() {
+        {
+            const std::lock_guard lock(mutex_);
+            over_ = true;
+        }
+        changed_.notify_all();
+        other_.join();
+    }
+    mover(const mover &) = delete;
+
+    void run(const std::function<void()> &work) {
+        if (++count_ % 2 == 0) return work();
+        std::unique_lock lock(mutex_);
+        work_ = &work;
+        changed_.notify_all();
+        changed_.wait(lock, [&] { return work_ == nullptr; });
+    }
+
+private:
+    void serve() {
+        std::unique_lock lock(mutex_);
+        for (;;) {
+            changed_.wait(lock, [&] { return over_ || work_; });
+            if (over_) return;
+            (*work_)();
+            work_ = nullptr;
+            changed_.notify_all();
+        }
+    }
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    const std::function<void()> *work_ = nullptr;
+    uint64_t count_ = 0;
+    bool over_ = false;
+    std::thread other_;  // last: it uses the others
+};
+
+}  // namespace moorage::check

@@ -1,0 +1,93 @@
+// tests_door.cpp - the one exported function and what it leads to.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "core/base/text.h"
+#include "core/host/library.h"
+#include "tools/moorage/check/symbols.h"
+#include "tools/moorage/check/tests.h"
+
+namespace moorage::check {
+
+using core::format;
+
+verdict loads(const subject &of) {
+    const auto library = core::load_library(of.file);
+    return library ? passed() : failed(library.failure().text);
+}
+
+verdict exported_symbols_one(const subject &of) {
+    const auto names = exported_symbols(of.file);
+    if (!names) return failed(names.failure().text);
+    std::vector<std::string> others;
+    for (const std::string &name : *names)
+        if (!name.starts_with("moorage_module_v")) others.push_back(name);
+    if (names->size() == others.size()) return failed("exports no " MOORAGE_MODULE_SYMBOL);
+    if (others.empty()) return passed();
+    return failed(format("exports {} symbols besides " MOORAGE_MODULE_SYMBOL ", the first is {}; link with the "
+                         "sdk's module.map and hidden visibility", others.size(), others[0]));
+}
+
+verdict scan_time(const subject &of) {
+    constexpr int64_t limit_ms = 100;
+    const auto begin = std::chrono::steady_clock::now();
+    const auto library = core::load_library(of.file);
+    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
+    if (!library) return skipped("the library does not load");
+    if (took.count() <= limit_ms) return passed();
+    return failed(format("loading and describing took {} ms, at most {} are allowed; move work to activate",
+                         took.count(), limit_ms));
+}
+
+verdict descriptor_consistency(const subject &of) {
+    const moorage_module &module = *of.policy->module;
+    const uint32_t count = module.descriptor_count;
+    for (const uint32_t beyond : {count, count + 1, UINT32_MAX})
+        if (module.descriptor(beyond))
+            return failed(format("descriptor({}) is not null, there are {}", beyond, count));
+    for (uint32_t i = 0; i < count; ++i)
+        if (module.descriptor(i) != module.descriptor(i))
+            return failed(format("descriptor({}) answers differently each time; return a static record", i));
+    world place(first_world(of));
+    auto made = hosted_actor(*of.policy, {}, place.environment());
+    if (!made) return failed(made.failure().text);
+    std::vector<std::string> ids{MOORAGE_INTERFACE_OBSERVER};
+    for (const std::string_view kind : core::kinds) ids.push_back(core::interface_id(kind));
+    moorage_plugin *plugin = (*made)->plugin;
+    for (const std::string &id : ids) {
+        const void *first = plugin->get_interface(plugin, id.c_str());
+        if (first != plugin->get_interface(plugin, id.c_str()))
+            return failed(format("get_interface(\"{}\") answers differently each time", id));
+        if (of.policy->is(id) != (first != nullptr))
+            return failed(format("{} is {} but get_interface answers {}", id, of.policy->is(id) ? "declared" : "not declared",
+                                 first ? "a table" : "null"));
+    }
+    return passed();
+}
+
+verdict unknown_interface_null(const subject &of) {
+    world place(first_world(of));
+    auto made = hosted_actor(*of.policy, {}, place.environment());
+    if (!made) return failed(made.failure().text);
+    moorage_plugin *plugin = (*made)->plugin;
+    for (const char *id : {"", "moorage", "moorage.unknown/1", "org.example.cache/1", "MOORAGE.CACHE/1"})
+        if (plugin->get_interface(plugin, id)) return failed(format("get_interface(\"{}\") is not null", id));
+    return passed();
+}
+
+verdict id_trailing_garbage_null(const subject &of) {
+    world place(first_world(of));
+    auto made = hosted_actor(*of.policy, {}, place.environment());
+    if (!made) return failed(made.failure().text);
+    moorage_plugin *plugin = (*made)->plugin;
+    for (uint32_t i = 0; i < of.policy->descriptor->kind_count; ++i) {
+        const std::string id = of.policy->descriptor->plugin_kinds[i];
+        for (const std::string &wrong : {id + "0", id + "/draft", id + " ", id.substr(0, id.size() - 1), " " + id})
+            if (plugin->get_interface(plugin, wrong.c_str()))
+                return failed(format("get_interface(\"{}\") is not null; compare the whole id", wrong));
+    }
+    return passed();
+}
+
+}  // namespace moorage::check

@@ -1,0 +1,189 @@
+// tests_replay.cpp - a policy's replay function does what its other functions do one by one.
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/cache/residency.h"
+#include "tools/moorage/check/tests.h"
+
+namespace moorage::check {
+
+using core::format;
+
+namespace {
+
+struct shape {
+    uint32_t rounds, repeats, width;
+    const char *name;
+};
+
+// A model, a trace in the order of one shape, and residency: one for each of the two that compare.
+class replay_world {
+public:
+    replay_world(const shape &s, uint32_t slots, bool per_layer, uint64_t seed)
+        : shape_(s), state_(layers * experts), split_(layers, 1.0f),
+          slots_(core::divide_slots(slots, layers, per_layer)), used_(slots_.size()), seed_(seed) {
+        const auto pools = static_cast<uint32_t>(slots_.size());
+        view_ = {sizeof(view_), 0, layers, experts, pools, 0, state_.data(), slots_.data(), used_.data(), split_.data()};
+        limits_.size = sizeof(limits_);
+        limits_.layers = layers, limits_.experts = experts, limits_.top_k = top_k;
+        limits_.tokens_max = limits_.requests_max = limits_.segments = 1;
+        limits_.pools = pools, limits_.slots = slots, limits_.expert_bytes = 1;
+        draw_trace();
+    }
+
+    core::environment environment() { return {&view_, nullptr, nullptr, &future_, seed_}; }
+    const moorage_limits &limits() const { return limits_; }
+
+    // Through the policy's own function, in pieces of uneven length.
+    std::vector<uint32_t> at_speed(actor &policy) {
+        std::vector<uint32_t> outcomes(trace_.size());
+        dice draw(seed_);
+        for (uint32_t token = 0; token < tokens;) {
+            const uint32_t count = std::min(1 + draw.below(7), tokens - token);
+            const uint64_t visit = uint64_t{token} * shape_.rounds * layers;
+            const size_t at = size_t{token} * layers * top_k;
+            const moorage_replay part{sizeof(part), 0, visit * shape_.repeats, visit, token, count,
+                                      shape_.rounds, shape_.repeats, shape_.width, trace_.data() + at,
+                                      requests_.data() + token, state_.data(), used_.data(), outcomes.data() + at};
+            enter_call("replay");
+            const core::instance::stepping mark;
+            policy.cache->replay(policy.plugin, &part);
+            leave_call();
+            token += count;
+        }
+        return outcomes;
+    }
+    // Through observe, victims, admit, on_evict and on_load.
+    std::vector<uint32_t> step_by_step(actor &policy) {
+        std::vector<uint32_t> outcomes(trace_.size(), MOORAGE_REPLAY_KEPT);
+        const uint32_t *experts = trace_.data();
+        uint32_t *out = outcomes.data();
+        moorage_step step{};
+        static constexpr uint32_t stream = 0;
+        step.size = sizeof(step);
+        step.phase = MOORAGE_DECODE;
+        step.token_count = 1, step.experts = replay_world::experts;
+        step.top_k = step.distinct_count = shape_.width;
+        step.host_streams = &stream;
+        for (uint32_t token = 0; token < tokens; ++token)
+            for (uint32_t round = 0; round < shape_.rounds; ++round)
+                for (uint32_t layer = 0; layer < layers; ++layer, ++step.visit)
+                    for (uint32_t repeat = 0; repeat < shape_.repeats; ++repeat, ++step.index) {
+                        step.token = token, step.layer = layer;
+                        step.host_requests = &requests_[token];
+                        step.host_chosen = step.host_distinct = experts;
+                        one_step(policy, step, out);
+                        experts += shape_.width, out += shape_.width;
+                    }
+        return outcomes;
+    }
+
+    static constexpr uint32_t layers = 4, experts = 8, top_k = 3, tokens = 150;
+
+private:
+    void draw_trace() {
+        dice draw(seed_ * 2 + 7);
+        future_.assign(layers * experts);
+        trace_.resize(size_t{tokens} * layers * top_k);
+        requests_.resize(tokens);
+        uint64_t step = 0;
+        for (uint32_t token = 0; token < tokens; ++token) {
+            requests_[token] = token / 40;
+            uint32_t chosen[layers][top_k];
+            for (auto &row : chosen) draw.distinct(experts, top_k, row);
+            uint32_t *at = trace_.data() + size_t{token} * layers * top_k;
+            for (uint32_t round = 0, rank = 0; round < shape_.rounds; ++round, rank = round)
+                for (uint32_t layer = 0; layer < layers; ++layer)
+                    for (uint32_t repeat = 0; repeat < shape_.repeats; ++repeat, ++step)
+                        for (uint32_t i = 0; i < shape_.width; ++i) {
+                            *at = chosen[layer][rank + repeat + i];
+                            future_.add(layer * experts + *at++, step, token);
+                        }
+        }
+    }
+
+    void one_step(actor &policy, const moorage_step &step, uint32_t *out) {
+        const uint32_t first = step.layer * experts, pool = slots_.size() == 1 ? 0 : step.layer;
+        const moorage_cache &cache = *policy.cache;
+        const core::instance::stepping mark;
+        uint32_t misses = 0;
+        bool missed[top_k] = {};
+        for (uint32_t i = 0; i < shape_.width; ++i) {
+            uint8_t &state = state_[first + step.host_chosen[i]];
+            misses += missed[i] = state == 0;
+            state |= MOORAGE_STATE_PINNED;
+        }
+        if (policy.observer) policy.observer->observe(policy.plugin, &step);
+        uint32_t spare = slots_[pool] - used_[pool], victims[top_k] = {}, got = 0, next = 0;
+        if (const uint32_t ask = std::min(misses > spare ? misses - spare : 0, slots_[pool]); ask > 0) {
+            const moorage_room room{sizeof(room), 0, pool, step.layer, ask, MOORAGE_DEMAND};
+            got = std::min(cache.victims(policy.plugin, &room, victims), ask);
+        }
+        for (uint32_t i = 0; i < shape_.width; ++i) {
+            if (!missed[i]) continue;
+            const uint32_t page = first + step.host_chosen[i];
+            const bool full = spare == 0;
+            const uint32_t victim = full && next < got ? victims[next++] : MOORAGE_NONE;
+            out[i] = MOORAGE_REPLAY_BYPASS;
+            if (full && victim == MOORAGE_NONE) continue;
+            const moorage_admission ask{sizeof(ask), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
+            if (cache.admit && !cache.admit(policy.plugin, &ask)) continue;
+            if (full && victim < state_.size()) {
+                state_[victim] &= static_cast<uint8_t>(~MOORAGE_STATE_RESIDENT);
+                if (cache.on_evict) cache.on_evict(policy.plugin, victim, MOORAGE_DEMAND);
+            }
+            if (!full) ++used_[pool], --spare;
+            state_[page] |= MOORAGE_WHOLE;
+            if (cache.on_load) cache.on_load(policy.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND);
+            out[i] = full ? victim : MOORAGE_REPLAY_KEPT;
+        }
+        for (uint32_t i = 0; i < shape_.width; ++i)
+            state_[first + step.host_chosen[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+    }
+
+    shape shape_;
+    std::vector<uint8_t> state_;
+    std::vector<float> split_;
+    std::vector<uint32_t> slots_, used_, trace_;
+    std::vector<uint64_t> requests_;
+    uint64_t seed_;
+    moorage_residency view_{};
+    moorage_limits limits_{};
+    known_future future_;
+};
+
+core::result<std::unique_ptr<actor>> actor_in(const subject &of, replay_world &place) {
+    auto made = hosted_actor(*of.policy, {}, place.environment());
+    if (!made) return made.failure();
+    if (auto active = (*made)->activate(place.limits()); !active) return active.failure();
+    return made;
+}
+
+}  // namespace
+
+verdict replay_equals_steps(const subject &of) {
+    if (!of.policy->is("cache")) return skipped("it is no cache policy");
+    if (of.policy->descriptor->needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS))
+        return skipped("it needs more than a replay has");
+    constexpr uint32_t k = replay_world::top_k;
+    constexpr shape shapes[] = {{k, 1, 1, "rounds"}, {1, 1, k, "token"}, {1, k, 1, "serial"}};
+    for (const shape &s : shapes) {
+        for (const bool per_layer : {false, true}) {
+            for (const uint32_t slots : {2u, 9u, 20u, 32u}) {
+                replay_world fast(s, slots, per_layer, of.seed), slow(s, slots, per_layer, of.seed);
+                auto one = actor_in(of, fast), two = actor_in(of, slow);
+                if (!one || !two) return failed((one ? two : one).failure().text);
+                if (!(*one)->cache->replay) return skipped("it has no replay function");
+                const auto a = fast.at_speed(**one), b = slow.step_by_step(**two);
+                if (a == b) continue;
+                const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+                return failed(format("order {}, {} slots, {}: outcome of request {} is {:#x} in a replay, {:#x} step by "
+                                     "step", s.name, slots, per_layer ? "per layer" : "shared", at, a[static_cast<size_t>(at)],
+                                     b[static_cast<size_t>(at)]));
+            }
+        }
+    }
+    return passed();
+}
+
+}  // namespace moorage::check
