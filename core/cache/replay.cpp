@@ -105,9 +105,12 @@ public:
           shape_(shape_of(job.requests, source.top_k())), faults_(job.action) {}
 
     status prepare(const future *coming);
+    // Outcomes cannot show that a policy which refuses pages gave too few victims, and only single
+    // steps carry scores.
     bool has_fast_path() const {
-        return !job_.stepwise && policy_->cache->replay != nullptr && shape_.width <= fast_width_max &&
-               (job_.of->descriptor->needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS)) == 0;
+        constexpr uint32_t scores = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
+        return !job_.stepwise && policy_->cache->replay != nullptr && policy_->cache->admit == nullptr &&
+               shape_.width <= fast_width_max && (job_.of->descriptor->needs & scores) == 0;
     }
     // Nothing when an outcome was wrong.
     std::optional<replay_result> fast();
@@ -165,7 +168,7 @@ status run::prepare(const future *coming) {
 
 std::optional<replay_result> run::fast() {
     token_reader reader(source_, job_);
-    replay_account account(truth_, shape_, policy_->cache->admit != nullptr);
+    replay_account account(truth_, shape_);
     std::vector<uint32_t> outcomes(size_t{reader.batch()} * reader.token_requests());
     const instance::stepping inside;
     const auto begin = std::chrono::steady_clock::now();

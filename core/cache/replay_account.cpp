@@ -14,79 +14,76 @@ constexpr uint8_t resident = 1, pinned = 2;
 
 }  // namespace
 
-replay_account::replay_account(const residency &truth, replay_shape shape, bool may_refuse)
+replay_account::replay_account(const residency &truth, replay_shape shape)
     : truth_(truth),
       shape_(shape),
-      may_refuse_(may_refuse),
-      single_(shape.width == 1 && !may_refuse),
+      single_(shape.width == 1),
       present_(size_t{truth.page_count()} + 1, 0),
       used_(truth.pools(), 0),
       layer_misses_(truth.layers(), 0) {
     assert(shape.width >= 1 && shape.width <= 64);
     // A pool without slots serves everything uncached: the general loop knows about that.
     for (uint32_t pool = 0; pool < truth.pools(); ++pool) single_ = single_ && truth.slots(pool) > 0;
+    for (uint32_t round = 0; round < shape.rounds; ++round)
+        for (uint32_t layer = 0; layer < truth.layers(); ++layer)
+            bases_.insert(bases_.end(), size_t{shape.repeats} * shape.width, layer * truth.experts());
+    evictions_.resize(bases_.size());
+}
+
+bool replay_account::full() const {
+    for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
+        if (used_[pool] < truth_.slots(pool)) return false;
+    return true;
 }
 
 bool replay_account::follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens) {
-    const bool good = !single_             ? follow_any(experts, outcomes, tokens)
-                      : truth_.pools() == 1 ? follow_single<true>(experts, outcomes, tokens)
-                                            : follow_single<false>(experts, outcomes, tokens);
-    return good && agrees();
+    while (tokens > 0 && !full_) {
+        if (!follow_token(experts, outcomes)) return false;
+        full_ = single_ && full();
+        experts += bases_.size();
+        outcomes += bases_.size();
+        --tokens;
+    }
+    if (tokens > 0 && !(truth_.pools() == 1 ? follow_full<true>(experts, outcomes, tokens)
+                                            : follow_full<false>(experts, outcomes, tokens)))
+        return false;
+    return agrees();
 }
 
-// Requests one by one, every miss cached. A page evicted from a wrong place shows up as one that is
-// not present, so the address clamped to the last entry is all the range check that is needed.
+// Requests one by one into full pools: a miss evicts and a hit does not, whatever it was that the
+// policy chose. An eviction from a wrong place is one of a page that is not present, as the last
+// entry never is, so clamping the address to it is all the range check that is needed.
 template <bool Shared>
-bool replay_account::follow_single(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens) {
-    const uint32_t layers = truth_.layers(), per_layer = truth_.experts(), pages = truth_.page_count();
-    const uint32_t repeats = shape_.repeats;
+bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens) {
+    const uint32_t pages = truth_.page_count(), per_layer = truth_.experts();
+    const size_t count = bases_.size();
+    const uint32_t *bases = bases_.data();
+    uint32_t *evictions = evictions_.data();
     uint8_t *present = present_.data();
-    uint32_t used = used_[0], slots = truth_.slots(0), first = 0, size = pages;
     uint32_t bad = 0;
-    for (uint32_t visit = 0; visit < tokens * shape_.rounds; ++visit) {
-        for (uint32_t layer = 0; layer < layers; ++layer) {
-            const uint32_t base = layer * per_layer;
-            if constexpr (!Shared) {
-                used = used_[layer], slots = truth_.slots(layer);
-                first = base, size = per_layer;
-            }
-            uint32_t misses = 0;
-            for (uint32_t i = 0; i < repeats; ++i, ++experts, ++outcomes) {
-                const uint32_t page = base + *experts, outcome = *outcomes;
-                const uint32_t evicted = outcome != MOORAGE_REPLAY_KEPT;
-                const uint32_t from = outcome - first < size ? outcome : pages;
-                const uint32_t hit = present[page];
-                bad |= evicted & (hit | (present[from] ^ 1u) | (used < slots));
-                present[from] = 0;
-                present[page] = resident;
-                misses += hit ^ 1u;
-                used += (hit ^ 1u) & (evicted ^ 1u);
-            }
-            if constexpr (!Shared) {
-                bad |= used > slots;
-                used_[layer] = used;
-            }
-            layer_misses_[layer] += misses;
+    for (uint32_t token = 0; token < tokens; ++token, experts += count, outcomes += count) {
+        for (size_t i = 0; i < count; ++i) {
+            const uint32_t page = bases[i] + experts[i], outcome = outcomes[i];
+            const bool inside = Shared ? outcome < pages : outcome - bases[i] < per_layer;
+            const uint32_t from = inside ? outcome : pages;
+            const uint32_t evicted = outcome != MOORAGE_REPLAY_KEPT;
+            bad |= (present[page] ^ evicted ^ 1u) | (present[from] ^ evicted);
+            present[from] = 0;
+            present[page] = resident;
         }
+        for (size_t i = 0; i < count; ++i) evictions[i] += outcomes[i] != MOORAGE_REPLAY_KEPT;
     }
-    if constexpr (Shared) {
-        bad |= used > slots;
-        used_[0] = used;
+    for (size_t i = 0; i < count; ++i) {
+        layer_misses_[bases[i] / per_layer] += evictions[i];
+        evictions[i] = 0;
     }
     return bad == 0;
 }
 
-bool replay_account::follow_any(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens) {
-    const uint64_t visits = uint64_t{tokens} * shape_.rounds;
-    for (uint64_t visit = 0; visit < visits; ++visit) {
-        for (uint32_t layer = 0; layer < truth_.layers(); ++layer) {
-            for (uint32_t i = 0; i < shape_.repeats; ++i) {
-                if (!follow_step(layer, experts, outcomes)) return false;
-                experts += shape_.width;
-                outcomes += shape_.width;
-            }
-        }
-    }
+bool replay_account::follow_token(const uint32_t *experts, const uint32_t *outcomes) {
+    const uint32_t width = shape_.width;
+    for (size_t i = 0; i < bases_.size(); i += width)
+        if (!follow_step(bases_[i] / truth_.experts(), experts + i, outcomes + i)) return false;
     return true;
 }
 
@@ -116,7 +113,7 @@ bool replay_account::follow_step(uint32_t layer, const uint32_t *experts, const 
         }
         ++misses;
         if (outcome == MOORAGE_REPLAY_BYPASS) {
-            bad |= !may_refuse_ && (used < slots || used > held);
+            bad |= used < slots || used > held;
             ++bypasses_;
             continue;
         }

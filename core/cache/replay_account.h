@@ -2,7 +2,7 @@
 //
 // Policies write the outcomes, so the host believes none of them: it keeps its own copy of what is in
 // the cache and follows the outcomes with it. This costs about a nanosecond a request, which is why
-// the usual case (requests one by one, nothing bypassed) has a loop without branches.
+// the usual case (requests one by one, the cache full) has a loop without branches.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,9 @@ struct replay_shape {
 
 class replay_account {
 public:
-    // `may_refuse`: the policy has an admit function, so any miss may stay uncached.
-    replay_account(const residency &truth, replay_shape shape, bool may_refuse);
+    // For a policy that admits every page: of one that does not, a request left uncached may be a
+    // refusal or a fault, which outcomes do not tell apart.
+    replay_account(const residency &truth, replay_shape shape);
 
     // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed wrongly,
     // a victim that is not there, pinned, of another pool or not needed, a request left uncached
@@ -31,17 +32,20 @@ public:
     const std::vector<uint64_t> &layer_misses() const { return layer_misses_; }
 
 private:
-    template <bool Shared> bool follow_single(const uint32_t *, const uint32_t *, uint32_t tokens);
-    bool follow_any(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
+    template <bool Shared> bool follow_full(const uint32_t *, const uint32_t *, uint32_t tokens);
+    bool follow_token(const uint32_t *experts, const uint32_t *outcomes);
     bool follow_step(uint32_t layer, const uint32_t *experts, const uint32_t *outcomes);
+    bool full() const;
     bool agrees() const;
 
     const residency &truth_;
     const replay_shape shape_;
-    const bool may_refuse_;
-    bool single_;                     // follow_single applies
+    bool single_;                     // requests one by one, each miss gets a slot
+    bool full_ = false;               // every pool is; with single_ it stays so
     std::vector<uint8_t> present_;    // [pages + 1]: 1 resident, 2 pinned; the last is never there
     std::vector<uint32_t> used_;      // [pools]
+    std::vector<uint32_t> bases_;     // [requests of a token] first page of the layer of each
+    std::vector<uint32_t> evictions_; // likewise: evictions of a batch
     std::vector<uint64_t> layer_misses_;
     uint64_t bypasses_ = 0;
 };

@@ -1,0 +1,166 @@
+// cache_stage_test.cpp - goal: the stage makes room only with advice that holds, and blames what does
+// not. Method: a policy that breaks one rule at a time, on states set by hand; victims, faults and the
+// truth afterwards are compared with what the rules of cache.h say.
+#include "tests/unit/replay_fixture.h"
+
+#include "core/cache/cache_stage.h"
+
+using namespace moorage;
+using namespace moorage::core;
+
+namespace {
+
+// Two layers of four experts; everything the stage needs, with the policy active.
+struct bench {
+    residency truth;
+    fault_log faults;
+    std::unique_ptr<instance> policy;
+    std::optional<cache_stage> stage;
+
+    bench(std::vector<uint32_t> slots, const char *name, const settings &params,
+          on_fault action = on_fault::replace)
+        : truth(2, 4, std::move(slots)), faults(action) {
+        environment where;
+        where.residency = truth.view();
+        auto made = instance::create(*test::cache_policy(name), params, where);
+        REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+        policy = std::move(*made);
+        moorage_limits limits{};
+        limits.size = sizeof(limits);
+        limits.layers = 2, limits.experts = 4, limits.top_k = 3;
+        limits.tokens_max = limits.requests_max = limits.segments = 1;
+        limits.pools = truth.pools();
+        limits.slots = 4;
+        REQUIRE(policy->activate(limits).ok());
+        stage.emplace(*policy, truth, faults);
+    }
+    bool load(std::vector<uint32_t> pages, uint8_t bits = MOORAGE_WHOLE) {
+        placed.assign(pages.size(), {});
+        return stage->load(pages, MOORAGE_DEMAND, bits, placed);
+    }
+    std::vector<uint32_t> resident() const {
+        std::vector<uint32_t> pages;
+        for (uint32_t page = 0; page < truth.page_count(); ++page)
+            if (truth.state(page)) pages.push_back(page);
+        return pages;
+    }
+    std::vector<uint32_t> victims() const {
+        std::vector<uint32_t> pages;
+        for (const auto &place : placed)
+            if (place.victim != MOORAGE_NONE) pages.push_back(place.victim);
+        std::ranges::sort(pages);
+        return pages;
+    }
+    std::vector<placement_in_cache> placed;
+};
+
+using list = std::vector<uint32_t>;
+
+}  // namespace
+
+TEST_CASE("free slots are used before anything is evicted") {
+    bench on({4}, "scripted", {});
+    CHECK(on.load({0, 1, 5}));
+    CHECK(on.victims() == list{});
+    CHECK(on.resident() == list{0, 1, 5});
+    CHECK(on.truth.used(0) == 3);
+    CHECK(on.load({2, 3}));
+    CHECK(on.placed[0].victim == MOORAGE_NONE);
+    CHECK(on.placed[1].victim == 0);
+    CHECK(on.resident() == list{1, 2, 3, 5});
+    CHECK(on.truth.used(0) == 4);
+    CHECK(on.faults.counts().empty());
+}
+
+TEST_CASE("pinned pages stay, and what finds no room is served without a slot") {
+    bench on({2}, "scripted", {});
+    REQUIRE(on.load({4, 5}));
+    on.truth.states()[4] |= MOORAGE_STATE_PINNED;
+    CHECK(on.load({6, 7}));
+    CHECK(on.placed[0].victim == 5);
+    CHECK(on.placed[1].cached == false);
+    CHECK(on.resident() == list{4, 6});
+    CHECK(on.faults.counts().empty());  // nothing more could go, so it was no fault to name one only
+}
+
+TEST_CASE("a load still to come is marked in flight and can be evicted again") {
+    bench on({1}, "scripted", {});
+    constexpr uint8_t in_flight = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    REQUIRE(on.load({2}, in_flight));
+    CHECK(on.truth.state(2) == in_flight);
+    CHECK(on.load({3}));
+    CHECK(on.placed[0].victim == 2);
+    CHECK(on.truth.state(2) == 0);
+    CHECK(on.truth.used(0) == 1);
+}
+
+TEST_CASE("a refused page gets no slot and costs no victim its own") {
+    bench on({2}, "refuser", {});
+    REQUIRE(on.load({0, 2}));
+    CHECK(on.load({5, 6}));
+    CHECK_FALSE(on.placed[0].cached);
+    CHECK(on.placed[0].victim == MOORAGE_NONE);
+    CHECK(on.placed[1].cached);
+    CHECK(on.truth.used(0) == 2);
+    CHECK(on.resident().size() == 2);
+    CHECK(on.truth.state(5) == 0);
+    bench empty({2}, "refuser", {});
+    CHECK(empty.load({1, 2}));
+    CHECK(empty.resident() == list{2});
+    CHECK(empty.truth.used(0) == 1);
+}
+
+TEST_CASE("every wrong victim is a fault and is replaced by the smallest page that may go") {
+    struct wrong {
+        const char *fault, *text;
+        bool two_pools;
+    };
+    for (const wrong &one : {wrong{"absent", "not resident", false}, wrong{"pinned", "is pinned", false},
+                             wrong{"range", "out of range", false}, wrong{"twice", "twice", false},
+                             wrong{"few", "of 2 victims", false}, wrong{"many", "3 victims given", false},
+                             wrong{"pool", "of pool 1", true}}) {
+        CAPTURE(one.fault);
+        for (const on_fault action : {on_fault::replace, on_fault::abort}) {
+            bench on(one.two_pools ? list{3, 1} : list{4}, "scripted",
+                     {test::set("fault", std::string(one.fault))}, action);
+            const list before = one.two_pools ? list{0, 1, 2} : list{0, 1, 2, 3};
+            for (const uint32_t page : before) REQUIRE(on.load({page}));
+            if (one.two_pools) REQUIRE(on.load({4}));
+            on.truth.states()[2] |= MOORAGE_STATE_PINNED;
+            // Layer 0 of the two pools has one page left to load; layer 1 of the shared one has all.
+            const bool goes_on = on.load(one.two_pools ? list{3} : list{4, 5});
+            CHECK(goes_on == (action == on_fault::replace));
+            CHECK(on.faults.count("scripted") == 1);
+            if (action == on_fault::abort) {
+                CHECK(on.faults.fatal().find(one.text) != std::string::npos);
+                continue;
+            }
+            CHECK(on.victims() == (one.two_pools ? list{0} : list{0, 1}));
+            CHECK(on.truth.used(0) == (one.two_pools ? 3 : 4));
+            CHECK(on.resident().size() == 4);
+        }
+    }
+}
+
+TEST_CASE("a shrinking pool evicts down to its slots, pinned pages later") {
+    bench on({4}, "scripted", {});
+    REQUIRE(on.load({0, 1, 2, 3}));
+    on.truth.states()[0] |= MOORAGE_STATE_PINNED;
+    std::vector<uint32_t> gone;
+    CHECK(on.stage->shrink(0, gone));
+    CHECK(gone.empty());
+    on.truth.slots_all()[0] = 1;
+    CHECK(on.stage->shrink(0, gone));
+    CHECK(gone == list{1, 2, 3});
+    CHECK(on.truth.used(0) == 1);
+    gone.clear();
+    on.truth.slots_all()[0] = 0;
+    CHECK(on.stage->shrink(0, gone));
+    CHECK(gone.empty());
+    CHECK(on.truth.used(0) == 1);
+    on.truth.states()[0] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+    CHECK(on.stage->shrink(0, gone));
+    CHECK(gone == list{0});
+    CHECK(on.resident().empty());
+    CHECK(on.faults.counts().empty());
+}
