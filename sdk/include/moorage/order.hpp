@@ -1,5 +1,4 @@
-// order.hpp - orders of pages for cache policies: linked lists and heaps that never allocate in a
-// step.
+// order.hpp - orders of pages for cache policies: lists and heaps that allocate in activate only.
 //
 //   moorage::page_lists lists;
 //   lists.assign(pages, pools);                // in activate; empty
