@@ -55,9 +55,8 @@ svg text.tick { fill: var(--soft); font-size: 11.5px; }
 .grid line.grid, svg line.grid { stroke: var(--grid); stroke-width: 1; }
 .leader, .rail { stroke: var(--bound); stroke-width: 1; opacity: .55; }
 .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; }
-.reach { fill: transparent; stroke: none; }
-g > circle, g > polygon { fill: var(--c); stroke: var(--card); stroke-width: 1; }
-.reach, g > circle.reach { fill: transparent; stroke: none; }
+g circle, g polygon { fill: var(--c); stroke: var(--card); stroke-width: 1; }
+.reach, g circle.reach { fill: transparent; stroke: none; }
 .dot circle { fill-opacity: .8; }
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); }
 .c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }

@@ -1,0 +1,306 @@
+// Goal: a comparison shows what differs between runs, marks the fastest fairly and fits the terminal.
+// Method: few hand-made runs whose table lines, groups and sentences can be written out, and the width
+// as a property over long names and many rows.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/report/comparison.h"
+#include "core/report/figures.h"
+
+using namespace moorage::core;
+
+namespace {
+
+struct choice {
+    std::string profile = "rtx3090", cache = "lru";
+    uint64_t slots = 64;
+    double tpot_ms = 20;
+    uint64_t misses = 300;
+};
+
+// 100 tokens asking for 1000 experts; half the time computing, half waiting.
+comparison_row row_of(const choice &chosen) {
+    comparison_row row;
+    run_report &report = row.report;
+    report.tokens = 100;
+    report.requests = 1;
+    report.executor = "emulator";
+    report.profile = chosen.profile;
+    report.tpot_ms.mean = chosen.tpot_ms;
+    report.tokens_per_s = 1000 / chosen.tpot_ms;
+    report.total_ms = chosen.tpot_ms * 100;
+    report.experts.requested = 1000;
+    report.experts.misses = chosen.misses;
+    report.experts.hits = 1000 - chosen.misses;
+    report.bytes.h2d = chosen.misses * 10'000'000;
+    report.time.compute = report.total_ms / 4;
+    report.time.stall = report.total_ms / 2;
+    report.time.transfer = report.total_ms * 0.55;
+    report.opt_misses = 200;
+    report.config = {{"run", {{"batch", 1}, {"seed", 0}}},
+                     {"hardware", {{"profile", chosen.profile}}},
+                     {"source", {{"trace", "data/prose.safetensors"}}},
+                     {"memory", {{"experts", chosen.slots}, {"sharing", "shared"}}},
+                     {"cache", {{"plugin", chosen.cache}}},
+                     {"dispatch", {{"plugin", "load_all"}}}};
+    row.slots = chosen.slots;
+    row.experts_all = 256;
+    return row;
+}
+
+comparison compared(std::vector<comparison_row> rows) {
+    comparison made;
+    made.title = "a comparison";
+    made.rows = std::move(rows);
+    return made;
+}
+
+std::vector<std::string> headings(const comparison_view &view) {
+    std::vector<std::string> names;
+    for (const key_column &column : view.columns) names.push_back(column.heading);
+    return names;
+}
+
+using names = std::vector<std::string>;
+using flags = std::vector<bool>;
+
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+bool fits(const std::string &text, size_t columns) {
+    const std::vector<std::string> lines = split(text, '\n');
+    return std::all_of(lines.begin(), lines.end(),
+                       [&](const std::string &line) { return columns_of(line) <= columns; });
+}
+
+}  // namespace
+
+TEST_CASE("only settings that differ become columns; profile and size are there anyway") {
+    const comparison made = compared({row_of({}), row_of({.cache = "lfu", .slots = 128}),
+                                      row_of({.profile = "h100"})});
+    const comparison_view view = view_of(made);
+    CHECK(view.settings == names{"hardware.profile", "memory.experts", "cache.plugin"});
+    CHECK(headings(view) == names{"cache"});
+    CHECK(view.labels == names{"lru", "lfu", "lru"});
+    CHECK(view.profiles == names{"rtx3090", "h100"});
+    CHECK(view.slots == std::vector<uint64_t>{64, 128, 64});
+    CHECK(view.share == std::vector<double>{0.25, 0.5, 0.25});
+}
+
+TEST_CASE("a stage's parameters count among rows of the same plugin only") {
+    std::vector<comparison_row> rows;
+    for (const char *plugin : {"lru", "lfu", "lfu"}) rows.push_back(row_of({.cache = plugin}));
+    rows[1].report.config["cache"]["half_life"] = 0.0;
+    rows[2].report.config["cache"]["half_life"] = 16.0;
+    rows[1].report.config["cache"]["forget"] = true;  // in both lfu rows: tells nothing
+    rows[2].report.config["cache"]["forget"] = true;
+    const comparison_view view = view_of(compared(rows));
+    CHECK(headings(view) == names{"cache"});
+    CHECK(view.labels == names{"lru", "lfu(half_life=0)", "lfu(half_life=16)"});
+}
+
+TEST_CASE("other settings have columns of their own, and bare values a name") {
+    std::vector<comparison_row> rows = {row_of({}), row_of({}), row_of({})};
+    rows[1].report.config["run"]["batch"] = 8;
+    rows[2].report.config["memory"]["sharing"] = "per-layer";
+    rows[2].report.config["dispatch"]["plugin"] = "cost";
+    rows[1].report.config["source"]["trace"] = "data/code.safetensors";
+    const comparison_view view = view_of(compared(rows));
+    CHECK(headings(view) == names{"dispatch", "batch", "trace", "sharing"});
+    CHECK(view.labels[1] == "load_all, batch 8, code, shared");
+    CHECK(view.labels[2] == "cost, batch 1, prose, per-layer");
+}
+
+TEST_CASE("columns of equal names are told apart by their section") {
+    std::vector<comparison_row> rows = {row_of({}), row_of({})};
+    rows[1].report.config["run"]["limit"] = 1;
+    rows[1].report.config["memory"]["limit"] = 2;
+    CHECK(headings(view_of(compared(rows))) == names{"limit", "memory.limit"});
+}
+
+TEST_CASE("a size in bytes is a column only where the slots do not tell it") {
+    std::vector<comparison_row> rows = {row_of({}), row_of({.slots = 128})};
+    rows[0].report.config["memory"] = {{"bytes", 1000}};
+    rows[1].report.config["memory"] = {{"bytes", 2000}};
+    CHECK(headings(view_of(compared(rows))) == names{"cache"});  // the name of last resort
+    rows[1].slots = 64;
+    CHECK(headings(view_of(compared(rows))) == names{"bytes"});
+}
+
+TEST_CASE("slots come from the row, the layers or the config, in this order") {
+    comparison_row row = row_of({.slots = 64});
+    CHECK(view_of(compared({row})).slots[0] == 64);
+    row.slots = 0;
+    CHECK(view_of(compared({row})).slots[0] == 64);
+    row.report.layers.resize(3);
+    for (layer_report &layer : row.report.layers) layer.slots = 5;
+    CHECK(view_of(compared({row})).slots[0] == 15);
+    row.report.layers.clear();
+    row.report.config = nullptr;
+    CHECK(view_of(compared({row})).slots[0] == 0);
+}
+
+TEST_CASE("the fastest is marked by profile and size, ties together, bounds never") {
+    const comparison made = compared({
+        row_of({.cache = "lru", .tpot_ms = 20}),
+        row_of({.cache = "lfu", .tpot_ms = 15}),
+        row_of({.cache = "sieve", .tpot_ms = 15}),
+        row_of({.cache = "belady", .tpot_ms = 9}),
+        row_of({.cache = "lru", .slots = 128, .tpot_ms = 10}),
+        row_of({.cache = "lfu", .slots = 128, .tpot_ms = 10}),
+        row_of({.profile = "h100", .cache = "lru", .tpot_ms = 5}),
+    });
+    const comparison_view view = view_of(made);
+    CHECK(view.offline == flags{false, false, false, true, false, false, false});
+    // Nothing is best where all are equal, or alone.
+    CHECK(view.best == flags{false, true, true, false, false, false, false});
+    CHECK(view.group[0] == view.group[3]);
+    CHECK(view.group[0] != view.group[4]);
+    CHECK(view.group[0] != view.group[6]);
+}
+
+TEST_CASE("the table has the figures worked out by hand") {
+    // 400 misses of 10 MB over 100 tokens: 40 MB a token. 400 / 200 = 2.
+    const comparison made = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 400}),
+                                      row_of({.cache = "lfu", .tpot_ms = 12.5, .misses = 250}),
+                                      row_of({.profile = "h100", .tpot_ms = 8, .misses = 400})});
+    const std::string text = to_text(made);
+    CAPTURE(text);
+    const std::vector<std::string> lines = split(text, '\n');
+    REQUIRE(lines.size() > 9);
+    CHECK(lines[0] == "a comparison");
+    CHECK(lines[1] == "");
+    CHECK(lines[2] == "rtx3090");
+    CHECK(lines[3] == "  cache  experts   share  hit rate  MB/token  TPOT ms    tokens/s  misses/OPT");
+    CHECK(lines[4] == "  lru         64  25.0 %    60.0 %      40.0    20.00        50.0        2.00");
+    CHECK(lines[5] == "  lfu         64  25.0 %    75.0 %      25.0    12.50 *      80.0        1.25");
+    CHECK(lines[6] == "");
+    CHECK(lines[7] == "h100");
+    CHECK(lines[9] == "  lru         64  25.0 %    60.0 %      40.0     8.00       125.0        2.00");
+}
+
+TEST_CASE("sizes given one after the other are set apart, mixed ones are not") {
+    const std::vector<comparison_row> by_size = {row_of({.cache = "lru"}), row_of({.cache = "lfu"}),
+                                                 row_of({.cache = "lru", .slots = 128}),
+                                                 row_of({.cache = "lfu", .slots = 128})};
+    const std::vector<std::string> lines = split(to_text(compared(by_size)), '\n');
+    CHECK(lines[6] == "");
+    CHECK(contains(lines[7], "128"));
+    const std::vector<std::string> mixed =
+        split(to_text(compared({by_size[0], by_size[2], by_size[1], by_size[3]})), '\n');
+    CHECK(std::none_of(mixed.begin() + 4, mixed.begin() + 8,
+                       [](const std::string &line) { return line.empty(); }));
+}
+
+TEST_CASE("columns without anything known are left out") {
+    comparison_row row = row_of({});
+    row.experts_all = 0;
+    row.report.opt_misses = 0;
+    const std::string text = to_text(compared({row}));
+    CHECK_FALSE(contains(text, "share"));
+    CHECK_FALSE(contains(text, "misses/OPT"));
+    CHECK_FALSE(contains(text, "fastest"));
+}
+
+TEST_CASE("the reading names the fastest, its lead and what takes the time") {
+    // lfu over lru: 20 / 10 and 8 / 4, twice as fast; belady over lfu: 10 / 8 and 4 / 3.2.
+    const comparison made = compared({
+        row_of({.cache = "lru", .slots = 64, .tpot_ms = 20}),
+        row_of({.cache = "lfu", .slots = 64, .tpot_ms = 10}),
+        row_of({.cache = "belady", .slots = 64, .tpot_ms = 8}),
+        row_of({.cache = "lru", .slots = 128, .tpot_ms = 8}),
+        row_of({.cache = "lfu", .slots = 128, .tpot_ms = 4}),
+        row_of({.cache = "belady", .slots = 128, .tpot_ms = 3.2}),
+    });
+    const names lines = reading(made, view_of(made));
+    REQUIRE(lines.size() == 1);
+    CAPTURE(lines[0]);
+    CHECK(lines[0].starts_with("rtx3090: lfu is fastest at 2 of 2 sizes, 2.00 times as fast as lru"));
+    CHECK(contains(lines[0], "belady, which sees the future, would be 1.25 times as fast as lfu"));
+    CHECK(contains(lines[0], "the GPU computes 25.0 % of the time and waits for experts 50.0 %"));
+    CHECK(contains(lines[0], "the link is busy 55.0 %: transfers decide the speed"));
+}
+
+TEST_CASE("the reading says what else rules the time") {
+    comparison_row row = row_of({});
+    row.report.time = {.compute = 1500, .transfer = 100, .stall = 100, .cpu = 0, .policy = 0};
+    comparison made = compared({row});
+    CHECK(contains(reading(made, view_of(made)).at(0), "75.0 % of the time"));
+    CHECK(contains(reading(made, view_of(made)).at(0), "GPU compute decide"));
+    made.rows[0].report.time.cpu = 1800;
+    CHECK(contains(reading(made, view_of(made)).at(0), "the CPU 90.0 %: CPU experts decide"));
+}
+
+TEST_CASE("more hits that are not faster are pointed out, but not within a percent") {
+    comparison made = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 300}),
+                                row_of({.cache = "lfu", .tpot_ms = 25, .misses = 200})});
+    names lines = reading(made, view_of(made));
+    REQUIRE(lines.size() == 2);
+    CHECK(contains(lines[1], "with 64 experts on rtx3090, lfu hits most (80.0 %), yet lru (70.0 %)"));
+    made.rows[1].report.tpot_ms.mean = 20.1;
+    CHECK(reading(made, view_of(made)).size() == 1);
+}
+
+TEST_CASE("equal warnings are told once, with their number; many are cut short") {
+    comparison made = compared({row_of({}), row_of({.cache = "lfu"}), row_of({.cache = "fifo"})});
+    made.rows[0].report.warnings = {"small"};
+    made.rows[2].report.warnings = {"small"};
+    made.rows[1].report.faults = {{"mine", 5}};
+    names lines = reading(made, view_of(made));
+    CHECK(std::count(lines.begin(), lines.end(), "warning (2 of 3 runs): small") == 1);
+    CHECK(std::count(lines.begin(), lines.end(),
+                     "warning (1 of 3 runs): plugin mine gave invalid advice") == 1);
+    for (int i = 0; i < 9; ++i) made.rows[1].report.warnings.push_back("w" + std::to_string(i));
+    lines = reading(made, view_of(made));
+    CHECK(lines.back() == "7 further warnings are in the JSON report");
+}
+
+TEST_CASE("text keeps to 100 columns however long the names, and the figures stay") {
+    std::vector<comparison_row> rows;
+    for (uint64_t i = 0; i < 30; ++i) {
+        comparison_row row = row_of({.cache = "a_policy_with_a_very_long_name_" + std::to_string(i),
+                                     .slots = 64 + i % 3, .tpot_ms = 1e6 + double(i)});
+        for (const char *stage : {"router", "budget", "prefetch", "dispatch", "transport"})
+            row.report.config[stage] = {{"plugin", std::string(40, 'p') + std::to_string(i)}};
+        row.report.config["run"]["another_long_setting_name"] = std::to_string(i);
+        row.report.config["run"]["and_one_more_of_them"] = std::to_string(i);
+        row.report.warnings = {std::string(300, 'w')};
+        row.report.bytes.h2d = UINT64_MAX;
+        rows.push_back(std::move(row));
+    }
+    comparison made = compared(rows);
+    made.title = std::string(250, 't');
+    const std::string text = to_text(made);
+    CHECK(fits(text, 100));
+    CHECK(contains(text, "misses/OPT"));
+    CHECK(contains(text, "1000000"));
+}
+
+TEST_CASE("no rows, and rows without a config, are no failure") {
+    CHECK(contains(to_text(comparison{}), "nothing was run"));
+    CHECK(to_json(comparison{})["results"] == json::array());
+    comparison_row bare;
+    CHECK(contains(to_text(compared({bare, bare})), "none"));
+}
+
+TEST_CASE("JSON has each run's report and the settings that differ") {
+    std::vector<comparison_row> rows = {row_of({}), row_of({.cache = "lfu", .slots = 128})};
+    rows[1].report.config["cache"]["half_life"] = 16.0;
+    const json written = json::parse(to_json(compared(rows)).dump());
+    CHECK(written["title"] == "a comparison");
+    REQUIRE(written["results"].size() == 2);
+    CHECK(written["results"][0]["settings"] ==
+          json{{"memory.experts", 64}, {"cache.plugin", "lru"}});
+    CHECK(written["results"][1]["settings"] == json{{"memory.experts", 128},
+                                                    {"cache.plugin", "lfu"},
+                                                    {"cache.half_life", 16.0}});
+    CHECK(written["results"][1]["slots"] == 128);
+    CHECK(written["results"][1]["experts"]["hits"] == 700);
+    json alone = to_json(rows[1].report);
+    for (const auto &[key, value] : alone.items()) CHECK(written["results"][1][key] == value);
+}
