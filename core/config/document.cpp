@@ -118,6 +118,18 @@ node convert(const toml::node &source) {
     return target;
 }
 
+// The line of the first key that only quotes allow, 0 when there is none. No key here needs quotes,
+// and a line break in one would tear a message apart.
+uint32_t line_of_quoted_key(const node &at) {
+    for (const node &item : at.items)
+        if (const uint32_t line = line_of_quoted_key(item); line != 0) return line;
+    for (const entry &inner : at.entries) {
+        if (!is_bare_key(inner.key)) return std::max<uint32_t>(inner.value.line, 1);
+        if (const uint32_t line = line_of_quoted_key(inner.value); line != 0) return line;
+    }
+    return 0;
+}
+
 // The library's sentence fitted to the style of messages: lower case, no full stop, one line.
 std::string tidy(std::string_view text) {
     std::string out(text);
@@ -130,6 +142,13 @@ std::string tidy(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_bare_key(std::string_view text) {
+    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+               c == '_' || c == '-';
+    });
+}
 
 const char *name_of(node_type type) {
     static constexpr const char *names[] = {"a boolean", "an integer", "a number", "text",
@@ -157,6 +176,10 @@ result<node> parse_document(std::string_view text, std::string_view name) {
     node root;
     root.type = node_type::table;
     convert_table(parsed.table(), root);
+    if (const uint32_t line = line_of_quoted_key(root); line != 0)
+        return error{
+            format("{}:{}: a key holds more than letters, digits, _ and -; rename it", name, line),
+            true};
     return root;
 }
 

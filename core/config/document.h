@@ -39,7 +39,10 @@ struct entry {
     node value;
 };
 
-// `name` stands for the file in messages. Errors name it and the line.
+// Letters, digits, _ and -, at least one of them: what a key may be made of.
+bool is_bare_key(std::string_view text);
+
+// `name` stands for the file in messages. Errors name it and the line. Keys are bare keys.
 result<node> parse_document(std::string_view text, std::string_view name);
 result<std::string> read_document(const std::filesystem::path &file);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/config/document.h"
 #include "core/config/run_config.h"
 
 namespace moorage::core {
@@ -9,13 +10,6 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t sweep_values_max = 1024;
-
-bool is_bare_key(std::string_view text) {
-    return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '-';
-    });
-}
 
 std::string_view trimmed(std::string_view text) {
     const size_t first = text.find_first_not_of(" \t");

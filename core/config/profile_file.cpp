@@ -39,8 +39,8 @@ public:
         }
         std::string read;
         label("kind", read);
-        if (!top_.failed() && read != kind_)
-            top_.fail(*top_.find("kind"), "a file of kind \"" + kind_ + "\" is needed");
+        const given *found = top_.find("kind");
+        if (found && read != kind_) top_.fail(*found, "a file of kind \"" + kind_ + "\" is needed");
     }
 
     void label(const std::string &key, std::string &out) {

@@ -370,6 +370,9 @@ TEST_CASE("broken TOML names file and line") {
     line_8("seed = \xff\xfe\n");
     CHECK(holds(refused(least + "experts = 5\n"), "conf/run.toml:7: not valid TOML"));
     CHECK(holds(refused(least + "[memory]\nbytes = 5\n"), "not valid TOML"));
+    CHECK(holds(refused(least + "[cache]\n\"a\\nb\" = 1\n"), "run.toml:8: a key holds more"));
+    CHECK(holds(refused(least + "[cache]\n\"\" = 1\n"), "run.toml:8: a key holds more"));
+    CHECK(holds(refused(least + "[cache]\n\"x.y\" = 1\n"), "run.toml:8: a key holds more"));
     CHECK_FALSE(read("").ok());
     CHECK_FALSE(read(std::string(1, '\0')).ok());
 }
