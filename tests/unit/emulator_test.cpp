@@ -1,0 +1,151 @@
+// Goal: emulated time is what a schedule worked by hand says, to the nanosecond. Method: the toy machine
+// (toy_machine.h), whose figures are round; every expected number below is derived in its comment.
+#include "core/execute/emulator.h"
+
+#include <cmath>
+
+#include <doctest/doctest.h>
+
+#include "core/execute/cost_model.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+pass one_token() {
+    pass of;
+    of.tokens.push_back({});
+    return of;
+}
+
+}  // namespace
+
+TEST_CASE("costs are roofline terms plus constants") {
+    hardware_profile hardware = toy::hardware();
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
+    CHECK(costs.attention_ns(1, 0) == 50 + 20);  // 20,000 bytes at 1000 bytes/ns
+    CHECK(costs.head_ns(1) == 10);               // 1000 x 5 x 2 bytes
+    CHECK(costs.gpu_expert_ns(1, 1) == 100);
+    CHECK(costs.gpu_expert_ns(1, 0.25) == 25);
+    CHECK(costs.cpu_expert_ns(1, 1) == 500 + 2000);
+    CHECK(costs.load_ns(100'000) == 1000 + 10'000);
+    CHECK(costs.load_ns(1) == 1001);  // a part of a nanosecond is a whole one
+
+    SUBCASE("operations bind when there are many tokens") {
+        hardware.device.flops_per_s = 1e12;  // 1000 a ns; one token of an expert: 2 x 50,000
+        const cost_model slow(hardware, toy::shape(2, 4, 1));
+        CHECK(slow.gpu_expert_ns(1, 1) == 100);
+        CHECK(slow.gpu_expert_ns(8, 1) == 800);
+    }
+    SUBCASE("the KV cache and launches add up") {
+        hardware.device.launch_ns = 3;
+        hardware.device.attention_kernels = 7;
+        hardware.device.expert_kernels = 2;
+        model_shape shape = toy::shape(2, 4, 1);
+        shape.kv_token_layer_bytes = 500;
+        const cost_model more(hardware, shape);
+        CHECK(more.attention_ns(1, 0) == 50 + 21 + 20);
+        CHECK(more.attention_ns(1, 10) == 50 + 21 + 25);
+        CHECK(more.gpu_expert_ns(1, 1) == 106);
+    }
+    SUBCASE("unified memory loads for nothing") {
+        hardware.device.unified_memory = true;
+        CHECK(cost_model(hardware, toy::shape(2, 4, 1)).load_ns(100'000) == 0);
+    }
+}
+
+TEST_CASE("the GPU stream is in order, and waits for the transfer an expert needs") {
+    const cost_model costs(toy::hardware(), toy::shape(2, 4, 1));
+    emulator machine(costs, 4, nullptr);
+    machine.attention(0, one_token());
+    CHECK(machine.wait().kind == event_kind::gate);
+    CHECK(*machine.clock() == 170);
+    machine.expect(3);
+    machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
+    machine.expert_on_gpu({.page = 2, .tokens = 1, .tag = 8});  // ready, but behind the waiting one
+    machine.send(link_h2d, 100'000, 1);
+    const completion piece = machine.wait();
+    CHECK(piece.kind == event_kind::piece);
+    CHECK(piece.tag == link_h2d);
+    CHECK(piece.duration_ns == 11'000);
+    CHECK(*machine.clock() == 11'170);
+    machine.arrived(3);
+    CHECK(machine.wait().tag == 7);
+    CHECK(*machine.clock() == 11'270);
+    CHECK(machine.wait().tag == 8);
+    CHECK(*machine.clock() == 11'370);
+    CHECK(machine.busy().gpu == 170 + 100 + 100);
+    CHECK(machine.busy().stall == 11'000);
+    CHECK(machine.busy().h2d == 11'000);
+}
+
+TEST_CASE("copies and CPU experts share host memory once they exceed its ceiling") {
+    hardware_profile hardware = toy::hardware();
+    hardware.node.memory_bytes_per_s = 30e9;  // 30 bytes/ns; link 10 and CPU 50 want 60
+    hardware.link.issue_ns = 0;
+    hardware.node.cpu_issue_ns = 0;
+    // The node alone allows the CPU 30 bytes/ns at most, so it wants 30, and both together 40.
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
+    emulator machine(costs, 1, nullptr);
+    machine.send(link_h2d, 100'000, 0);
+    machine.expert_on_cpu({.page = 1, .tokens = 1, .tag = 5});
+    // Factor 30 / 40: link 7.5, CPU 22.5 bytes/ns. The CPU ends at 100,000 / 22.5 = 4444.4 -> 4445 (its
+    // rate alone is 100,000 bytes in 3334 ns, rounded up, so a little below 30: 29.994).
+    const double alone = 100'000.0 / 3334, factor = 30 / (10 + alone);
+    const auto cpu_ns = static_cast<uint64_t>(std::ceil(100'000 / (alone * factor)));
+    completion done = machine.wait();
+    CHECK(done.kind == event_kind::cpu_expert);
+    CHECK(done.tag == 5);
+    CHECK(*machine.clock() == cpu_ns);
+    CHECK(cpu_ns == 4445);
+    // Then the link is alone: what is left of 100,000 - 7.5 x 4445 goes at 10 bytes/ns.
+    const double left = 100'000 - 10 * factor * static_cast<double>(cpu_ns);
+    done = machine.wait();
+    CHECK(done.kind == event_kind::piece);
+    CHECK(*machine.clock() == cpu_ns + static_cast<uint64_t>(std::ceil(left / 10)));
+    CHECK(*machine.clock() == 11'111);  // 4445 + 6665.2..: close to 4444.4 + 6666.7
+}
+
+TEST_CASE("the constant part of a transfer uses no bandwidth") {
+    hardware_profile hardware = toy::hardware();
+    hardware.node.memory_bytes_per_s = 50e9;  // CPU 50 alone fits, with the link 60 do not
+    hardware.node.cpu_issue_ns = 0;
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
+    emulator machine(costs, 1, nullptr);
+    machine.send(link_h2d, 100'000, 0);                        // constant until 1000
+    machine.expert_on_cpu({.page = 1, .tokens = 1, .tag = 0});  // 50,000 of 100,000 bytes by 1000
+    // From 1000 on the factor is 50 / 60: CPU 41.67 bytes/ns, 50,000 more bytes take 1200 ns.
+    CHECK(machine.wait().kind == event_kind::cpu_expert);
+    CHECK(*machine.clock() == 2200);
+    // The link had 8.333 bytes/ns for 1200 ns = 10,000 bytes; 90,000 are left at 10 bytes/ns.
+    CHECK(machine.wait().kind == event_kind::piece);
+    CHECK(*machine.clock() == 11'200);
+}
+
+TEST_CASE("both directions of the link work at the same time") {
+    const cost_model costs(toy::hardware(), toy::shape(2, 4, 1));
+    emulator machine(costs, 1, nullptr);
+    machine.send(link_h2d, 100'000, 0);
+    machine.send(link_d2h, 50'000, 0);
+    CHECK_FALSE(machine.idle(link_h2d));
+    completion done = machine.wait();
+    CHECK(done.tag == link_d2h);
+    CHECK(*machine.clock() == 6000);
+    CHECK(machine.idle(link_d2h));
+    done = machine.wait();
+    CHECK(done.tag == link_h2d);
+    CHECK(*machine.clock() == 11'000);
+}
+
+TEST_CASE("the CPU pool computes one expert after the other; queues grow as needed") {
+    const cost_model costs(toy::hardware(), toy::shape(2, 4, 1));
+    emulator machine(costs, 1, nullptr);
+    for (uint32_t i = 0; i < 200; ++i) machine.expert_on_cpu({.page = i, .tokens = 1, .tag = i});
+    for (uint32_t i = 0; i < 200; ++i) {
+        const completion done = machine.wait();
+        CHECK(done.tag == i);
+        CHECK(*machine.clock() == uint64_t{i + 1} * 2500);
+    }
+    CHECK(machine.busy().cpu == 200 * 2500);
+}

@@ -1,0 +1,139 @@
+// Goal: bytes cross the links in the order the transport policies promise, ids come back, and wrong
+// advice is caught. Method: the bundled direct and chunked policies over the toy machine, times worked by
+// hand; a broken policy made of a table with one wrong function.
+#include "core/transport/transport_stage.h"
+
+#include <doctest/doctest.h>
+
+#include "core/execute/emulator.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+struct bench {
+    registry policies;
+    cost_model costs{toy::hardware(), toy::shape(2, 4, 1)};
+    emulator machine{costs, 8, nullptr};
+    fault_log faults{on_fault::replace};
+    std::unique_ptr<instance> policy;
+    std::unique_ptr<transport_stage> stage;
+
+    explicit bench(const char *name, settings given = {}) {
+        const std::filesystem::path folder = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins";
+        REQUIRE(policies.scan(std::vector{folder}).ok());
+        auto made = instance::create(**policies.find(name, "transport"), given, {});
+        REQUIRE(made.ok());
+        policy = std::move(made).value();
+        moorage_limits limits{};
+        limits.size = sizeof(limits);
+        limits.links = link_count;
+        limits.transfers_max = 8;
+        REQUIRE(policy->activate(limits).ok());
+        stage = std::make_unique<transport_stage>(*policy, machine, faults, 8);
+    }
+    // Runs until a transfer ends; returns its id.
+    uint32_t next_end() {
+        for (;;) {
+            const completion done = machine.wait();
+            const uint32_t ended = stage->piece_done(done.tag, done.duration_ns);
+            if (ended != MOORAGE_NONE) return ended;
+        }
+    }
+    uint64_t now() const { return *machine.clock(); }
+};
+
+}  // namespace
+
+TEST_CASE("direct: demand first, but a prefetch under way is not interrupted") {
+    bench on("direct");
+    const uint32_t a = on.stage->submit(link_h2d, MOORAGE_PREFETCH, 0, 100'000, MOORAGE_NEVER);
+    const uint32_t b = on.stage->submit(link_h2d, MOORAGE_PREFETCH, 1, 100'000, MOORAGE_NEVER);
+    const uint32_t c = on.stage->submit(link_h2d, MOORAGE_DEMAND, 2, 50'000, 0);
+    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 50'000);
+    CHECK(on.next_end() == a);
+    CHECK(on.now() == 11'000);
+    CHECK(on.next_end() == c);
+    CHECK(on.now() == 17'000);
+    CHECK(on.next_end() == b);
+    CHECK(on.now() == 28'000);
+    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 0);
+    CHECK(on.stage->record(a).prefetch_bytes == 100'000);
+    CHECK(on.stage->record(c).prefetch_bytes == 0);
+    CHECK(on.stage->moved_bytes(link_h2d) == 250'000);
+    CHECK(on.faults.counts().empty());
+}
+
+TEST_CASE("chunked: demand overtakes a prefetch after the piece under way") {
+    bench on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
+    const uint32_t a = on.stage->submit(link_h2d, MOORAGE_PREFETCH, 0, 100'000, MOORAGE_NEVER);
+    const uint32_t c = on.stage->submit(link_h2d, MOORAGE_DEMAND, 2, 100'000, 0);
+    CHECK(on.next_end() == c);  // 1000 + 1000 for a's first piece, then 1000 + 10,000
+    CHECK(on.now() == 13'000);
+    CHECK(on.next_end() == a);  // nine more pieces of 2000
+    CHECK(on.now() == 31'000);
+}
+
+TEST_CASE("a cancelled transfer ends with its piece, a promoted one goes to the front") {
+    bench on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
+    const uint32_t a = on.stage->submit(link_h2d, MOORAGE_PREFETCH, 0, 100'000, MOORAGE_NEVER);
+    const uint32_t b = on.stage->submit(link_h2d, MOORAGE_PREFETCH, 1, 20'000, MOORAGE_NEVER);
+    const uint32_t c = on.stage->submit(link_h2d, MOORAGE_PREFETCH, 2, 20'000, MOORAGE_NEVER);
+    on.stage->promote(c, MOORAGE_DEMAND);
+    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 20'000);
+    on.stage->cancel(a);
+    CHECK(on.stage->record(a).bytes - on.stage->record(a).unsent_bytes == 10'000);
+    CHECK(on.next_end() == c);  // a's piece until 2000, then c whole: 1000 + 2000
+    CHECK(on.now() == 5000);
+    CHECK(on.next_end() == b);
+    CHECK(on.now() == 9000);
+    CHECK(on.stage->moved_bytes(link_h2d) == 50'000);
+}
+
+TEST_CASE("ids run out and come back") {
+    bench on("direct");
+    std::vector<uint32_t> ids;
+    for (int i = 0; i < 8; ++i) ids.push_back(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0));
+    CHECK(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0) == MOORAGE_NONE);
+    on.stage->release(ids[0]);  // before its end: free after it
+    CHECK(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0) == MOORAGE_NONE);
+    CHECK(on.next_end() == ids[0]);
+    CHECK(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0) == ids[0]);
+    on.stage->cancel(ids[7]);
+    on.stage->release(ids[7]);
+    CHECK(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0) == ids[7]);
+}
+
+TEST_CASE("wrong pieces are faults and are replaced") {
+    bench on("direct");
+    static moorage_transport broken;
+    broken = *on.policy->transport;
+    on.policy->transport = &broken;
+    SUBCASE("more bytes than there are") {
+        broken.next = [](moorage_plugin *, uint32_t, moorage_piece *piece) -> uint32_t {
+            piece->id = 0, piece->bytes = 1'000'000;
+            return 1;
+        };
+    }
+    SUBCASE("a transfer that does not exist") {
+        broken.next = [](moorage_plugin *, uint32_t, moorage_piece *piece) -> uint32_t {
+            piece->id = 77, piece->bytes = 1;
+            return 1;
+        };
+    }
+    SUBCASE("no bytes") {
+        broken.next = [](moorage_plugin *, uint32_t, moorage_piece *piece) -> uint32_t {
+            piece->id = 0, piece->bytes = 0;
+            return 1;
+        };
+    }
+    SUBCASE("nothing, while demand waits") {
+        broken.next = [](moorage_plugin *, uint32_t, moorage_piece *) -> uint32_t { return 0; };
+    }
+    const uint32_t id = on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0);
+    CHECK(on.faults.count("direct") == 1);
+    CHECK(on.next_end() == id);  // replaced by the transfer, whole
+    CHECK(on.now() == 2000);
+    CHECK(on.stage->running());
+}
