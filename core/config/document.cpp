@@ -8,9 +8,17 @@
 
 #include "core/base/text.h"
 
-// Errors come back as values, and nesting is bounded because the library frees its tree
+// Version 3.3 of the library asserts things that depend on the text, such as what follows a `[`,
+// and without assertions takes them for granted, which is undefined behaviour on `[=]`. So its
+// assertions stay on in every build, and throw. Nesting is bounded because it frees its tree
 // recursively.
-#define TOML_EXCEPTIONS 0
+namespace {
+struct broken_assumption {};
+[[noreturn]] void fail_assumption() { throw broken_assumption{}; }
+}  // namespace
+#undef NDEBUG
+#define TOML_ASSERT(expression) ((expression) ? static_cast<void>(0) : fail_assumption())
+#define TOML_EXCEPTIONS 1
 #define TOML_HEADER_ONLY 1
 #define TOML_MAX_NESTED_VALUES 32
 #include <toml++/toml.h>
@@ -133,12 +141,47 @@ uint32_t line_of_quoted_key(const node &at) {
 // The library's sentence fitted to the style of messages: lower case, no full stop, one line.
 std::string tidy(std::string_view text) {
     std::string out(text);
-    std::replace(out.begin(), out.end(), '\n', ' ');
+    std::replace_if(
+        out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
     while (!out.empty() && out.back() == '.') out.pop_back();
     // "Error while ..." but not "TOML": only a capital that starts an ordinary word.
     if (out.size() > 1 && out[0] >= 'A' && out[0] <= 'Z' && out[1] >= 'a' && out[1] <= 'z')
         out[0] = static_cast<char>(out[0] - 'A' + 'a');
     return out;
+}
+
+// The line of the first section header that starts with none of what a key may start with, 0 when
+// there is none. Only for the message of a text that the library failed on.
+uint32_t line_of_bad_header(std::string_view text) {
+    uint32_t number = 0;
+    for (const std::string &line : split(text, '\n')) {
+        ++number;
+        const size_t open = line.find_first_not_of(" \t");
+        if (open == std::string::npos || line[open] != '[') continue;
+        const size_t first = line.find_first_not_of(" \t[", open);
+        if (first == std::string::npos) return number;
+        if (!is_bare_key(line.substr(first, 1)) && line[first] != '"' && line[first] != '\'')
+            return number;
+    }
+    return 0;
+}
+
+// Exceptions of the library end here.
+result<node> parse_with_library(std::string_view text, std::string_view name) {
+    try {
+        node root;
+        root.type = node_type::table;
+        convert_table(toml::parse(text), root);
+        return root;
+    } catch (const toml::parse_error &failure) {
+        return error{format("{}:{}: not valid TOML: {}", name, failure.source().begin.line,
+                            tidy(failure.description())),
+                     true};
+    } catch (const broken_assumption &) {
+        const uint32_t line = line_of_bad_header(text);
+        const std::string place = line == 0 ? std::string(name) : format("{}:{}", name, line);
+        return error{format("{}: not valid TOML: unexpected character", place), true};
+    }
 }
 
 }  // namespace
@@ -166,17 +209,9 @@ result<node> parse_document(std::string_view text, std::string_view name) {
         return error{format("{}:{}: a key has more than {} dots; no key here has more than 3", name,
                             line, dots_max),
                      true};
-    const toml::parse_result parsed = toml::parse(text);
-    if (!parsed) {
-        const toml::parse_error &failure = parsed.error();
-        return error{format("{}:{}: not valid TOML: {}", name, failure.source().begin.line,
-                            tidy(failure.description())),
-                     true};
-    }
-    node root;
-    root.type = node_type::table;
-    convert_table(parsed.table(), root);
-    if (const uint32_t line = line_of_quoted_key(root); line != 0)
+    result<node> root = parse_with_library(text, name);
+    if (!root) return root;
+    if (const uint32_t line = line_of_quoted_key(*root); line != 0)
         return error{
             format("{}:{}: a key holds more than letters, digits, _ and -; rename it", name, line),
             true};

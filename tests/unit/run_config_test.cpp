@@ -368,6 +368,9 @@ TEST_CASE("broken TOML names file and line") {
     line_8("seed = \"open\n");
     line_8("seed = 5 5\n");
     line_8("seed = \xff\xfe\n");
+    // The library takes it for granted that a key follows the bracket.
+    for (const char *header : {"[$x]\n", "[=]\n", "[[\x01]]\n", " [ \xc3\xa9]\n", "[\n", "[[\n"})
+        line_8(header);
     CHECK(holds(refused(least + "experts = 5\n"), "conf/run.toml:7: not valid TOML"));
     CHECK(holds(refused(least + "[memory]\nbytes = 5\n"), "not valid TOML"));
     CHECK(holds(refused(least + "[cache]\n\"a\\nb\" = 1\n"), "run.toml:8: a key holds more"));
