@@ -1,0 +1,96 @@
+// emulator_perf.cpp - how fast virtual time goes: events, tokens, and the host's own cost of a step.
+//
+// Workload: Mixtral's shape (32 layers x 8 experts, top-2) on an RTX 4090 profile, half the experts
+// cached, lru, load_all. host_step keeps everything resident and has every hook called with trivial
+// policies, so what it measures is the host.
+#include <benchmark/benchmark.h>
+
+#include "core/pipeline/pipeline.h"
+#include "core/pipeline/run.h"
+#include "tests/perf/perf_trace.h"
+
+namespace {
+
+using namespace moorage::core;
+
+struct bench {
+    std::filesystem::path file;
+    run_resources shared;
+    run_config config;
+
+    explicit bench(uint64_t tokens, uint32_t predictions) {
+        synth_options options{.layers = 32, .experts = 8, .top_k = 2, .tokens = tokens, .requests = 20};
+        options.predictions = predictions;
+        file = moorage::perf::write_perf_trace(options);
+        config.file = "perf.toml";
+        config.trace = file;
+        config.shape = "Mixtral-8x7B";
+        config.profile = "rtx_4090";
+        config.experts = 128;
+    }
+    ~bench() { std::filesystem::remove(file); }
+    bool ready() { return !file.empty() && shared.scan({}).ok(); }
+};
+
+// attention, two experts of which one is loaded, per layer: four events.
+void emulator_events(benchmark::State &state) {
+    bench on(100, 0);
+    const auto hardware = load_hardware({"rtx_4090", "", "", "."});
+    const auto shape = load_shape("Mixtral-8x7B", ".");
+    if (!hardware || !shape) return state.SkipWithError("profile or shape not found");
+    const cost_model costs(*hardware, *shape);
+    emulator machine(costs, 4, nullptr);
+    pass one;
+    one.tokens.push_back({});
+    for (auto _ : state) {
+        machine.attention(0, one);
+        machine.expect(0);
+        machine.send(link_h2d, shape->expert_bytes, 1);
+        machine.expert_on_gpu({.page = 0, .tokens = 1, .tag = 0});
+        machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 0, .tag = 1});
+        for (int ends = 0; ends < 4; ++ends)
+            if (machine.wait().kind == event_kind::piece) machine.arrived(0);
+    }
+    state.SetItemsProcessed(static_cast<int64_t>(machine.events()));
+    state.SetLabel("events");
+}
+BENCHMARK(emulator_events);
+
+void emulated_tokens(benchmark::State &state) {
+    const uint64_t tokens = static_cast<uint64_t>(state.range(0));
+    bench on(tokens, 0);
+    if (!on.ready()) return state.SkipWithError("no trace or no policies");
+    run_options options;
+    options.optimum = false;
+    for (auto _ : state) {
+        const auto report = run(on.config, on.shared, options);
+        if (!report) return state.SkipWithError(report.failure().text.c_str());
+    }
+    state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tokens));
+    state.SetLabel("tokens, Mixtral's shape, lru, load_all");
+}
+BENCHMARK(emulated_tokens)->Arg(5'000)->Arg(20'000)->Arg(80'000)->Unit(benchmark::kMillisecond);
+
+// All hooks (observer of the cache, router, dispatch with an answer, prefetch with forecasts, transport),
+// all experts resident after the first passes: items are layer steps.
+void host_step(benchmark::State &state) {
+    const uint64_t tokens = 20'000;
+    bench on(tokens, 4);
+    if (!on.ready()) return state.SkipWithError("no trace or no policies");
+    on.config.experts = 256;
+    on.config.dispatch.plugin = "cpu_all";
+    on.config.prefetch.plugin = "next_gate";
+    run_options options;
+    options.optimum = false;
+    for (auto _ : state) {
+        const auto report = run(on.config, on.shared, options);
+        if (!report) return state.SkipWithError(report.failure().text.c_str());
+    }
+    state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tokens * 32));
+    state.SetLabel("layer steps, everything resident, all hooks");
+}
+BENCHMARK(host_step)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

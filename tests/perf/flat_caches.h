@@ -1,0 +1,71 @@
+// flat_caches.h - lru and fifo in flat arrays without any border: what a replay is measured against.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace moorage::perf {
+
+// Both take pages one by one, serial order, one shared cache; both count misses.
+class flat_lru {
+public:
+    flat_lru(uint32_t pages, uint32_t slots) : slots_(slots), head_(pages), links_(pages + 1), in_(pages, 0) {
+        links_[head_] = {head_, head_};
+    }
+    void request(uint32_t page) {
+        if (in_[page]) {
+            unlink(page);
+        } else {
+            ++misses_;
+            if (used_ == slots_) {
+                const uint32_t victim = links_[head_].next;
+                unlink(victim);
+                in_[victim] = 0;
+            } else {
+                ++used_;
+            }
+            in_[page] = 1;
+        }
+        const uint32_t last = links_[head_].previous;
+        links_[page] = {last, head_};
+        links_[last].next = page;
+        links_[head_].previous = page;
+    }
+    uint64_t misses() const { return misses_; }
+
+private:
+    struct link {
+        uint32_t previous, next;
+    };
+    void unlink(uint32_t page) {
+        const link at = links_[page];
+        links_[at.previous].next = at.next;
+        links_[at.next].previous = at.previous;
+    }
+    uint32_t slots_, head_, used_ = 0;
+    uint64_t misses_ = 0;
+    std::vector<link> links_;
+    std::vector<uint8_t> in_;
+};
+
+class flat_fifo {
+public:
+    flat_fifo(uint32_t pages, uint32_t slots) : ring_(slots, pages), in_(pages + 1, 0) {}
+    void request(uint32_t page) {
+        if (in_[page]) return;
+        ++misses_;
+        in_[ring_[next_]] = 0;
+        in_[page] = 1;
+        ring_[next_] = page;
+        if (++next_ == ring_.size()) next_ = 0;
+    }
+    uint64_t misses() const { return misses_; }
+
+private:
+    uint64_t misses_ = 0;
+    size_t next_ = 0;
+    std::vector<uint32_t> ring_;
+    std::vector<uint8_t> in_;
+};
+
+}  // namespace moorage::perf

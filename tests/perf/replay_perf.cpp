@@ -1,0 +1,183 @@
+// replay_perf.cpp - replay through the border, one thread, serial order: requests/s and peak memory.
+//
+//   bin/replay_perf                                  every cache policy at 64, 128 and 200 slots
+//   bin/replay_perf --benchmark_filter='lru|fifo'    some of them
+//
+// Counters: miss_ratio; of_flat, the speed relative to flat arrays without a border in this same run;
+// peak_of_file, the peak resident memory of a whole replay process relative to the trace file.
+#include <benchmark/benchmark.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <ctime>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/cache/replay.h"
+#include "tests/perf/flat_caches.h"
+#include "tests/perf/perf_trace.h"
+
+namespace moorage::perf {
+
+namespace {
+
+constexpr uint32_t sizes[] = {64, 128, 200};
+
+struct bench {
+    std::filesystem::path file;
+    core::registry policies;
+    std::optional<core::trace> source;
+    std::optional<core::future> coming;
+    std::map<std::string, double> flat_rates;  // "lru/128": requests/s
+};
+
+std::string key_of(std::string_view policy, uint32_t slots) {
+    return std::string(policy) + "/" + std::to_string(slots);
+}
+
+// Processor time of this thread: what else runs on the machine should not enter a ratio.
+double thread_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Runs once per iteration and sets speed and miss ratio; `work` returns the misses.
+template <class Work> double measure(benchmark::State &state, const bench &on, const Work &work) {
+    const double requests = static_cast<double>(on.source->tokens() * on.source->layers() *
+                                                on.source->top_k());
+    double best = 0;
+    uint64_t misses = 0;
+    for (auto _ : state) {
+        const double begin = thread_seconds();
+        misses = work();
+        best = std::max(best, requests / (thread_seconds() - begin));
+    }
+    state.SetItemsProcessed(static_cast<int64_t>(requests * static_cast<double>(state.iterations())));
+    state.counters["miss_ratio"] = static_cast<double>(misses) / requests;
+    return best;
+}
+
+template <class Cache> uint64_t count_flat(const core::trace &source, uint32_t slots) {
+    const uint32_t layers = source.layers(), experts = source.experts(), top_k = source.top_k();
+    constexpr uint64_t batch = 64;
+    std::vector<uint32_t> ids(batch * layers * top_k);
+    Cache cache(layers * experts, slots);
+    for (uint64_t first = 0; first < source.tokens(); first += batch) {
+        const uint64_t count = std::min(batch, source.tokens() - first);
+        source.read_experts(first, count, ids.data());
+        const uint32_t *id = ids.data();
+        for (uint64_t token = 0; token < count; ++token)
+            for (uint32_t layer = 0; layer < layers; ++layer)
+                for (uint32_t rank = 0; rank < top_k; ++rank) cache.request(layer * experts + *id++);
+    }
+    return cache.misses();
+}
+
+void register_flat(bench &on) {
+    for (const uint32_t slots : sizes) {
+        benchmark::RegisterBenchmark(("flat_" + key_of("lru", slots)).c_str(), [&on, slots](auto &state) {
+            on.flat_rates[key_of("lru", slots)] =
+                measure(state, on, [&] { return count_flat<flat_lru>(*on.source, slots); });
+        })->Unit(benchmark::kMillisecond);
+        benchmark::RegisterBenchmark(("flat_" + key_of("fifo", slots)).c_str(), [&on, slots](auto &state) {
+            on.flat_rates[key_of("fifo", slots)] =
+                measure(state, on, [&] { return count_flat<flat_fifo>(*on.source, slots); });
+        })->Unit(benchmark::kMillisecond);
+    }
+}
+
+void replay_speed(benchmark::State &state, bench &on, const core::policy &of, uint32_t slots) {
+    core::replay_job job;
+    job.of = &of;
+    job.slots = slots;
+    job.requests = core::order::serial;
+    const bool offline = (of.descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0;
+    if (offline && !on.coming) on.coming.emplace(*on.source);
+    std::string failure;
+    bool fast = true;
+    const double rate = measure(state, on, [&]() -> uint64_t {
+        const auto counted = core::replay(*on.source, offline ? &*on.coming : nullptr, job);
+        if (!counted) failure = counted.failure().text;
+        fast = fast && counted && counted->fast;
+        return counted ? counted->misses : 0;
+    });
+    if (!failure.empty()) state.SkipWithError(failure.c_str());
+    if (!fast) state.SetLabel("step by step");
+    const auto flat = on.flat_rates.find(key_of(of.name(), slots));
+    if (flat != on.flat_rates.end()) state.counters["of_flat"] = rate / flat->second;
+}
+
+// The whole program, as a user runs it. It is spawned from a process that is still small, because
+// what is counted for a child includes what its parent held at that time.
+void replay_memory(benchmark::State &state, const bench &on, const std::string &program,
+                   const std::string &policy) {
+    std::vector<std::string> words{program, "replay", on.file.string(), "--policies", policy, "--slots",
+                                   "64,128,200", "--order", "serial", "--json", "/dev/null"};
+    std::vector<char *> arguments;
+    for (std::string &word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t silent;
+    posix_spawn_file_actions_init(&silent);
+    posix_spawn_file_actions_addopen(&silent, 1, "/dev/null", 1 /* O_WRONLY */, 0);
+    double peak = 0;
+    for (auto _ : state) {
+        pid_t child = 0;
+        int code = 1;
+        rusage used{};
+        if (posix_spawn(&child, program.c_str(), &silent, nullptr, arguments.data(), environ) != 0 ||
+            wait4(child, &code, 0, &used) != child || code != 0)
+            state.SkipWithError("moorage replay failed");
+        peak = std::max(peak, static_cast<double>(used.ru_maxrss) * 1024);
+    }
+    posix_spawn_file_actions_destroy(&silent);
+    const double bytes = static_cast<double>(std::filesystem::file_size(on.file));
+    state.counters["peak_MB"] = peak / 1e6;
+    state.counters["file_MB"] = bytes / 1e6;
+    state.counters["peak_of_file"] = peak / bytes;
+}
+
+int run(int argc, char **argv) {
+    core::set_log_level(core::log_level::error);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+    bench on;
+    on.file = write_perf_trace({.layers = 32, .experts = 8, .top_k = 2, .tokens = 200'000, .a = 1, .b = 0,
+                                .seed = 1});
+    if (on.file.empty()) return 1;
+    const auto scanned = on.policies.scan(core::registry::default_paths());
+    if (!scanned) std::fprintf(stderr, "%s\n", scanned.failure().text.c_str());
+    const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path() / "moorage";
+    for (const char *policy : {"lru", "all"})
+        benchmark::RegisterBenchmark(("memory/" + std::string(policy)).c_str(),
+                                     [&on, program, policy](auto &state) {
+                                         replay_memory(state, on, program, policy);
+                                     })->Iterations(1)->Unit(benchmark::kMillisecond)->UseRealTime();
+    register_flat(on);
+    for (const core::policy &of : on.policies.policies()) {
+        if (!of.is("cache")) continue;
+        for (const uint32_t slots : sizes)
+            benchmark::RegisterBenchmark(key_of(of.name(), slots).c_str(), [&on, &of, slots](auto &state) {
+                replay_speed(state, on, of, slots);
+            })->Unit(benchmark::kMillisecond);
+    }
+    auto opened = core::trace::open(on.file);
+    if (opened) {
+        on.source.emplace(std::move(*opened));
+        benchmark::RunSpecifiedBenchmarks();
+    } else {
+        std::fprintf(stderr, "%s\n", opened.failure().text.c_str());
+    }
+    std::filesystem::remove(on.file);
+    return opened ? 0 : 1;
+}
+
+}  // namespace
+
+}  // namespace moorage::perf
+
+int main(int argc, char **argv) { return moorage::perf::run(argc, argv); }
