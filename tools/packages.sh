@@ -1,0 +1,29 @@
+# packages.sh - sourced by quickstart and test: installs the distribution's packages that are missing.
+
+# install_missing PACKAGE...: nothing is done, and no rights are needed, when all are there.
+install_missing() {
+    local missing=()
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$' ||
+            missing+=("$package")
+    done
+    [ ${#missing[@]} -eq 0 ] && return 0
+    local sudo=()
+    if [ "$(id -u)" -ne 0 ]; then
+        if ! command -v sudo >/dev/null; then
+            echo "these packages are missing, and neither root nor sudo is there to install them:" >&2
+            echo "  apt-get install ${missing[*]}" >&2
+            return 1
+        fi
+        sudo=(sudo)
+    fi
+    echo "installing: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    "${sudo[@]}" apt-get update -qq &&
+        "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+build_packages=(g++ cmake ninja-build libboost-dev libboost-filesystem-dev libtomlplusplus-dev
+    libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
+test_packages=(doctest-dev libbenchmark-dev rustc gcc binutils)
