@@ -78,7 +78,8 @@ void host_step(benchmark::State &state) {
     bench on(tokens, 4);
     if (!on.ready()) return state.SkipWithError("no trace or no policies");
     on.config.experts = 256;
-    on.config.dispatch.plugin = "cpu_all";
+    on.config.dispatch.plugin = "cost";
+    on.config.dispatch.params = {{"keep", 1e6, "perf"}};  // an answer for every item: load it
     on.config.prefetch.plugin = "next_gate";
     run_options options;
     options.optimum = false;
