@@ -26,4 +26,5 @@ install_missing() {
 
 build_packages=(g++ cmake ninja-build libboost-dev libboost-filesystem-dev libtomlplusplus-dev
     libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev)
-test_packages=(doctest-dev libbenchmark-dev rustc gcc binutils)
+test_packages=(doctest-dev libbenchmark-dev gcc binutils)
+command -v rustc >/dev/null || test_packages+=(rustc)
