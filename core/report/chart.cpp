@@ -39,8 +39,7 @@ std::string hint_of(const std::string &hint) {
     return hint.empty() ? "" : "<title>" + escape_markup(hint) + "</title>";
 }
 
-std::string x_axis(const round_axis &axis, const frame &area, const std::string &title,
-                   bool grid) {
+std::string x_axis(const round_axis &axis, const frame &area, const std::string &title, bool grid) {
     std::string svg;
     for (const double tick : axis.ticks) {
         const double x = axis.place(tick, area.left, area.right);
@@ -120,8 +119,8 @@ std::string draw_names(const std::vector<chart_series> &series, const round_axis
                       series[i].look.color_class(), pixels(to), pixels(placed[i]),
                       dashes_of(series[i]),
                       series[i].markers ? marker(series[i].look, to + 9, placed[i], 4) : "");
-        svg += text_at(to + 23, placed[i] + 4, "start",
-                       shortened(series[i].name, name_columns_max));
+        svg +=
+            text_at(to + 23, placed[i] + 4, "start", shortened(series[i].name, name_columns_max));
     }
     return svg;
 }
@@ -143,10 +142,12 @@ std::string group_legend(const dot_chart &chart, double left, double width) {
     std::vector<size_t> shown(groups.size());
     std::iota(shown.begin(), shown.end(), size_t{0});
     if (needed > width) shown = {0, groups.size() - 1};
-    std::string svg = chart.group_title.empty() ? "" : text_at(left, 18, "start", chart.group_title);
+    std::string svg =
+        chart.group_title.empty() ? "" : text_at(left, 18, "start", chart.group_title);
     double x = left + title_width;
     for (const size_t i : shown) {
-        const double radius = groups.size() == 1 ? 5 : 3 + 4.0 * double(i) / double(groups.size() - 1);
+        const double radius =
+            groups.size() == 1 ? 5 : 3 + 4.0 * double(i) / double(groups.size() - 1);
         svg += "<g class=\"plain\"><circle cx=\"" + pixels(x + 7) + "\" cy=\"14\" r=\"" +
                pixels(radius) + "\"/></g>";
         svg += text_at(x + 19, 18, "start", groups[i]);
@@ -170,9 +171,10 @@ std::string draw_row(const dot_row &row, const round_axis &axis, const frame &ar
         low = std::min(low, x), high = std::max(high, x);
         const double radius = groups == 1 ? 5 : 3 + 4.0 * double(i) / double(groups - 1);
         dots += "<g class=\"" + row.look.color_class() + " dot\">" + hint_of(row.dots[i].hint) +
-                "<circle cx=\"" + pixels(x) + "\" cy=\"" + pixels(y) + "\" r=\"" +
-                pixels(radius) + "\"/></g>";
-        if (groups == 1) dots += text_at(x + 10, y + 4, "start", three_digits(row.dots[i].x), "tick");
+                "<circle cx=\"" + pixels(x) + "\" cy=\"" + pixels(y) + "\" r=\"" + pixels(radius) +
+                "\"/></g>";
+        if (groups == 1)
+            dots += text_at(x + 10, y + 4, "start", three_digits(row.dots[i].x), "tick");
     }
     if (groups == 1) low = area.left;  // a single dot: the distance from the axis is what is read
     if (high > low) svg += line_from(low, y, high, y, "rail");

@@ -1,7 +1,7 @@
 // chart.h - the plots of a report as inline SVG: lines, dots by row, and heat maps.
 //
-// Each function gives one <svg> element with title texts on everything that can be pointed at, or ""
-// when there is nothing to draw. Styles are the page's (html.cpp).
+// Each function gives one <svg> element with title texts on everything that can be pointed at, or
+// "" when there is nothing to draw. Styles are the page's (html.cpp).
 #pragma once
 
 #include <cstddef>

@@ -115,7 +115,8 @@ bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &va
 
 void add_stage_columns(comparison_view &view, const std::vector<flat_config> &flats) {
     for (const std::string_view stage : stages) {
-        key_column column{std::string(stage), stage_values(std::string(stage), view.settings, flats)};
+        key_column column{std::string(stage),
+                          stage_values(std::string(stage), view.settings, flats)};
         if (!all_equal(column.values)) view.columns.push_back(std::move(column));
     }
 }
@@ -128,15 +129,17 @@ void add_other_columns(comparison_view &view, const comparison &compared,
         if (starts_with_stage(key)) continue;
         std::vector<std::string> values;
         for (const flat_config &flat : flats) values.push_back(value_at(flat, key));
-        // The table shows profile and size anyway; their settings get a column only if they say more.
+        // The table shows profile and size anyway; their settings get a column only if they say
+        // more.
         if (key.starts_with("hardware.") && !adds_to(profiles, values)) continue;
         const bool is_size = key == "memory.experts" || key == "memory.bytes";
         if (is_size && !adds_to(view.slots, values)) continue;
         if (key == "source.trace")
             for (std::string &value : values) value = std::filesystem::path(value).stem().string();
         const std::string name = key.substr(key.find('.') + 1);
-        const bool taken = std::any_of(view.columns.begin(), view.columns.end(),
-                                       [&](const key_column &other) { return other.heading == name; });
+        const bool taken =
+            std::any_of(view.columns.begin(), view.columns.end(),
+                        [&](const key_column &other) { return other.heading == name; });
         view.columns.push_back({taken ? key : name, std::move(values)});
     }
 }
@@ -198,12 +201,12 @@ comparison_view view_of(const comparison &compared) {
         if (std::find(view.profiles.begin(), view.profiles.end(), row.report.profile) ==
             view.profiles.end())
             view.profiles.push_back(row.report.profile);
-        view.group.push_back(groups
-                                 .try_emplace({row.report.profile, slots,
-                                               value_at(flats[i], "source.trace"),
-                                               value_at(flats[i], "source.shape")},
-                                              groups.size())
-                                 .first->second);
+        view.group.push_back(
+            groups
+                .try_emplace({row.report.profile, slots, value_at(flats[i], "source.trace"),
+                              value_at(flats[i], "source.shape")},
+                             groups.size())
+                .first->second);
     }
     add_stage_columns(view, flats);
     add_other_columns(view, compared, flats);

@@ -1,4 +1,4 @@
-// comparison.h - several runs of the same work side by side: what differs between them, and the table.
+// comparison.h - several runs of the same work side by side: what differs, and the table.
 //
 //     comparison compared{.title = "...", .trace = "prose.safetensors", .shape = "mixtral-8x7b"};
 //     compared.rows.push_back({.report = report, .slots = 64, .experts_all = 256});
@@ -19,7 +19,7 @@ namespace moorage::core {
 
 struct comparison_row {
     run_report report;
-    uint64_t slots = 0;        // cached experts; 0: the sum over the report's layers, or memory.experts
+    uint64_t slots = 0;  // cached experts; 0: the sum of the report's layers, or memory.experts
     uint64_t experts_all = 0;  // of the model, all layers; 0: not known, no shares are shown
     // The policy sees the trace's future: a bound, never called the fastest. Also true of any row
     // whose cache plugin is belady.
@@ -41,15 +41,15 @@ struct key_column {
 
 // What text, JSON and page need to know about the rows as a whole; vectors are by row unless said.
 struct comparison_view {
-    std::vector<std::string> settings;   // "section.key" of every setting that differs; not by row
-    std::vector<key_column> columns;     // without profile and size, which the table always has
-    std::vector<std::string> labels;     // the columns' values joined: a line in a plot
+    std::vector<std::string> settings;  // "section.key" of every setting that differs; not by row
+    std::vector<key_column> columns;    // without profile and size, which the table always has
+    std::vector<std::string> labels;    // the columns' values joined: a line in a plot
     std::vector<uint64_t> slots;
-    std::vector<double> share;           // slots / experts_all; 0: not known
+    std::vector<double> share;  // slots / experts_all; 0: not known
     std::vector<bool> offline;
-    std::vector<bool> best;              // lowest mean TPOT among those of its profile, size and work
-    std::vector<size_t> group;           // rows with equal numbers have equal profile, size and work
-    std::vector<std::string> profiles;   // in order of appearance; not by row
+    std::vector<bool> best;             // lowest mean TPOT in its group
+    std::vector<size_t> group;          // equal numbers: equal profile, size and work
+    std::vector<std::string> profiles;  // in order of appearance; not by row
 };
 
 comparison_view view_of(const comparison &compared);
@@ -57,8 +57,8 @@ comparison_view view_of(const comparison &compared);
 // The value of a setting as it was given, "" where the row's config has none.
 std::string setting_text(const run_report &report, const std::string &key);
 
-// Sentences: the fastest policy of each profile, where its time goes, what else a reader should know
-// before drawing a conclusion (bounds, hit rate against speed). Warnings come last.
+// Sentences: the fastest policy of each profile, where its time goes, what else a reader should
+// know before drawing a conclusion (bounds, hit rate against speed). Warnings come last.
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view);
 
 // The table, at most 100 columns, and the reading below it.

@@ -19,9 +19,9 @@ constexpr size_t heat_cells_max = 6000;  // about a megabyte of page
 // The plots' common frame: which lines there are, how they look on every plot, and the sizes.
 struct plan {
     std::vector<std::string> names;
-    std::vector<series_look> looks;     // by name
-    std::vector<uint64_t> sizes;        // growing
-    bool by_share = false;              // the size axis counts shares, not experts
+    std::vector<series_look> looks;  // by name
+    std::vector<uint64_t> sizes;     // growing
+    bool by_share = false;           // the size axis counts shares, not experts
     size_t name_of(const std::string &label) const {
         return size_t(std::find(names.begin(), names.end(), label) - names.begin());
     }
@@ -72,8 +72,9 @@ std::vector<chart_series> series_of(const comparison &compared, const comparison
     for (size_t n = 0; n < made.names.size(); ++n)
         all.push_back({made.names[n], made.looks[n], {}, true});
     for (const size_t i : rows) {
-        all[made.name_of(view.labels[i])].points.push_back(
-            {size_of(view, made, i), value_of(compared.rows[i].report), hint_of(compared, view, i)});
+        all[made.name_of(view.labels[i])].points.push_back({size_of(view, made, i),
+                                                            value_of(compared.rows[i].report),
+                                                            hint_of(compared, view, i)});
     }
     for (chart_series &one : all)
         std::stable_sort(one.points.begin(), one.points.end(),
@@ -116,9 +117,8 @@ std::vector<std::string> profiles_to_show(const comparison &compared, const comp
 }
 
 double miss_percent(const run_report &report, uint64_t misses) {
-    return report.experts.requested == 0
-               ? 0
-               : 100 * double(misses) / double(report.experts.requested);
+    return report.experts.requested == 0 ? 0
+                                         : 100 * double(misses) / double(report.experts.requested);
 }
 
 // The optimum's curve, once per distinct curve: sharing and work change it, policies do not.
@@ -135,8 +135,9 @@ std::vector<chart_series> optimum_series(const comparison &compared, const compa
         const bool known = std::any_of(one.points.begin(), one.points.end(),
                                        [&](const auto &p) { return p.x == x && p.y == y; });
         if (known) continue;
-        one.points.push_back({x, y, format("offline optimum\n{}\n{} misses ({:.1f} %)",
-                                           size_text(view, i), with_commas(report.opt_misses), y)});
+        one.points.push_back({x, y,
+                              format("offline optimum\n{}\n{} misses ({:.1f} %)",
+                                     size_text(view, i), with_commas(report.opt_misses), y)});
     }
     std::vector<chart_series> all;
     for (auto &[sharing, one] : by_sharing) {
@@ -180,10 +181,9 @@ std::vector<chart_figure> miss_figures(const comparison &compared, const compari
     std::vector<chart_figure> figures;
     for (const std::string &profile : profiles) {
         const std::vector<size_t> rows = rows_on(compared, profile);
-        std::vector<chart_series> series =
-            series_of(compared, view, made, rows, [](const run_report &report) {
-                return miss_percent(report, report.experts.misses);
-            });
+        std::vector<chart_series> series = series_of(
+            compared, view, made, rows,
+            [](const run_report &report) { return miss_percent(report, report.experts.misses); });
         for (chart_series &one : optimum_series(compared, view, made, rows))
             series.push_back(std::move(one));
         const std::string heading =
@@ -203,8 +203,12 @@ std::vector<chart_figure> optimum_figures(const comparison &compared, const comp
     std::vector<chart_figure> figures;
     for (const std::string &profile : profiles) {
         const std::vector<size_t> rows = rows_on(compared, profile);
-        dot_chart chart{"misses over the offline optimum's", "misses / misses of the offline optimum",
-                        "cached", 1, {}, {}};
+        dot_chart chart{"misses over the offline optimum's",
+                        "misses / misses of the offline optimum",
+                        "cached",
+                        1,
+                        {},
+                        {}};
         constexpr double none = std::numeric_limits<double>::quiet_NaN();
         bool any = false;
         for (size_t n = 0; n < made.names.size(); ++n)
@@ -213,20 +217,22 @@ std::vector<chart_figure> optimum_figures(const comparison &compared, const comp
         chart.groups.assign(made.sizes.size(), "");
         for (const size_t i : rows) {
             const run_report &report = compared.rows[i].report;
-            const size_t group = size_t(std::lower_bound(made.sizes.begin(), made.sizes.end(),
-                                                         view.slots[i]) - made.sizes.begin());
-            chart.groups[group] = made.by_share ? percent(view.share[i], 1)
-                                                : with_commas(view.slots[i]);
+            const size_t group =
+                size_t(std::lower_bound(made.sizes.begin(), made.sizes.end(), view.slots[i]) -
+                       made.sizes.begin());
+            chart.groups[group] =
+                made.by_share ? percent(view.share[i], 1) : with_commas(view.slots[i]);
             if (report.opt_misses == 0) continue;
             any = true;
             const double ratio = double(report.experts.misses) / double(report.opt_misses);
             chart.rows[made.name_of(view.labels[i])].dots[group] = {
-                ratio, 0, format("{:.2f} times the optimum's misses\n", ratio) +
-                              hint_of(compared, view, i)};
+                ratio, 0,
+                format("{:.2f} times the optimum's misses\n", ratio) + hint_of(compared, view, i)};
         }
         if (any)
-            figures.push_back({profiles.size() > 1 ? heading_of(profile) + ": distance to the optimum"
-                                                   : "Distance to the optimum",
+            figures.push_back({profiles.size() > 1
+                                   ? heading_of(profile) + ": distance to the optimum"
+                                   : "Distance to the optimum",
                                draw(chart)});
     }
     return figures;

@@ -14,7 +14,7 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t table_columns = 100;
-constexpr size_t key_columns_min = 8;   // a key column is never cut below this
+constexpr size_t key_columns_min = 8;  // a key column is never cut below this
 constexpr std::string_view gap = "  ";
 constexpr size_t warnings_shown_max = 4;
 
@@ -86,7 +86,8 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     for (size_t i = 0; i < tpot.cells.size(); ++i) tpot.cells[i] += view.best[i] ? " *" : "  ";
     columns.push_back(std::move(slots));
     if (any_share) columns.push_back(std::move(share));
-    for (table_column *column : {&hits, &moved, &tpot, &speed}) columns.push_back(std::move(*column));
+    for (table_column *column : {&hits, &moved, &tpot, &speed})
+        columns.push_back(std::move(*column));
     if (any_optimum) columns.push_back(std::move(optimum));
     return columns;
 }
@@ -229,10 +230,11 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
         sum.cpu += report.time.cpu;
     }
     if (total_ms <= 0) return "";
-    std::string text = format("the GPU computes {} of the time and waits for experts {}; the link is "
-                              "busy {}",
-                              percent(sum.compute, total_ms), percent(sum.stall, total_ms),
-                              percent(sum.transfer, total_ms));
+    std::string text = format(
+        "the GPU computes {} of the time and waits for experts {}; the link is "
+        "busy {}",
+        percent(sum.compute, total_ms), percent(sum.stall, total_ms),
+        percent(sum.transfer, total_ms));
     if (sum.cpu > 0) text += format(", the CPU {}", percent(sum.cpu, total_ms));
     const char *rules = sum.stall > sum.compute && sum.transfer >= sum.cpu ? "transfers"
                         : sum.cpu > sum.compute && sum.cpu > sum.transfer  ? "CPU experts"
@@ -241,8 +243,8 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
     return text + format(": {} decide the speed", rules);
 }
 
-// Where the highest hit rate is not the highest speed, once: the first size where the speeds are more
-// than 1 % apart and the hit rates differ as they are written.
+// Where the highest hit rate is not the highest speed, once: the first size where the speeds are
+// more than 1 % apart and the hit rates differ as they are written.
 std::string hit_rate_sentence(const comparison &compared, const comparison_view &view) {
     std::map<size_t, std::pair<size_t, size_t>> leaders;  // group: (best hit rate, best TPOT)
     for (size_t i = 0; i < compared.rows.size(); ++i) {
@@ -257,11 +259,12 @@ std::string hit_rate_sentence(const comparison &compared, const comparison_view 
         const run_report &fast = compared.rows[pair.second].report;
         if (hit.tpot_ms.mean <= fast.tpot_ms.mean * 1.01) continue;
         if (hit.experts.hit_rate() < fast.experts.hit_rate() + 0.001) continue;
-        return format("more hits are not more speed: with {} experts on {}, {} hits most ({}), yet {} "
-                      "({}) is faster",
-                      view.slots[pair.first], hit.profile, view.labels[pair.first],
-                      percent(hit.experts.hit_rate(), 1), view.labels[pair.second],
-                      percent(fast.experts.hit_rate(), 1));
+        return format(
+            "more hits are not more speed: with {} experts on {}, {} hits most ({}), yet {} "
+            "({}) is faster",
+            view.slots[pair.first], hit.profile, view.labels[pair.first],
+            percent(hit.experts.hit_rate(), 1), view.labels[pair.second],
+            percent(fast.experts.hit_rate(), 1));
     }
     return "";
 }

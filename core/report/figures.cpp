@@ -121,8 +121,6 @@ std::string spark_line(std::span<const double> values, double top, size_t column
     return line;
 }
 
-double stable(double value) {
-    return std::round(value * 1e6) / 1e6 + 0.0;
-}
+double stable(double value) { return std::round(value * 1e6) / 1e6 + 0.0; }
 
 }  // namespace moorage::core

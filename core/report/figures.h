@@ -34,7 +34,8 @@ std::string block_bar(double share, size_t columns);
 // than `columns` (their mean). A value of exactly 0 is shown as a low line, so it is not a gap.
 std::string spark_line(std::span<const double> values, double top, size_t columns);
 
-// Rounded to 6 decimals, so that bytes of a report do not hang on the last bit of a sum; -0 becomes 0.
+// Rounded to 6 decimals, so that bytes of a report do not hang on the last bit of a sum; -0 becomes
+// 0.
 double stable(double value);
 
 }  // namespace moorage::core

@@ -48,11 +48,12 @@ std::string draw(const heat_map &map) {
                       escape_markup(shortened(map.rows[r].name, name_columns_max)));
         for (size_t c = 0; c < map.rows[r].values.size(); ++c) {
             const double value = map.rows[r].values[c];
-            svg += format("<rect x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>"
-                          "{}, layer {}: {}</title></rect>",
-                          pixels(left + cell * double(c)), pixels(y), std::max(0.5, cell - 0.6),
-                          pixels(row_height - 1), scale_color(share_of(value, map.low, map.high)),
-                          escape_markup(map.rows[r].name), c, percent(value, 1));
+            svg += format(
+                "<rect x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>"
+                "{}, layer {}: {}</title></rect>",
+                pixels(left + cell * double(c)), pixels(y), std::max(0.5, cell - 0.6),
+                pixels(row_height - 1), scale_color(share_of(value, map.low, map.high)),
+                escape_markup(map.rows[r].name), c, percent(value, 1));
         }
         svg += "\n";
     }
@@ -69,9 +70,10 @@ std::string draw(const heat_map &map) {
 std::string draw_scale(double low, double high, const std::string &title) {
     constexpr size_t steps = 40;
     constexpr double width = 240, left = 10;
-    std::string svg = format("<svg class=\"scale\" viewBox=\"0 0 {} 46\" role=\"img\" "
-                             "aria-label=\"{}\">\n",
-                             pixels(width + 2 * left + 14), escape_markup(title));
+    std::string svg = format(
+        "<svg class=\"scale\" viewBox=\"0 0 {} 46\" role=\"img\" "
+        "aria-label=\"{}\">\n",
+        pixels(width + 2 * left + 14), escape_markup(title));
     svg += format("<text x=\"{}\" y=\"11\">{}</text>\n", pixels(left), escape_markup(title));
     for (size_t i = 0; i < steps; ++i)
         svg += format("<rect x=\"{:.2f}\" y=\"17\" width=\"{:.2f}\" height=\"10\" fill=\"{}\"/>",

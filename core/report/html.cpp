@@ -36,7 +36,8 @@ constexpr size_t listed_max = 16;
 std::vector<std::string> distinct(std::vector<std::string> values) {
     std::vector<std::string> kept;
     for (std::string &value : values)
-        if (std::find(kept.begin(), kept.end(), value) == kept.end()) kept.push_back(std::move(value));
+        if (std::find(kept.begin(), kept.end(), value) == kept.end())
+            kept.push_back(std::move(value));
     if (kept.size() > listed_max) {
         const size_t more = kept.size() - listed_max;
         kept.resize(listed_max);
@@ -49,7 +50,8 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     const run_report &first = compared.rows.front().report;
     std::string html = "<dl class=\"facts\">";
     const auto add = [&](const std::string &name, const std::string &value) {
-        if (!value.empty()) html += "<div>" + element("dt", name) + element("dd", unbroken(value)) + "</div>";
+        if (!value.empty())
+            html += "<div>" + element("dt", name) + element("dd", unbroken(value)) + "</div>";
     };
     add("trace", compared.trace);
     add("model", compared.shape);
@@ -58,7 +60,8 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     add("executor", first.executor + (first.virtual_time ? ", virtual time" : "") +
                         format(", seed {}", first.seed));
     add("hardware", joined(view.profiles));
-    for (const key_column &column : view.columns) add(column.heading, joined(distinct(column.values)));
+    for (const key_column &column : view.columns)
+        add(column.heading, joined(distinct(column.values)));
     std::vector<std::string> sizes;
     for (size_t i = 0; i < view.slots.size(); ++i) sizes.push_back(size_text(view, i));
     add("cached", joined(distinct(sizes)));
@@ -97,9 +100,10 @@ std::string time_bar(const run_report &report) {
         return format("<rect x=\"{}\" y=\"0\" width=\"{}\" height=\"11\" class=\"{}\"/>", pixels(x),
                       pixels(part_width), css);
     };
-    return format("<svg class=\"time\" viewBox=\"0 0 {} 11\" role=\"img\" aria-label=\"{}\">"
-                  "<title>{}</title>",
-                  pixels(width), escape_markup(hint), escape_markup(hint)) +
+    return format(
+               "<svg class=\"time\" viewBox=\"0 0 {} 11\" role=\"img\" aria-label=\"{}\">"
+               "<title>{}</title>",
+               pixels(width), escape_markup(hint), escape_markup(hint)) +
            part(0, width, "other") + part(0, compute, "compute") + part(compute, stall, "stall") +
            "</svg>";
 }
@@ -171,8 +175,8 @@ std::string layer_maps(const comparison &compared, const comparison_view &view) 
     if (figures.maps.empty()) return "";
     std::string html = figures.scale;
     for (const chart_figure &figure : figures.maps)
-        html += "<figure class=\"map\">" + element("figcaption", figure.heading) + "\n" + figure.svg +
-                "</figure>\n";
+        html += "<figure class=\"map\">" + element("figcaption", figure.heading) + "\n" +
+                figure.svg + "</figure>\n";
     return html;
 }
 
@@ -180,9 +184,11 @@ std::string layer_maps(const comparison &compared, const comparison_view &view) 
 
 std::string to_html(const comparison &compared, const std::string &command) {
     const std::string title = compared.title.empty() ? "moorage comparison" : compared.title;
-    std::string html = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
-                       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n";
-    html += element("title", title) + "\n<style>\n" + html_style() + "</style></head>\n<body><main>\n";
+    std::string html =
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n";
+    html +=
+        element("title", title) + "\n<style>\n" + html_style() + "</style></head>\n<body><main>\n";
     html += element("h1", title) + "\n";
     if (compared.rows.empty()) return html + "<p>Nothing was run.</p>\n</main></body></html>\n";
     const comparison_view view = view_of(compared);
@@ -197,8 +203,10 @@ std::string to_html(const comparison &compared, const std::string &command) {
                     grid_of(tpot_figures(compared, view)));
     std::vector<chart_figure> cache = miss_figures(compared, view);
     for (chart_figure &figure : optimum_figures(compared, view)) cache.push_back(std::move(figure));
-    html += chapter("Cache", "What the policies miss, and what the offline optimum would have missed "
-                             "with the same slots.", grid_of(cache));
+    html += chapter("Cache",
+                    "What the policies miss, and what the offline optimum would have missed "
+                    "with the same slots.",
+                    grid_of(cache));
     html += chapter("Layers", "Hit rate of each layer.", layer_maps(compared, view));
     html += chapter("Results", "", legend + tables(compared, view));
     return html + words + "</main></body></html>\n";

@@ -27,8 +27,8 @@ h1 { font-size: 26px; line-height: 1.25; margin: 0 0 16px; }
 h2 { font-size: 19px; margin: 38px 0 4px; padding-top: 14px; border-top: 1px solid var(--rule); }
 h3 { font-size: 15px; margin: 22px 0 6px; }
 .note { color: var(--soft); margin: 0 0 12px; }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr)); gap: 4px 28px;
-  margin: 0 0 14px; }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(420px, 100%), 1fr));
+  gap: 4px 28px; margin: 0 0 14px; }
 .facts div { display: grid; grid-template-columns: 92px 1fr; }
 dt { color: var(--soft); }
 dd { margin: 0; overflow-wrap: anywhere; }
@@ -38,8 +38,8 @@ pre { background: var(--card); border: 1px solid var(--rule); border-radius: 6px
   white-space: pre-wrap; overflow-wrap: anywhere; }
 ul { margin: 6px 0 0; padding-left: 20px; }
 li { margin: 4px 0; max-width: 105ch; }
-li.warning { background: var(--warn-back); color: var(--warn); padding: 4px 10px; border-radius: 4px;
-  list-style: none; margin-left: -20px; }
+li.warning { background: var(--warn-back); color: var(--warn); padding: 4px 10px;
+  border-radius: 4px; list-style: none; margin-left: -20px; }
 .grid { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(480px, 100%), 1fr));
   gap: 20px; align-items: start; }
 figure { margin: 0; background: var(--card); border: 1px solid var(--rule); border-radius: 8px;

@@ -1,4 +1,4 @@
-// progress.cpp - draws the progress line with plain writes, so that it mixes with no stream's buffer.
+// progress.cpp - draws the progress line with plain writes, past the buffers of any stream.
 #include "core/report/progress.h"
 
 #include <unistd.h>
@@ -70,8 +70,11 @@ std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
 }
 
 progress::progress(std::string what, uint64_t total, int descriptor)
-    : what_(std::move(what)), total_(total), descriptor_(descriptor),
-      shown_(is_terminal(descriptor)), begin_(std::chrono::steady_clock::now()) {
+    : what_(std::move(what)),
+      total_(total),
+      descriptor_(descriptor),
+      shown_(is_terminal(descriptor)),
+      begin_(std::chrono::steady_clock::now()) {
     // Short work shows nothing: the first line comes after one interval.
     next_draw_ns_ = draw_interval.count();
 }

@@ -18,8 +18,9 @@ namespace moorage::core {
 
 class progress {
 public:
-    // `descriptor`: where the line goes (default: stderr). Nothing is written when it is no terminal,
-    // or a dumb one. `total` 0: the number of steps is not known, and only the count is shown.
+    // `descriptor`: where the line goes (default: stderr). Nothing is written when it is no
+    // terminal, or a dumb one. `total` 0: the number of steps is not known, and only the count is
+    // shown.
     progress(std::string what, uint64_t total, int descriptor = 2);
     ~progress();
     progress(const progress &) = delete;

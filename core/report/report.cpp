@@ -15,16 +15,19 @@ namespace {
 constexpr size_t text_columns = 80;
 
 json to_json(const summary_ms &summary) {
-    return {{"mean", stable(summary.mean)},
-            {"p50", stable(summary.p50)},
-            {"p99", stable(summary.p99)}};
+    return {
+        {"mean", stable(summary.mean)}, {"p50", stable(summary.p50)}, {"p99", stable(summary.p99)}};
 }
 
 json to_json(const expert_counts &counts) {
-    return {{"requested", counts.requested},   {"hits", counts.hits},
-            {"partial_hits", counts.partial_hits}, {"misses", counts.misses},
-            {"hit_rate", stable(counts.hit_rate())}, {"substituted", counts.substituted},
-            {"on_cpu", counts.on_cpu},         {"remote", counts.remote},
+    return {{"requested", counts.requested},
+            {"hits", counts.hits},
+            {"partial_hits", counts.partial_hits},
+            {"misses", counts.misses},
+            {"hit_rate", stable(counts.hit_rate())},
+            {"substituted", counts.substituted},
+            {"on_cpu", counts.on_cpu},
+            {"remote", counts.remote},
             {"loaded", counts.loaded}};
 }
 
@@ -34,14 +37,10 @@ json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
 }
 
 json to_json(const layer_report &layer, bool has_predictions) {
-    json object = {{"requested", layer.experts.requested},
-                   {"hits", layer.experts.hits},
-                   {"partial_hits", layer.experts.partial_hits},
-                   {"misses", layer.experts.misses},
-                   {"hit_rate", stable(layer.experts.hit_rate())},
-                   {"h2d_bytes", layer.h2d_bytes},
-                   {"stall_ms", stable(layer.stall_ms)},
-                   {"slots", layer.slots}};
+    json object = {{"requested", layer.experts.requested},         {"hits", layer.experts.hits},
+                   {"partial_hits", layer.experts.partial_hits},   {"misses", layer.experts.misses},
+                   {"hit_rate", stable(layer.experts.hit_rate())}, {"h2d_bytes", layer.h2d_bytes},
+                   {"stall_ms", stable(layer.stall_ms)},           {"slots", layer.slots}};
     object["on_cpu"] = layer.experts.on_cpu;
     object["loaded"] = layer.experts.loaded;
     object["prediction_accuracy"] =
@@ -80,9 +79,10 @@ std::string summary_line(std::string_view label, const summary_ms &summary) {
 
 std::string expert_lines(const run_report &report) {
     const expert_counts &experts = report.experts;
-    std::string text = line("hit rate", format("{} of {} experts asked for",
-                                               percent(double(experts.hits), double(experts.requested)),
-                                               with_commas(experts.requested)));
+    std::string text =
+        line("hit rate", format("{} of {} experts asked for",
+                                percent(double(experts.hits), double(experts.requested)),
+                                with_commas(experts.requested)));
     std::string counts = format("{} hits", with_commas(experts.hits));
     const auto add = [&](uint64_t count, std::string_view what) {
         if (count != 0) counts += format(", {} {}", with_commas(count), what);
@@ -112,10 +112,9 @@ std::string byte_lines(const run_report &report) {
     std::string text = line("moved", moved);
     if (bytes.prefetched != 0) {
         const double all = double(bytes.prefetched);
-        text += line("prefetch",
-                     format("{} moved ahead, {} used, {} wasted", human_bytes(all),
-                            percent(double(bytes.prefetch_used), all),
-                            percent(double(bytes.prefetch_wasted), all)));
+        text += line("prefetch", format("{} moved ahead, {} used, {} wasted", human_bytes(all),
+                                        percent(double(bytes.prefetch_used), all),
+                                        percent(double(bytes.prefetch_wasted), all)));
     }
     if (report.has_predictions && report.predicted != 0) {
         text += line("prediction",
@@ -182,8 +181,8 @@ std::string notes(const run_report &report) {
         for (const std::string &part : wrapped(note, text_columns)) text += part + "\n";
     };
     for (const auto &[plugin, count] : report.faults)
-        add(format("fault: plugin {} gave {} piece{} of invalid advice", plugin,
-                   with_commas(count), count == 1 ? "" : "s"));
+        add(format("fault: plugin {} gave {} piece{} of invalid advice", plugin, with_commas(count),
+                   count == 1 ? "" : "s"));
     for (const std::string &warning : report.warnings) add("warning: " + warning);
     return text.empty() ? "" : "\n" + text;
 }

@@ -29,8 +29,8 @@ std::string polygon(double x, double y, double radius,
                     std::initializer_list<std::array<double, 2>> corners) {
     std::string points;
     for (const auto &[dx, dy] : corners)
-        points += (points.empty() ? "" : " ") + pixels(x + dx * radius) + "," +
-                  pixels(y + dy * radius);
+        points +=
+            (points.empty() ? "" : " ") + pixels(x + dx * radius) + "," + pixels(y + dy * radius);
     return "<polygon points=\"" + points + "\"/>";
 }
 
@@ -39,13 +39,20 @@ std::string polygon(double x, double y, double radius,
 std::string escape_markup(std::string_view text) {
     std::string out;
     for (const char c : valid_utf8(text)) {
-        if (c == '&') out += "&amp;";
-        else if (c == '<') out += "&lt;";
-        else if (c == '>') out += "&gt;";
-        else if (c == '"') out += "&quot;";
-        else if (c == '\'') out += "&#39;";
-        else if (c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20) out += c;
-        else out += ' ';
+        if (c == '&')
+            out += "&amp;";
+        else if (c == '<')
+            out += "&lt;";
+        else if (c == '>')
+            out += "&gt;";
+        else if (c == '"')
+            out += "&quot;";
+        else if (c == '\'')
+            out += "&#39;";
+        else if (c == '\n' || c == '\t' || static_cast<unsigned char>(c) >= 0x20)
+            out += c;
+        else
+            out += ' ';
     }
     return out;
 }
@@ -55,9 +62,7 @@ std::string pixels(double value) {
     return rounded == std::floor(rounded) ? format("{:.0f}", rounded) : format("{:.1f}", rounded);
 }
 
-std::string round_axis::label(double tick) const {
-    return format("{:.{}f}", tick + 0.0, decimals);
-}
+std::string round_axis::label(double tick) const { return format("{:.{}f}", tick + 0.0, decimals); }
 
 double round_axis::place(double value, double from, double to) const {
     return from + (value - low) / (high - low) * (to - from);
@@ -98,20 +103,44 @@ std::string series_look::dashes() const {
 std::string marker(const series_look &look, double x, double y, double radius) {
     const double r = radius;
     switch (look.bound ? 0 : look.number % colors) {
-        case 1: return polygon(x, y, r, {{-.9, -.9}, {.9, -.9}, {.9, .9}, {-.9, .9}});
-        case 2: return polygon(x, y, r, {{0, -1.2}, {1.1, .85}, {-1.1, .85}});
-        case 3: return polygon(x, y, r, {{0, -1.3}, {1.3, 0}, {0, 1.3}, {-1.3, 0}});
-        case 4: return polygon(x, y, r, {{0, 1.2}, {1.1, -.85}, {-1.1, -.85}});
+        case 1:
+            return polygon(x, y, r, {{-.9, -.9}, {.9, -.9}, {.9, .9}, {-.9, .9}});
+        case 2:
+            return polygon(x, y, r, {{0, -1.2}, {1.1, .85}, {-1.1, .85}});
+        case 3:
+            return polygon(x, y, r, {{0, -1.3}, {1.3, 0}, {0, 1.3}, {-1.3, 0}});
+        case 4:
+            return polygon(x, y, r, {{0, 1.2}, {1.1, -.85}, {-1.1, -.85}});
         case 5:
-            return polygon(x, y, r, {{-.4, -1.2}, {.4, -1.2}, {.4, -.4}, {1.2, -.4}, {1.2, .4},
-                                     {.4, .4}, {.4, 1.2}, {-.4, 1.2}, {-.4, .4}, {-1.2, .4},
-                                     {-1.2, -.4}, {-.4, -.4}});
+            return polygon(x, y, r,
+                           {{-.4, -1.2},
+                            {.4, -1.2},
+                            {.4, -.4},
+                            {1.2, -.4},
+                            {1.2, .4},
+                            {.4, .4},
+                            {.4, 1.2},
+                            {-.4, 1.2},
+                            {-.4, .4},
+                            {-1.2, .4},
+                            {-1.2, -.4},
+                            {-.4, -.4}});
         case 6:
             return polygon(x, y, r, {{0, -1.2}, {1.15, -.35}, {.7, 1}, {-.7, 1}, {-1.15, -.35}});
         case 7:
-            return polygon(x, y, r, {{0, -.5}, {.6, -1.1}, {1.1, -.6}, {.5, 0}, {1.1, .6}, {.6, 1.1},
-                                     {0, .5}, {-.6, 1.1}, {-1.1, .6}, {-.5, 0}, {-1.1, -.6},
-                                     {-.6, -1.1}});
+            return polygon(x, y, r,
+                           {{0, -.5},
+                            {.6, -1.1},
+                            {1.1, -.6},
+                            {.5, 0},
+                            {1.1, .6},
+                            {.6, 1.1},
+                            {0, .5},
+                            {-.6, 1.1},
+                            {-1.1, .6},
+                            {-.5, 0},
+                            {-1.1, -.6},
+                            {-.6, -1.1}});
         default:
             return "<circle cx=\"" + pixels(x) + "\" cy=\"" + pixels(y) + "\" r=\"" + pixels(r) +
                    "\"/>";
@@ -135,8 +164,8 @@ std::string scale_color(double share) {
     const size_t below = std::min(size_t(at), samples.size() - 2);
     const double part = at - double(below);
     const auto mixed = [&](size_t channel) {
-        return int(std::lround(samples[below][channel] * (1 - part) +
-                               samples[below + 1][channel] * part));
+        return int(
+            std::lround(samples[below][channel] * (1 - part) + samples[below + 1][channel] * part));
     };
     return format("#{:02x}{:02x}{:02x}", mixed(0), mixed(1), mixed(2));
 }

@@ -1,7 +1,7 @@
 // svg.h - the smallest parts of a drawing: safe text, round axes, markers and colours by number.
 //
-// Colours are CSS classes, not values, so that the page can hold one set for light and one for dark:
-// c0 to c7 are eight that colour-blind readers can tell apart, "bound" is the grey of limits.
+// Colours are CSS classes, not values, so that the page can hold one set for light and one for
+// dark: c0 to c7 are eight that colour-blind readers can tell apart, "bound" is the grey of limits.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ struct round_axis {
     std::string label(double tick) const;
     double place(double value, double from, double to) const;  // value to coordinate
 };
-// Requires: finite values. Covers low to high in about `ticks_about` steps; an empty range is widened.
+// Requires: finite values. Covers low to high in about `ticks_about` steps; an empty range is
+// widened.
 round_axis axis_for(double low, double high, size_t ticks_about);
 
 // How one line of many looks: told apart by colour, marker and dashes, in this order of change.

@@ -33,7 +33,7 @@ void append_text(std::string &out, std::string_view text) {
 }
 
 template <class Number>
-    requires std::is_arithmetic_v<Number>
+requires std::is_arithmetic_v<Number>
 void append_number(std::string &out, Number number) {
     char digits[32];
     const auto [end, failure] = std::to_chars(digits, digits + sizeof digits, number);
@@ -73,17 +73,17 @@ result<std::unique_ptr<timeline>> timeline::open(const std::filesystem::path &pa
                                                  uint64_t events_max) {
     std::FILE *file = std::fopen(path.c_str(), "wb");
     if (!file)
-        return error{format("timeline {}: cannot be written: {}; name a file in a folder that exists "
-                            "and is writable",
-                            path.string(), std::strerror(errno))};
+        return error{
+            format("timeline {}: cannot be written: {}; name a file in a folder that exists "
+                   "and is writable",
+                   path.string(), std::strerror(errno))};
     return std::unique_ptr<timeline>(new timeline(file, path, events_max));
 }
 
 uint32_t timeline::track(std::string_view name, std::string_view process) {
     auto known = processes_.find(process);
     const bool new_process = known == processes_.end();
-    if (new_process)
-        known = processes_.emplace(process, uint32_t(processes_.size() + 1)).first;
+    if (new_process) known = processes_.emplace(process, uint32_t(processes_.size() + 1)).first;
     const auto [at, inserted] =
         tracks_.try_emplace({known->second, std::string(name)}, uint32_t(rows_.size()));
     if (!inserted) return at->second;
@@ -217,8 +217,8 @@ status timeline::close() {
         if (std::fclose(std::exchange(file_, nullptr)) != 0) failed_ = true;
     }
     if (failed_)
-        return error{format("timeline {}: could not be written in full; is the disk full",
-                            path_.string())};
+        return error{
+            format("timeline {}: could not be written in full; is the disk full", path_.string())};
     return success();
 }
 

@@ -1,4 +1,4 @@
-// timeline.h - what every device did when, as Chrome trace events: open the file in ui.perfetto.dev.
+// timeline.h - what every device did when, as Chrome trace events for ui.perfetto.dev.
 //
 //     auto opened = timeline::open("run.trace.json");
 //     timeline &shown = **opened;
@@ -7,8 +7,8 @@
 //     shown.counter(compute, "resident experts", 2000, 17);
 //     shown.close();
 //
-// Events go to the file as they come, in any order of time, and are not kept. The file is whole after
-// close or the destructor, whatever happened before. One thread at a time.
+// Events go to the file as they come, in any order of time, and are not kept. The file is whole
+// after close or the destructor, whatever happened before. One thread at a time.
 #pragma once
 
 #include <concepts>
@@ -57,8 +57,8 @@ public:
     timeline &operator=(const timeline &) = delete;
 
     // A row of spans, such as "GPU compute", "copy host to GPU" or "CPU pool", in the process (a
-    // device or a host) named. Rows are shown in the order in which they were asked for; asking again
-    // gives the same row.
+    // device or a host) named. Rows are shown in the order in which they were asked for; asking
+    // again gives the same row.
     uint32_t track(std::string_view name, std::string_view process = "device");
 
     // Spans of one track either follow each other or lie within each other.
@@ -71,8 +71,8 @@ public:
     uint64_t events() const { return events_; }
     uint64_t events_left_out() const { return left_out_; }
 
-    // Ends the file. Later events are ignored; closing again does nothing. An error says that the file
-    // could not be written, now or earlier.
+    // Ends the file. Later events are ignored; closing again does nothing. An error says that the
+    // file could not be written, now or earlier.
     status close();
 
 private:

@@ -1,6 +1,6 @@
-// Goal: a comparison shows what differs between runs, marks the fastest fairly and fits the terminal.
-// Method: few hand-made runs whose table lines, groups and sentences can be written out, and the width
-// as a property over long names and many rows.
+// Goal: a comparison shows what differs between runs, marks the fastest fairly and fits the
+// terminal. Method: few hand-made runs whose table lines, groups and sentences can be written out,
+// and the width as a property over long names and many rows.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -81,8 +81,8 @@ bool fits(const std::string &text, size_t columns) {
 }  // namespace
 
 TEST_CASE("only settings that differ become columns; profile and size are there anyway") {
-    const comparison made = compared({row_of({}), row_of({.cache = "lfu", .slots = 128}),
-                                      row_of({.profile = "h100"})});
+    const comparison made =
+        compared({row_of({}), row_of({.cache = "lfu", .slots = 128}), row_of({.profile = "h100"})});
     const comparison_view view = view_of(made);
     CHECK(view.settings == names{"hardware.profile", "memory.experts", "cache.plugin"});
     CHECK(headings(view) == names{"cache"});
@@ -176,12 +176,16 @@ TEST_CASE("the table has the figures worked out by hand") {
     CHECK(lines[0] == "a comparison");
     CHECK(lines[1] == "");
     CHECK(lines[2] == "rtx3090");
-    CHECK(lines[3] == "  cache  experts   share  hit rate  MB/token  TPOT ms    tokens/s  misses/OPT");
-    CHECK(lines[4] == "  lru         64  25.0 %    60.0 %      40.0    20.00        50.0        2.00");
-    CHECK(lines[5] == "  lfu         64  25.0 %    75.0 %      25.0    12.50 *      80.0        1.25");
+    CHECK(lines[3] ==
+          "  cache  experts   share  hit rate  MB/token  TPOT ms    tokens/s  misses/OPT");
+    CHECK(lines[4] ==
+          "  lru         64  25.0 %    60.0 %      40.0    20.00        50.0        2.00");
+    CHECK(lines[5] ==
+          "  lfu         64  25.0 %    75.0 %      25.0    12.50 *      80.0        1.25");
     CHECK(lines[6] == "");
     CHECK(lines[7] == "h100");
-    CHECK(lines[9] == "  lru         64  25.0 %    60.0 %      40.0     8.00       125.0        2.00");
+    CHECK(lines[9] ==
+          "  lru         64  25.0 %    60.0 %      40.0     8.00       125.0        2.00");
 }
 
 TEST_CASE("sizes given one after the other are set apart, mixed ones are not") {
@@ -220,7 +224,8 @@ TEST_CASE("the reading names the fastest, its lead and what takes the time") {
     const names lines = reading(made, view_of(made));
     REQUIRE(lines.size() == 1);
     CAPTURE(lines[0]);
-    CHECK(lines[0].starts_with("rtx3090: lfu is fastest at 2 of 2 sizes, 2.00 times as fast as lru"));
+    CHECK(
+        lines[0].starts_with("rtx3090: lfu is fastest at 2 of 2 sizes, 2.00 times as fast as lru"));
     CHECK(contains(lines[0], "belady, which sees the future, would be 1.25 times as fast as lfu"));
     CHECK(contains(lines[0], "the GPU computes 25.0 % of the time and waits for experts 50.0 %"));
     CHECK(contains(lines[0], "the link is busy 55.0 %: transfers decide the speed"));
@@ -241,7 +246,8 @@ TEST_CASE("more hits that are not faster are pointed out, but not within a perce
                                 row_of({.cache = "lfu", .tpot_ms = 25, .misses = 200})});
     names lines = reading(made, view_of(made));
     REQUIRE(lines.size() == 2);
-    CHECK(contains(lines[1], "with 64 experts on rtx3090, lfu hits most (80.0 %), yet lru (70.0 %)"));
+    CHECK(
+        contains(lines[1], "with 64 experts on rtx3090, lfu hits most (80.0 %), yet lru (70.0 %)"));
     made.rows[1].report.tpot_ms.mean = 20.1;
     CHECK(reading(made, view_of(made)).size() == 1);
 }
@@ -264,7 +270,8 @@ TEST_CASE("text keeps to 100 columns however long the names, and the figures sta
     std::vector<comparison_row> rows;
     for (uint64_t i = 0; i < 30; ++i) {
         comparison_row row = row_of({.cache = "a_policy_with_a_very_long_name_" + std::to_string(i),
-                                     .slots = 64 + i % 3, .tpot_ms = 1e6 + double(i)});
+                                     .slots = 64 + i % 3,
+                                     .tpot_ms = 1e6 + double(i)});
         for (const char *stage : {"router", "budget", "prefetch", "dispatch", "transport"})
             row.report.config[stage] = {{"plugin", std::string(40, 'p') + std::to_string(i)}};
         row.report.config["run"]["another_long_setting_name"] = std::to_string(i);
@@ -296,9 +303,8 @@ TEST_CASE("JSON has each run's report and the settings that differ") {
     REQUIRE(written["results"].size() == 2);
     CHECK(written["results"][0]["settings"] ==
           json{{"memory.experts", 64}, {"cache.plugin", "lru"}});
-    CHECK(written["results"][1]["settings"] == json{{"memory.experts", 128},
-                                                    {"cache.plugin", "lfu"},
-                                                    {"cache.half_life", 16.0}});
+    CHECK(written["results"][1]["settings"] ==
+          json{{"memory.experts", 128}, {"cache.plugin", "lfu"}, {"cache.half_life", 16.0}});
     CHECK(written["results"][1]["slots"] == 128);
     CHECK(written["results"][1]["experts"]["hits"] == 700);
     json alone = to_json(rows[1].report);

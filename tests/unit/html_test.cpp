@@ -1,6 +1,6 @@
 // Goal: the page is well-formed, complete and self-contained for any comparison, and its plots put
-// points where they belong. Method: a small XML checker, hostile texts, extreme shapes (one run, one
-// size, thirty policies, nothing), and coordinates worked out by hand.
+// points where they belong. Method: a small XML checker, hostile texts, extreme shapes (one run,
+// one size, thirty policies, nothing), and coordinates worked out by hand.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -100,8 +100,8 @@ comparison_row row_of(const std::string &profile, const std::string &cache, uint
     report.config = {{"cache", {{"plugin", cache}}}, {"memory", {{"experts", slots}}}};
     for (uint64_t layer = 0; layer < 4; ++layer) {
         report.layers.emplace_back();
-        report.layers.back().experts = {.requested = 200, .hits = 50 * layer,
-                                        .misses = 200 - 50 * layer};
+        report.layers.back().experts = {
+            .requested = 200, .hits = 50 * layer, .misses = 200 - 50 * layer};
     }
     row.slots = slots;
     row.experts_all = 256;
@@ -150,7 +150,8 @@ TEST_CASE("pages of every shape are well-formed and need nothing from outside") 
     for (const comparison &page : pages) {
         const std::string html = to_html(page, "moorage compare a.toml");
         CHECK(flaw_in(html) == "");
-        for (const char *outside : {"http:", "https:", "src=", "href=", "<script", "@import", "url("})
+        for (const char *outside :
+             {"http:", "https:", "src=", "href=", "<script", "@import", "url("})
             CHECK_FALSE(contains(html, outside));
         CHECK_FALSE(contains(html, "nan"));
         CHECK_FALSE(contains(html, "inf\""));
@@ -229,8 +230,8 @@ TEST_CASE("axes have round ticks that cover the data") {
         CHECK(axis.ticks.size() <= 8);
         const double step = axis.ticks[1] - axis.ticks[0];
         const double lead = step / std::pow(10, std::floor(std::log10(step) + 1e-9));
-        const bool is_round = std::abs(lead - 1) < 1e-6 || std::abs(lead - 2) < 1e-6 ||
-                              std::abs(lead - 5) < 1e-6;
+        const bool is_round =
+            std::abs(lead - 1) < 1e-6 || std::abs(lead - 2) < 1e-6 || std::abs(lead - 5) < 1e-6;
         CHECK(is_round);
     }
 }
@@ -239,8 +240,10 @@ TEST_CASE("points lie where their values are, and names do not overlap") {
     line_chart chart{"l", "x", "y", {}};
     const double ends[] = {50, 50.5, 51};
     for (size_t i = 0; i < 3; ++i)
-        chart.series.push_back({"s" + std::to_string(i), {i, false},
-                                {{10, 100, "first"}, {20, ends[i], "<last>"}}, true});
+        chart.series.push_back({"s" + std::to_string(i),
+                                {i, false},
+                                {{10, 100, "first"}, {20, ends[i], "<last>"}},
+                                true});
     const std::string svg = draw(chart);
     CHECK(flaw_in(svg) == "");
     CHECK(contains(svg, "&lt;last&gt;"));

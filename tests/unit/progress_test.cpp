@@ -1,5 +1,5 @@
-// Goal: the progress line tells the truth on a terminal and is absent elsewhere. Method: lines worked
-// out by hand, a pipe, and a pseudo-terminal whose other end is read back.
+// Goal: the progress line tells the truth on a terminal and is absent elsewhere. Method: lines
+// worked out by hand, a pipe, and a pseudo-terminal whose other end is read back.
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
@@ -43,7 +43,8 @@ TEST_CASE("the line shows share, counts and the time left") {
           "replay  [#####---------------]  25 %  50/200  0:30 left");
     CHECK(progress_line("replay", 200, 200, 10s) ==
           "replay  [####################] 100 %  200/200");
-    CHECK(progress_line("x", 1'000'000, 12'800'000, 3600s).ends_with("1.00 M/12.8 M  11:48:00 left"));
+    CHECK(
+        progress_line("x", 1'000'000, 12'800'000, 3600s).ends_with("1.00 M/12.8 M  11:48:00 left"));
     CHECK(progress_line("x", 1234, 0, 5s) == "x  1.23 k");
     // Never 100 % before the end, nor beyond it.
     CHECK(progress_line("x", 999, 1000, 0s).find(" 99 %") != std::string::npos);

@@ -1,5 +1,5 @@
-// Goal: a run's figures come out right as JSON and text. Method: a report whose numbers are chosen so
-// that every derived one can be worked out by hand, the contract's key order written out, and
+// Goal: a run's figures come out right as JSON and text. Method: a report whose numbers are chosen
+// so that every derived one can be worked out by hand, the contract's key order written out, and
 // properties (width, equal bytes) over extreme reports.
 #include <doctest/doctest.h>
 
@@ -30,10 +30,20 @@ run_report hand_made() {
     report.tpot_ms = {20, 18.5, 44.25};
     report.ttft_ms = {1500, 1400, 2000};
     report.tokens_per_s = 50;
-    report.experts = {.requested = 8000, .hits = 6000, .partial_hits = 100, .misses = 1900,
-                      .substituted = 3, .on_cpu = 400, .remote = 5, .loaded = 1500};
-    report.bytes = {.h2d = 2'000'000'000, .d2h = 0, .network = 0, .prefetched = 400'000'000,
-                    .prefetch_used = 300'000'000, .prefetch_wasted = 100'000'000};
+    report.experts = {.requested = 8000,
+                      .hits = 6000,
+                      .partial_hits = 100,
+                      .misses = 1900,
+                      .substituted = 3,
+                      .on_cpu = 400,
+                      .remote = 5,
+                      .loaded = 1500};
+    report.bytes = {.h2d = 2'000'000'000,
+                    .d2h = 0,
+                    .network = 0,
+                    .prefetched = 400'000'000,
+                    .prefetch_used = 300'000'000,
+                    .prefetch_wasted = 100'000'000};
     report.time = {.compute = 5000, .transfer = 10000, .stall = 12000, .cpu = 1000, .policy = 0};
     report.has_predictions = true;
     report.predicted = 4000;
@@ -103,11 +113,23 @@ TEST_CASE("summaries use the mean and nearest-rank percentiles") {
 }
 
 TEST_CASE("counts add up and give a hit rate") {
-    expert_counts sum{.requested = 8, .hits = 6, .partial_hits = 1, .misses = 1, .substituted = 2,
-                      .on_cpu = 3, .remote = 4, .loaded = 5};
+    expert_counts sum{.requested = 8,
+                      .hits = 6,
+                      .partial_hits = 1,
+                      .misses = 1,
+                      .substituted = 2,
+                      .on_cpu = 3,
+                      .remote = 4,
+                      .loaded = 5};
     CHECK(sum.hit_rate() == 0.75);
-    sum += {.requested = 2, .hits = 0, .partial_hits = 10, .misses = 20, .substituted = 30,
-            .on_cpu = 40, .remote = 50, .loaded = 60};
+    sum += {.requested = 2,
+            .hits = 0,
+            .partial_hits = 10,
+            .misses = 20,
+            .substituted = 30,
+            .on_cpu = 40,
+            .remote = 50,
+            .loaded = 60};
     CHECK(sum.requested == 10);
     CHECK(sum.hit_rate() == 0.6);
     CHECK(sum.partial_hits == 11);
@@ -121,17 +143,17 @@ TEST_CASE("counts add up and give a hit rate") {
 
 TEST_CASE("JSON has the contract's keys in its order") {
     const json report = json::parse(to_json(hand_made()).dump());
-    CHECK(first(keys_of(report), 17) ==
-          names{"tokens", "requests", "executor", "profile", "seed", "virtual_time", "tpot_ms",
-                "ttft_ms", "tokens_per_s", "experts", "bytes", "time_ms", "prediction", "layers",
-                "config", "faults", "title"});
+    CHECK(first(keys_of(report), 17) == names{"tokens", "requests", "executor", "profile", "seed",
+                                              "virtual_time", "tpot_ms", "ttft_ms", "tokens_per_s",
+                                              "experts", "bytes", "time_ms", "prediction", "layers",
+                                              "config", "faults", "title"});
     CHECK(keys_of(report["tpot_ms"]) == names{"mean", "p50", "p99"});
     CHECK(keys_of(report["ttft_ms"]) == names{"mean", "p50", "p99"});
     CHECK(keys_of(report["experts"]) == names{"requested", "hits", "partial_hits", "misses",
                                               "hit_rate", "substituted", "on_cpu", "remote",
                                               "loaded"});
-    CHECK(keys_of(report["bytes"]) == names{"h2d", "d2h", "network", "prefetched", "prefetch_used",
-                                            "prefetch_wasted"});
+    CHECK(keys_of(report["bytes"]) ==
+          names{"h2d", "d2h", "network", "prefetched", "prefetch_used", "prefetch_wasted"});
     CHECK(keys_of(report["time_ms"]) == names{"compute", "transfer", "stall", "cpu", "policy"});
     CHECK(keys_of(report["prediction"]) == names{"accuracy"});
     CHECK(first(keys_of(report["layers"][0]), 8) == names{"requested", "hits", "partial_hits",
@@ -181,7 +203,7 @@ TEST_CASE("what was not measured is null or empty, not zero of something") {
 
 TEST_CASE("the last bits of a sum do not reach the bytes") {
     run_report one = hand_made(), other = hand_made();
-    one.time.compute = 0.1 + 0.2 + 0.3;   // 0.6000000000000001
+    one.time.compute = 0.1 + 0.2 + 0.3;    // 0.6000000000000001
     other.time.compute = 0.3 + 0.2 + 0.1;  // 0.6
     one.time.policy = -0.0;
     REQUIRE(one.time.compute != other.time.compute);

@@ -142,7 +142,8 @@ TEST_CASE("a file without events, or closed by the destructor alone, is whole") 
     {
         const auto shown = opened(file);
         const uint32_t track = shown->track("a");
-        for (uint64_t i = 0; i < 50'000; ++i) shown->span(track, "s", i * 10, 5);  // several buffers
+        for (uint64_t i = 0; i < 50'000; ++i)
+            shown->span(track, "s", i * 10, 5);  // several buffers
     }
     CHECK(events_of(file.parsed(), "X").size() == 50'000);
 }
