@@ -48,10 +48,9 @@ core::result<core::registry> open_registry(const std::vector<std::filesystem::pa
 // Kinds of a policy in words, without the observer: "cache, prefetch".
 std::string kinds_of(const core::policy &of);
 
-// Folder of the program; its parent holds plugins/, include/ and share/ in an installed tree.
-std::filesystem::path program_folder();
-// The SDK's headers beside the program (installed) or in the source tree; empty when neither is there.
-std::filesystem::path sdk_include_folder();
+// The SDK's folder, with include/, template/, rust/ and cmake/: $MOORAGE_SDK, else share/moorage/sdk of
+// the installed tree, else sdk/ of the source tree.
+core::result<std::filesystem::path> sdk_folder();
 
 // Compiles a policy's source into a library beside it, printing the command, and returns its path.
 core::result<std::filesystem::path> compile_policy(const std::filesystem::path &source);

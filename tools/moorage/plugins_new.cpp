@@ -19,18 +19,15 @@ using core::format;
 
 namespace {
 
-// MOORAGE_TEMPLATE_PATH, else the installed tree, else the source tree.
+// $MOORAGE_TEMPLATE_PATH, else that of the SDK.
 core::result<fs::path> template_folder() {
     if (const char *given = std::getenv("MOORAGE_TEMPLATE_PATH"); given && *given) {
         if (fs::is_directory(given)) return fs::path(given);
         return error{format("MOORAGE_TEMPLATE_PATH = {} is no folder", given), true};
     }
-    const fs::path places[] = {program_folder().parent_path() / "share/moorage/template",
-                               fs::path(MOORAGE_SOURCE_DIR) / "sdk/template"};
-    for (const fs::path &place : places)
-        if (fs::is_directory(place)) return place;
-    return error{format("no templates in {} or {}; set MOORAGE_TEMPLATE_PATH", places[0].string(),
-                        places[1].string())};
+    const auto sdk = sdk_folder();
+    if (!sdk) return sdk.failure();
+    return *sdk / "template";
 }
 
 struct language {
@@ -93,7 +90,9 @@ int plugins_new(const plugins_new_options &options) {
     const auto file = scaffold(options);
     if (!file) return report_failure(file.failure());
     std::cout << "wrote " << file->string() << "\n"
-              << "next: moorage plugins check " << file->string() << "\n";
+              << "next: moorage plugins check " << file->string() << "\n"
+              << format("then in TOML: [plugins] path = [\"{}\"]  [{}] plugin = \"{}\"\n",
+                        options.directory.string(), options.kind, options.name);
     return exit_ok;
 }
 

@@ -1,6 +1,5 @@
 // policy_build.cpp - compiles one policy's source into a library beside it, for `plugins check`.
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
 
 #include <spawn.h>
@@ -24,34 +23,16 @@ std::string compiler(const char *variable, const char *usual) {
     return given && *given ? given : usual;
 }
 
-// The map that leaves one symbol visible: the SDK's own, else one written for this call.
-core::result<fs::path> symbol_map(const fs::path &include) {
-    for (const char *place : {"../cmake/module.map", "../lib/cmake/moorage-sdk/module.map"})
-        if (const fs::path map = include / place; fs::exists(map)) return map.lexically_normal();
-    const fs::path map = fs::temp_directory_path() / format("moorage-module-{}.map", getpid());
-    std::ofstream out(map);
-    out << "{ global: moorage_module_v*; local: *; };\n" << std::flush;
-    if (out) return map;
-    return error{format("{} cannot be written; it is needed to link the policy", map.string())};
-}
-
-core::result<std::vector<std::string>> command_for(const fs::path &source, const fs::path &library) {
+// As the first lines of each template say it.
+std::vector<std::string> command_for(const fs::path &sdk, const fs::path &source, const fs::path &library) {
     if (source.extension() == ".rs")
-        return std::vector<std::string>{compiler("RUSTC", "rustc"), "--edition", "2021", "--crate-type", "cdylib",
-                                        "-O", "-o", library.string(), source.string()};
-    const fs::path include = sdk_include_folder();
-    if (include.empty()) return error{"the sdk's headers were not found; set MOORAGE_SDK_INCLUDE"};
-    const auto map = symbol_map(include);
-    if (!map) return map.failure();
-    std::vector<std::string> command;
-    if (source.extension() == ".c") command = {compiler("CC", "cc"), "-std=c11"};
-    else command = {compiler("CXX", "c++"), "-std=c++20"};
-    for (const std::string &flag : {std::string("-O2"), std::string("-fPIC"), std::string("-shared"),
-                                    std::string("-fvisibility=hidden"), std::string("-ffp-contract=off"),
-                                    "-I" + include.string(), "-Wl,--version-script=" + map->string(),
-                                    std::string("-o"), library.string(), source.string()})
-        command.push_back(flag);
-    return command;
+        return {compiler("RUSTC", "rustc"), "--edition", "2021", "-O", "--crate-type", "cdylib", "-C",
+                "panic=unwind", source.string(), "-o", library.string()};
+    const bool c = source.extension() == ".c";
+    return {c ? compiler("CC", "cc") : compiler("CXX", "c++"), c ? "-std=c11" : "-std=c++20", "-O2", "-fPIC",
+            "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-I", (sdk / "include").string(),
+            "-Wl,--version-script=" + (sdk / "cmake/module.map").string(), source.string(), "-o",
+            library.string()};
 }
 
 int run(const std::vector<std::string> &command) {
@@ -67,28 +48,32 @@ int run(const std::vector<std::string> &command) {
 
 }  // namespace
 
-fs::path program_folder() {
+core::result<fs::path> sdk_folder() {
+    if (const char *given = std::getenv("MOORAGE_SDK"); given && *given) {
+        if (fs::exists(fs::path(given) / "include/moorage/module.h")) return fs::path(given);
+        return error{format("MOORAGE_SDK = {} holds no include/moorage/module.h", given), true};
+    }
     std::error_code failed;
-    return fs::read_symlink("/proc/self/exe", failed).parent_path();
-}
-
-fs::path sdk_include_folder() {
-    if (const char *given = std::getenv("MOORAGE_SDK_INCLUDE"); given && *given) return given;
-    for (const fs::path &place : {program_folder().parent_path() / "include",
-                                  fs::path(MOORAGE_SOURCE_DIR) / "sdk/include"})
-        if (fs::exists(place / "moorage/module.h")) return place;
-    return {};
+    const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path();
+    const fs::path places[] = {program.parent_path() / "share/moorage/sdk", fs::path(MOORAGE_SOURCE_DIR) / "sdk"};
+    for (const fs::path &place : places)
+        if (fs::exists(place / "include/moorage/module.h")) return place;
+    return error{format("the sdk is neither in {} nor in {}; set MOORAGE_SDK", places[0].string(),
+                        places[1].string())};
 }
 
 core::result<fs::path> compile_policy(const fs::path &source) {
+    const auto sdk = sdk_folder();
+    if (!sdk) return sdk.failure();
     const fs::path library = fs::path(source).replace_extension(".so");
-    const auto command = command_for(source, library);
-    if (!command) return command.failure();
-    std::cout << format("{}\n", fmt::join(*command, " ")) << std::flush;
-    const int code = run(*command);
+    const auto command = command_for(*sdk, source, library);
+    setenv("MOORAGE_SDK", sdk->c_str(), 1);  // the Rust bindings are found through it
+    std::cout << format("{}{}\n", source.extension() == ".rs" ? "MOORAGE_SDK=" + sdk->string() + " " : "",
+                        fmt::join(command, " ")) << std::flush;
+    const int code = run(command);
     if (code == 0) return library;
-    if (code == 127) return error{format("{} is not installed; it compiles {}", command->front(), source.string())};
-    return error{format("{} does not compile (exit code {} of {})", source.string(), code, command->front())};
+    if (code == 127) return error{format("{} is not installed; it compiles {}", command.front(), source.string())};
+    return error{format("{} does not compile (exit code {} of {})", source.string(), code, command.front())};
 }
 
 }  // namespace moorage::tool
