@@ -32,6 +32,8 @@ public:
         seed_stream spread(seed_stream(seed).next() ^ seed_stream(~name).next());
         for (uint64_t &word : state_) word = spread.next();
     }
+    // From a state as published. Requires: not all 0.
+    explicit random_stream(const std::array<uint64_t, 4> &state) : state_(state) {}
     uint64_t next() {
         const uint64_t drawn = std::rotl(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;
         state_[2] ^= state_[0];

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include "core/base/text.h"
 #include "moorage/module.h"
@@ -32,20 +33,30 @@ std::string clean(std::string text) {
     return text;
 }
 
-// "label       text", the text wrapped at spaces and continued under itself.
+// The text cut behind spaces and, where those are rare, behind commas.
+std::vector<std::string> pieces_of(const std::string &text) {
+    std::vector<std::string> pieces(1);
+    for (const char letter : text) {
+        pieces.back() += letter;
+        if (letter == ' ' || letter == ',') pieces.emplace_back();
+    }
+    return pieces;
+}
+
+// "label       text", the text continued under itself.
 std::string line(const std::string &label, const std::string &text) {
-    std::string out = format("{:<{}}", label, label_columns);
-    size_t used = label_columns;
-    bool first = true;
-    for (const std::string &word : core::split(text, ' ')) {
-        if (!first && used + 1 + word.size() > columns) {
-            out += "\n" + std::string(label_columns, ' ');
-            used = label_columns;
-            first = true;
+    const size_t begin = std::max(label_columns, label.size() + 1);
+    std::string out = format("{:<{}}", label, begin);
+    size_t used = begin;
+    for (const std::string &piece : pieces_of(text)) {
+        const size_t visible = piece.ends_with(' ') ? piece.size() - 1 : piece.size();
+        if (used > begin && used + visible > columns) {
+            while (out.ends_with(' ')) out.pop_back();
+            out += "\n" + std::string(begin, ' ');
+            used = begin;
         }
-        out += (first ? "" : " ") + word;
-        used += (first ? 0 : 1) + word.size();
-        first = false;
+        out += piece;
+        used += piece.size();
     }
     return out + "\n";
 }
@@ -118,7 +129,7 @@ std::string text_of(const trace_summary &summary) {
                       core::human_bytes(static_cast<double>(one.bytes.size())));
     out += "metadata\n";
     for (const auto &[key, value] : of.metadata())
-        out += line("  " + core::shown(key), clean(value));
+        out += line(format("  {:<22}", core::shown(key)), clean(value));
     return out;
 }
 
