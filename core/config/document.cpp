@@ -29,30 +29,39 @@ namespace {
 
 constexpr int dots_max = 16;
 
-// Counts lines and dots outside strings and comments. Requires: nothing; broken text is left to the
-// parser, which sees it next.
-class dot_scanner {
+// Looks at what stands outside strings and comments before the library does. Broken text is left to
+// the library, which stops at the first break.
+class text_scanner {
 public:
-    explicit dot_scanner(std::string_view text) : text_(text) {}
+    explicit text_scanner(std::string_view text) : text_(text) {}
 
-    // The line of the first key with more than dots_max dots, 0 when there is none. The library
-    // bounds nested lists but not dotted keys, of which each dot is one table deeper.
-    uint32_t first_too_deep() {
+    // What is wrong with the text, with line() as its place; null when nothing is.
+    // The library bounds nested lists but not dotted keys, of which each dot is one table deeper,
+    // and version 3.3 looks up blanks beyond ASCII in a switch that has no case for most letters,
+    // which is undefined behaviour. It does so outside strings, and after a backslash in long ones.
+    const char *problem() {
         int dots = 0;
         while (at_ < text_.size()) {
             const char c = text_[at_];
             if (c == '"' || c == '\'') {
                 skip_string(c);
+                if (bad_escape_) return "a character beyond ASCII follows a backslash";
                 continue;
             }
-            if (c == '#') skip_to_line_end();
-            if (c == '\n') ++line_;
-            if (c == '.' && ++dots > dots_max) return line_;
+            if (c == '#') {
+                skip_to_line_end();
+                continue;
+            }
+            if (static_cast<signed char>(c) < 0)
+                return "a character beyond ASCII stands outside of quotes";
+            if (c == '.' && ++dots > dots_max) return "a key has more dots than any key here needs";
             if (c == '=' || c == ',' || c == '\n' || c == '{') dots = 0;
-            if (c != '#') ++at_;
+            if (c == '\n') ++line_;
+            ++at_;
         }
-        return 0;
+        return nullptr;
     }
+    uint32_t line() const { return line_; }
 
 private:
     void skip_to_line_end() { at_ = std::min(text_.find('\n', at_), text_.size()); }
@@ -63,9 +72,8 @@ private:
         at_ += long_string ? 3 : 1;
         while (at_ < text_.size()) {
             if (text_[at_] == '\\' && quote == '"') {
-                // The next character may be the end of the line, which still has to be counted.
-                if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
-                at_ += 2;
+                skip_escape();
+                if (bad_escape_) return;
                 continue;
             }
             if (text_[at_] == '\n') {
@@ -73,14 +81,30 @@ private:
                 ++line_;
             }
             if (!long_string && text_[at_] == quote) return void(++at_);
-            if (long_string && text_.substr(at_, 3) == three) return void(at_ += 3);
+            if (long_string && text_.substr(at_, 3) == three) return skip_closing(quote);
             ++at_;
         }
+    }
+
+    void skip_escape() {
+        const size_t next = text_.find_first_not_of(" \t\n\v\f\r", at_ + 1);
+        if (next != std::string_view::npos && static_cast<signed char>(text_[next]) < 0)
+            bad_escape_ = true;
+        // What is escaped may be the end of the line, which still has to be counted.
+        if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
+        at_ += 2;
+    }
+
+    // Up to two more quotes belong to the string, which then ends in quotes.
+    void skip_closing(char quote) {
+        at_ += 3;
+        for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
     }
 
     std::string_view text_;
     size_t at_ = 0;
     uint32_t line_ = 1;
+    bool bad_escape_ = false;
 };
 
 node convert(const toml::node &source);
@@ -205,10 +229,11 @@ result<node> parse_document(std::string_view text, std::string_view name) {
             format("{}: {} bytes, and the limit is {}; a configuration is a small TOML file", name,
                    text.size(), document_bytes_max),
             true};
-    if (const uint32_t line = dot_scanner(text).first_too_deep(); line != 0)
-        return error{format("{}:{}: a key has more than {} dots; no key here has more than 3", name,
-                            line, dots_max),
-                     true};
+    constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+    if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+    text_scanner scanner(text);
+    if (const char *problem = scanner.problem())
+        return error{format("{}:{}: not valid TOML: {}", name, scanner.line(), problem), true};
     result<node> root = parse_with_library(text, name);
     if (!root) return root;
     if (const uint32_t line = line_of_quoted_key(*root); line != 0)

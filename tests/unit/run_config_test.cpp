@@ -371,6 +371,16 @@ TEST_CASE("broken TOML names file and line") {
     // The library takes it for granted that a key follows the bracket.
     for (const char *header : {"[$x]\n", "[=]\n", "[[\x01]]\n", " [ \xc3\xa9]\n", "[\n", "[[\n"})
         line_8(header);
+    // Characters beyond ASCII are for strings and comments; a long string may end in quotes.
+    line_8("\xef\xbb\x92 = 1\n");
+    line_8("x = \"\"\"a\"\"\"\" \xef\xbb\x92\n");
+    line_8("x = '''a''''' \xef\xbb\x92\n");
+    CHECK(holds(line_8("x = \"\"\"\\\n  \xc3\xa9\"\"\"\n"), "follows a backslash"));
+    line_8("x = \"\"\"\\ \xc3\xa9\"\"\"\n");
+    line_8("x = \"\\\xc3\xa9\"\n");
+    CHECK(accepted(least + "[report]\ntitle = \"\"\"\\\n  a\xc3\xa9\"\"\"\n").title == "a\xc3\xa9");
+    CHECK(accepted("\xef\xbb\xbf# \xc3\xa9\n" + least + "[report]\ntitle = \"\xc3\xa9\"\n").title ==
+          "\xc3\xa9");
     CHECK(holds(refused(least + "experts = 5\n"), "conf/run.toml:7: not valid TOML"));
     CHECK(holds(refused(least + "[memory]\nbytes = 5\n"), "not valid TOML"));
     CHECK(holds(refused(least + "[cache]\n\"a\\nb\" = 1\n"), "run.toml:8: a key holds more"));
@@ -388,8 +398,10 @@ TEST_CASE("deep nesting and size are bounded") {
     };
     CHECK(holds(refused("x = " + repeated("[", 100'000)), "run.toml:1"));
     CHECK(holds(refused("x = " + repeated("{a=", 100'000)), "run.toml:1"));
-    CHECK(holds(refused("\n" + repeated("a.", 100'000) + "a = 1\n"), "run.toml:2: a key has more"));
-    CHECK(holds(refused("[" + repeated("a.", 100'000) + "a]\n"), "run.toml:1: a key has more"));
+    CHECK(holds(refused("\n" + repeated("a.", 100'000) + "a = 1\n"),
+                "run.toml:2: not valid TOML: a key has more"));
+    CHECK(holds(refused("[" + repeated("a.", 100'000) + "a]\n"),
+                "run.toml:1: not valid TOML: a key has more"));
     CHECK(holds(refused("x = " + repeated("{a.a.a.a.a.a.a.a.a.a=", 1000)), "run.toml:1"));
     CHECK(holds(refused(repeated("# padding\n", 110'000)), "limit"));
     // Dots in strings and comments are no depth.
