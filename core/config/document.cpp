@@ -88,8 +88,8 @@ private:
 
     void skip_escape() {
         const size_t next = text_.find_first_not_of(" \t\n\v\f\r", at_ + 1);
-        if (next != std::string_view::npos && static_cast<signed char>(text_[next]) < 0)
-            bad_escape_ = true;
+        bad_escape_ = next != std::string_view::npos && static_cast<signed char>(text_[next]) < 0;
+        if (bad_escape_) return;
         // What is escaped may be the end of the line, which still has to be counted.
         if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
         at_ += 2;
