@@ -477,3 +477,23 @@ TEST_CASE("a sweep over policies keeps each one's parameters apart") {
         counts.push_back(accepted(text, {"cache.plugin=" + value}).cache.params.size());
     CHECK(counts == std::vector<size_t>{0, 1});
 }
+
+TEST_CASE("the bundled configurations load, and the example shows every key") {
+    const std::filesystem::path folder = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs";
+    size_t count = 0;
+    for (const auto &file : std::filesystem::directory_iterator(folder)) {
+        if (file.path().extension() != ".toml") continue;
+        CAPTURE(file.path().string());
+        const auto config = load_run_config(file.path(), {});
+        CHECK_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+        ++count;
+    }
+    CHECK(count >= 1);
+    const auto text = read_document(folder / "example.toml");
+    REQUIRE(text.ok());
+    for (const char *key :
+         {"executor", "tokens", "batch", "prefill", "seed", "profile", "link", "node", "trace",
+          "shape", "experts", "bytes", "sharing", "buffer_experts", "path", "on_fault", "title"})
+        CHECK(holds(*text, std::string(key) + " = "));
+    for (const std::string_view kind : kinds) CHECK(holds(*text, "[" + std::string(kind) + "]"));
+}
