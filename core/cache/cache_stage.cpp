@@ -22,13 +22,15 @@ std::string objection(const residency &truth, uint32_t pool, uint32_t page,
         return format("victim {} is out of range: there are {} pages", page, truth.page_count());
     const std::string name = page_name(page, truth.experts());
     if (truth.pool_of_page(page) != pool)
-        return format("{} is of pool {}, room was asked in pool {}", name, truth.pool_of_page(page), pool);
+        return format("{} is of pool {}, room was asked in pool {}", name, truth.pool_of_page(page),
+                      pool);
     if (std::find(before.begin(), before.end(), page) != before.end())
         return format("{} is named twice", name);
     if (truth.evictable(page)) return "";
     const uint8_t state = truth.state(page);
     if (state & MOORAGE_STATE_PINNED) return format("{} is pinned", name);
-    if (state & MOORAGE_STATE_BUFFERED) return format("{} is in the transfer buffer, not in a slot", name);
+    if (state & MOORAGE_STATE_BUFFERED)
+        return format("{} is in the transfer buffer, not in a slot", name);
     return format("{} is not resident", name);
 }
 
@@ -44,7 +46,8 @@ uint32_t first_evictable(const residency &truth, uint32_t pool, std::span<const 
 }
 
 void take_out(residency &truth, uint32_t page) {
-    truth.states()[page] &= static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
+    truth.states()[page] &=
+        static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
 }
 
 }  // namespace
@@ -61,7 +64,8 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     victims_.assign(count, MOORAGE_NONE);
     const uint32_t given = policy_.cache->victims(policy_.plugin(), &room, victims_.data());
     if (given > count &&
-        !faults_.report(policy_.name(), format("{} victims given where {} were asked", given, count)))
+        !faults_.report(policy_.name(),
+                        format("{} victims given where {} were asked", given, count)))
         return false;
 
     // Good ones first, so that no replacement takes a page that is named further on.

@@ -27,17 +27,18 @@ public:
     // slot: one victims call for what is missing, then per page admit, on_evict, on_load, in order.
     // A page that gets a slot has `set_bits` or-ed into its state (MOORAGE_WHOLE for a load that is
     // there at once, MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT for one that is still to come).
-    // Wrong advice is reported; what replaces it is the evictable page of the pool with the smallest
-    // number. Returns false when the run has to end. `out` is parallel to `pages`. [step]
+    // Wrong advice is reported; what replaces it is the evictable page of the pool with the
+    // smallest number. Returns false when the run has to end. `out` is parallel to `pages`. [step]
     bool load(std::span<const uint32_t> pages, int32_t cause, uint8_t set_bits,
               std::span<placement_in_cache> out);
 
-    // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). The victims
-    // are appended to `evicted`. Pinned pages stay; they go at the next call. [control]
+    // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). The
+    // victims are appended to `evicted`. Pinned pages stay; they go at the next call. [control]
     bool shrink(uint32_t pool, std::vector<uint32_t> &evicted);
 
 private:
-    // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no more).
+    // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no
+    // more).
     bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
 
     instance &policy_;

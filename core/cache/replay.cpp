@@ -17,17 +17,20 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint32_t batch_requests = 4096;   // both arrays of a batch stay in the first-level cache
-constexpr uint32_t fast_width_max = 64;     // replay.hpp keeps the victims of a step in 64 places
+constexpr uint32_t batch_requests = 4096;  // both arrays of a batch stay in the first-level cache
+constexpr uint32_t fast_width_max = 64;    // replay.hpp keeps the victims of a step in 64 places
 constexpr uint64_t release_requests = 1u << 20;
 
 std::string_view label(const replay_job &job) { return job.of->name(); }
 
 replay_shape shape_of(order requests, uint32_t top_k) {
     switch (requests) {
-    case order::rounds: return {top_k, 1, 1};
-    case order::serial: return {1, top_k, 1};
-    case order::token: break;
+        case order::rounds:
+            return {top_k, 1, 1};
+        case order::serial:
+            return {1, top_k, 1};
+        case order::token:
+            break;
     }
     return {1, 1, top_k};
 }
@@ -99,18 +102,22 @@ private:
 class run {
 public:
     run(const trace &source, const replay_job &job, const replay_progress &progress)
-        : source_(source), job_(job), progress_(progress),
+        : source_(source),
+          job_(job),
+          progress_(progress),
           truth_(source.layers(), source.experts(),
                  divide_slots(job.slots, source.layers(), job.pools == sharing::per_layer)),
-          shape_(shape_of(job.requests, source.top_k())), faults_(job.action) {}
+          shape_(shape_of(job.requests, source.top_k())),
+          faults_(job.action) {}
 
     status prepare(const future *coming);
     // Outcomes cannot show that a policy which refuses pages gave too few victims, and only single
     // steps carry scores.
     bool has_fast_path() const {
         constexpr uint32_t scores = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
-        return !job_.stepwise && policy_->cache->replay != nullptr && policy_->cache->admit == nullptr &&
-               shape_.width <= fast_width_max && (job_.of->descriptor->needs & scores) == 0;
+        return !job_.stepwise && policy_->cache->replay != nullptr &&
+               policy_->cache->admit == nullptr && shape_.width <= fast_width_max &&
+               (job_.of->descriptor->needs & scores) == 0;
     }
     // Nothing when an outcome was wrong.
     std::optional<replay_result> fast();
@@ -153,7 +160,8 @@ status run::prepare(const future *coming) {
     policy_ = std::move(*made);
     if (policy_->cache == nullptr)
         return error{format("policy {} is not of kind cache; `plugins list` shows those that are",
-                            label(job_)), true};
+                            label(job_)),
+                     true};
     moorage_limits limits{};
     limits.size = sizeof(limits);
     limits.layers = source_.layers();
@@ -175,10 +183,20 @@ std::optional<replay_result> run::fast() {
     const uint64_t visits = uint64_t{shape_.rounds} * source_.layers();
     while (reader.next()) {
         const uint64_t visit = reader.first() * visits;
-        const moorage_replay part{sizeof(part), 0, visit * shape_.repeats, visit, reader.first(),
-                                  reader.count(), shape_.rounds, shape_.repeats, shape_.width,
-                                  reader.experts(), reader.requests(), truth_.states().data(),
-                                  truth_.used_all().data(), outcomes.data()};
+        const moorage_replay part{sizeof(part),
+                                  0,
+                                  visit * shape_.repeats,
+                                  visit,
+                                  reader.first(),
+                                  reader.count(),
+                                  shape_.rounds,
+                                  shape_.repeats,
+                                  shape_.width,
+                                  reader.experts(),
+                                  reader.requests(),
+                                  truth_.states().data(),
+                                  truth_.used_all().data(),
+                                  outcomes.data()};
         policy_->cache->replay(policy_->plugin(), &part);
         if (!account.follow(reader.experts(), outcomes.data(), reader.count())) return std::nullopt;
         tell(uint64_t{reader.count()} * reader.token_requests());
@@ -212,22 +230,26 @@ result<replay_result> run::stepwise(bool fast_failed) {
         for (uint32_t i = 0; i < reader.count(); ++i) {
             step.token = reader.first() + i;
             step.host_requests = reader.requests() + i;
-            for (uint32_t visit = 0; visit < shape_.rounds * source_.layers(); ++visit, ++step.visit) {
+            for (uint32_t visit = 0; visit < shape_.rounds * source_.layers();
+                 ++visit, ++step.visit) {
                 step.layer = visit % source_.layers();
                 for (uint32_t repeat = 0; repeat < shape_.repeats; ++repeat, ++step.index) {
                     step.host_chosen = step.host_distinct = experts;
                     experts += shape_.width;
                     if (!take_step(stage, step, arrays))
-                        return error{format("{}; `--on-fault replace` goes on with the default in "
-                                            "its place", faults_.fatal())};
+                        return error{
+                            format("{}; `--on-fault replace` goes on with the default in "
+                                   "its place",
+                                   faults_.fatal())};
                 }
             }
         }
         tell(uint64_t{reader.count()} * reader.token_requests());
     }
     if (fast_failed && faults_.count(label(job_)) == 0 &&
-        !faults_.report(label(job_), "the replay function gives outcomes that cannot be, though the "
-                                     "same steps one by one are right"))
+        !faults_.report(label(job_),
+                        "the replay function gives outcomes that cannot be, though the "
+                        "same steps one by one are right"))
         return error{faults_.fatal()};
     return finish(reader, layer_misses_, begin);
 }
@@ -278,7 +300,8 @@ bool run::take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays)
 replay_result run::finish(const token_reader &reader, std::vector<uint64_t> layer_misses,
                           std::chrono::steady_clock::time_point begin) const {
     replay_result counted;
-    counted.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    counted.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     counted.requests = reader.tokens() * reader.token_requests();
     counted.misses = std::accumulate(layer_misses.begin(), layer_misses.end(), uint64_t{0});
     counted.hits = counted.requests - counted.misses;
@@ -296,16 +319,23 @@ status check_replay(const trace &source, const replay_job &job) {
     const uint32_t needs = job.of->descriptor->needs;
     for (uint32_t need = 1; need <= MOORAGE_NEEDS_FUTURE; need <<= 1)
         if ((needs & need) != 0 && (source.offers() & need) == 0)
-            return error{format("cache policy {} needs tensor {}, which trace {} lacks; choose another "
-                                "policy or a trace recorded with it", label(job),
-                                trace::tensor_of(need), source.path().string()), true};
+            return error{
+                format("cache policy {} needs tensor {}, which trace {} lacks; choose another "
+                       "policy or a trace recorded with it",
+                       label(job), trace::tensor_of(need), source.path().string()),
+                true};
     if (needs & MOORAGE_NEEDS_PREDICTIONS)
-        return error{format("cache policy {} needs predictions, which a replay does not hand out; use "
-                            "`moorage run`, whose prefetch stage makes them", label(job)), true};
+        return error{
+            format("cache policy {} needs predictions, which a replay does not hand out; use "
+                   "`moorage run`, whose prefetch stage makes them",
+                   label(job)),
+            true};
     if ((needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS)) != 0 &&
         job.requests != order::token)
         return error{format("cache policy {} needs router scores, which belong to whole steps; use "
-                            "--order token instead of {}", label(job), name_of(job.requests)), true};
+                            "--order token instead of {}",
+                            label(job), name_of(job.requests)),
+                     true};
     return success();
 }
 

@@ -30,26 +30,26 @@ enum class sharing { shared, per_layer };
 
 // One run: a policy, a cache, and an order of the requests.
 struct replay_job {
-    const policy *of = nullptr;       // borrowed
+    const policy *of = nullptr;  // borrowed
     settings params = {};
-    uint32_t slots = 0;               // of all layers together
+    uint32_t slots = 0;  // of all layers together
     sharing pools = sharing::shared;
     order requests = order::token;
     uint64_t seed = 0;
-    uint64_t tokens = 0;              // the first ones of the trace; 0: all
+    uint64_t tokens = 0;  // the first ones of the trace; 0: all
     on_fault action = on_fault::abort;
-    bool stepwise = false;            // leave the policy's replay function alone
+    bool stepwise = false;  // leave the policy's replay function alone
 };
 
 struct replay_result {
-    uint64_t requests = 0;            // hits + misses
+    uint64_t requests = 0;  // hits + misses
     uint64_t hits = 0;
     uint64_t misses = 0;
-    uint64_t bypasses = 0;            // of the misses: served without getting a slot
+    uint64_t bypasses = 0;  // of the misses: served without getting a slot
     std::vector<uint64_t> layer_misses;
     uint64_t faults = 0;
-    double seconds = 0;               // wall clock of the run proper, creation and activation left out
-    bool fast = false;                // went through the policy's replay function
+    double seconds = 0;  // wall clock of the run proper, creation and activation left out
+    bool fast = false;   // went through the policy's replay function
     std::vector<std::pair<std::string, setting_value>> parameters;  // resolved
 };
 
@@ -60,8 +60,8 @@ status check_replay(const trace &source, const replay_job &job);
 using replay_progress = std::function<void(uint64_t requests)>;
 
 // `coming`: the future of the same tokens of the trace; may be null for a policy that does not need
-// it. Fails where check_replay does, where the policy cannot be created, and on a fault when the job
-// says abort.
+// it. Fails where check_replay does, where the policy cannot be created, and on a fault when the
+// job says abort.
 result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
                              const replay_progress &progress = {});
 
@@ -71,8 +71,8 @@ result<std::vector<replay_result>> replay_all(const trace &source, const future 
                                               std::span<const replay_job> jobs, uint32_t threads,
                                               const replay_progress &progress = {});
 
-// Slots up to which a shared lru hits nothing at all: so many other experts are asked for between any
-// two requests of an expert in one layer, whatever the routing.
+// Slots up to which a shared lru hits nothing at all: so many other experts are asked for between
+// any two requests of an expert in one layer, whatever the routing.
 uint32_t slots_without_lru_hits(uint32_t layers, uint32_t top_k, order requests);
 
 result<order> parse_order(std::string_view text);

@@ -23,10 +23,12 @@ replay_account::replay_account(const residency &truth, replay_shape shape)
       layer_misses_(truth.layers(), 0) {
     assert(shape.width >= 1 && shape.width <= 64);
     // A pool without slots serves everything uncached: the general loop knows about that.
-    for (uint32_t pool = 0; pool < truth.pools(); ++pool) single_ = single_ && truth.slots(pool) > 0;
+    for (uint32_t pool = 0; pool < truth.pools(); ++pool)
+        single_ = single_ && truth.slots(pool) > 0;
     for (uint32_t round = 0; round < shape.rounds; ++round)
         for (uint32_t layer = 0; layer < truth.layers(); ++layer)
-            bases_.insert(bases_.end(), size_t{shape.repeats} * shape.width, layer * truth.experts());
+            bases_.insert(bases_.end(), size_t{shape.repeats} * shape.width,
+                          layer * truth.experts());
     evictions_.resize(bases_.size());
 }
 
@@ -54,7 +56,8 @@ bool replay_account::follow(const uint32_t *experts, const uint32_t *outcomes, u
 // policy chose. An eviction from a wrong place is one of a page that is not present, as the last
 // entry never is, so clamping the address to it is all the range check that is needed.
 template <bool Shared>
-bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens) {
+bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcomes,
+                                 uint32_t tokens) {
     const uint32_t pages = truth_.page_count(), per_layer = truth_.experts();
     const size_t count = bases_.size();
     const uint32_t *bases = bases_.data();
@@ -87,7 +90,8 @@ bool replay_account::follow_token(const uint32_t *experts, const uint32_t *outco
     return true;
 }
 
-bool replay_account::follow_step(uint32_t layer, const uint32_t *experts, const uint32_t *outcomes) {
+bool replay_account::follow_step(uint32_t layer, const uint32_t *experts,
+                                 const uint32_t *outcomes) {
     const uint32_t base = layer * truth_.experts(), pool = truth_.pool_of_layer(layer);
     const uint32_t pages = truth_.page_count(), slots = truth_.slots(pool), width = shape_.width;
     const uint32_t first = truth_.pools() == 1 ? 0 : base;
@@ -139,8 +143,7 @@ bool replay_account::agrees() const {
     uint32_t differences = 0;
     for (uint32_t page = 0; page < truth_.page_count(); ++page)
         differences |= state[page] ^ (present_[page] * uint32_t{MOORAGE_WHOLE});
-    return differences == 0 &&
-           std::equal(used_.begin(), used_.end(), truth_.view()->host_used);
+    return differences == 0 && std::equal(used_.begin(), used_.end(), truth_.view()->host_used);
 }
 
 }  // namespace moorage::core

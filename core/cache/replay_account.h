@@ -1,8 +1,8 @@
-// replay_account.h - the host's own account of a fast replay: every outcome checked, misses counted.
+// replay_account.h - the host's own account of a fast replay: checks outcomes, counts misses.
 //
-// Policies write the outcomes, so the host believes none of them: it keeps its own copy of what is in
-// the cache and follows the outcomes with it. This costs about a nanosecond a request, which is why
-// the usual case (requests one by one, the cache full) has a loop without branches.
+// Policies write the outcomes, so the host believes none of them: it keeps its own copy of what is
+// in the cache and follows the outcomes with it. This costs about a nanosecond a request, which is
+// why the usual case (requests one by one, the cache full) has a loop without branches.
 #pragma once
 
 #include <cstdint>
@@ -23,16 +23,18 @@ public:
     // refusal or a fault, which outcomes do not tell apart.
     replay_account(const residency &truth, replay_shape shape);
 
-    // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed wrongly,
-    // a victim that is not there, pinned, of another pool or not needed, a request left uncached
-    // although room could be made; or when state bytes or counts of `truth` are not as they must be.
+    // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed
+    // wrongly, a victim that is not there, pinned, of another pool or not needed, a request left
+    // uncached although room could be made; or when state bytes or counts of `truth` are not as
+    // they must be.
     bool follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
 
     uint64_t bypasses() const { return bypasses_; }
     const std::vector<uint64_t> &layer_misses() const { return layer_misses_; }
 
 private:
-    template <bool Shared> bool follow_full(const uint32_t *, const uint32_t *, uint32_t tokens);
+    template <bool Shared>
+    bool follow_full(const uint32_t *, const uint32_t *, uint32_t tokens);
     bool follow_token(const uint32_t *experts, const uint32_t *outcomes);
     bool follow_step(uint32_t layer, const uint32_t *experts, const uint32_t *outcomes);
     bool full() const;
@@ -40,12 +42,12 @@ private:
 
     const residency &truth_;
     const replay_shape shape_;
-    bool single_;                     // requests one by one, each miss gets a slot
-    bool full_ = false;               // every pool is; with single_ it stays so
-    std::vector<uint8_t> present_;    // [pages + 1]: 1 resident, 2 pinned; the last is never there
-    std::vector<uint32_t> used_;      // [pools]
-    std::vector<uint32_t> bases_;     // [requests of a token] first page of the layer of each
-    std::vector<uint32_t> evictions_; // likewise: evictions of a batch
+    bool single_;                      // requests one by one, each miss gets a slot
+    bool full_ = false;                // every pool is; with single_ it stays so
+    std::vector<uint8_t> present_;     // [pages + 1]: 1 resident, 2 pinned; the last is never there
+    std::vector<uint32_t> used_;       // [pools]
+    std::vector<uint32_t> bases_;      // [requests of a token] first page of the layer of each
+    std::vector<uint32_t> evictions_;  // likewise: evictions of a batch
     std::vector<uint64_t> layer_misses_;
     uint64_t bypasses_ = 0;
 };

@@ -18,17 +18,20 @@ result<std::vector<replay_result>> replay_all(const trace &source, const future 
 
     std::vector<std::optional<result<replay_result>>> done(jobs.size());
     std::atomic<size_t> next = 0;
-    // Jobs before the first that failed all run, so the failure that is told is always the same one.
+    // Jobs before the first that failed all run, so the failure that is told is always the same
+    // one.
     std::atomic<size_t> failed = jobs.size();
     const auto work = [&] {
         for (size_t i; (i = next.fetch_add(1)) < std::min(jobs.size(), failed.load());) {
             done[i] = replay(source, coming, jobs[i], progress);
             if (done[i]->ok()) continue;
             size_t first = failed.load();
-            while (i < first && !failed.compare_exchange_weak(first, i)) {}
+            while (i < first && !failed.compare_exchange_weak(first, i)) {
+            }
         }
     };
-    const size_t available = threads == 0 ? std::max(1u, std::thread::hardware_concurrency()) : threads;
+    const size_t available =
+        threads == 0 ? std::max(1u, std::thread::hardware_concurrency()) : threads;
     std::vector<std::thread> others;
     for (size_t i = 1; i < std::min(available, jobs.size()); ++i) others.emplace_back(work);
     work();
@@ -50,9 +53,12 @@ uint32_t slots_without_lru_hits(uint32_t layers, uint32_t top_k, order requests)
 
 const char *name_of(order value) {
     switch (value) {
-    case order::rounds: return "rounds";
-    case order::serial: return "serial";
-    case order::token: break;
+        case order::rounds:
+            return "rounds";
+        case order::serial:
+            return "serial";
+        case order::token:
+            break;
     }
     return "token";
 }

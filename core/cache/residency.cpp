@@ -18,8 +18,16 @@ residency::residency(uint32_t layers, uint32_t experts, std::vector<uint32_t> po
       slots_(std::move(pool_slots)),
       used_(slots_.size(), 0),
       split_(layers, 1.0f) {
-    view_ = {sizeof(view_), 0, layers, experts, static_cast<uint32_t>(slots_.size()), 0,
-             state_.data(), slots_.data(), used_.data(), split_.data()};
+    view_ = {sizeof(view_),
+             0,
+             layers,
+             experts,
+             static_cast<uint32_t>(slots_.size()),
+             0,
+             state_.data(),
+             slots_.data(),
+             used_.data(),
+             split_.data()};
 }
 
 bool residency::evictable(uint32_t page) const {

@@ -1,4 +1,4 @@
-// flat_caches.h - lru and fifo in flat arrays without any border: what a replay is measured against.
+// flat_caches.h - lru and fifo in flat arrays without any border: the baseline of the replay.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@ namespace moorage::perf {
 // Both take pages one by one, serial order, one shared cache; both count misses.
 class flat_lru {
 public:
-    flat_lru(uint32_t pages, uint32_t slots) : slots_(slots), head_(pages), links_(pages + 1), in_(pages, 0) {
+    flat_lru(uint32_t pages, uint32_t slots)
+        : slots_(slots), head_(pages), links_(pages + 1), in_(pages, 0) {
         links_[head_] = {head_, head_};
     }
     void request(uint32_t page) {

@@ -18,8 +18,9 @@ namespace moorage::perf {
 // Writes the trace in a process of its own, so that its memory is not counted here. The file is the
 // caller's to remove; empty when it could not be written.
 inline std::filesystem::path write_perf_trace(const core::synth_options &options) {
-    const std::filesystem::path file = std::filesystem::temp_directory_path() /
-                                       ("moorage-perf-" + std::to_string(getpid()) + ".safetensors");
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() /
+        ("moorage-perf-" + std::to_string(getpid()) + ".safetensors");
     const pid_t writer = fork();
     if (writer == 0) {
         const core::status written = core::write_synthetic(options, file);

@@ -1,10 +1,10 @@
-// replay_perf.cpp - replay through the border, one thread, serial order: requests/s and peak memory.
+// replay_perf.cpp - replay through the border, one thread: requests/s and peak memory.
 //
 //   bin/replay_perf                                  every cache policy at 64, 128 and 200 slots
 //   bin/replay_perf --benchmark_filter='lru|fifo'    some of them
 //
-// Counters: miss_ratio; of_flat, the speed relative to flat arrays without a border in this same run;
-// peak_of_file, the peak resident memory of a whole replay process relative to the trace file.
+// Counters: miss_ratio; of_flat, the speed relative to flat arrays without a border in this same
+// run; peak_of_file, the peak resident memory of a whole replay process relative to the trace file.
 #include <benchmark/benchmark.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -47,9 +47,10 @@ double thread_seconds() {
 }
 
 // Runs once per iteration and sets speed and miss ratio; `work` returns the misses.
-template <class Work> double measure(benchmark::State &state, const bench &on, const Work &work) {
-    const double requests = static_cast<double>(on.source->tokens() * on.source->layers() *
-                                                on.source->top_k());
+template <class Work>
+double measure(benchmark::State &state, const bench &on, const Work &work) {
+    const double requests =
+        static_cast<double>(on.source->tokens() * on.source->layers() * on.source->top_k());
     double best = 0;
     uint64_t misses = 0;
     for (auto _ : state) {
@@ -57,12 +58,14 @@ template <class Work> double measure(benchmark::State &state, const bench &on, c
         misses = work();
         best = std::max(best, requests / (thread_seconds() - begin));
     }
-    state.SetItemsProcessed(static_cast<int64_t>(requests * static_cast<double>(state.iterations())));
+    state.SetItemsProcessed(
+        static_cast<int64_t>(requests * static_cast<double>(state.iterations())));
     state.counters["miss_ratio"] = static_cast<double>(misses) / requests;
     return best;
 }
 
-template <class Cache> uint64_t count_flat(const core::trace &source, uint32_t slots) {
+template <class Cache>
+uint64_t count_flat(const core::trace &source, uint32_t slots) {
     const uint32_t layers = source.layers(), experts = source.experts(), top_k = source.top_k();
     constexpr uint64_t batch = 64;
     std::vector<uint32_t> ids(batch * layers * top_k);
@@ -73,18 +76,21 @@ template <class Cache> uint64_t count_flat(const core::trace &source, uint32_t s
         const uint32_t *id = ids.data();
         for (uint64_t token = 0; token < count; ++token)
             for (uint32_t layer = 0; layer < layers; ++layer)
-                for (uint32_t rank = 0; rank < top_k; ++rank) cache.request(layer * experts + *id++);
+                for (uint32_t rank = 0; rank < top_k; ++rank)
+                    cache.request(layer * experts + *id++);
     }
     return cache.misses();
 }
 
 void register_flat(bench &on) {
     for (const uint32_t slots : sizes) {
-        benchmark::RegisterBenchmark(("flat_" + key_of("lru", slots)).c_str(), [&on, slots](auto &state) {
+        benchmark::RegisterBenchmark(("flat_" + key_of("lru", slots)).c_str(), [&on, slots](
+                                                                                   auto &state) {
             on.flat_rates[key_of("lru", slots)] =
                 measure(state, on, [&] { return count_flat<flat_lru>(*on.source, slots); });
         })->Unit(benchmark::kMillisecond);
-        benchmark::RegisterBenchmark(("flat_" + key_of("fifo", slots)).c_str(), [&on, slots](auto &state) {
+        benchmark::RegisterBenchmark(("flat_" + key_of("fifo", slots)).c_str(), [&on, slots](
+                                                                                    auto &state) {
             on.flat_rates[key_of("fifo", slots)] =
                 measure(state, on, [&] { return count_flat<flat_fifo>(*on.source, slots); });
         })->Unit(benchmark::kMillisecond);
@@ -116,8 +122,9 @@ void replay_speed(benchmark::State &state, bench &on, const core::policy &of, ui
 // what is counted for a child includes what its parent held at that time.
 void replay_memory(benchmark::State &state, const bench &on, const std::string &program,
                    const std::string &policy) {
-    std::vector<std::string> words{program, "replay", on.file.string(), "--policies", policy, "--slots",
-                                   "64,128,200", "--order", "serial", "--json", "/dev/null"};
+    std::vector<std::string> words{program,  "replay",  on.file.string(), "--policies",
+                                   policy,   "--slots", "64,128,200",     "--order",
+                                   "serial", "--json",  "/dev/null"};
     std::vector<char *> arguments;
     for (std::string &word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -129,7 +136,8 @@ void replay_memory(benchmark::State &state, const bench &on, const std::string &
         pid_t child = 0;
         int code = 1;
         rusage used{};
-        if (posix_spawn(&child, program.c_str(), &silent, nullptr, arguments.data(), environ) != 0 ||
+        if (posix_spawn(&child, program.c_str(), &silent, nullptr, arguments.data(), environ) !=
+                0 ||
             wait4(child, &code, 0, &used) != child || code != 0)
             state.SkipWithError("moorage replay failed");
         peak = std::max(peak, static_cast<double>(used.ru_maxrss) * 1024);
@@ -146,22 +154,26 @@ int run(int argc, char **argv) {
     benchmark::Initialize(&argc, argv);
     if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
     bench on;
-    on.file = write_perf_trace({.layers = 32, .experts = 8, .top_k = 2, .tokens = 200'000, .a = 1, .b = 0,
-                                .seed = 1});
+    on.file = write_perf_trace(
+        {.layers = 32, .experts = 8, .top_k = 2, .tokens = 200'000, .a = 1, .b = 0, .seed = 1});
     if (on.file.empty()) return 1;
     const auto scanned = on.policies.scan(core::registry::default_paths());
     if (!scanned) std::fprintf(stderr, "%s\n", scanned.failure().text.c_str());
-    const std::string program = std::filesystem::canonical("/proc/self/exe").parent_path() / "moorage";
+    const std::string program =
+        std::filesystem::canonical("/proc/self/exe").parent_path() / "moorage";
     for (const char *policy : {"lru", "all"})
-        benchmark::RegisterBenchmark(("memory/" + std::string(policy)).c_str(),
-                                     [&on, program, policy](auto &state) {
-                                         replay_memory(state, on, program, policy);
-                                     })->Iterations(1)->Unit(benchmark::kMillisecond)->UseRealTime();
+        benchmark::RegisterBenchmark(
+            ("memory/" + std::string(policy)).c_str(),
+            [&on, program, policy](auto &state) { replay_memory(state, on, program, policy); })
+            ->Iterations(1)
+            ->Unit(benchmark::kMillisecond)
+            ->UseRealTime();
     register_flat(on);
     for (const core::policy &of : on.policies.policies()) {
         if (!of.is("cache")) continue;
         for (const uint32_t slots : sizes)
-            benchmark::RegisterBenchmark(key_of(of.name(), slots).c_str(), [&on, &of, slots](auto &state) {
+            benchmark::RegisterBenchmark(key_of(of.name(), slots).c_str(), [&on, &of,
+                                                                            slots](auto &state) {
                 replay_speed(state, on, of, slots);
             })->Unit(benchmark::kMillisecond);
     }

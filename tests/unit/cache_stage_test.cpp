@@ -1,6 +1,6 @@
-// cache_stage_test.cpp - goal: the stage makes room only with advice that holds, and blames what does
-// not. Method: a policy that breaks one rule at a time, on states set by hand; victims, faults and the
-// truth afterwards are compared with what the rules of cache.h say.
+// cache_stage_test.cpp - goal: the stage makes room only with advice that holds, and blames what
+// does not. Method: a policy that breaks one rule at a time, on states set by hand; victims, faults
+// and the truth afterwards are compared with what the rules of cache.h say.
 #include "tests/unit/replay_fixture.h"
 
 #include "core/cache/cache_stage.h"
@@ -80,7 +80,8 @@ TEST_CASE("pinned pages stay, and what finds no room is served without a slot") 
     CHECK(on.placed[0].victim == 5);
     CHECK(on.placed[1].cached == false);
     CHECK(on.resident() == list{4, 6});
-    CHECK(on.faults.counts().empty());  // nothing more could go, so it was no fault to name one only
+    CHECK(
+        on.faults.counts().empty());  // nothing more could go, so it was no fault to name one only
 }
 
 TEST_CASE("a load still to come is marked in flight and can be evicted again") {
@@ -115,10 +116,11 @@ TEST_CASE("every wrong victim is a fault and is replaced by the smallest page th
         const char *fault, *text;
         bool two_pools;
     };
-    for (const wrong &one : {wrong{"absent", "not resident", false}, wrong{"pinned", "is pinned", false},
-                             wrong{"range", "out of range", false}, wrong{"twice", "twice", false},
-                             wrong{"few", "of 2 victims", false}, wrong{"many", "3 victims given", false},
-                             wrong{"pool", "of pool 1", true}}) {
+    for (const wrong &one :
+         {wrong{"absent", "not resident", false}, wrong{"pinned", "is pinned", false},
+          wrong{"range", "out of range", false}, wrong{"twice", "twice", false},
+          wrong{"few", "of 2 victims", false}, wrong{"many", "3 victims given", false},
+          wrong{"pool", "of pool 1", true}}) {
         CAPTURE(one.fault);
         for (const on_fault action : {on_fault::replace, on_fault::abort}) {
             bench on(one.two_pools ? list{3, 1} : list{4}, "scripted",
@@ -127,7 +129,8 @@ TEST_CASE("every wrong victim is a fault and is replaced by the smallest page th
             for (const uint32_t page : before) REQUIRE(on.load({page}));
             if (one.two_pools) REQUIRE(on.load({4}));
             on.truth.states()[2] |= MOORAGE_STATE_PINNED;
-            // Layer 0 of the two pools has one page left to load; layer 1 of the shared one has all.
+            // Layer 0 of the two pools has one page left to load; layer 1 of the shared one has
+            // all.
             const bool goes_on = on.load(one.two_pools ? list{3} : list{4, 5});
             CHECK(goes_on == (action == on_fault::replace));
             CHECK(on.faults.count("scripted") == 1);

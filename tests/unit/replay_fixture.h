@@ -27,9 +27,9 @@ inline core::trace make_trace(core::trace_data data) {
     static int number = 0;
     data.tokens = data.chosen.size() / (data.layers * data.top_k);
     if (data.request_offsets.empty()) data.request_offsets = {0, data.tokens};
-    const auto file = std::filesystem::temp_directory_path() /
-                      ("moorage-replay-" + std::to_string(getpid()) + "-" + std::to_string(number++) +
-                       ".safetensors");
+    const auto file =
+        std::filesystem::temp_directory_path() / ("moorage-replay-" + std::to_string(getpid()) +
+                                                  "-" + std::to_string(number++) + ".safetensors");
     const core::status written = core::write_trace(data, file);
     REQUIRE_MESSAGE(written.ok(), (written ? "" : written.failure().text));
     auto opened = core::trace::open(file);

@@ -1,7 +1,7 @@
-// replay_test.cpp - goal: replays count what the contract's semantics say, by both paths, whatever the
-// threads, and wrong policies are blamed. Method: a naive lru written from the definition; the worked
-// examples and facts of the layered-paging readings; both paths against each other on random traces;
-// policies that misbehave to order, whose faults the host repairs into a run that is known.
+// replay_test.cpp - goal: replays count what the contract's semantics say, by both paths, whatever
+// the threads, and wrong policies are blamed. Method: a naive lru written from the definition; the
+// worked examples and facts of the layered-paging readings; both paths against each other on random
+// traces; policies that misbehave to order, whose faults the host repairs into a run that is known.
 #include "tests/unit/replay_fixture.h"
 
 #include <map>
@@ -28,13 +28,16 @@ events events_of(const trace &source, order requests) {
         };
         if (requests == order::rounds)
             for (uint32_t rank = 0; rank < top_k; ++rank)
-                for (uint32_t layer = 0; layer < layers; ++layer) all.push_back({page(layer, rank)});
+                for (uint32_t layer = 0; layer < layers; ++layer)
+                    all.push_back({page(layer, rank)});
         else
             for (uint32_t layer = 0; layer < layers; ++layer) {
                 if (requests == order::token) all.emplace_back();
                 for (uint32_t rank = 0; rank < top_k; ++rank) {
-                    if (requests == order::token) all.back().push_back(page(layer, rank));
-                    else all.push_back({page(layer, rank)});
+                    if (requests == order::token)
+                        all.back().push_back(page(layer, rank));
+                    else
+                        all.push_back({page(layer, rank)});
                 }
             }
     }
@@ -55,14 +58,16 @@ naive_counts naive_lru(const trace &source, uint32_t slots, order requests, shar
     for (const auto &event : events_of(source, requests)) {
         const uint32_t layer = event[0] / experts;
         auto &cache = caches[pools == sharing::shared ? 0 : layer];
-        const uint32_t room = pools == sharing::shared ? slots
-                                                       : slots / layers + (layer < slots % layers ? 1 : 0);
+        const uint32_t room =
+            pools == sharing::shared ? slots : slots / layers + (layer < slots % layers ? 1 : 0);
         std::vector<uint32_t> missing;
         std::map<uint32_t, uint64_t> stamp;
         for (const uint32_t page : event) {
             stamp[page] = ++now;
-            if (cache.count(page)) cache[page] = now;
-            else missing.push_back(page);
+            if (cache.count(page))
+                cache[page] = now;
+            else
+                missing.push_back(page);
         }
         counts.misses += missing.size();
         counts.layer_misses[layer] += missing.size();
@@ -70,7 +75,8 @@ naive_counts naive_lru(const trace &source, uint32_t slots, order requests, shar
             if (cache.size() >= room) {
                 auto oldest = cache.end();
                 for (auto at = cache.begin(); at != cache.end(); ++at)
-                    if (!stamp.count(at->first) && (oldest == cache.end() || at->second < oldest->second))
+                    if (!stamp.count(at->first) &&
+                        (oldest == cache.end() || at->second < oldest->second))
                         oldest = at;
                 if (oldest == cache.end()) {
                     ++counts.bypasses;
@@ -107,7 +113,8 @@ TEST_CASE("lru counts what its definition does, in every order, sharing and size
         const trace source = make_trace(random_choices(of, 150, 7 + of.layers));
         for (const order requests : orders) {
             for (const sharing pools : sharings) {
-                for (const uint32_t slots : {1u, 2u, 3u, 5u, 8u, 11u, of.layers * of.experts, 60u}) {
+                for (const uint32_t slots :
+                     {1u, 2u, 3u, 5u, 8u, 11u, of.layers * of.experts, 60u}) {
                     CAPTURE(name_of(requests));
                     CAPTURE(name_of(pools));
                     CAPTURE(slots);
@@ -201,7 +208,8 @@ TEST_CASE("the worked examples of the readings") {
     SUBCASE("a cycle over one page more than fits (Theorem 3.3)") {
         const uint64_t requests = 50, slots = 4;
         std::vector<uint16_t> choices;
-        for (uint64_t t = 0; t < requests; ++t) choices.push_back(static_cast<uint16_t>(t % (slots + 1)));
+        for (uint64_t t = 0; t < requests; ++t)
+            choices.push_back(static_cast<uint16_t>(t % (slots + 1)));
         const trace source = make_trace(chosen({1, 5, 1}, choices));
         CHECK(counted(source, job_of("lru", slots)).misses == requests);
         CHECK(counted(source, job_of("belady", slots)).misses ==
@@ -212,7 +220,8 @@ TEST_CASE("the worked examples of the readings") {
         const trace source = make_trace(random_choices(of, 500, 23));
         const uint64_t misses = counted(source, job_of("lru", 12)).misses;
         CHECK(counted(source, job_of("llru", 12)).misses == misses);
-        CHECK(counted(source, job_of("lru", 12, order::token, sharing::per_layer)).misses == misses);
+        CHECK(counted(source, job_of("lru", 12, order::token, sharing::per_layer)).misses ==
+              misses);
     }
 }
 
@@ -223,7 +232,7 @@ TEST_CASE("a pool too small for a step serves the rest without caching it") {
         replay_job job = job_of("lru", 2, order::token, sharing::per_layer);
         job.stepwise = stepwise;
         const replay_result result = counted(source, job);
-        CHECK(result.misses == 6);    // the first expert of each layer is hit by the second token
+        CHECK(result.misses == 6);  // the first expert of each layer is hit by the second token
         CHECK(result.bypasses == 4);
         // A layer without a slot at all.
         job.slots = 1;
@@ -299,7 +308,8 @@ TEST_CASE("wrong victims end the run, or are counted and replaced by the default
     for (const char *fault : {"absent", "pinned", "range", "twice", "pool", "few", "many"}) {
         for (const order requests : orders) {
             const bool pinning = requests == order::token;
-            if (!pinning && (fault == std::string("pinned") || fault == std::string("twice"))) continue;
+            if (!pinning && (fault == std::string("pinned") || fault == std::string("twice")))
+                continue;
             for (const sharing pools : sharings) {
                 if (pools == sharing::shared && fault == std::string("pool")) continue;
                 CAPTURE(fault);
@@ -390,7 +400,8 @@ TEST_CASE("policies that need more than the trace or the replay has are refused 
         for (uint32_t layer = 0; layer < of.layers; ++layer) {
             const uint32_t page = layer * of.experts + scored.expert(token, layer, 0);
             for (uint32_t expert = 0; expert < of.experts; ++expert)
-                score[layer * of.experts + expert] = layer * of.experts + expert == page ? 1.25f : 0.125f;
+                score[layer * of.experts + expert] =
+                    layer * of.experts + expert == page ? 1.25f : 0.125f;
             if (cache.count(page)) continue;
             ++misses;
             if (cache.size() == 3) {
@@ -417,7 +428,8 @@ TEST_CASE("a trace that others have counted") {
     // 96 slots are one token's working set; the count is the study's, made with another simulator.
     CHECK(counted(*source, job_of("lru", 96)).misses == 1'477'478);
     CHECK(counted(*source, job_of("llru", 96)).misses == 1'477'478);
-    CHECK(counted(*source, job_of("lru", 96, order::token, sharing::per_layer)).misses == 1'477'478);
+    CHECK(counted(*source, job_of("lru", 96, order::token, sharing::per_layer)).misses ==
+          1'477'478);
 }
 
 TEST_CASE("the words of orders and sharings") {

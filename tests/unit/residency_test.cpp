@@ -1,5 +1,6 @@
 // residency_test.cpp - goal: slots are divided by PAG-3 and the view shows what the host changes.
-// Method: divisions worked by hand; the view compared with the changes made through the host's side.
+// Method: divisions worked by hand; the view compared with the changes made through the host's
+// side.
 #include <doctest/doctest.h>
 
 #include "core/cache/residency.h"
@@ -26,7 +27,9 @@ TEST_CASE("pages belong to the pool of their layer, or all to one") {
 
 TEST_CASE("only what sits in a slot and is not in use can go") {
     residency truth(1, 8, {4});
-    const auto set = [&](uint32_t page, uint32_t state) { truth.states()[page] = static_cast<uint8_t>(state); };
+    const auto set = [&](uint32_t page, uint32_t state) {
+        truth.states()[page] = static_cast<uint8_t>(state);
+    };
     // base.h: bits 0-1 resident, 2-3 in flight, 4 pinned, 5 buffered.
     set(1, MOORAGE_WHOLE);
     set(2, MOORAGE_TOP);

@@ -49,10 +49,12 @@ core::setting_value parse_value(std::string_view text) {
     if (text == "false") return false;
     const char *end = text.data() + text.size();
     int64_t whole = 0;
-    if (const auto read = std::from_chars(text.data(), end, whole); read.ec == std::errc() && read.ptr == end)
+    if (const auto read = std::from_chars(text.data(), end, whole);
+        read.ec == std::errc() && read.ptr == end)
         return whole;
     double real = 0;
-    if (const auto read = std::from_chars(text.data(), end, real); read.ec == std::errc() && read.ptr == end)
+    if (const auto read = std::from_chars(text.data(), end, real);
+        read.ec == std::errc() && read.ptr == end)
         return real;
     return std::string(text);
 }
@@ -100,13 +102,15 @@ status add_params(const std::vector<std::string> &params, std::vector<entry> &en
         }
         if (!used)
             return error{format("--param {}: policy {} is not among --policies{}", param, name,
-                                core::did_you_mean(name, names)), true};
+                                core::did_you_mean(name, names)),
+                         true};
     }
     return core::success();
 }
 
-result<std::vector<entry>> parse_policies(const replay_options &options, const core::registry &policies,
-                                          const core::trace &source, core::order requests) {
+result<std::vector<entry>> parse_policies(const replay_options &options,
+                                          const core::registry &policies, const core::trace &source,
+                                          core::order requests) {
     std::vector<entry> entries;
     if (options.policies == "all") {
         for (const core::policy &of : policies.policies())
@@ -119,8 +123,9 @@ result<std::vector<entry>> parse_policies(const replay_options &options, const c
             return !able;
         });
         if (entries.empty())
-            return error{"no cache policy was found; build the plugins or name their place with "
-                         "--plugins"};
+            return error{
+                "no cache policy was found; build the plugins or name their place with "
+                "--plugins"};
     } else {
         for (const std::string &label : core::split(options.policies, ',')) {
             auto one = parse_entry(label, policies);
@@ -146,8 +151,11 @@ result<std::vector<uint32_t>> parse_slots(const std::string &list, uint32_t page
         if (share) value = value * pages / 100 + 1e-9;
         if (read.ec != std::errc() || read.ptr != end || !(value >= 1) || value > 1e9 ||
             (!share && value != std::floor(value)))
-            return error{format("--slots {}: a count of experts from 1 up, or a share of the {} experts "
-                                "of this trace like 25%, is needed", text, pages), true};
+            return error{
+                format("--slots {}: a count of experts from 1 up, or a share of the {} experts "
+                       "of this trace like 25%, is needed",
+                       text, pages),
+                true};
         const auto slots = static_cast<uint32_t>(value);
         if (std::ranges::find(sizes, slots) == sizes.end()) sizes.push_back(slots);
     }
@@ -167,8 +175,8 @@ result<std::vector<core::sharing>> parse_sharings(const std::string &list) {
 // The jobs of all rows, each once, and where their results go.
 struct plan {
     std::vector<core::replay_job> jobs;
-    std::vector<size_t> row_job;                   // parallel to the report's rows
-    std::vector<std::optional<size_t>> opt_job;    // likewise
+    std::vector<size_t> row_job;                 // parallel to the report's rows
+    std::vector<std::optional<size_t>> opt_job;  // likewise
 };
 
 // The optimum of a size stands in for its plain belady row, so that nothing runs twice.
@@ -201,12 +209,13 @@ plan make_plan(replay_report &report, const std::vector<entry> &entries,
     return made;
 }
 
-// Between two requests of an expert come all other layers, so a shared lru below one token's working
-// set is at its worst: design, section 3.
+// Between two requests of an expert come all other layers, so a shared lru below one token's
+// working set is at its worst: design, section 3.
 void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &sizes,
                          const std::vector<core::sharing> &sharings) {
     if (std::ranges::find(sharings, core::sharing::shared) == sharings.end()) return;
-    const uint32_t none = core::slots_without_lru_hits(report.layers, report.top_k, report.requests);
+    const uint32_t none =
+        core::slots_without_lru_hits(report.layers, report.top_k, report.requests);
     const bool rounds = report.requests == core::order::rounds;
     const uint32_t whole = report.layers * (rounds ? 1 : report.top_k);
     std::string below, near;
@@ -217,10 +226,13 @@ void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &siz
     const std::string what = format("the working set of {} is {} experts",
                                     rounds ? "one round over the layers" : "one token", whole);
     if (!below.empty())
-        report.warnings.push_back(format("a shared lru with {} slots hits exactly 0 %: {}, and {} others "
-                                         "come between two requests of an expert", below, what, none));
+        report.warnings.push_back(
+            format("a shared lru with {} slots hits exactly 0 %: {}, and {} others "
+                   "come between two requests of an expert",
+                   below, what, none));
     if (!near.empty())
-        report.warnings.push_back(format("a shared lru with {} slots hits next to nothing: {}", near, what));
+        report.warnings.push_back(
+            format("a shared lru with {} slots hits next to nothing: {}", near, what));
 }
 
 status write_json(const replay_report &report, const std::string &file) {
@@ -232,7 +244,9 @@ status write_json(const replay_report &report, const std::string &file) {
     std::ofstream out(file, std::ios::binary);
     out << text;
     out.close();
-    if (!out) return error{format("--json {}: cannot be written; check the path and the free space", file)};
+    if (!out)
+        return error{
+            format("--json {}: cannot be written; check the path and the free space", file)};
     return core::success();
 }
 
@@ -255,21 +269,27 @@ result<replay_report> count(const replay_options &options) {
     replay_report report;
     report.trace = options.trace;
     report.model = source->meta("model");
-    report.tokens = options.tokens == 0 ? source->tokens() : std::min(options.tokens, source->tokens());
-    report.layers = source->layers(), report.experts = source->experts(), report.top_k = source->top_k();
+    report.tokens =
+        options.tokens == 0 ? source->tokens() : std::min(options.tokens, source->tokens());
+    report.layers = source->layers(), report.experts = source->experts(),
+    report.top_k = source->top_k();
     report.requests = *requests;
     report.seed = options.seed;
     report.timing = options.timing;
     warn_of_working_set(report, *sizes, *sharings);
     const auto optimum = policies.find(optimum_policy, "cache");
     if (!optimum)
-        report.warnings.push_back(format("no policy {} was found, so no optimum is shown; build the "
-                                         "bundled plugins or name their place with --plugins",
-                                         optimum_policy));
+        report.warnings.push_back(
+            format("no policy {} was found, so no optimum is shown; build the "
+                   "bundled plugins or name their place with --plugins",
+                   optimum_policy));
     const core::replay_job common{
-        .requests = *requests, .seed = options.seed, .tokens = report.tokens,
+        .requests = *requests,
+        .seed = options.seed,
+        .tokens = report.tokens,
         .action = options.on_fault == "abort" ? core::on_fault::abort : core::on_fault::replace};
-    const plan work = make_plan(report, *entries, *sizes, *sharings, optimum ? *optimum : nullptr, common);
+    const plan work =
+        make_plan(report, *entries, *sizes, *sharings, optimum ? *optimum : nullptr, common);
 
     std::optional<core::future> coming;
     for (const core::replay_job &job : work.jobs)
@@ -277,8 +297,9 @@ result<replay_report> count(const replay_options &options) {
             coming.emplace(*source, report.tokens);
     const uint64_t each = report.tokens * report.layers * report.top_k;
     core::progress shown("replay", each * work.jobs.size());
-    const auto counted = core::replay_all(*source, coming ? &*coming : nullptr, work.jobs, options.jobs,
-                                          [&shown](uint64_t done) { shown.advance(done); });
+    const auto counted =
+        core::replay_all(*source, coming ? &*coming : nullptr, work.jobs, options.jobs,
+                         [&shown](uint64_t done) { shown.advance(done); });
     if (!counted) return counted.failure();
     for (size_t row = 0; row < report.rows.size(); ++row) {
         report.rows[row].counted = (*counted)[work.row_job[row]];
@@ -307,36 +328,44 @@ int run_replay(const replay_options &options) {
 }  // namespace
 
 command install_replay(CLI::App &app) {
-    const auto options = std::make_shared<replay_options>();  // shared: parser and command outlive this
-    CLI::App *sub = app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
+    const auto options =
+        std::make_shared<replay_options>();  // shared: parser and command outlive this
+    CLI::App *sub =
+        app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
     sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
-    sub->add_option("--policies", options->policies,
-                    "list of cache policies, `all` for every one found; lfu:half_life=16 sets a parameter")
+    sub->add_option(
+           "--policies", options->policies,
+           "list of cache policies, `all` for every one found; lfu:half_life=16 sets a parameter")
         ->capture_default_str();
     sub->add_option("--slots", options->slots,
                     "list of cache sizes, in experts of all layers together or as shares like 25%")
         ->capture_default_str();
     sub->add_option("--sharing", options->sharings, "shared, per-layer or both, with a comma")
         ->capture_default_str();
-    sub->add_option("--order", options->order,
-                    "token: the experts of a token and layer are one event; serial: one after the other; "
-                    "rounds: all layers for the best-scored, then for the next")
+    sub->add_option(
+           "--order", options->order,
+           "token: the experts of a token and layer are one event; serial: one after the other; "
+           "rounds: all layers for the best-scored, then for the next")
         ->check(CLI::IsMember({"rounds", "token", "serial"}))
         ->capture_default_str();
     sub->add_option("--seed", options->seed, "of randomised policies")->capture_default_str();
     sub->add_option("--param", options->params, "policy.key=value, for every entry of that policy")
         ->allow_extra_args(false);
-    sub->add_option("--tokens", options->tokens, "only the first ones; 0: all")->capture_default_str();
-    sub->add_option("--jobs", options->jobs, "threads; 0: one for each core")->capture_default_str();
+    sub->add_option("--tokens", options->tokens, "only the first ones; 0: all")
+        ->capture_default_str();
+    sub->add_option("--jobs", options->jobs, "threads; 0: one for each core")
+        ->capture_default_str();
     sub->add_option("--plugins", options->plugin_paths, "further policy library or directory")
         ->allow_extra_args(false);
     sub->add_option("--on-fault", options->on_fault,
                     "what wrong advice does: abort ends the work, replace counts it and goes on")
         ->check(CLI::IsMember({"abort", "replace"}))
         ->capture_default_str();
-    sub->add_option("--json", options->json, "write the figures as JSON to a file, or to - instead of the table");
-    sub->add_flag("--timing", options->timing,
-                  "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
+    sub->add_option("--json", options->json,
+                    "write the figures as JSON to a file, or to - instead of the table");
+    sub->add_flag(
+        "--timing", options->timing,
+        "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
     return [options] { return run_replay(*options); };
 }
 

@@ -66,16 +66,18 @@ std::string block::cells(const replay_row &row) const {
     const bool has_ratio = row.opt_misses && *row.opt_misses > 0;
     std::string out = "  " + padded_left(core::with_commas(counted.misses), misses_columns);
     out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(counted.hits) /
-                                            static_cast<double>(counted.requests)), rate_columns);
+                                            static_cast<double>(counted.requests)),
+                       rate_columns);
     out += padded_left(has_ratio ? format("{:.3f}", ratio(row)) : "-", ratio_columns);
     if (timing)
-        out += padded_left(core::three_digits(static_cast<double>(counted.requests) / 1e6 /
-                                              counted.seconds), 9);
+        out += padded_left(
+            core::three_digits(static_cast<double>(counted.requests) / 1e6 / counted.seconds), 9);
     return out;
 }
 
 std::string block::text() const {
-    std::string sizes = padded_right("", label_columns), heads = padded_right("policy", label_columns);
+    std::string sizes = padded_right("", label_columns),
+                heads = padded_right("policy", label_columns);
     for (size_t size = first; size < last; ++size) {
         const uint32_t slots = rows[size * policies]->slots;
         sizes += padded_left(format("{} slots ({:.1f} %)", slots, 100.0 * slots / pages),
@@ -87,7 +89,8 @@ std::string block::text() const {
     std::string out = sizes + "\n" + heads + "\n";
     for (size_t policy = 0; policy < policies; ++policy) {
         out += padded_right(core::shortened(rows[policy]->label, label_columns), label_columns);
-        for (size_t size = first; size < last; ++size) out += cells(*rows[size * policies + policy]);
+        for (size_t size = first; size < last; ++size)
+            out += cells(*rows[size * policies + policy]);
         out += "\n";
     }
     // The optimum is a line of its own: what the ratios are against.
@@ -98,7 +101,8 @@ std::string block::text() const {
             const uint64_t requests = row.counted.requests, misses = *row.opt_misses;
             out += "  " + padded_left(core::with_commas(misses), misses_columns);
             out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(requests - misses) /
-                                                    static_cast<double>(requests)), rate_columns);
+                                                    static_cast<double>(requests)),
+                               rate_columns);
             out += std::string(size_columns() - 2 - misses_columns - rate_columns, ' ');
         }
         out.erase(out.find_last_not_of(' ') + 1);
@@ -124,10 +128,10 @@ core::json to_json(const replay_report &report) {
 }
 
 std::string to_text(const replay_report &report) {
-    std::string out = format("{}{}{}\n{} tokens, {} layers x {} experts, top-{}; order {}, seed {}\n",
-                             report.trace, report.model.empty() ? "" : ": ", report.model,
-                             core::with_commas(report.tokens), report.layers, report.experts,
-                             report.top_k, core::name_of(report.requests), report.seed);
+    std::string out = format(
+        "{}{}{}\n{} tokens, {} layers x {} experts, top-{}; order {}, seed {}\n", report.trace,
+        report.model.empty() ? "" : ": ", report.model, core::with_commas(report.tokens),
+        report.layers, report.experts, report.top_k, core::name_of(report.requests), report.seed);
     for (const core::sharing pools : {core::sharing::shared, core::sharing::per_layer}) {
         block part;
         part.pages = report.layers * report.experts;
@@ -145,12 +149,13 @@ std::string to_text(const replay_report &report) {
                part.rows[part.policies]->slots == part.rows[0]->slots)
             ++part.policies;
         const size_t sizes = part.rows.size() / part.policies;
-        const size_t across = std::max<size_t>(1, (line_columns - part.label_columns) /
-                                                      part.size_columns());
+        const size_t across =
+            std::max<size_t>(1, (line_columns - part.label_columns) / part.size_columns());
         for (; part.first < sizes; part.first += across) {
             part.last = std::min(sizes, part.first + across);
-            out += format("\n{}\n", pools == core::sharing::shared ? "one cache for all layers (shared)"
-                                                                   : "a cache for each layer (per-layer)");
+            out += format("\n{}\n", pools == core::sharing::shared
+                                        ? "one cache for all layers (shared)"
+                                        : "a cache for each layer (per-layer)");
             out += part.text();
         }
     }

@@ -22,14 +22,14 @@ struct replay_row {
 };
 
 struct replay_report {
-    std::string trace;                   // as given
-    std::string model;                   // of the trace's metadata; may be empty
+    std::string trace;  // as given
+    std::string model;  // of the trace's metadata; may be empty
     uint64_t tokens = 0;
     uint32_t layers = 0, experts = 0, top_k = 0;
     core::order requests = core::order::token;
     uint64_t seed = 0;
-    bool timing = false;                 // else seconds are written as 0: equal runs, equal bytes
-    std::vector<replay_row> rows;        // by sharing, slots, policy
+    bool timing = false;           // else seconds are written as 0: equal runs, equal bytes
+    std::vector<replay_row> rows;  // by sharing, slots, policy
     std::vector<std::string> warnings;
 };
 

@@ -1,4 +1,5 @@
-// scripted.cpp - cache policies that misbehave to order, for the tests of the cache stage and replay.
+// scripted.cpp - cache policies that misbehave to order, for the tests of the cache stage and
+// replay.
 //
 // `scripted` evicts the page with the smallest number, which is also what the host puts in place of
 // wrong advice: with faults replaced, a run must count what a run without faults counts. `liar` is
@@ -21,7 +22,8 @@ public:
     };
 
     explicit scripted(const moorage::setup &setup)
-        : host_(setup.host), fault_(setup.text("fault")),
+        : host_(setup.host),
+          fault_(setup.text("fault")),
           from_call_(static_cast<uint64_t>(setup.integer("from_call"))) {}
 
     void activate(const moorage::limits &limits) {
@@ -73,14 +75,16 @@ private:
 // Caches pages of even number only.
 class refuser : public scripted {
 public:
-    static constexpr moorage::about about{.name = "refuser", .summary = "refuses pages of odd number"};
+    static constexpr moorage::about about{.name = "refuser",
+                                          .summary = "refuses pages of odd number"};
     using scripted::scripted;
     bool admit(const moorage::admission &asked) { return asked.page % 2 == 0; }
 };
 
 class liar : public scripted {
 public:
-    static constexpr moorage::about about{.name = "liar", .summary = "its replay function is wrong"};
+    static constexpr moorage::about about{.name = "liar",
+                                          .summary = "its replay function is wrong"};
     static constexpr moorage::param params[] = {
         moorage::text("lie", "kept", "kept|hit|elsewhere|state|bypass", "which outcome is wrong"),
         moorage::text("fault", "none", "none", ""), moorage::integer("from_call", 0, 0, 1, "")};
@@ -91,8 +95,10 @@ public:
 // Evicts the resident page whose gate score was lowest when its layer was last visited.
 class by_score {
 public:
-    static constexpr moorage::about about{.name = "by_score", .summary = "keeps what scored high",
-                                          .needs = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS};
+    static constexpr moorage::about about{
+        .name = "by_score",
+        .summary = "keeps what scored high",
+        .needs = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS};
     explicit by_score(const moorage::setup &setup) : host_(setup.host) {}
     void activate(const moorage::limits &limits) {
         score_.resize(limits.layers * limits.experts);
@@ -104,12 +110,14 @@ public:
         const auto scores = step.gate_scores(0);
         for (uint32_t expert = 0; expert < step.experts; ++expert)
             score_[step.page(expert)] = scores[expert];
-        for (uint32_t i = 0; i < step.top_k; ++i) score_[step.page(step.host_chosen[i])] += step.host_weights[i];
+        for (uint32_t i = 0; i < step.top_k; ++i)
+            score_[step.page(step.host_chosen[i])] += step.host_weights[i];
     }
     void victims(const moorage::room &, moorage::pages &out) {
         uint32_t lowest = moorage::none;
         for (uint32_t page = 0; page < score_.size(); ++page)
-            if (moorage::evictable(state_[page]) && (lowest == moorage::none || score_[page] < score_[lowest]))
+            if (moorage::evictable(state_[page]) &&
+                (lowest == moorage::none || score_[page] < score_[lowest]))
                 lowest = page;
         if (lowest != moorage::none) out.push(lowest);
     }
@@ -122,19 +130,22 @@ private:
 
 class predicted : public scripted {
 public:
-    static constexpr moorage::about about{.name = "predicted", .summary = "needs predictions",
-                                          .needs = MOORAGE_NEEDS_PREDICTIONS};
+    static constexpr moorage::about about{
+        .name = "predicted", .summary = "needs predictions", .needs = MOORAGE_NEEDS_PREDICTIONS};
     using scripted::scripted;
 };
 
 void lying_replay(moorage_plugin *plugin, const moorage_replay *run) noexcept {
     moorage::detail::tables<liar>::replay(plugin, run);
     const std::string &lie = moorage::detail::self<liar>(plugin).lie;
-    const uint32_t layers = 2, requests = run->token_count * run->rounds * layers * run->repeats * run->width;
+    const uint32_t layers = 2,
+                   requests = run->token_count * run->rounds * layers * run->repeats * run->width;
     for (uint32_t i = requests; i-- > 0;) {
         uint32_t &outcome = run->host_outcomes[i];
-        if (lie == "state") return void(run->host_state[run->host_experts[i]] ^= MOORAGE_STATE_RESIDENT);
-        if (lie == "bypass" && outcome == MOORAGE_REPLAY_KEPT) return void(outcome = MOORAGE_REPLAY_BYPASS);
+        if (lie == "state")
+            return void(run->host_state[run->host_experts[i]] ^= MOORAGE_STATE_RESIDENT);
+        if (lie == "bypass" && outcome == MOORAGE_REPLAY_KEPT)
+            return void(outcome = MOORAGE_REPLAY_BYPASS);
         if (lie == "hit" && outcome == MOORAGE_REPLAY_KEPT) return void(outcome = 0);
         if (outcome >= MOORAGE_REPLAY_BYPASS) continue;
         if (lie == "kept") return void(outcome = MOORAGE_REPLAY_KEPT);
@@ -153,7 +164,8 @@ const void *lying_interface(moorage_plugin *plugin, const char *id) noexcept {
 }
 
 // The wrapper's list of victims cannot overflow, so a count that is too large is made here.
-uint32_t overcounting_victims(moorage_plugin *plugin, const moorage_room *room, uint32_t *pages) noexcept {
+uint32_t overcounting_victims(moorage_plugin *plugin, const moorage_room *room,
+                              uint32_t *pages) noexcept {
     const uint32_t count = moorage::detail::tables<scripted>::victims(plugin, room, pages);
     return count + (moorage::detail::self<scripted>(plugin).overcounts() ? 1 : 0);
 }
@@ -170,8 +182,8 @@ const void *scripted_interface(moorage_plugin *plugin, const char *id) noexcept 
 
 using all = moorage::detail::module<scripted, refuser, liar, by_score, predicted>;
 
-int32_t create(const char *name, const moorage_host *host, const moorage_value *values, uint32_t count,
-               moorage_plugin **out) noexcept {
+int32_t create(const char *name, const moorage_host *host, const moorage_value *values,
+               uint32_t count, moorage_plugin **out) noexcept {
     const int32_t status = all::create(name, host, values, count, out);
     if (status != MOORAGE_OK) return status;
     if (std::string_view(name) == "liar") (*out)->get_interface = lying_interface;
@@ -183,8 +195,17 @@ int32_t create(const char *name, const moorage_host *host, const moorage_value *
 
 extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1(void);
 extern "C" const moorage_module *moorage_module_v1(void) {
-    static constexpr moorage_module record{sizeof(moorage_module), 0, MOORAGE_ABI_MAJOR,
-        MOORAGE_ABI_MINOR, "org.moorage.test.scripted", "1.0.0", 5, 0, nullptr, nullptr,
-        all::descriptor, create};
+    static constexpr moorage_module record{sizeof(moorage_module),
+                                           0,
+                                           MOORAGE_ABI_MAJOR,
+                                           MOORAGE_ABI_MINOR,
+                                           "org.moorage.test.scripted",
+                                           "1.0.0",
+                                           5,
+                                           0,
+                                           nullptr,
+                                           nullptr,
+                                           all::descriptor,
+                                           create};
     return &record;
 }
