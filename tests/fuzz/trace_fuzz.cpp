@@ -1,0 +1,104 @@
+// trace_fuzz.cpp - fuzz target of the trace reader: whatever the bytes, an error or a trace whose
+// every value can be read, and whose future agrees with a plain search.
+//
+// The mutator knows one thing about the format: the first eight bytes are the length of the header.
+// Half of the time it changes only the header, or only the data, and puts the right length in
+// front; otherwise nearly every mutation would end at the length.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "core/source/future.h"
+#include "core/source/trace.h"
+#include "core/source/trace_stats.h"
+#include "moorage/base.h"
+
+using namespace moorage::core;
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max);
+
+namespace {
+
+void require(bool condition) {
+    if (!condition) std::abort();
+}
+
+void read_values(const trace &of) {
+    std::vector<float> row(of.experts());
+    std::vector<uint32_t> chosen(uint64_t{of.layers()} * of.top_k());
+    for (uint64_t token = 0; token < of.tokens(); ++token) {
+        of.read_experts(token, 1, chosen.data());
+        for (uint32_t layer = 0; layer < of.layers(); ++layer) {
+            for (uint32_t k = 0; k < of.top_k(); ++k) {
+                require(of.expert(token, layer, k) < of.experts());
+                require(of.expert(token, layer, k) == chosen[uint64_t{layer} * of.top_k() + k]);
+                if (of.has_weights()) require(std::isfinite(of.weight(token, layer, k)));
+            }
+            for (uint32_t k = 0; k < of.predictions(); ++k) {
+                require(of.predicted(token, layer, k) < of.experts());
+                if (of.has_prediction_scores())
+                    require(std::isfinite(of.prediction_score(token, layer, k)));
+            }
+            if (of.has_gate_scores()) of.gate_scores(token, layer, row.data());
+        }
+        if (of.has_token_ids()) of.token_id(token);
+    }
+    require(of.request_offsets().back() == of.tokens());
+}
+
+// In serial order, the next use that the cursor gives is where the page is next found.
+void follow_future(const trace &of) {
+    const uint64_t row = uint64_t{of.layers()} * of.top_k();
+    const future coming(of);
+    future_cursor cursor(coming, order::serial);
+    std::vector<uint64_t> expected(uint64_t{of.layers()} * of.experts(), 0);
+    for (uint64_t step = 0; step < of.tokens() * row; ++step) {
+        const uint32_t layer = static_cast<uint32_t>(step % row / of.top_k());
+        const uint32_t rank = static_cast<uint32_t>(step % of.top_k());
+        const uint32_t page = layer * of.experts() + of.expert(step / row, layer, rank);
+        require(expected[page] == 0 || expected[page] == step);
+        const uint64_t next = cursor.next_use(page, step, nullptr);
+        require(next > step);
+        expected[page] = next;
+    }
+    for (const uint64_t next : expected) require(next == 0 || next == MOORAGE_NEVER);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const auto *bytes = reinterpret_cast<const std::byte *>(data);
+    const auto opened = trace::from_bytes("fuzz", {bytes, bytes + size});
+    if (!opened) {
+        require(!opened.failure().text.empty());
+        return 0;
+    }
+    read_values(*opened);
+    // A few bytes may claim millions of experts; their tables would only slow the search down.
+    if (uint64_t{opened->layers()} * opened->experts() > 1 << 16) return 0;
+    follow_future(*opened);
+    require(measure(*opened).distinct.size() == opened->layers());
+    return 0;
+}
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max,
+                                          unsigned seed) {
+    uint64_t length = 0;
+    if (size >= 8) std::memcpy(&length, data, 8);
+    const uint32_t way = seed % 4;
+    if (way < 2 || size < 8 || length > size - 8) return LLVMFuzzerMutate(data, size, size_max);
+    std::vector<uint8_t> header(data + 8, data + 8 + length), rest(data + 8 + length, data + size);
+    std::vector<uint8_t> &part = way == 2 ? header : rest;
+    const size_t room = size_max - size + part.size(), before = part.size();
+    part.resize(std::max(room, before));
+    part.resize(LLVMFuzzerMutate(part.data(), before, room));
+    length = header.size();
+    std::memcpy(data, &length, 8);
+    std::copy(header.begin(), header.end(), data + 8);
+    std::copy(rest.begin(), rest.end(), data + 8 + header.size());
+    return 8 + header.size() + rest.size();
+}
