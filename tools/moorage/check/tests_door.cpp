@@ -3,6 +3,9 @@
 #include <chrono>
 #include <cstring>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "core/base/text.h"
 #include "core/host/library.h"
 #include "tools/moorage/check/symbols.h"
@@ -29,15 +32,28 @@ verdict exported_symbols_one(const subject &of) {
                          "sdk's module.map and hidden visibility", others.size(), others[0]));
 }
 
+// In a process of its own each time, because a library is loaded once in a process; the best of three,
+// because a busy machine slows what it likes.
 verdict scan_time(const subject &of) {
-    constexpr int64_t limit_ms = 100;
-    const auto begin = std::chrono::steady_clock::now();
-    const auto library = core::load_library(of.file);
-    const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-    if (!library) return skipped("the library does not load");
-    if (took.count() <= limit_ms) return passed();
-    return failed(format("loading and describing took {} ms, at most {} are allowed; move work to activate",
-                         took.count(), limit_ms));
+    using namespace std::chrono;
+    constexpr int limit_ms = 100, longest_ms = 250, unloadable = 255;
+    int best_ms = unloadable;
+    for (int i = 0; i < 3 && best_ms > limit_ms; ++i) {
+        const pid_t child = fork();
+        if (child == 0) {
+            const auto begin = steady_clock::now();
+            if (!core::load_library(of.file)) _exit(unloadable);
+            const auto took = duration_cast<milliseconds>(steady_clock::now() - begin).count();
+            _exit(static_cast<int>(std::min<int64_t>(took, longest_ms)));
+        }
+        int state = 0;
+        if (child < 0 || waitpid(child, &state, 0) != child || !WIFEXITED(state)) return skipped("no child process");
+        best_ms = std::min(best_ms, WEXITSTATUS(state));
+    }
+    if (best_ms == unloadable) return skipped("the library does not load");
+    if (best_ms <= limit_ms) return passed();
+    return failed(format("loading and describing takes {}{} ms, at most {} are allowed; move work to activate",
+                         best_ms, best_ms == longest_ms ? " or more" : "", limit_ms));
 }
 
 verdict descriptor_consistency(const subject &of) {

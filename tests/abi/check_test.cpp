@@ -1,0 +1,182 @@
+// check_test.cpp - goal: `plugins check` passes every policy that keeps the rules and fails each that
+// breaks one, for the right reason. Method: the program is run on all bundled libraries and on
+// tests/abi/bad, where every library breaks one rule on purpose, and its JSON is read.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using moorage::core::json;
+
+const fs::path build = MOORAGE_BINARY_DIR;
+
+struct run_of_check {
+    int exit_code = -1;
+    json report;
+};
+
+// Runs the command line after "moorage plugins check", with a JSON report to a file of its own.
+run_of_check check(const std::string &arguments) {
+    const fs::path report = fs::temp_directory_path() / ("moorage-check-" + std::to_string(getpid()) + ".json");
+    fs::remove(report);
+    const std::string command = "'" + (build / "bin/moorage").string() + "' plugins check " + arguments +
+                                " --json '" + report.string() + "' > /dev/null 2>&1";
+    const int state = std::system(command.c_str());
+    run_of_check done;
+    done.exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+    std::ifstream in(report);
+    if (in) done.report = json::parse(in, nullptr, false);
+    fs::remove(report);
+    return done;
+}
+
+std::string quoted(const fs::path &path) { return "'" + path.string() + "'"; }
+
+// Names of the tests with this outcome.
+std::vector<std::string> tests_that(const json &report, const std::string &outcome) {
+    std::vector<std::string> names;
+    for (const json &one : report["tests"])
+        if (one["outcome"] == outcome) names.push_back(one["test"]);
+    return names;
+}
+
+struct broken_rule {
+    const char *library, *test, *outcome, *text;
+    // Whether nothing else may fail: the library breaks this rule alone, and no other follows.
+    bool alone = true;
+    // Whether only this test is run: the others would all wait, or fail by chance.
+    bool only = false;
+};
+constexpr broken_rule broken_rules[] = {
+    {"abi_major", "loads", "failed", "abi 9 needed, host offers 1"},
+    {"size_garbage", "loads", "failed", "more than any record has"},
+    {"size_small", "loads", "failed", "16 bytes, expected 72 or more"},
+    {"create_missing", "loads", "failed", "create is null"},
+    {"missing_symbol", "loads", "failed", "exports no moorage_module_v1", false},
+    {"second_symbol", "exported-symbols-one", "failed", "second_symbol_helper"},
+    {"slow_to_scan", "scan-time", "failed", "250 or more ms", true, true},
+    {"descriptor_endless", "descriptor-consistency", "failed", "descriptor(1) is not null"},
+    {"answers_anything", "unknown-interface-null", "failed", "is not null", false},
+    {"compares_prefix", "id-trailing-garbage-null", "failed", "compare the whole id"},
+    {"crashes", "life-cycle", "crashed", "in victims"},
+    {"exits", "life-cycle", "crashed", "exit code 0 in observe"},
+    {"hangs", "life-cycle", "failed", "did not end within 1 s in observe"},
+    {"throws", "exception-contained", "failed", "victims threw an exception", false},
+    {"victim_absent", "advice-in-range", "failed", "is not in the cache", false},
+    {"victim_twice", "advice-in-range", "failed", "is named twice", false},
+    {"victim_of_other_pool", "advice-in-range", "failed", "is not of pool", false},
+    {"victim_pinned", "advice-pinned-never-named", "failed", "is pinned by the running step", false},
+    {"gives_up", "advice-complete", "failed", "1 of 2 victims", false},
+    {"over_capacity", "advice-over-capacity", "failed", "2 victims were named, 1 were asked for", false},
+    {"needs_a_slot", "advice-capacity-zero", "crashed", ""},
+    {"allocates", "no-allocation-in-step", "failed", "the last in observe"},
+    {"blocks", "no-block-in-step", "failed", "nanosleep", true, true},
+    {"wall_clock", "determinism-same-seed", "failed", "differs"},
+    {"wall_clock", "reads-wall-clock", "warning", "the last in victims"},
+    {"own_random", "determinism-same-seed", "failed", "differs", false},
+    {"thread_bound", "determinism-thread-move", "failed", "differs", false},
+    {"reset_partial", "reset-equals-new", "failed", "differs"},
+    {"replay_differs", "replay-equals-steps", "failed", "step by step"},
+    {"leaks", "leak", "failed", "left 2720 bytes behind", false},
+    {"writes_past", "output-canaries", "failed", "written outside an array", false},
+    {"writes_to_inputs", "inputs-left-alone", "failed", "observe wrote to an array"},
+    {"reads_beyond", "struct-size-min", "crashed", "in observe", false},
+    {"needs_log", "older-host-tables", "crashed", ""},
+    {"bad_parameter", "params-fuzz", "crashed", "in observe"},
+    {"router_repeats", "advice-in-range", "failed", "twice for one token", false},
+    {"budget_generous", "advice-over-capacity", "failed", "the plan costs 32 experts, 10 fit", false},
+    {"prefetch_unknown", "advice-in-range", "failed", "prefetch of 32, which is no page", false},
+    {"dispatch_disorder", "advice-in-range", "failed", "no permutation", false},
+    {"transport_forgets", "advice-complete", "failed", "were never sent", false},
+};
+
+void expect_broken(const broken_rule &rule) {
+    CAPTURE(rule.library);
+    CAPTURE(rule.test);
+    const fs::path library = build / "bad" / (std::string(rule.library) + ".so");
+    const bool waits = std::string(rule.library) == "hangs";
+    const auto done = check(quoted(library) + " --timeout " + (waits ? "1" : "20") +
+                            (rule.only ? std::string(" --only ") + rule.test : ""));
+    REQUIRE(done.report.is_object());
+    std::string outcome, text;
+    for (const json &one : done.report["tests"])
+        if (one["test"] == rule.test) outcome = one["outcome"], text = one["text"];
+    CAPTURE(text);
+    if (outcome == "skipped" && (text.find("in this build") != std::string::npos ||
+                                 text.find("sanitizer") != std::string::npos || text.find("seccomp") != std::string::npos)) {
+        MESSAGE(rule.test << " is skipped: " << text);
+        return;
+    }
+    CHECK(outcome == rule.outcome);
+    CHECK(text.find(rule.text) != std::string::npos);
+    auto wrong = tests_that(done.report, "failed");
+    for (const std::string &name : tests_that(done.report, "crashed")) wrong.push_back(name);
+    CHECK(done.report["pass"] == wrong.empty());
+    CHECK(done.exit_code == (wrong.empty() ? 0 : 1));
+    if (rule.alone) CHECK(wrong.size() == 1);
+}
+
+}  // namespace
+
+TEST_CASE("every bundled policy keeps the rules") {
+    size_t libraries = 0;
+    for (const fs::directory_entry &at : fs::recursive_directory_iterator(build / "plugins")) {
+        if (at.path().extension() != ".so") continue;
+        CAPTURE(at.path().string());
+        const auto done = check(quoted(at.path()) + " --timeout 20");
+        REQUIRE(done.report.is_object());
+        for (const char *outcome : {"failed", "crashed", "warning"})
+            CHECK(tests_that(done.report, outcome) == std::vector<std::string>{});
+        CHECK(done.exit_code == 0);
+        ++libraries;
+    }
+    CHECK(libraries >= 10);
+}
+
+TEST_CASE("each bad policy fails in the test of the rule that it breaks") {
+    for (const broken_rule &rule : broken_rules) expect_broken(rule);
+}
+
+TEST_CASE("every bad policy that is built is expected to fail") {
+    for (const fs::directory_entry &at : fs::directory_iterator(build / "bad")) {
+        if (at.path().extension() != ".so") continue;
+        CAPTURE(at.path().string());
+        const auto known = [&](const broken_rule &rule) { return at.path().stem() == rule.library; };
+        CHECK(std::any_of(std::begin(broken_rules), std::end(broken_rules), known));
+    }
+}
+
+TEST_CASE("equal seeds give equal reports but for the times") {
+    const auto strip = [](json report) {
+        for (json &one : report["tests"]) one.erase("seconds");
+        return report.dump();
+    };
+    const std::string arguments = quoted(build / "bad/own_random.so") + " --seed 7 --timeout 20";
+    CHECK(strip(check(arguments).report) == strip(check(arguments).report));
+}
+
+TEST_CASE("what cannot be checked is wrong usage or a refusal with a reason") {
+    CHECK(check("no/such/file.so").exit_code == 2);
+    CHECK(check(quoted(build / "bad/leaks.so") + " --only no-such-test").exit_code == 2);
+    CHECK(check(quoted(build / "bad/leaks.so") + " no_such_policy").exit_code == 2);
+    const fs::path text = fs::temp_directory_path() / ("moorage-text-" + std::to_string(getpid()) + ".so");
+    std::ofstream(text) << "this is no library";
+    const auto done = check(quoted(text));
+    fs::remove(text);
+    REQUIRE(done.report.is_object());
+    CHECK(done.exit_code == 1);
+    CHECK(tests_that(done.report, "failed").size() == 2);
+    CHECK(done.report["tests"][0]["text"].get<std::string>().find("no ELF header") != std::string::npos);
+}
