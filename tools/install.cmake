@@ -7,7 +7,7 @@ include(GNUInstallDirs)
 install(TARGETS moorage RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 # Not LIBDIR: the program looks for lib/moorage/plugins beside its own folder, on every distribution.
 install(DIRECTORY ${CMAKE_BINARY_DIR}/plugins/ DESTINATION lib/moorage/plugins COMPONENT program
-  FILES_MATCHING PATTERN "*.so")
+  FILES_MATCHING PATTERN "*.so" PATTERN CMakeFiles EXCLUDE)
 foreach(folder configs hw_profiles)
   if(IS_DIRECTORY ${CMAKE_SOURCE_DIR}/${folder})
     install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} DESTINATION ${CMAKE_INSTALL_DATADIR}/moorage

@@ -42,8 +42,14 @@ foreach(how package subdirectory)
     -P ${CMAKE_CURRENT_SOURCE_DIR}/out_of_tree.cmake)
 endforeach()
 
-# The Rust bindings, where there is a Rust compiler.
+# The Rust bindings, where there is a Rust compiler that runs.
 find_program(abi_rustc rustc)
+if(abi_rustc)
+  execute_process(COMMAND ${abi_rustc} --version RESULT_VARIABLE abi_rustc_code OUTPUT_QUIET ERROR_QUIET)
+  if(NOT abi_rustc_code EQUAL 0)
+    set(abi_rustc "")
+  endif()
+endif()
 if(abi_rustc)
   add_test(NAME abi_layout_rust COMMAND ${CMAKE_COMMAND} -DRUSTC=${abi_rustc} -DSDK=${abi_sdk}
     -DHERE=${CMAKE_CURRENT_SOURCE_DIR} -DWORK=${abi_work}/rust -DLAYOUT=$<TARGET_FILE:abi_layout>

@@ -8,7 +8,6 @@
 // Optional: a policy may keep its order in any way it likes.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "policy.hpp"
@@ -17,9 +16,7 @@ namespace moorage {
 
 // Holds no slot and is not about to get one in the running step: an order may forget such a page.
 inline bool departed(uint8_t state) {
-    constexpr uint8_t slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
-    return (state & MOORAGE_STATE_PINNED) == 0 &&
-           ((state & slot) == 0 || (state & MOORAGE_STATE_BUFFERED) != 0);
+    return (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_PINNED)) == 0;
 }
 
 // Doubly linked lists over all pages; a page is in one list or in none. Each list is a ring through
@@ -28,47 +25,92 @@ class page_lists {
 public:
     void assign(uint32_t pages, uint32_t lists) {
         pages_ = pages;
-        links_.resize(size_t{pages} + lists);
+        next_.resize(size_t{pages} + lists);
+        previous_.resize(size_t{pages} + lists);
         clear();
     }
     void clear() {
-        for (uint32_t i = 0; i < links_.size(); ++i) links_[i] = {i, i};
+        for (uint32_t i = 0; i < next_.size(); ++i) next_[i] = previous_[i] = i;
     }
     // The node before the first and after the last page of a list.
     uint32_t end(uint32_t list) const { return pages_ + list; }
-    uint32_t first(uint32_t list) const { return links_[end(list)].next; }
-    uint32_t next(uint32_t node) const { return links_[node].next; }
-    uint32_t previous(uint32_t node) const { return links_[node].previous; }
-    bool contains(uint32_t page) const { return links_[page].next != page; }
+    uint32_t first(uint32_t list) const { return next_[end(list)]; }
+    uint32_t next(uint32_t node) const { return next_[node]; }
+    uint32_t previous(uint32_t node) const { return previous_[node]; }
+    bool contains(uint32_t page) const { return next_[page] != page; }
 
     // No effect on a page that is in no list.
     void unlink(uint32_t page) {
-        const auto [previous, next] = links_[page];
-        links_[previous].next = next;
-        links_[next].previous = previous;
-        links_[page] = {page, page};
+        const uint32_t previous = previous_[page], next = next_[page];
+        next_[previous] = next;
+        previous_[next] = previous;
+        next_[page] = previous_[page] = page;
     }
     // Requires: the page is in no list.
     void insert(uint32_t page, uint32_t before) {
-        const uint32_t last = links_[before].previous;
-        links_[page] = {last, before};
-        links_[last].next = page;
-        links_[before].previous = page;
+        const uint32_t last = previous_[before];
+        previous_[page] = last;
+        next_[page] = before;
+        next_[last] = page;
+        previous_[before] = page;
     }
     // To the end of the list, from wherever it was.
     void append(uint32_t page, uint32_t list) {
-        const auto [previous, next] = links_[page];
-        links_[previous].next = next;
-        links_[next].previous = previous;
+        const uint32_t previous = previous_[page], next = next_[page];
+        next_[previous] = next;
+        previous_[next] = previous;
         insert(page, end(list));
     }
 
 private:
-    struct link {
-        uint32_t previous, next;
-    };
-    std::vector<link> links_;
+    friend class page_list_run;
+    std::vector<uint32_t> next_, previous_;
     uint32_t pages_ = 0;
+};
+
+// One list of at least two pages with its ends in registers, for a run of single requests
+// (replay.hpp): through the end node every request would wait for the stores of the one before.
+// Until the run is destroyed the list is read and changed through it only.
+class page_list_run {
+public:
+    page_list_run(page_lists &lists, uint32_t list)
+        : next_(lists.next_.data()),
+          previous_(lists.previous_.data()),
+          end_(lists.end(list)),
+          first_(next_[end_]),
+          last_(previous_[end_]) {}
+    page_list_run(const page_list_run &) = delete;
+    ~page_list_run() {
+        next_[end_] = first_;
+        previous_[end_] = last_;
+    }
+
+    // Appends `page` and takes out the first page (first_goes 1; `page` is in no list), or moves
+    // `page` from where it is to the end (0). Returns the one taken out or moved. No branches.
+    uint32_t append(uint32_t page, uint32_t first_goes) {
+        const uint32_t out = select(first_goes, first_, page);
+        const uint32_t next = next_[out], previous = previous_[out];
+        const uint32_t before = select(out == last_, previous, last_);
+        first_ = select(out == first_, next, first_);
+        next_[previous] = next;
+        previous_[next] = previous;
+        next_[out] = previous_[out] = out;
+        next_[before] = page;
+        previous_[page] = before;
+        next_[page] = end_;
+        last_ = page;
+        return out;
+    }
+
+private:
+    // Arithmetic, as compilers like to turn ?: into the branch that is to be avoided.
+    static uint32_t select(uint32_t yes, uint32_t a, uint32_t b) {
+        const uint32_t mask = 0 - yes;
+        return (a & mask) | (b & ~mask);
+    }
+    uint32_t *next_, *previous_;
+    const uint32_t end_;
+    uint32_t first_, last_;
 };
 
 // Binary heaps over all pages, one per pool (pages / pools consecutive pages each), least key on

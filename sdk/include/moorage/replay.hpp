@@ -2,6 +2,13 @@
 //
 // It does exactly what the host does step by step (core/cache/replay.cpp), with the residency bytes
 // lent for the call, so a policy cannot tell the two apart. The host checks every outcome.
+//
+// Optional, for speed: a cache policy without admit may have
+//     auto single_requests();  // an object with uint32_t request(uint32_t page, uint32_t missed)
+// For a full shared cache of two slots or more in which nothing is pinned, request does what observe,
+// victims, on_evict and on_load do one after the other; best without a branch on `missed` (0 or 1),
+// which no processor can predict. It returns the page that goes, or `page` if that did not miss. The
+// object may hold the ends of lists and the like; it is destroyed before anything else is called.
 #pragma once
 
 #include "policy.hpp"
@@ -14,11 +21,17 @@ public:
         : policy_(policy), run_(run), view_(view), state_(run.host_state), used_(run.host_used) {}
 
     void operator()() {
+        if (run_.width == 1) tokens<true>();
+        else tokens<false>();
+    }
+
+private:
+    template <bool Single> void tokens() {
         step at{};
         at.size = sizeof(moorage_step);
         at.phase = MOORAGE_DECODE;
         at.token_count = 1;
-        at.top_k = at.distinct_count = run_.width;
+        at.top_k = at.distinct_count = Single ? 1 : run_.width;
         at.experts = view_.experts;
         at.index = run_.first_step;
         at.visit = run_.first_visit;
@@ -27,6 +40,8 @@ public:
         const uint32_t *experts = run_.host_experts;
         uint32_t *outcomes = run_.host_outcomes;
         for (uint32_t token = 0; token < run_.token_count; ++token) {
+            if constexpr (Single && takes_singles)
+                if (may_take_singles()) return singles(token, experts, outcomes);
             at.token = run_.first_token + token;
             at.host_requests = run_.host_requests + token;
             for (uint32_t round = 0; round < run_.rounds; ++round) {
@@ -34,17 +49,48 @@ public:
                     at.layer = layer;
                     for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat, ++at.index) {
                         at.host_chosen = at.host_distinct = experts;
-                        if (run_.width == 1) one(at, experts, outcomes);
+                        if constexpr (Single) one(at, experts, outcomes);
                         else many(at, experts, outcomes);
-                        experts += run_.width;
-                        outcomes += run_.width;
+                        experts += at.top_k;
+                        outcomes += at.top_k;
                     }
                 }
             }
         }
     }
 
-private:
+    static constexpr bool takes_singles =
+        requires(P &p) { p.single_requests().request(0u, 0u); } &&
+        !requires(P &p, const admission &a) { p.admit(a); };
+
+    // A full shared cache stays full; whether all its pages are plainly resident is looked up then.
+    bool may_take_singles() const {
+        if (view_.pools != 1 || view_.host_slots[0] < 2 || used_[0] < view_.host_slots[0])
+            return false;
+        uint32_t other = 0;
+        for (uint32_t page = 0; page < view_.layers * view_.experts; ++page)
+            other += state_[page] != 0 && state_[page] != MOORAGE_WHOLE;
+        return other == 0;
+    }
+
+    // All tokens from one on.
+    void singles(uint32_t token, const uint32_t *experts, uint32_t *outcomes) {
+        const uint32_t pages = view_.layers * view_.experts;
+        auto turns = policy_.single_requests();
+        for (uint32_t visits = (run_.token_count - token) * run_.rounds; visits > 0; --visits) {
+            for (uint32_t first = 0; first < pages; first += view_.experts) {
+                for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat) {
+                    const uint32_t page = first + *experts++;
+                    const uint32_t missed = state_[page] == 0 ? 1 : 0;
+                    const uint32_t gone = turns.request(page, missed);
+                    if (gone < pages) [[likely]] state_[gone] = 0;  // if not the host will object
+                    state_[page] = MOORAGE_WHOLE;
+                    *outcomes++ = gone | (missed - 1);
+                }
+            }
+        }
+    }
+
     uint32_t pool(uint32_t layer) const { return view_.pools == 1 ? 0 : layer; }
 
     void observe(const step &at) {
@@ -111,7 +157,8 @@ private:
         }
         if (full) {
             if (victim >= view_.layers * view_.experts) return victim;  // the host will object
-            state_[victim] &= static_cast<uint8_t>(~MOORAGE_STATE_RESIDENT);
+            state_[victim] &=
+                static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
             if constexpr (requires { policy_.on_evict(0u, 0); }) policy_.on_evict(victim, MOORAGE_DEMAND);
         } else {
             ++used_[where];
