@@ -1,5 +1,4 @@
-// clock.cpp - CLOCK: a hand goes round the slots, gives requested experts a second chance, takes
-// others.
+// clock.cpp - CLOCK: a hand goes round the slots and gives requested experts a second chance.
 //
 // Source: textbook (FIFO with reinsertion, one reference bit). An expert takes the place of the one
 // that was evicted for it, or a new place at the end of the ring; its bit is set by a hit, cleared

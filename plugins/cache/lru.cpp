@@ -32,20 +32,25 @@ public:
         lists_.assign(limits.layers * limits.experts, limits.pools);
     }
 
-    void reset() { lists_.clear(); }
+    void reset() {
+        lists_.clear();
+        waiting_ = 0;
+    }
 
     // Experts that are not resident are listed too: their loads follow and keep this order.
     void observe(const moorage::step &step) {
         const uint32_t pool = pools_ == 1 ? 0 : step.layer;
         if (best_first_)
-            for (const uint32_t expert : step.distinct()) lists_.append(step.page(expert), pool);
+            for (const uint32_t expert : step.distinct()) use(step.page(expert), pool);
         else
             for (uint32_t i = step.distinct_count; i-- > 0;)
-                lists_.append(step.page(step.host_distinct[i]), pool);
+                use(step.page(step.host_distinct[i]), pool);
     }
 
     void on_load(uint32_t page, uint32_t, int32_t cause) {
-        if (cause != MOORAGE_DEMAND || !lists_.contains(page))
+        const bool waited = lists_.contains(page);
+        waiting_ -= waited;
+        if (!waited || cause != MOORAGE_DEMAND)
             lists_.append(page, pools_ == 1 ? 0 : page / experts_);
     }
 
@@ -57,17 +62,46 @@ public:
             const uint32_t next = lists_.next(page);
             if (moorage::evictable(state_[page]))
                 out.push(page);
-            else if (moorage::departed(state_[page]))
-                lists_.unlink(page);  // was never loaded
+            else
+                forget_if_departed(page);
             page = next;
         }
     }
 
+    // The fast path of counting replays.
+    struct turns {
+        uint32_t request(uint32_t page, uint32_t missed) { return list.append(page, missed); }
+        moorage::page_list_run list;
+    };
+    turns single_requests() {
+        if (waiting_ > 0) sweep(0);
+        return {{lists_, 0}};
+    }
+
 private:
+    void use(uint32_t page, uint32_t pool) {
+        waiting_ += !lists_.contains(page);
+        lists_.append(page, pool);
+    }
+    // What was requested and never loaded, for want of a slot, has no place in the order.
+    void forget_if_departed(uint32_t page) {
+        if (!moorage::departed(state_[page])) return;
+        lists_.unlink(page);
+        --waiting_;
+    }
+    void sweep(uint32_t pool) {
+        for (uint32_t page = lists_.first(pool); page != lists_.end(pool);) {
+            const uint32_t next = lists_.next(page);
+            forget_if_departed(page);
+            page = next;
+        }
+    }
+
     moorage::host host_;
     const bool best_first_;
     const uint8_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
+    uint32_t waiting_ = 0;       // pages that are listed and have no slot
     moorage::page_lists lists_;  // per pool, least recently used first
 };
 

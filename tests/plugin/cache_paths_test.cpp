@@ -117,6 +117,44 @@ TEST_CASE("the fast replay path and single steps agree on every request") {
         }
 }
 
+TEST_CASE("the fast path goes on from whatever single steps left behind") {
+    // Whole events in a cache that may be too small for them, and all that a host may do between
+    // them, then requests one by one. The optimum looks into one fixed future and is left out.
+    for (const variant &of : everyone)
+        for (uint64_t seed = 0; seed < 150 && std::string_view(of.name) != "belady"; ++seed) {
+            std::mt19937_64 generator(seed);
+            scene made = random_scene(generator, 30);
+            if (made.requests == order::token) made.requests = order::serial;
+            made.steps = steps_of(made.tokens, made.requests);
+            CAPTURE(std::string(of.name));
+            CAPTURE(seed);
+            cache_model slow(made.shape), fast(made.shape);
+            library_policy stepped(of.name, slow, of.given), at_once(of.name, fast, of.given);
+            std::mt19937_64 left(seed), right(seed);
+            for (const request_step &step : steps_of(made.tokens, order::token)) {
+                if (step.token == 10) break;
+                REQUIRE(slow.run(stepped, step) == fast.run(at_once, step));
+                disturb(left, stepped, slow);
+                disturb(right, at_once, fast);
+                REQUIRE(slow.state == fast.state);
+            }
+            // A fast replay is for caches that hold no more than they may.
+            for (uint32_t pool = 0; pool < made.shape.pools(); ++pool) {
+                const uint32_t slots = std::max(1u, slow.slots[pool]);
+                REQUIRE(slow.resize(stepped, pool, slots) == fast.resize(at_once, pool, slots));
+            }
+            outcomes expected;
+            for (const request_step &step : made.steps) {
+                if (step.token < 10) continue;
+                const outcomes told = slow.run(stepped, step);
+                expected.insert(expected.end(), told.begin(), told.end());
+            }
+            const routing rest(made.tokens.begin() + 10, made.tokens.end());
+            REQUIRE(at_once.replay(rest, made.requests, 10) == expected);
+            REQUIRE(slow.state == fast.state);
+        }
+}
+
 TEST_CASE("after reset an instance is as new") {
     for (const variant &of : everyone)
         for (uint64_t seed = 0; seed < 40; ++seed) {

@@ -1,5 +1,4 @@
-// definitions.h - the cache policies as their definitions say, over vectors: slow and obviously
-// right.
+// definitions.h - the cache policies as their definitions say, over vectors: slow and plain.
 //
 // Nothing here is shared with the plugins. Every victim is found by looking at all candidates.
 #pragma once
