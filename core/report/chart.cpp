@@ -165,7 +165,8 @@ std::string draw_row(const dot_row &row, const round_axis &axis, const frame &ar
     std::string svg = text_at(area.left - 10, y + 4, "end", shortened(row.name, name_columns_max));
     double low = area.right, high = area.left;
     std::string dots;
-    for (size_t i = 0; i < row.dots.size(); ++i) {
+    // Largest first, so that none is hidden below another.
+    for (size_t i = row.dots.size(); i-- > 0;) {
         if (!std::isfinite(row.dots[i].x)) continue;
         const double x = axis.place(row.dots[i].x, area.left, area.right);
         low = std::min(low, x), high = std::max(high, x);

@@ -56,10 +56,13 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
     table_column slots{"experts", {}}, share{"share", {}}, hits{"hit rate", {}}, moved{"", {}},
         tpot{"TPOT ms", {}}, speed{"tokens/s", {}}, optimum{"misses/OPT", {}};
-    double moved_max = 0;
-    for (const comparison_row &row : compared.rows)
-        moved_max = std::max(moved_max, bytes_per_token(row.report));
-    const double unit = moved_max >= 1e9 ? 1e9 : 1e6;
+    double moved_least = 0;  // of those that moved any
+    for (const comparison_row &row : compared.rows) {
+        const double moved_bytes = bytes_per_token(row.report);
+        if (moved_bytes > 0 && (moved_least == 0 || moved_bytes < moved_least))
+            moved_least = moved_bytes;
+    }
+    const double unit = moved_least >= 1e8 ? 1e9 : 1e6;
     moved.heading = unit == 1e9 ? "GB/token" : "MB/token";
     bool any_share = false, any_optimum = false;
     std::vector<double> moved_values, tpot_values, speed_values;
@@ -132,16 +135,15 @@ std::string table_line(const std::vector<table_column> &columns, const std::vect
     return text + "\n";
 }
 
-// Whether the rows come size by size, several of each: then a blank line between the sizes helps.
-bool in_blocks(const std::vector<size_t> &rows, const comparison_view &view) {
-    std::set<uint64_t> seen;
-    size_t blocks = 0;
+// Whether equal keys follow each other, several of each: then blank lines between them help.
+template <class Key>
+bool in_blocks(const std::vector<size_t> &rows, const std::vector<Key> &keys) {
+    std::set<Key> seen;
     for (size_t i = 0; i < rows.size(); ++i) {
-        if (i > 0 && view.slots[rows[i]] == view.slots[rows[i - 1]]) continue;
-        if (!seen.insert(view.slots[rows[i]]).second) return false;
-        ++blocks;
+        if (i > 0 && keys[rows[i]] == keys[rows[i - 1]]) continue;
+        if (!seen.insert(keys[rows[i]]).second) return false;
     }
-    return blocks > 1 && blocks < rows.size();
+    return seen.size() > 1 && seen.size() < rows.size();
 }
 
 std::vector<size_t> rows_of(const comparison &compared, const std::string &profile) {
@@ -154,6 +156,7 @@ std::vector<size_t> rows_of(const comparison &compared, const std::string &profi
 // How one label fares on one profile against the label `reference`, over the groups that have both.
 struct standing {
     size_t groups = 0, wins = 0;
+    size_t shared_wins = 0;     // of the wins: as fast as another label
     double log_tpot_ratio = 0;  // summed ln(reference / own)
     double speed_up() const { return groups == 0 ? 1 : std::exp(log_tpot_ratio / double(groups)); }
 };
@@ -165,10 +168,16 @@ std::map<std::string, standing> standings(const comparison &compared, const comp
     for (const size_t i : rows)
         if (view.labels[i] == reference)
             reference_ms.emplace(view.group[i], compared.rows[i].report.tpot_ms.mean);
+    std::map<size_t, std::set<std::string>> winners;  // by group
+    for (const size_t i : rows)
+        if (view.best[i]) winners[view.group[i]].insert(view.labels[i]);
     std::map<std::string, standing> by_label;
     for (const size_t i : rows) {
         standing &own = by_label[view.labels[i]];
-        if (view.best[i]) ++own.wins;
+        if (view.best[i]) {
+            ++own.wins;
+            if (winners[view.group[i]].size() > 1) ++own.shared_wins;
+        }
         const auto at = reference_ms.find(view.group[i]);
         const double tpot_ms = compared.rows[i].report.tpot_ms.mean;
         if (at == reference_ms.end() || at->second <= 0 || tpot_ms <= 0) continue;
@@ -207,6 +216,8 @@ std::string fastest_sentence(const comparison &compared, const comparison_view &
     const bool many = groups.size() > 1;
     std::string text = *fastest + " is fastest";
     if (many) text += format(" at {} of {} sizes", winner.wins, groups.size());
+    if (winner.shared_wins > 0 && many)
+        text += format(" (at {} of them not alone)", winner.shared_wins);
     if (*fastest != reference && winner.groups > 0)
         text += format(", {:.2f} times as fast as {}{}", winner.speed_up(), reference,
                        many ? " on average" : "");
@@ -323,9 +334,12 @@ std::string to_text(const comparison &compared) {
         const std::vector<size_t> rows = rows_of(compared, profile);
         text += "\n" + shortened(profile.empty() ? "no profile" : profile, table_columns) + "\n";
         text += table_line(columns, widths, [](const table_column &c) { return c.heading; });
-        const bool blocks = in_blocks(rows, view);
+        const bool by_size = in_blocks(rows, view.slots);
+        const bool by_label = !by_size && in_blocks(rows, view.labels);
         for (size_t i = 0; i < rows.size(); ++i) {
-            if (blocks && i > 0 && view.slots[rows[i]] != view.slots[rows[i - 1]]) text += "\n";
+            const bool new_size = i > 0 && view.slots[rows[i]] != view.slots[rows[i - 1]];
+            const bool new_label = i > 0 && view.labels[rows[i]] != view.labels[rows[i - 1]];
+            if ((by_size && new_size) || (by_label && new_label)) text += "\n";
             text += table_line(columns, widths,
                                [&](const table_column &c) { return c.cells[rows[i]]; });
             any_best |= view.best[rows[i]];

@@ -188,17 +188,43 @@ TEST_CASE("the table has the figures worked out by hand") {
           "  lru         64  25.0 %    60.0 %      40.0     8.00       125.0        2.00");
 }
 
-TEST_CASE("sizes given one after the other are set apart, mixed ones are not") {
+TEST_CASE("sizes given one after the other are set apart, else policies, mixed ones are not") {
     const std::vector<comparison_row> by_size = {row_of({.cache = "lru"}), row_of({.cache = "lfu"}),
                                                  row_of({.cache = "lru", .slots = 128}),
                                                  row_of({.cache = "lfu", .slots = 128})};
     const std::vector<std::string> lines = split(to_text(compared(by_size)), '\n');
     CHECK(lines[6] == "");
     CHECK(contains(lines[7], "128"));
-    const std::vector<std::string> mixed =
+    const std::vector<std::string> by_policy =
         split(to_text(compared({by_size[0], by_size[2], by_size[1], by_size[3]})), '\n');
+    CHECK(by_policy[6] == "");
+    CHECK(contains(by_policy[7], "lfu"));
+    const std::vector<std::string> mixed =
+        split(to_text(compared({by_size[0], by_size[3], by_size[2], by_size[1]})), '\n');
     CHECK(std::none_of(mixed.begin() + 4, mixed.begin() + 8,
                        [](const std::string &line) { return line.empty(); }));
+}
+
+TEST_CASE("a win that is shared is said to be") {
+    const comparison made =
+        compared({row_of({.cache = "lru", .tpot_ms = 10}), row_of({.cache = "lfu", .tpot_ms = 10}),
+                  row_of({.cache = "fifo", .tpot_ms = 12}),
+                  row_of({.cache = "lru", .slots = 128, .tpot_ms = 9}),
+                  row_of({.cache = "lfu", .slots = 128, .tpot_ms = 8})});
+    CHECK(contains(reading(made, view_of(made)).at(0),
+                   "lfu is fastest at 2 of 2 sizes (at 1 of them not alone)"));
+}
+
+TEST_CASE("bytes are in units in which the smallest can be read") {
+    // 3 MB and 3 GB a token.
+    comparison made = compared({row_of({.misses = 30}), row_of({.cache = "lfu", .misses = 300})});
+    made.rows[1].report.bytes.h2d = 300'000'000'000;
+    const std::string text = to_text(made);
+    CHECK(contains(text, "MB/token"));
+    CHECK(contains(text, " 3000.00 "));
+    CHECK(contains(text, " 3.00 "));
+    made.rows[0].report.bytes.h2d = 0;  // nothing moved needs no digits
+    CHECK(contains(to_text(made), "GB/token"));
 }
 
 TEST_CASE("columns without anything known are left out") {
