@@ -3,7 +3,11 @@
 
 #include <boost/dll/shared_library.hpp>
 
+#include <elf.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -60,14 +64,29 @@ void keep_init_error(const moorage_host *, const char *text) { init_error = text
 constexpr moorage_host init_host{sizeof(moorage_host), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR,
                                  nullptr, init_service, keep_init_error};
 
-// "" when the file begins as an ELF file does.
+// "" when the file is an ELF file that is all there. The loader maps segments without looking at the
+// length of the file, and a cut-off library would end the process with a bus error.
 std::string not_elf(const std::filesystem::path &file) {
-    char magic[4] = {};
     std::ifstream in(file, std::ios::binary);
     if (!in) return "cannot be read; check its permissions";
-    in.read(magic, sizeof(magic));
-    if (in.gcount() == 4 && std::string_view(magic, 4) == "\x7f" "ELF") return "";
-    return "is not a shared library (no ELF header); rebuild the policy as a shared object";
+    Elf64_Ehdr header{};
+    in.read(reinterpret_cast<char *>(&header), sizeof(header));
+    if (in.gcount() < SELFMAG || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return "is not a shared library (no ELF header); rebuild the policy as a shared object";
+    if (in.gcount() < static_cast<std::streamsize>(sizeof(header)) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_phentsize != sizeof(Elf64_Phdr))
+        return "is not a 64-bit shared library; rebuild the policy for this machine";
+    std::error_code failed;
+    const uint64_t bytes = std::filesystem::file_size(file, failed);
+    uint64_t needed = header.e_phoff + uint64_t{header.e_phnum} * sizeof(Elf64_Phdr);
+    in.seekg(static_cast<std::streamoff>(header.e_phoff));
+    for (uint32_t i = 0; i < header.e_phnum && needed <= bytes; ++i) {
+        Elf64_Phdr segment{};
+        if (!in.read(reinterpret_cast<char *>(&segment), sizeof(segment))) break;
+        if (segment.p_type == PT_LOAD) needed = std::max(needed, segment.p_offset + segment.p_filesz);
+    }
+    if (needed <= bytes) return "";
+    return format("is cut off: it has {} bytes, its segments need {}; copy or build it again", bytes, needed);
 }
 
 std::string missing_symbol(const boost::dll::shared_library &handle) {

@@ -1,0 +1,198 @@
+// instance_test.cpp - goal: parameters are checked and passed, states kept, services answer, errors
+// carry the policy's text. Method: tests/abi/probe returns as "victim" what it was given.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/host/instance.h"
+#include "core/host/registry.h"
+#include "core/host/services.h"
+
+namespace {
+
+namespace core = moorage::core;
+using core::setting;
+
+const core::registry &policies() {
+    static const core::registry all = [] {
+        core::registry made;
+        core::set_log_level(core::log_level::off);
+        const std::filesystem::path files[] = {std::filesystem::path(MOORAGE_BINARY_DIR) / "probe/probe.so"};
+        REQUIRE(made.scan(files).ok());
+        return made;
+    }();
+    return all;
+}
+const core::policy &probe() { return policies().policies()[0]; }
+
+moorage_limits small_limits() {
+    moorage_limits limits{};
+    limits.size = sizeof(limits);
+    limits.layers = 5, limits.experts = 8, limits.top_k = 2, limits.tokens_max = 1, limits.requests_max = 1;
+    limits.pools = 5, limits.slots = 10, limits.segments = 1;
+    return limits;
+}
+
+bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+
+std::string refusal(const core::settings &given) {
+    const auto made = core::instance::create(probe(), given, {});
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.failure().usage);
+    return made.failure().text;
+}
+
+// What the probe answers to question 0 random, 1 clock, 2 parameters, 3 layers, 4 thread.
+uint32_t ask(core::instance &of, uint32_t question) {
+    const moorage_room room{sizeof(room), 0, question, 0, 1, MOORAGE_DEMAND};
+    uint32_t answer = 0;
+    REQUIRE(of.cache->victims(of.plugin(), &room, &answer) == 1);
+    return answer;
+}
+
+std::unique_ptr<core::instance> make(const core::settings &given, const core::environment &where) {
+    auto made = core::instance::create(probe(), given, where);
+    REQUIRE(made.ok());
+    return std::move(*made);
+}
+
+}  // namespace
+
+TEST_CASE("parameters: defaults, settings, and an integer where a real is declared") {
+    const auto plain = make({}, {});
+    REQUIRE(plain->parameters().size() == 5);
+    CHECK(plain->parameters()[0] == std::pair<std::string, core::setting_value>("window_tokens", int64_t{8}));
+    CHECK(plain->parameters()[2].second == core::setting_value(true));
+    CHECK(ask(*plain, 2) == 8 + 0 + 1000 + 0);
+    const auto set = make({{"half_life", int64_t{3}, "a.toml:1"}, {"forget", false, "a.toml:2"},
+                           {"note", std::string("four"), "a.toml:3"}, {"window_tokens", int64_t{64}, "a.toml:4"},
+                           {"window_tokens", int64_t{1}, "--set cache.window_tokens"}}, {});
+    CHECK(ask(*set, 2) == 1 + 3 + 0 + 4);
+    CHECK(set->parameters()[1].second == core::setting_value(3.0));
+}
+
+TEST_CASE("parameters: what is refused names place, value, limit and the nearest key") {
+    CHECK(contains(refusal({{"window_token", int64_t{2}, "run.toml:12"}}),
+                   "run.toml:12: cache plugin probe has no parameter window_token; did you mean window_tokens"));
+    CHECK(contains(refusal({{"window_tokens", int64_t{65}, "run.toml:3"}}),
+                   "run.toml:3: cache plugin probe: window_tokens = 65 is out of range; allowed: 1 .. 64"));
+    CHECK(contains(refusal({{"window_tokens", int64_t{0}, "x"}}), "= 0 is out of range"));
+    CHECK(contains(refusal({{"window_tokens", 2.0, "x"}}), "is of type real, expected integer"));
+    CHECK(contains(refusal({{"half_life", std::nan(""), "x"}}), "out of range"));
+    CHECK(contains(refusal({{"half_life", std::nextafter(10.0, 11.0), "x"}}), "out of range; allowed: 0 .. 10"));
+    CHECK(contains(refusal({{"half_life", std::string("1"), "x"}}), "is of type text, expected real"));
+    CHECK(contains(refusal({{"forget", int64_t{1}, "x"}}), "is of type integer, expected flag"));
+    CHECK(contains(refusal({{"mode", std::string("clam"), "x"}}), "did you mean calm"));
+    CHECK(contains(refusal({{"note", std::string("a\0b", 3), "x"}}), "zero byte"));
+    CHECK((make({{"half_life", 10.0, "x"}}, {}) != nullptr));
+}
+
+TEST_CASE("errors of the policy carry its text") {
+    auto refused = core::instance::create(probe(), {{"mode", std::string("refuse_create"), "x"}}, {});
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.failure().text ==
+          "cache plugin probe: create failed (invalid argument): mode = refuse_create was asked for");
+    const auto picky = make({{"mode", std::string("refuse_activate"), "x"}}, {});
+    CHECK(picky->activate(small_limits()).failure().text ==
+          "cache plugin probe: activate failed (invalid argument): slots = 10 is too few");
+    const auto wild = make({{"mode", std::string("throw_activate"), "x"}}, {});
+    CHECK(contains(wild->activate(small_limits()).failure().text, "internal error"));
+}
+
+TEST_CASE("the states of an instance are kept") {
+    moorage_residency view{};
+    view.layers = 5;
+    const auto one = make({}, {.residency = &view});
+    one->deactivate();
+    REQUIRE(one->activate(small_limits()).ok());
+    CHECK(one->limits().slots == 10);
+    CHECK(ask(*one, 3) == 5);
+    CHECK(contains(one->activate(small_limits()).failure().text, "activate on an active instance"));
+    one->deactivate();
+    CHECK(one->activate(small_limits()).ok());
+    CHECK((one->cache != nullptr));
+    CHECK((one->prefetch == nullptr));
+    CHECK((one->cache->on_load == nullptr));
+}
+
+TEST_CASE("random numbers follow from seed and name, and start again at activate and reset") {
+    const auto draw = [](core::instance &from) {
+        std::vector<uint32_t> drawn;
+        for (int i = 0; i < 8; ++i) drawn.push_back(ask(from, 0));
+        return drawn;
+    };
+    const auto one = make({}, {.seed = 1}), same = make({}, {.seed = 1}), other = make({}, {.seed = 2});
+    for (auto *each : {&one, &same, &other}) REQUIRE((*each)->activate(small_limits()).ok());
+    const auto first = draw(*one);
+    CHECK(first == draw(*same));
+    CHECK(first != draw(*other));
+    CHECK(first != draw(*one));
+    one->reset();
+    CHECK(first == draw(*one));
+    one->deactivate();
+    REQUIRE(one->activate(small_limits()).ok());
+    CHECK(first == draw(*one));
+    core::random_stream lru, lfu;
+    lru.restart(1, "lru");
+    lfu.restart(1, "lfu");
+    CHECK(lru.next() != lfu.next());
+}
+
+TEST_CASE("random numbers are spread evenly") {
+    // 64 cells, 64,000 draws: chi-squared with 63 degrees of freedom is below 120 but once in 10^5.
+    core::random_stream stream;
+    stream.restart(3, "any");
+    double cells[64] = {}, sum = 0;
+    for (int i = 0; i < 64'000; ++i) ++cells[stream.next() >> 58];
+    for (const double count : cells) sum += (count - 1000) * (count - 1000) / 1000;
+    CHECK(sum < 120);
+    CHECK(sum > 25);
+}
+
+TEST_CASE("clock and thread-check answer what is true at the time") {
+    uint64_t now = 17;
+    const auto one = make({}, {.now_ns = &now});
+    REQUIRE(one->activate(small_limits()).ok());
+    CHECK(ask(*one, 1) == 17);
+    now = 99;
+    CHECK(ask(*one, 1) == 99);
+    CHECK(ask(*one, 4) == 0);
+    {
+        const core::instance::stepping mark;
+        CHECK(ask(*one, 4) == 2);
+    }
+    CHECK(ask(*one, 4) == 0);
+    const auto timeless = make({}, {});
+    CHECK(ask(*timeless, 1) == 0);
+}
+
+TEST_CASE("a policy that needs the future gets it or is refused") {
+    struct : core::future_view {
+        int rewound = 0;
+        uint64_t next_use(uint32_t page, uint64_t step, uint64_t *) override { return page + step + 3; }
+        void rewind() override { ++rewound; }
+    } future;
+    const core::policy &oracle = policies().policies()[1];
+    const auto blind = core::instance::create(oracle, {}, {});
+    REQUIRE_FALSE(blind.ok());
+    CHECK(contains(blind.failure().text, "prefetch plugin probe_oracle needs the whole trace in advance"));
+    auto made = core::instance::create(oracle, {}, {.future = &future});
+    REQUIRE(made.ok());
+    core::instance &seer = **made;
+    REQUIRE(seer.activate(small_limits()).ok());
+    seer.reset();
+    CHECK(future.rewound == 2);
+    moorage_step step{};
+    step.index = 4;
+    moorage_forecast forecast{};
+    uint32_t page = 0;
+    uint8_t segments = MOORAGE_WHOLE;
+    moorage_orders orders{sizeof(orders), 0, 1, 0, &page, &segments};
+    REQUIRE(seer.prefetch->plan(seer.plugin(), &step, &forecast, &orders) == 1);
+    CHECK(page == 7);
+}

@@ -1,0 +1,208 @@
+// registry_test.cpp - goal: sound libraries are listed, others refused with file, expected, found and
+// remedy. Method: libraries that are built for this (tests/abi/bad, tests/abi/probe), files that are
+// none, and folders made for the occasion.
+#include <doctest/doctest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/host/descriptor.h"
+#include "core/host/library.h"
+#include "core/host/registry.h"
+#include "moorage/cache.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace core = moorage::core;
+
+const fs::path build = MOORAGE_BINARY_DIR;
+
+struct folder {
+    folder() : path(fs::temp_directory_path() / ("moorage-registry-" + std::to_string(getpid()))) {
+        fs::remove_all(path);
+        fs::create_directories(path);
+        core::set_log_level(core::log_level::off);
+    }
+    ~folder() { fs::remove_all(path); }
+    fs::path path;
+};
+
+bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+core::status scan(core::registry &all, const std::vector<fs::path> &paths) { return all.scan(paths); }
+
+std::string reason_of(const fs::path &file) {
+    core::registry all;
+    REQUIRE(scan(all, {file}).ok());
+    CHECK(all.policies().empty());
+    REQUIRE(all.refusals().size() == 1);
+    CHECK(all.refusals()[0].path == file);
+    return all.refusals()[0].reason;
+}
+
+}  // namespace
+
+TEST_CASE("a library with two policies gives both, with their parameters") {
+    core::registry all;
+    REQUIRE(scan(all, {build / "probe/probe.so"}).ok());
+    REQUIRE(all.policies().size() == 2);
+    const core::policy &probe = all.policies()[0];
+    CHECK(probe.name() == "probe");
+    CHECK(probe.is("cache"));
+    CHECK(probe.is("moorage.cache/1"));
+    CHECK_FALSE(probe.is("prefetch"));
+    CHECK_FALSE(probe.is("observer"));
+    REQUIRE(probe.params.size() == 5);
+    CHECK(std::string(probe.params[0].plugin_key) == "window_tokens");
+    CHECK(probe.params[0].integer_max == 64);
+    CHECK(probe.params[1].real_default == 0.5);
+    CHECK(std::string(probe.descriptor->plugin_version) == "2.1.0");
+    CHECK(all.policies()[1].is("prefetch"));
+    CHECK(all.refusals().empty());
+}
+
+TEST_CASE("a library is refused for its reason") {
+    folder temporary;
+    const auto bad = [](const char *name) { return reason_of(build / "bad" / (std::string(name) + ".so")); };
+    CHECK(contains(bad("abi_major"), "abi 9 needed, host offers 1; rebuild with sdk 1.x"));
+    CHECK(contains(bad("missing_symbol"), "exports no moorage_module_v1"));
+    CHECK(contains(bad("size_small"), "16 bytes, expected 72 or more"));
+    CHECK(contains(bad("size_garbage"), "3735928559"));
+    CHECK(contains(bad("create_missing"), "create is null"));
+
+    const fs::path text = temporary.path / "text.so", empty = temporary.path / "empty.so", cut = temporary.path / "cut.so";
+    std::ofstream(text) << "MZ this is something else";
+    std::ofstream(empty).flush();
+    CHECK(contains(reason_of(text), "no ELF header"));
+    CHECK(contains(reason_of(empty), "no ELF header"));
+    fs::copy_file(build / "probe/probe.so", cut);
+    for (const uintmax_t bytes : {fs::file_size(cut) / 2, uintmax_t{600}, uintmax_t{70}}) {
+        fs::resize_file(cut, bytes);
+        CHECK(contains(reason_of(cut), "is cut off"));
+    }
+    fs::resize_file(cut, 40);
+    CHECK(contains(reason_of(cut), "64-bit"));
+}
+
+TEST_CASE("a policy's name is taken once") {
+    folder temporary;
+    fs::copy_file(build / "probe/probe.so", temporary.path / "again.so");
+    core::registry all;
+    REQUIRE(scan(all, {build / "probe/probe.so", temporary.path}).ok());
+    CHECK(all.policies().size() == 2);
+    REQUIRE(all.refusals().size() == 1);
+    CHECK(contains(all.refusals()[0].reason, "policy probe is already in"));
+    // The same file twice is no clash.
+    REQUIRE(scan(all, {build / "probe/probe.so"}).ok());
+    CHECK(all.refusals().size() == 1);
+}
+
+TEST_CASE("folders are searched below, in order; other files do not count") {
+    folder temporary;
+    fs::create_directories(temporary.path / "b/deep");
+    fs::create_directories(temporary.path / "a");
+    fs::copy_file(build / "bad/leaks.so", temporary.path / "b/deep/leaks.so");
+    fs::copy_file(build / "bad/hangs.so", temporary.path / "a/hangs.so");
+    std::ofstream(temporary.path / "notes.txt") << "not a library";
+    core::registry all;
+    REQUIRE(scan(all, {temporary.path}).ok());
+    REQUIRE(all.policies().size() == 2);
+    CHECK(all.policies()[0].name() == "hangs");
+    CHECK(all.policies()[1].name() == "leaks");
+    const auto missing = scan(all, {temporary.path / "nowhere"});
+    REQUIRE_FALSE(missing.ok());
+    CHECK(missing.failure().usage);
+    CHECK(contains(missing.failure().text, "nowhere does not exist"));
+}
+
+TEST_CASE("find names what is near, what is of another kind and what was refused") {
+    core::registry all;
+    core::set_log_level(core::log_level::off);
+    REQUIRE(scan(all, {build / "probe/probe.so", build / "bad/abi_major.so"}).ok());
+    const auto found = all.find("probe", "cache");
+    REQUIRE(found.ok());
+    CHECK((*found)->name() == "probe");
+    CHECK(contains(all.find("prob", "cache").failure().text, "no cache policy prob; did you mean probe"));
+    CHECK(contains(all.find("quite_different", "cache").failure().text, "there are: probe"));
+    CHECK(contains(all.find("probe", "router").failure().text, "is no router policy but: cache"));
+    CHECK(contains(all.find("abi_major", "cache").failure().text, "was refused: abi 9 needed"));
+    CHECK(contains(all.find("anything", "budget").failure().text, "no budget policies were found"));
+}
+
+TEST_CASE("the default paths are those of the environment, else those beside the program") {
+    unsetenv("MOORAGE_PLUGIN_PATH");
+    REQUIRE(core::registry::default_paths().size() == 1);
+    CHECK(fs::equivalent(core::registry::default_paths()[0], build / "plugins"));
+    setenv("MOORAGE_PLUGIN_PATH", "/one::/two", 1);
+    CHECK(core::registry::default_paths() == std::vector<fs::path>{"/one", "/two"});
+    unsetenv("MOORAGE_PLUGIN_PATH");
+}
+
+TEST_CASE("records of other sizes are completed") {
+    // A longer record of a newer library: its tail is not read. A shorter one: the rest is zero.
+    struct {
+        uint32_t size, flags;
+        uint64_t known, newer;
+    } longer{24, 1, 2, 3};
+    struct record {
+        uint32_t size, flags;
+        uint64_t known;
+    };
+    const auto cut = core::completed<record>(&longer);
+    CHECK(cut.size == 16);
+    CHECK(cut.flags == 1);
+    CHECK(cut.known == 2);
+    longer.size = 8;
+    const auto filled = core::completed<record>(&longer);
+    CHECK(filled.flags == 1);
+    CHECK(filled.known == 0);
+}
+
+TEST_CASE("descriptors are checked field by field") {
+    static const char *const cache[] = {MOORAGE_INTERFACE_CACHE};
+    static const char *const twice[] = {MOORAGE_INTERFACE_CACHE, MOORAGE_INTERFACE_CACHE};
+    static const char *const strange[] = {"org.example.thing/3"};
+    static const char *const no_id[] = {"cache"};
+    const moorage_descriptor good{sizeof(good), 0, "mine", "1.0.0", "does something", "", cache, nullptr, 1, 0, 0, 0};
+    CHECK(core::read_descriptor(&good).ok());
+    const auto reason = [&](auto change) {
+        moorage_descriptor d = good;
+        change(d);
+        const auto read = core::read_descriptor(&d);
+        return read.ok() ? std::string() : read.failure().text;
+    };
+    CHECK(contains(core::read_descriptor(nullptr).failure().text, "is null"));
+    CHECK(contains(reason([](auto &d) { d.size = 8; }), "has size 8"));
+    CHECK(contains(reason([](auto &d) { d.plugin_name = "Mine"; }), "expected snake_case"));
+    CHECK(contains(reason([](auto &d) { d.plugin_name = nullptr; }), "(null)"));
+    CHECK(contains(reason([](auto &d) { d.plugin_summary = ""; }), "no summary"));
+    CHECK(contains(reason([](auto &d) { d.kind_count = 0; }), "names 0 kinds"));
+    CHECK(contains(reason([](auto &d) { d.plugin_kinds = twice, d.kind_count = 2; }), "twice"));
+    CHECK(contains(reason([](auto &d) { d.plugin_kinds = strange; }), "none of its kinds is known"));
+    CHECK(contains(reason([](auto &d) { d.plugin_kinds = no_id; }), "is not an interface id"));
+    CHECK(contains(reason([](auto &d) { d.param_count = 1; }), "table is null"));
+    CHECK(reason([](auto &d) { d.plugin_source = nullptr; }).empty());
+
+    moorage_param p{};
+    p.size = sizeof(p);
+    p.type = MOORAGE_PARAM_INTEGER;
+    p.plugin_key = "size_tokens", p.plugin_help = "help";
+    p.integer_default = 5, p.integer_min = 0, p.integer_max = 4;
+    const auto with = [&] { return reason([&](auto &d) { d.plugin_params = &p, d.param_count = 1; }); };
+    CHECK(contains(with(), "has default 5, outside its limits 0 .. 4"));
+    p.integer_max = 5;
+    CHECK(with().empty());
+    p.type = 9;
+    CHECK(contains(with(), "has type 9"));
+    p.type = MOORAGE_PARAM_TEXT, p.plugin_text_default = "x", p.plugin_text_choices = "a|b";
+    CHECK(contains(with(), "none of its choices"));
+    p.plugin_key = "a key";
+    CHECK(contains(with(), "not snake_case"));
+}
