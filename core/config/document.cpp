@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/config/toml_text.h"
 
 // Version 3.3 of the library asserts things that depend on the text, such as what follows a `[`,
 // and without assertions takes them for granted, which is undefined behaviour on `[=]`. So its
@@ -26,86 +27,6 @@ struct broken_assumption {};
 namespace moorage::core {
 
 namespace {
-
-constexpr int dots_max = 16;
-
-// Looks at what stands outside strings and comments before the library does. Broken text is left to
-// the library, which stops at the first break.
-class text_scanner {
-public:
-    explicit text_scanner(std::string_view text) : text_(text) {}
-
-    // What is wrong with the text, with line() as its place; null when nothing is.
-    // The library bounds nested lists but not dotted keys, of which each dot is one table deeper,
-    // and version 3.3 looks up blanks beyond ASCII in a switch that has no case for most letters,
-    // which is undefined behaviour. It does so outside strings, and after a backslash in long ones.
-    const char *problem() {
-        int dots = 0;
-        while (at_ < text_.size()) {
-            const char c = text_[at_];
-            if (c == '"' || c == '\'') {
-                skip_string(c);
-                if (bad_escape_) return "a character beyond ASCII follows a backslash";
-                continue;
-            }
-            if (c == '#') {
-                skip_to_line_end();
-                continue;
-            }
-            if (static_cast<signed char>(c) < 0)
-                return "a character beyond ASCII stands outside of quotes";
-            if (c == '.' && ++dots > dots_max) return "a key has more dots than any key here needs";
-            if (c == '=' || c == ',' || c == '\n' || c == '{') dots = 0;
-            if (c == '\n') ++line_;
-            ++at_;
-        }
-        return nullptr;
-    }
-    uint32_t line() const { return line_; }
-
-private:
-    void skip_to_line_end() { at_ = std::min(text_.find('\n', at_), text_.size()); }
-
-    void skip_string(char quote) {
-        const std::string three(3, quote);
-        const bool long_string = text_.substr(at_, 3) == three;
-        at_ += long_string ? 3 : 1;
-        while (at_ < text_.size()) {
-            if (text_[at_] == '\\' && quote == '"') {
-                skip_escape();
-                if (bad_escape_) return;
-                continue;
-            }
-            if (text_[at_] == '\n') {
-                if (!long_string) return;
-                ++line_;
-            }
-            if (!long_string && text_[at_] == quote) return void(++at_);
-            if (long_string && text_.substr(at_, 3) == three) return skip_closing(quote);
-            ++at_;
-        }
-    }
-
-    void skip_escape() {
-        const size_t next = text_.find_first_not_of(" \t\n\v\f\r", at_ + 1);
-        bad_escape_ = next != std::string_view::npos && static_cast<signed char>(text_[next]) < 0;
-        if (bad_escape_) return;
-        // What is escaped may be the end of the line, which still has to be counted.
-        if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
-        at_ += 2;
-    }
-
-    // Up to two more quotes belong to the string, which then ends in quotes.
-    void skip_closing(char quote) {
-        at_ += 3;
-        for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
-    }
-
-    std::string_view text_;
-    size_t at_ = 0;
-    uint32_t line_ = 1;
-    bool bad_escape_ = false;
-};
 
 node convert(const toml::node &source);
 
@@ -142,7 +63,7 @@ node convert(const toml::node &source) {
         } else if constexpr (toml::is_floating_point<Value>) {
             target.type = node_type::number, target.number = value.get();
         } else if constexpr (toml::is_string<Value>) {
-            target.type = node_type::text, target.text = value.get();
+            target.type = node_type::text, target.text = decoded_text(value.get());
         } else {
             target.type = node_type::date, target.text = date_text(value.get());
         }
@@ -164,7 +85,7 @@ uint32_t line_of_quoted_key(const node &at) {
 
 // The library's sentence fitted to the style of messages: lower case, no full stop, one line.
 std::string tidy(std::string_view text) {
-    std::string out(text);
+    std::string out = decoded_text(text);
     std::replace_if(
         out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
     while (!out.empty() && out.back() == '.') out.pop_back();
@@ -174,20 +95,26 @@ std::string tidy(std::string_view text) {
     return out;
 }
 
-// The line of the first section header that starts with none of what a key may start with, 0 when
-// there is none. Only for the message of a text that the library failed on.
-uint32_t line_of_bad_header(std::string_view text) {
-    uint32_t number = 0;
-    for (const std::string &line : split(text, '\n')) {
-        ++number;
-        const size_t open = line.find_first_not_of(" \t");
-        if (open == std::string::npos || line[open] != '[') continue;
-        const size_t first = line.find_first_not_of(" \t[", open);
-        if (first == std::string::npos) return number;
-        if (!is_bare_key(line.substr(first, 1)) && line[first] != '"' && line[first] != '\'')
-            return number;
+bool breaks_assumption(std::string_view text) {
+    try {
+        static_cast<void>(toml::parse(text));
+    } catch (const toml::parse_error &) {
+    } catch (const broken_assumption &) {
+        return true;
     }
-    return 0;
+    return false;
+}
+
+// The line at which the library fails without telling: it reads in one direction, so the texts up
+// to the end of each line break the assumption from that line on.
+size_t line_of_broken_assumption(std::string_view text) {
+    std::vector<size_t> ends;
+    for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1))
+        ends.push_back(at + 1);
+    const auto first = std::partition_point(ends.begin(), ends.end(), [&](size_t end) {
+        return !breaks_assumption(text.substr(0, end));
+    });
+    return static_cast<size_t>(first - ends.begin()) + 1;
 }
 
 // Exceptions of the library end here.
@@ -202,9 +129,9 @@ result<node> parse_with_library(std::string_view text, std::string_view name) {
                             tidy(failure.description())),
                      true};
     } catch (const broken_assumption &) {
-        const uint32_t line = line_of_bad_header(text);
-        const std::string place = line == 0 ? std::string(name) : format("{}:{}", name, line);
-        return error{format("{}: not valid TOML: unexpected character", place), true};
+        return error{format("{}:{}: not valid TOML: unexpected character", name,
+                            line_of_broken_assumption(text)),
+                     true};
     }
 }
 
@@ -231,10 +158,8 @@ result<node> parse_document(std::string_view text, std::string_view name) {
             true};
     constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
     if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
-    text_scanner scanner(text);
-    if (const char *problem = scanner.problem())
-        return error{format("{}:{}: not valid TOML: {}", name, scanner.line(), problem), true};
-    result<node> root = parse_with_library(text, name);
+    if (const status sound = check_text(text, name); !sound) return sound.failure();
+    result<node> root = parse_with_library(encoded_text(text), name);
     if (!root) return root;
     if (const uint32_t line = line_of_quoted_key(*root); line != 0)
         return error{

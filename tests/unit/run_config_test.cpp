@@ -371,16 +371,17 @@ TEST_CASE("broken TOML names file and line") {
     // The library takes it for granted that a key follows the bracket.
     for (const char *header : {"[$x]\n", "[=]\n", "[[\x01]]\n", " [ \xc3\xa9]\n", "[\n", "[[\n"})
         line_8(header);
-    // Characters beyond ASCII are for strings and comments; a long string may end in quotes.
+    // Characters beyond ASCII are for strings and comments.
     line_8("\xef\xbb\x92 = 1\n");
     line_8("x = \"\"\"a\"\"\"\" \xef\xbb\x92\n");
-    line_8("x = '''a''''' \xef\xbb\x92\n");
-    CHECK(holds(line_8("x = \"\"\"\\\n  \xc3\xa9\"\"\"\n"), "follows a backslash"));
-    line_8("x = \"\"\"\\ \xc3\xa9\"\"\"\n");
+    line_8("x = 1979-05-27T'''32:00t\xc4\xb4\n");
+    line_8("x = 1='''\xc3\xa9'''\n");
     line_8("x = \"\\\xc3\xa9\"\n");
-    CHECK(accepted(least + "[report]\ntitle = \"\"\"\\\n  a\xc3\xa9\"\"\"\n").title == "a\xc3\xa9");
-    CHECK(accepted("\xef\xbb\xbf# \xc3\xa9\n" + least + "[report]\ntitle = \"\xc3\xa9\"\n").title ==
-          "\xc3\xa9");
+    CHECK(holds(line_8("x = \"\\u002541\"\n"), "escaped"));
+    // Overlong, surrogate, beyond the last code point, cut short, a stray continuation.
+    for (const char *bad : {"\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                            "\xf5\x80\x80\x80", "\xe2\x82", "\x80"})
+        CHECK(holds(line_8("x = \"" + std::string(bad) + "\"\n"), "not UTF-8"));
     CHECK(holds(refused(least + "experts = 5\n"), "conf/run.toml:7: not valid TOML"));
     CHECK(holds(refused(least + "[memory]\nbytes = 5\n"), "not valid TOML"));
     CHECK(holds(refused(least + "[cache]\n\"a\\nb\" = 1\n"), "run.toml:8: a key holds more"));
@@ -388,6 +389,24 @@ TEST_CASE("broken TOML names file and line") {
     CHECK(holds(refused(least + "[cache]\n\"x.y\" = 1\n"), "run.toml:8: a key holds more"));
     CHECK_FALSE(read("").ok());
     CHECK_FALSE(read(std::string(1, '\0')).ok());
+}
+
+TEST_CASE("texts beyond ASCII arrive as they are") {
+    const auto title = [](const std::string &quoted) {
+        return accepted(least + "# \xc3\xa9\n[report]\ntitle = " + quoted + "\n").title;
+    };
+    for (const char *text : {"\xc3\xa9", "\xef\xbb\x92", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
+                             "\xf4\x8f\xbf\xbf", "100 %", "%41", "%C3%A9", "%%25", "%", "a%2"}) {
+        CAPTURE(text);
+        const std::string plain = text;
+        CHECK(title("\"" + plain + "\"") == plain);
+        CHECK(title("'" + plain + "'") == plain);
+        CHECK(title("\"\"\"\\\n  " + plain + "\"\"\"") == plain);
+    }
+    CHECK(title("\"\\u00e9%41\"") == "\xc3\xa9%41");
+    CHECK(accepted("\xef\xbb\xbf" + least).experts == 96);
+    CHECK(accepted(least, {"report.title=\xc3\xa9%41"}).title == "\xc3\xa9%41");
+    CHECK(accepted(least, {"source.trace=\"\xc3\xa9%41\""}).trace == "conf/\xc3\xa9%41");
 }
 
 TEST_CASE("deep nesting and size are bounded") {

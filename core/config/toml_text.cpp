@@ -1,0 +1,168 @@
+// toml_text.cpp - checks TOML text before the library sees it, and hides from it what it stumbles
+// over.
+#include "core/config/toml_text.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr int dots_max = 16;
+
+// Follows strings and comments to find keys with too many dots. Broken text is left to the library,
+// which stops at the first break.
+class dot_scanner {
+public:
+    explicit dot_scanner(std::string_view text) : text_(text) {}
+
+    // The line of the first key with more than dots_max dots, 0 when there is none. The library
+    // bounds nested lists but not dotted keys, of which each dot is one table deeper.
+    uint32_t first_too_deep() {
+        int dots = 0;
+        while (at_ < text_.size()) {
+            const char c = text_[at_];
+            if (c == '"' || c == '\'') {
+                skip_string(c);
+                continue;
+            }
+            if (c == '#') {
+                skip_to_line_end();
+                continue;
+            }
+            if (c == '.' && ++dots > dots_max) return line_;
+            if (c == '=' || c == ',' || c == '\n' || c == '{') dots = 0;
+            if (c == '\n') ++line_;
+            ++at_;
+        }
+        return 0;
+    }
+
+private:
+    void skip_to_line_end() { at_ = std::min(text_.find('\n', at_), text_.size()); }
+
+    void skip_string(char quote) {
+        const std::string three(3, quote);
+        const bool long_string = text_.substr(at_, 3) == three;
+        at_ += long_string ? 3 : 1;
+        while (at_ < text_.size()) {
+            if (text_[at_] == '\\' && quote == '"') {
+                // What is escaped may be the end of the line, which still has to be counted.
+                if (at_ + 1 < text_.size() && text_[at_ + 1] == '\n') ++line_;
+                at_ += 2;
+                continue;
+            }
+            if (text_[at_] == '\n') {
+                if (!long_string) return;
+                ++line_;
+            }
+            if (!long_string && text_[at_] == quote) return void(++at_);
+            if (long_string && text_.substr(at_, 3) == three) return skip_closing(quote);
+            ++at_;
+        }
+    }
+
+    // Up to two more quotes belong to the string, which then ends in quotes.
+    void skip_closing(char quote) {
+        at_ += 3;
+        for (int i = 0; i < 2 && at_ < text_.size() && text_[at_] == quote; ++i) ++at_;
+    }
+
+    std::string_view text_;
+    size_t at_ = 0;
+    uint32_t line_ = 1;
+};
+
+// The bytes of the UTF-8 character at `at`, 0 where there is none. [1, 4]
+size_t character_bytes(std::string_view text, size_t at) {
+    const auto byte = [&](size_t i) -> uint32_t {
+        return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
+    };
+    const uint32_t first = byte(0);
+    if (first < 0x80) return 1;
+    const size_t count = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+    if (first < 0xc2 || first > 0xf4) return 0;
+    uint32_t code = first & (0xffu >> (count + 1));
+    for (size_t i = 1; i < count; ++i) {
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+        code = code << 6 | (byte(i) & 0x3f);
+    }
+    const bool shortest = code >= (count == 2 ? 0x80u : count == 3 ? 0x800u : 0x10000u);
+    return shortest && code <= 0x10ffff && !(code >= 0xd800 && code <= 0xdfff) ? count : 0;
+}
+
+// The line of the first byte that is not UTF-8, 0 when there is none.
+uint32_t line_of_bad_character(std::string_view text) {
+    uint32_t line = 1;
+    for (size_t at = 0; at < text.size();) {
+        const size_t count = character_bytes(text, at);
+        if (count == 0) return line;
+        if (text[at] == '\n') ++line;
+        at += count;
+    }
+    return 0;
+}
+
+// An escape that makes the sign by which encoded_text() marks what it hid. Anyone can write a % as
+// itself, so it is not worth telling such escapes from their look-alikes in literal strings.
+uint32_t line_of_escaped_percent(std::string_view text) {
+    const size_t at = std::min(text.find("\\u0025"), text.find("\\U00000025"));
+    if (at == std::string_view::npos) return 0;
+    return 1 + static_cast<uint32_t>(
+                   std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n'));
+}
+
+}  // namespace
+
+status check_text(std::string_view text, std::string_view name) {
+    const auto wrong = [&](uint32_t line, std::string_view what) {
+        return error{format("{}:{}: not valid TOML: {}", name, line, what), true};
+    };
+    if (const uint32_t line = line_of_bad_character(text); line != 0)
+        return wrong(line, "the text is not UTF-8");
+    if (const uint32_t line = line_of_escaped_percent(text); line != 0)
+        return wrong(line, "a % is escaped; write it as itself");
+    if (const uint32_t line = dot_scanner(text).first_too_deep(); line != 0)
+        return wrong(line, format("a key has more than {} dots", dots_max));
+    return success();
+}
+
+std::string encoded_text(std::string_view text) {
+    static constexpr char digits[] = "0123456789ABCDEF";
+    std::string out;
+    out.reserve(text.size());
+    for (const char c : text) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (byte < 0x80 && c != '%') {
+            out += c;
+        } else {
+            out += '%';
+            out += digits[byte >> 4];
+            out += digits[byte & 15];
+        }
+    }
+    return out;
+}
+
+std::string decoded_text(std::string_view text) {
+    const auto digit = [&](size_t at) {
+        if (at >= text.size()) return -1;
+        const char c = text[at];
+        return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    };
+    std::string out;
+    out.reserve(text.size());
+    for (size_t at = 0; at < text.size(); ++at) {
+        if (text[at] == '%' && digit(at + 1) >= 0 && digit(at + 2) >= 0) {
+            out += static_cast<char>(digit(at + 1) * 16 + digit(at + 2));
+            at += 2;
+        } else {
+            out += text[at];
+        }
+    }
+    return out;
+}
+
+}  // namespace moorage::core
