@@ -66,8 +66,9 @@ public:
 
 private:
     error unknown_section(std::string_view place, const std::string &name) const;
-    std::filesystem::path resolved(const std::string &text) const {
-        return (base_ / text).lexically_normal();
+    // A path in the file is relative to the file's directory, one of --set to the current one.
+    std::filesystem::path resolved(const std::string &text, const given &from) const {
+        return (from.raw ? std::filesystem::path(text) : base_ / text).lexically_normal();
     }
     section_reader &section(std::string_view name) { return sections_.find(name)->second; }
 
@@ -162,7 +163,7 @@ void builder::read_source(run_config &config) {
     source.read("trace", trace);
     source.read("shape", config.shape);
     source.require("trace", "name a trace file, for example trace = \"demo.long.safetensors\"");
-    if (!source.failed()) config.trace = resolved(trace);
+    if (!source.failed()) config.trace = resolved(trace, *source.find("trace"));
 }
 
 void builder::read_memory(run_config &config) {
@@ -200,7 +201,7 @@ void builder::read_memory(run_config &config) {
     config.per_layer = sharing == "per-layer";
     if (memory.find("buffer_experts")) {
         uint32_t count = 0;
-        memory.read("buffer_experts", count, 1, buffer_experts_max);
+        memory.read("buffer_experts", count, 0, buffer_experts_max);
         config.buffer_experts = count;
     }
 }
@@ -209,7 +210,7 @@ void builder::read_plugins(run_config &config) {
     section_reader &plugins = section("plugins");
     std::vector<std::string> paths;
     plugins.read_texts("path", paths);
-    for (const std::string &path : paths) config.plugin_paths.push_back(resolved(path));
+    for (const std::string &path : paths) config.plugin_paths.push_back(resolved(path, *plugins.find("path")));
     std::string action = "abort";
     plugins.read("on_fault", action);
     if (!plugins.failed() && action != "abort" && action != "replace")

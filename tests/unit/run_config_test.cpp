@@ -160,17 +160,17 @@ title = "a title"
     CHECK(config.cache.place == "conf/run.toml:25");
 }
 
-TEST_CASE("paths are relative to the configuration, from the file and from --set") {
+TEST_CASE("paths of the file are relative to its folder, those of --set to the current one") {
     CHECK(accepted(least).trace == "conf/routing.safetensors");
-    CHECK(accepted(least, {"source.trace=../a.safetensors"}).trace == "a.safetensors");
+    CHECK(accepted(least, {"source.trace=../a.safetensors"}).trace == "../a.safetensors");
     CHECK(accepted(least, {"source.trace=/b.safetensors"}).trace == "/b.safetensors");
     const auto here = parse_run_config(least, "run.toml", {});
     REQUIRE(here.ok());
     CHECK(here->trace == "routing.safetensors");
     CHECK(accepted(least, {"plugins.path=[\"x\", \"../y\"]"}).plugin_paths ==
-          std::vector<std::filesystem::path>{"conf/x", "y"});
+          std::vector<std::filesystem::path>{"x", "../y"});
     CHECK(accepted(least, {"plugins.path=./one.so"}).plugin_paths ==
-          std::vector<std::filesystem::path>{"conf/one.so"});
+          std::vector<std::filesystem::path>{"one.so"});
 }
 
 TEST_CASE("unknown sections and keys name place, key and the nearest known") {
@@ -235,7 +235,7 @@ TEST_CASE("values at a limit are taken and the next one is refused") {
                  {"run.tokens", 0, 9223372036854775807ll},
                  {"run.seed", 0, 9223372036854775807ll},
                  {"memory.experts", 1, 1 << 20},
-                 {"memory.buffer_experts", 1, 1 << 16},
+                 {"memory.buffer_experts", 0, 1 << 16},
                  {"memory.bytes", 1, 1ll << 50}};
     for (const auto &one : cases) {
         CAPTURE(one.key);
