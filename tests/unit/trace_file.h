@@ -18,7 +18,7 @@ struct raw_tensor {
 template <class Value>
 std::vector<std::byte> raw(const std::vector<Value> &values) {
     std::vector<std::byte> bytes(values.size() * sizeof(Value));
-    std::memcpy(bytes.data(), values.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
 }
 
