@@ -3,6 +3,7 @@
 // here and against the derived sizes in the shared data; a good text with one key at a time taken
 // out, spoilt or left without a source.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -294,7 +295,8 @@ TEST_CASE("unknown names get the nearest known") {
 }
 
 TEST_CASE("names are looked up beside the configuration, then in MOORAGE_DATA_PATH") {
-    const fs::path folder = fs::temp_directory_path() / "moorage_hardware_test";
+    const fs::path folder =
+        fs::temp_directory_path() / ("moorage_hardware_test_" + std::to_string(getpid()));
     const auto put = [&](const std::string &root, const std::string &name) {
         fs::create_directories(folder / root / "hw_profiles/device");
         std::ofstream(folder / root / "hw_profiles/device/rtx_4090.toml") << written(

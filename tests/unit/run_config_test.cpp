@@ -2,6 +2,7 @@
 // named. Method: small texts written here, with the file, line, key and remedy that the message has
 // to hold.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -431,7 +432,8 @@ TEST_CASE("deep nesting and size are bounded") {
 
 TEST_CASE("a file is read with its directory as the base") {
     namespace fs = std::filesystem;
-    const fs::path folder = fs::temp_directory_path() / "moorage_run_config_test";
+    const fs::path folder =
+        fs::temp_directory_path() / ("moorage_run_config_test_" + std::to_string(getpid()));
     fs::create_directories(folder);
     std::ofstream(folder / "a.toml") << least;
     const auto config = load_run_config(folder / "a.toml", {});
