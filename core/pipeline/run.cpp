@@ -165,10 +165,11 @@ status runner::size_memory() {
                     human_bytes(static_cast<double>(usable)), fit));
     }
     const uint32_t working_set = trace_->layers() * trace_->top_k();
-    if (!config_.per_layer && slots_ < working_set)
-        warn(format("{} slots are below one token's working set of {} experts ({} layers x top-{}): a shared "
-                    "lru hits exactly 0 %; use per-layer sharing or more memory", slots_, working_set,
-                    trace_->layers(), trace_->top_k()));
+    if (config_.per_layer || slots_ >= working_set) return success();
+    const bool never = slots_ <= slots_without_lru_hits(trace_->layers(), trace_->top_k(), order::token);
+    warn(format("{} slots are below one token's working set of {} experts ({} layers x top-{}): a shared "
+                "lru hits {}; use per-layer sharing or more memory", slots_, working_set, trace_->layers(),
+                trace_->top_k(), never ? "exactly 0 %" : "next to nothing"));
     return success();
 }
 
