@@ -12,6 +12,7 @@
 #include "core/source/half.h"
 #include "core/source/safetensors.h"
 #include "core/source/trace.h"
+#include "core/source/trace_stats.h"
 #include "moorage/module.h"
 #include "tests/unit/trace_file.h"
 
@@ -406,6 +407,24 @@ TEST_CASE("a float becomes the nearest half, the even one of two") {
     CHECK(half_of_float(65520.0f) == 0x7c00);
     CHECK(half_of_float(-1e30f) == 0xfc00);
     CHECK((half_of_float(NAN) & 0x7fff) > 0x7c00);
+}
+
+TEST_CASE("statistics of the hand-made trace, counted by hand") {
+    const auto opened = trace::from_bytes("good", good_file().build());
+    REQUIRE(opened.ok());
+    const trace_statistics found = measure(*opened);
+    CHECK(found.length_min == 1);
+    CHECK(found.length_median == 1.5);
+    CHECK(found.length_max == 2);
+    CHECK(found.distinct == std::vector<uint32_t>{3, 3});
+    // The quarter of four experts is one: expert 0 in layer 0, expert 3 in layer 1.
+    CHECK(found.top_count == 1);
+    CHECK(found.top_share == std::vector<double>{.5, .5});
+    // Only token 2 follows another of its request; one of two experts stays in each layer.
+    CHECK(found.reuse == std::vector<double>{.5, .5});
+    CHECK(found.accuracy == std::vector<double>{4. / 6, 3. / 6});
+    CHECK(mean_from(found.accuracy, 1) == .5);
+    CHECK(std::isnan(mean_from(found.accuracy, 2)));
 }
 
 TEST_CASE("the shared traces open, and one of another format is told") {
