@@ -70,6 +70,13 @@ private:
     std::filesystem::path resolved(const std::string &text, const given &from) const {
         return (from.raw ? std::filesystem::path(text) : base_ / text).lexically_normal();
     }
+    // Names of profiles and shapes are looked up from the file's folder. One of --set that is a
+    // path is made absolute, as it is meant from the current folder.
+    static void anchor(const given *from, std::string &name) {
+        std::error_code code;
+        const bool is_path = name.ends_with(".toml");
+        if (from && from->raw && is_path) name = std::filesystem::absolute(name, code).string();
+    }
     section_reader &section(std::string_view name) { return sections_.find(name)->second; }
 
     void read_run(run_config &config);
@@ -145,9 +152,11 @@ void builder::read_run(run_config &config) {
 
 void builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
-    hardware.read("profile", config.profile);
-    hardware.read("link", config.link);
-    hardware.read("node", config.node);
+    for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
+                            std::pair{"node", &config.node}}) {
+        hardware.read(key, *out);
+        anchor(hardware.find(key), *out);
+    }
     hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
 }
 
@@ -162,6 +171,7 @@ void builder::read_source(run_config &config) {
     std::string trace;
     source.read("trace", trace);
     source.read("shape", config.shape);
+    anchor(source.find("shape"), config.shape);
     source.require("trace", "name a trace file, for example trace = \"demo.long.safetensors\"");
     if (!source.failed()) config.trace = resolved(trace, *source.find("trace"));
 }
@@ -210,7 +220,8 @@ void builder::read_plugins(run_config &config) {
     section_reader &plugins = section("plugins");
     std::vector<std::string> paths;
     plugins.read_texts("path", paths);
-    for (const std::string &path : paths) config.plugin_paths.push_back(resolved(path, *plugins.find("path")));
+    for (const std::string &path : paths)
+        config.plugin_paths.push_back(resolved(path, *plugins.find("path")));
     std::string action = "abort";
     plugins.read("on_fault", action);
     if (!plugins.failed() && action != "abort" && action != "replace")
