@@ -98,7 +98,7 @@ private:
     event_kind awaiting_ = event_kind::gate;
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;
-    uint64_t predicted_ = 0, predicted_right_ = 0, activation_bytes_ = 0;
+    uint64_t activation_bytes_ = 0;
     byte_counts bytes_;
     std::vector<layer_report> layers_;
     std::vector<uint64_t> tpot_ns_, ttft_ns_;
