@@ -19,7 +19,8 @@ bool is_kind_id(std::string_view id) {
     const size_t slash = id.rfind('/');
     if (slash == std::string_view::npos || slash == 0 || slash + 1 == id.size()) return false;
     const std::string_view revision = id.substr(slash + 1);
-    return id.find('.') < slash && revision.find_first_not_of("0123456789") == std::string_view::npos;
+    return id.find('.') < slash &&
+           revision.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 std::string limits_of(const moorage_param &p) {
@@ -37,9 +38,11 @@ std::string fault_of(const moorage_param &p) {
         if (!p.plugin_text_default) return "is a text without a default";
         if (!p.plugin_text_choices) return "";
         const auto choices = split(p.plugin_text_choices, '|');
-        const bool known = std::find(choices.begin(), choices.end(), p.plugin_text_default) != choices.end();
-        return known ? "" : format("has default {}, which is none of its choices {}",
-                                   p.plugin_text_default, p.plugin_text_choices);
+        const bool known =
+            std::find(choices.begin(), choices.end(), p.plugin_text_default) != choices.end();
+        return known ? ""
+                     : format("has default {}, which is none of its choices {}",
+                              p.plugin_text_default, p.plugin_text_choices);
     }
     if (p.type == MOORAGE_PARAM_REAL) {
         // Written so that NaN in any of the three is refused.
@@ -56,15 +59,17 @@ result<std::vector<moorage_param>> read_params(const moorage_descriptor &of) {
     std::vector<moorage_param> params;
     if (of.param_count == 0) return params;
     if (of.param_count > params_max)
-        return error{format("policy {} declares {} parameters; at most {} are allowed", of.plugin_name,
-                            of.param_count, params_max)};
+        return error{format("policy {} declares {} parameters; at most {} are allowed",
+                            of.plugin_name, of.param_count, params_max)};
     if (!of.plugin_params)
-        return error{format("policy {} declares {} parameters, but their table is null; set plugin_params",
-                            of.plugin_name, of.param_count)};
+        return error{
+            format("policy {} declares {} parameters, but their table is null; set plugin_params",
+                   of.plugin_name, of.param_count)};
     const uint32_t stride = of.plugin_params[0].size;
     if (stride < param_size_min || stride > record_size_max || stride % 8 != 0)
-        return error{format("policy {}: its parameters are {} bytes each, expected at least {}; set size",
-                            of.plugin_name, stride, param_size_min)};
+        return error{
+            format("policy {}: its parameters are {} bytes each, expected at least {}; set size",
+                   of.plugin_name, stride, param_size_min)};
     const char *at = reinterpret_cast<const char *>(of.plugin_params);
     std::set<std::string_view> keys;
     for (uint32_t i = 0; i < of.param_count; ++i, at += stride) {
@@ -73,8 +78,8 @@ result<std::vector<moorage_param>> read_params(const moorage_descriptor &of) {
             return error{format("policy {}: the key of parameter {} is not snake_case; rename it",
                                 of.plugin_name, i)};
         if (!keys.insert(p.plugin_key).second)
-            return error{format("policy {}: parameter {} is declared twice; remove one", of.plugin_name,
-                                p.plugin_key)};
+            return error{format("policy {}: parameter {} is declared twice; remove one",
+                                of.plugin_name, p.plugin_key)};
         if (const std::string fault = fault_of(p); !fault.empty())
             return error{format("policy {}: parameter {} {}", of.plugin_name, p.plugin_key, fault)};
         params.push_back(p);
@@ -84,22 +89,25 @@ result<std::vector<moorage_param>> read_params(const moorage_descriptor &of) {
 
 status check_kinds(const moorage_descriptor &of) {
     if (of.kind_count == 0 || of.kind_count > kinds_max || !of.plugin_kinds)
-        return error{format("policy {} names {} kinds, expected 1 .. {}; set plugin_kinds and kind_count",
-                            of.plugin_name, of.kind_count, kinds_max)};
+        return error{
+            format("policy {} names {} kinds, expected 1 .. {}; set plugin_kinds and kind_count",
+                   of.plugin_name, of.kind_count, kinds_max)};
     bool known = false;
     std::set<std::string_view> seen;
     for (uint32_t i = 0; i < of.kind_count; ++i) {
         const char *id = of.plugin_kinds[i];
         if (!id || !is_kind_id(id))
-            return error{format("policy {}: kind {} is not an interface id such as {}", of.plugin_name,
-                                id ? id : "(null)", interface_id("cache"))};
+            return error{format("policy {}: kind {} is not an interface id such as {}",
+                                of.plugin_name, id ? id : "(null)", interface_id("cache"))};
         if (!seen.insert(id).second)
             return error{format("policy {} names kind {} twice", of.plugin_name, id)};
         for (const std::string_view kind : kinds) known = known || interface_id(kind) == id;
     }
     if (known) return success();
-    return error{format("policy {}: none of its kinds is known to this host (first: {}); "
-                        "use a newer moorage or an older sdk", of.plugin_name, of.plugin_kinds[0])};
+    return error{
+        format("policy {}: none of its kinds is known to this host (first: {}); "
+               "use a newer moorage or an older sdk",
+               of.plugin_name, of.plugin_kinds[0])};
 }
 
 }  // namespace
@@ -112,14 +120,17 @@ bool is_snake_case(std::string_view word) {
 }
 
 result<description> read_descriptor(const moorage_descriptor *given) {
-    if (!given) return error{"is null; descriptor(index) must answer for every index below the count"};
+    if (!given)
+        return error{"is null; descriptor(index) must answer for every index below the count"};
     if (given->size < descriptor_size_min || given->size > record_size_max)
-        return error{format("has size {}, expected {} or more; set size to sizeof(moorage_descriptor)",
-                            given->size, descriptor_size_min)};
+        return error{
+            format("has size {}, expected {} or more; set size to sizeof(moorage_descriptor)",
+                   given->size, descriptor_size_min)};
     description out{completed<moorage_descriptor>(given), {}};
     moorage_descriptor &d = out.descriptor;
     if (!d.plugin_name || !is_snake_case(d.plugin_name))
-        return error{format("has the name {}, expected snake_case", d.plugin_name ? d.plugin_name : "(null)")};
+        return error{format("has the name {}, expected snake_case",
+                            d.plugin_name ? d.plugin_name : "(null)")};
     if (!d.plugin_version || !*d.plugin_version)
         return error{format("policy {} has no version; set plugin_version", d.plugin_name)};
     if (!d.plugin_summary || !*d.plugin_summary)

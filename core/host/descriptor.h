@@ -1,4 +1,5 @@
-// descriptor.h - checks what a policy says about itself: names, kinds, parameters with their limits.
+// descriptor.h - checks what a policy says about itself: names, kinds, parameters with their
+// limits.
 #pragma once
 
 #include <string>

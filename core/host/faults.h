@@ -1,4 +1,5 @@
-// faults.h - the account of wrong advice: counted per policy, logged once, ends the run or is replaced.
+// faults.h - the account of wrong advice: counted per policy, logged once, ends the run or is
+// replaced.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@ class fault_log {
 public:
     explicit fault_log(on_fault action = on_fault::abort) : action_(action) {}
 
-    // Records one piece of wrong advice of `policy`; `what` says which, e.g. "victim 17 (layer 2 expert
-    // 1) is pinned". Logs the first of each policy. Returns true when the default may replace it,
-    // false when the run has to end.
+    // Records one piece of wrong advice of `policy`; `what` says which, e.g. "victim 17 (layer 2
+    // expert 1) is pinned". Logs the first of each policy. Returns true when the default may
+    // replace it, false when the run has to end.
     bool report(std::string_view policy, std::string_view what);
 
     uint64_t count(std::string_view policy) const;

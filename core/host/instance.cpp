@@ -21,21 +21,32 @@ std::string label_of(const policy &of) {
 
 const char *status_name(int32_t code) {
     switch (code) {
-    case MOORAGE_INVALID_ARGUMENT: return "invalid argument";
-    case MOORAGE_UNSUPPORTED: return "unsupported";
-    case MOORAGE_OUT_OF_MEMORY: return "out of memory";
-    case MOORAGE_WRONG_STATE: return "wrong state";
-    default: return "internal error";
+        case MOORAGE_INVALID_ARGUMENT:
+            return "invalid argument";
+        case MOORAGE_UNSUPPORTED:
+            return "unsupported";
+        case MOORAGE_OUT_OF_MEMORY:
+            return "out of memory";
+        case MOORAGE_WRONG_STATE:
+            return "wrong state";
+        default:
+            return "internal error";
     }
 }
 
 // End of the last required function of each table: what a plugin's table has at least.
-template <class Table> constexpr uint32_t required_bytes = sizeof(Table);
-template <> constexpr uint32_t required_bytes<moorage_cache> = offsetof(moorage_cache, admit);
-template <> constexpr uint32_t required_bytes<moorage_budget> = offsetof(moorage_budget, interval);
-template <> constexpr uint32_t required_bytes<moorage_prefetch> = offsetof(moorage_prefetch, outcome);
-template <> constexpr uint32_t required_bytes<moorage_dispatch> = offsetof(moorage_dispatch, outcome);
-template <> constexpr uint32_t required_bytes<moorage_placement> = offsetof(moorage_placement, adopt);
+template <class Table>
+constexpr uint32_t required_bytes = sizeof(Table);
+template <>
+constexpr uint32_t required_bytes<moorage_cache> = offsetof(moorage_cache, admit);
+template <>
+constexpr uint32_t required_bytes<moorage_budget> = offsetof(moorage_budget, interval);
+template <>
+constexpr uint32_t required_bytes<moorage_prefetch> = offsetof(moorage_prefetch, outcome);
+template <>
+constexpr uint32_t required_bytes<moorage_dispatch> = offsetof(moorage_dispatch, outcome);
+template <>
+constexpr uint32_t required_bytes<moorage_placement> = offsetof(moorage_placement, adopt);
 
 bool has_required(const moorage_observer &t) { return t.observe; }
 bool has_required(const moorage_router &t) { return t.select; }
@@ -43,7 +54,9 @@ bool has_required(const moorage_cache &t) { return t.victims; }
 bool has_required(const moorage_budget &t) { return t.plan; }
 bool has_required(const moorage_prefetch &t) { return t.plan; }
 bool has_required(const moorage_dispatch &t) { return t.assign; }
-bool has_required(const moorage_transport &t) { return t.submit && t.cancel && t.promote && t.next; }
+bool has_required(const moorage_transport &t) {
+    return t.submit && t.cancel && t.promote && t.next;
+}
 bool has_required(const moorage_placement &t) { return t.plan; }
 
 }  // namespace
@@ -76,7 +89,8 @@ struct instance::content {
     }
     status make();
     status check_calls();
-    template <class Table> status find(const char *id, Table &table, const Table *&out);
+    template <class Table>
+    status find(const char *id, Table &table, const Table *&out);
 };
 
 instance::content::~content() {
@@ -95,8 +109,9 @@ status instance::content::make() {
     const in_control mark(host);
     host.random.restart(host.where.seed, from.name());
     moorage_plugin *made = nullptr;
-    const int32_t code = from.module->create(from.descriptor->plugin_name, &host.table, values.data(),
-                                             static_cast<uint32_t>(values.size()), &made);
+    const int32_t code =
+        from.module->create(from.descriptor->plugin_name, &host.table, values.data(),
+                            static_cast<uint32_t>(values.size()), &made);
     if (code != MOORAGE_OK) return failed("create", code);
     if (!made)
         return error{format("{}: create answered ok but left out null; set *out", host.label)};
@@ -107,13 +122,17 @@ status instance::content::make() {
 
 status instance::content::check_calls() {
     if (plugin->size < plugin_size_min || plugin->size > record_size_max)
-        return error{format("{}: moorage_plugin has size {}, expected {} or more; set size to "
-                            "sizeof(moorage_plugin)", host.label, plugin->size, plugin_size_min)};
+        return error{
+            format("{}: moorage_plugin has size {}, expected {} or more; set size to "
+                   "sizeof(moorage_plugin)",
+                   host.label, plugin->size, plugin_size_min)};
     calls = completed<moorage_plugin>(plugin);
     if (calls.destroy && calls.activate && calls.deactivate && calls.reset && calls.get_interface)
         return success();
-    return error{format("{}: a function of moorage_plugin is null; destroy, activate, deactivate, reset and "
-                        "get_interface are required", host.label)};
+    return error{
+        format("{}: a function of moorage_plugin is null; destroy, activate, deactivate, reset and "
+               "get_interface are required",
+               host.label)};
 }
 
 template <class Table>
@@ -121,12 +140,13 @@ status instance::content::find(const char *id, Table &table, const Table *&out) 
     if (!from.is(id)) return success();
     const void *given = calls.get_interface(plugin, id);
     if (!given)
-        return error{format("{}: declares {} but get_interface answers null for it", host.label, id)};
+        return error{
+            format("{}: declares {} but get_interface answers null for it", host.label, id)};
     uint32_t size = 0;
     std::memcpy(&size, given, sizeof(size));
     if (size < required_bytes<Table> || size > record_size_max)
-        return error{format("{}: table {} has size {}, expected {} or more; set its size", host.label, id, size,
-                            required_bytes<Table>)};
+        return error{format("{}: table {} has size {}, expected {} or more; set its size",
+                            host.label, id, size, required_bytes<Table>)};
     table = completed<Table>(given);
     if (!has_required(table))
         return error{format("{}: table {} lacks a required function", host.label, id)};
@@ -148,19 +168,20 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
     if (!values) return values.failure();
     c.parameters = std::move(values).value();
     if ((from.descriptor->needs & MOORAGE_NEEDS_FUTURE) && !where.future)
-        return error{format("{} needs the whole trace in advance, which this source cannot give; use another "
-                            "policy or a trace as source", c.host.label)};
+        return error{format(
+            "{} needs the whole trace in advance, which this source cannot give; use another "
+            "policy or a trace as source",
+            c.host.label)};
     if (auto done = c.make(); !done) return done.failure();
     const in_control mark(c.host);
-    for (const status &found :
-         {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, made->observer),
-          c.find(MOORAGE_INTERFACE_ROUTER, c.router, made->router),
-          c.find(MOORAGE_INTERFACE_CACHE, c.cache, made->cache),
-          c.find(MOORAGE_INTERFACE_BUDGET, c.budget, made->budget),
-          c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, made->prefetch),
-          c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, made->dispatch),
-          c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, made->transport),
-          c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, made->placement)})
+    for (const status &found : {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, made->observer),
+                                c.find(MOORAGE_INTERFACE_ROUTER, c.router, made->router),
+                                c.find(MOORAGE_INTERFACE_CACHE, c.cache, made->cache),
+                                c.find(MOORAGE_INTERFACE_BUDGET, c.budget, made->budget),
+                                c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, made->prefetch),
+                                c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, made->dispatch),
+                                c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, made->transport),
+                                c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, made->placement)})
         if (!found) return found.failure();
     return made;
 }
@@ -168,7 +189,8 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
 status instance::activate(const moorage_limits &limits) {
     content &c = *content_;
     if (c.active)
-        return error{format("{}: activate on an active instance; deactivate it first", c.host.label)};
+        return error{
+            format("{}: activate on an active instance; deactivate it first", c.host.label)};
     const in_control mark(c.host);
     c.host.mapped = true;
     c.host.last_error.clear();

@@ -36,9 +36,9 @@ public:
 // What an instance's services read. Everything is borrowed and outlives the instance.
 struct environment {
     const moorage_residency *residency = nullptr;
-    const moorage_costs *costs = nullptr;    // null: costs service answers null
-    const uint64_t *now_ns = nullptr;        // null: the clock stands at 0
-    future_view *future = nullptr;           // null: no such service
+    const moorage_costs *costs = nullptr;  // null: costs service answers null
+    const uint64_t *now_ns = nullptr;      // null: the clock stands at 0
+    future_view *future = nullptr;         // null: no such service
     uint64_t seed = 0;
 };
 
@@ -72,7 +72,8 @@ public:
     const moorage_transport *transport = nullptr;
     const moorage_placement *placement = nullptr;
 
-    // Marks the calling thread as inside a [step] call to any instance while it lives (thread-check).
+    // Marks the calling thread as inside a [step] call to any instance while it lives
+    // (thread-check).
     class stepping {
     public:
         stepping();

@@ -32,7 +32,7 @@ struct loaded {
 };
 struct owner {
     std::recursive_mutex mutex;
-    std::vector<std::unique_ptr<loaded>> libraries;
+    std::vector<std::unique_ptr<loaded>> libraries, refused;
     std::vector<library *> initialised;  // in order; deinit goes backwards
 };
 owner &process() {
@@ -46,26 +46,34 @@ void deinitialise_last() {
     auto &list = process().initialised;
     library *last = list.back();
     list.pop_back();
-    if (last->instances == 0) last->module.deinit();
-    else log_warning(format("{}: not deinitialised, {} instances live", last->path.string(), last->instances));
+    if (last->instances == 0)
+        last->module.deinit();
+    else
+        log_warning(format("{}: not deinitialised, {} instances live", last->path.string(),
+                           last->instances));
 }
 
 std::string init_error;
 const void *init_service(const moorage_host *, const char *id) {
-    static constexpr moorage_log log{sizeof(moorage_log), 0, [](const moorage_host *, int32_t level, const char *text) {
-        if (level >= MOORAGE_LOG_ERROR) log_error(text);
-        else if (level == MOORAGE_LOG_WARNING) log_warning(text);
-        else log_info(text);
-    }};
+    static constexpr moorage_log log{sizeof(moorage_log), 0,
+                                     [](const moorage_host *, int32_t level, const char *text) {
+                                         if (level >= MOORAGE_LOG_ERROR)
+                                             log_error(text);
+                                         else if (level == MOORAGE_LOG_WARNING)
+                                             log_warning(text);
+                                         else
+                                             log_info(text);
+                                     }};
     return std::string_view(id) == MOORAGE_SERVICE_LOG ? &log : nullptr;
 }
 void keep_init_error(const moorage_host *, const char *text) { init_error = text ? text : ""; }
 // The host that init sees: it can log and set an error; the other services belong to instances.
-constexpr moorage_host init_host{sizeof(moorage_host), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR,
-                                 nullptr, init_service, keep_init_error};
+constexpr moorage_host init_host{sizeof(moorage_host), 0,       MOORAGE_ABI_MAJOR,
+                                 MOORAGE_ABI_MINOR,    nullptr, init_service,
+                                 keep_init_error};
 
-// "" when the file is an ELF file that is all there. The loader maps segments without looking at the
-// length of the file, and a cut-off library would end the process with a bus error.
+// "" when the file is an ELF file that is all there. The loader maps segments without looking at
+// the length of the file, and a cut-off library would end the process with a bus error.
 std::string not_elf(const std::filesystem::path &file) {
     std::ifstream in(file, std::ios::binary);
     if (!in) return "cannot be read; check its permissions";
@@ -73,8 +81,8 @@ std::string not_elf(const std::filesystem::path &file) {
     in.read(reinterpret_cast<char *>(&header), sizeof(header));
     if (in.gcount() < SELFMAG || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
         return "is not a shared library (no ELF header); rebuild the policy as a shared object";
-    if (in.gcount() < static_cast<std::streamsize>(sizeof(header)) || header.e_ident[EI_CLASS] != ELFCLASS64 ||
-        header.e_phentsize != sizeof(Elf64_Phdr))
+    if (in.gcount() < static_cast<std::streamsize>(sizeof(header)) ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr))
         return "is not a 64-bit shared library; rebuild the policy for this machine";
     std::error_code failed;
     const uint64_t bytes = std::filesystem::file_size(file, failed);
@@ -83,40 +91,52 @@ std::string not_elf(const std::filesystem::path &file) {
     for (uint32_t i = 0; i < header.e_phnum && needed <= bytes; ++i) {
         Elf64_Phdr segment{};
         if (!in.read(reinterpret_cast<char *>(&segment), sizeof(segment))) break;
-        if (segment.p_type == PT_LOAD) needed = std::max(needed, segment.p_offset + segment.p_filesz);
+        if (segment.p_type == PT_LOAD)
+            needed = std::max(needed, segment.p_offset + segment.p_filesz);
     }
     if (needed <= bytes) return "";
-    return format("is cut off: it has {} bytes, its segments need {}; copy or build it again", bytes, needed);
+    return format("is cut off: it has {} bytes, its segments need {}; copy or build it again",
+                  bytes, needed);
 }
 
 std::string missing_symbol(const boost::dll::shared_library &handle) {
     for (int major = 2; major <= 9; ++major)
         if (handle.has("moorage_module_v" + std::to_string(major)))
-            return format("abi {} needed (exports moorage_module_v{}), host offers {}; rebuild with sdk {}.x "
-                          "or use a newer moorage", major, major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR);
-    return "exports no " MOORAGE_MODULE_SYMBOL "; export it with MOORAGE_POLICIES or with default visibility";
+            return format(
+                "abi {} needed (exports moorage_module_v{}), host offers {}; rebuild with sdk {}.x "
+                "or use a newer moorage",
+                major, major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR);
+    return "exports no " MOORAGE_MODULE_SYMBOL
+           "; export it with MOORAGE_POLICIES or with default visibility";
 }
 
 status check_module(const moorage_module *given) {
-    if (!given) return error{MOORAGE_MODULE_SYMBOL " returned null; it must return a static record"};
+    if (!given)
+        return error{MOORAGE_MODULE_SYMBOL " returned null; it must return a static record"};
     if (given->size < module_size_min)
-        return error{format("module record has {} bytes, expected {} or more; set size to "
-                            "sizeof(moorage_module)", given->size, module_size_min)};
+        return error{
+            format("module record has {} bytes, expected {} or more; set size to "
+                   "sizeof(moorage_module)",
+                   given->size, module_size_min)};
     if (given->size > record_size_max)
-        return error{format("module record claims {} bytes, more than any record has ({}); set size to "
-                            "sizeof(moorage_module)", given->size, record_size_max)};
+        return error{
+            format("module record claims {} bytes, more than any record has ({}); set size to "
+                   "sizeof(moorage_module)",
+                   given->size, record_size_max)};
     if (given->abi_major != MOORAGE_ABI_MAJOR)
-        return error{format("abi {} needed, host offers {}; rebuild with sdk {}.x", given->abi_major,
-                            MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR)};
+        return error{format("abi {} needed, host offers {}; rebuild with sdk {}.x",
+                            given->abi_major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR)};
     if (!given->plugin_id || !*given->plugin_id)
         return error{"module record has no id; set plugin_id, for example org.example.mine"};
     if (!given->plugin_version || !*given->plugin_version)
         return error{"module record has no version; set plugin_version"};
-    if (!given->descriptor) return error{"module record: function descriptor is null; it is required"};
+    if (!given->descriptor)
+        return error{"module record: function descriptor is null; it is required"};
     if (!given->create) return error{"module record: function create is null; it is required"};
     if (given->descriptor_count == 0 || given->descriptor_count > descriptors_max)
-        return error{format("module record names {} policies, expected 1 .. {}; set descriptor_count",
-                            given->descriptor_count, descriptors_max)};
+        return error{
+            format("module record names {} policies, expected 1 .. {}; set descriptor_count",
+                   given->descriptor_count, descriptors_max)};
     return success();
 }
 
@@ -134,12 +154,14 @@ status read_module(const moorage_module *given, library &out) {
         out.descriptors.push_back(read->descriptor);
         out.params.push_back(std::move(read->params));
     }
-    for (size_t i = 0; i < out.descriptors.size(); ++i) out.descriptors[i].plugin_params = out.params[i].data();
+    for (size_t i = 0; i < out.descriptors.size(); ++i)
+        out.descriptors[i].plugin_params = out.params[i].data();
     return success();
 }
 
 // Opens the file; both the reason of the loader and that of a missing symbol come back as an error.
-result<const moorage_module *> open(const std::filesystem::path &file, boost::dll::shared_library &handle) {
+result<const moorage_module *> open(const std::filesystem::path &file,
+                                    boost::dll::shared_library &handle) {
     if (std::string reason = not_elf(file); !reason.empty()) return error{reason};
     try {
         handle.load(boost::dll::fs::path(file.string()), boost::dll::load_mode::rtld_now);
@@ -168,7 +190,7 @@ result<library *> load_library(const std::filesystem::path &file) {
     status sound = record ? read_module(*record, fresh->content) : status(record.failure());
     if (!sound) {
         // Code of it has run: it stays mapped, so that nothing it left behind can dangle.
-        if (fresh->handle.is_loaded()) static_cast<void>(new boost::dll::shared_library(std::move(fresh->handle)));
+        if (fresh->handle.is_loaded()) process().refused.push_back(std::move(fresh));
         return sound.failure();
     }
     process().libraries.push_back(std::move(fresh));

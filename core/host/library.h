@@ -1,4 +1,5 @@
-// library.h - one policy library: loaded once, its door checked, kept mapped until the process ends.
+// library.h - one policy library: loaded once, its door checked, kept mapped until the process
+// ends.
 //
 // The records that the library hands out may be smaller (older) or larger (newer) than this host's;
 // each is copied into a zeroed struct of this host's size, so that nothing else looks at sizes.
@@ -18,8 +19,8 @@ namespace moorage::core {
 
 // A policy library whose door was found sound. Lives until the process ends.
 struct library {
-    std::filesystem::path path;  // canonical
-    moorage_module module{};     // completed
+    std::filesystem::path path;                      // canonical
+    moorage_module module{};                         // completed
     std::vector<moorage_descriptor> descriptors;     // completed
     std::vector<std::vector<moorage_param>> params;  // completed, parallel to descriptors
     bool initialised = false;
@@ -47,7 +48,8 @@ inline constexpr uint32_t module_size_min = 72, descriptor_size_min = 72, param_
 inline constexpr uint32_t record_size_max = 4096;
 
 // Copies what source and host have in common; the rest is zero. Requires: both begin with a size.
-template <class Record> Record completed(const void *source) {
+template <class Record>
+Record completed(const void *source) {
     uint32_t size = 0;
     std::memcpy(&size, source, sizeof(size));
     Record record{};

@@ -20,42 +20,52 @@ result<setting_value> converted(const moorage_param &p, const setting_value &giv
         return error{format("is of type {}, expected {}", name_of(given), type_name(p.type))};
     };
     switch (p.type) {
-    case MOORAGE_PARAM_FLAG:
-        if (!std::holds_alternative<bool>(given)) return wrong_type();
-        return given;
-    case MOORAGE_PARAM_INTEGER: {
-        const int64_t *value = std::get_if<int64_t>(&given);
-        if (!value) return wrong_type();
-        if (*value >= p.integer_min && *value <= p.integer_max) return given;
-        return error{format("= {} is out of range; allowed: {} .. {}", *value, p.integer_min, p.integer_max)};
-    }
-    case MOORAGE_PARAM_REAL: {
-        double value = 0;
-        if (const int64_t *integer = std::get_if<int64_t>(&given)) value = static_cast<double>(*integer);
-        else if (const double *real = std::get_if<double>(&given)) value = *real;
-        else return wrong_type();
-        if (value >= p.real_min && value <= p.real_max) return setting_value(value);  // false for NaN
-        return error{format("= {} is out of range; allowed: {} .. {}", value, p.real_min, p.real_max)};
-    }
-    default: {
-        const std::string *value = std::get_if<std::string>(&given);
-        if (!value) return wrong_type();
-        if (value->find('\0') != std::string::npos) return error{"holds a zero byte; remove it"};
-        if (!p.plugin_text_choices) return given;
-        const auto choices = split(p.plugin_text_choices, '|');
-        if (std::find(choices.begin(), choices.end(), *value) != choices.end()) return given;
-        return error{format("= \"{}\" is none of its choices: {}{}", *value, fmt::join(choices, ", "),
-                            did_you_mean(*value, choices))};
-    }
+        case MOORAGE_PARAM_FLAG:
+            if (!std::holds_alternative<bool>(given)) return wrong_type();
+            return given;
+        case MOORAGE_PARAM_INTEGER: {
+            const int64_t *value = std::get_if<int64_t>(&given);
+            if (!value) return wrong_type();
+            if (*value >= p.integer_min && *value <= p.integer_max) return given;
+            return error{format("= {} is out of range; allowed: {} .. {}", *value, p.integer_min,
+                                p.integer_max)};
+        }
+        case MOORAGE_PARAM_REAL: {
+            double value = 0;
+            if (const int64_t *integer = std::get_if<int64_t>(&given))
+                value = static_cast<double>(*integer);
+            else if (const double *real = std::get_if<double>(&given))
+                value = *real;
+            else
+                return wrong_type();
+            if (value >= p.real_min && value <= p.real_max)
+                return setting_value(value);  // false for NaN
+            return error{
+                format("= {} is out of range; allowed: {} .. {}", value, p.real_min, p.real_max)};
+        }
+        default: {
+            const std::string *value = std::get_if<std::string>(&given);
+            if (!value) return wrong_type();
+            if (value->find('\0') != std::string::npos)
+                return error{"holds a zero byte; remove it"};
+            if (!p.plugin_text_choices) return given;
+            const auto choices = split(p.plugin_text_choices, '|');
+            if (std::find(choices.begin(), choices.end(), *value) != choices.end()) return given;
+            return error{format("= \"{}\" is none of its choices: {}{}", *value,
+                                fmt::join(choices, ", "), did_you_mean(*value, choices))};
+        }
     }
 }
 
-std::string unknown_key(const std::string &owner, std::span<const moorage_param> declared, const setting &wrong) {
+std::string unknown_key(const std::string &owner, std::span<const moorage_param> declared,
+                        const setting &wrong) {
     std::vector<std::string> keys;
     for (const moorage_param &p : declared) keys.emplace_back(p.plugin_key);
     const std::string hint = did_you_mean(wrong.key, keys);
-    const std::string all = keys.empty() ? "; it has none" : format("; it has: {}", fmt::join(keys, ", "));
-    return format("{}: {} has no parameter {}{}", wrong.place, owner, wrong.key, hint.empty() ? all : hint);
+    const std::string all =
+        keys.empty() ? "; it has none" : format("; it has: {}", fmt::join(keys, ", "));
+    return format("{}: {} has no parameter {}{}", wrong.place, owner, wrong.key,
+                  hint.empty() ? all : hint);
 }
 
 }  // namespace
@@ -67,23 +77,30 @@ const char *type_name(int32_t type) {
 
 setting_value default_of(const moorage_param &declared) {
     switch (declared.type) {
-    case MOORAGE_PARAM_INTEGER: return declared.integer_default;
-    case MOORAGE_PARAM_REAL: return declared.real_default;
-    case MOORAGE_PARAM_FLAG: return declared.integer_default != 0;
-    default: return std::string(declared.plugin_text_default);
+        case MOORAGE_PARAM_INTEGER:
+            return declared.integer_default;
+        case MOORAGE_PARAM_REAL:
+            return declared.real_default;
+        case MOORAGE_PARAM_FLAG:
+            return declared.integer_default != 0;
+        default:
+            return std::string(declared.plugin_text_default);
     }
 }
 
-result<parameter_values> check_parameters(const std::string &owner, std::span<const moorage_param> declared,
+result<parameter_values> check_parameters(const std::string &owner,
+                                          std::span<const moorage_param> declared,
                                           const settings &given) {
     parameter_values values;
     for (const moorage_param &p : declared) values.emplace_back(p.plugin_key, default_of(p));
     for (const setting &one : given) {
-        const auto at = std::find_if(values.begin(), values.end(), [&](const auto &v) { return v.first == one.key; });
+        const auto at = std::find_if(values.begin(), values.end(),
+                                     [&](const auto &v) { return v.first == one.key; });
         if (at == values.end()) return error{unknown_key(owner, declared, one), true};
         auto value = converted(declared[static_cast<size_t>(at - values.begin())], one.value);
         if (!value)
-            return error{format("{}: {}: {} {}", one.place, owner, one.key, value.failure().text), true};
+            return error{format("{}: {}: {} {}", one.place, owner, one.key, value.failure().text),
+                         true};
         at->second = std::move(value).value();
     }
     return values;
@@ -95,10 +112,14 @@ std::vector<moorage_value> typed_values(std::span<const moorage_param> declared,
     for (size_t i = 0; i < values.size(); ++i) {
         moorage_value v{sizeof(moorage_value), declared[i].type, 0, 0, nullptr};
         const setting_value &from = values[i].second;
-        if (const bool *flag = std::get_if<bool>(&from)) v.integer = *flag ? 1 : 0;
-        else if (const int64_t *integer = std::get_if<int64_t>(&from)) v.integer = *integer;
-        else if (const double *real = std::get_if<double>(&from)) v.real = *real;
-        else v.host_text = std::get<std::string>(from).c_str();
+        if (const bool *flag = std::get_if<bool>(&from))
+            v.integer = *flag ? 1 : 0;
+        else if (const int64_t *integer = std::get_if<int64_t>(&from))
+            v.integer = *integer;
+        else if (const double *real = std::get_if<double>(&from))
+            v.real = *real;
+        else
+            v.host_text = std::get<std::string>(from).c_str();
         typed.push_back(v);
     }
     return typed;

@@ -15,9 +15,10 @@ namespace moorage::core {
 // Parameters in declaration order: key and value, defaults where nothing was set.
 using parameter_values = std::vector<std::pair<std::string, setting_value>>;
 
-// An integer is accepted for a real; nothing else is converted. Of two settings of one key the later
-// one holds. `owner` begins every message: "cache plugin lfu".
-result<parameter_values> check_parameters(const std::string &owner, std::span<const moorage_param> declared,
+// An integer is accepted for a real; nothing else is converted. Of two settings of one key the
+// later one holds. `owner` begins every message: "cache plugin lfu".
+result<parameter_values> check_parameters(const std::string &owner,
+                                          std::span<const moorage_param> declared,
                                           const settings &given);
 
 // The values as they cross the border. Texts are borrowed from `values`.

@@ -46,11 +46,12 @@ void registry::content::add(const std::filesystem::path &file) {
     for (const moorage_descriptor &d : from.descriptors)
         for (const policy &known : policies)
             if (known.name() == d.plugin_name)
-                return refuse(file, format("policy {} is already in {}; rename one of them", d.plugin_name,
-                                           known.path.string()));
+                return refuse(file, format("policy {} is already in {}; rename one of them",
+                                           d.plugin_name, known.path.string()));
     if (policies.size() + from.descriptors.size() > policies_max)
-        return refuse(file, format("{} policies are loaded, at most {} are allowed; use fewer directories",
-                                   policies.size(), policies_max));
+        return refuse(
+            file, format("{} policies are loaded, at most {} are allowed; use fewer directories",
+                         policies.size(), policies_max));
     for (size_t i = 0; i < from.descriptors.size(); ++i)
         policies.push_back({&from.module, &from.descriptors[i], from.params[i], file});
 }
@@ -62,7 +63,9 @@ bool policy::is(std::string_view kind) const {
     return false;
 }
 
-registry::registry() : content_(std::make_unique<content>()) { content_->policies.reserve(policies_max); }
+registry::registry() : content_(std::make_unique<content>()) {
+    content_->policies.reserve(policies_max);
+}
 registry::~registry() = default;
 registry::registry(registry &&) noexcept = default;
 
@@ -72,17 +75,22 @@ status registry::scan(std::span<const std::filesystem::path> paths) {
         std::error_code failed;
         if (fs::is_directory(path, failed)) {
             std::vector<fs::path> files;
-            fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied, failed), end;
+            fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied,
+                                                failed),
+                end;
             for (; !failed && at != end; at.increment(failed))
                 if (at->path().extension() == ".so") files.push_back(at->path());
-            if (failed) return error{format("plugin directory {}: {}", path.string(), failed.message())};
+            if (failed)
+                return error{format("plugin directory {}: {}", path.string(), failed.message())};
             std::sort(files.begin(), files.end());
             for (const fs::path &file : files) content_->add(file);
         } else if (fs::exists(path, failed)) {
             content_->add(path);
         } else {
             return error{format("plugin path {} does not exist; check [plugins] path and "
-                                "MOORAGE_PLUGIN_PATH", path.string()), true};
+                                "MOORAGE_PLUGIN_PATH",
+                                path.string()),
+                         true};
         }
     }
     return success();
@@ -117,21 +125,28 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
     }
     for (const policy &one : content_->policies)
         if (one.name() == name)
-            return error{format("policy {} is no {} policy but: {}", name, kind, list_kinds(one)), true};
+            return error{format("policy {} is no {} policy but: {}", name, kind, list_kinds(one)),
+                         true};
     for (const refusal &one : content_->refusals)
         if (one.path.stem() == name)
             return error{format("{} policy {}: its library {} was refused: {}", kind, name,
                                 one.path.string(), one.reason)};
     if (candidates.empty())
-        return error{format("no {} policy {}: no {} policies were found at all; set MOORAGE_PLUGIN_PATH or "
-                            "[plugins] path", kind, name, kind), true};
+        return error{
+            format("no {} policy {}: no {} policies were found at all; set MOORAGE_PLUGIN_PATH or "
+                   "[plugins] path",
+                   kind, name, kind),
+            true};
     const std::string hint = did_you_mean(name, candidates);
-    return error{format("no {} policy {}{}", kind, name,
-                        hint.empty() ? format("; there are: {}", fmt::join(candidates, ", ")) : hint), true};
+    return error{
+        format("no {} policy {}{}", kind, name,
+               hint.empty() ? format("; there are: {}", fmt::join(candidates, ", ")) : hint),
+        true};
 }
 
 std::string interface_id(std::string_view kind) {
-    return kind.find('/') == std::string_view::npos ? format("moorage.{}/1", kind) : std::string(kind);
+    return kind.find('/') == std::string_view::npos ? format("moorage.{}/1", kind)
+                                                    : std::string(kind);
 }
 
 }  // namespace moorage::core

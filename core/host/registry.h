@@ -43,8 +43,8 @@ public:
     // Loads every .so below each directory (sorted, so that runs are alike), or a single file.
     // A path that does not exist is an error; a library that is refused is not.
     status scan(std::span<const std::filesystem::path> paths);
-    // Where the bundled policies are: $MOORAGE_PLUGIN_PATH (colon-separated), else the plugins/ beside
-    // the program's directory (build tree and installed tree alike).
+    // Where the bundled policies are: $MOORAGE_PLUGIN_PATH (colon-separated), else the plugins/
+    // beside the program's directory (build tree and installed tree alike).
     static std::vector<std::filesystem::path> default_paths();
 
     std::span<const policy> policies() const;

@@ -19,14 +19,20 @@ service_host &of(const moorage_host *host) { return *static_cast<service_host *>
 void write_log(const moorage_host *host, int32_t level, const char *text) {
     const std::string line = format("{}: {}", of(host).label, text ? text : "(null)");
     switch (level) {
-    case MOORAGE_LOG_DEBUG: return log_debug(line);
-    case MOORAGE_LOG_INFO: return log_info(line);
-    case MOORAGE_LOG_WARNING: return log_warning(line);
-    default: return log_error(line);
+        case MOORAGE_LOG_DEBUG:
+            return log_debug(line);
+        case MOORAGE_LOG_INFO:
+            return log_info(line);
+        case MOORAGE_LOG_WARNING:
+            return log_warning(line);
+        default:
+            return log_error(line);
     }
 }
 
-uint32_t asks_in_control(const moorage_host *host) { return control_of_thread == &of(host) ? 1 : 0; }
+uint32_t asks_in_control(const moorage_host *host) {
+    return control_of_thread == &of(host) ? 1 : 0;
+}
 uint32_t asks_in_step(const moorage_host *) { return steps_of_thread > 0 ? 1 : 0; }
 uint64_t now_ns(const moorage_host *host) {
     const uint64_t *clock = of(host).where.now_ns;
@@ -62,7 +68,9 @@ const void *get_service(const moorage_host *host, const char *name) {
     return nullptr;
 }
 
-void set_error(const moorage_host *host, const char *text) { of(host).last_error = text ? text : ""; }
+void set_error(const moorage_host *host, const char *text) {
+    of(host).last_error = text ? text : "";
+}
 
 uint64_t splitmix64(uint64_t &state) {
     uint64_t z = state += 0x9e3779b97f4a7c15u;
@@ -93,10 +101,14 @@ uint64_t random_stream::next() {
 }
 
 service_host::service_host(const environment &given, std::string name)
-    : table{sizeof(moorage_host), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this, get_service, set_error},
-      where(given), label(std::move(name)) {}
+    : table{sizeof(moorage_host), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
+            get_service,          set_error},
+      where(given),
+      label(std::move(name)) {}
 
-in_control::in_control(const service_host &of) : outer_(control_of_thread) { control_of_thread = &of; }
+in_control::in_control(const service_host &of) : outer_(control_of_thread) {
+    control_of_thread = &of;
+}
 in_control::~in_control() { control_of_thread = outer_; }
 
 instance::stepping::stepping() { ++steps_of_thread; }

@@ -27,7 +27,7 @@ struct service_host {
     std::string label;       // "cache plugin lru"
     std::string last_error;  // of set_error
     random_stream random;
-    bool mapped = false;     // views may be asked for: activate has begun
+    bool mapped = false;  // views may be asked for: activate has begun
 
     service_host(const environment &where, std::string label);
     service_host(const service_host &) = delete;

@@ -1,5 +1,5 @@
-// check_test.cpp - goal: `plugins check` passes every policy that keeps the rules and fails each that
-// breaks one, for the right reason. Method: the program is run on all bundled libraries and on
+// check_test.cpp - goal: `plugins check` passes every policy that keeps the rules and fails each
+// that breaks one, for the right reason. Method: the program is run on all bundled libraries and on
 // tests/abi/bad, where every library breaks one rule on purpose, and its JSON is read.
 #include <doctest/doctest.h>
 
@@ -29,10 +29,11 @@ struct run_of_check {
 
 // Runs the command line after "moorage plugins check", with a JSON report to a file of its own.
 run_of_check check(const std::string &arguments) {
-    const fs::path report = fs::temp_directory_path() / ("moorage-check-" + std::to_string(getpid()) + ".json");
+    const fs::path report =
+        fs::temp_directory_path() / ("moorage-check-" + std::to_string(getpid()) + ".json");
     fs::remove(report);
-    const std::string command = "'" + (build / "bin/moorage").string() + "' plugins check " + arguments +
-                                " --json '" + report.string() + "' > /dev/null 2>&1";
+    const std::string command = "'" + (build / "bin/moorage").string() + "' plugins check " +
+                                arguments + " --json '" + report.string() + "' > /dev/null 2>&1";
     const int state = std::system(command.c_str());
     run_of_check done;
     done.exit_code = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
@@ -77,9 +78,11 @@ constexpr broken_rule broken_rules[] = {
     {"victim_absent", "advice-in-range", "failed", "is not in the cache", false},
     {"victim_twice", "advice-in-range", "failed", "is named twice", false},
     {"victim_of_other_pool", "advice-in-range", "failed", "is not of pool", false},
-    {"victim_pinned", "advice-pinned-never-named", "failed", "is pinned by the running step", false},
+    {"victim_pinned", "advice-pinned-never-named", "failed", "is pinned by the running step",
+     false},
     {"gives_up", "advice-complete", "failed", "1 of 2 victims", false},
-    {"over_capacity", "advice-over-capacity", "failed", "2 victims were named, 1 were asked for", false},
+    {"over_capacity", "advice-over-capacity", "failed", "2 victims were named, 1 were asked for",
+     false},
     {"needs_a_slot", "advice-capacity-zero", "crashed", ""},
     {"allocates", "no-allocation-in-step", "failed", "the last in observe"},
     {"blocks", "no-block-in-step", "failed", "nanosleep", true, true},
@@ -96,7 +99,8 @@ constexpr broken_rule broken_rules[] = {
     {"needs_log", "older-host-tables", "crashed", ""},
     {"bad_parameter", "params-fuzz", "crashed", "in observe"},
     {"router_repeats", "advice-in-range", "failed", "twice for one token", false},
-    {"budget_generous", "advice-over-capacity", "failed", "the plan costs 32 experts, 10 fit", false},
+    {"budget_generous", "advice-over-capacity", "failed", "the plan costs 32 experts, 10 fit",
+     false},
     {"prefetch_unknown", "advice-in-range", "failed", "prefetch of 32, which is no page", false},
     {"dispatch_disorder", "advice-in-range", "failed", "no permutation", false},
     {"transport_forgets", "advice-complete", "failed", "were never sent", false},
@@ -115,7 +119,8 @@ void expect_broken(const broken_rule &rule) {
         if (one["test"] == rule.test) outcome = one["outcome"], text = one["text"];
     CAPTURE(text);
     if (outcome == "skipped" && (text.find("in this build") != std::string::npos ||
-                                 text.find("sanitizer") != std::string::npos || text.find("seccomp") != std::string::npos)) {
+                                 text.find("sanitizer") != std::string::npos ||
+                                 text.find("seccomp") != std::string::npos)) {
         MESSAGE(rule.test << " is skipped: " << text);
         return;
     }
@@ -153,7 +158,9 @@ TEST_CASE("every bad policy that is built is expected to fail") {
     for (const fs::directory_entry &at : fs::directory_iterator(build / "bad")) {
         if (at.path().extension() != ".so") continue;
         CAPTURE(at.path().string());
-        const auto known = [&](const broken_rule &rule) { return at.path().stem() == rule.library; };
+        const auto known = [&](const broken_rule &rule) {
+            return at.path().stem() == rule.library;
+        };
         CHECK(std::any_of(std::begin(broken_rules), std::end(broken_rules), known));
     }
 }
@@ -171,12 +178,14 @@ TEST_CASE("what cannot be checked is wrong usage or a refusal with a reason") {
     CHECK(check("no/such/file.so").exit_code == 2);
     CHECK(check(quoted(build / "bad/leaks.so") + " --only no-such-test").exit_code == 2);
     CHECK(check(quoted(build / "bad/leaks.so") + " no_such_policy").exit_code == 2);
-    const fs::path text = fs::temp_directory_path() / ("moorage-text-" + std::to_string(getpid()) + ".so");
+    const fs::path text =
+        fs::temp_directory_path() / ("moorage-text-" + std::to_string(getpid()) + ".so");
     std::ofstream(text) << "this is no library";
     const auto done = check(quoted(text));
     fs::remove(text);
     REQUIRE(done.report.is_object());
     CHECK(done.exit_code == 1);
     CHECK(tests_that(done.report, "failed").size() == 2);
-    CHECK(done.report["tests"][0]["text"].get<std::string>().find("no ELF header") != std::string::npos);
+    CHECK(done.report["tests"][0]["text"].get<std::string>().find("no ELF header") !=
+          std::string::npos);
 }

@@ -1,5 +1,5 @@
-// faults_test.cpp - goal: wrong advice is counted per policy and ends the run or does not, as asked.
-// Method: short sequences of reports, worked by hand.
+// faults_test.cpp - goal: wrong advice is counted per policy and ends the run or does not, as
+// asked. Method: short sequences of reports, worked by hand.
 #include <doctest/doctest.h>
 
 #include "core/base/log.h"

@@ -22,7 +22,8 @@ const core::registry &policies() {
     static const core::registry all = [] {
         core::registry made;
         core::set_log_level(core::log_level::off);
-        const std::filesystem::path files[] = {std::filesystem::path(MOORAGE_BINARY_DIR) / "probe/probe.so"};
+        const std::filesystem::path files[] = {std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                               "probe/probe.so"};
         REQUIRE(made.scan(files).ok());
         return made;
     }();
@@ -33,12 +34,15 @@ const core::policy &probe() { return policies().policies()[0]; }
 moorage_limits small_limits() {
     moorage_limits limits{};
     limits.size = sizeof(limits);
-    limits.layers = 5, limits.experts = 8, limits.top_k = 2, limits.tokens_max = 1, limits.requests_max = 1;
+    limits.layers = 5, limits.experts = 8, limits.top_k = 2, limits.tokens_max = 1,
+    limits.requests_max = 1;
     limits.pools = 5, limits.slots = 10, limits.segments = 1;
     return limits;
 }
 
-bool contains(const std::string &text, const std::string &part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
 
 std::string refusal(const core::settings &given) {
     const auto made = core::instance::create(probe(), given, {});
@@ -66,26 +70,34 @@ std::unique_ptr<core::instance> make(const core::settings &given, const core::en
 TEST_CASE("parameters: defaults, settings, and an integer where a real is declared") {
     const auto plain = make({}, {});
     REQUIRE(plain->parameters().size() == 5);
-    CHECK(plain->parameters()[0] == std::pair<std::string, core::setting_value>("window_tokens", int64_t{8}));
+    CHECK(plain->parameters()[0] ==
+          std::pair<std::string, core::setting_value>("window_tokens", int64_t{8}));
     CHECK(plain->parameters()[2].second == core::setting_value(true));
     CHECK(ask(*plain, 2) == 8 + 0 + 1000 + 0);
-    const auto set = make({{"half_life", int64_t{3}, "a.toml:1"}, {"forget", false, "a.toml:2"},
-                           {"note", std::string("four"), "a.toml:3"}, {"window_tokens", int64_t{64}, "a.toml:4"},
-                           {"window_tokens", int64_t{1}, "--set cache.window_tokens"}}, {});
+    const auto set = make({{"half_life", int64_t{3}, "a.toml:1"},
+                           {"forget", false, "a.toml:2"},
+                           {"note", std::string("four"), "a.toml:3"},
+                           {"window_tokens", int64_t{64}, "a.toml:4"},
+                           {"window_tokens", int64_t{1}, "--set cache.window_tokens"}},
+                          {});
     CHECK(ask(*set, 2) == 1 + 3 + 0 + 4);
     CHECK(set->parameters()[1].second == core::setting_value(3.0));
 }
 
 TEST_CASE("parameters: what is refused names place, value, limit and the nearest key") {
     CHECK(contains(refusal({{"window_token", int64_t{2}, "run.toml:12"}}),
-                   "run.toml:12: cache plugin probe has no parameter window_token; did you mean window_tokens"));
-    CHECK(contains(refusal({{"window_tokens", int64_t{65}, "run.toml:3"}}),
-                   "run.toml:3: cache plugin probe: window_tokens = 65 is out of range; allowed: 1 .. 64"));
+                   "run.toml:12: cache plugin probe has no parameter window_token; did you mean "
+                   "window_tokens"));
+    CHECK(contains(
+        refusal({{"window_tokens", int64_t{65}, "run.toml:3"}}),
+        "run.toml:3: cache plugin probe: window_tokens = 65 is out of range; allowed: 1 .. 64"));
     CHECK(contains(refusal({{"window_tokens", int64_t{0}, "x"}}), "= 0 is out of range"));
     CHECK(contains(refusal({{"window_tokens", 2.0, "x"}}), "is of type real, expected integer"));
     CHECK(contains(refusal({{"half_life", std::nan(""), "x"}}), "out of range"));
-    CHECK(contains(refusal({{"half_life", std::nextafter(10.0, 11.0), "x"}}), "out of range; allowed: 0 .. 10"));
-    CHECK(contains(refusal({{"half_life", std::string("1"), "x"}}), "is of type text, expected real"));
+    CHECK(contains(refusal({{"half_life", std::nextafter(10.0, 11.0), "x"}}),
+                   "out of range; allowed: 0 .. 10"));
+    CHECK(contains(refusal({{"half_life", std::string("1"), "x"}}),
+                   "is of type text, expected real"));
     CHECK(contains(refusal({{"forget", int64_t{1}, "x"}}), "is of type integer, expected flag"));
     CHECK(contains(refusal({{"mode", std::string("clam"), "x"}}), "did you mean calm"));
     CHECK(contains(refusal({{"note", std::string("a\0b", 3), "x"}}), "zero byte"));
@@ -93,10 +105,12 @@ TEST_CASE("parameters: what is refused names place, value, limit and the nearest
 }
 
 TEST_CASE("errors of the policy carry its text") {
-    auto refused = core::instance::create(probe(), {{"mode", std::string("refuse_create"), "x"}}, {});
+    auto refused =
+        core::instance::create(probe(), {{"mode", std::string("refuse_create"), "x"}}, {});
     REQUIRE_FALSE(refused.ok());
-    CHECK(refused.failure().text ==
-          "cache plugin probe: create failed (invalid argument): mode = refuse_create was asked for");
+    CHECK(
+        refused.failure().text ==
+        "cache plugin probe: create failed (invalid argument): mode = refuse_create was asked for");
     const auto picky = make({{"mode", std::string("refuse_activate"), "x"}}, {});
     CHECK(picky->activate(small_limits()).failure().text ==
           "cache plugin probe: activate failed (invalid argument): slots = 10 is too few");
@@ -126,7 +140,8 @@ TEST_CASE("random numbers follow from seed and name, and start again at activate
         for (int i = 0; i < 8; ++i) drawn.push_back(ask(from, 0));
         return drawn;
     };
-    const auto one = make({}, {.seed = 1}), same = make({}, {.seed = 1}), other = make({}, {.seed = 2});
+    const auto one = make({}, {.seed = 1}), same = make({}, {.seed = 1}),
+               other = make({}, {.seed = 2});
     for (auto *each : {&one, &same, &other}) REQUIRE((*each)->activate(small_limits()).ok());
     const auto first = draw(*one);
     CHECK(first == draw(*same));
@@ -174,13 +189,16 @@ TEST_CASE("clock and thread-check answer what is true at the time") {
 TEST_CASE("a policy that needs the future gets it or is refused") {
     struct : core::future_view {
         int rewound = 0;
-        uint64_t next_use(uint32_t page, uint64_t step, uint64_t *) override { return page + step + 3; }
+        uint64_t next_use(uint32_t page, uint64_t step, uint64_t *) override {
+            return page + step + 3;
+        }
         void rewind() override { ++rewound; }
     } future;
     const core::policy &oracle = policies().policies()[1];
     const auto blind = core::instance::create(oracle, {}, {});
     REQUIRE_FALSE(blind.ok());
-    CHECK(contains(blind.failure().text, "prefetch plugin probe_oracle needs the whole trace in advance"));
+    CHECK(contains(blind.failure().text,
+                   "prefetch plugin probe_oracle needs the whole trace in advance"));
     auto made = core::instance::create(oracle, {}, {.future = &future});
     REQUIRE(made.ok());
     core::instance &seer = **made;

@@ -1,6 +1,6 @@
-// registry_test.cpp - goal: sound libraries are listed, others refused with file, expected, found and
-// remedy. Method: libraries that are built for this (tests/abi/bad, tests/abi/probe), files that are
-// none, and folders made for the occasion.
+// registry_test.cpp - goal: sound libraries are listed, others refused with file, expected, found
+// and remedy. Method: libraries that are built for this (tests/abi/bad, tests/abi/probe), files
+// that are none, and folders made for the occasion.
 #include <doctest/doctest.h>
 
 #include <unistd.h>
@@ -34,9 +34,13 @@ struct folder {
     fs::path path;
 };
 
-bool contains(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string &text, const char *part) {
+    return text.find(part) != std::string::npos;
+}
 
-core::status scan(core::registry &all, const std::vector<fs::path> &paths) { return all.scan(paths); }
+core::status scan(core::registry &all, const std::vector<fs::path> &paths) {
+    return all.scan(paths);
+}
 
 std::string reason_of(const fs::path &file) {
     core::registry all;
@@ -70,14 +74,17 @@ TEST_CASE("a library with two policies gives both, with their parameters") {
 
 TEST_CASE("a library is refused for its reason") {
     folder temporary;
-    const auto bad = [](const char *name) { return reason_of(build / "bad" / (std::string(name) + ".so")); };
+    const auto bad = [](const char *name) {
+        return reason_of(build / "bad" / (std::string(name) + ".so"));
+    };
     CHECK(contains(bad("abi_major"), "abi 9 needed, host offers 1; rebuild with sdk 1.x"));
     CHECK(contains(bad("missing_symbol"), "exports no moorage_module_v1"));
     CHECK(contains(bad("size_small"), "16 bytes, expected 72 or more"));
     CHECK(contains(bad("size_garbage"), "3735928559"));
     CHECK(contains(bad("create_missing"), "create is null"));
 
-    const fs::path text = temporary.path / "text.so", empty = temporary.path / "empty.so", cut = temporary.path / "cut.so";
+    const fs::path text = temporary.path / "text.so", empty = temporary.path / "empty.so",
+                   cut = temporary.path / "cut.so";
     std::ofstream(text) << "MZ this is something else";
     std::ofstream(empty).flush();
     CHECK(contains(reason_of(text), "no ELF header"));
@@ -129,7 +136,8 @@ TEST_CASE("find names what is near, what is of another kind and what was refused
     const auto found = all.find("probe", "cache");
     REQUIRE(found.ok());
     CHECK((*found)->name() == "probe");
-    CHECK(contains(all.find("prob", "cache").failure().text, "no cache policy prob; did you mean probe"));
+    CHECK(contains(all.find("prob", "cache").failure().text,
+                   "no cache policy prob; did you mean probe"));
     CHECK(contains(all.find("quite_different", "cache").failure().text, "there are: probe"));
     CHECK(contains(all.find("probe", "router").failure().text, "is no router policy but: cache"));
     CHECK(contains(all.find("abi_major", "cache").failure().text, "was refused: abi 9 needed"));
@@ -170,7 +178,8 @@ TEST_CASE("descriptors are checked field by field") {
     static const char *const twice[] = {MOORAGE_INTERFACE_CACHE, MOORAGE_INTERFACE_CACHE};
     static const char *const strange[] = {"org.example.thing/3"};
     static const char *const no_id[] = {"cache"};
-    const moorage_descriptor good{sizeof(good), 0, "mine", "1.0.0", "does something", "", cache, nullptr, 1, 0, 0, 0};
+    const moorage_descriptor good{
+        sizeof(good), 0, "mine", "1.0.0", "does something", "", cache, nullptr, 1, 0, 0, 0};
     CHECK(core::read_descriptor(&good).ok());
     const auto reason = [&](auto change) {
         moorage_descriptor d = good;
@@ -185,7 +194,8 @@ TEST_CASE("descriptors are checked field by field") {
     CHECK(contains(reason([](auto &d) { d.plugin_summary = ""; }), "no summary"));
     CHECK(contains(reason([](auto &d) { d.kind_count = 0; }), "names 0 kinds"));
     CHECK(contains(reason([](auto &d) { d.plugin_kinds = twice, d.kind_count = 2; }), "twice"));
-    CHECK(contains(reason([](auto &d) { d.plugin_kinds = strange; }), "none of its kinds is known"));
+    CHECK(
+        contains(reason([](auto &d) { d.plugin_kinds = strange; }), "none of its kinds is known"));
     CHECK(contains(reason([](auto &d) { d.plugin_kinds = no_id; }), "is not an interface id"));
     CHECK(contains(reason([](auto &d) { d.param_count = 1; }), "table is null"));
     CHECK(reason([](auto &d) { d.plugin_source = nullptr; }).empty());
@@ -195,7 +205,9 @@ TEST_CASE("descriptors are checked field by field") {
     p.type = MOORAGE_PARAM_INTEGER;
     p.plugin_key = "size_tokens", p.plugin_help = "help";
     p.integer_default = 5, p.integer_min = 0, p.integer_max = 4;
-    const auto with = [&] { return reason([&](auto &d) { d.plugin_params = &p, d.param_count = 1; }); };
+    const auto with = [&] {
+        return reason([&](auto &d) { d.plugin_params = &p, d.param_count = 1; });
+    };
     CHECK(contains(with(), "has default 5, outside its limits 0 .. 4"));
     p.integer_max = 5;
     CHECK(with().empty());

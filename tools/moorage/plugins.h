@@ -37,7 +37,7 @@ struct plugins_check_options {
     uint64_t seed = 1;
     double timeout_s = 10;
     std::string json;
-    bool verbose = false;        // every test, not only those that did not pass
+    bool verbose = false;  // every test, not only those that did not pass
     bool list_tests = false;
 };
 int plugins_check(const plugins_check_options &options);
@@ -48,8 +48,8 @@ core::result<core::registry> open_registry(const std::vector<std::filesystem::pa
 // Kinds of a policy in words, without the observer: "cache, prefetch".
 std::string kinds_of(const core::policy &of);
 
-// The SDK's folder, with include/, template/, rust/ and cmake/: $MOORAGE_SDK, else share/moorage/sdk of
-// the installed tree, else sdk/ of the source tree.
+// The SDK's folder, with include/, template/, rust/ and cmake/: $MOORAGE_SDK, else
+// share/moorage/sdk of the installed tree, else sdk/ of the source tree.
 core::result<std::filesystem::path> sdk_folder();
 
 // Compiles a policy's source into a library beside it, printing the command, and returns its path.
@@ -57,7 +57,8 @@ core::result<std::filesystem::path> compile_policy(const std::filesystem::path &
 
 // Text broken at spaces into lines of at most `width` columns, each after `indent` spaces.
 std::string wrapped(const std::string &text, size_t indent, size_t width = 80);
-// To standard output ("-") or a file; false, with a message on standard error, when it cannot be written.
+// To standard output ("-") or a file; false, with a message on standard error, when it cannot be
+// written.
 bool write_json(const core::json &value, const std::string &target);
 int report_failure(const core::error &failure);
 

@@ -16,13 +16,15 @@ using core::json;
 
 namespace {
 
-constexpr outcome all_outcomes[] = {outcome::passed, outcome::failed, outcome::warning, outcome::skipped,
-                                    outcome::crashed};
+constexpr outcome all_outcomes[] = {outcome::passed, outcome::failed, outcome::warning,
+                                    outcome::skipped, outcome::crashed};
 
-size_t count_of(const std::vector<check::test_result> &results, outcome kind, const std::string *policy = nullptr) {
-    return static_cast<size_t>(std::count_if(results.begin(), results.end(), [&](const check::test_result &r) {
-        return r.what.result == kind && (!policy || r.policy == *policy);
-    }));
+size_t count_of(const std::vector<check::test_result> &results, outcome kind,
+                const std::string *policy = nullptr) {
+    return static_cast<size_t>(
+        std::count_if(results.begin(), results.end(), [&](const check::test_result &r) {
+            return r.what.result == kind && (!policy || r.policy == *policy);
+        }));
 }
 
 bool kept_the_rules(const std::vector<check::test_result> &results) {
@@ -32,11 +34,15 @@ bool kept_the_rules(const std::vector<check::test_result> &results) {
 json to_json(const plugins_check_options &options, const std::vector<check::test_result> &results) {
     json tests = json::array(), counts;
     for (const check::test_result &r : results)
-        tests.push_back({{"policy", r.policy}, {"test", r.name}, {"outcome", check::name_of(r.what.result)},
-                         {"text", r.what.text}, {"seconds", r.seconds}});
+        tests.push_back({{"policy", r.policy},
+                         {"test", r.name},
+                         {"outcome", check::name_of(r.what.result)},
+                         {"text", r.what.text},
+                         {"seconds", r.seconds}});
     for (const outcome kind : all_outcomes) counts[check::name_of(kind)] = count_of(results, kind);
-    return {{"file", options.file.string()}, {"seed", options.seed}, {"timeout_s", options.timeout_s},
-            {"pass", kept_the_rules(results)}, {"counts", counts}, {"tests", tests}};
+    return {
+        {"file", options.file.string()},   {"seed", options.seed}, {"timeout_s", options.timeout_s},
+        {"pass", kept_the_rules(results)}, {"counts", counts},     {"tests", tests}};
 }
 
 std::string summary(const std::vector<check::test_result> &results, const std::string *policy) {
@@ -47,29 +53,35 @@ std::string summary(const std::vector<check::test_result> &results, const std::s
     return text;
 }
 
-void print_text(const plugins_check_options &options, const std::vector<check::test_result> &results) {
-    std::string text = format("check of {}, seed {}\n", options.file.string(), options.seed), shown = "-";
+void print_text(const plugins_check_options &options,
+                const std::vector<check::test_result> &results) {
+    std::string text = format("check of {}, seed {}\n", options.file.string(), options.seed),
+                shown = "-";
     for (const check::test_result &r : results) {
         if (r.policy != shown)
-            text += format("{}: {}\n", r.policy.empty() ? "library" : "policy " + r.policy, summary(results, &r.policy));
+            text += format("{}: {}\n", r.policy.empty() ? "library" : "policy " + r.policy,
+                           summary(results, &r.policy));
         shown = r.policy;
         const bool quiet = r.what.result == outcome::passed || r.what.result == outcome::skipped;
         if (quiet && !options.verbose) continue;
         text += format("  {:8} {}\n", check::name_of(r.what.result), r.name);
         if (!r.what.text.empty()) text += wrapped(r.what.text, 11);
     }
-    text += kept_the_rules(results) ? "it keeps the rules\n" : "it breaks rules; repeat one test with --only TEST\n";
+    text += kept_the_rules(results) ? "it keeps the rules\n"
+                                    : "it breaks rules; repeat one test with --only TEST\n";
     std::cout << text;
 }
 
 bool is_source(const std::filesystem::path &file) {
     const auto extension = file.extension();
-    return extension == ".cpp" || extension == ".cc" || extension == ".cxx" || extension == ".c" || extension == ".rs";
+    return extension == ".cpp" || extension == ".cc" || extension == ".cxx" || extension == ".c" ||
+           extension == ".rs";
 }
 
 int print_tests() {
     std::string text;
-    for (const check::test &one : check::all_tests()) text += format("{}\n", one.name) + wrapped(one.sentence, 4);
+    for (const check::test &one : check::all_tests())
+        text += format("{}\n", one.name) + wrapped(one.sentence, 4);
     std::cout << text;
     return exit_ok;
 }
@@ -79,18 +91,20 @@ int print_tests() {
 int plugins_check(const plugins_check_options &given) {
     if (given.list_tests) return print_tests();
     plugins_check_options options = given;
-    if (options.file.empty()) return report_failure({"check which file? give a policy library or its source", true});
+    if (options.file.empty())
+        return report_failure({"check which file? give a policy library or its source", true});
     if (is_source(options.file) && std::filesystem::exists(options.file)) {
         const auto library = compile_policy(options.file);
         if (!library) return report_failure(library.failure());
         options.file = *library;
     }
     core::set_log_level(core::log_level::off);  // what is wrong is in the result
-    const auto results =
-        check::run_checks({options.file, options.policy, options.only, options.seed, options.timeout_s});
+    const auto results = check::run_checks(
+        {options.file, options.policy, options.only, options.seed, options.timeout_s});
     if (!results) return report_failure(results.failure());
     if (options.json != "-") print_text(options, *results);
-    if (!options.json.empty() && !write_json(to_json(options, *results), options.json)) return exit_failed;
+    if (!options.json.empty() && !write_json(to_json(options, *results), options.json))
+        return exit_failed;
     return kept_the_rules(*results) ? exit_ok : exit_failed;
 }
 

@@ -1,4 +1,5 @@
-// plugins_command.cpp - `moorage plugins`: what is there, what it takes, whether it keeps the rules, a new one.
+// plugins_command.cpp - `moorage plugins`: what is there, what it takes, whether it keeps the
+// rules, a new one.
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -21,21 +22,25 @@ struct options {
 };
 
 void add_list(CLI::App &to, plugins_list_options &o) {
-    CLI::App *at = to.add_subcommand("list", "the policies that are there, and the libraries that were refused");
+    CLI::App *at = to.add_subcommand(
+        "list", "the policies that are there, and the libraries that were refused");
     at->add_option("--path", o.paths, path_help);
     at->add_option("--json", o.json, json_help);
 }
 
 void add_describe(CLI::App &to, plugins_describe_options &o) {
-    CLI::App *at = to.add_subcommand("describe", "a policy: its idea, parameters with limits, needs and source");
+    CLI::App *at = to.add_subcommand(
+        "describe", "a policy: its idea, parameters with limits, needs and source");
     at->add_option("name", o.name, "policy, as in TOML")->required();
     at->add_option("--path", o.paths, path_help);
     at->add_option("--json", o.json, json_help);
 }
 
 void add_new(CLI::App &to, plugins_new_options &o) {
-    CLI::App *at = to.add_subcommand("new", "write a new policy: one file that works and explains itself");
-    at->add_option("kind", o.kind, "router, cache, budget, prefetch, dispatch, placement or transport")
+    CLI::App *at =
+        to.add_subcommand("new", "write a new policy: one file that works and explains itself");
+    at->add_option("kind", o.kind,
+                   "router, cache, budget, prefetch, dispatch, placement or transport")
         ->required();
     at->add_option("name", o.name, "its name in TOML, snake_case")->required();
     at->add_option("--lang", o.language, "cpp, c or rust")->capture_default_str();
@@ -43,15 +48,18 @@ void add_new(CLI::App &to, plugins_new_options &o) {
 }
 
 void add_check(CLI::App &to, plugins_check_options &o) {
-    CLI::App *at = to.add_subcommand("check", "does a policy keep the rules of the interface? "
-                                              "each test runs in a process of its own");
-    at->add_option("file", o.file, "library (.so), or a source (.cpp, .c, .rs) that is compiled first");
+    CLI::App *at = to.add_subcommand("check",
+                                     "does a policy keep the rules of the interface? "
+                                     "each test runs in a process of its own");
+    at->add_option("file", o.file,
+                   "library (.so), or a source (.cpp, .c, .rs) that is compiled first");
     at->add_option("policy", o.policy, "only this policy of the library");
     at->add_option("--only", o.only, "only this test");
     at->add_option("--seed", o.seed, "of everything drawn at random; the same seed repeats a run")
         ->capture_default_str();
     at->add_option("--timeout", o.timeout_s, "seconds a test may take")
-        ->check(CLI::Range(0.01, 3600.0))->capture_default_str();
+        ->check(CLI::Range(0.01, 3600.0))
+        ->capture_default_str();
     at->add_option("--json", o.json, json_help);
     at->add_flag("--all", o.verbose, "print every test, not only those that did not pass");
     at->add_flag("--list-tests", o.list_tests, "the tests, one sentence each");
@@ -62,7 +70,8 @@ void add_check(CLI::App &to, plugins_check_options &o) {
 command install_plugins(CLI::App &app) {
     CLI::App *plugins = app.add_subcommand("plugins", "policies: list, describe, check, new");
     plugins->require_subcommand(1);
-    const auto given = std::make_shared<options>();  // lives as long as both the parser and the action
+    const auto given =
+        std::make_shared<options>();  // lives as long as both the parser and the action
     add_list(*plugins, given->list);
     add_describe(*plugins, given->describe);
     add_new(*plugins, given->scaffold);

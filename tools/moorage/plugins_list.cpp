@@ -39,7 +39,9 @@ json json_of(const core::setting_value &value) {
 }
 
 json json_of(const moorage_param &p) {
-    json out{{"key", p.plugin_key}, {"type", core::type_name(p.type)}, {"default", json_of(core::default_of(p))}};
+    json out{{"key", p.plugin_key},
+             {"type", core::type_name(p.type)},
+             {"default", json_of(core::default_of(p))}};
     if (p.type == MOORAGE_PARAM_INTEGER) out["min"] = p.integer_min, out["max"] = p.integer_max;
     if (p.type == MOORAGE_PARAM_REAL) out["min"] = p.real_min, out["max"] = p.real_max;
     if (p.type == MOORAGE_PARAM_TEXT && p.plugin_text_choices)
@@ -50,15 +52,20 @@ json json_of(const moorage_param &p) {
 
 json json_of(const policy &of, bool whole) {
     json ids = json::array(), params = json::array();
-    for (uint32_t i = 0; i < of.descriptor->kind_count; ++i) ids.push_back(of.descriptor->plugin_kinds[i]);
-    json out{{"name", of.name()}, {"kinds", ids}, {"version", of.descriptor->plugin_version},
-             {"summary", of.descriptor->plugin_summary}, {"file", of.path.string()}};
+    for (uint32_t i = 0; i < of.descriptor->kind_count; ++i)
+        ids.push_back(of.descriptor->plugin_kinds[i]);
+    json out{{"name", of.name()},
+             {"kinds", ids},
+             {"version", of.descriptor->plugin_version},
+             {"summary", of.descriptor->plugin_summary},
+             {"file", of.path.string()}};
     if (!whole) return out;
     for (const moorage_param &p : of.params) params.push_back(json_of(p));
     out["source"] = of.descriptor->plugin_source;
     out["needs"] = needs_of(*of.descriptor);
     out["flags"] = flags_of(*of.descriptor);
-    out["module"] = {{"id", of.module->plugin_id}, {"version", of.module->plugin_version},
+    out["module"] = {{"id", of.module->plugin_id},
+                     {"version", of.module->plugin_version},
                      {"abi", format("{}.{}", of.module->abi_major, of.module->abi_minor)}};
     out["parameters"] = params;
     return out;
@@ -67,14 +74,17 @@ json json_of(const policy &of, bool whole) {
 std::string domain_of(const moorage_param &p) {
     const std::string type = core::type_name(p.type);
     switch (p.type) {
-    case MOORAGE_PARAM_INTEGER:
-        return format("{}, default {}, {} .. {}", type, p.integer_default, p.integer_min, p.integer_max);
-    case MOORAGE_PARAM_REAL:
-        return format("{}, default {}, {} .. {}", type, p.real_default, p.real_min, p.real_max);
-    case MOORAGE_PARAM_FLAG: return format("{}, default {}", type, p.integer_default != 0);
-    default:
-        return format("{}, default \"{}\"{}", type, p.plugin_text_default,
-                      p.plugin_text_choices ? format(", one of {}", p.plugin_text_choices) : "");
+        case MOORAGE_PARAM_INTEGER:
+            return format("{}, default {}, {} .. {}", type, p.integer_default, p.integer_min,
+                          p.integer_max);
+        case MOORAGE_PARAM_REAL:
+            return format("{}, default {}, {} .. {}", type, p.real_default, p.real_min, p.real_max);
+        case MOORAGE_PARAM_FLAG:
+            return format("{}, default {}", type, p.integer_default != 0);
+        default:
+            return format(
+                "{}, default \"{}\"{}", type, p.plugin_text_default,
+                p.plugin_text_choices ? format(", one of {}", p.plugin_text_choices) : "");
     }
 }
 
@@ -88,8 +98,9 @@ void print_policy(const policy &of) {
     if (*d.plugin_source) text += wrapped(format("source: {}", d.plugin_source), 2);
     text += wrapped(format("needs: {}", joined(needs_of(d))), 2);
     if (!flags_of(d).empty()) text += wrapped(format("it is: {}", joined(flags_of(d))), 2);
-    text += wrapped(format("library: {} {}, abi {}.{}", of.module->plugin_id, of.module->plugin_version,
-                           of.module->abi_major, of.module->abi_minor), 2);
+    text += wrapped(format("library: {} {}, abi {}.{}", of.module->plugin_id,
+                           of.module->plugin_version, of.module->abi_major, of.module->abi_minor),
+                    2);
     text += format("  file: {}\n", of.path.string());
     text += of.params.empty() ? "parameters: none\n" : "parameters:\n";
     for (const moorage_param &p : of.params) {
@@ -105,7 +116,8 @@ void print_list(const core::registry &all) {
     for (const policy &one : all.policies()) order.push_back(&one);
     const auto rank = [](const policy *p) {
         return static_cast<size_t>(std::find_if(std::begin(core::kinds), std::end(core::kinds),
-                                                [&](auto kind) { return p->is(kind); }) - std::begin(core::kinds));
+                                                [&](auto kind) { return p->is(kind); }) -
+                                   std::begin(core::kinds));
     };
     std::sort(order.begin(), order.end(), [&](const policy *a, const policy *b) {
         return std::pair(rank(a), a->name()) < std::pair(rank(b), b->name());
@@ -186,7 +198,8 @@ int plugins_list(const plugins_list_options &options) {
     for (const policy &one : all->policies()) policies.push_back(json_of(one, false));
     for (const core::refusal &one : all->refusals())
         refused.push_back({{"file", one.path.string()}, {"reason", one.reason}});
-    return write_json({{"policies", policies}, {"refused", refused}}, options.json) ? exit_ok : exit_failed;
+    return write_json({{"policies", policies}, {"refused", refused}}, options.json) ? exit_ok
+                                                                                    : exit_failed;
 }
 
 int plugins_describe(const plugins_describe_options &options) {
@@ -196,12 +209,15 @@ int plugins_describe(const plugins_describe_options &options) {
     for (const policy &one : all->policies()) {
         names.emplace_back(one.name());
         if (one.name() != options.name) continue;
-        if (options.json.empty()) print_policy(one);
-        else if (!write_json(json_of(one, true), options.json)) return exit_failed;
+        if (options.json.empty())
+            print_policy(one);
+        else if (!write_json(json_of(one, true), options.json))
+            return exit_failed;
         return exit_ok;
     }
     return report_failure({format("no policy {}{}; see: moorage plugins list", options.name,
-                                  core::did_you_mean(options.name, names)), true});
+                                  core::did_you_mean(options.name, names)),
+                           true});
 }
 
 }  // namespace moorage::tool

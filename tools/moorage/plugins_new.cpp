@@ -42,14 +42,19 @@ void replace_all(std::string &text, std::string_view token, std::string_view by)
 
 core::status check_name(const std::string &name) {
     if (!core::is_snake_case(name))
-        return error{format("{} is no name for a policy: lower case letters, digits and _, beginning with a "
-                            "letter", name), true};
+        return error{
+            format("{} is no name for a policy: lower case letters, digits and _, beginning with a "
+                   "letter",
+                   name),
+            true};
     core::set_log_level(core::log_level::error);
     const auto all = open_registry({});
     if (!all) return core::success();  // the bundled policies are not there: nothing to clash with
     for (const core::policy &one : all->policies())
         if (one.name() == name)
-            return error{format("policy {} is already in {}; choose another name", name, one.path.string()), true};
+            return error{
+                format("policy {} is already in {}; choose another name", name, one.path.string()),
+                true};
     return core::success();
 }
 
@@ -57,19 +62,21 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
     const std::vector<std::string> kinds(std::begin(core::kinds), std::end(core::kinds));
     if (std::find(kinds.begin(), kinds.end(), options.kind) == kinds.end())
         return error{format("no kind {}{}; there are: {}", options.kind,
-                            core::did_you_mean(options.kind, kinds), fmt::join(kinds, ", ")), true};
+                            core::did_you_mean(options.kind, kinds), fmt::join(kinds, ", ")),
+                     true};
     const auto *lang = std::find_if(std::begin(languages), std::end(languages),
                                     [&](const language &l) { return options.language == l.name; });
     if (lang == std::end(languages))
-        return error{format("no templates in language {}; there are: cpp, c, rust", options.language), true};
+        return error{
+            format("no templates in language {}; there are: cpp, c, rust", options.language), true};
     if (auto named = check_name(options.name); !named) return named.failure();
     const auto folder = template_folder();
     if (!folder) return folder.failure();
     const fs::path source = *folder / lang->name / (options.kind + lang->extension + ".in");
     std::ifstream in(source, std::ios::binary);
     if (!in)
-        return error{format("no {} template for {}: {} is missing; use --lang cpp", lang->name, options.kind,
-                            source.string())};
+        return error{format("no {} template for {}: {} is missing; use --lang cpp", lang->name,
+                            options.kind, source.string())};
     std::string text(std::istreambuf_iterator<char>(in), {});
     replace_all(text, "@NAME@", options.name);
     replace_all(text, "@KIND@", options.kind);
@@ -77,10 +84,12 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
     std::error_code failed;
     fs::create_directories(options.directory, failed);
     const fs::path target = options.directory / (options.name + lang->extension);
-    if (fs::exists(target)) return error{format("{} exists; nothing is overwritten", target.string())};
+    if (fs::exists(target))
+        return error{format("{} exists; nothing is overwritten", target.string())};
     std::ofstream out(target, std::ios::binary);
     out << text << std::flush;
-    if (!out) return error{format("{} cannot be written; check folder and permissions", target.string())};
+    if (!out)
+        return error{format("{} cannot be written; check folder and permissions", target.string())};
     return target.lexically_normal();
 }
 

@@ -9,7 +9,8 @@ public:
     static constexpr moorage::param params[] = {
         moorage::integer("window_tokens", 8, 0, 64, "tokens that count"),
     };
-    explicit bad_parameter(const moorage::setup &setup) : first_fit(setup), window_(setup.integer("window_tokens")) {}
+    explicit bad_parameter(const moorage::setup &setup)
+        : first_fit(setup), window_(setup.integer("window_tokens")) {}
     void observe(const moorage::step &step) {
         const volatile int64_t window = window_;
         if (static_cast<int64_t>(step.token) % window == 0) ++windows_;

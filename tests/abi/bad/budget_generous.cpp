@@ -12,7 +12,8 @@ public:
     void reset() {}
     void activate(const moorage::limits &) {}
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
-        for (uint32_t layer = 0; layer < request.layers; ++layer) plan.host_slots[layer] = request.experts;
+        for (uint32_t layer = 0; layer < request.layers; ++layer)
+            plan.host_slots[layer] = request.experts;
         return true;
     }
 };

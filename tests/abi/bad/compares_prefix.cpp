@@ -4,7 +4,9 @@
 namespace {
 
 const void *get_interface(moorage_plugin *, const char *id) {
-    return std::strncmp(id, MOORAGE_INTERFACE_CACHE, sizeof(MOORAGE_INTERFACE_CACHE) - 1) == 0 ? &raw::cache : nullptr;
+    return std::strncmp(id, MOORAGE_INTERFACE_CACHE, sizeof(MOORAGE_INTERFACE_CACHE) - 1) == 0
+               ? &raw::cache
+               : nullptr;
 }
 
 }  // namespace

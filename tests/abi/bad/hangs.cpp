@@ -9,7 +9,8 @@ public:
     using first_fit::first_fit;
 
     void observe(const moorage::step &) {
-        for (volatile bool forever = true; forever;) {}
+        for (volatile bool forever = true; forever;) {
+        }
     }
 };
 

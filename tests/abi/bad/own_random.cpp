@@ -12,8 +12,10 @@ public:
 
     void victims(const moorage::room &room, moorage::pages &out) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        if (state >> 63) first_fit::victims(room, out);
-        else victims_from_top(room, out);
+        if (state >> 63)
+            first_fit::victims(room, out);
+        else
+            victims_from_top(room, out);
     }
 };
 

@@ -1,4 +1,5 @@
-// raw.hpp - the tables of a sound cache policy written out by hand; a bad library changes one entry.
+// raw.hpp - the tables of a sound cache policy written out by hand; a bad library changes one
+// entry.
 #pragma once
 
 #include <moorage/cache.h>
@@ -17,8 +18,8 @@ inline instance *of(moorage_plugin *plugin) { return reinterpret_cast<instance *
 inline void destroy(moorage_plugin *plugin) { delete of(plugin); }
 inline int32_t activate(moorage_plugin *plugin, const moorage_limits *) {
     const moorage_host *host = of(plugin)->host;
-    const auto *service =
-        static_cast<const moorage_residency_service *>(host->get_service(host, MOORAGE_SERVICE_RESIDENCY));
+    const auto *service = static_cast<const moorage_residency_service *>(
+        host->get_service(host, MOORAGE_SERVICE_RESIDENCY));
     of(plugin)->view = service->view(host);
     return MOORAGE_OK;
 }
@@ -38,46 +39,69 @@ inline uint32_t victims(moorage_plugin *plugin, const moorage_room *room, uint32
         if (evictable(plugin, page, room->pool)) host_pages[count++] = page;
     return count;
 }
-inline constexpr moorage_cache cache{sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr};
+inline constexpr moorage_cache cache{
+    sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr};
 inline const void *get_interface(moorage_plugin *, const char *id) {
     return std::strcmp(id, MOORAGE_INTERFACE_CACHE) == 0 ? &cache : nullptr;
 }
 
 inline constexpr const char *kinds[] = {MOORAGE_INTERFACE_CACHE};
 constexpr moorage_descriptor descriptor(const char *name) {
-    return {sizeof(moorage_descriptor), 0, name, "1.0.0", "breaks a rule", "", kinds, nullptr, 1, 0, 0, 0};
+    return {sizeof(moorage_descriptor),
+            0,
+            name,
+            "1.0.0",
+            "breaks a rule",
+            "",
+            kinds,
+            nullptr,
+            1,
+            0,
+            0,
+            0};
 }
 
 // create for a library whose get_interface is given.
 template <const void *(*find)(moorage_plugin *, const char *)>
-int32_t create(const char *name, const moorage_host *host, const moorage_value *, uint32_t value_count,
-               moorage_plugin **out) {
+int32_t create(const char *name, const moorage_host *host, const moorage_value *,
+               uint32_t value_count, moorage_plugin **out) {
     // Each bad library is named as its file is; only that one policy is in it.
     if (std::strncmp(name, "no_such", 7) == 0 || value_count != 0) {
         host->set_error(host, "no such policy, or values for parameters that it has not");
         return MOORAGE_INVALID_ARGUMENT;
     }
-    *out = &(new instance{{sizeof(moorage_plugin), 0, nullptr, destroy, activate, deactivate, reset, find},
-                          host, nullptr})->plugin;
+    *out = &(new instance{
+                 {sizeof(moorage_plugin), 0, nullptr, destroy, activate, deactivate, reset, find},
+                 host,
+                 nullptr})
+                ->plugin;
     return MOORAGE_OK;
 }
 
 }  // namespace raw
 
 // Exports a module with one policy; CHANGE may spoil `fine`, its sound record.
-#define RAW_MODULE(NAME, FIND, CHANGE)                                                              \
-    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1();    \
-    extern "C" const moorage_module *moorage_module_v1() {                                          \
-        static const moorage_descriptor the_descriptor = raw::descriptor(NAME);                     \
-        static const moorage_module record = [] {                                                   \
-            moorage_module fine{sizeof(moorage_module), 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR,    \
-                                "org.moorage.bad." NAME, "1.0.0", 1, 0, nullptr, nullptr,           \
-                                [](uint32_t index) -> const moorage_descriptor * {                  \
-                                    return index == 0 ? &the_descriptor : nullptr;                  \
-                                },                                                                  \
-                                raw::create<FIND>};                                                 \
-            CHANGE;                                                                                 \
-            return fine;                                                                            \
-        }();                                                                                        \
-        return &record;                                                                             \
+#define RAW_MODULE(NAME, FIND, CHANGE)                                                           \
+    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1(); \
+    extern "C" const moorage_module *moorage_module_v1() {                                       \
+        static const moorage_descriptor the_descriptor = raw::descriptor(NAME);                  \
+        static const moorage_module record = [] {                                                \
+            moorage_module fine{sizeof(moorage_module),                                          \
+                                0,                                                               \
+                                MOORAGE_ABI_MAJOR,                                               \
+                                MOORAGE_ABI_MINOR,                                               \
+                                "org.moorage.bad." NAME,                                         \
+                                "1.0.0",                                                         \
+                                1,                                                               \
+                                0,                                                               \
+                                nullptr,                                                         \
+                                nullptr,                                                         \
+                                [](uint32_t index) -> const moorage_descriptor * {               \
+                                    return index == 0 ? &the_descriptor : nullptr;               \
+                                },                                                               \
+                                raw::create<FIND>};                                              \
+            CHANGE;                                                                              \
+            return fine;                                                                         \
+        }();                                                                                     \
+        return &record;                                                                          \
     }

@@ -8,7 +8,9 @@ public:
     static constexpr moorage::about about{.name = "reads_beyond", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void observe(const moorage::step &step) { sum_ = sum_ + step.host_distinct[step.distinct_count]; }
+    void observe(const moorage::step &step) {
+        sum_ = sum_ + step.host_distinct[step.distinct_count];
+    }
 
 private:
     volatile uint32_t sum_ = 0;

@@ -10,8 +10,10 @@ public:
 
     void observe(const moorage::step &) { ++steps_; }
     void victims(const moorage::room &room, moorage::pages &out) {
-        if (steps_ % 3 == 0) first_fit::victims(room, out);
-        else victims_from_top(room, out);
+        if (steps_ % 3 == 0)
+            first_fit::victims(room, out);
+        else
+            victims_from_top(room, out);
     }
 
 private:

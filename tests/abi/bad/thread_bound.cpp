@@ -13,8 +13,10 @@ public:
     void reset() { steps = 0; }
     void observe(const moorage::step &) { ++steps; }
     void victims(const moorage::room &room, moorage::pages &out) {
-        if (steps % 3 == 0) first_fit::victims(room, out);
-        else victims_from_top(room, out);
+        if (steps % 3 == 0)
+            first_fit::victims(room, out);
+        else
+            victims_from_top(room, out);
     }
 };
 

@@ -8,7 +8,8 @@ namespace {
 uint32_t victims(moorage_plugin *, const moorage_room *, uint32_t *) {
     throw std::runtime_error("no victim comes to mind");
 }
-constexpr moorage_cache cache{sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr};
+constexpr moorage_cache cache{
+    sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr};
 const void *get_interface(moorage_plugin *, const char *id) {
     return std::strcmp(id, MOORAGE_INTERFACE_CACHE) == 0 ? &cache : nullptr;
 }

@@ -1,4 +1,5 @@
-// transport_forgets.cpp - breaks a rule: sends the first kilobyte of a transfer and forgets the rest.
+// transport_forgets.cpp - breaks a rule: sends the first kilobyte of a transfer and forgets the
+// rest.
 #include <moorage/moorage.hpp>
 
 #include <cstdint>

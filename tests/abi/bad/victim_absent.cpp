@@ -10,7 +10,8 @@ public:
 
     void victims(const moorage::room &room, moorage::pages &out) {
         for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
-            if (in_pool(page, room) && !moorage::resident(state_[page]) && state_[page] == 0) out.push(page);
+            if (in_pool(page, room) && !moorage::resident(state_[page]) && state_[page] == 0)
+                out.push(page);
         if (!out.full()) first_fit::victims(room, out);
     }
 };

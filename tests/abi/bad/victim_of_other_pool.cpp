@@ -5,7 +5,8 @@ namespace {
 
 class victim_of_other_pool : public first_fit {
 public:
-    static constexpr moorage::about about{.name = "victim_of_other_pool", .summary = "breaks a rule"};
+    static constexpr moorage::about about{.name = "victim_of_other_pool",
+                                          .summary = "breaks a rule"};
     using first_fit::first_fit;
 
     void victims(const moorage::room &, moorage::pages &out) {

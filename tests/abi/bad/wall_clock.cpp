@@ -11,8 +11,10 @@ public:
     using first_fit::first_fit;
 
     void victims(const moorage::room &room, moorage::pages &out) {
-        if (time(nullptr) / 86'400 % 2 == 0) first_fit::victims(room, out);
-        else victims_from_top(room, out);
+        if (time(nullptr) / 86'400 % 2 == 0)
+            first_fit::victims(room, out);
+        else
+            victims_from_top(room, out);
     }
 };
 

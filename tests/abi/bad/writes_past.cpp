@@ -7,7 +7,8 @@ uint32_t victims(moorage_plugin *plugin, const moorage_room *room, uint32_t *hos
     host_pages[room->count] = MOORAGE_NONE;  // as if lists ended with a mark here
     return raw::victims(plugin, room, host_pages);
 }
-constexpr moorage_cache cache{sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr};
+constexpr moorage_cache cache{
+    sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr};
 const void *get_interface(moorage_plugin *, const char *id) {
     return std::strcmp(id, MOORAGE_INTERFACE_CACHE) == 0 ? &cache : nullptr;
 }

@@ -8,7 +8,9 @@ public:
     static constexpr moorage::about about{.name = "writes_to_inputs", .summary = "breaks a rule"};
     using first_fit::first_fit;
 
-    void observe(const moorage::step &) { const_cast<uint8_t *>(state_)[0] |= MOORAGE_STATE_PINNED; }
+    void observe(const moorage::step &) {
+        const_cast<uint8_t *>(state_)[0] |= MOORAGE_STATE_PINNED;
+    }
 };
 
 }  // namespace

@@ -8,33 +8,44 @@ namespace {
 
 class probe {
 public:
-    static constexpr moorage::about about{
-        .name = "probe", .summary = "shows what it is given", .version = "2.1.0", .flags = MOORAGE_POLICY_RANDOMISED};
+    static constexpr moorage::about about{.name = "probe",
+                                          .summary = "shows what it is given",
+                                          .version = "2.1.0",
+                                          .flags = MOORAGE_POLICY_RANDOMISED};
     static constexpr moorage::param params[] = {
         moorage::integer("window_tokens", 8, 1, 64, "tokens that count"),
         moorage::real("half_life", 0.5, 0, 10, "a real number"),
         moorage::flag("forget", true, "a flag"),
-        moorage::text("mode", "calm", "calm|loud|refuse_create|refuse_activate|throw_activate", "what to do"),
+        moorage::text("mode", "calm", "calm|loud|refuse_create|refuse_activate|throw_activate",
+                      "what to do"),
         moorage::text("note", "", nullptr, "any text"),
     };
 
     explicit probe(const moorage::setup &setup) : host_(setup.host), mode_(setup.text("mode")) {
-        if (mode_ == "refuse_create") throw std::invalid_argument("mode = refuse_create was asked for");
-        sum_ = static_cast<uint32_t>(setup.integer("window_tokens")) + static_cast<uint32_t>(setup.real("half_life")) +
-               (setup.flag("forget") ? 1000 : 0) + static_cast<uint32_t>(setup.text("note").size());
+        if (mode_ == "refuse_create")
+            throw std::invalid_argument("mode = refuse_create was asked for");
+        sum_ = static_cast<uint32_t>(setup.integer("window_tokens")) +
+               static_cast<uint32_t>(setup.real("half_life")) + (setup.flag("forget") ? 1000 : 0) +
+               static_cast<uint32_t>(setup.text("note").size());
     }
     void activate(const moorage::limits &limits) {
-        if (mode_ == "refuse_activate") throw std::invalid_argument("slots = " + std::to_string(limits.slots) + " is too few");
+        if (mode_ == "refuse_activate")
+            throw std::invalid_argument("slots = " + std::to_string(limits.slots) + " is too few");
         if (mode_ == "throw_activate") throw 7;
     }
     void reset() {}
     // A victim that tells: the host's random number, the clock, or the sum of the parameters.
     void victims(const moorage::room &room, moorage::pages &out) {
-        if (room.pool == 0) out.push(static_cast<uint32_t>(host_.random()));
-        else if (room.pool == 1) out.push(static_cast<uint32_t>(host_.now_ns()));
-        else if (room.pool == 2) out.push(sum_);
-        else if (room.pool == 3) out.push(host_.residency()->layers);
-        else out.push(thread_answer());
+        if (room.pool == 0)
+            out.push(static_cast<uint32_t>(host_.random()));
+        else if (room.pool == 1)
+            out.push(static_cast<uint32_t>(host_.now_ns()));
+        else if (room.pool == 2)
+            out.push(sum_);
+        else if (room.pool == 3)
+            out.push(host_.residency()->layers);
+        else
+            out.push(thread_answer());
     }
 
 private:

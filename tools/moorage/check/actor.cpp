@@ -38,10 +38,15 @@ constexpr size_t host_bytes = 40, service_bytes = 16, view_bytes = 56, limits_by
 class first_host final : public actor {
 public:
     first_host(const core::policy &of, const core::environment &where)
-        : of_(of), services_(where, "policy under test"), host_(host_bytes, fence::page),
-          residency_(view_bytes, fence::page), limits_(limits_bytes, fence::page),
-          clock_(service_bytes, fence::page), random_(service_bytes, fence::page),
-          residency_service_(service_bytes, fence::page), costs_service_(service_bytes, fence::page),
+        : of_(of),
+          services_(where, "policy under test"),
+          host_(host_bytes, fence::page),
+          residency_(view_bytes, fence::page),
+          limits_(limits_bytes, fence::page),
+          clock_(service_bytes, fence::page),
+          random_(service_bytes, fence::page),
+          residency_service_(service_bytes, fence::page),
+          costs_service_(service_bytes, fence::page),
           future_(service_bytes, fence::page) {
         instance() = this;
         cut(residency_, where.residency);
@@ -97,7 +102,8 @@ private:
         std::memcpy(to.all(), from, bytes);
         std::memcpy(to.all(), &bytes, sizeof(bytes));
     }
-    template <class Table> const Table *find(const char *id, Table &table) {
+    template <class Table>
+    const Table *find(const char *id, Table &table) {
         const void *given = of_.is(id) ? calls_.get_interface(plugin, id) : nullptr;
         if (!given) return nullptr;
         table = core::completed<Table>(given);
@@ -128,7 +134,8 @@ private:
 
     const core::policy &of_;
     core::service_host services_;
-    fenced<char> host_, residency_, limits_, clock_, random_, residency_service_, costs_service_, future_;
+    fenced<char> host_, residency_, limits_, clock_, random_, residency_service_, costs_service_,
+        future_;
     moorage_plugin calls_{};
     struct {
         moorage_observer observer;
@@ -143,14 +150,16 @@ private:
 
 }  // namespace
 
-core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of, const core::settings &params,
+core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
+                                                  const core::settings &params,
                                                   const core::environment &where) {
     auto made = core::instance::create(of, params, where);
     if (!made) return made.failure();
     return std::unique_ptr<actor>(new hosted(std::move(made).value()));
 }
 
-core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of, const core::environment &where) {
+core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
+                                                      const core::environment &where) {
     auto made = std::make_unique<first_host>(of, where);
     if (auto done = made->make(); !done) return done.failure();
     return std::unique_ptr<actor>(std::move(made));

@@ -29,11 +29,13 @@ public:
 };
 
 // An instance as every run makes it.
-core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of, const core::settings &params,
+core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
+                                                  const core::settings &params,
                                                   const core::environment &where);
 
-// An instance made by a host of version 1.0: without the optional services, every table and the host
-// itself exactly as long as in 1.0 and followed by memory that cannot be touched.
-core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of, const core::environment &where);
+// An instance made by a host of version 1.0: without the optional services, every table and the
+// host itself exactly as long as in 1.0 and followed by memory that cannot be touched.
+core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
+                                                      const core::environment &where);
 
 }  // namespace moorage::check

@@ -30,8 +30,8 @@ inline verdict skipped(std::string text) { return {outcome::skipped, std::move(t
 // What a test gets; made anew in its child.
 struct subject {
     std::filesystem::path file;
-    std::string policy_name;                // empty for tests of the library
-    const core::policy *policy = nullptr;   // loaded, except in tests of the library
+    std::string policy_name;               // empty for tests of the library
+    const core::policy *policy = nullptr;  // loaded, except in tests of the library
     uint64_t seed = 1;
 };
 
@@ -39,9 +39,9 @@ struct test {
     const char *name;      // kebab-case
     const char *sentence;  // what holds when it passes
     enum class scope {
-        library,    // once, before anything is loaded
-        policy,     // per policy, makes instances but no steps
-        steps,      // per policy, runs steps: only tried when life-cycle passed
+        library,  // once, before anything is loaded
+        policy,   // per policy, makes instances but no steps
+        steps,    // per policy, runs steps: only tried when life-cycle passed
     } over;
     verdict (*run)(const subject &);
 };

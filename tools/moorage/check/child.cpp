@@ -32,7 +32,9 @@ struct board {
 };
 board *the_board = nullptr;
 
-std::string where(const board &b) { return b.call ? format(" in {}", static_cast<const char *>(b.call)) : ""; }
+std::string where(const board &b) {
+    return b.call ? format(" in {}", static_cast<const char *>(b.call)) : "";
+}
 
 void post(outcome result, const char *text) {
     the_board->result = static_cast<int>(result);
@@ -61,7 +63,8 @@ bool wait_for_end(int pipe_end, double timeout_s, std::string &said) {
     using clock = std::chrono::steady_clock;
     const auto end = clock::now() + std::chrono::duration<double>(timeout_s);
     for (;;) {
-        const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now()).count();
+        const auto left =
+            std::chrono::duration_cast<std::chrono::milliseconds>(end - clock::now()).count();
         pollfd ready{pipe_end, POLLIN, 0};
         const int count = poll(&ready, 1, static_cast<int>(std::max<int64_t>(left, 0)));
         if (count < 0 && errno == EINTR) continue;
@@ -83,10 +86,10 @@ std::string last_line(const std::string &said) {
 verdict ending(const board &b, int state, const std::string &said) {
     if (b.done) return {static_cast<outcome>(b.result), b.text};
     if (WIFSIGNALED(state))
-        return {outcome::crashed, format("signal {} ({}){}{}", WTERMSIG(state), strsignal(WTERMSIG(state)),
-                                         where(b), last_line(said))};
-    return {outcome::crashed, format("the process ended with exit code {}{}{}", WEXITSTATUS(state), where(b),
-                                     last_line(said))};
+        return {outcome::crashed, format("signal {} ({}){}{}", WTERMSIG(state),
+                                         strsignal(WTERMSIG(state)), where(b), last_line(said))};
+    return {outcome::crashed, format("the process ended with exit code {}{}{}", WEXITSTATUS(state),
+                                     where(b), last_line(said))};
 }
 
 }  // namespace
@@ -104,7 +107,8 @@ void end_child(outcome result, const char *text) {
 }
 
 verdict run_in_child(const std::function<verdict()> &work, double timeout_s) {
-    void *shared = mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *shared =
+        mmap(nullptr, sizeof(board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int ends[2];
     if (shared == MAP_FAILED || pipe2(ends, O_CLOEXEC) != 0)
         return {outcome::skipped, format("no child process: {}", std::strerror(errno))};
@@ -118,7 +122,8 @@ verdict run_in_child(const std::function<verdict()> &work, double timeout_s) {
         try {
             found = work();
         } catch (const std::exception &error) {
-            found = failed(format("an exception left the policy{}: {}", where(*the_board), error.what()));
+            found = failed(
+                format("an exception left the policy{}: {}", where(*the_board), error.what()));
         } catch (...) {
             found = failed(format("an exception left the policy{}", where(*the_board)));
         }
@@ -131,7 +136,8 @@ verdict run_in_child(const std::function<verdict()> &work, double timeout_s) {
         const bool ended = wait_for_end(ends[0], timeout_s, said);
         if (!ended) kill(-child, SIGKILL), kill(child, SIGKILL);
         int state = 0;
-        while (waitpid(child, &state, 0) < 0 && errno == EINTR) {}
+        while (waitpid(child, &state, 0) < 0 && errno == EINTR) {
+        }
         kill(-child, SIGKILL);  // what it may have started itself
         found = ended ? ending(*the_board, state, said)
                       : failed(format("did not end within {} s{}", timeout_s, where(*the_board)));

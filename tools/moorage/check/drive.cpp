@@ -19,16 +19,22 @@ size_t wide(const world &of) { return tokens_max(of) * of.options.top_k; }
 }  // namespace
 
 driver::driver(actor &policy, world &place, const drive_options &options)
-    : policy_(policy), world_(place), options_(options), draw_(place.options.seed * 2 + 2),
-      streams_(tokens_max(place), place.options.arrays), chosen_(wide(place), place.options.arrays),
+    : policy_(policy),
+      world_(place),
+      options_(options),
+      draw_(place.options.seed * 2 + 2),
+      streams_(tokens_max(place), place.options.arrays),
+      chosen_(wide(place), place.options.arrays),
       distinct_(place.options.experts, place.options.arrays),
       distinct_tokens_(place.options.experts, place.options.arrays),
       predicted_(place.options.predictions, place.options.arrays),
-      route_experts_(wide(place), place.options.arrays), requests_(tokens_max(place), place.options.arrays),
+      route_experts_(wide(place), place.options.arrays),
+      requests_(tokens_max(place), place.options.arrays),
       weights_(wide(place), place.options.arrays),
       gate_scores_(tokens_max(place) * place.options.experts, place.options.arrays),
       distinct_scores_(place.options.experts, place.options.arrays),
-      route_weights_(wide(place), place.options.arrays), classes_(wide(place), place.options.arrays),
+      route_weights_(wide(place), place.options.arrays),
+      classes_(wide(place), place.options.arrays),
       route_classes_(wide(place), place.options.arrays),
       victims_(place.page_count(), place.options.arrays),
       budget_slots_(place.options.layers, place.options.arrays),
@@ -44,18 +50,23 @@ driver::driver(actor &policy, world &place, const drive_options &options)
       forecast_scores_(place.options.predictions, place.options.arrays),
       order_segments_(place.options.buffer_slots, place.options.arrays),
       item_experts_(place.options.experts, place.options.arrays),
-      item_tokens_(place.options.experts, place.options.arrays), sites_(place.options.experts, place.options.arrays),
+      item_tokens_(place.options.experts, place.options.arrays),
+      sites_(place.options.experts, place.options.arrays),
       site_order_(place.options.experts, place.options.arrays),
       item_missing_(place.options.experts, place.options.arrays),
       item_scores_(place.options.experts, place.options.arrays),
-      item_load_(place.options.experts, place.options.arrays), item_gpu_(place.options.experts, place.options.arrays),
+      item_load_(place.options.experts, place.options.arrays),
+      item_gpu_(place.options.experts, place.options.arrays),
       item_cpu_(place.options.experts, place.options.arrays),
       item_remote_(place.options.experts * place.options.servers, place.options.arrays),
-      tokens_of_expert_(place.options.experts), plan_slots_(place.options.layers),
-      plan_split_(place.options.layers, 1.0f), transfers_(place.options.transfers) {}
+      tokens_of_expert_(place.options.experts),
+      plan_slots_(place.options.layers),
+      plan_split_(place.options.layers, 1.0f),
+      transfers_(place.options.transfers) {}
 
 void driver::run() {
-    const uint32_t rounds = options_.rounds ? std::min(options_.rounds, world_.options.rounds) : world_.options.rounds;
+    const uint32_t rounds =
+        options_.rounds ? std::min(options_.rounds, world_.options.rounds) : world_.options.rounds;
     step_ = {};
     step_.size = sizeof(step_);
     step_.experts = world_.options.experts;
@@ -63,7 +74,8 @@ void driver::run() {
     if (policy_.prefetch && policy_.prefetch->horizon) {
         call("horizon", [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
         if (horizon_ > world_.options.layers)
-            blame(fault::range, format("horizon is {} layers, of {} there are", horizon_, world_.options.layers));
+            blame(fault::range,
+                  format("horizon is {} layers, of {} there are", horizon_, world_.options.layers));
         horizon_ = std::min(horizon_, world_.options.layers);
     }
     for (uint32_t round = 0; round < rounds; ++round) {
@@ -73,7 +85,8 @@ void driver::run() {
             run_step(round, layer);
             ++step_.index, ++step_.visit;
             if (options_.check_fences && !fences_hold())
-                blame(fault::canary, format("something was written outside an array in step {}", step_.index - 1));
+                blame(fault::canary,
+                      format("something was written outside an array in step {}", step_.index - 1));
         }
         step_.token += world_.tokens_of(round);
     }
@@ -96,8 +109,10 @@ void driver::run_step(uint32_t round, uint32_t layer) {
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
         world_.state[first + step_.host_distinct[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
     end_prefetches();
-    if (policy_.prefetch) prefetch();
-    else if (world_.options.disturb) prefetch_anything();
+    if (policy_.prefetch)
+        prefetch();
+    else if (world_.options.disturb)
+        prefetch_anything();
     if (policy_.transport) transport_events();
 }
 
@@ -116,9 +131,11 @@ void driver::fill_step(uint32_t round, uint32_t layer) {
     for (uint32_t b = 0; b < tokens && extras; ++b) {
         // Scores that fall from the first choice to the last, then noise below for the others.
         float *scores = gate_scores_.last(size_t{tokens} * experts) + size_t{b} * experts;
-        for (uint32_t e = 0; e < experts; ++e) scores[e] = draw_.unit() / static_cast<float>(2 * experts);
+        for (uint32_t e = 0; e < experts; ++e)
+            scores[e] = draw_.unit() / static_cast<float>(2 * experts);
         for (uint32_t i = 0; i < k; ++i) {
-            const float score = static_cast<float>(k - i) / static_cast<float>(k * (k + 1)) + 0.5f / static_cast<float>(experts);
+            const float score = static_cast<float>(k - i) / static_cast<float>(k * (k + 1)) +
+                                0.5f / static_cast<float>(experts);
             scores[chosen_.last(count)[size_t{b} * k + i]] = score;
             weights_.last(count)[size_t{b} * k + i] = score;
         }
@@ -144,23 +161,28 @@ void driver::route() {
     std::copy_n(step_.host_chosen, count, route_experts_.last(count));
     std::fill_n(route_weights_.last(count), count, std::numeric_limits<float>::quiet_NaN());
     std::fill_n(route_classes_.last(count), count, uint8_t{MOORAGE_CLASS_TOP});
-    moorage_route out{sizeof(out), 0, route_experts_.last(count), route_weights_.last(count), route_classes_.last(count)};
+    moorage_route out{sizeof(out), 0, route_experts_.last(count), route_weights_.last(count),
+                      route_classes_.last(count)};
     uint32_t got = 0;
     call("select", [&] { got = policy_.router->select(policy_.plugin, &step_, &out); });
     note(got);
     if (got == 0) return;
     if (got != step_.token_count)
-        return blame(fault::capacity, format("select returned {} for {} tokens", got, step_.token_count));
+        return blame(fault::capacity,
+                     format("select returned {} for {} tokens", got, step_.token_count));
     const uint32_t *experts = route_experts_.last(count);
     for (size_t i = 0; i < count; ++i) {
         note(experts[i]), note(route_classes_.last(count)[i]);
         const uint32_t *row = experts + i / step_.top_k * step_.top_k;
         if (experts[i] >= step_.experts)
-            return blame(fault::range, format("select chose expert {}, of {} there are", experts[i], step_.experts));
+            return blame(fault::range, format("select chose expert {}, of {} there are", experts[i],
+                                              step_.experts));
         if (std::find(row, experts + i, experts[i]) != experts + i)
-            return blame(fault::range, format("select chose expert {} twice for one token", experts[i]));
+            return blame(fault::range,
+                         format("select chose expert {} twice for one token", experts[i]));
         if (route_classes_.last(count)[i] > MOORAGE_CLASS_SUBSTITUTE)
-            return blame(fault::range, format("select gave class {}", route_classes_.last(count)[i]));
+            return blame(fault::range,
+                         format("select gave class {}", route_classes_.last(count)[i]));
         const float weight = route_weights_.last(count)[i];
         note(std::isnan(weight) ? 0 : static_cast<uint64_t>(weight * 1e6f));
         if (std::isinf(weight)) return blame(fault::range, "select gave an infinite weight");
@@ -197,7 +219,8 @@ void driver::settle() {
         uint8_t &state = world_.state[page];
         const int moving = state & MOORAGE_STATE_IN_FLIGHT;
         if (moving && draw_.one_in(4)) return false;
-        state = static_cast<uint8_t>((state & ~MOORAGE_STATE_IN_FLIGHT) | moving >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        state = static_cast<uint8_t>((state & ~MOORAGE_STATE_IN_FLIGHT) |
+                                     moving >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
         return true;
     });
 }
@@ -208,15 +231,18 @@ void driver::blame(fault kind, const std::string &text) {
 }
 
 bool driver::fences_hold() {
-    return streams_.intact() && chosen_.intact() && distinct_.intact() && distinct_tokens_.intact() &&
-           predicted_.intact() && route_experts_.intact() && requests_.intact() && weights_.intact() &&
-           gate_scores_.intact() && distinct_scores_.intact() && route_weights_.intact() && classes_.intact() &&
-           route_classes_.intact() && victims_.intact() && budget_slots_.intact() && target_layers_.intact() &&
-           target_offsets_.intact() && target_experts_.intact() && orders_.intact() && budget_split_.intact() &&
-           target_scores_.intact() && order_segments_.intact() && item_experts_.intact() && item_tokens_.intact() &&
-           sites_.intact() && site_order_.intact() && item_missing_.intact() && item_scores_.intact() &&
-           item_load_.intact() && item_gpu_.intact() && item_cpu_.intact() && item_remote_.intact() &&
-           world_.state.intact() && world_.slots.intact() && world_.used.intact() && world_.split.intact() &&
+    return streams_.intact() && chosen_.intact() && distinct_.intact() &&
+           distinct_tokens_.intact() && predicted_.intact() && route_experts_.intact() &&
+           requests_.intact() && weights_.intact() && gate_scores_.intact() &&
+           distinct_scores_.intact() && route_weights_.intact() && classes_.intact() &&
+           route_classes_.intact() && victims_.intact() && budget_slots_.intact() &&
+           target_layers_.intact() && target_offsets_.intact() && target_experts_.intact() &&
+           orders_.intact() && budget_split_.intact() && target_scores_.intact() &&
+           order_segments_.intact() && item_experts_.intact() && item_tokens_.intact() &&
+           sites_.intact() && site_order_.intact() && item_missing_.intact() &&
+           item_scores_.intact() && item_load_.intact() && item_gpu_.intact() &&
+           item_cpu_.intact() && item_remote_.intact() && world_.state.intact() &&
+           world_.slots.intact() && world_.used.intact() && world_.split.intact() &&
            world_.remote_ns.intact() && world_slots_now_.intact() && world_split_now_.intact() &&
            forecast_experts_.intact() && forecast_scores_.intact();
 }
@@ -225,18 +251,22 @@ bool driver::fences_hold() {
 uint64_t driver::lent_checksum() {
     uint64_t sum = 0xcbf29ce484222325u;
     const auto add = [&](const auto &array) {
-        for (const auto &element : const_cast<std::remove_cvref_t<decltype(array)> &>(array).span()) {
+        for (const auto &element :
+             const_cast<std::remove_cvref_t<decltype(array)> &>(array).span()) {
             uint64_t bits = 0;
             std::memcpy(&bits, &element, sizeof(element));
             sum = (sum ^ bits) * 0x100000001b3u;
         }
     };
-    add(streams_), add(chosen_), add(distinct_), add(distinct_tokens_), add(predicted_), add(requests_);
+    add(streams_), add(chosen_), add(distinct_), add(distinct_tokens_), add(predicted_),
+        add(requests_);
     add(weights_), add(gate_scores_), add(distinct_scores_), add(classes_);
     add(world_slots_now_), add(world_split_now_);
-    add(target_layers_), add(target_offsets_), add(item_experts_), add(item_tokens_), add(item_missing_);
+    add(target_layers_), add(target_offsets_), add(item_experts_), add(item_tokens_),
+        add(item_missing_);
     add(item_scores_), add(item_load_), add(item_gpu_), add(item_cpu_), add(item_remote_);
-    add(world_.state), add(world_.slots), add(world_.used), add(world_.split), add(world_.remote_ns);
+    add(world_.state), add(world_.slots), add(world_.used), add(world_.split),
+        add(world_.remote_ns);
     return sum;
 }
 

@@ -24,11 +24,11 @@ struct finding {
 };
 
 struct drive_options {
-    bool watch = false;        // count allocations and clock reads inside steps
-    bool check_fences = false; // look at the margins of every array after each step
-    bool check_inputs = false; // compare what was lent before and after each call
-    mover *threads = nullptr;  // makes every second call from another thread
-    uint32_t rounds = 0;       // stop after so many; 0: all of the world's
+    bool watch = false;         // count allocations and clock reads inside steps
+    bool check_fences = false;  // look at the margins of every array after each step
+    bool check_inputs = false;  // compare what was lent before and after each call
+    mover *threads = nullptr;   // makes every second call from another thread
+    uint32_t rounds = 0;        // stop after so many; 0: all of the world's
 };
 
 class driver {
@@ -79,7 +79,8 @@ private:
     uint64_t lent_checksum();
     bool fences_hold();
     // Calls into the policy: marks the thread, watches, catches what must not come out.
-    template <class Work> void call(const char *what, Work &&work);
+    template <class Work>
+    void call(const char *what, Work &&work);
 
     actor &policy_;
     world &world_;
@@ -96,7 +97,8 @@ private:
     fenced<uint64_t> requests_;
     fenced<float> weights_, gate_scores_, distinct_scores_, route_weights_;
     fenced<uint8_t> classes_, route_classes_;
-    fenced<uint32_t> victims_, budget_slots_, target_layers_, target_offsets_, target_experts_, orders_;
+    fenced<uint32_t> victims_, budget_slots_, target_layers_, target_offsets_, target_experts_,
+        orders_;
     fenced<uint32_t> world_slots_now_, forecast_experts_;
     fenced<float> budget_split_, target_scores_, world_split_now_, forecast_scores_;
     fenced<uint8_t> order_segments_;
@@ -119,7 +121,8 @@ private:
     std::vector<live_transfer> transfers_;
 };
 
-template <class Work> void driver::call(const char *what, Work &&work) {
+template <class Work>
+void driver::call(const char *what, Work &&work) {
     const uint64_t before = options_.check_inputs ? lent_checksum() : 0;
     enter_call(what);
     const auto guarded = [&] {
@@ -139,8 +142,10 @@ template <class Work> void driver::call(const char *what, Work &&work) {
             watched_.clock_reads += seen.clock_reads;
         }
     };
-    if (options_.threads) options_.threads->run(guarded);
-    else guarded();
+    if (options_.threads)
+        options_.threads->run(guarded);
+    else
+        guarded();
     leave_call();
     if (options_.check_inputs && lent_checksum() != before)
         blame(fault::input, std::string(what) + " wrote to an array that was lent for reading");

@@ -15,27 +15,35 @@ constexpr uint8_t in_slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
 }  // namespace
 
 bool driver::evictable(uint32_t page, uint32_t pool) const {
-    const uint8_t state = world_.state.capacity() > page ? const_cast<world &>(world_).state[page] : 0;
-    return (state & in_slot) != 0 && (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0 &&
+    const uint8_t state =
+        world_.state.capacity() > page ? const_cast<world &>(world_).state[page] : 0;
+    return (state & in_slot) != 0 &&
+           (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0 &&
            world_.pool_of_page(page) == pool;
 }
 
 // Says what is wrong with a victim; true when nothing is.
 bool driver::check_victim(uint32_t page, uint32_t pool) {
     if (page >= world_.page_count()) {
-        blame(fault::range, format("victim {} is no page, of {} there are", page, world_.page_count()));
+        blame(fault::range,
+              format("victim {} is no page, of {} there are", page, world_.page_count()));
         return false;
     }
     const uint8_t state = world_.state[page];
-    const std::string name = format("victim {} (layer {} expert {})", page, page / world_.options.experts,
-                                    page % world_.options.experts);
-    if ((state & in_slot) == 0) blame(fault::range, name + " is not in the cache");
-    else if (state & MOORAGE_STATE_PINNED) blame(fault::pinned, name + " is pinned by the running step");
-    else if (state & MOORAGE_STATE_BUFFERED) blame(fault::range, name + " is in the transfer buffer");
-    else if (world_.pool_of_page(page) != pool) blame(fault::range, format("{} is not of pool {}", name, pool));
+    const std::string name = format("victim {} (layer {} expert {})", page,
+                                    page / world_.options.experts, page % world_.options.experts);
+    if ((state & in_slot) == 0)
+        blame(fault::range, name + " is not in the cache");
+    else if (state & MOORAGE_STATE_PINNED)
+        blame(fault::pinned, name + " is pinned by the running step");
+    else if (state & MOORAGE_STATE_BUFFERED)
+        blame(fault::range, name + " is in the transfer buffer");
+    else if (world_.pool_of_page(page) != pool)
+        blame(fault::range, format("{} is not of pool {}", name, pool));
     else if (std::find(good_victims_.begin(), good_victims_.end(), page) != good_victims_.end())
         blame(fault::range, name + " is named twice");
-    else return true;
+    else
+        return true;
     return false;
 }
 
@@ -60,13 +68,15 @@ void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t
         const auto end = good_victims_.end();
         if (!evictable(page, pool) || std::find(good_victims_.begin(), end, page) != end) continue;
         if (!complete)
-            blame(fault::incomplete, format("{} of {} victims were named although page {} may go", got, count, page));
+            blame(fault::incomplete,
+                  format("{} of {} victims were named although page {} may go", got, count, page));
         good_victims_.push_back(page);
     }
 }
 
 void driver::load_missing() {
-    const uint32_t first = step_.layer * world_.options.experts, pool = world_.pool_of_layer(step_.layer);
+    const uint32_t first = step_.layer * world_.options.experts,
+                   pool = world_.pool_of_layer(step_.layer);
     misses_.clear();
     for (uint32_t i = 0; i < step_.distinct_count; ++i) {
         const uint32_t page = first + step_.host_distinct[i];
@@ -100,7 +110,8 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     if (!yes) return;
     if (full) {
         world_.state[victim] &= static_cast<uint8_t>(~in_slot);
-        if (cache.on_evict) call("on_evict", [&] { cache.on_evict(policy_.plugin, victim, MOORAGE_DEMAND); });
+        if (cache.on_evict)
+            call("on_evict", [&] { cache.on_evict(policy_.plugin, victim, MOORAGE_DEMAND); });
     } else {
         ++world_.used[world_.pool_of_page(page)];
     }
@@ -114,7 +125,8 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
         state |= MOORAGE_WHOLE;
     }
     if (cache.on_load)
-        call("on_load", [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
+        call("on_load",
+             [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
 }
 
 // Between tokens: a pool loses a slot or gets it back, as when a budget is applied.
@@ -122,7 +134,8 @@ void driver::disturb() {
     if (!policy_.cache || !draw_.one_in(3)) return;
     const uint32_t pool = draw_.below(static_cast<uint32_t>(world_.slots.capacity()));
     uint32_t &slots = world_.slots[pool];
-    const uint32_t full = world_.options.per_layer ? world_.options.slots / world_.options.layers : world_.options.slots;
+    const uint32_t full = world_.options.per_layer ? world_.options.slots / world_.options.layers
+                                                   : world_.options.slots;
     if (slots < full) {
         ++slots;
         return;
@@ -136,7 +149,8 @@ void driver::disturb() {
         world_.state[victim] &= static_cast<uint8_t>(~in_slot);
         --world_.used[pool];
         if (policy_.cache->on_evict)
-            call("on_evict", [&] { policy_.cache->on_evict(policy_.plugin, victim, MOORAGE_BUDGET); });
+            call("on_evict",
+                 [&] { policy_.cache->on_evict(policy_.plugin, victim, MOORAGE_BUDGET); });
     }
 }
 

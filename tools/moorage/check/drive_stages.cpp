@@ -1,4 +1,5 @@
-// drive_stages.cpp - budget, prefetch, dispatch and transport: what they are asked, how they are judged.
+// drive_stages.cpp - budget, prefetch, dispatch and transport: what they are asked, how they are
+// judged.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,8 +18,15 @@ void driver::plan_budget() {
     std::copy(plan_split_.begin(), plan_split_.end(), world_split_now_.all());
     std::copy(plan_slots_.begin(), plan_slots_.end(), budget_slots_.all());
     std::copy(plan_split_.begin(), plan_split_.end(), budget_split_.all());
-    const moorage_budget_request request{sizeof(request), 0, o.layers, o.experts, o.slots, o.two_segments ? 2u : 1u,
-                                         step_.token, world_slots_now_.all(), world_split_now_.all()};
+    const moorage_budget_request request{sizeof(request),
+                                         0,
+                                         o.layers,
+                                         o.experts,
+                                         o.slots,
+                                         o.two_segments ? 2u : 1u,
+                                         step_.token,
+                                         world_slots_now_.all(),
+                                         world_split_now_.all()};
     moorage_budget_plan plan{sizeof(plan), 0, budget_slots_.all(), budget_split_.all(), 0};
     uint32_t apply = 0;
     call("plan (budget)", [&] { apply = policy_.budget->plan(policy_.plugin, &request, &plan); });
@@ -30,13 +38,16 @@ void driver::plan_budget() {
         const float split = budget_split_[l];
         note(slots), note(static_cast<uint64_t>(split * 1e6f));
         if (slots > o.experts)
-            blame(fault::range, format("layer {} gets {} slots, of {} experts", l, slots, o.experts)), sound = false;
+            blame(fault::range,
+                  format("layer {} gets {} slots, of {} experts", l, slots, o.experts)),
+                sound = false;
         if (!(split > 0 && split <= 1) || (!o.two_segments && split != 1))
             blame(fault::range, format("layer {} gets split {}", l, split)), sound = false;
         cost += static_cast<double>(slots) * static_cast<double>(split);
     }
     if (apply && !(cost <= o.slots + 1e-6))
-        blame(fault::capacity, format("the plan costs {} experts, {} fit", cost, o.slots)), sound = false;
+        blame(fault::capacity, format("the plan costs {} experts, {} fit", cost, o.slots)),
+            sound = false;
     if (apply && sound) {
         std::copy_n(budget_slots_.all(), o.layers, plan_slots_.begin());
         std::copy_n(budget_split_.all(), o.layers, plan_split_.begin());
@@ -69,22 +80,27 @@ void driver::end_prefetches() {
 
 // Writes the prediction for target number `target` from `at` on; returns how many.
 uint32_t driver::forecast(uint32_t target, uint32_t at) {
-    const uint32_t capacity = std::min(world_.options.extras ? world_.options.predictions : 0, world_.options.experts);
+    const uint32_t capacity =
+        std::min(world_.options.extras ? world_.options.predictions : 0, world_.options.experts);
     const uint32_t layer = (step_.layer + 1 + target) % world_.options.layers;
     uint32_t *experts = forecast_experts_.last(capacity), got = 0;
     float *scores = forecast_scores_.last(capacity);
     if (policy_.prefetch->predict) {
         call("predict", [&] {
-            got = policy_.prefetch->predict(policy_.plugin, &step_, layer, target + 1, capacity, experts, scores);
+            got = policy_.prefetch->predict(policy_.plugin, &step_, layer, target + 1, capacity,
+                                            experts, scores);
         });
         note(got);
         if (got > capacity)
-            blame(fault::capacity, format("predict returned {}, room was for {}", got, capacity)), got = capacity;
+            blame(fault::capacity, format("predict returned {}, room was for {}", got, capacity)),
+                got = capacity;
         for (uint32_t i = 0; i < got; ++i) {
             note(experts[i]);
-            if (experts[i] < world_.options.experts && std::find(experts, experts + i, experts[i]) == experts + i)
+            if (experts[i] < world_.options.experts &&
+                std::find(experts, experts + i, experts[i]) == experts + i)
                 continue;
-            blame(fault::range, format("predict named expert {} (twice, or of {})", experts[i], world_.options.experts));
+            blame(fault::range, format("predict named expert {} (twice, or of {})", experts[i],
+                                       world_.options.experts));
             got = i;
         }
     }
@@ -107,14 +123,24 @@ void driver::prefetch() {
         at += forecast(t, at);
         target_offsets_.last(horizon_ + 1)[t + 1] = at;
     }
-    const uint32_t room = world_.options.buffer_slots - std::min(buffered_, world_.options.buffer_slots);
-    const moorage_forecast forecast{sizeof(forecast), 0, horizon_, room, 30'000 + draw_.below(90'000),
-                                    draw_.below(60'000), target_layers_.last(horizon_),
-                                    target_offsets_.last(horizon_ + 1), target_experts_.all(), target_scores_.all()};
-    moorage_orders orders{sizeof(orders), 0, room, 0, orders_.last(room), order_segments_.last(room)};
+    const uint32_t room =
+        world_.options.buffer_slots - std::min(buffered_, world_.options.buffer_slots);
+    const moorage_forecast forecast{sizeof(forecast),
+                                    0,
+                                    horizon_,
+                                    room,
+                                    30'000 + draw_.below(90'000),
+                                    draw_.below(60'000),
+                                    target_layers_.last(horizon_),
+                                    target_offsets_.last(horizon_ + 1),
+                                    target_experts_.all(),
+                                    target_scores_.all()};
+    moorage_orders orders{
+        sizeof(orders), 0, room, 0, orders_.last(room), order_segments_.last(room)};
     std::fill_n(orders.host_segments, room, uint8_t{MOORAGE_WHOLE});
     uint32_t got = 0;
-    call("plan (prefetch)", [&] { got = policy_.prefetch->plan(policy_.plugin, &step_, &forecast, &orders); });
+    call("plan (prefetch)",
+         [&] { got = policy_.prefetch->plan(policy_.plugin, &step_, &forecast, &orders); });
     note(got);
     judge_orders(got, room);
 }
@@ -129,17 +155,20 @@ void driver::prefetch_anything() {
 
 void driver::judge_orders(uint32_t count, uint32_t capacity) {
     if (count > capacity) {
-        blame(fault::capacity, format("{} prefetches were ordered, room was for {}", count, capacity));
+        blame(fault::capacity,
+              format("{} prefetches were ordered, room was for {}", count, capacity));
         count = capacity;
     }
     for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t page = orders_.last(capacity)[i], segments = order_segments_.last(capacity)[i];
+        const uint32_t page = orders_.last(capacity)[i],
+                       segments = order_segments_.last(capacity)[i];
         note(page), note(segments);
         if (page >= world_.page_count()) {
             blame(fault::range, format("prefetch of {}, which is no page", page));
             continue;
         }
-        if (segments == 0 || segments > MOORAGE_WHOLE || (!world_.options.two_segments && segments != MOORAGE_WHOLE)) {
+        if (segments == 0 || segments > MOORAGE_WHOLE ||
+            (!world_.options.two_segments && segments != MOORAGE_WHOLE)) {
             blame(fault::range, format("prefetch of segments {} of page {}", segments, page));
             continue;
         }
@@ -158,44 +187,65 @@ void driver::dispatch() {
         for (uint32_t i = 0; i < count; ++i) {
             const uint32_t expert = step_.host_distinct[i];
             const uint8_t state = world_.state[first + expert];
-            if (((state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_BUFFERED)) != 0) != resident) continue;
+            if (((state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_BUFFERED)) != 0) != resident)
+                continue;
             const uint32_t tokens = step_.host_distinct_tokens[i];
             item_experts_.last(count)[n] = expert;
             item_tokens_.last(count)[n] = tokens;
             item_missing_.last(count)[n] = resident ? 0 : MOORAGE_WHOLE;
             item_scores_.last(count)[n] = draw_.unit();
             item_load_.last(count)[n] = resident ? 0 : world_.costs.load_ns;
-            item_gpu_.last(count)[n] = world_.costs.gpu_expert_ns + tokens * world_.costs.gpu_token_ns;
-            item_cpu_.last(count)[n] = world_.costs.cpu_expert_ns + tokens * world_.costs.cpu_token_ns;
+            item_gpu_.last(count)[n] =
+                world_.costs.gpu_expert_ns + tokens * world_.costs.gpu_token_ns;
+            item_cpu_.last(count)[n] =
+                world_.costs.cpu_expert_ns + tokens * world_.costs.cpu_token_ns;
             for (uint32_t s = 0; s < servers; ++s)
-                item_remote_.last(size_t{count} * servers)[n * servers + s] = draw_.one_in(2) ? MOORAGE_NEVER : 70'000;
+                item_remote_.last(size_t{count} * servers)[n * servers + s] =
+                    draw_.one_in(2) ? MOORAGE_NEVER : 70'000;
             ++n;
         }
     }
-    const moorage_items items{sizeof(items), 0, count, servers, draw_.below(100'000), draw_.below(100'000),
-                              item_experts_.last(count), item_tokens_.last(count), item_missing_.last(count),
-                              world_.options.extras ? item_scores_.last(count) : nullptr, item_load_.last(count),
-                              item_gpu_.last(count), item_cpu_.last(count), item_remote_.last(size_t{count} * servers)};
+    const moorage_items items{sizeof(items),
+                              0,
+                              count,
+                              servers,
+                              draw_.below(100'000),
+                              draw_.below(100'000),
+                              item_experts_.last(count),
+                              item_tokens_.last(count),
+                              item_missing_.last(count),
+                              world_.options.extras ? item_scores_.last(count) : nullptr,
+                              item_load_.last(count),
+                              item_gpu_.last(count),
+                              item_cpu_.last(count),
+                              item_remote_.last(size_t{count} * servers)};
     uint32_t *sites = sites_.last(count), *order = site_order_.last(count), got = 0;
     std::fill_n(sites, count, uint32_t{MOORAGE_SITE_GPU});
     std::iota(order, order + count, 0u);
-    call("assign", [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, sites, order); });
+    call("assign",
+         [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, sites, order); });
     note(got);
     if (got != 0 && got != count)
         return blame(fault::capacity, format("assign returned {} for {} items", got, count));
     for (uint32_t i = 0; i < got; ++i) {
         note(sites[i]), note(order[i]);
         if (sites[i] >= MOORAGE_SITE_REMOTE + servers)
-            blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i], MOORAGE_SITE_REMOTE + servers - 1));
-        else if (sites[i] >= MOORAGE_SITE_REMOTE && items.host_remote_ns[i * servers + sites[i] - MOORAGE_SITE_REMOTE] == MOORAGE_NEVER)
+            blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
+                                       MOORAGE_SITE_REMOTE + servers - 1));
+        else if (sites[i] >= MOORAGE_SITE_REMOTE &&
+                 items.host_remote_ns[i * servers + sites[i] - MOORAGE_SITE_REMOTE] ==
+                     MOORAGE_NEVER)
             blame(fault::range, format("item {} goes to a server that lacks the expert", i));
         if (order[i] >= count || std::find(order, order + i, order[i]) != order + i)
-            blame(fault::range, format("order[{}] = {} makes the order no permutation of {} items", i, order[i], count));
+            blame(fault::range, format("order[{}] = {} makes the order no permutation of {} items",
+                                       i, order[i], count));
     }
     if (!policy_.dispatch->outcome) return;
     for (uint32_t i = 0; i < count; ++i) {
-        const moorage_dispatched done{sizeof(done), 0, step_.layer, items.host_experts[i], MOORAGE_SITE_GPU,
-                                      items.host_tokens[i], items.host_load_ns[i], items.host_gpu_ns[i]};
+        const moorage_dispatched done{sizeof(done),          0,
+                                      step_.layer,           items.host_experts[i],
+                                      MOORAGE_SITE_GPU,      items.host_tokens[i],
+                                      items.host_load_ns[i], items.host_gpu_ns[i]};
         call("outcome (dispatch)", [&] { policy_.dispatch->outcome(policy_.plugin, &done); });
     }
 }
@@ -210,12 +260,16 @@ void driver::take_piece(uint32_t link) {
     if (got == 0) return;
     note(piece.id), note(piece.bytes);
     if (got != 1) return blame(fault::capacity, format("next returned {}, expected 0 or 1", got));
-    if (piece.id >= transfers_.size() || !transfers_[piece.id].live || transfers_[piece.id].cancelled)
+    if (piece.id >= transfers_.size() || !transfers_[piece.id].live ||
+        transfers_[piece.id].cancelled)
         return blame(fault::range, format("a piece of transfer {}, which is not live", piece.id));
     live_transfer &of = transfers_[piece.id];
-    if (of.link != link) return blame(fault::range, format("a piece of transfer {} on link {}, it is for {}", piece.id, link, of.link));
+    if (of.link != link)
+        return blame(fault::range, format("a piece of transfer {} on link {}, it is for {}",
+                                          piece.id, link, of.link));
     if (piece.bytes == 0 || piece.bytes > of.left)
-        return blame(fault::range, format("a piece of {} bytes, {} are left", piece.bytes, of.left));
+        return blame(fault::range,
+                     format("a piece of {} bytes, {} are left", piece.bytes, of.left));
     of.left -= piece.bytes;
     of.live = of.left > 0;
 }
@@ -227,8 +281,15 @@ void driver::transport_events() {
         if (!at.live && draw_.one_in(3)) {
             at = {true, false, draw_.below(world_.options.links), 1 + draw_.below(1u << 20)};
             const int32_t cause = draw_.one_in(2) ? MOORAGE_DEMAND : MOORAGE_PREFETCH;
-            const moorage_transfer t{sizeof(t), 0, id, at.link, cause, draw_.below(world_.page_count()), at.left,
-                                     draw_.one_in(2) ? MOORAGE_NEVER : world_.clock_ns + draw_.below(100'000)};
+            const moorage_transfer t{
+                sizeof(t),
+                0,
+                id,
+                at.link,
+                cause,
+                draw_.below(world_.page_count()),
+                at.left,
+                draw_.one_in(2) ? MOORAGE_NEVER : world_.clock_ns + draw_.below(100'000)};
             call("submit", [&] { to.submit(policy_.plugin, &t); });
         } else if (at.live && draw_.one_in(12)) {
             call("cancel", [&] { to.cancel(policy_.plugin, id); });
@@ -248,7 +309,8 @@ void driver::drain() {
     }
     for (uint32_t id = 0; id < transfers_.size(); ++id)
         if (transfers_[id].live)
-            blame(fault::incomplete, format("{} bytes of transfer {} were never sent", transfers_[id].left, id));
+            blame(fault::incomplete,
+                  format("{} bytes of transfer {} were never sent", transfers_[id].left, id));
 }
 
 }  // namespace moorage::check

@@ -16,21 +16,25 @@ namespace moorage::check {
 enum class fence { canary, page };
 
 // Room for `capacity` elements; last(n) gives an array of n that ends at the fence.
-template <class T> class fenced {
+template <class T>
+class fenced {
 public:
     fenced(size_t capacity, fence kind) : capacity_(capacity), kind_(kind) {
-        const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)), bytes = capacity * sizeof(T);
+        const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE)),
+                     bytes = capacity * sizeof(T);
         if (kind == fence::page) {
             const size_t body = (bytes + page - 1) / page * page;
             total_ = body + page;
-            void *base = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            void *base =
+                mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (base == MAP_FAILED) throw std::bad_alloc();
             base_ = static_cast<char *>(base);
             mprotect(base_ + body, page, PROT_NONE);
             begin_ = reinterpret_cast<T *>(base_ + body - bytes);
         } else {
             total_ = bytes + 2 * margin;
-            void *base = mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            void *base =
+                mmap(nullptr, total_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (base == MAP_FAILED) throw std::bad_alloc();
             base_ = static_cast<char *>(base);
             std::memset(base_, mark, total_);

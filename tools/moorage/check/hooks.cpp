@@ -5,7 +5,8 @@
 #include <cerrno>
 
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(memory_sanitizer)
 #define MOORAGE_CHECK_NO_HOOKS
 #endif
 #endif
@@ -88,7 +89,9 @@ int read_clock(clockid_t id, timespec *out) {
 
 extern "C" {
 
-__attribute__((visibility("default"))) void *malloc(size_t bytes) noexcept { return taken(__libc_malloc(bytes)); }
+__attribute__((visibility("default"))) void *malloc(size_t bytes) noexcept {
+    return taken(__libc_malloc(bytes));
+}
 __attribute__((visibility("default"))) void *calloc(size_t count, size_t bytes) noexcept {
     return taken(__libc_calloc(count, bytes));
 }
@@ -99,10 +102,12 @@ __attribute__((visibility("default"))) void *realloc(void *old, size_t bytes) no
 __attribute__((visibility("default"))) void *memalign(size_t alignment, size_t bytes) noexcept {
     return taken(__libc_memalign(alignment, bytes));
 }
-__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t bytes) noexcept {
+__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment,
+                                                           size_t bytes) noexcept {
     return taken(__libc_memalign(alignment, bytes));
 }
-__attribute__((visibility("default"))) int posix_memalign(void **out, size_t alignment, size_t bytes) noexcept {
+__attribute__((visibility("default"))) int posix_memalign(void **out, size_t alignment,
+                                                          size_t bytes) noexcept {
     void *memory = taken(__libc_memalign(alignment, bytes));
     if (!memory) return ENOMEM;
     *out = memory;
@@ -137,7 +142,8 @@ bool can_watch() {
     // What a library loaded later would find, against what is defined here.
     void *found = dlsym(RTLD_DEFAULT, "malloc");
     void *found_clock = dlsym(RTLD_DEFAULT, "clock_gettime");
-    return found == reinterpret_cast<void *>(&malloc) && found_clock == reinterpret_cast<void *>(&clock_gettime);
+    return found == reinterpret_cast<void *>(&malloc) &&
+           found_clock == reinterpret_cast<void *>(&clock_gettime);
 }
 
 void begin_watch() {

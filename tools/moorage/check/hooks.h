@@ -1,8 +1,9 @@
 // hooks.h - watches what the process asks of the C library: memory and the time of day.
 //
 // The program defines malloc and clock_gettime itself and forwards them, so that libraries loaded
-// later reach these definitions. While nothing is watched the cost is one test of a flag. Sanitizers
-// bring their own malloc: there nothing is watched, and the tests that need it are skipped.
+// later reach these definitions. While nothing is watched the cost is one test of a flag.
+// Sanitizers bring their own malloc: there nothing is watched, and the tests that need it are
+// skipped.
 #pragma once
 
 #include <cstdint>

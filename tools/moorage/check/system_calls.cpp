@@ -22,12 +22,27 @@ struct named {
     const char *name;
 };
 constexpr named names[] = {
-    {SYS_read, "read"}, {SYS_write, "write"}, {SYS_openat, "open"}, {SYS_close, "close"},
-    {SYS_futex, "futex"}, {SYS_nanosleep, "nanosleep"}, {SYS_clock_nanosleep, "clock_nanosleep"},
-    {SYS_sched_yield, "sched_yield"}, {SYS_ppoll, "poll"}, {SYS_socket, "socket"},
-    {SYS_sendto, "send"}, {SYS_recvfrom, "receive"}, {SYS_getrandom, "getrandom"},
-    {SYS_writev, "writev"}, {SYS_lseek, "lseek"}, {SYS_ioctl, "ioctl"}, {SYS_wait4, "wait"},
-    {SYS_clone, "clone"}, {SYS_flock, "flock"}, {SYS_fsync, "fsync"}, {SYS_clock_gettime, "clock_gettime"},
+    {SYS_read, "read"},
+    {SYS_write, "write"},
+    {SYS_openat, "open"},
+    {SYS_close, "close"},
+    {SYS_futex, "futex"},
+    {SYS_nanosleep, "nanosleep"},
+    {SYS_clock_nanosleep, "clock_nanosleep"},
+    {SYS_sched_yield, "sched_yield"},
+    {SYS_ppoll, "poll"},
+    {SYS_socket, "socket"},
+    {SYS_sendto, "send"},
+    {SYS_recvfrom, "receive"},
+    {SYS_getrandom, "getrandom"},
+    {SYS_writev, "writev"},
+    {SYS_lseek, "lseek"},
+    {SYS_ioctl, "ioctl"},
+    {SYS_wait4, "wait"},
+    {SYS_clone, "clone"},
+    {SYS_flock, "flock"},
+    {SYS_fsync, "fsync"},
+    {SYS_clock_gettime, "clock_gettime"},
 };
 
 void trapped(int, siginfo_t *info, void *) {
@@ -35,9 +50,10 @@ void trapped(int, siginfo_t *info, void *) {
     const char *name = "number";
     for (const named &one : names)
         if (one.number == info->si_syscall) name = one.name;
-    std::snprintf(text, sizeof(text),
-                  "a step made the system call %s (%d), which may block; do it in activate or not at all", name,
-                  info->si_syscall);
+    std::snprintf(
+        text, sizeof(text),
+        "a step made the system call %s (%d), which may block; do it in activate or not at all",
+        name, info->si_syscall);
     end_child(outcome::failed, text);
 }
 
@@ -48,19 +64,22 @@ bool forbid_blocking_calls() {
     action.sa_sigaction = trapped;
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGSYS, &action, nullptr);
-    constexpr int allowed[] = {SYS_brk, SYS_mmap, SYS_munmap, SYS_mremap, SYS_madvise, SYS_mprotect,
-                               SYS_exit_group, SYS_exit, SYS_rt_sigreturn};
+    constexpr int allowed[] = {SYS_brk,        SYS_mmap,    SYS_munmap,
+                               SYS_mremap,     SYS_madvise, SYS_mprotect,
+                               SYS_exit_group, SYS_exit,    SYS_rt_sigreturn};
     sock_filter filter[std::size(allowed) + 3];
     size_t n = 0;
     filter[n++] = BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr));
     for (size_t i = 0; i < std::size(allowed); ++i) {
         const auto jump = static_cast<unsigned char>(std::size(allowed) - i);
-        filter[n++] = BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(allowed[i]), jump, 0);
+        filter[n++] =
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(allowed[i]), jump, 0);
     }
     filter[n++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
     filter[n++] = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     const sock_fprog program{static_cast<unsigned short>(n), filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 }  // namespace moorage::check

@@ -46,8 +46,8 @@ verdict determinism_thread_move(const subject &);
 verdict reset_equals_new(const subject &);
 verdict replay_equals_steps(const subject &);
 
-// Worlds that every test of advice goes through: shared and per layer, roomy and tiny, one token and
-// many, with and without what is optional.
+// Worlds that every test of advice goes through: shared and per layer, roomy and tiny, one token
+// and many, with and without what is optional.
 std::vector<world_options> usual_worlds(const subject &of);
 world_options first_world(const subject &of);
 

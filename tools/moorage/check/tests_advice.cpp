@@ -14,7 +14,8 @@ verdict without(const subject &of, fault kind, const std::vector<world_options> 
         driver run(**made, place, {});
         run.run();
         if (const finding &at = run.found(kind); at.count > 0)
-            return failed(core::format("{}; {} times in {} steps, world seed {}", at.first, at.count, run.steps(), o.seed));
+            return failed(core::format("{}; {} times in {} steps, world seed {}", at.first,
+                                       at.count, run.steps(), o.seed));
     }
     return passed();
 }
@@ -22,9 +23,15 @@ verdict without(const subject &of, fault kind, const std::vector<world_options> 
 }  // namespace
 
 verdict advice_in_range(const subject &of) { return without(of, fault::range, usual_worlds(of)); }
-verdict advice_complete(const subject &of) { return without(of, fault::incomplete, usual_worlds(of)); }
-verdict advice_pinned_never_named(const subject &of) { return without(of, fault::pinned, usual_worlds(of)); }
-verdict advice_over_capacity(const subject &of) { return without(of, fault::capacity, usual_worlds(of)); }
+verdict advice_complete(const subject &of) {
+    return without(of, fault::incomplete, usual_worlds(of));
+}
+verdict advice_pinned_never_named(const subject &of) {
+    return without(of, fault::pinned, usual_worlds(of));
+}
+verdict advice_over_capacity(const subject &of) {
+    return without(of, fault::capacity, usual_worlds(of));
+}
 
 verdict advice_capacity_zero(const subject &of) {
     std::vector<world_options> worlds(3, first_world(of));

@@ -28,12 +28,14 @@ verdict exported_symbols_one(const subject &of) {
         if (!name.starts_with("moorage_module_v")) others.push_back(name);
     if (names->size() == others.size()) return failed("exports no " MOORAGE_MODULE_SYMBOL);
     if (others.empty()) return passed();
-    return failed(format("exports {} symbols besides " MOORAGE_MODULE_SYMBOL ", the first is {}; link with the "
-                         "sdk's module.map and hidden visibility", others.size(), others[0]));
+    return failed(format("exports {} symbols besides " MOORAGE_MODULE_SYMBOL
+                         ", the first is {}; link with the "
+                         "sdk's module.map and hidden visibility",
+                         others.size(), others[0]));
 }
 
-// In a process of its own each time, because a library is loaded once in a process; the best of three,
-// because a busy machine slows what it likes.
+// In a process of its own each time, because a library is loaded once in a process; the best of
+// three, because a busy machine slows what it likes.
 verdict scan_time(const subject &of) {
     using namespace std::chrono;
     constexpr int limit_ms = 100, longest_ms = 250, unloadable = 255;
@@ -47,13 +49,15 @@ verdict scan_time(const subject &of) {
             _exit(static_cast<int>(std::min<int64_t>(took, longest_ms)));
         }
         int state = 0;
-        if (child < 0 || waitpid(child, &state, 0) != child || !WIFEXITED(state)) return skipped("no child process");
+        if (child < 0 || waitpid(child, &state, 0) != child || !WIFEXITED(state))
+            return skipped("no child process");
         best_ms = std::min(best_ms, WEXITSTATUS(state));
     }
     if (best_ms == unloadable) return skipped("the library does not load");
     if (best_ms <= limit_ms) return passed();
-    return failed(format("loading and describing takes {}{} ms, at most {} are allowed; move work to activate",
-                         best_ms, best_ms == longest_ms ? " or more" : "", limit_ms));
+    return failed(format(
+        "loading and describing takes {}{} ms, at most {} are allowed; move work to activate",
+        best_ms, best_ms == longest_ms ? " or more" : "", limit_ms));
 }
 
 verdict descriptor_consistency(const subject &of) {
@@ -64,7 +68,8 @@ verdict descriptor_consistency(const subject &of) {
             return failed(format("descriptor({}) is not null, there are {}", beyond, count));
     for (uint32_t i = 0; i < count; ++i)
         if (module.descriptor(i) != module.descriptor(i))
-            return failed(format("descriptor({}) answers differently each time; return a static record", i));
+            return failed(
+                format("descriptor({}) answers differently each time; return a static record", i));
     world place(first_world(of));
     auto made = hosted_actor(*of.policy, {}, place.environment());
     if (!made) return failed(made.failure().text);
@@ -76,7 +81,8 @@ verdict descriptor_consistency(const subject &of) {
         if (first != plugin->get_interface(plugin, id.c_str()))
             return failed(format("get_interface(\"{}\") answers differently each time", id));
         if (of.policy->is(id) != (first != nullptr))
-            return failed(format("{} is {} but get_interface answers {}", id, of.policy->is(id) ? "declared" : "not declared",
+            return failed(format("{} is {} but get_interface answers {}", id,
+                                 of.policy->is(id) ? "declared" : "not declared",
                                  first ? "a table" : "null"));
     }
     return passed();
@@ -87,8 +93,10 @@ verdict unknown_interface_null(const subject &of) {
     auto made = hosted_actor(*of.policy, {}, place.environment());
     if (!made) return failed(made.failure().text);
     moorage_plugin *plugin = (*made)->plugin;
-    for (const char *id : {"", "moorage", "moorage.unknown/1", "org.example.cache/1", "MOORAGE.CACHE/1"})
-        if (plugin->get_interface(plugin, id)) return failed(format("get_interface(\"{}\") is not null", id));
+    for (const char *id :
+         {"", "moorage", "moorage.unknown/1", "org.example.cache/1", "MOORAGE.CACHE/1"})
+        if (plugin->get_interface(plugin, id))
+            return failed(format("get_interface(\"{}\") is not null", id));
     return passed();
 }
 
@@ -99,9 +107,11 @@ verdict id_trailing_garbage_null(const subject &of) {
     moorage_plugin *plugin = (*made)->plugin;
     for (uint32_t i = 0; i < of.policy->descriptor->kind_count; ++i) {
         const std::string id = of.policy->descriptor->plugin_kinds[i];
-        for (const std::string &wrong : {id + "0", id + "/draft", id + " ", id.substr(0, id.size() - 1), " " + id})
+        for (const std::string &wrong :
+             {id + "0", id + "/draft", id + " ", id.substr(0, id.size() - 1), " " + id})
             if (plugin->get_interface(plugin, wrong.c_str()))
-                return failed(format("get_interface(\"{}\") is not null; compare the whole id", wrong));
+                return failed(
+                    format("get_interface(\"{}\") is not null; compare the whole id", wrong));
     }
     return passed();
 }

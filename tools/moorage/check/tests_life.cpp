@@ -18,10 +18,12 @@ world_options first_world(const subject &of) {
 
 std::vector<world_options> usual_worlds(const subject &of) {
     const uint32_t needs = of.policy->descriptor->needs;
-    const bool bare = (needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS)) == 0;
+    const bool bare =
+        (needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS)) ==
+        0;
     std::vector<world_options> worlds(8, first_world(of));
     worlds[1].per_layer = true, worlds[1].slots = 14;
-    worlds[2].slots = 1;                                           // fewer than a step's experts
+    worlds[2].slots = 1;  // fewer than a step's experts
     worlds[3].per_layer = true, worlds[3].slots = 5, worlds[3].top_k = 4;
     worlds[4].batch = 3, worlds[4].prefill = 9, worlds[4].slots = 13;
     worlds[5].two_segments = true, worlds[5].servers = 3, worlds[5].buffer_slots = 6;
@@ -71,14 +73,15 @@ verdict create_destroy_repeat(const subject &of) {
 verdict activate_limits_extremes(const subject &of) {
     std::vector<world_options> worlds(6, first_world(of));
     for (world_options &o : worlds) o.rounds = 3;
-    worlds[0].layers = worlds[0].experts = worlds[0].top_k = worlds[0].slots = worlds[0].predictions = 1;
+    worlds[0].layers = worlds[0].experts = worlds[0].top_k = worlds[0].slots =
+        worlds[0].predictions = 1;
     worlds[0].links = worlds[0].transfers = 1, worlds[0].servers = 0, worlds[0].buffer_slots = 0;
     worlds[1].top_k = worlds[1].experts;
-    worlds[2].slots = worlds[2].layers * worlds[2].experts;        // room for everything
+    worlds[2].slots = worlds[2].layers * worlds[2].experts;  // room for everything
     worlds[3].layers = 96, worlds[3].experts = 512, worlds[3].top_k = 32, worlds[3].slots = 4000;
     worlds[3].rounds = 2;
     worlds[4].prefill = 1024, worlds[4].slots = 20;
-    worlds[5].per_layer = true, worlds[5].slots = worlds[5].layers; // one each
+    worlds[5].per_layer = true, worlds[5].slots = worlds[5].layers;  // one each
     for (const world_options &o : worlds) {
         world place(o);
         auto made = hosted_actor(*of.policy, {}, place.environment());
@@ -147,7 +150,8 @@ verdict older_host_tables(const subject &of) {
         if (!made && made.failure().text.empty())
             return failed("create refuses the first host there was without a text; call set_error");
         if (!made) return skipped(format("needs a newer host: {}", made.failure().text));
-        if (auto active = (*made)->activate(place.limits); !active) return failed(active.failure().text);
+        if (auto active = (*made)->activate(place.limits); !active)
+            return failed(active.failure().text);
         driver(**made, place, {.rounds = 16}).run();
         (*made)->deactivate();
     }

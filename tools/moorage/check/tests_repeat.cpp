@@ -1,4 +1,5 @@
-// tests_repeat.cpp - equal inputs give equal decisions: again, on other threads, after reset, at speed.
+// tests_repeat.cpp - equal inputs give equal decisions: again, on other threads, after reset, at
+// speed.
 #include <algorithm>
 
 #include "core/base/text.h"
@@ -32,7 +33,8 @@ verdict determinism_same_seed(const subject &of) {
         if (!two) return failed(two.failure().text);
         driver after(**two, second, {});
         after.run();
-        if (verdict v = equal(before.decisions(), after.decisions(), "two runs of one seed"); v.result != outcome::passed)
+        if (verdict v = equal(before.decisions(), after.decisions(), "two runs of one seed");
+            v.result != outcome::passed)
             return v;
     }
     return passed();
@@ -63,7 +65,8 @@ verdict reset_equals_new(const subject &of) {
         (*used)->reset();
         driver again(**used, second, {});
         again.run();
-        if (verdict v = equal(expected.decisions(), again.decisions(), "after reset"); v.result != outcome::passed)
+        if (verdict v = equal(expected.decisions(), again.decisions(), "after reset");
+            v.result != outcome::passed)
             return v;
     }
     return passed();

@@ -20,10 +20,16 @@ struct shape {
 class replay_world {
 public:
     replay_world(const shape &s, uint32_t slots, bool per_layer, uint64_t seed)
-        : shape_(s), state_(layers * experts), split_(layers, 1.0f),
-          slots_(core::divide_slots(slots, layers, per_layer)), used_(slots_.size()), seed_(seed) {
+        : shape_(s),
+          state_(layers * experts),
+          split_(layers, 1.0f),
+          slots_(core::divide_slots(slots, layers, per_layer)),
+          used_(slots_.size()),
+          seed_(seed) {
         const auto pools = static_cast<uint32_t>(slots_.size());
-        view_ = {sizeof(view_), 0, layers, experts, pools, 0, state_.data(), slots_.data(), used_.data(), split_.data()};
+        view_ = {
+            sizeof(view_), 0, layers, experts, pools, 0, state_.data(), slots_.data(), used_.data(),
+            split_.data()};
         limits_.size = sizeof(limits_);
         limits_.layers = layers, limits_.experts = experts, limits_.top_k = top_k;
         limits_.tokens_max = limits_.requests_max = limits_.segments = 1;
@@ -42,9 +48,20 @@ public:
             const uint32_t count = std::min(1 + draw.below(7), tokens - token);
             const uint64_t visit = uint64_t{token} * shape_.rounds * layers;
             const size_t at = size_t{token} * layers * top_k;
-            const moorage_replay part{sizeof(part), 0, visit * shape_.repeats, visit, token, count,
-                                      shape_.rounds, shape_.repeats, shape_.width, trace_.data() + at,
-                                      requests_.data() + token, state_.data(), used_.data(), outcomes.data() + at};
+            const moorage_replay part{sizeof(part),
+                                      0,
+                                      visit * shape_.repeats,
+                                      visit,
+                                      token,
+                                      count,
+                                      shape_.rounds,
+                                      shape_.repeats,
+                                      shape_.width,
+                                      trace_.data() + at,
+                                      requests_.data() + token,
+                                      state_.data(),
+                                      used_.data(),
+                                      outcomes.data() + at};
             enter_call("replay");
             const core::instance::stepping mark;
             policy.cache->replay(policy.plugin, &part);
@@ -115,7 +132,8 @@ private:
         }
         if (policy.observer) policy.observer->observe(policy.plugin, &step);
         uint32_t spare = slots_[pool] - used_[pool], victims[top_k] = {}, got = 0, next = 0;
-        if (const uint32_t ask = std::min(misses > spare ? misses - spare : 0, slots_[pool]); ask > 0) {
+        if (const uint32_t ask = std::min(misses > spare ? misses - spare : 0, slots_[pool]);
+            ask > 0) {
             const moorage_room room{sizeof(room), 0, pool, step.layer, ask, MOORAGE_DEMAND};
             got = std::min(cache.victims(policy.plugin, &room, victims), ask);
         }
@@ -126,7 +144,8 @@ private:
             const uint32_t victim = full && next < got ? victims[next++] : MOORAGE_NONE;
             out[i] = MOORAGE_REPLAY_BYPASS;
             if (full && victim == MOORAGE_NONE) continue;
-            const moorage_admission ask{sizeof(ask), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
+            const moorage_admission ask{sizeof(ask),   0, page, victim, MOORAGE_WHOLE,
+                                        MOORAGE_DEMAND};
             if (cache.admit && !cache.admit(policy.plugin, &ask)) continue;
             if (full && victim < state_.size()) {
                 state_[victim] &= static_cast<uint8_t>(~MOORAGE_STATE_RESIDENT);
@@ -163,7 +182,8 @@ core::result<std::unique_ptr<actor>> actor_in(const subject &of, replay_world &p
 
 verdict replay_equals_steps(const subject &of) {
     if (!of.policy->is("cache")) return skipped("it is no cache policy");
-    if (of.policy->descriptor->needs & (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS))
+    if (of.policy->descriptor->needs &
+        (MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS))
         return skipped("it needs more than a replay has");
     constexpr uint32_t k = replay_world::top_k;
     constexpr shape shapes[] = {{k, 1, 1, "rounds"}, {1, 1, k, "token"}, {1, k, 1, "serial"}};
@@ -177,9 +197,12 @@ verdict replay_equals_steps(const subject &of) {
                 const auto a = fast.at_speed(**one), b = slow.step_by_step(**two);
                 if (a == b) continue;
                 const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
-                return failed(format("order {}, {} slots, {}: outcome of request {} is {:#x} in a replay, {:#x} step by "
-                                     "step", s.name, slots, per_layer ? "per layer" : "shared", at, a[static_cast<size_t>(at)],
-                                     b[static_cast<size_t>(at)]));
+                return failed(
+                    format("order {}, {} slots, {}: outcome of request {} is {:#x} in a replay, "
+                           "{:#x} step by "
+                           "step",
+                           s.name, slots, per_layer ? "per layer" : "shared", at,
+                           a[static_cast<size_t>(at)], b[static_cast<size_t>(at)]));
             }
         }
     }

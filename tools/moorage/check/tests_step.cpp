@@ -1,4 +1,5 @@
-// tests_step.cpp - what a policy may not do inside a step: allocate, block, look at the clock, write astray.
+// tests_step.cpp - what a policy may not do inside a step: allocate, block, look at the clock,
+// write astray.
 #include "core/base/text.h"
 #include "tools/moorage/check/system_calls.h"
 #include "tools/moorage/check/tests.h"
@@ -16,8 +17,9 @@ verdict no_allocation_in_step(const subject &of) {
         driver run(**made, place, {.watch = true});
         run.run();
         if (const activity &seen = run.watched(); seen.allocations + seen.frees > 0)
-            return failed(format("{} allocations and {} frees inside steps, the last in {}; allocate in activate",
-                                 seen.allocations, seen.frees, run.allocating_call()));
+            return failed(format(
+                "{} allocations and {} frees inside steps, the last in {}; allocate in activate",
+                seen.allocations, seen.frees, run.allocating_call()));
     }
     return passed();
 }
@@ -32,7 +34,8 @@ verdict no_block_in_step(const subject &of) {
         auto made = active_actor(of, *places.back());
         if (!made) return failed(made.failure().text);
         actors.push_back(std::move(made).value());
-        drivers.push_back(std::make_unique<driver>(*actors.back(), *places.back(), drive_options{}));
+        drivers.push_back(
+            std::make_unique<driver>(*actors.back(), *places.back(), drive_options{}));
     }
     if (!can_watch()) return skipped("a sanitizer makes system calls of its own");
     if (!forbid_blocking_calls()) return skipped("the kernel allows no seccomp filter here");
@@ -49,8 +52,9 @@ verdict reads_wall_clock(const subject &of) {
     driver run(**made, place, {.watch = true});
     run.run();
     if (run.watched().clock_reads == 0) return passed();
-    return warned(format("{} reads of the system's clock inside steps, the last in {}; use the host's clock service",
-                         run.watched().clock_reads, run.clock_call()));
+    return warned(format(
+        "{} reads of the system's clock inside steps, the last in {}; use the host's clock service",
+        run.watched().clock_reads, run.clock_call()));
 }
 
 verdict output_canaries(const subject &of) {

@@ -35,12 +35,25 @@ world::world(const world_options &o)
       used(o.per_layer ? o.layers : 1, o.arrays),
       split(o.layers, o.arrays),
       remote_ns(o.servers, o.arrays) {
-    limits = {sizeof(limits), 0, o.layers, o.experts, o.top_k, tokens_max(),
-              tokens_max(), o.per_layer ? o.layers : 1, o.slots, o.buffer_slots,
-              o.two_segments ? 2u : 1u, o.extras ? o.predictions : 0, o.servers, o.links,
-              o.transfers, 0, 1u << 20};
-    residency = {sizeof(residency), 0, o.layers, o.experts, limits.pools, 0,
-                 state.all(), slots.all(), used.all(), split.all()};
+    limits = {sizeof(limits),
+              0,
+              o.layers,
+              o.experts,
+              o.top_k,
+              tokens_max(),
+              tokens_max(),
+              o.per_layer ? o.layers : 1,
+              o.slots,
+              o.buffer_slots,
+              o.two_segments ? 2u : 1u,
+              o.extras ? o.predictions : 0,
+              o.servers,
+              o.links,
+              o.transfers,
+              0,
+              1u << 20};
+    residency = {sizeof(residency), 0,           o.layers,   o.experts,  limits.pools, 0,
+                 state.all(),       slots.all(), used.all(), split.all()};
     costs.size = sizeof(costs);
     costs.servers = o.servers;
     costs.expert_bytes = limits.expert_bytes;

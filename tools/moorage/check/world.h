@@ -1,4 +1,5 @@
-// world.h - an invented model on an invented machine: limits, a random trace, residency, costs, clock.
+// world.h - an invented model on an invented machine: limits, a random trace, residency, costs,
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,9 @@ namespace moorage::check {
 class dice {
 public:
     explicit dice(uint64_t seed) : engine_(seed) {}
-    uint32_t below(uint32_t bound) { return static_cast<uint32_t>(((engine_() >> 32) * bound) >> 32); }
+    uint32_t below(uint32_t bound) {
+        return static_cast<uint32_t>(((engine_() >> 32) * bound) >> 32);
+    }
     bool one_in(uint32_t n) { return below(n) == 0; }
     float unit() { return static_cast<float>(below(1u << 24)) / static_cast<float>(1u << 24); }
     uint64_t word() { return engine_(); }
@@ -28,14 +31,14 @@ private:
 
 struct world_options {
     uint32_t layers = 4, experts = 8, top_k = 2, rounds = 48;
-    uint32_t batch = 1;     // tokens of a decode step
-    uint32_t prefill = 0;   // tokens of the first round's steps; 0: it is a decode round
+    uint32_t batch = 1;    // tokens of a decode step
+    uint32_t prefill = 0;  // tokens of the first round's steps; 0: it is a decode round
     uint32_t slots = 10, buffer_slots = 2, predictions = 3;
     bool per_layer = false;
     bool two_segments = false;
-    bool extras = true;     // router weights, gate scores, predictions in every step
+    bool extras = true;  // router weights, gate scores, predictions in every step
     bool costs = true;
-    bool disturb = true;    // loads that take time, prefetches, pools that shrink and grow
+    bool disturb = true;  // loads that take time, prefetches, pools that shrink and grow
     uint32_t servers = 1, links = 2, transfers = 8;
     uint64_t seed = 1;
     fence arrays = fence::canary;
