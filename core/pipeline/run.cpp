@@ -175,6 +175,9 @@ status runner::size_memory() {
 
 status runner::make_policy(std::string_view kind, instance *&out) {
     const stage_config &stage = config_.stage(kind);
+    for (const auto &[name, place] : stage.other_tables)
+        if (const auto known = shared_.policies().find(name, kind); !known)
+            return error{place + ": " + known.failure().text, true};
     const auto found = shared_.policies().find(stage.plugin, kind);
     if (!found) return error{stage.place + ": " + found.failure().text, true};
     const policy &chosen = **found;
