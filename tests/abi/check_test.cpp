@@ -107,21 +107,27 @@ constexpr broken_rule broken_rules[] = {
 };
 
 void expect_broken(const broken_rule &rule) {
-    CAPTURE(rule.library);
-    CAPTURE(rule.test);
+    const std::string name = std::string(rule.library) + " in " + rule.test;
+    CAPTURE(name);
     const fs::path library = build / "bad" / (std::string(rule.library) + ".so");
     const bool waits = std::string(rule.library) == "hangs";
     const auto done = check(quoted(library) + " --timeout " + (waits ? "1" : "20") +
                             (rule.only ? std::string(" --only ") + rule.test : ""));
     REQUIRE(done.report.is_object());
-    std::string outcome, text;
+    std::string outcome, text, clock;
     for (const json &one : done.report["tests"])
         if (one["test"] == rule.test) outcome = one["outcome"], text = one["text"];
+    for (const json &one : done.report["tests"])
+        if (one["test"] == "reads-wall-clock") clock = one["outcome"];
+    if (std::string(rule.library) == "wall_clock" && clock == "skipped") {
+        MESSAGE(name << ": the clock cannot be moved in this build");
+        return;
+    }
     CAPTURE(text);
     if (outcome == "skipped" && (text.find("in this build") != std::string::npos ||
                                  text.find("sanitizer") != std::string::npos ||
                                  text.find("seccomp") != std::string::npos)) {
-        MESSAGE(rule.test << " is skipped: " << text);
+        MESSAGE(name << " is skipped: " << text);
         return;
     }
     CHECK(outcome == rule.outcome);
