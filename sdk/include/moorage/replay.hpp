@@ -5,28 +5,33 @@
 //
 // Optional, for speed: a cache policy without admit may have
 //     auto single_requests();  // an object with uint32_t request(uint32_t page, uint32_t missed)
-// For a full shared cache of two slots or more in which nothing is pinned, request does what observe,
-// victims, on_evict and on_load do one after the other; best without a branch on `missed` (0 or 1),
-// which no processor can predict. It returns the page that goes, or `page` if that did not miss. The
-// object may hold the ends of lists and the like; it is destroyed before anything else is called.
+// For a full shared cache of two slots or more in which nothing is pinned, request does what
+// observe, victims, on_evict and on_load do one after the other; best without a branch on `missed`
+// (0 or 1), which no processor can predict. It returns the page that goes, or `page` if that did
+// not miss. The object may hold the ends of lists and the like; it is destroyed before anything
+// else is called.
 #pragma once
 
 #include "policy.hpp"
 
 namespace moorage::detail {
 
-template <class P> class replayer {
+template <class P>
+class replayer {
 public:
     replayer(P &policy, const moorage_replay &run, const moorage_residency &view)
         : policy_(policy), run_(run), view_(view), state_(run.host_state), used_(run.host_used) {}
 
     void operator()() {
-        if (run_.width == 1) tokens<true>();
-        else tokens<false>();
+        if (run_.width == 1)
+            tokens<true>();
+        else
+            tokens<false>();
     }
 
 private:
-    template <bool Single> void tokens() {
+    template <bool Single>
+    void tokens() {
         step at{};
         at.size = sizeof(moorage_step);
         at.phase = MOORAGE_DECODE;
@@ -49,8 +54,10 @@ private:
                     at.layer = layer;
                     for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat, ++at.index) {
                         at.host_chosen = at.host_distinct = experts;
-                        if constexpr (Single) one(at, experts, outcomes);
-                        else many(at, experts, outcomes);
+                        if constexpr (Single)
+                            one(at, experts, outcomes);
+                        else
+                            many(at, experts, outcomes);
                         experts += at.top_k;
                         outcomes += at.top_k;
                     }
@@ -59,9 +66,8 @@ private:
         }
     }
 
-    static constexpr bool takes_singles =
-        requires(P &p) { p.single_requests().request(0u, 0u); } &&
-        !requires(P &p, const admission &a) { p.admit(a); };
+    static constexpr bool takes_singles = requires(P & p) { p.single_requests().request(0u, 0u); }
+    &&!requires(P & p, const admission &a) { p.admit(a); };
 
     // A full shared cache stays full; whether all its pages are plainly resident is looked up then.
     bool may_take_singles() const {
@@ -83,7 +89,8 @@ private:
                     const uint32_t page = first + *experts++;
                     const uint32_t missed = state_[page] == 0 ? 1 : 0;
                     const uint32_t gone = turns.request(page, missed);
-                    if (gone < pages) [[likely]] state_[gone] = 0;  // if not the host will object
+                    if (gone < pages) [[likely]]
+                        state_[gone] = 0;  // if not the host will object
                     state_[page] = MOORAGE_WHOLE;
                     *outcomes++ = gone | (missed - 1);
                 }
@@ -99,20 +106,23 @@ private:
 
     void one(const step &at, const uint32_t *experts, uint32_t *outcomes) {
         const uint32_t page = at.layer * view_.experts + experts[0];
+        const bool missed = state_[page] == 0;
+        state_[page] |= MOORAGE_STATE_PINNED;
         observe(at);
-        if (state_[page]) {
-            *outcomes = MOORAGE_REPLAY_KEPT;
-            return;
-        }
+        *outcomes = missed ? make_room(page, at.layer) : MOORAGE_REPLAY_KEPT;
+        state_[page] &= ~MOORAGE_STATE_PINNED;
+    }
+
+    uint32_t make_room(uint32_t page, uint32_t layer) {
         uint32_t victim = MOORAGE_NONE;
-        const uint32_t where = pool(at.layer);
-        const bool full = used_[where] >= view_.host_slots[where];
-        if (full) {
-            const room need{sizeof(room), 0, where, at.layer, 1, MOORAGE_DEMAND};
+        const uint32_t where = pool(layer), slots = view_.host_slots[where];
+        const bool full = used_[where] >= slots;
+        if (full && slots != 0) {
+            const room need{sizeof(room), 0, where, layer, 1, MOORAGE_DEMAND};
             pages list(&victim, 1);
             policy_.victims(need, list);
         }
-        *outcomes = load(page, where, victim, full);
+        return load(page, where, victim, full);
     }
 
     void many(const step &at, const uint32_t *experts, uint32_t *outcomes) {
@@ -129,10 +139,11 @@ private:
             const uint32_t slots = view_.host_slots[where];
             const uint32_t free = slots > used_[where] ? slots - used_[where] : 0;
             const uint32_t wanted = misses > free ? misses - free : 0;
-            uint32_t victims[64], got = 0, next = 0, spare = free;
+            uint32_t victims[64] = {}, got = 0, next = 0, spare = free;
             const uint32_t ask = wanted < slots ? wanted : slots;
             if (ask) {
-                const room need{sizeof(room), 0, where, at.layer, ask < 64 ? ask : 64, MOORAGE_DEMAND};
+                const room need{sizeof(room),  0, where, at.layer, ask < 64 ? ask : 64,
+                                MOORAGE_DEMAND};
                 pages list(victims, need.count);
                 policy_.victims(need, list);
                 got = list.size();
@@ -145,7 +156,8 @@ private:
                 spare -= !full && outcomes[i] != MOORAGE_REPLAY_BYPASS;
             }
         }
-        for (uint32_t i = 0; i < run_.width; ++i) state_[first + experts[i]] &= ~MOORAGE_STATE_PINNED;
+        for (uint32_t i = 0; i < run_.width; ++i)
+            state_[first + experts[i]] &= ~MOORAGE_STATE_PINNED;
     }
 
     // Loads a page that is not resident, into a free slot or in the victim's place.
@@ -159,7 +171,8 @@ private:
             if (victim >= view_.layers * view_.experts) return victim;  // the host will object
             state_[victim] &=
                 static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
-            if constexpr (requires { policy_.on_evict(0u, 0); }) policy_.on_evict(victim, MOORAGE_DEMAND);
+            if constexpr (requires { policy_.on_evict(0u, 0); })
+                policy_.on_evict(victim, MOORAGE_DEMAND);
         } else {
             ++used_[where];
         }
