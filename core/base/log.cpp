@@ -24,9 +24,9 @@ spdlog::string_view_t view(std::string_view text) { return {text.data(), text.si
 }  // namespace
 
 void set_log_level(log_level level) {
-    static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
-                                                           spdlog::level::warn, spdlog::level::err,
-                                                           spdlog::level::off};
+    static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug,
+                                                           spdlog::level::info, spdlog::level::warn,
+                                                           spdlog::level::err, spdlog::level::off};
     logger().set_level(levels[static_cast<size_t>(level)]);
 }
 void log_debug(std::string_view text) { logger().debug("{}", view(text)); }

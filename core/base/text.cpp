@@ -32,7 +32,8 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
     for (const std::string &candidate : candidates) {
         const size_t distance = edit_distance(word, candidate);
         const size_t limit = std::max<size_t>(2, std::max(word.size(), candidate.size()) / 3);
-        if (distance <= limit && distance < best_distance) best = candidate, best_distance = distance;
+        if (distance <= limit && distance < best_distance)
+            best = candidate, best_distance = distance;
     }
     return best;
 }

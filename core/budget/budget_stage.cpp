@@ -8,8 +8,8 @@
 
 namespace moorage::core {
 
-budget_stage::budget_stage(instance &policy, fault_log &faults, residency &truth, cache_stage &cache,
-                           uint32_t slots)
+budget_stage::budget_stage(instance &policy, fault_log &faults, residency &truth,
+                           cache_stage &cache, uint32_t slots)
     : policy_(policy), faults_(faults), truth_(truth), cache_(cache), slots_(slots) {}
 
 bool budget_stage::valid(std::string &why) const {
@@ -32,12 +32,20 @@ bool budget_stage::valid(std::string &why) const {
 }
 
 bool budget_stage::plan(uint64_t tokens_done) {
-    const uint64_t interval = policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
+    const uint64_t interval =
+        policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
     due_ = interval == 0 ? MOORAGE_NEVER : tokens_done + interval;
     planned_.assign(truth_.slots_all().begin(), truth_.slots_all().end());
     split_.assign(truth_.splits().begin(), truth_.splits().end());
-    const moorage_budget_request request{sizeof(request), 0, truth_.layers(), truth_.experts(), slots_, 1,
-                                         tokens_done, truth_.slots_all().data(), truth_.splits().data()};
+    const moorage_budget_request request{sizeof(request),
+                                         0,
+                                         truth_.layers(),
+                                         truth_.experts(),
+                                         slots_,
+                                         1,
+                                         tokens_done,
+                                         truth_.slots_all().data(),
+                                         truth_.splits().data()};
     moorage_budget_plan plan{sizeof(plan), 0, planned_.data(), split_.data(), 0};
     if (!policy_.budget->plan(policy_.plugin(), &request, &plan)) return true;
     std::string why;

@@ -19,8 +19,8 @@ public:
     budget_stage(instance &policy, fault_log &faults, residency &truth, cache_stage &cache,
                  uint32_t slots);
 
-    // Asks for a plan and applies it; layers that shrink evict through the cache policy. Wrong advice is
-    // reported and replaced by what is in force. False: the run has to end. [control]
+    // Asks for a plan and applies it; layers that shrink evict through the cache policy. Wrong
+    // advice is reported and replaced by what is in force. False: the run has to end. [control]
     bool plan(uint64_t tokens_done);
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.
     uint64_t due() const { return due_; }

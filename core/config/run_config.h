@@ -43,8 +43,9 @@ struct run_config {
     // [hardware]
     std::string profile, link, node;
     // [source]
-    std::filesystem::path trace;  // resolved: against the config's directory, --set against the current
-    std::string shape;            // model shape; empty: by the trace's model name
+    std::filesystem::path
+        trace;          // resolved: against the config's directory, --set against the current
+    std::string shape;  // model shape; empty: by the trace's model name
     // [memory]
     std::optional<uint32_t> experts;  // cache slots in whole experts; one of experts and bytes
     std::optional<uint64_t> bytes;

@@ -41,12 +41,22 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
         sites_[i] = MOORAGE_SITE_GPU;
         order_[i] = static_cast<uint32_t>(i);
     }
-    const moorage_items table{sizeof(table), 0, static_cast<uint32_t>(count), 0, load_backlog_ns,
-                              cpu_backlog_ns, experts_.data(), tokens_.data(), missing_.data(),
-                              view.host_distinct_scores ? scores_.data() : nullptr, load_ns_.data(),
-                              gpu_ns_.data(), cpu_ns_.data(), nullptr};
-    const uint32_t assigned = policy_.dispatch->assign(policy_.plugin(), &view, &table, sites_.data(),
-                                                       order_.data());
+    const moorage_items table{sizeof(table),
+                              0,
+                              static_cast<uint32_t>(count),
+                              0,
+                              load_backlog_ns,
+                              cpu_backlog_ns,
+                              experts_.data(),
+                              tokens_.data(),
+                              missing_.data(),
+                              view.host_distinct_scores ? scores_.data() : nullptr,
+                              load_ns_.data(),
+                              gpu_ns_.data(),
+                              cpu_ns_.data(),
+                              nullptr};
+    const uint32_t assigned =
+        policy_.dispatch->assign(policy_.plugin(), &view, &table, sites_.data(), order_.data());
     std::string why;
     if (assigned == 0 || (assigned == count && valid(why))) {
         if (assigned == 0) {
@@ -68,12 +78,15 @@ bool dispatch_stage::valid(std::string &why) {
     seen_.assign(count, 0);
     for (size_t i = 0; i < count; ++i) {
         if (sites_[i] > MOORAGE_SITE_CPU) {
-            why = format("item {}: site {} does not exist; 0 is the GPU, 1 the CPU, and there is no "
-                         "remote server", i, sites_[i]);
+            why = format(
+                "item {}: site {} does not exist; 0 is the GPU, 1 the CPU, and there is no "
+                "remote server",
+                i, sites_[i]);
             return false;
         }
         if (order_[i] >= count || seen_[order_[i]]++) {
-            why = format("the order of {} items names item {} twice or beyond the last", count, order_[i]);
+            why = format("the order of {} items names item {} twice or beyond the last", count,
+                         order_[i]);
             return false;
         }
     }
@@ -83,8 +96,8 @@ bool dispatch_stage::valid(std::string &why) {
 void dispatch_stage::outcome(uint32_t layer, const std::vector<step_item> &items) {
     if (!policy_.dispatch->outcome) return;
     for (const step_item &item : items) {
-        const moorage_dispatched done{sizeof(done), 0, layer, item.expert, item.site, item.tokens,
-                                      item.load_ns, item.run_ns};
+        const moorage_dispatched done{sizeof(done), 0,           layer,        item.expert,
+                                      item.site,    item.tokens, item.load_ns, item.run_ns};
         policy_.dispatch->outcome(policy_.plugin(), &done);
     }
 }

@@ -1,4 +1,5 @@
-// dispatch_stage.h - the dispatch stage: lays the step's experts out as items and asks where each runs.
+// dispatch_stage.h - the dispatch stage: lays the step's experts out as items and asks where each
+// runs.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +16,22 @@ namespace moorage::core {
 // One distinct expert of the step, resident ones first.
 struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
-    uint8_t missing = 0;                // segments that are not resident
+    uint8_t missing = 0;  // segments that are not resident
     uint32_t site = MOORAGE_SITE_GPU;
-    uint32_t transfer = MOORAGE_NONE;   // that brings what is missing
-    uint64_t load_left_bytes = 0;       // of what is missing
-    uint64_t load_ns = 0, run_ns = 0;   // measured
-    uint32_t open = 0;                  // computations under way
-    bool cached = false;                // holds or gets a cache slot
+    uint32_t transfer = MOORAGE_NONE;  // that brings what is missing
+    uint64_t load_left_bytes = 0;      // of what is missing
+    uint64_t load_ns = 0, run_ns = 0;  // measured
+    uint32_t open = 0;                 // computations under way
+    bool cached = false;               // holds or gets a cache slot
 };
 
 class dispatch_stage {
 public:
-    dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs, uint32_t items_max);
+    dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs,
+                   uint32_t items_max);
 
-    // Asks for a site and an order of `items`; writes the sites into them and the order into order().
-    // Wrong advice is reported and replaced: everything on the GPU, as given. [step]
+    // Asks for a site and an order of `items`; writes the sites into them and the order into
+    // order(). Wrong advice is reported and replaced: everything on the GPU, as given. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
                 uint64_t cpu_backlog_ns);
     const std::vector<uint32_t> &order() const { return order_; }

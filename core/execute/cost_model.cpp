@@ -25,7 +25,8 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
 uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
     const device_profile &device = hardware_.device;
     const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
-    const double read = (layer_bytes_ + cache) / (device.memory_bytes_per_s * device.memory_efficiency);
+    const double read =
+        (layer_bytes_ + cache) / (device.memory_bytes_per_s * device.memory_efficiency);
     const double operations = 2.0 * layer_bytes_ * weights_per_byte_ * static_cast<double>(tokens);
     const double computed = operations / (device.flops_per_s * device.flops_efficiency);
     return device.layer_ns + device.attention_kernels * device.launch_ns +
@@ -64,7 +65,8 @@ uint64_t cost_model::load_ns(uint64_t bytes) const {
 }
 
 uint64_t cost_model::expert_bytes(double share) const {
-    return static_cast<uint64_t>(std::ceil(static_cast<double>(shape_.expert_bytes) * share - 1e-6));
+    return static_cast<uint64_t>(
+        std::ceil(static_cast<double>(shape_.expert_bytes) * share - 1e-6));
 }
 
 moorage_costs cost_model::summary(uint64_t context) const {

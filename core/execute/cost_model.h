@@ -1,8 +1,9 @@
 // cost_model.h - what each operation takes, from a hardware profile and a model shape.
 //
-// Roofline terms (bytes over bandwidth, operations over rate, whichever is longer) plus the constants
-// without which real systems are mispredicted: per kernel launch, per layer, per hand-over to the host,
-// per transfer. Durations are whole nanoseconds, rounded up. Pure functions of their arguments.
+// Roofline terms (bytes over bandwidth, operations over rate, whichever is longer) plus the
+// constants without which real systems are mispredicted: per kernel launch, per layer, per
+// hand-over to the host, per transfer. Durations are whole nanoseconds, rounded up. Pure functions
+// of their arguments.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
     due_.fill(MOORAGE_NEVER);
 }
 
-template <class T> void emulator::ring<T>::push(const T &value) {
+template <class T>
+void emulator::ring<T>::push(const T &value) {
     if (count == data.size()) {
         std::rotate(data.begin(), data.begin() + static_cast<ptrdiff_t>(head), data.end());
         head = 0;
@@ -66,7 +67,8 @@ void emulator::start_cpu() {
     const uint64_t constant_ns = costs_.hardware().node.cpu_issue_ns;
     const double bytes = static_cast<double>(costs_.expert_bytes(work.share));
     const uint64_t alone_ns = costs_.cpu_expert_ns(work.tokens, work.share) - constant_ns;
-    start_flow(cpu, constant_ns, bytes, bytes / static_cast<double>(std::max<uint64_t>(alone_ns, 1)));
+    start_flow(cpu, constant_ns, bytes,
+               bytes / static_cast<double>(std::max<uint64_t>(alone_ns, 1)));
 }
 
 void emulator::arrived(uint32_t transfer) {
@@ -79,8 +81,10 @@ void emulator::send(uint32_t link, uint64_t bytes, uint32_t page) {
     const link_profile &profile = costs_.hardware().link;
     const double rate = link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
     const actor which = static_cast<actor>(link);
-    if (costs_.hardware().device.unified_memory) start_flow(which, 0, 0, 1);
-    else start_flow(which, profile.issue_ns, static_cast<double>(bytes), rate / 1e9);
+    if (costs_.hardware().device.unified_memory)
+        start_flow(which, 0, 0, 1);
+    else
+        start_flow(which, profile.issue_ns, static_cast<double>(bytes), rate / 1e9);
     flows_[link].page = page;
 }
 

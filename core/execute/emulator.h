@@ -1,11 +1,12 @@
-// emulator.h - the executor in virtual time: discrete events over queues, deterministic to the byte.
+// emulator.h - the executor in virtual time: discrete events over queues, deterministic to the
+// byte.
 //
-// Actors: the GPU stream, the copy engine of each direction, the CPU pool. Each has at most one event
-// pending. Copies and CPU experts read host memory together: while the sum of what they could read
-// alone exceeds the node's ceiling, all are slowed by the same factor (a DRAM controller serves them
-// alike; measured in FreeToken#444: 110 + 26 alone, 120 together). The constant part of a transfer or
-// of a CPU expert uses no bandwidth. Time is whole nanoseconds; an end that falls between two is
-// rounded up. Events at the same time are taken in the order of the actors below.
+// Actors: the GPU stream, the copy engine of each direction, the CPU pool. Each has at most one
+// event pending. Copies and CPU experts read host memory together: while the sum of what they could
+// read alone exceeds the node's ceiling, all are slowed by the same factor (a DRAM controller
+// serves them alike; measured in FreeToken#444: 110 + 26 alone, 120 together). The constant part of
+// a transfer or of a CPU expert uses no bandwidth. Time is whole nanoseconds; an end that falls
+// between two is rounded up. Events at the same time are taken in the order of the actors below.
 #pragma once
 
 #include <array>
@@ -23,8 +24,8 @@ public:
     virtual ~span_sink() = default;
     enum track { gpu, h2d, d2h, cpu };
     // kind: "attention", "expert", "head", "copy"; page MOORAGE_NONE where there is none.
-    virtual void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
-                      uint64_t end_ns) = 0;
+    virtual void span(track where, const char *kind, uint32_t layer, uint32_t page,
+                      uint64_t start_ns, uint64_t end_ns) = 0;
 };
 
 class emulator final : public executor {
@@ -78,15 +79,16 @@ private:
     busy_ns busy_;
 
     // Both queues are rings that grow when they are full.
-    template <class T> struct ring {
+    template <class T>
+    struct ring {
         std::vector<T> data = std::vector<T>(64);
         size_t head = 0, count = 0;
         T &front() { return data[head]; }
         void push(const T &value);
         void pop() { head = (head + 1) & (data.size() - 1), --count; }
     };
-    ring<operation> gpu_queue_;   // front: running, or waiting for its transfer
-    ring<expert_work> cpu_queue_; // front: running
+    ring<operation> gpu_queue_;    // front: running, or waiting for its transfer
+    ring<expert_work> cpu_queue_;  // front: running
     bool gpu_running_ = false;
     uint64_t gpu_started_ = 0, gpu_waiting_since_ = 0;
     uint32_t layer_ = 0;

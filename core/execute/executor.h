@@ -1,9 +1,9 @@
 // executor.h - where a run happens: streams, copies and compute behind one interface.
 //
 // The pipeline is the same code over every executor. It queues work and then waits for completions,
-// one at a time. The GPU is one in-order stream: an operation starts when the one before it has ended
-// and the transfer it needs has arrived. Links carry one piece at a time; the CPU pool computes one
-// expert at a time, with all its cores.
+// one at a time. The GPU is one in-order stream: an operation starts when the one before it has
+// ended and the transfer it needs has arrived. Links carry one piece at a time; the CPU pool
+// computes one expert at a time, with all its cores.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,8 @@ public:
 
     // Nanoseconds since the run began; the pointer stays valid and is what policies read.
     virtual const uint64_t *clock() const = 0;
-    // Attention, gate and shared experts of a layer; completes (gate) when the host knows the scores.
+    // Attention, gate and shared experts of a layer; completes (gate) when the host knows the
+    // scores.
     virtual void attention(uint32_t layer, const pass &tokens) = 0;
     virtual void expert_on_gpu(const expert_work &work) = 0;
     virtual void expert_on_cpu(const expert_work &work) = 0;

@@ -8,7 +8,8 @@ namespace moorage::core {
 
 layer_step::layer_step(const source &from, uint32_t needs)
     : wants_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) && (needs & MOORAGE_NEEDS_WEIGHTS)),
-      wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) && (needs & MOORAGE_NEEDS_GATE_SCORES)) {
+      wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) &&
+                    (needs & MOORAGE_NEEDS_GATE_SCORES)) {
     const size_t tokens = from.tokens_max(), k = from.top_k(), experts = from.experts();
     const size_t distinct = std::min(tokens * k, experts);
     routed.resize(tokens * k);
@@ -85,7 +86,8 @@ void layer_step::group() {
         const uint32_t item = item_[expert];
         ++distinct_tokens_[item];
         if (scored) {
-            const float score = wants_scores_ ? gate_scores_[i / k * view_.experts + expert] : weights_[i];
+            const float score =
+                wants_scores_ ? gate_scores_[i / k * view_.experts + expert] : weights_[i];
             distinct_scores_[item] = std::max(distinct_scores_[item], score);
         }
     }

@@ -6,18 +6,28 @@
 namespace moorage::core {
 
 pipeline::pipeline(const parts &of)
-    : source_(*of.from), executor_(*of.where), costs_(*of.costs), truth_(*of.truth),
-      faults_(*of.faults), router_(*of.policies.router, faults_),
+    : source_(*of.from),
+      executor_(*of.where),
+      costs_(*of.costs),
+      truth_(*of.truth),
+      faults_(*of.faults),
+      router_(*of.policies.router, faults_),
       cache_(*of.policies.cache, truth_, faults_),
       budget_(*of.policies.budget, faults_, truth_, cache_, of.slots),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
-      prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_, of.buffer_slots),
-      dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()), per_layer_(of.per_layer),
-      step_(source_, of.needs), layers_(source_.layers()), emitted_ns_(source_.streams(), 0) {
+      prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_,
+                of.buffer_slots),
+      dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()),
+      per_layer_(of.per_layer),
+      step_(source_, of.needs),
+      layers_(source_.layers()),
+      emitted_ns_(source_.streams(), 0) {
     // One call per instance and step, however many stages it serves.
     const stages &all = of.policies;
-    for (instance *one : {all.router, all.cache, all.budget, all.prefetch, all.dispatch, all.transport})
-        if (one->observer && std::find(observers_.begin(), observers_.end(), one) == observers_.end())
+    for (instance *one :
+         {all.router, all.cache, all.budget, all.prefetch, all.dispatch, all.transport})
+        if (one->observer &&
+            std::find(observers_.begin(), observers_.end(), one) == observers_.end())
             observers_.push_back(one);
     const size_t items = source_.experts();
     items_.reserve(items);
@@ -46,13 +56,13 @@ bool pipeline::layer_step_at(uint32_t layer) {
     if (!wait_for(event_kind::gate)) return false;
     if (!router_.select(step_, account.experts.substituted)) return false;
     step_.group();
-    find_items(account);                         // looks up and pins
+    find_items(account);  // looks up and pins
     observe();
-    prefetch_.settle(step_, taken_, bytes_);     // cuts off what was not asked for
+    prefetch_.settle(step_, taken_, bytes_);  // cuts off what was not asked for
     order_items();
     const uint64_t backlog_ns = load_backlog_ns();
     if (!dispatch_.assign(step_, items_, backlog_ns, 0)) return false;
-    if (!load_missing()) return false;           // room in the cache, demand transfers
+    if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
     if (prefetch_.active()) prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns());
     while (open_ != 0 && transport_.running() && prefetch_.running()) handle(executor_.wait());
@@ -75,9 +85,12 @@ void pipeline::find_items(layer_report &account) {
         item.cached = (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
                       (state & MOORAGE_STATE_BUFFERED) == 0;
         ++account.experts.requested;
-        if (item.missing == 0) ++account.experts.hits;
-        else if (resident || (state & MOORAGE_STATE_IN_FLIGHT)) ++account.experts.partial_hits;
-        else ++account.experts.misses;
+        if (item.missing == 0)
+            ++account.experts.hits;
+        else if (resident || (state & MOORAGE_STATE_IN_FLIGHT))
+            ++account.experts.partial_hits;
+        else
+            ++account.experts.misses;
         state |= MOORAGE_STATE_PINNED;
         items_.push_back(item);
     }
@@ -149,16 +162,18 @@ bool pipeline::load_missing() {
     }
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
-        if (item.missing == 0 || item.site == MOORAGE_SITE_CPU || item.transfer != MOORAGE_NONE) continue;
-        item.transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, item.load_left_bytes,
-                                          now_ns());
+        if (item.missing == 0 || item.site == MOORAGE_SITE_CPU || item.transfer != MOORAGE_NONE)
+            continue;
+        item.transfer =
+            transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, item.load_left_bytes, now_ns());
     }
     return transport_.running();
 }
 
 void pipeline::start_on_gpu(uint32_t index) {
     step_item &item = items_[index];
-    executor_.expert_on_gpu({item.page, item.tokens, 1, item.missing ? item.transfer : MOORAGE_NONE, index});
+    executor_.expert_on_gpu(
+        {item.page, item.tokens, 1, item.missing ? item.transfer : MOORAGE_NONE, index});
     ++item.open;
     ++open_;
 }
@@ -208,7 +223,8 @@ void pipeline::handle(const completion &done) {
             if (ended == MOORAGE_NONE) return;
             uint8_t &state = truth_.states()[transport_.record(ended).page];
             const uint8_t flying = state & MOORAGE_STATE_IN_FLIGHT;
-            state = static_cast<uint8_t>((state ^ flying) | flying >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+            state =
+                static_cast<uint8_t>((state ^ flying) | flying >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
             prefetch_.arrived(ended);
             return;
         }
@@ -274,7 +290,8 @@ void pipeline::finish(run_report &report) {
     report.requests = requests_done_;
     report.virtual_time = executor_.virtual_time();
     report.total_ms = static_cast<double>(now_ns()) / 1e6;
-    report.tokens_per_s = now_ns() ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(now_ns()) : 0;
+    report.tokens_per_s =
+        now_ns() ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(now_ns()) : 0;
     report.tpot_ms = summarise(tpot_ns_);
     report.ttft_ms = summarise(ttft_ns_);
     bytes_.h2d = transport_.moved_bytes(link_h2d);

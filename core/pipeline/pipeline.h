@@ -43,8 +43,8 @@ public:
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);
 
-    // Takes the next pass through all layers. False at the end of the source, or when a fault ended the
-    // run (fault_log::fatal() says why). [step]
+    // Takes the next pass through all layers. False at the end of the source, or when a fault ended
+    // the run (fault_log::fatal() says why). [step]
     bool next_pass();
     // Accounts what is left in the buffer and fills in all figures but those of the configuration.
     void finish(run_report &report);
@@ -93,8 +93,8 @@ private:
     std::vector<prefetch_stage::taken> taken_;
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;
-    uint32_t open_ = 0;       // computations of the step under way
-    bool awaited_ = false;    // the event waited for has come
+    uint32_t open_ = 0;     // computations of the step under way
+    bool awaited_ = false;  // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;

@@ -16,7 +16,8 @@ status run_resources::scan(std::span<const std::filesystem::path> paths) {
     std::vector<std::filesystem::path> fresh;
     if (!std::exchange(bundled_, true)) fresh = registry::default_paths();
     for (const auto &path : paths)
-        if (std::find(scanned_.begin(), scanned_.end(), path) == scanned_.end()) fresh.push_back(path);
+        if (std::find(scanned_.begin(), scanned_.end(), path) == scanned_.end())
+            fresh.push_back(path);
     scanned_.insert(scanned_.end(), fresh.begin(), fresh.end());
     return fresh.empty() ? success() : policies_.scan(fresh);
 }
@@ -44,7 +45,8 @@ const future &run_resources::coming(const trace &of, uint64_t tokens) {
     return *entry->value;
 }
 
-result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer) {
+result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots,
+                                        bool per_layer) {
     decltype(optima_)::entry *entry;
     {
         const std::lock_guard lock(mutex_);
@@ -61,8 +63,10 @@ result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32
         replay_job job{.of = *belady, .slots = slots, .tokens = tokens};
         job.pools = per_layer ? sharing::per_layer : sharing::shared;
         const auto counted = replay(of, &coming(of, tokens), job);
-        if (counted) entry->value = counted->misses;
-        else entry->value = counted.failure();
+        if (counted)
+            entry->value = counted->misses;
+        else
+            entry->value = counted.failure();
     });
     return *entry->value;
 }
@@ -129,14 +133,17 @@ status runner::open_hardware() {
     const auto hardware = load_hardware({config_.profile, config_.link, config_.node, base});
     if (!hardware) return hardware.failure();
     const std::string model = config_.shape.empty() ? trace_->meta("model") : config_.shape;
-    const auto shape = shape_for_trace(model, trace_->layers(), trace_->experts(), trace_->top_k(), base);
+    const auto shape =
+        shape_for_trace(model, trace_->layers(), trace_->experts(), trace_->top_k(), base);
     if (!shape) return shape.failure();
     costs_ = std::make_unique<cost_model>(*hardware, *shape);
     const uint64_t mean_length = trace_->tokens() / trace_->requests();
     costs_view_ = costs_->summary(mean_length / 2 + 1);
     if (hardware->device.unified_memory)
-        warn(format("{} has unified memory: a load copies nothing, so there is nothing to cache or prefetch",
-                    hardware->device.name));
+        warn(
+            format("{} has unified memory: a load copies nothing, so there is nothing to cache or "
+                   "prefetch",
+                   hardware->device.name));
     return success();
 }
 
@@ -147,29 +154,37 @@ status runner::size_memory() {
     const uint64_t asked = config_.experts ? *config_.experts : *config_.bytes / shape.expert_bytes;
     if (asked == 0)
         return error{format("{}: [memory] bytes = {} is less than one expert of {} ({} bytes)",
-                            config_.file.string(), *config_.bytes, shape.name, shape.expert_bytes), true};
+                            config_.file.string(), *config_.bytes, shape.name, shape.expert_bytes),
+                     true};
     slots_ = static_cast<uint32_t>(std::min(asked, all));
     if (asked > all)
-        warn(format("[memory] room for {} experts, and {} has {}: all are resident after their first use",
-                    asked, shape.name, all));
+        warn(format(
+            "[memory] room for {} experts, and {} has {}: all are resident after their first use",
+            asked, shape.name, all));
     buffer_slots_ = config_.buffer_experts.value_or(trace_->top_k());
     transfers_max_ = pipeline::transfers_for(trace_->experts(), buffer_slots_);
-    const uint64_t needed = (uint64_t{slots_} + buffer_slots_) * shape.expert_bytes + shape.non_expert_bytes;
-    const uint64_t usable = device.memory_bytes - std::min(device.memory_bytes, device.reserved_bytes);
+    const uint64_t needed =
+        (uint64_t{slots_} + buffer_slots_) * shape.expert_bytes + shape.non_expert_bytes;
+    const uint64_t usable =
+        device.memory_bytes - std::min(device.memory_bytes, device.reserved_bytes);
     if (needed > usable) {
         const uint64_t rest = shape.non_expert_bytes + uint64_t{buffer_slots_} * shape.expert_bytes;
         const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
-        warn(format("{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
-                    "at most {} experts fit", slots_, buffer_slots_, shape.name,
-                    human_bytes(static_cast<double>(needed)), device.name,
-                    human_bytes(static_cast<double>(usable)), fit));
+        warn(format(
+            "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
+            "at most {} experts fit",
+            slots_, buffer_slots_, shape.name, human_bytes(static_cast<double>(needed)),
+            device.name, human_bytes(static_cast<double>(usable)), fit));
     }
     const uint32_t working_set = trace_->layers() * trace_->top_k();
     if (config_.per_layer || slots_ >= working_set) return success();
-    const bool never = slots_ <= slots_without_lru_hits(trace_->layers(), trace_->top_k(), order::token);
-    warn(format("{} slots are below one token's working set of {} experts ({} layers x top-{}): a shared "
-                "lru hits {}; use per-layer sharing or more memory", slots_, working_set, trace_->layers(),
-                trace_->top_k(), never ? "exactly 0 %" : "next to nothing"));
+    const bool never =
+        slots_ <= slots_without_lru_hits(trace_->layers(), trace_->top_k(), order::token);
+    warn(format(
+        "{} slots are below one token's working set of {} experts ({} layers x top-{}): a shared "
+        "lru hits {}; use per-layer sharing or more memory",
+        slots_, working_set, trace_->layers(), trace_->top_k(),
+        never ? "exactly 0 %" : "next to nothing"));
     return success();
 }
 
@@ -183,13 +198,17 @@ status runner::make_policy(std::string_view kind, instance *&out) {
     const policy &chosen = **found;
     const uint32_t lacking = chosen.descriptor->needs & ~source_->offers();
     if (lacking & MOORAGE_NEEDS_FUTURE)
-        return error{format("{}: {} policy {} needs the future of the trace, which is known for one request "
-                            "at a time: set [run] batch = 1 and prefill = 0", stage.place, kind,
-                            stage.plugin), true};
+        return error{
+            format("{}: {} policy {} needs the future of the trace, which is known for one request "
+                   "at a time: set [run] batch = 1 and prefill = 0",
+                   stage.place, kind, stage.plugin),
+            true};
     for (uint32_t bit = 1; bit <= lacking; bit <<= 1)
         if (lacking & bit)
-            return error{format("{}: {} policy {} needs the tensor {}, which {} does not have", stage.place,
-                                kind, stage.plugin, trace::tensor_of(bit), config_.trace.string()), true};
+            return error{
+                format("{}: {} policy {} needs the tensor {}, which {} does not have", stage.place,
+                       kind, stage.plugin, trace::tensor_of(bit), config_.trace.string()),
+                true};
     needs_ |= chosen.descriptor->needs;
     for (const auto &known : instances_) {
         if (known->name() != stage.plugin) continue;
@@ -203,8 +222,10 @@ status runner::make_policy(std::string_view kind, instance *&out) {
             given.insert(given.end(), also.params.begin(), also.params.end());
     }
     if (chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE)
-        future_ = std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token);
-    const environment where{truth_->view(), &costs_view_, executor_->clock(), future_.get(), config_.seed};
+        future_ =
+            std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token);
+    const environment where{truth_->view(), &costs_view_, executor_->clock(), future_.get(),
+                            config_.seed};
     auto made = instance::create(chosen, given, where);
     if (!made) return made.failure();
     instances_.push_back(std::move(made).value());
@@ -214,12 +235,14 @@ status runner::make_policy(std::string_view kind, instance *&out) {
 
 status runner::make_policies() {
     const std::vector<uint32_t> none_yet(trace_->layers(), 0);
-    truth_ = std::make_unique<residency>(trace_->layers(), trace_->experts(),
-                                         config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
+    truth_ =
+        std::make_unique<residency>(trace_->layers(), trace_->experts(),
+                                    config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
     executor_ = std::make_unique<emulator>(*costs_, transfers_max_, options_.sink);
     const std::pair<std::string_view, instance **> wanted[] = {
-        {"router", &stages_.router},     {"cache", &stages_.cache},       {"budget", &stages_.budget},
-        {"prefetch", &stages_.prefetch}, {"dispatch", &stages_.dispatch}, {"transport", &stages_.transport}};
+        {"router", &stages_.router},     {"cache", &stages_.cache},
+        {"budget", &stages_.budget},     {"prefetch", &stages_.prefetch},
+        {"dispatch", &stages_.dispatch}, {"transport", &stages_.transport}};
     for (const auto &[kind, out] : wanted)
         if (const status done = make_policy(kind, *out); !done) return done.failure();
     return success();
@@ -247,8 +270,8 @@ status runner::activate() {
 }
 
 result<run_report> runner::drive() {
-    pipeline line({source_.get(), executor_.get(), costs_.get(), truth_.get(), &faults_, stages_, slots_,
-                   buffer_slots_, transfers_max_, needs_, config_.per_layer});
+    pipeline line({source_.get(), executor_.get(), costs_.get(), truth_.get(), &faults_, stages_,
+                   slots_, buffer_slots_, transfers_max_, needs_, config_.per_layer});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;
@@ -257,8 +280,9 @@ result<run_report> runner::drive() {
     }
     if (options_.progress) options_.progress(line.tokens_done() - shown);
     if (!faults_.fatal().empty())
-        return error{faults_.fatal() + "; the run ended (set [plugins] on_fault = \"replace\" to go on with "
-                                       "the host's default)"};
+        return error{faults_.fatal() +
+                     "; the run ended (set [plugins] on_fault = \"replace\" to go on with "
+                     "the host's default)"};
     run_report report;
     line.finish(report);
     describe(report);
@@ -273,20 +297,27 @@ void runner::describe(run_report &report) {
     report.title = config_.title;
     report.seed = config_.seed;
     json &all = report.config;
-    all["run"] = {{"executor", config_.executor}, {"tokens", config_.tokens}, {"batch", config_.batch},
-                  {"prefill", config_.prefill}, {"seed", config_.seed}};
+    all["run"] = {{"executor", config_.executor},
+                  {"tokens", config_.tokens},
+                  {"batch", config_.batch},
+                  {"prefill", config_.prefill},
+                  {"seed", config_.seed}};
     const hardware_profile &hardware = costs_->hardware();
-    all["hardware"] = {{"profile", hardware.id}, {"device", hardware.device.name},
-                       {"link", hardware.link.name}, {"node", hardware.node.name}};
+    all["hardware"] = {{"profile", hardware.id},
+                       {"device", hardware.device.name},
+                       {"link", hardware.link.name},
+                       {"node", hardware.node.name}};
     all["source"] = {{"trace", config_.trace.filename().string()}, {"shape", costs_->shape().name}};
-    all["memory"] = {{"experts", slots_}, {"experts_all", trace_->layers() * trace_->experts()},
+    all["memory"] = {{"experts", slots_},
+                     {"experts_all", trace_->layers() * trace_->experts()},
                      {"bytes", uint64_t{slots_} * costs_->shape().expert_bytes},
                      {"sharing", config_.per_layer ? "per-layer" : "shared"},
                      {"buffer_experts", buffer_slots_}};
     all["plugins"] = {{"on_fault", config_.action == on_fault::abort ? "abort" : "replace"}};
     const std::pair<const char *, instance *> each[] = {
-        {"router", stages_.router},     {"cache", stages_.cache},       {"budget", stages_.budget},
-        {"prefetch", stages_.prefetch}, {"dispatch", stages_.dispatch}, {"transport", stages_.transport}};
+        {"router", stages_.router},     {"cache", stages_.cache},
+        {"budget", stages_.budget},     {"prefetch", stages_.prefetch},
+        {"dispatch", stages_.dispatch}, {"transport", stages_.transport}};
     for (const auto &[kind, one] : each) {
         all[kind] = {{"plugin", std::string(one->name())}};
         for (const auto &[key, value] : one->parameters()) all[kind][key] = to_json(value);
@@ -296,13 +327,16 @@ void runner::describe(run_report &report) {
 void runner::count_optimum(run_report &report) {
     if (config_.batch != 1 || config_.prefill != 0) return;
     const auto best = shared_.optimum(*trace_, config_.tokens, slots_, config_.per_layer);
-    if (best) report.opt_misses = *best;
-    else warn("the offline optimum was not counted: " + best.failure().text);
+    if (best)
+        report.opt_misses = *best;
+    else
+        warn("the offline optimum was not counted: " + best.failure().text);
 }
 
 }  // namespace
 
-result<run_report> run(const run_config &config, run_resources &shared, const run_options &options) {
+result<run_report> run(const run_config &config, run_resources &shared,
+                       const run_options &options) {
     return runner(config, shared, options)();
 }
 

@@ -1,4 +1,5 @@
-// run.h - from a configuration to a report: opens what it names, makes the policies, runs the pipeline.
+// run.h - from a configuration to a report: opens what it names, makes the policies, runs the
+// pipeline.
 //
 //   run_resources shared;                      // traces and futures, kept between runs
 //   auto done = run(config, shared, {});
@@ -40,7 +41,8 @@ public:
 
 private:
     using trace_key = std::pair<const trace *, uint64_t>;
-    template <class Key, class Value> struct kept {
+    template <class Key, class Value>
+    struct kept {
         struct entry {
             std::once_flag once;
             Value value;
@@ -53,13 +55,14 @@ private:
     std::mutex mutex_;
     std::map<std::filesystem::path, std::unique_ptr<trace>> traces_;
     kept<trace_key, std::unique_ptr<future>> futures_;
-    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, std::optional<result<uint64_t>>> optima_;
+    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, std::optional<result<uint64_t>>>
+        optima_;
 };
 
 struct run_options {
-    span_sink *sink = nullptr;                            // timeline; may be null
-    std::function<void(uint64_t tokens)> progress = {};   // tokens done since the last call
-    bool optimum = true;                                  // count the offline optimum's misses too
+    span_sink *sink = nullptr;                           // timeline; may be null
+    std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
+    bool optimum = true;                                 // count the offline optimum's misses too
 };
 
 // Runs a configuration. Requires: shared.scan(config.plugin_paths) went well.

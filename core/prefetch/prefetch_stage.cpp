@@ -1,4 +1,5 @@
-// prefetch_stage.cpp - fills the buffer as the policy orders and empties it as the routing comes true.
+// prefetch_stage.cpp - fills the buffer as the policy orders and empties it as the routing comes
+// true.
 #include "core/prefetch/prefetch_stage.h"
 
 #include <algorithm>
@@ -10,9 +11,15 @@ namespace moorage::core {
 prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &truth,
                                transport_stage &transport, const cost_model &costs, source &from,
                                uint32_t capacity)
-    : policy_(policy), faults_(faults), truth_(truth), transport_(transport), costs_(costs), source_(from),
+    : policy_(policy),
+      faults_(faults),
+      truth_(truth),
+      transport_(transport),
+      costs_(costs),
+      source_(from),
       capacity_(capacity) {
-    const uint32_t wanted = policy.prefetch->horizon ? policy.prefetch->horizon(policy.plugin()) : 0;
+    const uint32_t wanted =
+        policy.prefetch->horizon ? policy.prefetch->horizon(policy.plugin()) : 0;
     horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
     if (horizon_ == 0) return;
     const size_t experts = from.experts();
@@ -42,8 +49,9 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
     bytes.prefetch_wasted += sent;
     transport_.release(one.transfer);
     const uint8_t segments = one.segments;
-    truth_.states()[one.page] &= static_cast<uint8_t>(
-        ~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT | segments << MOORAGE_STATE_BUFFERED_SHIFT));
+    truth_.states()[one.page] &=
+        static_cast<uint8_t>(~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                               segments << MOORAGE_STATE_BUFFERED_SHIFT));
 }
 
 void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes) {
@@ -69,8 +77,10 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
         const uint64_t sent = sent_bytes(one);
         bytes.prefetched += sent;
         bytes.prefetch_used += sent;
-        if (one.arrived) transport_.release(one.transfer);
-        else transport_.promote(one.transfer, MOORAGE_DEMAND);
+        if (one.arrived)
+            transport_.release(one.transfer);
+        else
+            transport_.promote(one.transfer, MOORAGE_DEMAND);
         out.push_back({one.page, one.arrived ? MOORAGE_NONE : one.transfer, one.segments});
     }
     entries_.resize(kept);
@@ -109,29 +119,34 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
         const uint32_t at = step.view().layer + distance, layer = at % layer_count;
         uint32_t count = 0;
         if (policy_.prefetch->predict)
-            count = std::min(expert_count, policy_.prefetch->predict(policy_.plugin(), &step.view(), layer,
-                                                                     distance, expert_count,
-                                                                     one_experts_.data(),
-                                                                     one_scores_.data()));
+            count = std::min(
+                expert_count,
+                policy_.prefetch->predict(policy_.plugin(), &step.view(), layer, distance,
+                                          expert_count, one_experts_.data(), one_scores_.data()));
         if (count == 0 && distance == 1) count = from_source(tokens, layer, at >= layer_count);
         const auto valid = [&](uint32_t expert) { return expert < expert_count; };
         if (!std::all_of(one_experts_.begin(), one_experts_.begin() + count, valid)) {
-            running_ &= faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
-                                                              "{} experts", layer, expert_count));
+            running_ &=
+                faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
+                                                      "{} experts",
+                                                      layer, expert_count));
             count = 0;
         }
         layers_[distance - 1] = layer;
         experts_.insert(experts_.end(), one_experts_.begin(), one_experts_.begin() + count);
         scores_.insert(scores_.end(), one_scores_.begin(), one_scores_.begin() + count);
         offsets_[distance] = static_cast<uint32_t>(experts_.size());
-        if (distance == 1) predicted_[layer].assign(one_experts_.begin(), one_experts_.begin() + count);
+        if (distance == 1)
+            predicted_[layer].assign(one_experts_.begin(), one_experts_.begin() + count);
     }
 }
 
 void prefetch_stage::order(uint32_t page, uint8_t segments) {
     if (page >= truth_.page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
-        running_ &= faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
-                                                          "pages", segments, page, truth_.page_count()));
+        running_ &=
+            faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
+                                                  "pages",
+                                                  segments, page, truth_.page_count()));
         return;
     }
     if (entries_.size() >= capacity_) return;
@@ -140,7 +155,8 @@ void prefetch_stage::order(uint32_t page, uint8_t segments) {
     const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);
     if (missing == 0 || (state & MOORAGE_STATE_BUFFERED)) return;
     const double top = truth_.splits()[page / truth_.experts()];
-    const double share = (missing & MOORAGE_TOP ? top : 0) + (missing & MOORAGE_BOTTOM ? 1 - top : 0);
+    const double share =
+        (missing & MOORAGE_TOP ? top : 0) + (missing & MOORAGE_BOTTOM ? 1 - top : 0);
     const uint64_t bytes = costs_.expert_bytes(share);
     if (bytes == 0) return;
     const uint32_t id = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, bytes, MOORAGE_NEVER);
@@ -155,13 +171,20 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     if (horizon_ == 0) return;
     forecast(step, tokens);
     const uint32_t free = capacity_ - static_cast<uint32_t>(entries_.size());
-    const moorage_forecast view{sizeof(view), 0, horizon_, free, window_ns, backlog_ns, layers_.data(),
-                                offsets_.data(), experts_.data(), scores_.data()};
+    const moorage_forecast view{sizeof(view),    0,
+                                horizon_,        free,
+                                window_ns,       backlog_ns,
+                                layers_.data(),  offsets_.data(),
+                                experts_.data(), scores_.data()};
     std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
-    moorage_orders orders{sizeof(orders), 0, static_cast<uint32_t>(order_pages_.size()), 0,
-                          order_pages_.data(), order_segments_.data()};
-    const uint32_t count = std::min(policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders),
-                                    orders.capacity);
+    moorage_orders orders{sizeof(orders),
+                          0,
+                          static_cast<uint32_t>(order_pages_.size()),
+                          0,
+                          order_pages_.data(),
+                          order_segments_.data()};
+    const uint32_t count = std::min(
+        policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders), orders.capacity);
     for (uint32_t i = 0; i < count; ++i) order(order_pages_[i], order_segments_[i]);
 }
 

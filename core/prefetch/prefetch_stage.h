@@ -1,8 +1,9 @@
-// prefetch_stage.h - the prefetch stage: forecasts, the transfer buffer, and what became of its content.
+// prefetch_stage.h - the prefetch stage: forecasts, the transfer buffer, and what became of its
+// content.
 //
 // A prefetched page waits in the transfer buffer (state bits BUFFERED). When its layer is routed,
-// settle() takes it out: used (arrived), late (still in flight: it becomes a demand load) or not asked
-// for (cut off, or dropped). Every byte counts as used or wasted at that moment.
+// settle() takes it out: used (arrived), late (still in flight: it becomes a demand load) or not
+// asked for (cut off, or dropped). Every byte counts as used or wasted at that moment.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,9 @@ namespace moorage::core {
 class prefetch_stage {
 public:
     // All borrowed. `capacity` experts fit in the buffer.
-    prefetch_stage(instance &policy, fault_log &faults, residency &truth, transport_stage &transport,
-                   const cost_model &costs, source &from, uint32_t capacity);
+    prefetch_stage(instance &policy, fault_log &faults, residency &truth,
+                   transport_stage &transport, const cost_model &costs, source &from,
+                   uint32_t capacity);
 
     bool active() const { return horizon_ != 0; }
     // False once the policy's advice has ended the run.
@@ -38,8 +40,8 @@ public:
     // The true routing of `layer` is known. Pages asked for leave the buffer into `out`, still with
     // their state bits; all others of the layer are cut off. [step]
     void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
-    // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next layer
-    // is routed; `backlog_ns`: of the link with demand loads. [step]
+    // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next
+    // layer is routed; `backlog_ns`: of the link with demand loads. [step]
     void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns);
     // A transfer ended. True when it was one of the buffer's. [step]
     bool arrived(uint32_t transfer);

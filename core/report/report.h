@@ -15,8 +15,8 @@ namespace moorage::core {
 struct summary_ms {
     double mean = 0, p50 = 0, p99 = 0;
 };
-// Mean, and the nearest-rank percentiles (smallest value with at least p % of the values at or below
-// it). Empty input gives zeros. Reorders `values_ns`.
+// Mean, and the nearest-rank percentiles (smallest value with at least p % of the values at or
+// below it). Empty input gives zeros. Reorders `values_ns`.
 summary_ms summarise(std::vector<uint64_t> &values_ns);
 
 // Counts of experts per layer step, summed. requested = hits + partial_hits + misses.
@@ -28,8 +28,8 @@ struct expert_counts {
     uint64_t substituted = 0;
     uint64_t on_cpu = 0;
     uint64_t remote = 0;
-    uint64_t loaded = 0;        // moved to fast memory on demand
-    double hit_rate() const;    // hits / requested; 0 when nothing was
+    uint64_t loaded = 0;      // moved to fast memory on demand
+    double hit_rate() const;  // hits / requested; 0 when nothing was
     expert_counts &operator+=(const expert_counts &other);
 };
 
@@ -50,8 +50,8 @@ struct layer_report {
     expert_counts experts;
     uint64_t h2d_bytes = 0;
     double stall_ms = 0;
-    uint32_t slots = 0;        // at the end
-    uint64_t predicted = 0;    // experts asked for at visits that had a prediction
+    uint32_t slots = 0;            // at the end
+    uint64_t predicted = 0;        // experts asked for at visits that had a prediction
     uint64_t predicted_right = 0;  // of them, among the first top_k predicted
 };
 
@@ -69,10 +69,10 @@ struct run_report {
     bool has_predictions = false;
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
     std::vector<layer_report> layers;
-    json config;                                   // resolved, by section
+    json config;  // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::vector<std::string> warnings;
-    uint64_t opt_misses = 0;   // offline optimum at the same slots and sharing; 0: not computed
+    uint64_t opt_misses = 0;  // offline optimum at the same slots and sharing; 0: not computed
 };
 
 // The contract's JSON. Numbers are written so that equal runs give equal bytes.

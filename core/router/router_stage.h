@@ -11,8 +11,8 @@ class router_stage {
 public:
     router_stage(instance &policy, fault_log &faults) : policy_(policy), faults_(faults) {}
 
-    // Routes the step; a wrong choice is reported and replaced by the model's own. Adds the experts that
-    // the model would not have chosen to `substituted`. False: the run has to end. [step]
+    // Routes the step; a wrong choice is reported and replaced by the model's own. Adds the experts
+    // that the model would not have chosen to `substituted`. False: the run has to end. [step]
     bool select(layer_step &step, uint64_t &substituted);
 
 private:

@@ -1,7 +1,8 @@
 // source.h - what a run is fed with: passes of tokens, their routing, and predictions of it.
 //
-// A pass takes one or more tokens through all layers: a decode pass one token of every live request, a
-// prefill pass the first tokens of one request. Sources: a trace (trace_source.h), later a model.
+// A pass takes one or more tokens through all layers: a decode pass one token of every live
+// request, a prefill pass the first tokens of one request. Sources: a trace (trace_source.h), later
+// a model.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 namespace moorage::core {
 
 struct pass_token {
-    uint64_t row = 0;       // in the source
+    uint64_t row = 0;                   // in the source
     uint64_t next_row = MOORAGE_NEVER;  // of the same request's next token, if it will be decoded
     uint64_t request = 0;
     uint32_t stream = 0;    // below the batch size
@@ -45,8 +46,9 @@ public:
     // [B, k] and [B, E]. Requires: offers() has them.
     virtual void weights(const pass &of, uint32_t layer, float *out) = 0;
     virtual void gate_scores(const pass &of, uint32_t layer, float *out) = 0;
-    // Experts predicted for `layer` at row `row` before its router ran, best first; returns how many
-    // (at most predictions_max). `scores` gets 1 - rank / count where the source has no scores.
+    // Experts predicted for `layer` at row `row` before its router ran, best first; returns how
+    // many (at most predictions_max). `scores` gets 1 - rank / count where the source has no
+    // scores.
     virtual uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) = 0;
 };
 

@@ -56,7 +56,8 @@ bool trace_source::next(pass &out) {
         if (!one.live) continue;
         const bool last = one.row + 1 == one.end;
         out.tokens.push_back({one.row, last ? MOORAGE_NEVER : one.row + 1, one.request, index,
-                              static_cast<uint32_t>(one.row - one.begin), one.row == one.begin, last});
+                              static_cast<uint32_t>(one.row - one.begin), one.row == one.begin,
+                              last});
         one.live = !last;
         ++one.row;
     }

@@ -1,7 +1,8 @@
 // trace_source.h - a trace as a source: requests in order, `batch` of them live at one time.
 //
-// A stream takes the next request when its own ends. With `prefill` > 0 the first tokens of a request
-// (all but the last, if it is shorter) are one pass of their own before its decoding begins.
+// A stream takes the next request when its own ends. With `prefill` > 0 the first tokens of a
+// request (all but the last, if it is shorter) are one pass of their own before its decoding
+// begins.
 #pragma once
 
 #include "core/source/source.h"

@@ -9,7 +9,10 @@ namespace moorage::core {
 
 transport_stage::transport_stage(instance &policy, executor &where, fault_log &faults,
                                  uint32_t transfers_max)
-    : policy_(policy), executor_(where), faults_(faults), records_(transfers_max),
+    : policy_(policy),
+      executor_(where),
+      faults_(faults),
+      records_(transfers_max),
       released_(transfers_max, 0) {
     for (uint32_t id = transfers_max; id-- > 0;) free_ids_.push_back(id);
     for (uint32_t &current : current_) current = MOORAGE_NONE;
@@ -34,7 +37,8 @@ uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, ui
 void transport_stage::promote(uint32_t id, int32_t cause) {
     transfer_record &record = records_[id];
     if (!record.live || record.cause == cause) return;
-    if (record.cause == MOORAGE_PREFETCH) backlog_[record.link] += record.bytes - record.moved_bytes;
+    if (record.cause == MOORAGE_PREFETCH)
+        backlog_[record.link] += record.bytes - record.moved_bytes;
     record.cause = cause;
     policy_.transport->promote(policy_.plugin(), id, cause);
 }
@@ -44,7 +48,8 @@ void transport_stage::cancel(uint32_t id) {
     if (!record.live || record.cancelled) return;
     record.cancelled = true;
     policy_.transport->cancel(policy_.plugin(), id);
-    if (record.cause != MOORAGE_PREFETCH) backlog_[record.link] -= record.bytes - record.moved_bytes;
+    if (record.cause != MOORAGE_PREFETCH)
+        backlog_[record.link] -= record.bytes - record.moved_bytes;
     if (current_[record.link] != id) record.live = false;
 }
 
@@ -85,11 +90,13 @@ void transport_stage::pump(uint32_t link) {
         if (backlog_[link] == 0) return;
         piece = replacement(link);
         if (piece.id == MOORAGE_NONE) return;
-        running_ = faults_.report(policy_.name(), format("link {} is idle while transfer {} waits",
-                                                         link, piece.id));
+        running_ = faults_.report(
+            policy_.name(), format("link {} is idle while transfer {} waits", link, piece.id));
     } else if (!valid(link, piece)) {
-        const std::string what = format("piece of {} bytes of transfer {} on link {} is not one of "
-                                        "what is left to send", piece.bytes, piece.id, link);
+        const std::string what = format(
+            "piece of {} bytes of transfer {} on link {} is not one of "
+            "what is left to send",
+            piece.bytes, piece.id, link);
         running_ = faults_.report(policy_.name(), what);
         piece = replacement(link);
         if (piece.id == MOORAGE_NONE) return;
@@ -109,8 +116,10 @@ uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
     record.moved_bytes += bytes;
     record.busy_ns += duration_ns;
     moved_[link] += bytes;
-    if (record.cause == MOORAGE_PREFETCH) record.prefetch_bytes += bytes;
-    else if (!record.cancelled) backlog_[link] -= bytes;
+    if (record.cause == MOORAGE_PREFETCH)
+        record.prefetch_bytes += bytes;
+    else if (!record.cancelled)
+        backlog_[link] -= bytes;
     uint32_t ended = MOORAGE_NONE;
     if (record.cancelled || record.moved_bytes == record.bytes) {
         record.live = false;

@@ -1,8 +1,8 @@
 // transport_stage.h - the transport stage: transfers in, pieces onto idle links, completions out.
 //
-// The policy says which transfer's bytes go next and how many; this stage checks it, counts the bytes
-// and tells the executor what has arrived. Wrong advice is reported and replaced by the oldest live
-// transfer of the lowest class, whole.
+// The policy says which transfer's bytes go next and how many; this stage checks it, counts the
+// bytes and tells the executor what has arrived. Wrong advice is reported and replaced by the
+// oldest live transfer of the lowest class, whole.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 namespace moorage::core {
 
 struct transfer_record {
-    bool live = false;         // submitted, not yet ended
-    bool cancelled = false;    // ends with the piece under way
+    bool live = false;       // submitted, not yet ended
+    bool cancelled = false;  // ends with the piece under way
     int32_t cause = MOORAGE_DEMAND;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
@@ -31,9 +31,10 @@ public:
     // All borrowed. Ids of transfers are below transfers_max.
     transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max);
 
-    // A new transfer of `bytes` >= 1; returns its id, which stays taken until release(). MOORAGE_NONE
-    // when all ids are taken.
-    uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint64_t bytes, uint64_t deadline_ns);
+    // A new transfer of `bytes` >= 1; returns its id, which stays taken until release().
+    // MOORAGE_NONE when all ids are taken.
+    uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint64_t bytes,
+                    uint64_t deadline_ns);
     void promote(uint32_t id, int32_t cause);
     void cancel(uint32_t id);
     // The id may be used again once the transfer has ended.

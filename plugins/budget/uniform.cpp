@@ -22,7 +22,8 @@ public:
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
             const uint32_t extra = layer < request.slots % request.layers ? 1 : 0;
-            plan.host_slots[layer] = std::min(request.slots / request.layers + extra, request.experts);
+            plan.host_slots[layer] =
+                std::min(request.slots / request.layers + extra, request.experts);
         }
         return true;
     }

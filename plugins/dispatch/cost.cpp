@@ -1,9 +1,11 @@
-// cost.cpp - each absent expert goes where it alone is done sooner: loaded to the GPU, or on the CPU.
+// cost.cpp - each absent expert goes where it alone is done sooner: loaded to the GPU, or on the
+// CPU.
 //
-// The choice per expert is Fiddler's: time to load and compute it on the GPU against time to compute
-// it on the CPU. A tie loads. Waiting for earlier experts of the step is not weighed (balance does
-// that). Loading also fills the cache, which the comparison does not see: with `keep` at 1 a load has
-// to be faster by itself; above 1 it may take that many times as long. Cost per call: O(items).
+// The choice per expert is Fiddler's: time to load and compute it on the GPU against time to
+// compute it on the CPU. A tie loads. Waiting for earlier experts of the step is not weighed
+// (balance does that). Loading also fills the cache, which the comparison does not see: with `keep`
+// at 1 a load has to be faster by itself; above 1 it may take that many times as long. Cost per
+// call: O(items).
 
 #include <moorage/moorage.hpp>
 

@@ -1,10 +1,10 @@
 // next_gate.cpp - fetches the experts that the next layer's gate is predicted to choose.
 //
-// The prediction is the next layer's router applied to this layer's activations (mixtral-offloading,
-// Pre-gated MoE and MoEpic use the same signal), from the model or recorded in a trace. Best
-// predicted first, at most `experts` of them; what is resident or under way is skipped by the host
-// and does not count. With `fit_window`, only as many as the link can bring before the next layer
-// is routed. Cost per call: O(experts of a layer).
+// The prediction is the next layer's router applied to this layer's activations
+// (mixtral-offloading, Pre-gated MoE and MoEpic use the same signal), from the model or recorded in
+// a trace. Best predicted first, at most `experts` of them; what is resident or under way is
+// skipped by the host and does not count. With `fit_window`, only as many as the link can bring
+// before the next layer is routed. Cost per call: O(experts of a layer).
 
 #include <moorage/moorage.hpp>
 
@@ -21,12 +21,15 @@ public:
         .needs = MOORAGE_NEEDS_PREDICTIONS,
     };
     static constexpr moorage::param params[] = {
-        moorage::integer("experts", 0, 0, 4096, "first predicted experts to fetch; 0: the model's top-k"),
-        moorage::flag("fit_window", false, "fetch no more than arrives before the next layer is routed"),
+        moorage::integer("experts", 0, 0, 4096,
+                         "first predicted experts to fetch; 0: the model's top-k"),
+        moorage::flag("fit_window", false,
+                      "fetch no more than arrives before the next layer is routed"),
     };
 
     explicit next_gate(const moorage::setup &setup)
-        : host_(setup.host), experts_(static_cast<uint32_t>(setup.integer("experts"))),
+        : host_(setup.host),
+          experts_(static_cast<uint32_t>(setup.integer("experts"))),
           fit_window_(setup.flag("fit_window")) {}
 
     void activate(const moorage::limits &limits) {
@@ -36,11 +39,13 @@ public:
     void reset() {}
     uint32_t horizon() { return 1; }
 
-    void plan(const moorage::step &step, const moorage::forecast &forecast, moorage::orders &orders) {
+    void plan(const moorage::step &step, const moorage::forecast &forecast,
+              moorage::orders &orders) {
         uint64_t room = moorage::none;
         if (const moorage_costs *costs = host_.costs(); fit_window_ && costs && costs->load_ns) {
             const uint64_t window_ns = forecast.window_ns;
-            const uint64_t free_ns = window_ns > forecast.backlog_ns ? window_ns - forecast.backlog_ns : 0;
+            const uint64_t free_ns =
+                window_ns > forecast.backlog_ns ? window_ns - forecast.backlog_ns : 0;
             room = free_ns / costs->load_ns;
         }
         const std::span<const uint32_t> predicted = forecast.experts(0);

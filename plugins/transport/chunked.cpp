@@ -1,7 +1,8 @@
-// chunked.cpp - transfers in pieces of a fixed size, so that demand overtakes prefetch between pieces.
+// chunked.cpp - transfers in pieces of a fixed size, so that demand overtakes prefetch between
+// pieces.
 //
-// A demand load waits for at most one piece of a prefetch. The price is the link's constant per piece.
-// Cost per call: O(1) amortised.
+// A demand load waits for at most one piece of a prefetch. The price is the link's constant per
+// piece. Cost per call: O(1) amortised.
 
 #include <moorage/moorage.hpp>
 #include <moorage/transfer_queue.hpp>
@@ -18,14 +19,17 @@ public:
     };
     static constexpr moorage::param params[] = {
         moorage::integer("chunk_bytes", 4 << 20, 4096, int64_t{1} << 40, "size of a piece"),
-        moorage::flag("demand_whole", true, "send demand loads in one piece: nothing may overtake them"),
+        moorage::flag("demand_whole", true,
+                      "send demand loads in one piece: nothing may overtake them"),
     };
 
     explicit chunked(const moorage::setup &setup)
         : chunk_bytes_(static_cast<uint64_t>(setup.integer("chunk_bytes"))),
           demand_whole_(setup.flag("demand_whole")) {}
 
-    void activate(const moorage::limits &limits) { queue_.resize(limits.transfers_max, limits.links); }
+    void activate(const moorage::limits &limits) {
+        queue_.resize(limits.transfers_max, limits.links);
+    }
     void reset() { queue_.clear(); }
     void submit(const moorage::transfer &transfer) { queue_.submit(transfer); }
     void cancel(uint32_t id) { queue_.remove(id); }

@@ -16,7 +16,9 @@ public:
     };
 
     explicit direct(const moorage::setup &) {}
-    void activate(const moorage::limits &limits) { queue_.resize(limits.transfers_max, limits.links); }
+    void activate(const moorage::limits &limits) {
+        queue_.resize(limits.transfers_max, limits.links);
+    }
     void reset() { queue_.clear(); }
     void submit(const moorage::transfer &transfer) { queue_.submit(transfer); }
     void cancel(uint32_t id) { queue_.remove(id); }

@@ -1,4 +1,5 @@
-// emulator_perf.cpp - how fast virtual time goes: events, tokens, and the host's own cost of a step.
+// emulator_perf.cpp - how fast virtual time goes: events, tokens, and the host's own cost of a
+// step.
 //
 // Workload: Mixtral's shape (32 layers x 8 experts, top-2) on an RTX 4090 profile, half the experts
 // cached, lru, load_all. host_step keeps everything resident and has every hook called with trivial
@@ -19,7 +20,8 @@ struct bench {
     run_config config;
 
     explicit bench(uint64_t tokens, uint32_t predictions) {
-        synth_options options{.layers = 32, .experts = 8, .top_k = 2, .tokens = tokens, .requests = 20};
+        synth_options options{
+            .layers = 32, .experts = 8, .top_k = 2, .tokens = tokens, .requests = 20};
         options.predictions = predictions;
         file = moorage::perf::write_perf_trace(options);
         config.file = "perf.toml";
@@ -71,8 +73,8 @@ void emulated_tokens(benchmark::State &state) {
 }
 BENCHMARK(emulated_tokens)->Arg(5'000)->Arg(20'000)->Arg(80'000)->Unit(benchmark::kMillisecond);
 
-// All hooks (observer of the cache, router, dispatch with an answer, prefetch with forecasts, transport),
-// all experts resident after the first passes: items are layer steps.
+// All hooks (observer of the cache, router, dispatch with an answer, prefetch with forecasts,
+// transport), all experts resident after the first passes: items are layer steps.
 void host_step(benchmark::State &state) {
     const uint64_t tokens = 20'000;
     bench on(tokens, 4);

@@ -1,5 +1,6 @@
-// Goal: emulated time is what a schedule worked by hand says, to the nanosecond. Method: the toy machine
-// (toy_machine.h), whose figures are round; every expected number below is derived in its comment.
+// Goal: emulated time is what a schedule worked by hand says, to the nanosecond. Method: the toy
+// machine (toy_machine.h), whose figures are round; every expected number below is derived in its
+// comment.
 #include "core/execute/emulator.h"
 
 #include <cmath>
@@ -90,8 +91,8 @@ TEST_CASE("copies and CPU experts share host memory once they exceed its ceiling
     emulator machine(costs, 1, nullptr);
     machine.send(link_h2d, 100'000, 0);
     machine.expert_on_cpu({.page = 1, .tokens = 1, .tag = 5});
-    // Factor 30 / 40: link 7.5, CPU 22.5 bytes/ns. The CPU ends at 100,000 / 22.5 = 4444.4 -> 4445 (its
-    // rate alone is 100,000 bytes in 3334 ns, rounded up, so a little below 30: 29.994).
+    // Factor 30 / 40: link 7.5, CPU 22.5 bytes/ns. The CPU ends at 100,000 / 22.5 = 4444.4 -> 4445
+    // (its rate alone is 100,000 bytes in 3334 ns, rounded up, so a little below 30: 29.994).
     const double alone = 100'000.0 / 3334, factor = 30 / (10 + alone);
     const auto cpu_ns = static_cast<uint64_t>(std::ceil(100'000 / (alone * factor)));
     completion done = machine.wait();
@@ -113,7 +114,7 @@ TEST_CASE("the constant part of a transfer uses no bandwidth") {
     hardware.node.cpu_issue_ns = 0;
     const cost_model costs(hardware, toy::shape(2, 4, 1));
     emulator machine(costs, 1, nullptr);
-    machine.send(link_h2d, 100'000, 0);                        // constant until 1000
+    machine.send(link_h2d, 100'000, 0);                         // constant until 1000
     machine.expert_on_cpu({.page = 1, .tokens = 1, .tag = 0});  // 50,000 of 100,000 bytes by 1000
     // From 1000 on the factor is 50 / 60: CPU 41.67 bytes/ns, 50,000 more bytes take 1200 ns.
     CHECK(machine.wait().kind == event_kind::cpu_expert);

@@ -1,6 +1,7 @@
-// Goal: a whole run (source, router, cache, dispatch, transport, prefetch, emulator, report) is what the
-// rules say. Method: runs on the toy machine worked by hand; the counts of a run against the replay of the
-// same trace; conservation laws on random traces under random settings; equal bytes for equal runs.
+// Goal: a whole run (source, router, cache, dispatch, transport, prefetch, emulator, report) is
+// what the rules say. Method: runs on the toy machine worked by hand; the counts of a run against
+// the replay of the same trace; conservation laws on random traces under random settings; equal
+// bytes for equal runs.
 #include "core/pipeline/run.h"
 
 #include <doctest/doctest.h>
@@ -19,7 +20,8 @@ struct bench {
     run_config config;
 
     bench() {
-        REQUIRE(shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+        REQUIRE(
+            shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
         config.file = folder / "run.toml";
         config.profile = (folder / "device.toml").string();
         config.link = (folder / "link.toml").string();
@@ -104,8 +106,8 @@ TEST_CASE("next_gate by hand: loads overlap with compute, late ones are waited f
     on.write(three_tokens(true));
     on.config.prefetch.plugin = "next_gate";
     const run_report report = on.run_it();
-    // Token 0: demand 170 to 11,170; the prefetch for layer 1 follows on the link to 22,170; layer 1 is
-    // routed at 11,270 + 170 and waits for it; 22,270, head 22,280.
+    // Token 0: demand 170 to 11,170; the prefetch for layer 1 follows on the link to 22,170; layer
+    // 1 is routed at 11,270 + 170 and waits for it; 22,270, head 22,280.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.022280));
     // Token 1: resident, 550; at its layer 1's gate, 440 in, expert 2 of layer 0 is fetched: from
     // 22,720 to 33,720. Token 2 begins at 22,830, computes it from 33,720 to 33,820, then layer 1:
@@ -148,15 +150,22 @@ TEST_CASE("a batch shares loads, and prefill is one pass") {
 
 TEST_CASE("without prefetch a run hits and misses exactly as the replay in token order") {
     bench on;
-    const synth_options options{.layers = 5, .experts = 12, .top_k = 3, .tokens = 400, .requests = 7,
-                                .reuse = 0.3, .domains = 2, .seed = 5};
+    const synth_options options{.layers = 5,
+                                .experts = 12,
+                                .top_k = 3,
+                                .tokens = 400,
+                                .requests = 7,
+                                .reuse = 0.3,
+                                .domains = 2,
+                                .seed = 5};
     auto data = synthesize(options);
     REQUIRE(data.ok());
     on.write(*data);
     const trace &source = **on.shared.open(on.config.trace);
     for (const bool per_layer : {false, true}) {
         for (const uint32_t slots : {2u, 7u, 15u, 30u, 60u}) {
-            for (const char *name : {"lru", "lfu", "llru", "fifo", "sieve", "clock", "belady", "random"}) {
+            for (const char *name :
+                 {"lru", "lfu", "llru", "fifo", "sieve", "clock", "belady", "random"}) {
                 CAPTURE(name);
                 CAPTURE(slots);
                 CAPTURE(per_layer);
@@ -166,7 +175,8 @@ TEST_CASE("without prefetch a run hits and misses exactly as the replay in token
                 on.config.seed = 3;
                 const run_report report = on.run_it();
                 const future coming(source);
-                replay_job job{.of = *on.shared.policies().find(name, "cache"), .slots = slots, .seed = 3};
+                replay_job job{
+                    .of = *on.shared.policies().find(name, "cache"), .slots = slots, .seed = 3};
                 job.pools = per_layer ? sharing::per_layer : sharing::shared;
                 const auto counted = replay(source, &coming, job);
                 REQUIRE(counted.ok());
@@ -181,8 +191,15 @@ TEST_CASE("without prefetch a run hits and misses exactly as the replay in token
 
 TEST_CASE("conservation under random settings") {
     bench on;
-    const synth_options options{.layers = 4, .experts = 10, .top_k = 2, .tokens = 300, .requests = 9,
-                                .reuse = 0.4, .predictions = 6, .prediction_accuracy = 0.7, .seed = 8};
+    const synth_options options{.layers = 4,
+                                .experts = 10,
+                                .top_k = 2,
+                                .tokens = 300,
+                                .requests = 9,
+                                .reuse = 0.4,
+                                .predictions = 6,
+                                .prediction_accuracy = 0.7,
+                                .seed = 8};
     auto data = synthesize(options);
     REQUIRE(data.ok());
     on.write(*data);

@@ -1,7 +1,8 @@
 // toy_machine.h - a machine and a model with round figures, whose schedules can be worked by hand.
 //
-// attention of a layer 70 ns + hand-over 100 ns = gate after 170 ns; an expert of 100,000 bytes takes
-// 100 ns on the GPU, 1,000 + 10,000 ns over the link, 500 + 2,000 ns on the CPU; the head 10 ns.
+// attention of a layer 70 ns + hand-over 100 ns = gate after 170 ns; an expert of 100,000 bytes
+// takes 100 ns on the GPU, 1,000 + 10,000 ns over the link, 500 + 2,000 ns on the CPU; the head 10
+// ns.
 #pragma once
 
 #include <filesystem>
@@ -125,25 +126,29 @@ cpu_issue_ns = "[G] toy"
     const auto number = [](uint64_t value) { return std::to_string(value); };
     // A KV cache of up to 10 tokens, 1 byte each, rounds up to the same 20 ns a layer.
     const uint64_t dense = 10'000 + 19'990 * uint64_t{layers};
-    in.write("shape.toml", "kind = \"model\"\nname = \"toy\"\naliases = []\nlayers = " + number(layers) +
-             "\nmoe_layers = " + number(layers) + "\nexperts = " + number(experts) + "\ntop_k = " +
-             number(top_k) + "\nhidden = 5\nmoe_intermediate = 5000\nmatrices = 2\nweight_bytes = 2\n" +
-             "expert_bytes = 100_000\nnon_expert_bytes = " + number(dense) + "\ndense_bytes = " +
-             number(dense) + "\nkv_token_layer_bytes = 1\nvocabulary = 1000\n" +
-             "[sources]\ngeometry = \"[G] toy\"\nsizes = \"[G] toy\"\n");
+    in.write("shape.toml",
+             "kind = \"model\"\nname = \"toy\"\naliases = []\nlayers = " + number(layers) +
+                 "\nmoe_layers = " + number(layers) + "\nexperts = " + number(experts) +
+                 "\ntop_k = " + number(top_k) +
+                 "\nhidden = 5\nmoe_intermediate = 5000\nmatrices = 2\nweight_bytes = 2\n" +
+                 "expert_bytes = 100_000\nnon_expert_bytes = " + number(dense) +
+                 "\ndense_bytes = " + number(dense) +
+                 "\nkv_token_layer_bytes = 1\nvocabulary = 1000\n" +
+                 "[sources]\ngeometry = \"[G] toy\"\nsizes = \"[G] toy\"\n");
 }
 
-// A trace with the given choices, [token][layer][rank]; with `predict`, every layer's choice is known
-// one layer before.
-inline trace_data routing(const std::vector<std::vector<std::vector<uint16_t>>> &chosen, uint32_t experts,
-                          std::vector<uint64_t> requests, bool predict) {
+// A trace with the given choices, [token][layer][rank]; with `predict`, every layer's choice is
+// known one layer before.
+inline trace_data routing(const std::vector<std::vector<std::vector<uint16_t>>> &chosen,
+                          uint32_t experts, std::vector<uint64_t> requests, bool predict) {
     trace_data data;
     data.tokens = chosen.size();
     data.layers = static_cast<uint32_t>(chosen[0].size());
     data.experts = experts;
     data.top_k = static_cast<uint32_t>(chosen[0][0].size());
     for (const auto &token : chosen)
-        for (const auto &layer : token) data.chosen.insert(data.chosen.end(), layer.begin(), layer.end());
+        for (const auto &layer : token)
+            data.chosen.insert(data.chosen.end(), layer.begin(), layer.end());
     if (predict) {
         data.predictions = data.top_k;
         data.predicted = data.chosen;

@@ -1,6 +1,6 @@
 // Goal: bytes cross the links in the order the transport policies promise, ids come back, and wrong
-// advice is caught. Method: the bundled direct and chunked policies over the toy machine, times worked by
-// hand; a broken policy made of a table with one wrong function.
+// advice is caught. Method: the bundled direct and chunked policies over the toy machine, times
+// worked by hand; a broken policy made of a table with one wrong function.
 #include "core/transport/transport_stage.h"
 
 #include <doctest/doctest.h>
@@ -94,7 +94,8 @@ TEST_CASE("a cancelled transfer ends with its piece, a promoted one goes to the 
 TEST_CASE("ids run out and come back") {
     bench on("direct");
     std::vector<uint32_t> ids;
-    for (int i = 0; i < 8; ++i) ids.push_back(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0));
+    for (int i = 0; i < 8; ++i)
+        ids.push_back(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0));
     CHECK(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0) == MOORAGE_NONE);
     on.stage->release(ids[0]);  // before its end: free after it
     CHECK(on.stage->submit(link_h2d, MOORAGE_DEMAND, 0, 10'000, 0) == MOORAGE_NONE);

@@ -69,8 +69,8 @@ result<std::vector<run_config>> read_configs(const arguments &given) {
 
 // Runs all, on `jobs` threads; reports are in the order of the configurations. The first failure in
 // that order is the one returned.
-result<std::vector<run_report>> run_all(const std::vector<run_config> &configs, run_resources &shared,
-                                        uint32_t jobs, bool optimum) {
+result<std::vector<run_report>> run_all(const std::vector<run_config> &configs,
+                                        run_resources &shared, uint32_t jobs, bool optimum) {
     std::vector<std::optional<result<run_report>>> reports(configs.size());
     std::atomic<size_t> next = 0;
     std::atomic<bool> failed = false;
@@ -128,7 +128,8 @@ int run_compare(const arguments &given) {
     if (!configs) return fail(configs.failure());
     run_resources shared;
     for (const run_config &config : *configs)
-        if (const status done = shared.scan(config.plugin_paths); !done) return fail(done.failure());
+        if (const status done = shared.scan(config.plugin_paths); !done)
+            return fail(done.failure());
     const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
     auto reports = run_all(*configs, shared, given.jobs ? given.jobs : cores, !given.no_optimum);
     if (!reports) return fail(reports.failure());
@@ -140,7 +141,8 @@ int run_compare(const arguments &given) {
     if (!given.html_file.empty()) {
         const status done = write_text(given.html_file, to_html(all, command_line(given)));
         if (!done) return fail(done.failure());
-        std::fprintf(given.json_file == "-" ? stderr : stdout, "HTML report: %s\n", given.html_file.c_str());
+        std::fprintf(given.json_file == "-" ? stderr : stdout, "HTML report: %s\n",
+                     given.html_file.c_str());
     }
     return exit_ok;
 }
@@ -148,17 +150,25 @@ int run_compare(const arguments &given) {
 }  // namespace
 
 command install_compare(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("compare", "the same work under several configurations, side by side");
+    CLI::App *sub =
+        app.add_subcommand("compare", "the same work under several configurations, side by side");
     const auto given = std::make_shared<arguments>();
     sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");
     sub->add_option("--set", given->overrides, "replace a setting of every file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")->take_all()->expected(1);
-    sub->add_option("--sweep", given->sweeps, "run with each of these values; several sweeps multiply")
-        ->type_name("SECTION.KEY=A,B,...")->take_all()->expected(1);
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--sweep", given->sweeps,
+                    "run with each of these values; several sweeps multiply")
+        ->type_name("SECTION.KEY=A,B,...")
+        ->take_all()
+        ->expected(1);
     sub->add_option("--json", given->json_file, "write all reports as JSON; - for standard output")
         ->type_name("FILE");
-    sub->add_option("--html", given->html_file, "write a page with table and plots")->type_name("FILE");
-    sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")->type_name("N");
+    sub->add_option("--html", given->html_file, "write a page with table and plots")
+        ->type_name("FILE");
+    sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")
+        ->type_name("N");
     sub->add_flag("--no-optimum", given->no_optimum, "do not count the offline optimum's misses");
     return [given] { return run_compare(*given); };
 }

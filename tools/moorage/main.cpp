@@ -20,7 +20,8 @@ constexpr command (*installers[])(CLI::App &) = {install_run, install_compare, i
 }  // namespace
 
 int run(int argc, char **argv) {
-    CLI::App app("moorage: Mixture-of-Experts models whose experts do not fit in fast memory", "moorage");
+    CLI::App app("moorage: Mixture-of-Experts models whose experts do not fit in fast memory",
+                 "moorage");
     app.require_subcommand(1);
     app.set_version_flag("--version", "moorage " MOORAGE_VERSION);
     app.footer("Every command has --help. Exit code: 0 done, 1 failed, 2 wrong usage.");

@@ -11,7 +11,8 @@ using namespace moorage::core;
 
 status write_text(const std::string &file, const std::string &text) {
     if (file == "-") {
-        if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+        if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+            std::fflush(stdout) == 0)
             return success();
         return error{"standard output cannot be written"};
     }

@@ -1,4 +1,5 @@
-// output.h - what the commands share: errors to standard error, figures to files, --set and --plugins.
+// output.h - what the commands share: errors to standard error, figures to files, --set and
+// --plugins.
 #pragma once
 
 #include <cstdio>
@@ -17,9 +18,11 @@ inline int fail(const core::error &what) {
     return what.usage ? exit_usage : exit_failed;
 }
 
-// Writes a whole file, or standard output for "-". A file that existed is replaced only by a whole one.
+// Writes a whole file, or standard output for "-". A file that existed is replaced only by a whole
+// one.
 core::status write_text(const std::string &file, const std::string &text);
 
-core::result<std::vector<core::override_value>> read_overrides(const std::vector<std::string> &texts);
+core::result<std::vector<core::override_value>> read_overrides(
+    const std::vector<std::string> &texts);
 
 }  // namespace moorage::tool

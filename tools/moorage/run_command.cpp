@@ -34,8 +34,9 @@ public:
             return;
         }
         const std::string name = format("{} {}.{}", kind, page / experts_, page % experts_);
-        to_.span(tracks_[where], name, start_ns, end_ns - start_ns,
-                 {{"layer", page / experts_}, {"expert", page % experts_}, {"during layer", layer}});
+        to_.span(
+            tracks_[where], name, start_ns, end_ns - start_ns,
+            {{"layer", page / experts_}, {"expert", page % experts_}, {"during layer", layer}});
     }
 
 private:
@@ -80,7 +81,8 @@ int run_one(const arguments &given) {
         if (const status done = write_text(given.json_file, to_json(*report).dump(2) + "\n"); !done)
             return fail(done.failure());
     if (given.json_file != "-") std::fputs(to_text(*report).c_str(), stdout);
-    if (events) std::printf("timeline: %s (open it in ui.perfetto.dev)\n", given.timeline_file.c_str());
+    if (events)
+        std::printf("timeline: %s (open it in ui.perfetto.dev)\n", given.timeline_file.c_str());
     return exit_ok;
 }
 
@@ -89,9 +91,13 @@ int run_one(const arguments &given) {
 command install_run(CLI::App &app) {
     CLI::App *sub = app.add_subcommand("run", "one run of a configuration: source through report");
     const auto given = std::make_shared<arguments>();
-    sub->add_option("config", given->config, "the run's TOML file")->required()->type_name("CONFIG.toml");
+    sub->add_option("config", given->config, "the run's TOML file")
+        ->required()
+        ->type_name("CONFIG.toml");
     sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")->take_all()->expected(1);
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
     sub->add_option("--json", given->json_file, "write the report as JSON; - for standard output")
         ->type_name("FILE");
     sub->add_option("--timeline", given->timeline_file, "write what ran when, for Perfetto")

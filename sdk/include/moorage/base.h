@@ -35,8 +35,8 @@ extern "C" {
 #define MOORAGE_HAS(object, type, field) \
     ((object)->size >= offsetof(type, field) + sizeof(((type *)0)->field))
 
-#define MOORAGE_NONE UINT32_MAX        /* no page, layer, pool or count */
-#define MOORAGE_NEVER UINT64_MAX       /* no such step: the page is never requested again */
+#define MOORAGE_NONE UINT32_MAX  /* no page, layer, pool or count */
+#define MOORAGE_NEVER UINT64_MAX /* no such step: the page is never requested again */
 
 /* Status of fallible functions. Values outside the list count as MOORAGE_INTERNAL. */
 enum {
@@ -44,7 +44,7 @@ enum {
     MOORAGE_INVALID_ARGUMENT = 1, /* a value cannot be used; set_error says which and why */
     MOORAGE_UNSUPPORTED = 2,      /* right in itself, but not offered here */
     MOORAGE_OUT_OF_MEMORY = 3,
-    MOORAGE_WRONG_STATE = 4,      /* for instance activate on an active instance */
+    MOORAGE_WRONG_STATE = 4, /* for instance activate on an active instance */
     MOORAGE_INTERNAL = 5
 };
 
@@ -53,8 +53,8 @@ enum { MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3 };
 
 /* State of a page, one byte. Bits 0-1: segments that are resident. Bits 2-3: segments in flight to
  * fast memory. Bit 4: pinned, that is, in use by the running step: it cannot be a victim. Bits
- * 5-6: segments that sit in the transfer buffer (a prefetch not yet used), not in a cache slot: they
- * are resident for routing and dispatch, and the page cannot be a victim. */
+ * 5-6: segments that sit in the transfer buffer (a prefetch not yet used), not in a cache slot:
+ * they are resident for routing and dispatch, and the page cannot be a victim. */
 enum {
     MOORAGE_STATE_RESIDENT = 0x03,
     MOORAGE_STATE_IN_FLIGHT = 0x0c,
@@ -65,8 +65,13 @@ enum {
 };
 
 /* Why a page was loaded, evicted or needs room. */
-enum { MOORAGE_DEMAND = 0, MOORAGE_PREFETCH = 1, MOORAGE_BUDGET = 2, MOORAGE_MIGRATION = 3,
-       MOORAGE_ACTIVATION = 4 };
+enum {
+    MOORAGE_DEMAND = 0,
+    MOORAGE_PREFETCH = 1,
+    MOORAGE_BUDGET = 2,
+    MOORAGE_MIGRATION = 3,
+    MOORAGE_ACTIVATION = 4
+};
 
 /* Phase of a layer step. */
 enum { MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1 };
@@ -75,13 +80,13 @@ enum { MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1 };
  * deactivate and their contents change under the reader between calls, never during one. [any] */
 typedef struct moorage_residency {
     uint32_t size;
-    uint32_t flags;             /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t layers;
     uint32_t experts;           /* per layer */
     uint32_t pools;             /* 1 (shared) or layers (per-layer) */
     uint32_t reserved;          /* 0 */
     const uint8_t *host_state;  /* [layers * experts] MOORAGE_STATE_* of each page */
-    const uint32_t *host_slots; /* [pools] cache slots of each pool; changes when a budget is applied */
+    const uint32_t *host_slots; /* [pools] cache slots of each; changes with the budget */
     const uint32_t *host_used;  /* [pools] slots taken, in flight included */
     const float *host_split;    /* [layers] share of an expert that is its top segment, (0, 1] */
 } moorage_residency;
@@ -103,8 +108,8 @@ typedef struct moorage_costs {
     uint64_t gpu_token_ns;          /* what each further token of that expert adds */
     uint64_t cpu_expert_ns;         /* one expert on the CPU, one token */
     uint64_t cpu_token_ns;          /* what each further token of that expert adds */
-    const uint64_t *host_remote_ns; /* [servers] one expert on a server, one token, links included */
-    uint64_t head_ns;               /* output head, one token: between the last layer and the first */
+    const uint64_t *host_remote_ns; /* [servers] one expert there, one token, links included */
+    uint64_t head_ns; /* output head, one token: between the last layer and the first */
 } moorage_costs;
 MOORAGE_ASSERT(offsetof(moorage_costs, expert_bytes) == 16, "moorage_costs layout");
 MOORAGE_ASSERT(sizeof(moorage_costs) == 96, "moorage_costs layout");

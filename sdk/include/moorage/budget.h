@@ -14,20 +14,20 @@ extern "C" {
 
 typedef struct moorage_budget_request {
     uint32_t size;
-    uint32_t flags;            /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t layers;
-    uint32_t experts;          /* of a layer: more slots than this are of no use */
-    uint32_t slots;            /* whole experts that fit in all layers together */
-    uint32_t segments;         /* 1: splits must stay 1; 2: they may be chosen */
-    uint64_t token;            /* tokens completed */
+    uint32_t experts;           /* of a layer: more slots than this are of no use */
+    uint32_t slots;             /* whole experts that fit in all layers together */
+    uint32_t segments;          /* 1: splits must stay 1; 2: they may be chosen */
+    uint64_t token;             /* tokens completed */
     const uint32_t *host_slots; /* [layers] now; all 0 before the run */
-    const float *host_split;   /* [layers] now */
+    const float *host_split;    /* [layers] now */
 } moorage_budget_request;
 MOORAGE_ASSERT(sizeof(moorage_budget_request) == 48, "moorage_budget_request layout");
 
-/* Result, the host's arrays. A layer with `slots` and `split` costs slots * split whole experts; the
- * sum over the layers must not exceed request->slots (by more than 1e-4 of an expert, for rounding).
- * Both come filled with what is in force. */
+/* Result, the host's arrays. A layer with `slots` and `split` costs slots * split whole experts;
+ * the sum over the layers must not exceed request->slots (by more than 1e-4 of an expert, for
+ * rounding). Both come filled with what is in force. */
 typedef struct moorage_budget_plan {
     uint32_t size;
     uint32_t flags;       /* 0 */
@@ -40,7 +40,7 @@ MOORAGE_ASSERT(sizeof(moorage_budget_plan) == 32, "moorage_budget_plan layout");
 #define MOORAGE_INTERFACE_BUDGET "moorage.budget/1"
 typedef struct moorage_budget {
     uint32_t size;
-    uint32_t flags;    /* 0 */
+    uint32_t flags; /* 0 */
     /* Returns 1 when the plan is to be applied, 0 to leave all as it is. Required. [control] */
     uint32_t (*plan)(moorage_plugin *plugin, const moorage_budget_request *request,
                      moorage_budget_plan *plan);

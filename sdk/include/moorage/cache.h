@@ -38,15 +38,16 @@ typedef struct moorage_admission {
 MOORAGE_ASSERT(sizeof(moorage_admission) == 24, "moorage_admission layout");
 
 /* Outcome of one request in a replay; any other value is the page that was evicted for it. */
-#define MOORAGE_REPLAY_KEPT 0xffffffffu   /* hit, or loaded into a free slot: nothing was evicted */
-#define MOORAGE_REPLAY_BYPASS 0xfffffffeu /* missed and not cached: every slot pinned, or not admitted */
+#define MOORAGE_REPLAY_KEPT 0xffffffffu /* hit, or loaded into a free slot: nothing was evicted */
+#define MOORAGE_REPLAY_BYPASS \
+    0xfffffffeu /* missed and not cached: every slot pinned, or not admitted */
 
 /* Whole tokens of a trace in which nothing but the cache decides. For each token, `rounds` times,
  * for each layer (one visit), `repeats` steps of `width` distinct requests. Steps, visits and
  * tokens continue from the first_ fields. */
 typedef struct moorage_replay {
     uint32_t size;
-    uint32_t flags;                /* 0 */
+    uint32_t flags; /* 0 */
     uint64_t first_step;
     uint64_t first_visit;
     uint64_t first_token;
@@ -54,12 +55,12 @@ typedef struct moorage_replay {
     uint32_t rounds;
     uint32_t repeats;
     uint32_t width;
-    const uint32_t *host_experts;  /* [token, round, layer, repeat, width] in the order of requests */
+    const uint32_t *host_experts;  /* [token, round, layer, repeat, width], as requested */
     const uint64_t *host_requests; /* [token] running number of the request (text) of each token */
-    uint8_t *host_state;           /* [layers * experts] the residency view's own bytes, lent for the
-                                    * call: the callee keeps resident and pinned bits right */
-    uint32_t *host_used;           /* [pools] likewise */
-    uint32_t *host_outcomes;       /* out, as host_experts: KEPT, BYPASS or the evicted page */
+    uint8_t *host_state;     /* [layers * experts] the residency view's own bytes, lent for the
+                              * call: the callee keeps resident and pinned bits right */
+    uint32_t *host_used;     /* [pools] likewise */
+    uint32_t *host_outcomes; /* out, as host_experts: KEPT, BYPASS or the evicted page */
 } moorage_replay;
 MOORAGE_ASSERT(offsetof(moorage_replay, host_experts) == 48, "moorage_replay layout");
 MOORAGE_ASSERT(sizeof(moorage_replay) == 88, "moorage_replay layout");
@@ -71,7 +72,8 @@ typedef struct moorage_cache {
     /* Writes up to room->count pages, first to go first; returns how many. Fewer than asked only
      * when the pool has no further page that may go. Required. [step] */
     uint32_t (*victims)(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages);
-    /* 0: do not cache this page; it is served through the transfer buffer. Null: always 1. [step] */
+    /* 0: do not cache this page; it is served through the transfer buffer. Null: always 1. [step]
+     */
     uint32_t (*admit)(moorage_plugin *plugin, const moorage_admission *admission);
     /* `page` now has a slot (its bytes may still be in flight). May be null. [step] */
     void (*on_load)(moorage_plugin *plugin, uint32_t page, uint32_t segments, int32_t cause);

@@ -16,11 +16,11 @@ extern "C" {
 enum { MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2 };
 
 /* Struct of arrays over `count` items; times are for the item's own tokens and missing bytes.
- * A segment in flight counts as missing, and its load time is for what is left of it. A backlog counts
- * the operation under way as well. */
+ * A segment in flight counts as missing, and its load time is for what is left of it. A backlog
+ * counts the operation under way as well. */
 typedef struct moorage_items {
     uint32_t size;
-    uint32_t flags;                 /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t count;
     uint32_t servers;               /* remote servers */
     uint64_t load_backlog_ns;       /* the link is busy this long with earlier demand loads */
@@ -32,7 +32,7 @@ typedef struct moorage_items {
     const uint64_t *host_load_ns;   /* [count] to bring what is missing */
     const uint64_t *host_gpu_ns;    /* [count] to compute it on the GPU */
     const uint64_t *host_cpu_ns;    /* [count] to compute it on the CPU */
-    const uint64_t *host_remote_ns; /* [count, servers] likewise, MOORAGE_NEVER: the server lacks it */
+    const uint64_t *host_remote_ns; /* [count, servers]; MOORAGE_NEVER: the server lacks it */
 } moorage_items;
 MOORAGE_ASSERT(offsetof(moorage_items, host_experts) == 32, "moorage_items layout");
 MOORAGE_ASSERT(sizeof(moorage_items) == 96, "moorage_items layout");
@@ -40,7 +40,7 @@ MOORAGE_ASSERT(sizeof(moorage_items) == 96, "moorage_items layout");
 /* What one item took, as measured. */
 typedef struct moorage_dispatched {
     uint32_t size;
-    uint32_t flags;   /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t layer;
     uint32_t expert;
     uint32_t site;

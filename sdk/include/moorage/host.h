@@ -21,7 +21,7 @@ struct moorage_host {
     uint32_t flags;     /* 0 */
     uint32_t abi_major; /* newest the host speaks; it also loads the major before */
     uint32_t abi_minor;
-    void *host_data;    /* the host's own */
+    void *host_data; /* the host's own */
     /* Service table for `id`, or null. [any] */
     const void *(*get_service)(const moorage_host *host, const char *id);
     /* Text for the failure about to be returned; copied. Lower case, no full stop, names thing,
@@ -31,7 +31,12 @@ struct moorage_host {
 MOORAGE_ASSERT(sizeof(moorage_host) == 40, "moorage_host layout");
 
 #define MOORAGE_SERVICE_LOG "moorage.host.log/1"
-enum { MOORAGE_LOG_DEBUG = 0, MOORAGE_LOG_INFO = 1, MOORAGE_LOG_WARNING = 2, MOORAGE_LOG_ERROR = 3 };
+enum {
+    MOORAGE_LOG_DEBUG = 0,
+    MOORAGE_LOG_INFO = 1,
+    MOORAGE_LOG_WARNING = 2,
+    MOORAGE_LOG_ERROR = 3
+};
 typedef struct moorage_log {
     uint32_t size;
     uint32_t flags;

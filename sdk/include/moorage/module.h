@@ -19,15 +19,19 @@ extern "C" {
 
 #define MOORAGE_MODULE_SYMBOL "moorage_module_v1"
 
-enum { MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
-       MOORAGE_PARAM_TEXT = 4 };
+enum {
+    MOORAGE_PARAM_INTEGER = 1,
+    MOORAGE_PARAM_REAL = 2,
+    MOORAGE_PARAM_FLAG = 3,
+    MOORAGE_PARAM_TEXT = 4
+};
 
 /* Declaration of one parameter; only the fields of its type are read. Static. */
 typedef struct moorage_param {
     uint32_t size;
-    int32_t type;                    /* MOORAGE_PARAM_*; a FLAG uses the integer fields, 0 or 1 */
-    const char *plugin_key;          /* snake_case, unit last: "window_tokens" */
-    const char *plugin_help;         /* one line */
+    int32_t type;            /* MOORAGE_PARAM_*; a FLAG uses the integer fields, 0 or 1 */
+    const char *plugin_key;  /* snake_case, unit last: "window_tokens" */
+    const char *plugin_help; /* one line */
     int64_t integer_default, integer_min, integer_max;
     double real_default, real_min, real_max;
     const char *plugin_text_default; /* TEXT */
@@ -47,14 +51,14 @@ MOORAGE_ASSERT(sizeof(moorage_value) == 32, "moorage_value layout");
 
 /* What a policy cannot work without; it is refused at start where the source lacks it. */
 enum {
-    MOORAGE_NEEDS_GATE_SCORES = 1,  /* scores of all experts, chosen or not */
-    MOORAGE_NEEDS_WEIGHTS = 2,      /* router weights of the chosen ones */
-    MOORAGE_NEEDS_PREDICTIONS = 4,  /* experts predicted for later layers */
-    MOORAGE_NEEDS_FUTURE = 8        /* the whole trace in advance: an offline bound */
+    MOORAGE_NEEDS_GATE_SCORES = 1, /* scores of all experts, chosen or not */
+    MOORAGE_NEEDS_WEIGHTS = 2,     /* router weights of the chosen ones */
+    MOORAGE_NEEDS_PREDICTIONS = 4, /* experts predicted for later layers */
+    MOORAGE_NEEDS_FUTURE = 8       /* the whole trace in advance: an offline bound */
 };
 enum {
-    MOORAGE_POLICY_LOSSY = 1,       /* may change the model's output */
-    MOORAGE_POLICY_RANDOMISED = 2   /* draws from the host's random service */
+    MOORAGE_POLICY_LOSSY = 1,     /* may change the model's output */
+    MOORAGE_POLICY_RANDOMISED = 2 /* draws from the host's random service */
 };
 
 /* Description of one policy. Static; readable without creating anything. */
@@ -69,29 +73,29 @@ typedef struct moorage_descriptor {
     const moorage_param *plugin_params; /* [param_count], each of plugin_params[0].size bytes */
     uint32_t kind_count;
     uint32_t param_count;
-    uint32_t needs;                     /* MOORAGE_NEEDS_* */
-    uint32_t reserved;                  /* 0 */
+    uint32_t needs;    /* MOORAGE_NEEDS_* */
+    uint32_t reserved; /* 0 */
 } moorage_descriptor;
 MOORAGE_ASSERT(sizeof(moorage_descriptor) == 72, "moorage_descriptor layout");
 
 /* Bounds of everything an instance will see until deactivate. */
 typedef struct moorage_limits {
     uint32_t size;
-    uint32_t flags;            /* 0 */
-    uint32_t layers;           /* MoE layers */
-    uint32_t experts;          /* per layer */
+    uint32_t flags;   /* 0 */
+    uint32_t layers;  /* MoE layers */
+    uint32_t experts; /* per layer */
     uint32_t top_k;
-    uint32_t tokens_max;       /* of one step */
-    uint32_t requests_max;     /* live at one time; stream ids are below it */
-    uint32_t pools;            /* 1 or layers */
-    uint32_t slots;            /* cache slots in all pools together */
-    uint32_t buffer_slots;     /* transfer buffer, beside the cache */
-    uint32_t segments;         /* 1, or 2 where experts may be split */
-    uint32_t predictions_max;  /* predicted experts per layer, 0 without predictions */
-    uint32_t servers;          /* remote servers */
-    uint32_t links;            /* links a transport serves */
-    uint32_t transfers_max;    /* live at one time */
-    uint32_t reserved;         /* 0 */
+    uint32_t tokens_max;      /* of one step */
+    uint32_t requests_max;    /* live at one time; stream ids are below it */
+    uint32_t pools;           /* 1 or layers */
+    uint32_t slots;           /* cache slots in all pools together */
+    uint32_t buffer_slots;    /* transfer buffer, beside the cache */
+    uint32_t segments;        /* 1, or 2 where experts may be split */
+    uint32_t predictions_max; /* predicted experts per layer, 0 without predictions */
+    uint32_t servers;         /* remote servers */
+    uint32_t links;           /* links a transport serves */
+    uint32_t transfers_max;   /* live at one time */
+    uint32_t reserved;        /* 0 */
     uint64_t expert_bytes;
 } moorage_limits;
 MOORAGE_ASSERT(offsetof(moorage_limits, expert_bytes) == 64, "moorage_limits layout");
@@ -119,13 +123,13 @@ MOORAGE_ASSERT(sizeof(moorage_plugin) == 56, "moorage_plugin layout");
 typedef struct moorage_module moorage_module;
 struct moorage_module {
     uint32_t size;
-    uint32_t flags;             /* 0 */
-    uint32_t abi_major;         /* MOORAGE_ABI_MAJOR it was built with */
+    uint32_t flags;     /* 0 */
+    uint32_t abi_major; /* MOORAGE_ABI_MAJOR it was built with */
     uint32_t abi_minor;
-    const char *plugin_id;      /* reverse domain: "org.example.lru" */
+    const char *plugin_id; /* reverse domain: "org.example.lru" */
     const char *plugin_version;
     uint32_t descriptor_count;
-    uint32_t reserved;          /* 0 */
+    uint32_t reserved; /* 0 */
     /* Called once before the first create; may be null. [load] */
     int32_t (*init)(const moorage_host *host);
     /* Called once at exit after the last destroy; may be null. [load] */

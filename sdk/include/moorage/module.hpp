@@ -1,4 +1,5 @@
-// module.hpp - turns C++ policy classes into a moorage module: thunks, tables, the exported function.
+// module.hpp - turns C++ policy classes into a moorage module: thunks, tables, the exported
+// function.
 //
 // Functions that make a class answer for a kind (all called as [step] unless said):
 //   observer   void observe(const step &)
@@ -33,48 +34,95 @@
 
 namespace moorage::detail {
 
-template <class P> concept observes = requires(P &p, const step &s) { p.observe(s); };
-template <class P> concept routes = requires(P &p, const step &s, route &r) { p.select(s, r); };
-template <class P> concept caches = requires(P &p, const room &r, pages &out) { p.victims(r, out); };
-template <class P> concept admits = requires(P &p, const admission &a) { p.admit(a); };
-template <class P> concept sees_loads = requires(P &p) { p.on_load(0u, 0u, 0); };
-template <class P> concept sees_evictions = requires(P &p) { p.on_evict(0u, 0); };
-template <class P> concept budgets =
-    requires(P &p, const budget_request &r, budget_plan &out) { p.plan(r, out); };
-template <class P> concept has_interval = requires(P &p) { p.interval(); };
-template <class P> concept prefetches =
-    requires(P &p, const step &s, const forecast &f, orders &o) { p.plan(s, f, o); };
-template <class P> concept predicts = requires(P &p, const step &s) {
+template <class P>
+concept observes = requires(P &p, const step &s) {
+    p.observe(s);
+};
+template <class P>
+concept routes = requires(P &p, const step &s, route &r) {
+    p.select(s, r);
+};
+template <class P>
+concept caches = requires(P &p, const room &r, pages &out) {
+    p.victims(r, out);
+};
+template <class P>
+concept admits = requires(P &p, const admission &a) {
+    p.admit(a);
+};
+template <class P>
+concept sees_loads = requires(P &p) {
+    p.on_load(0u, 0u, 0);
+};
+template <class P>
+concept sees_evictions = requires(P &p) {
+    p.on_evict(0u, 0);
+};
+template <class P>
+concept budgets = requires(P &p, const budget_request &r, budget_plan &out) {
+    p.plan(r, out);
+};
+template <class P>
+concept has_interval = requires(P &p) {
+    p.interval();
+};
+template <class P>
+concept prefetches = requires(P &p, const step &s, const forecast &f, orders &o) {
+    p.plan(s, f, o);
+};
+template <class P>
+concept predicts = requires(P &p, const step &s) {
     p.predict(s, 0u, 0u, std::span<uint32_t>(), std::span<float>());
 };
-template <class P> concept sees_prefetches =
-    requires(P &p, const prefetch_outcome &o) { p.outcome(o); };
-template <class P> concept dispatches = requires(P &p, const step &s, const items &i) {
+template <class P>
+concept sees_prefetches = requires(P &p, const prefetch_outcome &o) {
+    p.outcome(o);
+};
+template <class P>
+concept dispatches = requires(P &p, const step &s, const items &i) {
     p.assign(s, i, std::span<uint32_t>(), std::span<uint32_t>());
 };
-template <class P> concept sees_dispatches = requires(P &p, const dispatched &d) { p.outcome(d); };
-template <class P> concept transports = requires(P &p, const transfer &t, piece &out) {
+template <class P>
+concept sees_dispatches = requires(P &p, const dispatched &d) {
+    p.outcome(d);
+};
+template <class P>
+concept transports = requires(P &p, const transfer &t, piece &out) {
     p.submit(t);
     p.cancel(0u);
     p.promote(0u, 0);
     p.next(0u, out);
 };
-template <class P> concept places = requires(P &p, const moorage_cluster &c, const moorage_demand &d) {
+template <class P>
+concept places = requires(P &p, const moorage_cluster &c, const moorage_demand &d) {
     p.plan(c, d, std::span<const moorage_copy>(), std::span<moorage_copy>());
 };
-template <class P> concept adopts = requires(P &p, const moorage_move &m) { p.adopt(m); };
-template <class P> concept has_params = requires { P::params; };
+template <class P>
+concept adopts = requires(P &p, const moorage_move &m) {
+    p.adopt(m);
+};
+template <class P>
+concept has_params = requires {
+    P::params;
+};
 
-template <class P> constexpr std::span<const param> params_of() {
-    if constexpr (has_params<P>) return P::params;
-    else return {};
+template <class P>
+constexpr std::span<const param> params_of() {
+    if constexpr (has_params<P>)
+        return P::params;
+    else
+        return {};
 }
 
-template <class P> P &self(moorage_plugin *plugin) { return *static_cast<P *>(plugin->plugin_data); }
+template <class P>
+P &self(moorage_plugin *plugin) {
+    return *static_cast<P *>(plugin->plugin_data);
+}
 inline const step &as_step(const moorage_step *s) { return static_cast<const step &>(*s); }
 
 // Life of an instance: the C struct, the policy object, and the host it came from.
-template <class P> struct holder {
+template <class P>
+struct holder {
     moorage_plugin plugin{};
     const moorage_host *host;
     moorage::host services;
@@ -90,12 +138,15 @@ template <class P> struct holder {
         return guarded(from(plugin)->host, [&] { from(plugin)->policy.activate(*limits); });
     }
     static void deactivate(moorage_plugin *plugin) noexcept {
-        if constexpr (requires(P &p) { p.deactivate(); }) from(plugin)->policy.deactivate();
-        else (void)plugin;
+        if constexpr (requires(P & p) { p.deactivate(); })
+            from(plugin)->policy.deactivate();
+        else
+            (void)plugin;
     }
     static void reset(moorage_plugin *plugin) noexcept { from(plugin)->policy.reset(); }
     static const void *get_interface(moorage_plugin *, const char *id) noexcept;
-    template <class Work> static int32_t guarded(const moorage_host *host, Work &&work) noexcept {
+    template <class Work>
+    static int32_t guarded(const moorage_host *host, Work &&work) noexcept {
         try {
             work();
             return MOORAGE_OK;
@@ -116,11 +167,13 @@ template <class P> struct holder {
 };
 
 // The tables of one policy class: every function is a noexcept thunk, every absent one is null.
-template <class P> struct tables {
+template <class P>
+struct tables {
     static void observe(moorage_plugin *plugin, const moorage_step *s) noexcept {
         self<P>(plugin).observe(as_step(s));
     }
-    static uint32_t select(moorage_plugin *plugin, const moorage_step *s, moorage_route *out) noexcept {
+    static uint32_t select(moorage_plugin *plugin, const moorage_step *s,
+                           moorage_route *out) noexcept {
         return self<P>(plugin).select(as_step(s), static_cast<route &>(*out));
     }
     static uint32_t victims(moorage_plugin *plugin, const moorage_room *r, uint32_t *out) noexcept {
@@ -131,7 +184,8 @@ template <class P> struct tables {
     static uint32_t admit(moorage_plugin *plugin, const moorage_admission *a) noexcept {
         return self<P>(plugin).admit(*a) ? 1 : 0;
     }
-    static void on_load(moorage_plugin *plugin, uint32_t page, uint32_t segments, int32_t cause) noexcept {
+    static void on_load(moorage_plugin *plugin, uint32_t page, uint32_t segments,
+                        int32_t cause) noexcept {
         self<P>(plugin).on_load(page, segments, cause);
     }
     static void on_evict(moorage_plugin *plugin, uint32_t page, int32_t cause) noexcept {
@@ -146,14 +200,15 @@ template <class P> struct tables {
     }
     static uint64_t interval(moorage_plugin *plugin) noexcept { return self<P>(plugin).interval(); }
     static uint32_t horizon(moorage_plugin *plugin) noexcept { return self<P>(plugin).horizon(); }
-    static uint32_t predict(moorage_plugin *plugin, const moorage_step *s, uint32_t layer, uint32_t distance,
-                            uint32_t capacity, uint32_t *experts, float *scores) noexcept {
+    static uint32_t predict(moorage_plugin *plugin, const moorage_step *s, uint32_t layer,
+                            uint32_t distance, uint32_t capacity, uint32_t *experts,
+                            float *scores) noexcept {
         return self<P>(plugin).predict(as_step(s), layer, distance,
                                        std::span<uint32_t>(experts, capacity),
                                        std::span<float>(scores, capacity));
     }
-    static uint32_t plan_prefetch(moorage_plugin *plugin, const moorage_step *s, const moorage_forecast *f,
-                                  moorage_orders *out) noexcept {
+    static uint32_t plan_prefetch(moorage_plugin *plugin, const moorage_step *s,
+                                  const moorage_forecast *f, moorage_orders *out) noexcept {
         orders list(out);
         self<P>(plugin).plan(as_step(s), static_cast<const forecast &>(*f), list);
         return list.size();
@@ -217,7 +272,8 @@ template <class P> struct tables {
             if (id == MOORAGE_INTERFACE_DISPATCH) return &table;
         }
         if constexpr (transports<P>) {
-            static constexpr moorage_transport table{sizeof(table), 0, submit, cancel, promote, next};
+            static constexpr moorage_transport table{sizeof(table), 0,       submit,
+                                                     cancel,        promote, next};
             if (id == MOORAGE_INTERFACE_TRANSPORT) return &table;
         }
         if constexpr (places<P>) {
@@ -261,9 +317,11 @@ const void *holder<P>::get_interface(moorage_plugin *, const char *id) noexcept 
     return tables<P>::find(id);
 }
 
-template <class P> struct description {
-    static constexpr uint32_t kind_count = uint32_t{observes<P>} + routes<P> + caches<P> + budgets<P> +
-                                           prefetches<P> + dispatches<P> + transports<P> + places<P>;
+template <class P>
+struct description {
+    static constexpr uint32_t kind_count = uint32_t{observes<P>} + routes<P> + caches<P> +
+                                           budgets<P> + prefetches<P> + dispatches<P> +
+                                           transports<P> + places<P>;
     static constexpr std::array<const char *, kind_count> kinds = [] {
         std::array<const char *, kind_count> ids{};
         size_t n = 0;
@@ -279,13 +337,22 @@ template <class P> struct description {
     }();
     static_assert(kind_count > uint32_t{observes<P>},
                   "the class answers for no kind: check the names and arguments of its functions");
-    static constexpr moorage_descriptor value{sizeof(moorage_descriptor), P::about.flags,
-        P::about.name, P::about.version, P::about.summary, P::about.source, kinds.data(),
-        params_of<P>().data(), kind_count, static_cast<uint32_t>(params_of<P>().size()),
-        P::about.needs, 0};
+    static constexpr moorage_descriptor value{sizeof(moorage_descriptor),
+                                              P::about.flags,
+                                              P::about.name,
+                                              P::about.version,
+                                              P::about.summary,
+                                              P::about.source,
+                                              kinds.data(),
+                                              params_of<P>().data(),
+                                              kind_count,
+                                              static_cast<uint32_t>(params_of<P>().size()),
+                                              P::about.needs,
+                                              0};
 };
 
-template <class... P> struct module {
+template <class... P>
+struct module {
     static const moorage_descriptor *descriptor(uint32_t index) noexcept {
         static constexpr const moorage_descriptor *all[] = {&description<P>::value...};
         return index < sizeof...(P) ? all[index] : nullptr;
@@ -303,7 +370,9 @@ template <class... P> struct module {
                           uint32_t count, moorage_plugin **out) noexcept {
         int32_t status = MOORAGE_INVALID_ARGUMENT;
         const bool found = ((std::string_view(P::about.name) == name
-                                 ? (status = make<P>(host, values, count, out), true) : false) || ...);
+                                 ? (status = make<P>(host, values, count, out), true)
+                                 : false) ||
+                            ...);
         if (!found) host->set_error(host, "no policy of this name in the library");
         return status;
     }
@@ -312,12 +381,22 @@ template <class... P> struct module {
 }  // namespace moorage::detail
 
 // Exports a library with the given reverse-domain id, version and policy classes.
-#define MOORAGE_POLICIES(ID, VERSION, ...)                                                            \
-    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1(void);  \
-    extern "C" const moorage_module *moorage_module_v1(void) {                                        \
-        using all = ::moorage::detail::module<__VA_ARGS__>;                                           \
-        static constexpr moorage_module record{sizeof(moorage_module), 0, MOORAGE_ABI_MAJOR,          \
-            MOORAGE_ABI_MINOR, ID, VERSION, std::tuple_size_v<std::tuple<__VA_ARGS__>>, 0, nullptr,   \
-            nullptr, all::descriptor, all::create};                                                   \
-        return &record;                                                                               \
+#define MOORAGE_POLICIES(ID, VERSION, ...)                                                     \
+    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1( \
+        void);                                                                                 \
+    extern "C" const moorage_module *moorage_module_v1(void) {                                 \
+        using all = ::moorage::detail::module<__VA_ARGS__>;                                    \
+        static constexpr moorage_module record{sizeof(moorage_module),                         \
+                                               0,                                              \
+                                               MOORAGE_ABI_MAJOR,                              \
+                                               MOORAGE_ABI_MINOR,                              \
+                                               ID,                                             \
+                                               VERSION,                                        \
+                                               std::tuple_size_v<std::tuple<__VA_ARGS__>>,     \
+                                               0,                                              \
+                                               nullptr,                                        \
+                                               nullptr,                                        \
+                                               all::descriptor,                                \
+                                               all::create};                                   \
+        return &record;                                                                        \
     }

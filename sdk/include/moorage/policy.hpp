@@ -1,20 +1,22 @@
-// policy.hpp - what a C++ policy is written with: description, parameters, host, views (Apache-2.0).
+// policy.hpp - what a C++ policy is written with: description, parameters, host, views
+// (Apache-2.0).
 //
 //   #include <moorage/moorage.hpp>
 //
 //   class mine {
 //   public:
-//       static constexpr moorage::about about{.name = "mine", .summary = "evicts the first it finds"};
-//       explicit mine(const moorage::setup &setup) : host_(setup.host) {}
-//       void activate(const moorage::limits &limits);      // allocate here, and only here
-//       void reset();                                      // as right after activate
-//       void observe(const moorage::step &step);           // optional, any kind
-//       void victims(const moorage::room &room, moorage::pages &out);  // makes it a cache policy
+//       static constexpr moorage::about about{.name = "mine", .summary = "evicts the first it
+//       finds"}; explicit mine(const moorage::setup &setup) : host_(setup.host) {} void
+//       activate(const moorage::limits &limits);      // allocate here, and only here void reset();
+//       // as right after activate void observe(const moorage::step &step);           // optional,
+//       any kind void victims(const moorage::room &room, moorage::pages &out);  // makes it a cache
+//       policy
 //   };
 //   MOORAGE_POLICIES("org.example.mine", "0.1.0", mine)
 //
-// A policy becomes a kind by having that kind's functions; module.hpp lists them. create and activate
-// may throw (the wrapper turns it into a status and a text); every other function must not.
+// A policy becomes a kind by having that kind's functions; module.hpp lists them. create and
+// activate may throw (the wrapper turns it into a status and a text); every other function must
+// not.
 #pragma once
 
 #include <bit>
@@ -48,14 +50,15 @@ struct about {
     const char *summary = "";
     const char *source = "";  // paper, section, equation
     const char *version = "1.0.0";
-    uint32_t flags = 0;       // MOORAGE_POLICY_*
-    uint32_t needs = 0;       // MOORAGE_NEEDS_*
+    uint32_t flags = 0;  // MOORAGE_POLICY_*
+    uint32_t needs = 0;  // MOORAGE_NEEDS_*
 };
 
 // Declarations of parameters: static constexpr moorage::param params[] = {integer(...), ...};
 using param = moorage_param;
 
-constexpr param integer(const char *key, int64_t value, int64_t min, int64_t max, const char *help) {
+constexpr param integer(const char *key, int64_t value, int64_t min, int64_t max,
+                        const char *help) {
     param p{};
     p.size = sizeof(param);
     p.type = MOORAGE_PARAM_INTEGER;
@@ -98,7 +101,8 @@ public:
           costs_(service<moorage_costs_service>(MOORAGE_SERVICE_COSTS)),
           future_(service<moorage_future>(MOORAGE_SERVICE_FUTURE)) {}
 
-    template <class Table> const Table *service(const char *id) const {
+    template <class Table>
+    const Table *service(const char *id) const {
         return static_cast<const Table *>(host_->get_service(host_, id));
     }
     const moorage_host *table() const { return host_; }
@@ -197,11 +201,13 @@ struct route : moorage_route {};
 struct items : moorage_items {};
 struct forecast : moorage_forecast {
     std::span<const uint32_t> experts(uint32_t target) const {
-        return {host_experts + host_offsets[target], host_offsets[target + 1] - host_offsets[target]};
+        return {host_experts + host_offsets[target],
+                host_offsets[target + 1] - host_offsets[target]};
     }
     std::span<const float> scores(uint32_t target) const {
         if (!host_scores) return {};
-        return {host_scores + host_offsets[target], host_offsets[target + 1] - host_offsets[target]};
+        return {host_scores + host_offsets[target],
+                host_offsets[target + 1] - host_offsets[target]};
     }
 };
 

@@ -1,7 +1,7 @@
 /* prefetch.h - interface moorage.prefetch/1: what to bring before it is asked for.
  *
- * Called as soon as the demand of a layer is queued. What arrives waits in the transfer buffer, so a
- * prefetch evicts nothing; when the true routing asks for it, it moves into the cache without a
+ * Called as soon as the demand of a layer is queued. What arrives waits in the transfer buffer, so
+ * a prefetch evicts nothing; when the true routing asks for it, it moves into the cache without a
  * copy. What the routing did not ask for is cut off or dropped, and its bytes count as wasted.
  */
 #ifndef MOORAGE_PREFETCH_H
@@ -17,7 +17,7 @@ extern "C" {
  * first, are host_experts[host_offsets[i]] up to host_experts[host_offsets[i + 1]]. */
 typedef struct moorage_forecast {
     uint32_t size;
-    uint32_t flags;               /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t target_count;
     uint32_t buffer_free;         /* experts that the transfer buffer can still take */
     uint64_t window_ns;           /* expected time until target 0 is routed */
@@ -25,7 +25,7 @@ typedef struct moorage_forecast {
     const uint32_t *host_layers;  /* [target_count] nearest first */
     const uint32_t *host_offsets; /* [target_count + 1] */
     const uint32_t *host_experts;
-    const float *host_scores;     /* probability or score of each, or null */
+    const float *host_scores; /* probability or score of each, or null */
 } moorage_forecast;
 MOORAGE_ASSERT(sizeof(moorage_forecast) == 64, "moorage_forecast layout");
 
@@ -33,7 +33,7 @@ MOORAGE_ASSERT(sizeof(moorage_forecast) == 64, "moorage_forecast layout");
  * or beyond the buffer's room, are skipped without fault. */
 typedef struct moorage_orders {
     uint32_t size;
-    uint32_t flags;         /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t capacity;
     uint32_t reserved;      /* 0 */
     uint32_t *host_pages;   /* [capacity] */
@@ -44,7 +44,7 @@ MOORAGE_ASSERT(sizeof(moorage_orders) == 32, "moorage_orders layout");
 /* What became of the prefetches of a layer whose true routing is now known. */
 typedef struct moorage_prefetch_outcome {
     uint32_t size;
-    uint32_t flags;        /* 0 */
+    uint32_t flags; /* 0 */
     uint32_t layer;
     uint32_t used;         /* experts asked for that had arrived */
     uint32_t late;         /* asked for while still in flight */
@@ -58,7 +58,7 @@ MOORAGE_ASSERT(sizeof(moorage_prefetch_outcome) == 40, "moorage_prefetch_outcome
 #define MOORAGE_INTERFACE_PREFETCH "moorage.prefetch/1"
 typedef struct moorage_prefetch {
     uint32_t size;
-    uint32_t flags;   /* 0 */
+    uint32_t flags; /* 0 */
     /* Layers ahead to forecast, 1 .. layers; null or 0: none, plan is never called. [control] */
     uint32_t (*horizon)(moorage_plugin *plugin);
     /* The policy's own prediction for `layer`, `distance` visits ahead: fills both arrays, returns

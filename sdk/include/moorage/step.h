@@ -20,33 +20,33 @@ enum { MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 
 /* Arrays are borrowed for the call. B tokens, k = top_k, E = experts, D = distinct_count. */
 typedef struct moorage_step {
     uint32_t size;
-    uint32_t flags;                        /* 0 */
-    uint64_t index;                        /* running number of steps, from 0 */
-    uint64_t visit;                        /* running number of layer visits: visit mod layers = layer.
-                                            * Several steps share a visit only in `serial` replay */
-    uint64_t token;                        /* tokens completed before this step's */
+    uint32_t flags; /* 0 */
+    uint64_t index; /* running number of steps, from 0 */
+    uint64_t visit; /* running number of layer visits: visit mod layers = layer.
+                     * Several steps share a visit only in `serial` replay */
+    uint64_t token; /* tokens completed before this step's */
     uint32_t layer;
-    int32_t phase;                         /* MOORAGE_PREFILL or MOORAGE_DECODE */
-    uint32_t token_count;                  /* B */
-    uint32_t top_k;                        /* k; 1 where a replay hands out experts one by one */
-    uint32_t experts;                      /* E */
-    uint32_t distinct_count;               /* D */
-    uint32_t prediction_count;             /* P: experts that were predicted for this layer;
-                                            * merged over the tokens by best score, ties smaller id */
-    uint32_t reserved;                     /* 0 */
-    const uint32_t *host_streams;          /* [B] stream of each token, below limits.requests_max */
-    const uint64_t *host_requests;         /* [B] running number of the request of each token */
-    const uint32_t *host_chosen;           /* [B, k] experts, best first: the model's own choice for a
-                                            * router, the router's choice for everyone else */
-    const float *host_weights;             /* [B, k] their router weights, or null */
-    const uint8_t *host_classes;           /* [B, k] MOORAGE_CLASS_*, or null: all top */
-    const float *host_gate_scores;         /* [B, E] probability of every expert, or null */
-    const uint32_t *host_distinct;         /* [D] distinct chosen experts, in order of first appearance;
-                                            * null for a router */
-    const uint32_t *host_distinct_tokens;  /* [D] tokens that chose each; null: one each */
-    const float *host_distinct_scores;     /* [D] largest gate score or weight of each, or null */
-    const uint32_t *host_predicted;        /* [P] predicted for this layer by the prefetch stage, best
-                                            * first, or null */
+    int32_t phase;                 /* MOORAGE_PREFILL or MOORAGE_DECODE */
+    uint32_t token_count;          /* B */
+    uint32_t top_k;                /* k; 1 where a replay hands out experts one by one */
+    uint32_t experts;              /* E */
+    uint32_t distinct_count;       /* D */
+    uint32_t prediction_count;     /* P: experts that were predicted for this layer;
+                                    * merged over the tokens by best score, ties smaller id */
+    uint32_t reserved;             /* 0 */
+    const uint32_t *host_streams;  /* [B] stream of each token, below limits.requests_max */
+    const uint64_t *host_requests; /* [B] running number of the request of each token */
+    const uint32_t *host_chosen;   /* [B, k] experts, best first: the model's own choice for a
+                                    * router, the router's choice for everyone else */
+    const float *host_weights;     /* [B, k] their router weights, or null */
+    const uint8_t *host_classes;   /* [B, k] MOORAGE_CLASS_*, or null: all top */
+    const float *host_gate_scores; /* [B, E] probability of every expert, or null */
+    const uint32_t *host_distinct; /* [D] distinct chosen experts, in order of first appearance;
+                                    * null for a router */
+    const uint32_t *host_distinct_tokens; /* [D] tokens that chose each; null: one each */
+    const float *host_distinct_scores;    /* [D] largest gate score or weight of each, or null */
+    const uint32_t *host_predicted; /* [P] predicted for this layer by the prefetch stage, best
+                                     * first, or null */
 } moorage_step;
 MOORAGE_ASSERT(offsetof(moorage_step, layer) == 32, "moorage_step layout");
 MOORAGE_ASSERT(offsetof(moorage_step, host_streams) == 64, "moorage_step layout");

@@ -1,7 +1,7 @@
 /* placement.h - DRAFT of interface moorage.placement/1: which server holds which expert.
  *
- * Draft: no policy of this version uses it, so layout and meaning may still change; the id will not.
- * Everything is [control]: planning may take as long as it needs. Statistics are plain arrays.
+ * Draft: no policy of this version uses it, so layout and meaning may still change; the id will
+ * not. Everything is [control]: planning may take as long as it needs. Statistics are plain arrays.
  */
 #ifndef MOORAGE_DRAFT_PLACEMENT_H
 #define MOORAGE_DRAFT_PLACEMENT_H
@@ -36,20 +36,20 @@ typedef struct moorage_cluster {
  * experts activated together; they are stored as offsets into one array. */
 typedef struct moorage_demand {
     uint32_t size;
-    uint32_t flags;                      /* 0 */
-    uint32_t experts;                    /* X */
-    uint32_t groups;                     /* Y */
-    const uint32_t *host_expert_model;   /* [X] */
-    const uint32_t *host_expert_layer;   /* [X] */
-    const uint64_t *host_expert_bytes;   /* [X] */
-    const double *host_expert_flops;     /* [X] for one token */
-    const uint64_t *host_hidden_bytes;   /* [M] activations of one token */
-    const double *host_frequency;        /* [N, X] activations by tokens that entered at the server */
-    const double *host_user_model;       /* [U, M] probability that the user asks the model */
-    const uint64_t *host_group_offsets;  /* [Y + 1] into host_group_experts */
+    uint32_t flags;                    /* 0 */
+    uint32_t experts;                  /* X */
+    uint32_t groups;                   /* Y */
+    const uint32_t *host_expert_model; /* [X] */
+    const uint32_t *host_expert_layer; /* [X] */
+    const uint64_t *host_expert_bytes; /* [X] */
+    const double *host_expert_flops;   /* [X] for one token */
+    const uint64_t *host_hidden_bytes; /* [M] activations of one token */
+    const double *host_frequency;      /* [N, X] activations by tokens that entered at the server */
+    const double *host_user_model;     /* [U, M] probability that the user asks the model */
+    const uint64_t *host_group_offsets; /* [Y + 1] into host_group_experts */
     const uint32_t *host_group_experts;
-    const double *host_group_share;      /* [U, Y] probability of the group given its model and layer */
-    const uint8_t *host_user_holds;      /* [U, X] 1: the user has the expert itself */
+    const double *host_group_share; /* [U, Y] probability of the group given its model and layer */
+    const uint8_t *host_user_holds; /* [U, X] 1: the user has the expert itself */
 } moorage_demand;
 
 /* One copy of an expert on a device. */
@@ -60,14 +60,14 @@ typedef struct moorage_copy {
 
 typedef struct moorage_move {
     uint32_t size;
-    uint32_t flags;              /* 0 */
+    uint32_t flags; /* 0 */
     uint64_t added_bytes;
     uint64_t removed_copies;
     uint64_t move_ns;            /* time to carry the added bytes over the links */
     double remote_calls_current; /* per second, under the statistics of the window */
     double remote_calls_candidate;
-    double remote_call_ns;       /* measured mean */
-    double window_s;             /* time over which the gain counts */
+    double remote_call_ns; /* measured mean */
+    double window_s;       /* time over which the gain counts */
 } moorage_move;
 
 #define MOORAGE_INTERFACE_PLACEMENT "moorage.placement/1"
