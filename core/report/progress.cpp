@@ -56,6 +56,7 @@ void write_all(int descriptor, std::string_view text) {
 std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
                           std::chrono::nanoseconds elapsed) {
     constexpr size_t bar_columns = 20;
+    constexpr double left_s_max = 1e9;  // 32 years: more is no use, and must fit an integer
     const std::string name = shortened(what, what_columns_max);
     if (total == 0) return format("{}  {}", name, short_count(done));
     const double share = std::min(1.0, double(done) / double(total));
@@ -65,7 +66,9 @@ std::string progress_line(std::string_view what, uint64_t done, uint64_t total,
                               short_count(done), short_count(total));
     const double elapsed_s = std::chrono::duration<double>(elapsed).count();
     if (elapsed_s >= 1 && done > 0 && done < total)
-        line += format("  {} left", clock_time(uint64_t(elapsed_s * (1 - share) / share + 0.5)));
+        line += format(
+            "  {} left",
+            clock_time(uint64_t(std::min(elapsed_s * (1 - share) / share + 0.5, left_s_max))));
     return shortened(line, line_columns_max);  // a wrapped line could not be wiped
 }
 
