@@ -16,6 +16,7 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "tools/moorage/check/hooks.h"
 
 namespace moorage::check {
 
@@ -51,10 +52,8 @@ void become_child(int pipe_end) {
     dup2(pipe_end, STDERR_FILENO);
     const rlimit no_core{0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     const rlimit memory{rlim_t{4} << 30, rlim_t{4} << 30};
-    setrlimit(RLIMIT_AS, &memory);
-#endif
+    if (can_watch()) setrlimit(RLIMIT_AS, &memory);  // a sanitizer needs terabytes of addresses
     core::set_log_level(core::log_level::off);
 }
 
