@@ -1,9 +1,10 @@
 # out_of_tree.cmake - builds the project out_of_tree/ against the SDK, loads the result (cmake -P).
 #
-# Needs HOW (package | subdirectory), SDK, HERE, WORK (an own folder), CXX, CC, LOAD (load.c).
+# Needs HOW (package | subdirectory), SDK, HERE, WORK (an own folder), CXX, CC, GENERATOR, LOAD (load.c).
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
-set(compilers -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=Release)
+set(compilers -G ${GENERATOR} -DCMAKE_C_COMPILER=${CC} -DCMAKE_CXX_COMPILER=${CXX}
+  -DCMAKE_BUILD_TYPE=Release)
 
 function(run)
   execute_process(COMMAND ${ARGN} OUTPUT_VARIABLE out ERROR_VARIABLE out RESULT_VARIABLE code)
@@ -33,7 +34,8 @@ endif()
 run(${CMAKE_COMMAND} -S ${HERE}/out_of_tree -B ${WORK}/build ${how} ${compilers})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 if(HOW STREQUAL "package")
-  run(${CMAKE_COMMAND} -S ${HERE}/out_of_tree -B ${WORK}/build-c ${how} -DCMAKE_C_COMPILER=${CC}
+  run(${CMAKE_COMMAND} -S ${HERE}/out_of_tree -B ${WORK}/build-c -G ${GENERATOR} ${how}
+    -DCMAKE_C_COMPILER=${CC}
     -DOUTSIDE_LANGUAGES=C)
   run(${CMAKE_COMMAND} --build ${WORK}/build-c)
 endif()

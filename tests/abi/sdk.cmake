@@ -38,7 +38,7 @@ target_link_libraries(abi_load PRIVATE moorage::sdk ${CMAKE_DL_LIBS})
 foreach(how package subdirectory)
   add_test(NAME abi_out_of_tree_${how} COMMAND ${CMAKE_COMMAND} -DHOW=${how} -DSDK=${abi_sdk}
     -DHERE=${CMAKE_CURRENT_SOURCE_DIR} -DWORK=${abi_work}/out_of_tree_${how}
-    -DCC=${CMAKE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER} -DLOAD=$<TARGET_FILE:abi_load>
+    -DCC=${CMAKE_C_COMPILER} -DCXX=${CMAKE_CXX_COMPILER} "-DGENERATOR=${CMAKE_GENERATOR}" -DLOAD=$<TARGET_FILE:abi_load>
     -P ${CMAKE_CURRENT_SOURCE_DIR}/out_of_tree.cmake)
 endforeach()
 
