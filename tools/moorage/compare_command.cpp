@@ -135,7 +135,7 @@ int run_compare(const arguments &given) {
     if (!reports) return fail(reports.failure());
     const comparison all = compare(*configs, std::move(reports).value(), shared);
     if (!given.json_file.empty())
-        if (const status done = write_text(given.json_file, to_json(all).dump(2) + "\n"); !done)
+        if (const status done = write_json(given.json_file, to_json(all)); !done)
             return fail(done.failure());
     if (given.json_file != "-") std::fputs(to_text(all).c_str(), stdout);
     if (!given.html_file.empty()) {

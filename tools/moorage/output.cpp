@@ -22,6 +22,10 @@ status write_text(const std::string &file, const std::string &text) {
     return made->commit();
 }
 
+status write_json(const std::string &file, const json &figures) {
+    return write_text(file, figures.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
 result<std::vector<override_value>> read_overrides(const std::vector<std::string> &texts) {
     std::vector<override_value> all;
     for (const std::string &text : texts) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/result.h"
 #include "core/config/run_config.h"
 #include "tools/moorage/command.h"
@@ -21,6 +22,8 @@ inline int fail(const core::error &what) {
 // Writes a whole file, or standard output for "-". A file that existed is replaced only by a whole
 // one.
 core::status write_text(const std::string &file, const std::string &text);
+// Figures for --json, likewise. Text that is not UTF-8 (a file's name, say) is replaced by U+FFFD.
+core::status write_json(const std::string &file, const core::json &figures);
 
 core::result<std::vector<core::override_value>> read_overrides(
     const std::vector<std::string> &texts);

@@ -57,9 +57,5 @@ core::result<std::filesystem::path> compile_policy(const std::filesystem::path &
 
 // Text broken at spaces into lines of at most `width` columns, each after `indent` spaces.
 std::string wrapped(const std::string &text, size_t indent, size_t width = 80);
-// To standard output ("-") or a file; false, with a message on standard error, when it cannot be
-// written.
-bool write_json(const core::json &value, const std::string &target);
-int report_failure(const core::error &failure);
 
 }  // namespace moorage::tool

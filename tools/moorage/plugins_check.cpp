@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "tools/moorage/check/check.h"
 #include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/plugins.h"
 
 namespace moorage::tool {
@@ -92,19 +93,20 @@ int plugins_check(const plugins_check_options &given) {
     if (given.list_tests) return print_tests();
     plugins_check_options options = given;
     if (options.file.empty())
-        return report_failure({"check which file? give a policy library or its source", true});
+        return fail({"check which file? give a policy library or its source", true});
     if (is_source(options.file) && std::filesystem::exists(options.file)) {
         const auto library = compile_policy(options.file);
-        if (!library) return report_failure(library.failure());
+        if (!library) return fail(library.failure());
         options.file = *library;
     }
     core::set_log_level(core::log_level::off);  // what is wrong is in the result
     const auto results = check::run_checks(
         {options.file, options.policy, options.only, options.seed, options.timeout_s});
-    if (!results) return report_failure(results.failure());
+    if (!results) return fail(results.failure());
     if (options.json != "-") print_text(options, *results);
-    if (!options.json.empty() && !write_json(to_json(options, *results), options.json))
-        return exit_failed;
+    if (!options.json.empty())
+        if (const auto done = write_json(options.json, to_json(options, *results)); !done)
+            return fail(done.failure());
     return kept_the_rules(*results) ? exit_ok : exit_failed;
 }
 

@@ -1,13 +1,13 @@
 // plugins_list.cpp - `plugins list` and `plugins describe`, as text of 80 columns and as JSON.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/host/parameters.h"
 #include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/plugins.h"
 
 namespace moorage::tool {
@@ -161,24 +161,6 @@ std::string wrapped(const std::string &text, size_t indent, size_t width) {
     return out.append(margin).append(line).append("\n");
 }
 
-bool write_json(const json &value, const std::string &target) {
-    const std::string text = value.dump(2) + "\n";
-    if (target == "-") {
-        std::cout << text << std::flush;
-        return static_cast<bool>(std::cout);
-    }
-    std::ofstream out(target, std::ios::binary);
-    out << text << std::flush;
-    if (out) return true;
-    std::cerr << "moorage: " << target << " cannot be written; check folder and permissions\n";
-    return false;
-}
-
-int report_failure(const core::error &failure) {
-    std::cerr << "moorage: " << failure.text << "\n";
-    return failure.usage ? exit_usage : exit_failed;
-}
-
 core::result<core::registry> open_registry(const std::vector<std::filesystem::path> &paths) {
     core::registry all;
     if (auto found = all.scan(core::registry::default_paths()); !found) return found.failure();
@@ -189,7 +171,7 @@ core::result<core::registry> open_registry(const std::vector<std::filesystem::pa
 int plugins_list(const plugins_list_options &options) {
     core::set_log_level(core::log_level::error);  // refusals are part of the list itself
     const auto all = open_registry(options.paths);
-    if (!all) return report_failure(all.failure());
+    if (!all) return fail(all.failure());
     if (options.json.empty()) {
         print_list(*all);
         return exit_ok;
@@ -198,26 +180,26 @@ int plugins_list(const plugins_list_options &options) {
     for (const policy &one : all->policies()) policies.push_back(json_of(one, false));
     for (const core::refusal &one : all->refusals())
         refused.push_back({{"file", one.path.string()}, {"reason", one.reason}});
-    return write_json({{"policies", policies}, {"refused", refused}}, options.json) ? exit_ok
-                                                                                    : exit_failed;
+    const auto written = write_json(options.json, {{"policies", policies}, {"refused", refused}});
+    return written ? exit_ok : fail(written.failure());
 }
 
 int plugins_describe(const plugins_describe_options &options) {
     const auto all = open_registry(options.paths);
-    if (!all) return report_failure(all.failure());
+    if (!all) return fail(all.failure());
     std::vector<std::string> names;
     for (const policy &one : all->policies()) {
         names.emplace_back(one.name());
         if (one.name() != options.name) continue;
         if (options.json.empty())
             print_policy(one);
-        else if (!write_json(json_of(one, true), options.json))
-            return exit_failed;
+        else if (const auto written = write_json(options.json, json_of(one, true)); !written)
+            return fail(written.failure());
         return exit_ok;
     }
-    return report_failure({format("no policy {}{}; see: moorage plugins list", options.name,
-                                  core::did_you_mean(options.name, names)),
-                           true});
+    return fail({format("no policy {}{}; see: moorage plugins list", options.name,
+                        core::did_you_mean(options.name, names)),
+                 true});
 }
 
 }  // namespace moorage::tool

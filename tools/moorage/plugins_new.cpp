@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/host/descriptor.h"
 #include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/plugins.h"
 
 namespace moorage::tool {
@@ -97,7 +98,7 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
 
 int plugins_new(const plugins_new_options &options) {
     const auto file = scaffold(options);
-    if (!file) return report_failure(file.failure());
+    if (!file) return fail(file.failure());
     std::cout << "wrote " << file->string() << "\n"
               << "next: moorage plugins check " << file->string() << "\n"
               << format("then in TOML: [plugins] path = [\"{}\"]  [{}] plugin = \"{}\"\n",

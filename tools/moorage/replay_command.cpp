@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "core/cache/replay.h"
 #include "core/report/progress.h"
 #include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/replay_table.h"
 
 namespace moorage::tool {
@@ -235,21 +235,6 @@ void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &siz
             format("a shared lru with {} slots hits next to nothing: {}", near, what));
 }
 
-status write_json(const replay_report &report, const std::string &file) {
-    const std::string text = to_json(report).dump(2) + "\n";
-    if (file == "-") {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        return core::success();
-    }
-    std::ofstream out(file, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out)
-        return error{
-            format("--json {}: cannot be written; check the path and the free space", file)};
-    return core::success();
-}
-
 result<replay_report> count(const replay_options &options) {
     const auto requests = core::parse_order(options.order);
     if (!requests) return error{"--order: " + requests.failure().text, true};
@@ -309,19 +294,15 @@ result<replay_report> count(const replay_options &options) {
 }
 
 int run_replay(const replay_options &options) {
-    const auto failed = [](const error &why) {
-        core::log_error(why.text);
-        return why.usage ? exit_usage : exit_failed;
-    };
     const auto report = count(options);
-    if (!report) return failed(report.failure());
+    if (!report) return fail(report.failure());
     if (options.json != "-") {
         const std::string text = to_text(*report);
         std::fwrite(text.data(), 1, text.size(), stdout);
     }
     if (!options.json.empty())
-        if (const status written = write_json(*report, options.json); !written)
-            return failed(written.failure());
+        if (const status written = write_json(options.json, to_json(*report)); !written)
+            return fail(written.failure());
     return exit_ok;
 }
 

@@ -78,7 +78,7 @@ int run_one(const arguments &given) {
         if (const status done = events->close(); !done) return fail(done.failure());
     if (!report) return fail(report.failure());
     if (!given.json_file.empty())
-        if (const status done = write_text(given.json_file, to_json(*report).dump(2) + "\n"); !done)
+        if (const status done = write_json(given.json_file, to_json(*report)); !done)
             return fail(done.failure());
     if (given.json_file != "-") std::fputs(to_text(*report).c_str(), stdout);
     if (events)

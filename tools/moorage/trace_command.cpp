@@ -8,13 +8,13 @@
 
 #include <CLI/CLI.hpp>
 
-#include "core/base/atomic_file.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/source/convert.h"
 #include "core/source/synth.h"
 #include "core/source/trace_write.h"
 #include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/trace_info.h"
 
 namespace moorage::tool {
@@ -23,23 +23,7 @@ using core::error, core::format, core::result, core::status;
 
 namespace {
 
-int exit_code(const status &done) {
-    if (done) return exit_ok;
-    std::fprintf(stderr, "moorage: %s\n", done.failure().text.c_str());
-    return done.failure().usage ? exit_usage : exit_failed;
-}
-
-// To standard output for "-", else to a file that appears whole.
-status put(const std::string &place, const std::string &text) {
-    if (place == "-") {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        return core::success();
-    }
-    result<core::atomic_file> file = core::atomic_file::create(place);
-    if (!file) return file.failure();
-    file->write(std::as_bytes(std::span(text)));
-    return file->commit();
-}
+int exit_code(const status &done) { return done ? exit_ok : fail(done.failure()); }
 
 struct info_options {
     std::string file, json;
@@ -56,8 +40,7 @@ status info(const info_options &options) {
     const trace_summary summary{*opened, std::move(*header), core::measure(*opened)};
     if (options.json != "-") std::fputs(text_of(summary).c_str(), stdout);
     if (options.json.empty()) return core::success();
-    using handler = core::json::error_handler_t;
-    return put(options.json, json_of(summary).dump(2, ' ', false, handler::replace) + "\n");
+    return write_json(options.json, json_of(summary));
 }
 
 command install_info(CLI::App &app) {
