@@ -9,14 +9,16 @@ namespace moorage::core {
 bool fault_log::report(std::string_view policy, std::string_view what) {
     auto at = counts_.find(policy);
     if (at == counts_.end()) at = counts_.emplace(std::string(policy), 0).first;
-    const bool goes_on = action_ == on_fault::replace;
-    if (at->second++ == 0)
-        log_warning(format(
-            "policy {}: {}; {}", policy, what,
-            goes_on ? "the default replaces it; further faults of it are only counted"
-                    : "the run ends ([plugins] on_fault = \"replace\" goes on with the default)"));
-    if (!goes_on && fatal_.empty()) fatal_ = format("policy {}: {}", policy, what);
-    return goes_on;
+    ++at->second;
+    if (action_ == on_fault::abort) {
+        if (fatal_.empty()) fatal_ = format("policy {}: {}", policy, what);
+        return false;  // whoever ends the run says why
+    }
+    if (at->second == 1)
+        log_warning(
+            format("policy {}: {}; the default replaces it; further faults of it are only counted",
+                   policy, what));
+    return true;
 }
 
 uint64_t fault_log::count(std::string_view policy) const {

@@ -16,8 +16,8 @@ public:
     explicit fault_log(on_fault action = on_fault::abort) : action_(action) {}
 
     // Records one piece of wrong advice of `policy`; `what` says which, e.g. "victim 17 (layer 2
-    // expert 1) is pinned". Logs the first of each policy. Returns true when the default may
-    // replace it, false when the run has to end.
+    // expert 1) is pinned". Logs the first of each policy that is replaced. Returns true when the
+    // default may replace it, false when the run has to end.
     bool report(std::string_view policy, std::string_view what);
 
     uint64_t count(std::string_view policy) const;
