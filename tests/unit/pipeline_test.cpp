@@ -268,6 +268,26 @@ TEST_CASE("what cannot be run is refused, with the remedy") {
     }
 }
 
+TEST_CASE("wrong advice ends the run or is replaced, as configured; both name the policy") {
+    bench on;
+    on.write(three_tokens(false));
+    const std::filesystem::path bad = std::filesystem::path(MOORAGE_BINARY_DIR) / "bad";
+    REQUIRE(on.shared.scan(std::vector{bad / "victim_absent.so"}).ok());
+    on.config.cache.plugin = "victim_absent";
+    on.config.experts = 2;
+    const auto ended = run(on.config, on.shared, {});
+    REQUIRE_FALSE(ended.ok());
+    CHECK(ended.failure().text.find("victim_absent") != std::string::npos);
+    CHECK(ended.failure().text.find("on_fault") != std::string::npos);
+    on.config.action = on_fault::replace;
+    const run_report report = on.run_it();
+    CHECK(report.tokens == 3);
+    REQUIRE(report.faults.count("victim_absent") == 1);
+    // One eviction is needed: expert 2 of token 2's layer 0 in a cache of two.
+    CHECK(report.faults.at("victim_absent") >= 1);
+    CHECK(report.experts.requested == 6);
+}
+
 TEST_CASE("what a user should know is said: working set, memory, room to spare") {
     bench on;
     on.write(three_tokens(false));

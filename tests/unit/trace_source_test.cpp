@@ -1,0 +1,100 @@
+// Goal: a trace is dealt out to streams as the header says: whole requests in order, one token of
+// each live stream a pass, prefill apart, the next row known where it will be decoded. Method: a
+// small trace of three requests, passes written out by hand.
+#include "core/source/trace_source.h"
+
+#include <doctest/doctest.h>
+
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// Requests of 3, 1 and 2 tokens; row r asks for expert r.
+struct bench {
+    toy::folder folder;
+    std::unique_ptr<trace> source;
+
+    bench() {
+        std::vector<std::vector<std::vector<uint16_t>>> chosen;
+        for (uint16_t row = 0; row < 6; ++row) chosen.push_back({{row}, {row}});
+        const auto data = toy::routing(chosen, 8, {0, 3, 4, 6}, true);
+        REQUIRE(write_trace(data, folder / "t.safetensors").ok());
+        auto opened = trace::open(folder / "t.safetensors");
+        REQUIRE(opened.ok());
+        source = std::make_unique<trace>(std::move(opened).value());
+    }
+};
+
+// "stream:row" of every token of every pass; "p" before a prefill pass; "!" after a request's first
+// output.
+std::string dealt(trace_source &from) {
+    std::string text;
+    pass of;
+    while (from.next(of)) {
+        text += of.phase == MOORAGE_PREFILL ? "| p" : "|";
+        for (const pass_token &token : of.tokens)
+            text += " " + std::to_string(token.stream) + ":" + std::to_string(token.row) +
+                    (token.first ? "!" : "") + (token.last ? "." : "");
+        text += " ";
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("one stream takes request after request") {
+    bench on;
+    trace_source from(*on.source, {});
+    CHECK(dealt(from) == "| 0:0! | 0:1 | 0:2. | 0:3!. | 0:4! | 0:5. ");
+    CHECK(from.tokens_max() == 1);
+    CHECK((from.offers() & MOORAGE_NEEDS_FUTURE) != 0);
+}
+
+TEST_CASE("two streams decode side by side; a free one takes the next request") {
+    bench on;
+    trace_source from(*on.source, {.batch = 2});
+    CHECK(dealt(from) == "| 0:0! 1:3!. | 0:1 1:4! | 0:2. 1:5. ");
+    CHECK((from.offers() & MOORAGE_NEEDS_FUTURE) == 0);
+}
+
+TEST_CASE("prefill is a pass of its own, all but the last token at most") {
+    bench on;
+    trace_source from(*on.source, {.prefill = 2});
+    CHECK(dealt(from) == "| p 0:0 0:1! | 0:2. | 0:3!. | p 0:4! | 0:5. ");
+    CHECK(from.tokens_max() == 2);
+    trace_source longer(*on.source, {.batch = 2, .prefill = 9});
+    CHECK(dealt(longer) == "| p 0:0 0:1! | 0:2. 1:3!. | p 0:4! | 0:5. ");
+}
+
+TEST_CASE("a limit on tokens cuts the last request") {
+    bench on;
+    trace_source from(*on.source, {.tokens = 5});
+    CHECK(dealt(from) == "| 0:0! | 0:1 | 0:2. | 0:3!. | 0:4!. ");
+}
+
+TEST_CASE("the row after is known for whoever predicts across tokens") {
+    bench on;
+    trace_source from(*on.source, {});
+    pass of;
+    std::vector<uint64_t> next;
+    while (from.next(of)) next.push_back(of.tokens[0].next_row);
+    CHECK(next == std::vector<uint64_t>{1, 2, 3, 4, 5, MOORAGE_NEVER});
+    uint32_t expert = 9;
+    float score = 0;
+    CHECK(from.predict(4, 1, &expert, &score) == 1);
+    CHECK(expert == 4);
+    CHECK(score == 1.0f);
+}
+
+TEST_CASE("routing of a pass is read row by row") {
+    bench on;
+    trace_source from(*on.source, {.batch = 2});
+    pass of;
+    REQUIRE(from.next(of));
+    uint32_t chosen[2] = {};
+    from.route(of, 1, chosen);
+    CHECK(chosen[0] == 0);
+    CHECK(chosen[1] == 3);
+}
