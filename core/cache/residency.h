@@ -13,7 +13,7 @@
 namespace moorage::core {
 
 // slots of each pool: "shared" is one pool; "per-layer" gives slots / layers each and the first
-// (slots mod layers) one more (PAG-3). Whole experts.
+// (slots mod layers) one more. Whole experts.
 std::vector<uint32_t> divide_slots(uint32_t slots, uint32_t layers, bool per_layer);
 
 class residency {

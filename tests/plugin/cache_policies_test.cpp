@@ -1,6 +1,7 @@
-// Goal: the cache policies behave as the layered-paging paper and readings.md say. Method: the
-// hand-worked examples written out eviction by eviction, the facts every right implementation shows
-// on random traces, and the miss ratios known for a family of synthetic traces.
+// Goal: the cache policies behave as the layered-paging paper says, read as plugins/cache/README.md
+// does. Method: the hand-worked examples written out eviction by eviction, the facts every right
+// implementation shows on random traces, and the miss ratios known for a family of synthetic
+// traces.
 #include <doctest/doctest.h>
 
 #include "harness.h"
@@ -58,7 +59,7 @@ routing cycle(uint32_t tokens, uint32_t layers, uint32_t experts) {
 
 }  // namespace
 
-TEST_CASE("readings: five tokens, LLRU against LRU") {
+TEST_CASE("worked example: five tokens, LLRU against LRU") {
     // A1 B1 C1 | A2 B2 C2 | A1 B1 C1 | A2 B2 C2 | A1 B1 C1, five slots.
     const routing tokens = cycle(5, 3, 2);
     const cache_shape shape{3, 2, 1, true, 5};
@@ -82,7 +83,7 @@ TEST_CASE("readings: five tokens, LLRU against LRU") {
     CHECK(best.misses == 7);
 }
 
-TEST_CASE("readings: token mode, three slots") {
+TEST_CASE("worked example: token mode, three slots") {
     // Loads a0, a1; b0, b1 evicts a0; a1 hits, a2 evicts b0; b0 evicts b1, b2 evicts a1.
     const routing tokens = {{{0, 1}, {0, 1}}, {{1, 2}, {0, 2}}};
     const replayed lru = replay_library("lru", {2, 3, 2, true, 3}, tokens, order::token);

@@ -115,7 +115,7 @@ private:
     std::vector<std::vector<uint64_t>> tokens_;
 };
 
-// Definition 2 of the paper, readings PAG-1 and PAG-5.
+// Definition 2 of the paper, with the distance of the layer being served now taken as L.
 class llru_definition final : public policy_model {
 public:
     llru_definition(const cache_shape &shape, bool literal)

@@ -1,6 +1,6 @@
 // replay_test.cpp - goal: replays count what the contract's semantics say, by both paths, whatever
 // the threads, and wrong policies are blamed. Method: a naive lru written from the definition; the
-// worked examples and facts of the layered-paging readings; both paths against each other on random
+// worked examples and facts of layered paging; both paths against each other on random
 // traces; policies that misbehave to order, whose faults the host repairs into a run that is known.
 #include "tests/unit/replay_fixture.h"
 
@@ -164,7 +164,7 @@ TEST_CASE("both paths of every bundled policy make the same decisions") {
     }
 }
 
-TEST_CASE("facts of the readings hold for every bundled policy") {
+TEST_CASE("facts of paging hold for every bundled policy") {
     const shape of{3, 6, 2};
     const trace source = make_trace(random_choices(of, 300, 11));
     std::set<uint32_t> distinct;
@@ -188,7 +188,7 @@ TEST_CASE("facts of the readings hold for every bundled policy") {
     }
 }
 
-TEST_CASE("the worked examples of the readings") {
+TEST_CASE("the worked examples") {
     SUBCASE("five tokens in rounds: lru 15, llru 9, optimum 7") {
         std::vector<uint16_t> choices;
         for (const uint16_t expert : {0, 1, 0, 1, 0}) choices.insert(choices.end(), 3, expert);

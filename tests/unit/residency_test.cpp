@@ -1,6 +1,6 @@
-// residency_test.cpp - goal: slots are divided by PAG-3 and the view shows what the host changes.
-// Method: divisions worked by hand; the view compared with the changes made through the host's
-// side.
+// residency_test.cpp - goal: slots are divided as evenly as they can be, and the view shows what
+// the host changes. Method: divisions worked by hand; the view compared with the changes made
+// through the host's side.
 #include <doctest/doctest.h>
 
 #include "core/cache/residency.h"
