@@ -2,10 +2,10 @@
 // CPU.
 //
 // The choice per expert is Fiddler's: time to load and compute it on the GPU against time to
-// compute it on the CPU. A tie loads. Waiting for earlier experts of the step is not weighed
-// (balance does that). Loading also fills the cache, which the comparison does not see: with `keep`
-// at 1 a load has to be faster by itself; above 1 it may take that many times as long. Cost per
-// call: O(items).
+// compute it on the CPU. A tie loads. Waiting for earlier experts of the step is not weighed. A
+// load also fills the cache, which the comparison does not see: with `keep` at 1 it has to be
+// faster by itself; above 1 it may take that many times as long. While the cache of the layer has
+// free slots, an absent expert is loaded whatever it costs (`fill`). Cost per call: O(items).
 
 #include <moorage/moorage.hpp>
 
@@ -20,25 +20,33 @@ public:
     };
     static constexpr moorage::param params[] = {
         moorage::real("keep", 1.0, 0.0, 1e6, "load up to this many times the CPU's time"),
+        moorage::flag("fill", true, "load absent experts while the cache has free slots"),
     };
 
-    explicit cost(const moorage::setup &setup) : keep_(setup.real("keep")) {}
-    void activate(const moorage::limits &) {}
+    explicit cost(const moorage::setup &setup)
+        : host_(setup.host), keep_(setup.real("keep")), fill_(setup.flag("fill")) {}
+    void activate(const moorage::limits &) { view_ = host_.residency(); }
     void reset() {}
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
-                    std::span<uint32_t>) {
+    uint32_t assign(const moorage::step &step, const moorage::items &items,
+                    std::span<uint32_t> sites, std::span<uint32_t>) {
+        uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
             const double gpu_ns = static_cast<double>(items.host_load_ns[i] + items.host_gpu_ns[i]);
             const double cpu_ns = static_cast<double>(items.host_cpu_ns[i]);
-            sites[i] = gpu_ns <= cpu_ns * keep_ ? MOORAGE_SITE_GPU : MOORAGE_SITE_CPU;
+            const bool load = free > 0 || gpu_ns <= cpu_ns * keep_;
+            sites[i] = load ? MOORAGE_SITE_GPU : MOORAGE_SITE_CPU;
+            free -= free > 0;
         }
         return items.count;
     }
 
 private:
+    moorage::host host_;
     double keep_;
+    bool fill_;
+    const moorage::residency *view_ = nullptr;
 };
 
 }  // namespace

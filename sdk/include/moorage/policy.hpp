@@ -236,4 +236,12 @@ inline bool evictable(uint8_t state) {
            (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
 }
 
+// Slots that the pool of `layer` has left.
+inline uint32_t free_slots(const residency &view, uint32_t layer) {
+    const uint32_t pool = view.pools == 1 ? 0 : layer;
+    return view.host_slots[pool] > view.host_used[pool]
+               ? view.host_slots[pool] - view.host_used[pool]
+               : 0;
+}
+
 }  // namespace moorage
