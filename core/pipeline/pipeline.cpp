@@ -130,6 +130,16 @@ void pipeline::order_items() {
     items_.swap(unordered_);
 }
 
+// A late prefetch whose expert is computed elsewhere after all: settle() took it for used.
+void pipeline::give_up_prefetch(const step_item &item) {
+    transport_.cancel(item.transfer);
+    const transfer_record &record = transport_.record(item.transfer);
+    const uint64_t sent = record.bytes - record.unsent_bytes;
+    bytes_.prefetch_used -= sent;
+    bytes_.prefetch_wasted += sent;
+    truth_.states()[item.page] &= MOORAGE_STATE_PINNED;
+}
+
 // Gives every expert that will be on the GPU its slot and starts the transfers that are wanted.
 bool pipeline::load_missing() {
     to_cache_.clear();
@@ -137,10 +147,7 @@ bool pipeline::load_missing() {
     for (uint32_t i = 0; i < items_.size(); ++i) {
         step_item &item = items_[i];
         const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0;
-        if (stays_off && item.transfer != MOORAGE_NONE) {  // late prefetch, now computed elsewhere
-            transport_.cancel(item.transfer);
-            truth_.states()[item.page] &= MOORAGE_STATE_PINNED;
-        }
+        if (stays_off && item.transfer != MOORAGE_NONE) give_up_prefetch(item);
         if (item.cached || stays_off) continue;
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
@@ -296,6 +303,10 @@ void pipeline::finish(run_report &report) {
     report.ttft_ms = summarise(ttft_ns_);
     bytes_.h2d = transport_.moved_bytes(link_h2d);
     bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
+    if (costs_.hardware().device.unified_memory) {  // nothing was copied
+        bytes_ = {};
+        for (layer_report &layer : layers_) layer.h2d_bytes = 0;
+    }
     report.bytes = bytes_;
     const busy_ns busy = executor_.busy();
     report.time.compute = static_cast<double>(busy.gpu) / 1e6;

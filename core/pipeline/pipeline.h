@@ -62,6 +62,7 @@ private:
     void observe();
     void find_items(layer_report &account);
     void order_items();
+    void give_up_prefetch(const step_item &item);
     bool load_missing();
     void start_compute();
     void start_on_gpu(uint32_t index);

@@ -79,6 +79,7 @@ TEST_CASE("cpu_all by hand: nothing is loaded, nothing is cached") {
     bench on;
     on.write(three_tokens(false));
     on.config.dispatch.plugin = "cpu_all";
+    on.config.dispatch.params = {{"fill", false, "test"}};
     const run_report report = on.run_it();
     // Every token: 2 x (170 + 2500) + 10 = 5350.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.005350));
@@ -94,11 +95,48 @@ TEST_CASE("cost by hand: the CPU is faster here, so it gets every absent expert"
     bench on;
     on.write(three_tokens(false));
     on.config.dispatch.plugin = "cost";
+    on.config.dispatch.params = {{"fill", false, "test"}};
     CHECK(on.run_it().experts.on_cpu == 6);
-    on.config.dispatch.params = {{"keep", 4.44, "test"}};  // 11,100 ns are 4.44 times 2500
+    on.config.dispatch.params.push_back({"keep", 4.44, "test"});  // 11,100 ns are 4.44 times 2500
     const run_report report = on.run_it();
     CHECK(report.experts.on_cpu == 0);
     CHECK(report.experts.loaded == 3);
+}
+
+TEST_CASE("cpu_all and cost fill the cache once, then leave it as it is") {
+    bench on;
+    on.write(three_tokens(false));
+    on.config.experts = 2;
+    for (const char *name : {"cpu_all", "cost"}) {
+        CAPTURE(name);
+        on.config.dispatch.plugin = name;
+        const run_report report = on.run_it();
+        // Token 0 loads both of its experts, token 1 hits them: 22,550 and 550. Token 2: expert 2
+        // of layer 0 on the CPU, 170 + 2500; layer 1 hits, 270; head 10.
+        CHECK(report.ttft_ms.mean == doctest::Approx(0.022550));
+        CHECK(report.tpot_ms.p50 == doctest::Approx(0.000550));
+        CHECK(report.tpot_ms.p99 == doctest::Approx(0.002950));
+        CHECK(report.experts.loaded == 2);
+        CHECK(report.experts.on_cpu == 1);
+    }
+}
+
+TEST_CASE("unified memory copies nothing") {
+    bench on;
+    on.write(three_tokens(false));
+    std::ifstream in(on.folder / "device.toml");
+    std::string text((std::istreambuf_iterator<char>(in)), {});
+    const std::string off = "unified_memory = false";
+    text.replace(text.find(off), off.size(), "unified_memory = true");
+    on.folder.write("device.toml", text);
+    const run_report report = on.run_it();
+    // Every token: 2 x (170 + 100) + 10.
+    CHECK(report.ttft_ms.mean == doctest::Approx(0.000550));
+    CHECK(report.tpot_ms.p99 == doctest::Approx(0.000550));
+    CHECK(report.experts.misses == 3);
+    CHECK(report.bytes.h2d == 0);
+    REQUIRE(report.warnings.size() == 1);
+    CHECK(report.warnings[0].find("unified memory") != std::string::npos);
 }
 
 TEST_CASE("next_gate by hand: loads overlap with compute, late ones are waited for") {
@@ -124,6 +162,24 @@ TEST_CASE("next_gate by hand: loads overlap with compute, late ones are waited f
     // Known for all visits but the first token's layer 0.
     CHECK(report.predicted == 5);
     CHECK(report.predicted_right == 5);
+}
+
+TEST_CASE("a late prefetch of an expert that the CPU computes is wasted") {
+    bench on;
+    on.write(three_tokens(true));
+    on.config.prefetch.plugin = "next_gate";
+    on.config.dispatch.plugin = "cpu_all";
+    on.config.dispatch.params = {{"fill", false, "test"}};
+    const run_report report = on.run_it();
+    // A layer takes 170 + 2500, a load 11,000: no prefetch arrives in time. That of token 0's layer
+    // 1 is on the link from 170 on and ends there; further ones are cut off while they wait for it,
+    // until one starts at 11,170, during token 2's layer 0 (10,700 to 13,370).
+    CHECK(report.ttft_ms.mean == doctest::Approx(0.005350));
+    CHECK(report.tpot_ms.mean == doctest::Approx(0.005350));
+    CHECK(report.experts.on_cpu == 6);
+    CHECK(report.bytes.prefetched == 200'000);
+    CHECK(report.bytes.prefetch_used == 0);
+    CHECK(report.bytes.prefetch_wasted == 200'000);
 }
 
 TEST_CASE("a batch shares loads, and prefill is one pass") {
