@@ -247,11 +247,11 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
         percent(sum.compute, total_ms), percent(sum.stall, total_ms),
         percent(sum.transfer, total_ms));
     if (sum.cpu > 0) text += format(", the CPU {}", percent(sum.cpu, total_ms));
-    const char *rules = sum.stall > sum.compute && sum.transfer >= sum.cpu ? "transfers"
-                        : sum.cpu > sum.compute && sum.cpu > sum.transfer  ? "CPU experts"
-                        : sum.compute >= sum.stall                         ? "GPU compute"
-                                                                           : "waiting";
-    return text + format(": {} decide the speed", rules);
+    const char *decides = sum.stall > sum.compute && sum.transfer >= sum.cpu ? "transfers decide"
+                          : sum.cpu > sum.compute && sum.cpu > sum.transfer  ? "CPU experts decide"
+                          : sum.compute >= sum.stall                         ? "GPU compute decides"
+                                                                             : "waiting decides";
+    return text + format(": {} the speed", decides);
 }
 
 // Where the highest hit rate is not the highest speed, once: the first size where the speeds are
@@ -277,6 +277,15 @@ std::string hit_rate_sentence(const comparison &compared, const comparison_view 
             percent(hit.experts.hit_rate(), 1), view.labels[pair.second],
             percent(fast.experts.hit_rate(), 1));
     }
+    return "";
+}
+
+// Where a run with prefetch has fewer misses than the optimum, which loads on demand only.
+std::string below_optimum_sentence(const comparison &compared) {
+    for (const comparison_row &row : compared.rows)
+        if (row.report.opt_misses != 0 && row.report.experts.misses < row.report.opt_misses)
+            return "misses/OPT below 1: the optimum loads on demand, and prefetch had the experts "
+                   "there or under way before they were asked for";
     return "";
 }
 
@@ -316,6 +325,8 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
         if (!fastest.empty() || !time.empty()) lines.push_back(name + fastest + join + time);
     }
     if (const std::string text = hit_rate_sentence(compared, view); !text.empty())
+        lines.push_back(text);
+    if (const std::string text = below_optimum_sentence(compared); !text.empty())
         lines.push_back(text);
     add_warnings(lines, compared);
     return lines;

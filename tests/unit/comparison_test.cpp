@@ -262,9 +262,20 @@ TEST_CASE("the reading says what else rules the time") {
     row.report.time = {.compute = 1500, .transfer = 100, .stall = 100, .cpu = 0, .policy = 0};
     comparison made = compared({row});
     CHECK(contains(reading(made, view_of(made)).at(0), "75.0 % of the time"));
-    CHECK(contains(reading(made, view_of(made)).at(0), "GPU compute decide"));
+    CHECK(contains(reading(made, view_of(made)).at(0), "GPU compute decides the speed"));
     made.rows[0].report.time.cpu = 1800;
     CHECK(contains(reading(made, view_of(made)).at(0), "the CPU 90.0 %: CPU experts decide"));
+}
+
+TEST_CASE("a run that misses less than the optimum says how that can be") {
+    const auto said = [](uint64_t misses) {  // the optimum's are 200
+        const comparison made = compared({row_of({.misses = misses})});
+        for (const std::string &line : reading(made, view_of(made)))
+            if (contains(line, "misses/OPT below 1")) return true;
+        return false;
+    };
+    CHECK(said(199));
+    CHECK_FALSE(said(200));
 }
 
 TEST_CASE("more hits that are not faster are pointed out, but not within a percent") {
