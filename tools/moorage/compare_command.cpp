@@ -134,10 +134,11 @@ int run_compare(const arguments &given) {
     auto reports = run_all(*configs, shared, given.jobs ? given.jobs : cores, !given.no_optimum);
     if (!reports) return fail(reports.failure());
     const comparison all = compare(*configs, std::move(reports).value(), shared);
+    // The text first: a file that cannot be written must not take the result with it.
+    if (given.json_file != "-") std::fputs(to_text(all).c_str(), stdout);
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(all)); !done)
             return fail(done.failure());
-    if (given.json_file != "-") std::fputs(to_text(all).c_str(), stdout);
     if (!given.html_file.empty()) {
         const status done = write_text(given.html_file, to_html(all, command_line(given)));
         if (!done) return fail(done.failure());

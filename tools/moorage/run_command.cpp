@@ -77,10 +77,11 @@ int run_one(const arguments &given) {
     if (events)
         if (const status done = events->close(); !done) return fail(done.failure());
     if (!report) return fail(report.failure());
+    // The text first: a file that cannot be written must not take the result with it.
+    if (given.json_file != "-") std::fputs(to_text(*report).c_str(), stdout);
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(*report)); !done)
             return fail(done.failure());
-    if (given.json_file != "-") std::fputs(to_text(*report).c_str(), stdout);
     if (events)
         std::printf("timeline: %s (open it in ui.perfetto.dev)\n", given.timeline_file.c_str());
     return exit_ok;
