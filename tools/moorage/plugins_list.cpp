@@ -34,14 +34,10 @@ std::vector<std::string> flags_of(const moorage_descriptor &of) {
     return flags;
 }
 
-json json_of(const core::setting_value &value) {
-    return std::visit([](const auto &v) { return json(v); }, value);
-}
-
 json json_of(const moorage_param &p) {
     json out{{"key", p.plugin_key},
              {"type", core::type_name(p.type)},
-             {"default", json_of(core::default_of(p))}};
+             {"default", core::json_of(core::default_of(p))}};
     if (p.type == MOORAGE_PARAM_INTEGER) out["min"] = p.integer_min, out["max"] = p.integer_max;
     if (p.type == MOORAGE_PARAM_REAL) out["min"] = p.real_min, out["max"] = p.real_max;
     if (p.type == MOORAGE_PARAM_TEXT && p.plugin_text_choices)

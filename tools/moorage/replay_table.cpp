@@ -25,7 +25,7 @@ core::json row_json(const replay_report &report, const replay_row &row) {
     const bool has_ratio = row.opt_misses && *row.opt_misses > 0;
     core::json parameters = core::json::object();
     for (const auto &parameter : counted.parameters)
-        std::visit([&](const auto &held) { parameters[parameter.first] = held; }, parameter.second);
+        parameters[parameter.first] = core::json_of(parameter.second);
     core::json out;
     out["policy"] = row.label;
     out["parameters"] = std::move(parameters);
