@@ -33,49 +33,36 @@ result<const trace *> run_resources::open(const std::filesystem::path &path) {
     return known.get();
 }
 
-const future &run_resources::coming(const trace &of, uint64_t tokens) {
-    decltype(futures_)::entry *entry;
+template <class Key, class Value>
+template <class Make>
+const Value &run_resources::kept<Key, Value>::at(const Key &key, std::mutex &guard, Make &&make) {
+    entry *found;
     {
-        const std::lock_guard lock(mutex_);
-        auto &slot = futures_.all[{&of, tokens}];
-        if (!slot) slot = std::make_unique<decltype(futures_)::entry>();
-        entry = slot.get();
+        const std::lock_guard lock(guard);
+        found = &all[key];
     }
-    std::call_once(entry->once, [&] { entry->value = std::make_unique<future>(of, tokens); });
-    return *entry->value;
+    std::call_once(found->once, [&] { found->value.emplace(make()); });
+    return *found->value;
+}
+
+const future &run_resources::coming(const trace &of, uint64_t tokens) {
+    return futures_.at({&of, tokens}, mutex_, [&] { return future(of, tokens); });
 }
 
 result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots,
                                         bool per_layer) {
-    decltype(optima_)::entry *entry;
-    {
-        const std::lock_guard lock(mutex_);
-        auto &slot = optima_.all[{&of, tokens, slots, per_layer}];
-        if (!slot) slot = std::make_unique<decltype(optima_)::entry>();
-        entry = slot.get();
-    }
-    std::call_once(entry->once, [&] {
+    return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&]() -> result<uint64_t> {
         const auto belady = policies_.find("belady", "cache");
-        if (!belady) {
-            entry->value = belady.failure();
-            return;
-        }
+        if (!belady) return belady.failure();
         replay_job job{.of = *belady, .slots = slots, .tokens = tokens};
         job.pools = per_layer ? sharing::per_layer : sharing::shared;
         const auto counted = replay(of, &coming(of, tokens), job);
-        if (counted)
-            entry->value = counted->misses;
-        else
-            entry->value = counted.failure();
+        if (!counted) return counted.failure();
+        return counted->misses;
     });
-    return *entry->value;
 }
 
 namespace {
-
-json to_json(const setting_value &value) {
-    return std::visit([](const auto &v) { return json(v); }, value);
-}
 
 // One run in the making. Members are in the order of their construction: later ones borrow earlier.
 class runner {
@@ -320,7 +307,7 @@ void runner::describe(run_report &report) {
         {"dispatch", stages_.dispatch}, {"transport", stages_.transport}};
     for (const auto &[kind, one] : each) {
         all[kind] = {{"plugin", std::string(one->name())}};
-        for (const auto &[key, value] : one->parameters()) all[kind][key] = to_json(value);
+        for (const auto &[key, value] : one->parameters()) all[kind][key] = json_of(value);
     }
 }
 

@@ -40,23 +40,24 @@ public:
     result<uint64_t> optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
 
 private:
-    using trace_key = std::pair<const trace *, uint64_t>;
+    // Values by key, each made once, by the first thread that asks; the others wait for it.
     template <class Key, class Value>
     struct kept {
         struct entry {
             std::once_flag once;
-            Value value;
+            std::optional<Value> value;
         };
-        std::map<Key, std::unique_ptr<entry>> all;
+        template <class Make>
+        const Value &at(const Key &key, std::mutex &guard, Make &&make);
+        std::map<Key, entry> all;  // entries stay where they are
     };
     registry policies_;
     bool bundled_ = false;
     std::vector<std::filesystem::path> scanned_;
     std::mutex mutex_;
     std::map<std::filesystem::path, std::unique_ptr<trace>> traces_;
-    kept<trace_key, std::unique_ptr<future>> futures_;
-    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, std::optional<result<uint64_t>>>
-        optima_;
+    kept<std::pair<const trace *, uint64_t>, future> futures_;
+    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, result<uint64_t>> optima_;
 };
 
 struct run_options {
