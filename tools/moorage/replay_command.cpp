@@ -17,6 +17,7 @@
 #include "core/report/progress.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/plugins.h"
 #include "tools/moorage/replay_table.h"
 
 namespace moorage::tool {
@@ -31,7 +32,8 @@ struct replay_options {
     std::string trace, json;
     std::string policies = "all", slots = "12.5%,25%,50%", sharings = "shared", order = "token";
     std::string on_fault = "abort";
-    std::vector<std::string> params, plugin_paths;
+    std::vector<std::string> params;
+    std::vector<std::filesystem::path> plugin_paths;
     uint64_t seed = 0, tokens = 0;
     uint32_t jobs = 0;
     bool timing = false;
@@ -240,13 +242,11 @@ result<replay_report> count(const replay_options &options) {
     if (!requests) return error{"--order: " + requests.failure().text, true};
     const auto sharings = parse_sharings(options.sharings);
     if (!sharings) return sharings.failure();
-    core::registry policies;
-    std::vector<std::filesystem::path> paths = core::registry::default_paths();
-    paths.insert(paths.end(), options.plugin_paths.begin(), options.plugin_paths.end());
-    if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
+    const auto policies = open_registry(options.plugin_paths);
+    if (!policies) return policies.failure();
     const auto source = core::trace::open(options.trace);
     if (!source) return source.failure();
-    const auto entries = parse_policies(options, policies, *source, *requests);
+    const auto entries = parse_policies(options, *policies, *source, *requests);
     if (!entries) return entries.failure();
     const auto sizes = parse_slots(options.slots, source->layers() * source->experts());
     if (!sizes) return sizes.failure();
@@ -262,7 +262,7 @@ result<replay_report> count(const replay_options &options) {
     report.seed = options.seed;
     report.timing = options.timing;
     warn_of_working_set(report, *sizes, *sharings);
-    const auto optimum = policies.find(optimum_policy, "cache");
+    const auto optimum = policies->find(optimum_policy, "cache");
     if (!optimum)
         report.warnings.push_back(
             format("no policy {} was found, so no optimum is shown; build the "
