@@ -76,16 +76,17 @@ void emulator::arrived(uint32_t transfer) {
     if (!gpu_running_ && gpu_queue_.count != 0) start_gpu();
 }
 
-void emulator::send(uint32_t link, uint64_t bytes, uint32_t page) {
-    assert(idle(link) && bytes > 0);
+void emulator::send(const link_piece &piece) {
+    assert(idle(piece.link) && piece.bytes > 0);
     const link_profile &profile = costs_.hardware().link;
-    const double rate = link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
-    const actor which = static_cast<actor>(link);
-    if (costs_.hardware().device.unified_memory)
+    const double rate =
+        piece.link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
+    const actor which = static_cast<actor>(piece.link);
+    if (unified_memory())
         start_flow(which, 0, 0, 1);
     else
-        start_flow(which, profile.issue_ns, static_cast<double>(bytes), rate / 1e9);
-    flows_[link].page = page;
+        start_flow(which, profile.issue_ns, static_cast<double>(piece.bytes), rate / 1e9);
+    flows_[piece.link].page = piece.page;
 }
 
 void emulator::start_flow(actor which, uint64_t constant_ns, double bytes, double rate) {

@@ -40,11 +40,12 @@ public:
     void head(uint32_t tokens) override;
     void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
     void arrived(uint32_t transfer) override;
-    void send(uint32_t link, uint64_t bytes, uint32_t page) override;
+    void send(const link_piece &piece) override;
     bool idle(uint32_t link) const override { return !flows_[link].busy; }
     completion wait() override;
     busy_ns busy() const override { return busy_; }
     bool virtual_time() const override { return true; }
+    bool unified_memory() const override { return costs_.hardware().device.unified_memory; }
 
     uint64_t events() const { return events_; }
 

@@ -4,10 +4,14 @@
 // one at a time. The GPU is one in-order stream: an operation starts when the one before it has
 // ended and the transfer it needs has arrived. Links carry one piece at a time; the CPU pool
 // computes one expert at a time, with all its cores.
+//
+// Executors that compute (cpu, cuda) read weights of experts from the arena (arena.h), whose slots
+// the pipeline assigns before it starts a transfer, and offer what they computed as pass_results.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "core/source/source.h"
 #include "moorage/transport.h"
@@ -23,6 +27,16 @@ struct expert_work {
     double share = 1;                  // of the expert: 1 whole, less for a segment
     uint32_t transfer = MOORAGE_NONE;  // must have arrived first
     uint32_t tag = 0;                  // comes back with the completion
+    uint8_t segments = MOORAGE_WHOLE;  // the bottom segment comes after the top one
+};
+
+// A run of bytes of the segments of one page, in the order of their image (model/segment.h).
+struct link_piece {
+    uint32_t link = link_h2d;
+    uint32_t page = MOORAGE_NONE;      // MOORAGE_NONE: of none
+    uint8_t segments = MOORAGE_WHOLE;  // of the whole transfer
+    uint64_t offset_bytes = 0;         // within it
+    uint64_t bytes = 0;                // >= 1
 };
 
 enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, head, piece };
@@ -44,9 +58,15 @@ public:
 
     // Nanoseconds since the run began; the pointer stays valid and is what policies read.
     virtual const uint64_t *clock() const = 0;
+    // A pass enters: its tokens are embedded.
+    virtual void begin(const pass &) {}
     // Attention, gate and shared experts of a layer; completes (gate) when the host knows the
     // scores.
     virtual void attention(uint32_t layer, const pass &tokens) = 0;
+    // The router's final choice for every token of the step, before its experts are queued:
+    // chosen [B, k] and their weights [B, k], empty where the source has none. Borrowed for the
+    // call.
+    virtual void route(std::span<const uint32_t>, std::span<const float>) {}
     virtual void expert_on_gpu(const expert_work &work) = 0;
     virtual void expert_on_cpu(const expert_work &work) = 0;
     virtual void head(uint32_t tokens) = 0;
@@ -54,13 +74,18 @@ public:
     virtual void expect(uint32_t transfer) = 0;
     // All bytes of the transfer have crossed: work that waits for it may start.
     virtual void arrived(uint32_t transfer) = 0;
-    // Starts a piece of what belongs to `page` (MOORAGE_NONE: to none). Requires: the link is idle.
-    virtual void send(uint32_t link, uint64_t bytes, uint32_t page) = 0;
+    // Starts a piece; it lands where the arena says. Requires: the link is idle.
+    virtual void send(const link_piece &piece) = 0;
     virtual bool idle(uint32_t link) const = 0;
     // The next completion; time moves to it. Requires: something is under way.
     virtual completion wait() = 0;
     virtual busy_ns busy() const = 0;
     virtual bool virtual_time() const = 0;
+    // Loads copy nothing: host and device read the same memory.
+    virtual bool unified_memory() const = 0;
+    // What happened to the machine under it, for a message; empty while all is well. After it is
+    // not, wait() returns at once and the run ends.
+    virtual std::string failure() const { return {}; }
 };
 
 }  // namespace moorage::core

@@ -171,8 +171,8 @@ bool pipeline::load_missing() {
         step_item &item = items_[index];
         if (item.missing == 0 || item.site == MOORAGE_SITE_CPU || item.transfer != MOORAGE_NONE)
             continue;
-        item.transfer =
-            transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, item.load_left_bytes, now_ns());
+        item.transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, item.missing,
+                                          item.load_left_bytes, now_ns());
     }
     return transport_.running();
 }

@@ -159,7 +159,8 @@ void prefetch_stage::order(uint32_t page, uint8_t segments) {
         (missing & MOORAGE_TOP ? top : 0) + (missing & MOORAGE_BOTTOM ? 1 - top : 0);
     const uint64_t bytes = costs_.expert_bytes(share);
     if (bytes == 0) return;
-    const uint32_t id = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, bytes, MOORAGE_NEVER);
+    const uint32_t id =
+        transport_.submit(link_h2d, MOORAGE_PREFETCH, page, missing, bytes, MOORAGE_NEVER);
     if (id == MOORAGE_NONE) return;
     entries_.push_back({page, id, missing, false});
     state |= static_cast<uint8_t>(missing << MOORAGE_STATE_IN_FLIGHT_SHIFT |

@@ -20,6 +20,8 @@ struct pass_token {
     uint32_t position = 0;  // in its request
     bool first = false;     // its pass yields the request's first output token
     bool last = false;      // of its request
+    int32_t token_id = -1;  // of a model's vocabulary; -1: the source has none
+    bool output = false;    // the model's logits are wanted
 };
 
 struct pass {

@@ -18,13 +18,13 @@ transport_stage::transport_stage(instance &policy, executor &where, fault_log &f
     for (uint32_t &current : current_) current = MOORAGE_NONE;
 }
 
-uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, uint64_t bytes,
-                                 uint64_t deadline_ns) {
+uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, uint8_t segments,
+                                 uint64_t bytes, uint64_t deadline_ns) {
     assert(bytes > 0 && link < link_count);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
     free_ids_.pop_back();
-    records_[id] = {true, false, cause, link, page, bytes, bytes, 0, 0, 0};
+    records_[id] = {true, false, segments, cause, link, page, bytes, bytes, 0, 0, 0};
     released_[id] = 0;
     if (cause != MOORAGE_PREFETCH) backlog_[link] += bytes;
     executor_.expect(id);
@@ -102,10 +102,12 @@ void transport_stage::pump(uint32_t link) {
         if (piece.id == MOORAGE_NONE) return;
     }
     if (!running_) return;
-    records_[piece.id].unsent_bytes -= piece.bytes;
+    transfer_record &record = records_[piece.id];
+    const uint64_t offset_bytes = record.bytes - record.unsent_bytes;
+    record.unsent_bytes -= piece.bytes;
     current_[link] = piece.id;
     piece_bytes_[link] = piece.bytes;
-    executor_.send(link, piece.bytes, records_[piece.id].page);
+    executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes});
 }
 
 uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {

@@ -17,6 +17,7 @@ namespace moorage::core {
 struct transfer_record {
     bool live = false;       // submitted, not yet ended
     bool cancelled = false;  // ends with the piece under way
+    uint8_t segments = MOORAGE_WHOLE;
     int32_t cause = MOORAGE_DEMAND;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
@@ -31,9 +32,9 @@ public:
     // All borrowed. Ids of transfers are below transfers_max.
     transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max);
 
-    // A new transfer of `bytes` >= 1; returns its id, which stays taken until release().
-    // MOORAGE_NONE when all ids are taken.
-    uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint64_t bytes,
+    // A new transfer of `bytes` >= 1, which are the page's `segments`; returns its id, which stays
+    // taken until release(). MOORAGE_NONE when all ids are taken.
+    uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint8_t segments, uint64_t bytes,
                     uint64_t deadline_ns);
     void promote(uint32_t id, int32_t cause);
     void cancel(uint32_t id);

@@ -47,7 +47,7 @@ void emulator_events(benchmark::State &state) {
     for (auto _ : state) {
         machine.attention(0, one);
         machine.expect(0);
-        machine.send(link_h2d, shape->expert_bytes, 1);
+        machine.send({.page = 1, .bytes = shape->expert_bytes});
         machine.expert_on_gpu({.page = 0, .tokens = 1, .tag = 0});
         machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 0, .tag = 1});
         for (int ends = 0; ends < 4; ++ends)

@@ -65,7 +65,7 @@ TEST_CASE("the GPU stream is in order, and waits for the transfer an expert need
     machine.expect(3);
     machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
     machine.expert_on_gpu({.page = 2, .tokens = 1, .tag = 8});  // ready, but behind the waiting one
-    machine.send(link_h2d, 100'000, 1);
+    machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
     const completion piece = machine.wait();
     CHECK(piece.kind == event_kind::piece);
     CHECK(piece.tag == link_h2d);
@@ -89,7 +89,7 @@ TEST_CASE("copies and CPU experts share host memory once they exceed its ceiling
     // The node alone allows the CPU 30 bytes/ns at most, so it wants 30, and both together 40.
     const cost_model costs(hardware, toy::shape(2, 4, 1));
     emulator machine(costs, 1, nullptr);
-    machine.send(link_h2d, 100'000, 0);
+    machine.send({.link = link_h2d, .page = 0, .bytes = 100'000});
     machine.expert_on_cpu({.page = 1, .tokens = 1, .tag = 5});
     // Factor 30 / 40: link 7.5, CPU 22.5 bytes/ns. The CPU ends at 100,000 / 22.5 = 4444.4 -> 4445
     // (its rate alone is 100,000 bytes in 3334 ns, rounded up, so a little below 30: 29.994).
@@ -114,7 +114,7 @@ TEST_CASE("the constant part of a transfer uses no bandwidth") {
     hardware.node.cpu_issue_ns = 0;
     const cost_model costs(hardware, toy::shape(2, 4, 1));
     emulator machine(costs, 1, nullptr);
-    machine.send(link_h2d, 100'000, 0);                         // constant until 1000
+    machine.send({.link = link_h2d, .page = 0, .bytes = 100'000});  // constant until 1000
     machine.expert_on_cpu({.page = 1, .tokens = 1, .tag = 0});  // 50,000 of 100,000 bytes by 1000
     // From 1000 on the factor is 50 / 60: CPU 41.67 bytes/ns, 50,000 more bytes take 1200 ns.
     CHECK(machine.wait().kind == event_kind::cpu_expert);
@@ -127,8 +127,8 @@ TEST_CASE("the constant part of a transfer uses no bandwidth") {
 TEST_CASE("both directions of the link work at the same time") {
     const cost_model costs(toy::hardware(), toy::shape(2, 4, 1));
     emulator machine(costs, 1, nullptr);
-    machine.send(link_h2d, 100'000, 0);
-    machine.send(link_d2h, 50'000, 0);
+    machine.send({.link = link_h2d, .page = 0, .bytes = 100'000});
+    machine.send({.link = link_d2h, .page = 0, .bytes = 50'000});
     CHECK_FALSE(machine.idle(link_h2d));
     completion done = machine.wait();
     CHECK(done.tag == link_d2h);

@@ -1,0 +1,72 @@
+// cpu_model.h - a model's arithmetic on the CPU, one operation of a layer step at a time.
+//
+//   begin(pass)
+//   for each MoE layer:  attention(layer)        router logits are there
+//                        route(experts, weights)
+//                        expert(...)             each distinct expert, whole or in segments
+//   head()                                       logits of the tokens with `output`
+//
+// `layer` counts the layers with experts, as everywhere in the host; the dense layers between them
+// belong to the next attention() or to head(). Outputs of experts are kept apart per (token, rank)
+// and summed in the order of ranks when the next layer begins, so the order in which experts are
+// computed does not show in the result.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/execute/cpu/thread_pool.h"
+#include "core/execute/pass_results.h"
+#include "core/model/model.h"
+#include "core/source/source.h"
+
+namespace moorage::core {
+
+struct cpu_model_limits {
+    uint32_t tokens_max = 1;   // of a pass
+    uint32_t streams = 1;      // requests at one time
+    uint32_t context_max = 0;  // positions of each
+    uint32_t outputs_max = 1;  // tokens with logits in a pass
+    bool predict = false;      // fill next_router_logits()
+    bool keep_hidden = false;  // for comparison with references: hidden states after every layer
+};
+
+class cpu_model final : public pass_results {
+public:
+    // `of` and `pool` are borrowed. An error when the caches would take more memory than there is.
+    static result<std::unique_ptr<cpu_model>> create(const model &of, thread_pool &pool,
+                                                     const cpu_model_limits &limits);
+    ~cpu_model() override;
+
+    // Requires: token ids below the vocabulary, positions below context_max, streams below streams;
+    // the positions of a stream within a pass and over passes rise by one from 0.
+    void begin(const pass &tokens);
+    void attention(uint32_t layer);
+    // chosen, weights [B, k]; the same expert at most once per token.
+    void route(std::span<const uint32_t> chosen, std::span<const float> weights);
+    // Rows [first, first + count) of `expert`, whose weights `from` are those rows alone; null: in
+    // place, as the model has them. Segments of an expert come in rising order.
+    void expert(uint32_t layer, uint32_t expert, uint32_t first, uint32_t count,
+                const mlp_weights *from);
+    // Several whole experts in place, in one parallel loop.
+    void experts(uint32_t layer, std::span<const uint32_t> which);
+    void head();
+
+    std::span<const float> router_logits() const override;
+    std::span<const float> next_router_logits() const override;
+    std::span<const float> logits() const override;
+    // keep_hidden: [layers + 1, B, hidden] after the pass: embedding, every layer, the last after
+    // the final norm.
+    std::span<const float> hidden_states() const;
+    // Of the key and value caches and the scratch.
+    uint64_t memory_bytes() const;
+
+private:
+    struct state;
+    explicit cpu_model(std::unique_ptr<state> made);
+    std::unique_ptr<state> state_;
+};
+
+}  // namespace moorage::core

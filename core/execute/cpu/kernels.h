@@ -1,0 +1,95 @@
+// kernels.h - the arithmetic of a layer on the CPU: float32 sums over weights of any type.
+//
+// Activations are float32, row-major, one token a row. Weights are read where they lie and widened
+// in registers. Every function gives the same bits for the same arguments whatever the number of
+// threads. Vector instructions are chosen at run time (Highway).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/execute/cpu/thread_pool.h"
+#include "core/model/weights.h"
+
+namespace moorage::core {
+
+// Rows of float32 values; row t begins at data + t * stride.
+struct rows {
+    float *data = nullptr;
+    size_t stride = 0;
+};
+struct const_rows {
+    const float *data = nullptr;
+    size_t stride = 0;
+    const_rows() = default;
+    const_rows(const float *from, size_t step) : data(from), stride(step) {}
+    const_rows(rows from) : data(from.data), stride(from.stride) {}
+};
+
+// output[t, r] = sum over c of weights[r, c] input[t, c], plus bias[r].
+struct product {
+    const matrix *weights;
+    const_rows input;
+    rows output;
+    std::span<const float> bias = {};
+};
+// Independent products of the same tokens, in one parallel loop. One token: a matrix-vector kernel
+// that streams the weights; many: a blocked one.
+void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> all);
+
+// One expert's rows [first, first + count) of the intermediate dimension, for some tokens:
+// output[t] = or += down(activation(gate x[t]) * (up x[t])), summed part by part (expert_parts).
+// `weights` holds these rows alone: gate and up [count, hidden], down [hidden, count], biases of
+// gate and up [count]. down_bias is added with the first part only. `first` lies on the border of a
+// part; segments of an expert come in rising order, the first with add = false.
+struct mlp_call {
+    const mlp_weights *weights;
+    uint32_t intermediate;  // of the whole expert
+    uint32_t first, count;
+    activation_kind activation;
+    float limit;  // clamped_swiglu
+    uint32_t tokens;
+    // Row numbers of the tokens in input; null: 0, 1, 2, ... Rows of output are 0, 1, 2, ...
+    const uint32_t *gathered;
+    const_rows input;  // [.., hidden]
+    rows output;       // [tokens, hidden]
+    bool add;
+};
+// Scratch grows to what the largest call needs and stays.
+class mlp_kernel {
+public:
+    explicit mlp_kernel(thread_pool &pool);
+    ~mlp_kernel();
+    void operator()(const mlp_call &call);
+    // Several calls in one parallel loop: the experts of a decode step.
+    void operator()(std::span<const mlp_call> calls);
+
+private:
+    thread_pool &pool_;
+    struct scratch;
+    scratch *scratch_;
+};
+
+// Attention of a batch over its caches. Keys and values are 16-bit floats (IEEE half).
+// Token t attends to positions [from[t], positions[t]] of its stream's cache.
+struct attention_call {
+    uint32_t tokens, heads, kv_heads, head_dim, value_dim;
+    float scale;
+    const_rows query;                  // [tokens, heads * head_dim]
+    rows output;                       // [tokens, heads * value_dim]
+    const uint16_t *const *keys;       // [tokens] the stream's cache: position p at p * key_stride
+    const uint16_t *const *values;     // [tokens]
+    size_t key_stride, value_stride;   // values, from one position to the next
+    const uint32_t *from, *positions;  // [tokens]
+    std::span<const float> sinks;      // [heads] or empty
+};
+void attend(thread_pool &pool, const attention_call &call);
+
+void widen(const matrix &from, uint32_t row, float *out);  // one row, for embeddings
+void to_half(const float *from, size_t count, uint16_t *out);
+// output[t] = weight * input[t] / sqrt(mean(input[t]^2) + epsilon), or with mean and bias.
+void normalise(norm_kind kind, const norm_weights &by, float epsilon, uint32_t tokens,
+               uint32_t width, const_rows input, rows output);
+
+}  // namespace moorage::core

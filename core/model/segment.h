@@ -1,0 +1,48 @@
+// segment.h - the image of an expert's segment: the contiguous bytes that a load moves.
+//
+//   segment_image top(expert, 0, top_rows(intermediate, 0.5));
+//   top.copy(0, top.bytes(), slot);            // any range, in any order
+//   mlp_weights in_slot = top.view(slot);      // what a kernel reads
+//
+// An image holds, one after the other, the segment's rows of gate and up and its columns of down,
+// and for mxfp4 the scales behind the values of each. Rows follow each other without gaps; the
+// images of a split expert together have the bytes of the whole. Biases are no part of it: they
+// stay where the model keeps them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/model/weights.h"
+
+namespace moorage::core {
+
+class segment_image {
+public:
+    // Rows [first, first + count) of the intermediate dimension of `expert` (borrowed). Requires:
+    // within it; for mxfp4 multiples of 32.
+    segment_image(const mlp_weights &expert, uint32_t first, uint32_t count);
+
+    uint64_t bytes() const { return bytes_; }
+    // Bytes [begin, end) of the image to target + begin.
+    void copy(uint64_t begin, uint64_t end, std::byte *target) const;
+    // The segment's weights in an image at `base`: matrices of `count` rows (columns for down),
+    // biases of these rows. `base` aligned to 64 bytes makes the matrices' values aligned to 16.
+    mlp_weights view(const std::byte *base) const;
+    // The same in place, without a copy.
+    mlp_weights in_place() const;
+
+private:
+    // A stretch of the image: `rows` rows of `width_bytes` each, `stride_bytes` apart at `source`.
+    struct stretch {
+        const std::byte *source;
+        uint64_t offset_bytes, width_bytes, stride_bytes, rows;
+    };
+    const mlp_weights &expert_;
+    uint32_t first_, count_;
+    std::array<stretch, 6> stretches_{};  // values and scales of gate, up, down
+    uint64_t bytes_ = 0;
+};
+
+}  // namespace moorage::core

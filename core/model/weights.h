@@ -1,0 +1,95 @@
+// weights.h - the weights of a model, as kernels read them: matrices in place, in the type of the
+// file.
+//
+// A matrix is borrowed from a mapped file wherever the file's layout allows (rows of outputs, each
+// row contiguous); what a checkpoint stores otherwise is turned round once into memory of the
+// model's own. Small vectors (norms, biases) are float copies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/model/model_config.h"
+
+namespace moorage::core {
+
+enum class weight_type : uint8_t {
+    f32,
+    f16,
+    bf16,
+    mxfp4  // blocks of 32: 16 bytes of two 4-bit floats (low half first), one E8M0 scale byte
+};
+const char *name_of(weight_type type);  // "bf16"
+
+// Row-major [rows, columns]: y = W x. Null `data`: the model has no such matrix.
+struct matrix {
+    const std::byte *data = nullptr;
+    const std::byte *scales = nullptr;  // mxfp4: one byte per 32 columns, rows at scale_row_bytes
+    weight_type type = weight_type::bf16;
+    uint32_t rows = 0, columns = 0;
+    uint64_t row_bytes = 0;  // from one row to the next
+    uint64_t scale_row_bytes = 0;
+    explicit operator bool() const { return data != nullptr; }
+};
+// Bytes of `columns` values of a row, without scales; mxfp4: columns is a multiple of 32.
+uint64_t bytes_of_columns(weight_type type, uint64_t columns);
+// Bytes of the values and scales of the whole matrix, gaps between rows not counted.
+uint64_t bytes_of(const matrix &of);
+
+// down(activation(gate x) * (up x)); an expert, a shared expert or a dense MLP.
+struct mlp_weights {
+    matrix gate, up;                                       // [intermediate, hidden]
+    matrix down;                                           // [hidden, intermediate]
+    std::span<const float> gate_bias, up_bias, down_bias;  // empty: none
+};
+
+// Along the intermediate dimension an expert is computed and stored in parts: sums over it are
+// always taken part by part, in order, so that a result has the same bits however the expert is
+// split into segments (on a part's border) and whoever computes it. Parts are equal, a multiple of
+// 32 rows, but for the last; at most eight.
+struct expert_parts {
+    uint32_t intermediate, part;  // rows; part: of every part but the last
+    uint32_t count() const { return (intermediate + part - 1) / part; }
+};
+expert_parts parts_of(uint32_t intermediate);
+// Rows of the top segment for the split ratio `theta`: the nearest border of a part, at least one
+// part; all rows for theta = 1.
+uint32_t top_rows(uint32_t intermediate, double theta);
+
+struct norm_weights {
+    std::span<const float> weight, bias;  // bias: layer norm only
+};
+
+struct attention_weights {
+    matrix query, key, value, output;  // grouped; latent without q_lora: query, output
+    matrix query_a, query_b;           // latent with q_lora
+    matrix kv_a;                       // latent: [kv_lora_rank + rope, hidden]
+    matrix kv_b;                       // latent: [heads (nope + value), kv_lora_rank]
+    std::span<const float> query_bias, key_bias, value_bias, output_bias;
+    std::span<const float> query_norm, key_norm;  // query_key_norm
+    std::span<const float> query_a_norm, kv_a_norm;
+    std::span<const float> sinks;  // [heads]
+};
+
+struct layer_weights {
+    norm_weights attention_norm, mlp_norm;
+    attention_weights attention;
+    mlp_weights dense;                                    // layers without experts
+    mlp_weights shared;                                   // empty: none
+    matrix shared_gate;                                   // [1, hidden]
+    matrix router;                                        // [experts, hidden]
+    std::span<const float> router_bias, correction_bias;  // [experts]
+    std::vector<mlp_weights> experts;
+};
+
+struct model_weights {
+    matrix embedding;  // [vocabulary, hidden]
+    matrix head;       // the same one, where it is tied
+    std::span<const float> head_bias;
+    norm_weights final_norm;
+    std::vector<layer_weights> layers;
+};
+
+}  // namespace moorage::core
