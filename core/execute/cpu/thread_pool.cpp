@@ -1,0 +1,170 @@
+// thread_pool.cpp - one word says whether a loop is open and how many workers are inside it.
+#include "core/execute/cpu/thread_pool.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <cassert>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+namespace moorage::core {
+namespace {
+
+// The word: the loop's number above, one bit for open, the count of workers inside below. A worker
+// enters an open loop by adding one to the very word it saw, so none ever enters a loop that the
+// caller has closed, and the fields of a loop change only while nobody is inside.
+constexpr uint64_t OPEN = uint64_t{1} << 16;
+constexpr uint64_t INSIDE = OPEN - 1;
+constexpr uint32_t LOOP_SHIFT = 17;
+constexpr uint32_t THREADS_MAX = 1024;
+
+// As long as what lies between two steps of decoding; then a worker sleeps.
+constexpr auto SPIN_TIME = std::chrono::microseconds(200);
+constexpr uint32_t SPINS_BETWEEN_CLOCKS = 64;
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+uint32_t cores_allowed() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0) {
+        const int count = CPU_COUNT(&set);
+        if (count > 0) return static_cast<uint32_t>(count);
+    }
+    const unsigned count = std::thread::hardware_concurrency();
+    return count == 0 ? 1 : count;
+}
+
+}  // namespace
+
+struct thread_pool::shared {
+    alignas(64) std::atomic<uint64_t> word{0};
+    alignas(64) std::atomic<uint32_t> next{0};
+    // Of the open loop.
+    alignas(64) uint32_t count = 0;
+    void (*call)(void *, uint32_t) = nullptr;
+    void *body = nullptr;
+
+    alignas(64) std::atomic<uint32_t> sleepers{0};
+    std::atomic<bool> stop{false};
+    std::mutex mutex;
+    std::condition_variable wake;
+
+    bool crowded = false;  // more threads than cores: whoever waits gives the core away
+    std::vector<std::thread> workers;
+
+    void take_items() {
+        for (;;) {
+            const uint32_t item = next.fetch_add(1, std::memory_order_relaxed);
+            if (item >= count) return;
+            call(body, item);
+        }
+    }
+
+    static bool is_new(uint64_t seen, uint64_t last_loop) {
+        return (seen & OPEN) && (seen >> LOOP_SHIFT) != last_loop;
+    }
+
+    // Returns once there is an open loop that this worker has not been in, or at the end.
+    void wait_for_loop(uint64_t last_loop) {
+        const auto given_up = std::chrono::steady_clock::now() + SPIN_TIME;
+        while (!crowded) {
+            for (uint32_t spin = 0; spin < SPINS_BETWEEN_CLOCKS; ++spin) {
+                if (is_new(word.load(std::memory_order_relaxed), last_loop)) return;
+                relax();
+            }
+            if (stop.load(std::memory_order_relaxed)) return;
+            if (std::chrono::steady_clock::now() > given_up) break;
+        }
+        std::unique_lock lock(mutex);
+        // Sequentially consistent on both sides: either the caller sees this sleeper and wakes it,
+        // or the sleeper sees the caller's loop.
+        sleepers.fetch_add(1);
+        wake.wait(lock, [&] { return stop.load() || is_new(word.load(), last_loop); });
+        sleepers.fetch_sub(1);
+    }
+
+    void work() {
+        uint64_t last_loop = 0;
+        while (!stop.load(std::memory_order_relaxed)) {
+            uint64_t seen = word.load(std::memory_order_acquire);
+            if (!is_new(seen, last_loop)) {
+                wait_for_loop(last_loop);
+                continue;
+            }
+            if (!word.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
+            last_loop = seen >> LOOP_SHIFT;
+            take_items();
+            word.fetch_sub(1, std::memory_order_release);
+        }
+    }
+
+    void wake_sleepers() {
+        if (sleepers.load() == 0) return;
+        { const std::lock_guard lock(mutex); }
+        wake.notify_all();
+    }
+};
+
+thread_pool::thread_pool(uint32_t threads) : shared_(std::make_unique<shared>()) {
+    const uint32_t cores = cores_allowed();
+    if (threads == 0) threads = cores;
+    if (threads > THREADS_MAX) threads = THREADS_MAX;
+    shared_->crowded = threads > cores;
+    shared_->workers.reserve(threads - 1);
+    for (uint32_t worker = 1; worker < threads; ++worker)
+        shared_->workers.emplace_back([of = shared_.get()] { of->work(); });
+}
+
+thread_pool::~thread_pool() {
+    {
+        const std::lock_guard lock(shared_->mutex);
+        shared_->stop.store(true);
+    }
+    shared_->wake.notify_all();
+    for (std::thread &worker : shared_->workers) worker.join();
+}
+
+uint32_t thread_pool::threads() const { return static_cast<uint32_t>(shared_->workers.size()) + 1; }
+
+void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t), void *body) {
+    shared &of = *shared_;
+    if (count <= 1 || of.workers.empty()) {
+        for (uint32_t item = 0; item < count; ++item) call(body, item);
+        return;
+    }
+    const uint64_t before = of.word.load(std::memory_order_relaxed);
+    assert((before & (OPEN | INSIDE)) == 0);  // not reentrant, one caller at a time
+    // Every thread may overshoot by one.
+    assert(count <= UINT32_MAX - THREADS_MAX);
+    of.count = count;
+    of.call = call;
+    of.body = body;
+    of.next.store(0, std::memory_order_relaxed);
+    of.word.store((((before >> LOOP_SHIFT) + 1) << LOOP_SHIFT) | OPEN);
+    of.wake_sleepers();
+    of.take_items();
+    // Closed: who is inside finishes its item; who is not will not enter.
+    of.word.fetch_and(~OPEN, std::memory_order_acq_rel);
+    for (uint32_t spin = 0; of.word.load(std::memory_order_acquire) & INSIDE; ++spin) {
+        relax();
+        if (of.crowded || spin % SPINS_BETWEEN_CLOCKS == SPINS_BETWEEN_CLOCKS - 1)
+            std::this_thread::yield();
+    }
+}
+
+}  // namespace moorage::core
