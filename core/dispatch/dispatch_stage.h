@@ -18,7 +18,8 @@ struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
     uint8_t missing = 0;  // segments that are not resident
     uint32_t site = MOORAGE_SITE_GPU;
-    uint32_t transfer = MOORAGE_NONE;  // that brings what is missing
+    // That bring the top (or the whole) and the bottom segment.
+    uint32_t transfers[2] = {MOORAGE_NONE, MOORAGE_NONE};
     uint64_t load_left_bytes = 0;      // of what is missing
     uint64_t load_ns = 0, run_ns = 0;  // measured
     uint32_t open = 0;                 // computations under way

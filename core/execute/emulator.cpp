@@ -50,7 +50,8 @@ void emulator::attention(uint32_t layer, const pass &tokens) {
 
 void emulator::expert_on_gpu(const expert_work &work) {
     const uint64_t duration_ns = costs_.gpu_expert_ns(work.tokens, work.share);
-    queue({event_kind::gpu_expert, work.tag, work.transfer, work.page, layer_, duration_ns});
+    queue({event_kind::gpu_expert, work.tag, work.transfer, work.page, layer_, duration_ns,
+           work.segments});
 }
 
 void emulator::head(uint32_t tokens) {
@@ -79,8 +80,7 @@ void emulator::arrived(uint32_t transfer) {
 void emulator::send(const link_piece &piece) {
     assert(idle(piece.link) && piece.bytes > 0);
     const link_profile &profile = costs_.hardware().link;
-    const double rate =
-        piece.link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
+    const double rate = piece.link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
     const actor which = static_cast<actor>(piece.link);
     if (unified_memory())
         start_flow(which, 0, 0, 1);
@@ -149,7 +149,7 @@ completion emulator::finish_gpu() {
     }
     gpu_waiting_since_ = now_;
     if (gpu_queue_.count != 0) start_gpu();
-    return {work.kind, work.tag, work.duration_ns};
+    return {work.kind, work.tag, work.duration_ns, work.segments};
 }
 
 completion emulator::finish_flow(actor which) {
@@ -164,14 +164,14 @@ completion emulator::finish_flow(actor which) {
         if (sink_)
             sink_->span(which == h2d ? span_sink::h2d : span_sink::d2h, "copy", layer_, one.page,
                         one.started, now_);
-        return {event_kind::piece, which, duration_ns};
+        return {event_kind::piece, which, duration_ns, 0};
     }
     busy_.cpu += duration_ns;
     const expert_work work = cpu_queue_.front();
     cpu_queue_.pop();
     if (sink_) sink_->span(span_sink::cpu, "expert", layer_, work.page, one.started, now_);
     if (cpu_queue_.count != 0) start_cpu();
-    return {event_kind::cpu_expert, work.tag, duration_ns};
+    return {event_kind::cpu_expert, work.tag, duration_ns, work.segments};
 }
 
 }  // namespace moorage::core

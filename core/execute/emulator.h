@@ -54,6 +54,7 @@ private:
         event_kind kind;
         uint32_t tag, transfer, page, layer;
         uint64_t duration_ns;
+        uint8_t segments = 0;
     };
     // A user of host memory: first a constant part, then bytes at a rate.
     struct flow {

@@ -45,6 +45,7 @@ struct completion {
     event_kind kind;
     uint32_t tag;          // of the work; the link for a piece
     uint64_t duration_ns;  // of the work itself, waiting excluded
+    uint8_t segments = 0;  // of an expert: those of the work
 };
 
 // Busy times since the run began. stall_ns: the GPU had work queued that waited for a transfer.
@@ -83,9 +84,13 @@ public:
     virtual bool virtual_time() const = 0;
     // Loads copy nothing: host and device read the same memory.
     virtual bool unified_memory() const = 0;
-    // What happened to the machine under it, for a message; empty while all is well. After it is
-    // not, wait() returns at once and the run ends.
+    // What happened to the machine under it, for a message; empty while all is well. From then on
+    // wait() must not be called: nothing will complete.
     virtual std::string failure() const { return {}; }
+    bool failed() const { return failed_; }
+
+protected:
+    bool failed_ = false;
 };
 
 }  // namespace moorage::core

@@ -68,6 +68,12 @@ uint64_t layer_step::adopt_route() {
     return changed;
 }
 
+void layer_step::weigh(source &from, const pass &tokens) {
+    if (!wants_weights_ || view_.host_chosen != routed.data()) return;
+    from.weigh(tokens, view_.layer, routed.data(), routed_weights.data());
+    view_.host_weights = routed_weights.data();
+}
+
 void layer_step::group() {
     ++stamp_now_;
     const size_t k = view_.top_k, count = view_.token_count * k;

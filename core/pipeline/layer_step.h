@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/source/source.h"
@@ -19,6 +20,15 @@ public:
     void fill(source &from, const pass &tokens, uint32_t layer);
     // Takes over a router's choice; counts the experts that the model would not have chosen.
     uint64_t adopt_route();
+    // Completes the weights of a router's choice; nothing to do where the model's own stands.
+    void weigh(source &from, const pass &tokens);
+    // [B, k] of what is computed; weights empty where the source has none.
+    std::span<const uint32_t> chosen() const {
+        return {view_.host_chosen, size_t{view_.token_count} * view_.top_k};
+    }
+    std::span<const float> weights() const {
+        return {view_.host_weights, view_.host_weights ? chosen().size() : 0};
+    }
     // Groups the chosen experts: distinct ones in order of first appearance.
     void group();
     // The next step of the run.

@@ -10,17 +10,19 @@ pipeline::pipeline(const parts &of)
       executor_(*of.where),
       costs_(*of.costs),
       truth_(*of.truth),
+      places_(*of.places),
       faults_(*of.faults),
       router_(*of.policies.router, faults_),
       cache_(*of.policies.cache, truth_, faults_),
       budget_(*of.policies.budget, faults_, truth_, cache_, of.slots),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
-      prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_,
+      prefetch_(*of.policies.prefetch, faults_, truth_, places_, transport_, costs_, source_,
                 of.buffer_slots),
       dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()),
       per_layer_(of.per_layer),
       step_(source_, of.needs),
       layers_(source_.layers()),
+      watcher_(of.watcher),
       emitted_ns_(source_.streams(), 0) {
     // One call per instance and step, however many stages it serves.
     const stages &all = of.policies;
@@ -36,6 +38,7 @@ pipeline::pipeline(const parts &of)
     to_cache_.reserve(items);
     to_cache_items_.reserve(items);
     placed_.resize(items);
+    waiting_.reserve(2 * items);
 }
 
 bool pipeline::next_pass() {
@@ -44,6 +47,7 @@ bool pipeline::next_pass() {
     const instance::stepping mark;
     for (const pass_token &token : pass_.tokens)
         if (token.position == 0) emitted_ns_[token.stream] = now_ns();
+    executor_.begin(pass_);
     for (uint32_t layer = 0; layer < source_.layers(); ++layer)
         if (!layer_step_at(layer)) return false;
     return end_pass();
@@ -52,22 +56,26 @@ bool pipeline::next_pass() {
 bool pipeline::layer_step_at(uint32_t layer) {
     layer_report &account = layers_[layer];
     executor_.attention(layer, pass_);
-    step_.fill(source_, pass_, layer);
     if (!wait_for(event_kind::gate)) return false;
+    step_.fill(source_, pass_, layer);
     if (!router_.select(step_, account.experts.substituted)) return false;
+    step_.weigh(source_, pass_);
     step_.group();
     find_items(account);  // looks up and pins
+    if (watcher_) watcher_->step(step_.view(), pass_);
     observe();
     prefetch_.settle(step_, taken_, bytes_);  // cuts off what was not asked for
     order_items();
     const uint64_t backlog_ns = load_backlog_ns();
     if (!dispatch_.assign(step_, items_, backlog_ns, 0)) return false;
+    executor_.route(step_.chosen(), step_.weights());
     if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
-    if (prefetch_.active()) prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns());
-    while (open_ != 0 && transport_.running() && prefetch_.running()) handle(executor_.wait());
+    if (prefetch_.active())
+        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_in_buffer());
+    while (open_ != 0 && running()) handle(executor_.wait());
     end_step(account);
-    return transport_.running() && prefetch_.running();
+    return running();
 }
 
 // Counts hits by what is resident now, and pins every expert of the step.
@@ -81,13 +89,14 @@ void pipeline::find_items(layer_report &account) {
         item.tokens = step_.tokens_of(i);
         uint8_t &state = truth_.states()[item.page];
         const uint8_t resident = state & MOORAGE_STATE_RESIDENT;
+        const int in_flight = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
+        const int buffered = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
         item.missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~resident);
-        item.cached = (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
-                      (state & MOORAGE_STATE_BUFFERED) == 0;
+        item.cached = ((resident | in_flight) & ~buffered & cached_segments()) != 0;
         ++account.experts.requested;
         if (item.missing == 0)
             ++account.experts.hits;
-        else if (resident || (state & MOORAGE_STATE_IN_FLIGHT))
+        else if (resident || in_flight)
             ++account.experts.partial_hits;
         else
             ++account.experts.misses;
@@ -109,18 +118,28 @@ void pipeline::observe() {
     for (instance *one : observers_) one->observer->observe(one->plugin(), &step_.view());
 }
 
+// The index of a segment's transfer in step_item; a whole expert goes with its top.
+static uint32_t part_of(uint8_t segments) { return segments == MOORAGE_BOTTOM ? 1 : 0; }
+
+double pipeline::share_of(uint32_t layer, uint8_t segments) const {
+    const double top = truth_.splits()[layer];
+    return (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
+}
+
 // Resident experts first, each group in the order of the step; tells items of transfers under way.
 void pipeline::order_items() {
+    const uint32_t layer = step_.view().layer;
     for (const prefetch_stage::taken &one : taken_) {
         step_item &item = items_[step_.item_of(one.page % truth_.experts())];
-        item.transfer = one.transfer;
+        item.transfers[part_of(one.segments)] = one.transfer;
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
-        item.load_left_bytes = costs_.shape().expert_bytes;
-        if (item.transfer == MOORAGE_NONE) continue;
-        const transfer_record &record = transport_.record(item.transfer);
-        item.load_left_bytes = record.bytes - record.moved_bytes;
+        item.load_left_bytes = costs_.expert_bytes(share_of(layer, item.missing));
+        for (const uint32_t id : item.transfers) {
+            if (id == MOORAGE_NONE) continue;
+            item.load_left_bytes -= transport_.record(id).moved_bytes;
+        }
     }
     unordered_.clear();
     for (const step_item &item : items_)
@@ -130,63 +149,77 @@ void pipeline::order_items() {
     items_.swap(unordered_);
 }
 
-// A late prefetch whose expert is computed elsewhere after all: settle() took it for used.
-void pipeline::give_up_prefetch(const step_item &item) {
-    transport_.cancel(item.transfer);
-    const transfer_record &record = transport_.record(item.transfer);
-    const uint64_t sent = record.bytes - record.unsent_bytes;
-    bytes_.prefetch_used -= sent;
-    bytes_.prefetch_wasted += sent;
-    truth_.states()[item.page] &= MOORAGE_STATE_PINNED;
+// Late prefetches of an expert that is computed elsewhere after all: settle() took them for used.
+void pipeline::give_up_prefetch(step_item &item) {
+    for (const uint32_t id : item.transfers) {
+        if (id == MOORAGE_NONE) continue;
+        transport_.cancel(id);
+        const transfer_record &record = transport_.record(id);
+        const uint64_t sent = record.bytes - record.unsent_bytes;
+        bytes_.prefetch_used -= sent;
+        bytes_.prefetch_wasted += sent;
+        const int segments = record.segments;
+        truth_.states()[item.page] &= static_cast<uint8_t>(~(
+            segments << MOORAGE_STATE_IN_FLIGHT_SHIFT | segments << MOORAGE_STATE_BUFFERED_SHIFT));
+    }
 }
 
-// Gives every expert that will be on the GPU its slot and starts the transfers that are wanted.
+// Gives every expert that will be on the GPU its slot in the cache, as far as there are any; the
+// others pass through the staging slots. What is missing is marked as in flight.
 bool pipeline::load_missing() {
     to_cache_.clear();
     to_cache_items_.clear();
     for (uint32_t i = 0; i < items_.size(); ++i) {
         step_item &item = items_[i];
         const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0;
-        if (stays_off && item.transfer != MOORAGE_NONE) give_up_prefetch(item);
-        if (item.cached || stays_off) continue;
+        if (stays_off) {
+            give_up_prefetch(item);
+            continue;
+        }
+        const int missing = item.missing;
+        truth_.states()[item.page] |= static_cast<uint8_t>(
+            missing << MOORAGE_STATE_IN_FLIGHT_SHIFT | missing << MOORAGE_STATE_BUFFERED_SHIFT);
+        if (item.cached) continue;
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
     }
-    if (!to_cache_.empty()) {
-        const uint8_t in_flight = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
-        const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
-        if (!cache_.load(to_cache_, MOORAGE_DEMAND, in_flight, placed)) return false;
-        for (size_t n = 0; n < to_cache_.size(); ++n) {
-            step_item &item = items_[to_cache_items_[n]];
-            item.cached = placed[n].cached;
-            uint8_t &state = truth_.states()[item.page];
-            if (item.missing == 0)  // an arrived prefetch: it only changes its label
-                state = static_cast<uint8_t>(int{MOORAGE_STATE_PINNED} | int{MOORAGE_WHOLE} |
-                                             (item.cached ? 0 : int{MOORAGE_STATE_BUFFERED}));
-            else if (item.cached)
-                state &= static_cast<uint8_t>(~MOORAGE_STATE_BUFFERED);
-        }
-    }
-    for (const uint32_t index : dispatch_.order()) {
-        step_item &item = items_[index];
-        if (item.missing == 0 || item.site == MOORAGE_SITE_CPU || item.transfer != MOORAGE_NONE)
-            continue;
-        item.transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, item.missing,
-                                          item.load_left_bytes, now_ns());
-    }
-    return transport_.running();
+    return to_cache_.empty() || find_room();
 }
 
-void pipeline::start_on_gpu(uint32_t index) {
+bool pipeline::find_room() {
+    const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
+    if (!cache_.load(to_cache_, MOORAGE_DEMAND, 0, placed)) return false;
+    const int in_cache = cached_segments();
+    for (size_t n = 0; n < to_cache_.size(); ++n) {
+        step_item &item = items_[to_cache_items_[n]];
+        item.cached = placed[n].cached;
+        if (placed[n].victim != MOORAGE_NONE) places_.release(placed[n].victim, cached_segments());
+        // What was prefetched only changes its label.
+        if (item.cached)
+            truth_.states()[item.page] &=
+                static_cast<uint8_t>(~(in_cache << MOORAGE_STATE_BUFFERED_SHIFT));
+    }
+    return true;
+}
+
+// Queues the segments of an item on the GPU, after the transfer that brings them.
+void pipeline::start_segment(uint32_t index, uint8_t segments) {
     step_item &item = items_[index];
-    executor_.expert_on_gpu(
-        {item.page, item.tokens, 1, item.missing ? item.transfer : MOORAGE_NONE, index});
+    const bool there = (item.missing & segments) == 0;
+    const uint32_t transfer = there ? MOORAGE_NONE : item.transfers[part_of(segments)];
+    executor_.expert_on_gpu({item.page, item.tokens, share_of(step_.view().layer, segments),
+                             transfer, index, segments});
     ++item.open;
     ++open_;
 }
 
-// The GPU stream runs in order, so what need not wait goes first.
+// The GPU stream runs in order, so what need not wait goes first: resident experts and segments,
+// then what comes, in the order of the dispatch policy. What the arena has no room for waits until
+// something that was staged has been computed.
 void pipeline::start_compute() {
+    waiting_.clear();
+    next_waiting_ = 0;
+    const bool split = places_.split();
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
         if (item.site == MOORAGE_SITE_CPU) {
@@ -194,14 +227,60 @@ void pipeline::start_compute() {
             activation_bytes_ += costs_.activation_bytes(item.tokens);
             ++item.open;
             ++open_;
-        } else if (item.missing == 0) {
-            start_on_gpu(index);
+        } else if (!split) {
+            if (item.missing == 0) start_segment(index, MOORAGE_WHOLE);
+        } else if (!(item.missing & MOORAGE_TOP)) {
+            start_segment(index, MOORAGE_TOP);
+            if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
         }
     }
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
-        if (item.site != MOORAGE_SITE_CPU && item.missing != 0) start_on_gpu(index);
+        if (item.site == MOORAGE_SITE_CPU || item.missing == 0) continue;
+        if (!split) {
+            waiting_.emplace_back(index, uint8_t{MOORAGE_WHOLE});
+            continue;
+        }
+        if (item.missing & MOORAGE_TOP) waiting_.emplace_back(index, uint8_t{MOORAGE_TOP});
+        waiting_.emplace_back(index, uint8_t{MOORAGE_BOTTOM});
     }
+    start_waiting();
+}
+
+// Segments of one expert stay in order because the queue is.
+void pipeline::start_waiting() {
+    const uint32_t layer = step_.view().layer;
+    for (; next_waiting_ < waiting_.size(); ++next_waiting_) {
+        const auto [index, segments] = waiting_[next_waiting_];
+        step_item &item = items_[index];
+        uint32_t &transfer = item.transfers[part_of(segments)];
+        if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
+            if (!places_.has_room(item.page, segments)) return;
+            places_.take(item.page, segments);
+            transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, segments,
+                                         costs_.expert_bytes(share_of(layer, segments)), now_ns());
+        }
+        start_segment(index, segments);
+    }
+}
+
+// A staged segment leaves the arena as soon as it has been computed.
+void pipeline::segment_done(step_item &item, uint8_t segments) {
+    const uint8_t kept = item.cached ? cached_segments() : uint8_t{0};
+    if ((item.missing & segments) == 0 || (segments & kept)) return;
+    if (next_waiting_ == waiting_.size()) return;  // end_step() does it
+    places_.release(item.page, segments);
+    start_waiting();
+}
+
+// Experts that came out of the transfer buffer and got no slot of the cache.
+uint32_t pipeline::held_in_buffer() const {
+    uint32_t held = 0;
+    for (const prefetch_stage::taken &one : taken_) {
+        const uint32_t expert = one.page % truth_.experts();
+        for (const step_item &item : items_) held += item.expert == expert && !item.cached;
+    }
+    return held;
 }
 
 uint64_t pipeline::load_backlog_ns() const {
@@ -228,10 +307,11 @@ void pipeline::handle(const completion &done) {
         case event_kind::piece: {
             const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);
             if (ended == MOORAGE_NONE) return;
-            uint8_t &state = truth_.states()[transport_.record(ended).page];
-            const uint8_t flying = state & MOORAGE_STATE_IN_FLIGHT;
-            state =
-                static_cast<uint8_t>((state ^ flying) | flying >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+            const transfer_record &record = transport_.record(ended);
+            const int segments = record.segments;
+            uint8_t &state = truth_.states()[record.page];
+            state = static_cast<uint8_t>((state & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) |
+                                         segments);
             prefetch_.arrived(ended);
             return;
         }
@@ -241,6 +321,7 @@ void pipeline::handle(const completion &done) {
             item.run_ns += done.duration_ns;
             --item.open;
             --open_;
+            if (done.kind == event_kind::gpu_expert) segment_done(item, done.segments);
             return;
         }
         case event_kind::gate:
@@ -253,23 +334,27 @@ void pipeline::handle(const completion &done) {
 bool pipeline::wait_for(event_kind kind) {
     awaiting_ = kind;
     awaited_ = false;
-    while (!awaited_ && transport_.running()) handle(executor_.wait());
+    while (!awaited_ && running()) handle(executor_.wait());
     return awaited_;
 }
 
 // Unpins, drops what got no slot, and tells the dispatch policy what its choices took.
 void pipeline::end_step(layer_report &account) {
     for (step_item &item : items_) {
-        uint8_t &state = truth_.states()[item.page];
-        state &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
-        if (!item.cached) state = 0;
+        const uint8_t kept = item.cached ? cached_segments() : uint8_t{0};
+        truth_.states()[item.page] &= kept;
+        places_.release(item.page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
         if (item.site == MOORAGE_SITE_CPU) ++account.experts.on_cpu;
-        if (item.transfer == MOORAGE_NONE) continue;
-        const transfer_record &record = transport_.record(item.transfer);
-        item.load_ns = record.busy_ns;
-        account.h2d_bytes += record.bytes - record.unsent_bytes;
-        if (item.site != MOORAGE_SITE_CPU) ++account.experts.loaded;
-        transport_.release(item.transfer);
+        bool loaded = false;
+        for (const uint32_t id : item.transfers) {
+            if (id == MOORAGE_NONE) continue;
+            const transfer_record &record = transport_.record(id);
+            item.load_ns += record.busy_ns;
+            account.h2d_bytes += record.bytes - record.unsent_bytes;
+            loaded = item.site != MOORAGE_SITE_CPU;
+            transport_.release(id);
+        }
+        account.experts.loaded += loaded;
     }
     dispatch_.outcome(step_.view().layer, items_);
     step_.advance(tokens_done_);

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/budget/budget_stage.h"
 #include "core/cache/cache_stage.h"
 #include "core/cache/residency.h"
 #include "core/dispatch/dispatch_stage.h"
+#include "core/execute/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/executor.h"
 #include "core/host/faults.h"
@@ -28,6 +30,13 @@ struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
 };
 
+// Sees every layer step once its experts are known, before they are computed.
+class step_watcher {
+public:
+    virtual ~step_watcher() = default;
+    virtual void step(const moorage_step &view, const pass &tokens) = 0;
+};
+
 class pipeline {
 public:
     struct parts {
@@ -35,10 +44,12 @@ public:
         executor *where;
         const cost_model *costs;
         residency *truth;
+        arena *places;
         fault_log *faults;
         stages policies;
         uint32_t slots, buffer_slots, transfers_max, needs;
         bool per_layer;
+        step_watcher *watcher;  // may be null
     };
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);
@@ -52,24 +63,38 @@ public:
     uint64_t tokens_done() const { return tokens_done_; }
     uint64_t steps_done() const { return step_.view().index; }
 
-    // Bound on the live transfers of a run with these sizes.
+    // Bound on the live transfers of a run with these sizes: each expert of a step and of the
+    // buffer in two segments, and as many again that were cut off and still end.
     static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots) {
-        return 2 * (experts + buffer_slots) + 16;
+        return 4 * (experts + buffer_slots) + 16;
     }
+    // Slots of either kind beside cache and buffer, for experts that a step needs and the cache has
+    // no room for: one loads while another computes.
+    static constexpr uint32_t staging_slots = 2;
 
 private:
     bool layer_step_at(uint32_t layer);
     void observe();
     void find_items(layer_report &account);
     void order_items();
-    void give_up_prefetch(const step_item &item);
+    void give_up_prefetch(step_item &item);
     bool load_missing();
+    bool find_room();
     void start_compute();
-    void start_on_gpu(uint32_t index);
+    void start_segment(uint32_t index, uint8_t segments);
+    void start_waiting();
+    void segment_done(step_item &item, uint8_t segments);
+    uint32_t held_in_buffer() const;
     uint64_t load_backlog_ns() const;
     uint64_t window_ns() const;
     void handle(const completion &done);
     bool wait_for(event_kind kind);
+    bool running() const {
+        return transport_.running() && prefetch_.running() && !executor_.failed();
+    }
+    // Segments that a slot of the cache holds.
+    uint8_t cached_segments() const { return places_.split() ? MOORAGE_TOP : MOORAGE_WHOLE; }
+    double share_of(uint32_t layer, uint8_t segments) const;
     void end_step(layer_report &account);
     bool end_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
@@ -78,6 +103,7 @@ private:
     executor &executor_;
     const cost_model &costs_;
     residency &truth_;
+    arena &places_;
     fault_log &faults_;
     std::vector<instance *> observers_;
     router_stage router_;
@@ -94,6 +120,9 @@ private:
     std::vector<prefetch_stage::taken> taken_;
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;
+    // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
+    std::vector<std::pair<uint32_t, uint8_t>> waiting_;
+    size_t next_waiting_ = 0;
     uint32_t open_ = 0;     // computations of the step under way
     bool awaited_ = false;  // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
@@ -102,6 +131,7 @@ private:
     uint64_t activation_bytes_ = 0;
     byte_counts bytes_;
     std::vector<layer_report> layers_;
+    step_watcher *watcher_;
     std::vector<uint64_t> tpot_ns_, ttft_ns_;
     std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin
 };

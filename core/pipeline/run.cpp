@@ -100,6 +100,7 @@ private:
     moorage_costs costs_view_{};
     uint32_t slots_ = 0, buffer_slots_ = 0, transfers_max_ = 0, needs_ = 0;
     std::unique_ptr<residency> truth_;
+    std::unique_ptr<arena> places_;
     std::unique_ptr<emulator> executor_;
     std::unique_ptr<future_cursor> future_;
     std::vector<std::unique_ptr<instance>> instances_;
@@ -225,6 +226,8 @@ status runner::make_policies() {
     truth_ =
         std::make_unique<residency>(trace_->layers(), trace_->experts(),
                                     config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
+    places_ = std::make_unique<arena>(truth_->page_count(),
+                                      slots_ + buffer_slots_ + pipeline::staging_slots, 0);
     executor_ = std::make_unique<emulator>(*costs_, transfers_max_, options_.sink);
     const std::pair<std::string_view, instance **> wanted[] = {
         {"router", &stages_.router},     {"cache", &stages_.cache},
@@ -257,8 +260,9 @@ status runner::activate() {
 }
 
 result<run_report> runner::drive() {
-    pipeline line({source_.get(), executor_.get(), costs_.get(), truth_.get(), &faults_, stages_,
-                   slots_, buffer_slots_, transfers_max_, needs_, config_.per_layer});
+    pipeline line({source_.get(), executor_.get(), costs_.get(), truth_.get(), places_.get(),
+                   &faults_, stages_, slots_, buffer_slots_, transfers_max_, needs_,
+                   config_.per_layer, nullptr});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;

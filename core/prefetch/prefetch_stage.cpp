@@ -8,12 +8,13 @@
 
 namespace moorage::core {
 
-prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &truth,
+prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &truth, arena &places,
                                transport_stage &transport, const cost_model &costs, source &from,
                                uint32_t capacity)
     : policy_(policy),
       faults_(faults),
       truth_(truth),
+      places_(places),
       transport_(transport),
       costs_(costs),
       source_(from),
@@ -23,7 +24,7 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &t
     horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
     if (horizon_ == 0) return;
     const size_t experts = from.experts();
-    entries_.reserve(capacity);
+    entries_.reserve(2 * size_t{capacity});
     predicted_.resize(from.layers());
     for (auto &list : predicted_) list.reserve(experts);
     layers_.resize(horizon_);
@@ -49,6 +50,7 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
     bytes.prefetch_wasted += sent;
     transport_.release(one.transfer);
     const uint8_t segments = one.segments;
+    places_.release(one.page, segments);
     truth_.states()[one.page] &=
         static_cast<uint8_t>(~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                segments << MOORAGE_STATE_BUFFERED_SHIFT));
@@ -141,7 +143,14 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
     }
 }
 
-void prefetch_stage::order(uint32_t page, uint8_t segments) {
+// Experts of which the buffer can still take these segments.
+uint32_t prefetch_stage::free_slots(uint8_t segments, uint32_t held) const {
+    uint32_t taken = held;
+    for (const entry &one : entries_) taken += (one.segments & segments) != 0;
+    return capacity_ - std::min(capacity_, taken);
+}
+
+void prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
     if (page >= truth_.page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
         running_ &=
             faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
@@ -149,29 +158,39 @@ void prefetch_stage::order(uint32_t page, uint8_t segments) {
                                                   segments, page, truth_.page_count()));
         return;
     }
-    if (entries_.size() >= capacity_) return;
-    uint8_t &state = truth_.states()[page];
-    const uint8_t there = static_cast<uint8_t>(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+    const uint8_t state = truth_.state(page);
+    const int there =
+        state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT;
     const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);
-    if (missing == 0 || (state & MOORAGE_STATE_BUFFERED)) return;
+    if (!places_.split()) {
+        if (missing == MOORAGE_WHOLE && free_slots(MOORAGE_WHOLE, held) > 0)
+            order_segment(page, MOORAGE_WHOLE);
+        return;
+    }
+    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
+        if ((missing & segment) && free_slots(segment, held) > 0) order_segment(page, segment);
+}
+
+void prefetch_stage::order_segment(uint32_t page, uint8_t segments) {
     const double top = truth_.splits()[page / truth_.experts()];
     const double share =
-        (missing & MOORAGE_TOP ? top : 0) + (missing & MOORAGE_BOTTOM ? 1 - top : 0);
+        (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
     const uint64_t bytes = costs_.expert_bytes(share);
-    if (bytes == 0) return;
+    if (bytes == 0 || !places_.has_room(page, segments)) return;
     const uint32_t id =
-        transport_.submit(link_h2d, MOORAGE_PREFETCH, page, missing, bytes, MOORAGE_NEVER);
+        transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes, MOORAGE_NEVER);
     if (id == MOORAGE_NONE) return;
-    entries_.push_back({page, id, missing, false});
-    state |= static_cast<uint8_t>(missing << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                  missing << MOORAGE_STATE_BUFFERED_SHIFT);
+    places_.take(page, segments);
+    entries_.push_back({page, id, segments, false});
+    truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                                  segments << MOORAGE_STATE_BUFFERED_SHIFT);
 }
 
 void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t window_ns,
-                          uint64_t backlog_ns) {
+                          uint64_t backlog_ns, uint32_t held) {
     if (horizon_ == 0) return;
     forecast(step, tokens);
-    const uint32_t free = capacity_ - static_cast<uint32_t>(entries_.size());
+    const uint32_t free = std::min(free_slots(MOORAGE_TOP, held), free_slots(MOORAGE_BOTTOM, held));
     const moorage_forecast view{sizeof(view),    0,
                                 horizon_,        free,
                                 window_ns,       backlog_ns,
@@ -186,7 +205,7 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
                           order_segments_.data()};
     const uint32_t count = std::min(
         policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders), orders.capacity);
-    for (uint32_t i = 0; i < count; ++i) order(order_pages_[i], order_segments_[i]);
+    for (uint32_t i = 0; i < count; ++i) order(order_pages_[i], order_segments_[i], held);
 }
 
 bool prefetch_stage::arrived(uint32_t transfer) {

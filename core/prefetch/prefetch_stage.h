@@ -1,15 +1,17 @@
 // prefetch_stage.h - the prefetch stage: forecasts, the transfer buffer, and what became of its
 // content.
 //
-// A prefetched page waits in the transfer buffer (state bits BUFFERED). When its layer is routed,
-// settle() takes it out: used (arrived), late (still in flight: it becomes a demand load) or not
-// asked for (cut off, or dropped). Every byte counts as used or wasted at that moment.
+// A prefetched page waits in the transfer buffer (state bits BUFFERED), its segments one by one.
+// When its layer is routed, settle() takes it out: used (arrived), late (still in flight: it
+// becomes a demand load) or not asked for (cut off, or dropped). Every byte counts as used or
+// wasted at that moment.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "core/cache/residency.h"
+#include "core/execute/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/host/faults.h"
 #include "core/host/instance.h"
@@ -22,7 +24,7 @@ namespace moorage::core {
 class prefetch_stage {
 public:
     // All borrowed. `capacity` experts fit in the buffer.
-    prefetch_stage(instance &policy, fault_log &faults, residency &truth,
+    prefetch_stage(instance &policy, fault_log &faults, residency &truth, arena &places,
                    transport_stage &transport, const cost_model &costs, source &from,
                    uint32_t capacity);
 
@@ -41,8 +43,10 @@ public:
     // their state bits; all others of the layer are cut off. [step]
     void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
     // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next
-    // layer is routed; `backlog_ns`: of the link with demand loads. [step]
-    void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns);
+    // layer is routed; `backlog_ns`: of the link with demand loads; `held`: experts of the buffer
+    // that the step uses. [step]
+    void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns,
+              uint32_t held);
     // A transfer ended. True when it was one of the buffer's. [step]
     bool arrived(uint32_t transfer);
     // Everything left counts as wasted. [control]
@@ -56,7 +60,9 @@ private:
     };
     void forecast(const layer_step &step, const pass &tokens);
     uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
-    void order(uint32_t page, uint8_t segments);
+    void order(uint32_t page, uint8_t segments, uint32_t held);
+    void order_segment(uint32_t page, uint8_t segments);
+    uint32_t free_slots(uint8_t segments, uint32_t held) const;
     uint64_t sent_bytes(const entry &one) const;
     void drop(const entry &one, byte_counts &bytes);
 
@@ -64,6 +70,7 @@ private:
     fault_log &faults_;
     bool running_ = true;
     residency &truth_;
+    arena &places_;
     transport_stage &transport_;
     const cost_model &costs_;
     source &source_;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "moorage/step.h"
@@ -36,10 +37,11 @@ public:
     virtual uint32_t layers() const = 0;
     virtual uint32_t experts() const = 0;
     virtual uint32_t top_k() const = 0;
-    virtual uint32_t tokens_max() const = 0;       // of one pass
-    virtual uint32_t streams() const = 0;          // live requests at one time
-    virtual uint32_t predictions_max() const = 0;  // per layer and token; 0 without
-    virtual uint32_t offers() const = 0;           // MOORAGE_NEEDS_* it can serve
+    virtual uint32_t tokens_max() const = 0;            // of one pass
+    virtual uint32_t streams() const = 0;               // live requests at one time
+    virtual uint32_t predictions_max() const = 0;       // per layer and token; 0 without
+    virtual uint32_t offers() const = 0;                // MOORAGE_NEEDS_* it can serve
+    virtual std::string failure() const { return {}; }  // why next() ended early; empty: it did not
 
     // Fills the next pass; false at the end.
     virtual bool next(pass &out) = 0;
@@ -48,6 +50,9 @@ public:
     // [B, k] and [B, E]. Requires: offers() has them.
     virtual void weights(const pass &of, uint32_t layer, float *out) = 0;
     virtual void gate_scores(const pass &of, uint32_t layer, float *out) = 0;
+    // Weights of a router's choice [B, k], where they are NaN, by the model's own rule. Without a
+    // model: what the source knows of an expert's weight, else 0.
+    virtual void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) = 0;
     // Experts predicted for `layer` at row `row` before its router ran, best first; returns how
     // many (at most predictions_max). `scores` gets 1 - rank / count where the source has no
     // scores.

@@ -2,6 +2,7 @@
 #include "core/source/trace_source.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace moorage::core {
 
@@ -85,6 +86,20 @@ void trace_source::gate_scores(const pass &of, uint32_t layer, float *out) {
     for (const pass_token &token : of.tokens) {
         trace_.gate_scores(token.row, layer, out);
         out += experts();
+    }
+}
+
+void trace_source::weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) {
+    const uint32_t known = trace_.offers();
+    for (const pass_token &token : of.tokens) {
+        for (uint32_t place = 0; place < top_k(); ++place, ++chosen, ++out) {
+            if (!std::isnan(*out)) continue;
+            *out = 0;
+            if (!(known & MOORAGE_NEEDS_WEIGHTS)) continue;
+            for (uint32_t rank = 0; rank < top_k(); ++rank)
+                if (trace_.expert(token.row, layer, rank) == *chosen)
+                    *out = trace_.weight(token.row, layer, rank);
+        }
     }
 }
 

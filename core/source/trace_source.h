@@ -32,6 +32,7 @@ public:
     void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
     void weights(const pass &of, uint32_t layer, float *out) override;
     void gate_scores(const pass &of, uint32_t layer, float *out) override;
+    void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
 
 private:
