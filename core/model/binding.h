@@ -1,0 +1,168 @@
+// binding.h - the walk over a model's tensors: which names and shapes an architecture has.
+//
+// A supply hands out the tensors: from a directory, or from memory filled at random. It keeps its
+// first failure; after one the walk ends early and the weights are of no use.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/weights.h"
+
+namespace moorage::core {
+
+// What a tensor's bytes are counted as (model_sizes).
+enum class model_part : uint8_t { experts, shared, attention, dense, router, embedding, head };
+inline constexpr size_t model_part_count = 7;
+
+template <class Supply>
+concept tensor_supply = requires(Supply supply, const std::string &name, model_part part,
+                                 std::vector<mlp_weights> &experts) {
+    { supply.read_matrix(name, 1u, 1u, part) } -> std::same_as<matrix>;
+    { supply.read_vector(name, 1u, part) } -> std::same_as<std::span<const float>>;
+    // Of the layer whose names begin with `name`.
+    { supply.read_experts(name, experts) } -> std::same_as<void>;
+    { supply.failed() } -> std::same_as<bool>;
+};
+
+template <tensor_supply Supply>
+class weight_binding {
+public:
+    weight_binding(const model_config &config, const architecture &row, Supply &supply)
+        : config_(config), row_(row), supply_(supply) {}
+
+    model_weights bind() {
+        model_weights all;
+        all.embedding = supply_.read_matrix("model.embed_tokens.weight", config_.vocabulary,
+                                            config_.hidden, model_part::embedding);
+        all.final_norm = norm("model.norm", config_.hidden);
+        all.head = config_.tied_embedding
+                       ? all.embedding
+                       : supply_.read_matrix("lm_head.weight", config_.vocabulary, config_.hidden,
+                                             model_part::head);
+        if (config_.head_bias)
+            all.head_bias =
+                supply_.read_vector("lm_head.bias", config_.vocabulary, model_part::head);
+        for (uint32_t layer = 0; layer < config_.layers && !supply_.failed(); ++layer)
+            all.layers.push_back(bind_layer(layer));
+        return all;
+    }
+
+private:
+    static constexpr model_part of_attention = model_part::attention;
+
+    layer_weights bind_layer(uint32_t number) {
+        const std::string prefix = format("model.layers.{}.", number);
+        layer_weights layer;
+        layer.attention_norm = norm(prefix + "input_layernorm", config_.hidden);
+        layer.mlp_norm = norm(prefix + "post_attention_layernorm", config_.hidden);
+        if (config_.attention.kind == attention_kind::latent)
+            bind_latent(prefix + "self_attn.", layer.attention);
+        else
+            bind_grouped(prefix + "self_attn.", layer.attention);
+        if (config_.moe[number] == 0)
+            layer.dense = mlp(prefix + "mlp.", config_.dense_intermediate, model_part::dense);
+        else
+            bind_moe(prefix, layer);
+        return layer;
+    }
+
+    void bind_moe(const std::string &prefix, layer_weights &layer) {
+        const std::string router = prefix + row_.tensors.router;
+        const uint32_t experts = config_.experts;
+        layer.router =
+            supply_.read_matrix(router + ".weight", experts, config_.hidden, model_part::router);
+        if (config_.router.bias)
+            layer.router_bias = supply_.read_vector(router + ".bias", experts, model_part::router);
+        if (config_.router.correction_bias)
+            layer.correction_bias =
+                supply_.read_vector(prefix + row_.tensors.correction, experts, model_part::router);
+        if (config_.shared_intermediate != 0)
+            layer.shared = mlp(prefix + row_.tensors.shared + ".", config_.shared_intermediate,
+                               model_part::shared);
+        if (config_.shared_gate)
+            layer.shared_gate = supply_.read_matrix(prefix + row_.tensors.shared + "_gate.weight",
+                                                    1, config_.hidden, model_part::shared);
+        supply_.read_experts(prefix, layer.experts);
+    }
+
+    void bind_grouped(const std::string &prefix, attention_weights &out) {
+        const attention_config &of = config_.attention;
+        const uint32_t queries = of.heads * of.head_dim, keys = of.kv_heads * of.head_dim,
+                       values = of.kv_heads * of.value_dim;
+        out.query = weight(prefix + "q_proj", queries, config_.hidden);
+        out.key = weight(prefix + "k_proj", keys, config_.hidden);
+        out.value = weight(prefix + "v_proj", values, config_.hidden);
+        out.output = weight(prefix + "o_proj", config_.hidden, of.heads * of.value_dim);
+        if (of.qkv_bias) {
+            out.query_bias = supply_.read_vector(prefix + "q_proj.bias", queries, of_attention);
+            out.key_bias = supply_.read_vector(prefix + "k_proj.bias", keys, of_attention);
+            out.value_bias = supply_.read_vector(prefix + "v_proj.bias", values, of_attention);
+        }
+        if (of.output_bias)
+            out.output_bias =
+                supply_.read_vector(prefix + "o_proj.bias", config_.hidden, of_attention);
+        if (of.norm != query_key_norm::none) {
+            const bool whole = of.norm == query_key_norm::whole;
+            out.query_norm = supply_.read_vector(prefix + "q_norm.weight",
+                                                 whole ? queries : of.head_dim, of_attention);
+            out.key_norm = supply_.read_vector(prefix + "k_norm.weight", whole ? keys : of.head_dim,
+                                               of_attention);
+        }
+        if (of.sinks) out.sinks = supply_.read_vector(prefix + "sinks", of.heads, of_attention);
+    }
+
+    void bind_latent(const std::string &prefix, attention_weights &out) {
+        const attention_config &of = config_.attention;
+        const uint32_t queries = of.heads * of.head_dim;
+        if (of.query_lora_rank == 0) {
+            out.query = weight(prefix + "q_proj", queries, config_.hidden);
+        } else {
+            out.query_a = weight(prefix + "q_a_proj", of.query_lora_rank, config_.hidden);
+            out.query_a_norm = supply_.read_vector(prefix + "q_a_layernorm.weight",
+                                                   of.query_lora_rank, of_attention);
+            out.query_b = weight(prefix + "q_b_proj", queries, of.query_lora_rank);
+        }
+        out.kv_a = weight(prefix + "kv_a_proj_with_mqa", of.kv_lora_rank + config_.rope.dimensions,
+                          config_.hidden);
+        out.kv_a_norm =
+            supply_.read_vector(prefix + "kv_a_layernorm.weight", of.kv_lora_rank, of_attention);
+        out.kv_b =
+            weight(prefix + "kv_b_proj", of.heads * (of.nope_dim + of.value_dim), of.kv_lora_rank);
+        out.output = weight(prefix + "o_proj", config_.hidden, of.heads * of.value_dim);
+    }
+
+    matrix weight(const std::string &name, uint32_t rows, uint32_t columns) {
+        return supply_.read_matrix(name + ".weight", rows, columns, of_attention);
+    }
+
+    mlp_weights mlp(const std::string &prefix, uint32_t intermediate, model_part part) {
+        mlp_weights all;
+        all.gate =
+            supply_.read_matrix(prefix + "gate_proj.weight", intermediate, config_.hidden, part);
+        all.up = supply_.read_matrix(prefix + "up_proj.weight", intermediate, config_.hidden, part);
+        all.down =
+            supply_.read_matrix(prefix + "down_proj.weight", config_.hidden, intermediate, part);
+        return all;
+    }
+
+    norm_weights norm(const std::string &name, uint32_t count) {
+        norm_weights all;
+        all.weight = supply_.read_vector(name + ".weight", count, of_attention);
+        if (config_.norm == norm_kind::layer)
+            all.bias = supply_.read_vector(name + ".bias", count, of_attention);
+        return all;
+    }
+
+    const model_config &config_;
+    const architecture &row_;
+    Supply &supply_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,193 @@
+// model.cpp - opens a directory: configuration, shards, weights, sizes, and generation settings.
+#include "core/model/model.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "core/base/log.h"
+#include "core/base/mapped_file.h"
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/config_reader.h"
+#include "core/model/segment.h"
+#include "core/model/shards.h"
+#include "core/model/stored_weights.h"
+
+namespace moorage::core {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t unused_names_max = 8, end_ids_max = 64, settings_bytes_max = 1 << 20;
+
+result<std::string> read_text(const fs::path &path) {
+    const result<mapped_file> mapped = mapped_file::open(path);
+    if (!mapped) return mapped.failure();
+    if (mapped->bytes().size() > settings_bytes_max)
+        return error{format("{}: {} bytes are more than the {} that such a file may have",
+                            path.string(), mapped->bytes().size(), settings_bytes_max)};
+    return std::string(reinterpret_cast<const char *>(mapped->bytes().data()),
+                       mapped->bytes().size());
+}
+
+// One id, a list of them, or -1 and null for none.
+std::vector<int32_t> read_ids(config_reader &reader, const char *key, uint32_t vocabulary) {
+    std::vector<int32_t> ids;
+    const json *value = reader.find({key});
+    if (value == nullptr || *value == -1) return ids;
+    if (!value->is_array()) {
+        ids.push_back(static_cast<int32_t>(reader.count({key}, 0, vocabulary - 1)));
+        return ids;
+    }
+    for (const uint32_t id : reader.counts({key}, vocabulary - 1, end_ids_max))
+        ids.push_back(static_cast<int32_t>(id));
+    return ids;
+}
+
+void read_generation(config_reader &reader, uint32_t vocabulary, generation_config &out) {
+    if (std::vector<int32_t> ids = read_ids(reader, "eos_token_id", vocabulary); !ids.empty())
+        out.end_ids = std::move(ids);
+    if (const std::vector<int32_t> ids = read_ids(reader, "bos_token_id", vocabulary); !ids.empty())
+        out.begin_id = ids.front();
+    out.sample = reader.flag({"do_sample"}, out.sample);
+    out.temperature = reader.number({"temperature"}, 0, 1e6, out.temperature);
+    out.top_p = reader.number({"top_p"}, 0, 1, out.top_p);
+    out.top_k = reader.count({"top_k"}, 0, UINT32_MAX, out.top_k);
+}
+
+// What older files carry along without a meaning: tables of rotary embeddings, and the weights of
+// layers behind the last one, which predict further tokens (DeepSeek-V3, GLM-4.5).
+bool known_extra(const std::string &name, const model_config &config) {
+    if (name.ends_with("rotary_emb.inv_freq")) return true;
+    if (config.tied_embedding && name == "lm_head.weight") return true;
+    constexpr std::string_view prefix = "model.layers.";
+    if (!name.starts_with(prefix)) return false;
+    uint64_t layer = 0;
+    size_t at = prefix.size();
+    for (; at < name.size() && name[at] >= '0' && name[at] <= '9' && layer < 1'000'000; ++at)
+        layer = layer * 10 + static_cast<uint64_t>(name[at] - '0');
+    return at > prefix.size() && layer >= config.layers;
+}
+
+class model_directory final : public model {
+public:
+    static result<std::unique_ptr<model>> open(const fs::path &directory) {
+        result<shards> found = shards::open(directory);
+        if (!found) return found.failure();
+        std::unique_ptr<model_directory> made(new model_directory(std::move(*found)));
+        made->directory_ = directory;
+        if (const status done = made->read_settings(); !done) return done.failure();
+        if (const status done = made->bind(); !done) return done.failure();
+        return std::unique_ptr<model>(std::move(made));
+    }
+
+private:
+    explicit model_directory(shards from) : shards_(std::move(from)) {}
+
+    status read_settings() {
+        const fs::path path = directory_ / "config.json";
+        const result<std::string> text = read_text(path);
+        if (!text) return text.failure();
+        result<model_config> parsed = parse_model_config(*text, path.string());
+        if (!parsed) return parsed.failure();
+        const result<json> root = parse_object(*text, path.string());
+        if (!root) return root.failure();
+        config_ = std::move(*parsed);
+        config_reader reader(*root, path.string());
+        generation_.end_ids = read_ids(reader, "eos_token_id", config_.vocabulary);
+        if (const auto ids = read_ids(reader, "bos_token_id", config_.vocabulary); !ids.empty())
+            generation_.begin_id = ids.front();
+        if (reader.failed()) return reader.failure();
+
+        const fs::path settings = directory_ / "generation_config.json";
+        std::error_code code;
+        if (!fs::exists(settings, code)) return success();
+        const result<std::string> further_text = read_text(settings);
+        if (!further_text) return further_text.failure();
+        const result<json> generation = parse_object(*further_text, settings.string());
+        if (!generation) return generation.failure();
+        config_reader further(*generation, settings.string());
+        read_generation(further, config_.vocabulary, generation_);
+        if (further.failed()) return further.failure();
+        return success();
+    }
+
+    status bind() {
+        const architecture &row = *find_architecture(config_.architecture);
+        stored_weights supply(config_, row, shards_, owned_);
+        weights_ = weight_binding(config_, row, supply).bind();
+        if (supply.failed()) return supply.failure();
+
+        const auto &expert = weights_.layers[config_.moe_layers().front()].experts.front();
+        sizes_.expert_bytes = segment_image(expert, 0, config_.moe_intermediate).bytes();
+        sizes_.experts_bytes = supply.bytes(model_part::experts);
+        sizes_.shared_bytes = supply.bytes(model_part::shared);
+        sizes_.attention_bytes = supply.bytes(model_part::attention);
+        sizes_.dense_bytes = supply.bytes(model_part::dense);
+        sizes_.router_bytes = supply.bytes(model_part::router);
+        sizes_.embedding_bytes = supply.bytes(model_part::embedding);
+        sizes_.head_bytes = supply.bytes(model_part::head);
+        sizes_.parameters = supply.parameters();
+        count_tensors();
+        return success();
+    }
+
+    void count_tensors() {
+        file_count_ = shards_.file_count();
+        tensor_count_ = static_cast<uint32_t>(shards_.tensors().size());
+        const std::string *surprising = nullptr;
+        for (const stored_tensor &one : shards_.tensors()) {
+            sizes_.total_bytes += one.what->bytes.size();
+            if (one.used) continue;
+            sizes_.unused_bytes += one.what->bytes.size();
+            if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(one.what->name);
+            if (surprising == nullptr && !known_extra(one.what->name, config_))
+                surprising = &one.what->name;
+        }
+        if (surprising != nullptr)
+            log_warning(format("{}: some tensors are used by no part of {}, for example {}",
+                               directory_.string(), config_.architecture, shown(*surprising)));
+    }
+
+    shards shards_;
+    owned_weights owned_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<model>> open_model(const fs::path &directory) {
+    try {
+        return model_directory::open(directory);
+    } catch (const std::bad_alloc &) {
+        return error{format("{}: not enough memory to open it", directory.string())};
+    }
+}
+
+model_shape shape_of(const model &of, const std::string &name) {
+    const model_config &config = of.config();
+    const model_sizes &sizes = of.sizes();
+    model_shape shape;
+    shape.name = name;
+    shape.layers = config.layers;
+    shape.moe_layers = static_cast<uint32_t>(config.moe_layers().size());
+    shape.experts = config.experts;
+    shape.top_k = config.top_k;
+    shape.hidden = config.hidden;
+    shape.moe_intermediate = config.moe_intermediate;
+    shape.matrices = 3;
+    shape.expert_bytes = sizes.expert_bytes;
+    shape.weight_bytes =
+        static_cast<double>(sizes.expert_bytes) / (3.0 * config.hidden * config.moe_intermediate);
+    shape.non_expert_bytes = sizes.shared_bytes + sizes.attention_bytes + sizes.dense_bytes +
+                             sizes.router_bytes + sizes.embedding_bytes + sizes.head_bytes;
+    // One row of the embedding is read for a token; where it is tied, all of it, as the head.
+    shape.dense_bytes =
+        shape.non_expert_bytes - (config.tied_embedding ? 0 : sizes.embedding_bytes);
+    shape.kv_token_layer_bytes = config.kv_token_layer_bytes(/*value_bytes=*/2);
+    shape.vocabulary = config.vocabulary;
+    return shape;
+}
+
+}  // namespace moorage::core

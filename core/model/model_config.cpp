@@ -1,0 +1,359 @@
+// model_config.cpp - a config.json read by the rules of its architecture's row.
+#include "core/model/model_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/config_reader.h"
+#include "core/model/rope_reader.h"
+#include "core/source/safetensors.h"
+
+namespace moorage::core {
+
+namespace {
+
+// With these the bytes of all experts, at 4 a weight and 3 matrices, stay below 2^63.
+constexpr uint32_t layers_max = 1 << 10, hidden_max = 1 << 17, intermediate_max = 1 << 18,
+                   experts_max = 1 << 14, heads_max = 1 << 12, head_dim_max = 1 << 12,
+                   rank_max = 1 << 16, vocabulary_max = 1 << 24, positions_limit = 1 << 28;
+constexpr double multiplier_max = 1e6;
+
+// Keys whose presence, or truth, changes the result in a way that nothing here computes.
+constexpr std::pair<const char *, const char *> unsupported[] = {
+    {"is_encoder_decoder", "encoder and decoder models are not supported"},
+    {"mlp_bias", "biases of expert matrices are supported for gpt_oss only"},
+    {"alibi", "only rotary position embeddings are supported"},
+    {"attn_logit_softcapping", "soft-capped logits are not supported"},
+    {"final_logit_softcapping", "soft-capped logits are not supported"},
+    {"attention_chunk_size", "chunked attention is not supported"},
+    {"no_rope_layers", "layers without position embeddings are not supported"},
+    {"index_topk", "sparse attention is not supported"},
+};
+
+void refuse_unsupported(config_reader &reader, const architecture &row) {
+    for (const auto &[key, why] : unsupported) {
+        const json *value = reader.find({key});
+        if (value == nullptr || (value->is_boolean() && !value->get<bool>())) continue;
+        reader.fail(key, format("is {}; {}", described(*value), why));
+    }
+    if (const json *quantised = reader.object({"quantization_config"})) {
+        config_reader inner(*quantised, reader.name());
+        const std::string method = inner.text({"quant_method"}, "not named");
+        if (method != "mxfp4" || !row.tensors.turned)
+            reader.fail("quantization_config",
+                        format("has the method {}; only mxfp4 of gpt_oss is supported, convert "
+                               "the weights to bfloat16",
+                               shown(method)));
+    }
+}
+
+void read_activation(config_reader &reader, const architecture &row, model_config &config) {
+    constexpr std::pair<std::string_view, activation_kind> known[] = {
+        {"silu", activation_kind::silu},
+        {"swish", activation_kind::silu},
+        {"gelu", activation_kind::gelu},
+        {"gelu_pytorch_tanh", activation_kind::gelu_tanh},
+        {"gelu_new", activation_kind::gelu_tanh}};
+    if (row.clamped_activation) {
+        config.activation = activation_kind::clamped_swiglu;
+        config.activation_limit = reader.number({"swiglu_limit"}, 1e-6, multiplier_max, 7.0);
+        return;
+    }
+    const std::string name = reader.text({"hidden_act"}, "silu");
+    for (const auto &[spelling, kind] : known)
+        if (name == spelling) return void(config.activation = kind);
+    reader.fail(
+        "hidden_act",
+        format("is {}; silu, gelu, gelu_pytorch_tanh and gelu_new are supported", shown(name)));
+}
+
+void read_latent(config_reader &reader, model_config &config) {
+    attention_config &attention = config.attention;
+    attention.kv_heads = attention.heads;
+    attention.nope_dim = reader.count({"qk_nope_head_dim"}, 1, head_dim_max);
+    config.rope.dimensions = reader.count({"qk_rope_head_dim"}, 2, head_dim_max);
+    if (config.rope.dimensions % 2 != 0)
+        reader.fail("qk_rope_head_dim",
+                    format("is {}; an even number is needed", config.rope.dimensions));
+    attention.head_dim = attention.nope_dim + config.rope.dimensions;
+    attention.value_dim = reader.count({"v_head_dim"}, 1, head_dim_max);
+    attention.kv_lora_rank = reader.count({"kv_lora_rank"}, 1, rank_max);
+    attention.query_lora_rank = reader.count({"q_lora_rank"}, 1, rank_max, 0);
+    if (reader.flag({"attention_bias"}, false))
+        reader.fail("attention_bias", "is true; with latent attention only false is supported");
+}
+
+void read_grouped(config_reader &reader, const architecture &row, model_config &config) {
+    attention_config &attention = config.attention;
+    attention.kv_heads = reader.count({"num_key_value_heads"}, 1, attention.heads, attention.heads);
+    if (attention.heads % attention.kv_heads != 0)
+        reader.fail("num_key_value_heads", format("is {}; it has to divide num_attention_heads, {}",
+                                                  attention.kv_heads, attention.heads));
+    if (!reader.has({"head_dim"}) && config.hidden % attention.heads != 0)
+        reader.fail("num_attention_heads", format("is {}; without head_dim it has to divide "
+                                                  "hidden_size, {}",
+                                                  attention.heads, config.hidden));
+    attention.head_dim =
+        reader.count({"head_dim"}, 1, head_dim_max, std::max(config.hidden / attention.heads, 1u));
+    attention.value_dim = attention.head_dim;
+    if (row.bias_key != nullptr) attention.qkv_bias = reader.flag({row.bias_key}, row.bias_default);
+    attention.output_bias = row.output_bias && attention.qkv_bias;
+    const bool normed = row.norm_qk_key == nullptr || reader.flag({row.norm_qk_key}, false);
+    attention.norm = normed ? row.norm_qk : query_key_norm::none;
+    attention.clip_qkv = reader.number({"clip_qkv"}, 1e-6, multiplier_max, 0.0);
+    attention.sinks = row.sinks;
+}
+
+// Complete: with Granite's multiplier, and for latent attention with yarn's part.
+double scale_of(config_reader &reader, const architecture &row, const model_config &config) {
+    const double plain = 1 / std::sqrt(static_cast<double>(config.attention.head_dim));
+    if (row.multipliers) return reader.number({"attention_multiplier"}, 1e-9, multiplier_max, 1.0);
+    const rope_config &rope = config.rope;
+    if (config.attention.kind != attention_kind::latent || rope.kind == rope_kind::plain ||
+        rope.mscale_all == 0)
+        return plain;
+    const double mscale = yarn_mscale(rope.factor, rope.mscale_all);
+    return plain * mscale * mscale;
+}
+
+bool slides(const architecture &row, uint32_t layer, uint32_t from) {
+    switch (row.window) {
+        case window_rule::none:
+            return false;
+        case window_rule::all:
+        case window_rule::when_used:
+            return true;
+        case window_rule::upper:
+            return layer >= from;
+        case window_rule::alternating:
+            return layer % 2 == 0;
+    }
+    return false;
+}
+
+void read_window(config_reader &reader, const architecture &row, model_config &config) {
+    const bool by_flag = row.window == window_rule::when_used || row.window == window_rule::upper;
+    const bool used =
+        row.window != window_rule::none && (!by_flag || reader.flag({"use_sliding_window"}, false));
+    const uint32_t window = used ? reader.count({"sliding_window"}, 0, positions_limit, 0) : 0;
+    const uint32_t from = reader.count({"max_window_layers"}, 0, UINT32_MAX, 28);
+
+    std::vector<uint8_t> sliding(config.layers, 0);
+    for (uint32_t layer = 0; layer < config.layers; ++layer)
+        sliding[layer] = slides(row, layer, from);
+    const std::vector<std::string> types = reader.texts({"layer_types"}, layers_max);
+    if (!types.empty() && types.size() < config.layers)
+        reader.fail("layer_types", format("has {} entries; one for each of the {} layers is needed",
+                                          types.size(), config.layers));
+    for (uint32_t layer = 0; layer < config.layers && layer < types.size(); ++layer) {
+        sliding[layer] = types[layer] == "sliding_attention";
+        if (!sliding[layer] && types[layer] != "full_attention")
+            reader.fail("layer_types", format("holds {}; full_attention and sliding_attention are "
+                                              "supported",
+                                              shown(types[layer])));
+        if (sliding[layer] && window == 0)
+            reader.fail(
+                "layer_types",
+                format("says that layer {} slides, but no sliding_window is in use", layer));
+    }
+    if (row.window == window_rule::alternating && window == 0 && types.empty())
+        reader.fail("sliding_window", "is missing");
+    // A window as long as every text hides nothing.
+    if (window == 0 || window >= config.positions_max ||
+        std::ranges::find(sliding, 1) == sliding.end())
+        return;
+    config.attention.window = window;
+    config.attention.sliding = std::move(sliding);
+}
+
+void read_groups(config_reader &reader, const architecture &row, model_config &config) {
+    router_config &router = config.router;
+    router.scale = reader.number({"routed_scaling_factor"}, 1e-9, multiplier_max);
+    const bool sigmoid = row.score == score_kind::sigmoid;
+    const std::string method = reader.text({"topk_method"}, sigmoid ? "noaux_tc" : "greedy");
+    if (sigmoid ? method != "noaux_tc" : method != "greedy" && method != "group_limited_greedy")
+        reader.fail(
+            "topk_method",
+            format("is {}; {} supported for {}", shown(method),
+                   sigmoid ? "noaux_tc is" : "greedy and group_limited_greedy are", row.name));
+    router.groups = reader.count({"n_group"}, 1, config.experts, 1);
+    router.groups_chosen = reader.count({"topk_group"}, 1, router.groups, router.groups);
+    if (config.experts % router.groups != 0)
+        reader.fail("n_group", format("is {}; it has to divide the {} experts", router.groups,
+                                      config.experts));
+    const uint32_t in_group = config.experts / router.groups;
+    if (router.groups_chosen * in_group < config.top_k)
+        reader.fail("topk_group", format("is {}; {} experts of {} a group are to be chosen",
+                                         router.groups_chosen, config.top_k, in_group));
+    if (method == "greedy" || router.groups == 1) {
+        router.groups = router.groups_chosen = 1;
+        return;
+    }
+    router.group = row.group;
+    if (row.group == group_rule::best_two && in_group < 2)
+        reader.fail("n_group",
+                    format("is {}; groups of at least two experts are needed", router.groups));
+}
+
+void read_router(config_reader &reader, const architecture &row, model_config &config) {
+    router_config &router = config.router;
+    router.score = row.score;
+    router.bias = row.router_bias;
+    router.correction_bias = row.correction_bias;
+    router.normalise = row.normalise == norm_weights_rule::always;
+    if (row.normalise == norm_weights_rule::by_key)
+        router.normalise = reader.flag({"norm_topk_prob"}, row.normalise_default);
+    else if (row.grouped_routing && reader.flag({"norm_topk_prob"}, false))
+        // The published code normalises instead of scaling, transformers never does.
+        reader.fail("norm_topk_prob", format("is true; for {} only false is supported", row.name));
+    const char *score = row.score == score_kind::sigmoid ? "sigmoid" : "softmax";
+    if (const std::string given = reader.text({"scoring_func"}, score); given != score)
+        reader.fail("scoring_func",
+                    format("is {}; for {} {} is supported", shown(given), row.name, score));
+    if (row.score == score_kind::sparsemixer) {
+        router.jitter = reader.number({"router_jitter_noise"}, 0, 1, 0.01);
+        if (config.top_k != 2)
+            reader.fail("num_experts_per_tok",
+                        format("is {}; sparsemixer chooses 2", config.top_k));
+    }
+    if (row.grouped_routing) read_groups(reader, row, config);
+}
+
+void read_shared(config_reader &reader, const architecture &row, const json &root,
+                 model_config &config) {
+    if (row.shared == shared_rule::sized) {
+        config.shared_intermediate =
+            reader.count({"shared_expert_intermediate_size"}, 0, intermediate_max);
+        config.shared_gate = config.shared_intermediate != 0;
+    }
+    // null says that there is none; silence would leave tensors unread.
+    if (row.shared != shared_rule::counted) return;
+    if (!root.contains("n_shared_experts")) reader.fail("n_shared_experts", "is missing");
+    const uint32_t count = reader.count({"n_shared_experts"}, 0, 1024, 0);
+    const uint64_t rows = uint64_t{count} * config.moe_intermediate;
+    if (rows > intermediate_max)
+        reader.fail("n_shared_experts", format("is {}; {} rows together are above the limit of {}",
+                                               count, rows, intermediate_max));
+    else
+        config.shared_intermediate = static_cast<uint32_t>(rows);
+}
+
+void read_dense_layers(config_reader &reader, const architecture &row, model_config &config) {
+    config.moe.assign(config.layers, 1);
+    if (row.dense == dense_rule::stepped) {
+        const uint32_t step = reader.count({"decoder_sparse_step"}, 1, layers_max, 1);
+        for (uint32_t layer = 0; layer < config.layers; ++layer)
+            config.moe[layer] = (layer + 1) % step == 0;
+        for (const uint32_t layer : reader.counts({"mlp_only_layers"}, UINT32_MAX, layers_max))
+            if (layer < config.layers) config.moe[layer] = 0;
+    }
+    if (row.dense == dense_rule::first) {
+        const uint32_t first = reader.count({"first_k_dense_replace"}, 0, layers_max);
+        const uint32_t step = reader.count({"moe_layer_freq"}, 1, layers_max, 1);
+        for (uint32_t layer = 0; layer < config.layers; ++layer)
+            config.moe[layer] = layer >= first && layer % step == 0;
+    }
+    const std::vector<std::string> types = reader.texts({"mlp_layer_types"}, layers_max);
+    for (uint32_t layer = 0; layer < config.layers && layer < types.size(); ++layer) {
+        if (types[layer] != "sparse" && types[layer] != "dense")
+            reader.fail("mlp_layer_types",
+                        format("holds {}; sparse and dense are supported", shown(types[layer])));
+        config.moe[layer] = types[layer] == "sparse";
+    }
+    if (std::ranges::find(config.moe, 1) == config.moe.end())
+        reader.fail("num_hidden_layers", format("is {}, and no layer has experts", config.layers));
+    if (std::ranges::find(config.moe, 0) != config.moe.end())
+        config.dense_intermediate = reader.count({"intermediate_size"}, 1, intermediate_max);
+}
+
+void read_sizes(config_reader &reader, const architecture &row, model_config &config) {
+    config.layers = reader.count({"num_hidden_layers"}, 1, layers_max);
+    config.hidden = reader.count({"hidden_size"}, 1, hidden_max);
+    config.vocabulary = reader.count({"vocab_size"}, 1, vocabulary_max);
+    config.positions_max = reader.count({"max_position_embeddings"}, 1, positions_limit);
+    config.norm = row.norm;
+    config.norm_epsilon = reader.number({"rms_norm_eps", "layer_norm_eps"}, 0, 1);
+    config.experts =
+        reader.count({"num_local_experts", "num_experts", "n_routed_experts"}, 1, experts_max);
+    config.top_k = reader.count({"num_experts_per_tok", "experts_per_token"}, 1, config.experts);
+    config.moe_intermediate = reader.count({row.expert_size_key}, 1, intermediate_max);
+    config.expert_bias = row.expert_bias;
+    config.tied_embedding = reader.flag({"tie_word_embeddings"}, false);
+    config.head_bias = reader.flag({"lm_head_bias"}, false);
+    if (!row.multipliers) return;
+    config.embedding_multiplier =
+        reader.number({"embedding_multiplier"}, 1e-9, multiplier_max, 1.0);
+    config.residual_multiplier = reader.number({"residual_multiplier"}, 1e-9, multiplier_max, 1.0);
+    config.logits_divisor = reader.number({"logits_scaling"}, 1e-9, multiplier_max, 1.0);
+}
+
+void read_attention(config_reader &reader, const architecture &row, model_config &config) {
+    config.attention.kind = row.attention;
+    config.attention.heads = reader.count({"num_attention_heads"}, 1, heads_max);
+    if (reader.failed()) return;  // what follows divides by them
+    if (row.attention == attention_kind::latent)
+        read_latent(reader, config);
+    else
+        read_grouped(reader, row, config);
+    if (reader.failed()) return;
+    read_rope(reader, row, config);
+    config.attention.scale = scale_of(reader, row, config);
+    read_window(reader, row, config);
+}
+
+}  // namespace
+
+std::vector<uint32_t> model_config::moe_layers() const {
+    std::vector<uint32_t> indices;
+    for (uint32_t layer = 0; layer < layers; ++layer)
+        if (moe[layer] != 0) indices.push_back(layer);
+    return indices;
+}
+
+uint64_t model_config::kv_token_layer_bytes(uint32_t value_bytes) const {
+    const uint64_t values =
+        attention.kind == attention_kind::latent
+            ? uint64_t{attention.kv_lora_rank} + rope.dimensions
+            : uint64_t{attention.kv_heads} * (attention.head_dim + attention.value_dim);
+    return values * value_bytes;
+}
+
+std::vector<std::string> known_architectures() {
+    std::vector<std::string> names;
+    for (const architecture &row : architectures()) names.emplace_back(row.name);
+    return names;
+}
+
+result<model_config> parse_model_config(std::string_view text, const std::string &name) {
+    const result<json> root = parse_object(text, name);
+    if (!root) return root.failure();
+    config_reader reader(*root, name);
+    model_config config;
+    config.architecture = reader.text({"model_type"}, "");
+    const architecture *row = find_architecture(config.architecture);
+    if (row == nullptr && !reader.failed()) {
+        const std::vector<std::string> known = known_architectures();
+        reader.fail("model_type",
+                    format("is {}; supported are {}",
+                           config.architecture.empty() ? "missing" : shown(config.architecture),
+                           fmt::join(known, ", ")));
+    }
+    if (reader.failed()) return reader.failure();
+
+    refuse_unsupported(reader, *row);
+    read_sizes(reader, *row, config);
+    if (reader.failed()) return reader.failure();
+    read_activation(reader, *row, config);
+    read_attention(reader, *row, config);
+    if (reader.failed()) return reader.failure();
+    read_dense_layers(reader, *row, config);
+    read_shared(reader, *row, *root, config);
+    read_router(reader, *row, config);
+    if (reader.failed()) return reader.failure();
+    return config;
+}
+
+}  // namespace moorage::core

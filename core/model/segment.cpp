@@ -1,0 +1,100 @@
+// segment.cpp - where the bytes of a segment's image lie, and copies of any range of them.
+#include "core/model/segment.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+namespace moorage::core {
+
+namespace {
+
+uint64_t scale_columns_bytes(const matrix &of, uint64_t columns) {
+    return of.type == weight_type::mxfp4 ? columns / 32 : 0;
+}
+
+std::span<const float> part_of(std::span<const float> bias, uint32_t first, uint32_t count) {
+    return bias.empty() ? bias : bias.subspan(first, count);
+}
+
+// Rows [first, first + count) in place.
+matrix rows_of(const matrix &of, uint32_t first, uint32_t count) {
+    matrix part = of;
+    part.rows = count;
+    part.data += first * of.row_bytes;
+    if (part.scales != nullptr) part.scales += first * of.scale_row_bytes;
+    return part;
+}
+
+matrix columns_of(const matrix &of, uint32_t first, uint32_t count) {
+    matrix part = of;
+    part.columns = count;
+    part.data += bytes_of_columns(of.type, first);
+    if (part.scales != nullptr) part.scales += scale_columns_bytes(of, first);
+    return part;
+}
+
+}  // namespace
+
+segment_image::segment_image(const mlp_weights &expert, uint32_t first, uint32_t count)
+    : expert_(expert), first_(first), count_(count) {
+    assert(uint64_t{first} + count <= expert.gate.rows);
+    const mlp_weights part = in_place();
+    size_t at = 0;
+    for (const matrix *one : {&part.gate, &part.up, &part.down}) {
+        const uint64_t values = bytes_of_columns(one->type, one->columns);
+        const uint64_t scales = scale_columns_bytes(*one, one->columns);
+        stretches_[at++] = {one->data, bytes_, values, one->row_bytes, one->rows};
+        bytes_ += values * one->rows;
+        stretches_[at++] = {one->scales, bytes_, scales, one->scale_row_bytes, one->rows};
+        bytes_ += scales * one->rows;
+    }
+}
+
+void segment_image::copy(uint64_t begin, uint64_t end, std::byte *target) const {
+    assert(begin <= end && end <= bytes_);
+    for (const stretch &from : stretches_) {
+        const uint64_t size = from.width_bytes * from.rows;
+        const uint64_t low = std::max(begin, from.offset_bytes);
+        const uint64_t high = std::min(end, from.offset_bytes + size);
+        if (low >= high) continue;
+        if (from.stride_bytes == from.width_bytes) {
+            std::memcpy(target + low, from.source + (low - from.offset_bytes), high - low);
+            continue;
+        }
+        for (uint64_t at = low; at < high;) {
+            const uint64_t row = (at - from.offset_bytes) / from.width_bytes;
+            const uint64_t column = (at - from.offset_bytes) % from.width_bytes;
+            const uint64_t bytes = std::min(from.width_bytes - column, high - at);
+            std::memcpy(target + at, from.source + row * from.stride_bytes + column, bytes);
+            at += bytes;
+        }
+    }
+}
+
+mlp_weights segment_image::view(const std::byte *base) const {
+    mlp_weights all = in_place();
+    size_t at = 0;
+    for (matrix *one : {&all.gate, &all.up, &all.down}) {
+        const stretch &values = stretches_[at++], &scales = stretches_[at++];
+        one->data = base + values.offset_bytes;
+        one->row_bytes = values.width_bytes;
+        if (one->scales == nullptr) continue;
+        one->scales = base + scales.offset_bytes;
+        one->scale_row_bytes = scales.width_bytes;
+    }
+    return all;
+}
+
+mlp_weights segment_image::in_place() const {
+    mlp_weights all;
+    all.gate = rows_of(expert_.gate, first_, count_);
+    all.up = rows_of(expert_.up, first_, count_);
+    all.down = columns_of(expert_.down, first_, count_);
+    all.gate_bias = part_of(expert_.gate_bias, first_, count_);
+    all.up_bias = part_of(expert_.up_bias, first_, count_);
+    all.down_bias = expert_.down_bias;
+    return all;
+}
+
+}  // namespace moorage::core

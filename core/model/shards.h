@@ -1,0 +1,58 @@
+// shards.h - the safetensors files of a model directory: one, or several behind an index.
+//
+//   auto opened = shards::open("models/demo");
+//   const stored_tensor *found = opened->find("model.norm.weight");
+//
+// Files are mapped and their headers checked; no weight is read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/mapped_file.h"
+#include "core/base/result.h"
+#include "core/source/safetensors.h"
+
+namespace moorage::core {
+
+struct stored_tensor {
+    const tensor *what;
+    const std::string *file;  // its path, for messages
+    bool used = false;        // set by who reads it
+};
+
+class shards {
+public:
+    // model.safetensors, or else the files that model.safetensors.index.json names, which have to
+    // lie in the directory itself.
+    static result<shards> open(const std::filesystem::path &directory);
+
+    // Null: no such tensor.
+    stored_tensor *find(std::string_view name);
+    // In the order of files and of their bytes.
+    const std::vector<stored_tensor> &tensors() const { return tensors_; }
+    uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
+    // What an error about a missing tensor calls the place: the one file, or the index.
+    const std::string &place() const { return place_; }
+
+private:
+    struct file {
+        std::string path;
+        mapped_file mapped;
+        safetensors header;
+    };
+    status add(const std::filesystem::path &path);
+    status add_indexed(const std::filesystem::path &directory);
+
+    std::vector<std::unique_ptr<file>> files_;  // stay where they are: others point into them
+    std::vector<stored_tensor> tensors_;
+    std::unordered_map<std::string_view, size_t> numbers_;
+    std::string place_;
+};
+
+}  // namespace moorage::core

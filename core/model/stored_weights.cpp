@@ -1,0 +1,318 @@
+// stored_weights.cpp - tensors of a directory as matrices and vectors; the layouts of experts.
+#include "core/model/stored_weights.h"
+
+#include <cstring>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/source/half.h"
+
+namespace moorage::core {
+
+namespace {
+
+float float_of_bfloat(uint16_t bits) {
+    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+template <class Element>
+Element element_at(const std::byte *values, size_t index) {
+    Element element;
+    std::memcpy(&element, values + index * sizeof(Element), sizeof(Element));
+    return element;
+}
+
+// target [columns, rows] from source [rows, columns], whose rows are `stride` elements apart and
+// whose columns are `step` apart. Blocked, so that both sides stay in the cache.
+template <class Element>
+void transpose(const std::byte *source, uint32_t rows, uint32_t columns, size_t stride, size_t step,
+               std::byte *target) {
+    constexpr uint32_t block = 64;
+    for (uint32_t top = 0; top < rows; top += block)
+        for (uint32_t left = 0; left < columns; left += block)
+            for (uint32_t column = left; column < std::min(left + block, columns); ++column)
+                for (uint32_t row = top; row < std::min(top + block, rows); ++row) {
+                    const Element moved = element_at<Element>(source, row * stride + column * step);
+                    std::memcpy(target + (size_t{column} * rows + row) * sizeof(Element), &moved,
+                                sizeof(Element));
+                }
+}
+
+void transpose(weight_type type, const std::byte *source, uint32_t rows, uint32_t columns,
+               size_t stride, size_t step, std::byte *target) {
+    if (type == weight_type::f32)
+        transpose<uint32_t>(source, rows, columns, stride, step, target);
+    else
+        transpose<uint16_t>(source, rows, columns, stride, step, target);
+}
+
+matrix matrix_of(const std::byte *data, weight_type type, uint32_t rows, uint32_t columns) {
+    matrix made;
+    made.data = data;
+    made.type = type;
+    made.rows = rows;
+    made.columns = columns;
+    made.row_bytes = bytes_of_columns(type, columns);
+    return made;
+}
+
+}  // namespace
+
+void stored_weights::fail(const std::string &text) {
+    if (!failure_) failure_ = error{text};
+}
+
+const stored_tensor *stored_weights::take(const std::string &name, const shape &wanted,
+                                          model_part part) {
+    if (failed()) return nullptr;
+    stored_tensor *found = shards_.find(name);
+    if (found == nullptr) {
+        fail(format("{}: tensor {} of shape {} is missing", shards_.place(), name,
+                    shape_text(wanted)));
+        return nullptr;
+    }
+    if (found->what->shape != wanted) {
+        fail(format("{}: tensor {} has the shape {}; config.json makes it {}", *found->file, name,
+                    shape_text(found->what->shape), shape_text(wanted)));
+        return nullptr;
+    }
+    if (!found->used) {
+        bytes_[static_cast<size_t>(part)] += found->what->bytes.size();
+        if (found->what->type != dtype::u8) parameters_ += found->what->elements();
+    }
+    found->used = true;
+    return found;
+}
+
+std::optional<weight_type> stored_weights::type_of(const stored_tensor &tensor) {
+    switch (tensor.what->type) {
+        case dtype::f32:
+            return weight_type::f32;
+        case dtype::f16:
+            return weight_type::f16;
+        case dtype::bf16:
+            return weight_type::bf16;
+        default:
+            fail(format("{}: tensor {} is of type {}; BF16, F16 and F32 are supported",
+                        *tensor.file, tensor.what->name, name_of(tensor.what->type)));
+            return std::nullopt;
+    }
+}
+
+std::byte *stored_weights::own(uint64_t bytes, const std::string &purpose) {
+    result<memory_block> made = memory_block::create(bytes, purpose);
+    if (!made) {
+        fail(made.failure().text);
+        return nullptr;
+    }
+    owned_.blocks.push_back(std::move(*made));
+    return owned_.blocks.back().data();
+}
+
+const std::byte *stored_weights::values_of(const stored_tensor &tensor) {
+    const std::byte *values = tensor.what->bytes.data();
+    if (reinterpret_cast<uintptr_t>(values) % bytes_of(tensor.what->type) == 0) return values;
+    std::byte *copy = own(tensor.what->bytes.size(), format("{}: an aligned copy of tensor {}",
+                                                            *tensor.file, tensor.what->name));
+    if (copy != nullptr) std::memcpy(copy, values, tensor.what->bytes.size());
+    return copy;
+}
+
+matrix stored_weights::read_matrix(const std::string &name, uint32_t rows, uint32_t columns,
+                                   model_part part) {
+    const stored_tensor *found = take(name, {rows, columns}, part);
+    if (found == nullptr) return {};
+    const std::optional<weight_type> type = type_of(*found);
+    if (!type) return {};
+    return matrix_of(values_of(*found), *type, rows, columns);
+}
+
+std::vector<float> stored_weights::floats_of(const stored_tensor &tensor) {
+    const std::optional<weight_type> type = type_of(tensor);
+    if (!type) return {};
+    const std::byte *values = tensor.what->bytes.data();
+    std::vector<float> all(tensor.what->elements());
+    for (size_t i = 0; i < all.size(); ++i)
+        all[i] = *type == weight_type::f32   ? element_at<float>(values, i)
+                 : *type == weight_type::f16 ? float_of_half(element_at<uint16_t>(values, i))
+                                             : float_of_bfloat(element_at<uint16_t>(values, i));
+    return all;
+}
+
+std::span<const float> stored_weights::keep(std::vector<float> values) {
+    owned_.vectors.push_back(std::move(values));
+    return owned_.vectors.back();
+}
+
+std::span<const float> stored_weights::read_vector(const std::string &name, uint32_t count,
+                                                   model_part part) {
+    const stored_tensor *found = take(name, {count}, part);
+    if (found == nullptr) return {};
+    return keep(floats_of(*found));
+}
+
+void stored_weights::read_experts(const std::string &layer, std::vector<mlp_weights> &out) {
+    if (failed()) return;
+    out.resize(config_.experts);
+    const tensor_names &names = row_.tensors;
+    if (names.turned && shards_.find(layer + names.fused_in + "_blocks") != nullptr)
+        read_mxfp4(layer, out);
+    else if (names.turned)
+        read_turned(layer, out);
+    else if (names.expert == nullptr || shards_.find(layer + names.fused_in) != nullptr)
+        read_halves(layer, out);
+    else
+        read_separate(layer, out);
+    if (config_.expert_bias) read_biases(layer, out);
+    for (uint32_t expert = 0; expert < config_.experts && !failed(); ++expert)
+        check_type(layer, out[expert], expert);
+}
+
+void stored_weights::read_separate(const std::string &layer, std::vector<mlp_weights> &out) {
+    const tensor_names &names = row_.tensors;
+    const uint32_t inner = config_.moe_intermediate;
+    for (uint32_t expert = 0; expert < config_.experts && !failed(); ++expert) {
+        const std::string prefix = format("{}{}.{}.", layer, names.expert, expert);
+        const auto read = [&](const char *name, uint32_t rows, uint32_t columns) {
+            return read_matrix(prefix + name + ".weight", rows, columns, model_part::experts);
+        };
+        out[expert].gate = read(names.gate, inner, config_.hidden);
+        out[expert].up = read(names.up, inner, config_.hidden);
+        out[expert].down = read(names.down, config_.hidden, inner);
+    }
+}
+
+// [E, 2 I, H], gate before up, and [E, H, I].
+void stored_weights::read_halves(const std::string &layer, std::vector<mlp_weights> &out) {
+    const uint64_t inner = config_.moe_intermediate, hidden = config_.hidden;
+    const stored_tensor *in = take(layer + row_.tensors.fused_in,
+                                   {config_.experts, 2 * inner, hidden}, model_part::experts);
+    const stored_tensor *down =
+        take(layer + row_.tensors.fused_out, {config_.experts, hidden, inner}, model_part::experts);
+    if (in == nullptr || down == nullptr) return;
+    const auto in_type = type_of(*in), down_type = type_of(*down);
+    if (!in_type || !down_type) return;
+    const std::byte *in_values = values_of(*in), *down_values = values_of(*down);
+    if (failed()) return;
+    const uint64_t half = inner * bytes_of_columns(*in_type, hidden);
+    for (uint32_t expert = 0; expert < config_.experts; ++expert) {
+        const std::byte *gate = in_values + 2 * half * expert;
+        out[expert].gate = matrix_of(gate, *in_type, config_.moe_intermediate, config_.hidden);
+        out[expert].up = matrix_of(gate + half, *in_type, config_.moe_intermediate, config_.hidden);
+        out[expert].down =
+            matrix_of(down_values + expert * hidden * bytes_of_columns(*down_type, inner),
+                      *down_type, config_.hidden, config_.moe_intermediate);
+    }
+}
+
+// [E, H, 2 I] with gate and up in turn, and [E, I, H]: turned round into memory of our own.
+void stored_weights::read_turned(const std::string &layer, std::vector<mlp_weights> &out) {
+    const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
+    const stored_tensor *in =
+        take(layer + row_.tensors.fused_in, {config_.experts, hidden, uint64_t{2} * inner},
+             model_part::experts);
+    const stored_tensor *down =
+        take(layer + row_.tensors.fused_out, {config_.experts, inner, hidden}, model_part::experts);
+    if (in == nullptr || down == nullptr) return;
+    const auto type = type_of(*in), down_type = type_of(*down);
+    if (!type || !down_type) return;
+    if (*type != *down_type)
+        return fail(format("{}: tensor {} is of type {}, but {} of {}; an expert has one type",
+                           *down->file, down->what->name, name_of(*down_type), in->what->name,
+                           name_of(*type)));
+    const uint64_t element = bytes_of_columns(*type, 1);
+    const uint64_t one = element * inner * hidden;  // of one matrix
+    std::byte *target = own(3 * one * config_.experts,
+                            format("{}: turning round the experts of {}", *in->file, layer));
+    if (target == nullptr) return;
+    for (uint32_t expert = 0; expert < config_.experts; ++expert, target += 3 * one) {
+        const std::byte *source = in->what->bytes.data() + 2 * one * expert;
+        transpose(*type, source, hidden, inner, size_t{2} * inner, 2, target);
+        transpose(*type, source + element, hidden, inner, size_t{2} * inner, 2, target + one);
+        transpose(*type, down->what->bytes.data() + one * expert, inner, hidden, hidden, 1,
+                  target + 2 * one);
+        out[expert].gate = matrix_of(target, *type, inner, hidden);
+        out[expert].up = matrix_of(target + one, *type, inner, hidden);
+        out[expert].down = matrix_of(target + 2 * one, *type, hidden, inner);
+    }
+}
+
+// Blocks [E, 2 I, H/32, 16] with gate and up in turn, [E, H, I/32, 16], and a scale for each block.
+void stored_weights::read_mxfp4(const std::string &layer, std::vector<mlp_weights> &out) {
+    const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
+    if (inner % 32 != 0 || hidden % 32 != 0)
+        return fail(format("{}: experts of {} x {} in MXFP4; both have to be multiples of 32",
+                           shards_.place(), inner, hidden));
+    const auto read = [&](const char *name, uint64_t rows, uint64_t columns) {
+        const std::string full = layer + name;
+        const stored_tensor *blocks =
+            take(full + "_blocks", {config_.experts, rows, columns / 32, 16}, model_part::experts);
+        const stored_tensor *scales =
+            take(full + "_scales", {config_.experts, rows, columns / 32}, model_part::experts);
+        for (const stored_tensor *one : {blocks, scales})
+            if (one != nullptr && one->what->type != dtype::u8)
+                fail(format("{}: tensor {} is of type {}; U8 is needed", *one->file,
+                            one->what->name, name_of(one->what->type)));
+        return std::pair(blocks, scales);
+    };
+    const auto [in, in_scales] = read(row_.tensors.fused_in, uint64_t{2} * inner, hidden);
+    const auto [down, down_scales] = read(row_.tensors.fused_out, hidden, inner);
+    if (failed()) return;
+    parameters_ += uint64_t{3} * inner * hidden * config_.experts;
+    // `step`: rows of the file from one of the matrix to the next.
+    const auto place = [](const stored_tensor *blocks, const stored_tensor *scales, uint64_t row,
+                          uint32_t step, uint32_t rows, uint32_t columns) {
+        matrix made = matrix_of(blocks->what->bytes.data() + row * columns / 2, weight_type::mxfp4,
+                                rows, columns);
+        made.row_bytes *= step;
+        made.scales = scales->what->bytes.data() + row * columns / 32;
+        made.scale_row_bytes = uint64_t{step} * columns / 32;
+        return made;
+    };
+    for (uint32_t expert = 0; expert < config_.experts; ++expert) {
+        const uint64_t row = uint64_t{2} * inner * expert;
+        out[expert].gate = place(in, in_scales, row, 2, inner, hidden);
+        out[expert].up = place(in, in_scales, row + 1, 2, inner, hidden);
+        out[expert].down = place(down, down_scales, uint64_t{hidden} * expert, 1, hidden, inner);
+    }
+}
+
+void stored_weights::read_biases(const std::string &layer, std::vector<mlp_weights> &out) {
+    const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
+    // They stay beside the router when experts move, and are counted with it.
+    const stored_tensor *in = take(layer + row_.tensors.fused_in + "_bias",
+                                   {config_.experts, uint64_t{2} * inner}, model_part::router);
+    const stored_tensor *down = take(layer + row_.tensors.fused_out + "_bias",
+                                     {config_.experts, hidden}, model_part::router);
+    if (in == nullptr || down == nullptr) return;
+    const std::vector<float> pairs = floats_of(*in);
+    if (failed()) return;
+    std::vector<float> split(pairs.size());
+    for (size_t i = 0; i < pairs.size() / 2; ++i) {
+        const size_t expert = i / inner, at = i % inner;
+        split[2 * expert * inner + at] = pairs[2 * i];
+        split[(2 * expert + 1) * inner + at] = pairs[2 * i + 1];
+    }
+    const std::span<const float> in_values = keep(std::move(split));
+    const std::span<const float> down_values = keep(floats_of(*down));
+    if (failed()) return;
+    for (uint32_t expert = 0; expert < config_.experts; ++expert) {
+        const size_t begin = size_t{2} * expert * inner;
+        out[expert].gate_bias = in_values.subspan(begin, inner);
+        out[expert].up_bias = in_values.subspan(begin + inner, inner);
+        out[expert].down_bias = down_values.subspan(size_t{expert} * hidden, hidden);
+    }
+}
+
+void stored_weights::check_type(const std::string &layer, const mlp_weights &expert,
+                                uint32_t number) {
+    if (!expert_type_) expert_type_ = expert.gate.type;
+    for (const matrix *one : {&expert.gate, &expert.up, &expert.down})
+        if (one->type != *expert_type_)
+            fail(
+                format("{}: expert {} of {} has a matrix of type {}, the first expert of the "
+                       "model {}; all experts need one type",
+                       shards_.place(), number, layer, name_of(one->type), name_of(*expert_type_)));
+}
+
+}  // namespace moorage::core

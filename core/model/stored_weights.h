@@ -1,0 +1,68 @@
+// stored_weights.h - the supply of weights from a directory's shards: checks names, shapes and
+// types, and turns round what a checkpoint stores the other way.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/binding.h"
+#include "core/model/memory_block.h"
+#include "core/model/shards.h"
+
+namespace moorage::core {
+
+// Memory that weights point into beside the mapped files.
+struct owned_weights {
+    std::deque<std::vector<float>> vectors;
+    std::deque<memory_block> blocks;
+};
+
+class stored_weights {
+public:
+    // All are borrowed.
+    stored_weights(const model_config &config, const architecture &row, shards &from,
+                   owned_weights &owned)
+        : config_(config), row_(row), shards_(from), owned_(owned) {}
+
+    matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part);
+    std::span<const float> read_vector(const std::string &name, uint32_t count, model_part part);
+    void read_experts(const std::string &layer, std::vector<mlp_weights> &out);
+
+    bool failed() const { return failure_.has_value(); }
+    const error &failure() const { return *failure_; }
+    uint64_t bytes(model_part part) const { return bytes_[static_cast<size_t>(part)]; }
+    uint64_t parameters() const { return parameters_; }
+
+private:
+    using shape = std::vector<uint64_t>;
+    void fail(const std::string &text);
+    // The tensor, its shape checked and counted as used; null after a failure.
+    const stored_tensor *take(const std::string &name, const shape &wanted, model_part part);
+    std::optional<weight_type> type_of(const stored_tensor &tensor);
+    // Its bytes, copied where the file does not align them to the type.
+    const std::byte *values_of(const stored_tensor &tensor);
+    std::byte *own(uint64_t bytes, const std::string &purpose);
+    std::vector<float> floats_of(const stored_tensor &tensor);
+    std::span<const float> keep(std::vector<float> values);
+
+    void read_separate(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_halves(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_turned(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_mxfp4(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_biases(const std::string &layer, std::vector<mlp_weights> &out);
+    void check_type(const std::string &layer, const mlp_weights &expert, uint32_t number);
+
+    const model_config &config_;
+    const architecture &row_;
+    shards &shards_;
+    owned_weights &owned_;
+    std::optional<error> failure_;
+    std::optional<weight_type> expert_type_;
+    std::array<uint64_t, model_part_count> bytes_{};
+    uint64_t parameters_ = 0;
+};
+
+}  // namespace moorage::core
