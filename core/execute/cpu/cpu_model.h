@@ -33,6 +33,12 @@ struct cpu_model_limits {
     bool keep_hidden = false;  // for comparison with references: hidden states after every layer
 };
 
+// Rows [first, first + count) of an expert; `from` as in cpu_model::expert().
+struct expert_call {
+    uint32_t expert, first, count;
+    const mlp_weights *from;
+};
+
 class cpu_model final : public pass_results {
 public:
     // `of` and `pool` are borrowed. An error when the caches would take more memory than there is.
@@ -52,6 +58,8 @@ public:
                 const mlp_weights *from);
     // Several whole experts in place, in one parallel loop.
     void experts(uint32_t layer, std::span<const uint32_t> which);
+    // The same for calls of expert(), of distinct experts.
+    void experts(uint32_t layer, std::span<const expert_call> calls);
     void head();
 
     std::span<const float> router_logits() const override;

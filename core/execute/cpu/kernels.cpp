@@ -158,19 +158,19 @@ void attend(thread_pool &pool, const attention_call &call) {
         float largest = call.sinks.empty() ? -INFINITY : call.sinks[head];
         float total = call.sinks.empty() ? 0 : 1;
         for (size_t position = call.from[token]; position <= call.positions[token]; ++position) {
-            const uint16_t *key =
+            const float *key =
                 call.keys[token] + position * call.key_stride + kv_head * call.head_dim;
-            const uint16_t *value =
+            const float *value =
                 call.values[token] + position * call.value_stride + kv_head * call.value_dim;
             float score = 0;
-            for (uint32_t i = 0; i < call.head_dim; ++i) score += query[i] * half_to_float(key[i]);
+            for (uint32_t i = 0; i < call.head_dim; ++i) score += query[i] * key[i];
             score *= call.scale;
             const float larger = std::max(largest, score);
             const float shrink = std::exp(largest - larger), weight = std::exp(score - larger);
             largest = larger;
             total = total * shrink + weight;
             for (uint32_t i = 0; i < call.value_dim; ++i)
-                output[i] = output[i] * shrink + weight * half_to_float(value[i]);
+                output[i] = output[i] * shrink + weight * value[i];
         }
         for (uint32_t i = 0; i < call.value_dim; ++i) output[i] /= total;
     });

@@ -1,0 +1,286 @@
+// attention.cpp - projections, norms and rotation around the attend kernel.
+#include "core/execute/cpu/attention.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace moorage::core {
+namespace {
+
+// The reference gives the norms of compressed vectors an epsilon of their own.
+constexpr float epsilon_latent = 1e-6F;
+
+void normalise_one(std::span<const float> weight, float epsilon, float *values) {
+    const auto width = static_cast<uint32_t>(weight.size());
+    const rows all{values, width};
+    normalise(norm_kind::rms, {weight, {}}, epsilon, 1, width, all, all);
+}
+
+// Values per token of each scratch.
+struct widths {
+    size_t query, key, value, query_low, absorbed, latent_out, mixed;
+};
+
+widths widths_of(const model_config &config) {
+    const attention_config &of = config.attention;
+    const size_t heads = of.heads, rank = of.kv_lora_rank;
+    const bool latent = of.kind == attention_kind::latent;
+    widths out{};
+    out.query = heads * of.head_dim;
+    out.mixed = heads * of.value_dim;
+    out.key = latent ? rank + config.rope.dimensions : size_t{of.kv_heads} * of.head_dim;
+    out.value = latent ? 0 : size_t{of.kv_heads} * of.value_dim;
+    out.query_low = latent ? of.query_lora_rank : 0;
+    out.absorbed = latent ? heads * (rank + config.rope.dimensions) : 0;
+    out.latent_out = latent ? heads * rank : 0;
+    return out;
+}
+
+}  // namespace
+
+attention_block::attention_block(const model &of, thread_pool &pool, kv_cache cache,
+                                 uint32_t tokens_max)
+    : model_(of), config_(of.config()), pool_(pool), cache_(std::move(cache)) {
+    const widths wide = widths_of(config_);
+    const size_t tokens = tokens_max, pairs = config_.rope.dimensions / 2;
+    for (auto *list : {&streams_, &positions_, &starts_, &window_starts_}) list->resize(tokens);
+    for (auto *list : {&cosines_, &sines_}) list->resize(tokens * pairs);
+    query_.resize(tokens * wide.query);
+    key_.resize(tokens * wide.key);
+    value_.resize(tokens * wide.value);
+    query_low_.resize(tokens * wide.query_low);
+    absorbed_.resize(tokens * wide.absorbed);
+    latent_out_.resize(tokens * wide.latent_out);
+    mixed_.resize(tokens * wide.mixed);
+    key_caches_.resize(tokens);
+    value_caches_.resize(tokens);
+    products_.reserve(config_.attention.heads);
+    turn_ = rope_turn_of(config_.rope, 0);
+    if (config_.attention.kind == attention_kind::latent) absorb_keys(of.weights());
+}
+
+attention_block::~attention_block() = default;
+
+// The key half of kv_b is [nope, rank] for each head; the query needs its transpose.
+void attention_block::absorb_keys(const model_weights &weights) {
+    const attention_config &of = config_.attention;
+    const size_t nope = of.nope_dim, rank = of.kv_lora_rank, head_rows = nope + of.value_dim;
+    std::vector<size_t> begins;
+    size_t bytes = 0;
+    for (const layer_weights &layer : weights.layers) {
+        assert(layer.attention.kv_b.type != weight_type::mxfp4);
+        begins.push_back(bytes);
+        bytes += of.heads * nope * bytes_of_columns(layer.attention.kv_b.type, rank);
+    }
+    turned_.resize(bytes);
+    latent_.resize(weights.layers.size());
+    pool_.each(static_cast<uint32_t>(latent_.size()), [&](uint32_t layer) {
+        const matrix &source = weights.layers[layer].attention.kv_b;
+        const size_t width = bytes_of_columns(source.type, 1);
+        std::byte *target = turned_.data() + begins[layer];
+        for (size_t head = 0; head < of.heads; ++head, target += nope * rank * width) {
+            const std::byte *from = source.data + head * head_rows * source.row_bytes;
+            for (size_t row = 0; row < nope; ++row)
+                for (size_t column = 0; column < rank; ++column)
+                    std::memcpy(target + (column * nope + row) * width,
+                                from + row * source.row_bytes + column * width, width);
+            matrix key_up = source;
+            key_up.data = target;
+            key_up.rows = of.kv_lora_rank;
+            key_up.columns = of.nope_dim;
+            key_up.row_bytes = nope * width;
+            matrix value_up = source;
+            value_up.data = from + nope * source.row_bytes;
+            value_up.rows = of.value_dim;
+            latent_[layer].key_up.push_back(key_up);
+            latent_[layer].value_up.push_back(value_up);
+        }
+    });
+}
+
+void attention_block::begin(const pass &tokens) {
+    tokens_ = static_cast<uint32_t>(tokens.tokens.size());
+    assert(tokens_ <= streams_.size());
+    const uint32_t window = config_.attention.window;
+    const size_t pairs = turn_.frequencies.size();
+    for (uint32_t t = 0; t < tokens_; ++t) {
+        const pass_token &token = tokens.tokens[t];
+        streams_[t] = token.stream;
+        positions_[t] = token.position;
+        starts_[t] = 0;
+        window_starts_[t] =
+            window == 0 || token.position < window ? 0 : token.position - window + 1;
+        if (rope_follows_context(config_.rope)) {
+            uint64_t context = 0;
+            for (const pass_token &other : tokens.tokens)
+                if (other.stream == token.stream)
+                    context = std::max(context, uint64_t{other.position} + 1);
+            if (context != turn_context_) turn_ = rope_turn_of(config_.rope, context);
+            turn_context_ = context;
+        }
+        rope_angles(turn_, token.position, {cosines_.data() + t * pairs, pairs},
+                    {sines_.data() + t * pairs, pairs});
+    }
+}
+
+void attention_block::rotate(uint32_t token, float *values) const {
+    const size_t pairs = turn_.frequencies.size();
+    rope_rotate(config_.rope.interleaved, {cosines_.data() + token * pairs, pairs},
+                {sines_.data() + token * pairs, pairs}, values);
+}
+
+void attention_block::operator()(uint32_t layer, const_rows input, rows output) {
+    const attention_weights &weights = model_.weights().layers[layer].attention;
+    if (config_.attention.kind == attention_kind::latent)
+        latent(layer, weights, input);
+    else
+        grouped(layer, weights, input);
+    const size_t width = widths_of(config_).mixed;
+    const product out{&weights.output, {mixed_.data(), width}, output, weights.output_bias};
+    multiply(pool_, tokens_, {&out, 1});
+}
+
+void attention_block::attend_to_cache(uint32_t layer, const attention_call &shape) {
+    attention_call call = shape;
+    for (uint32_t t = 0; t < tokens_; ++t) {
+        key_caches_[t] = cache_.keys(layer, streams_[t]);
+        value_caches_[t] = cache_.values(layer, streams_[t]);
+    }
+    const std::vector<uint8_t> &sliding = config_.attention.sliding;
+    const bool slides = config_.attention.window != 0 && !sliding.empty() && sliding[layer] != 0;
+    call.tokens = tokens_;
+    call.heads = config_.attention.heads;
+    call.scale = static_cast<float>(config_.attention.scale);
+    call.keys = key_caches_.data();
+    call.values = value_caches_.data();
+    call.key_stride = cache_.key_stride();
+    call.value_stride = cache_.value_stride();
+    call.from = slides ? window_starts_.data() : starts_.data();
+    call.positions = positions_.data();
+    call.sinks = model_.weights().layers[layer].attention.sinks;
+    attend(pool_, call);
+}
+
+void attention_block::grouped(uint32_t layer, const attention_weights &weights, const_rows input) {
+    const attention_config &of = config_.attention;
+    const widths wide = widths_of(config_);
+    const rows query{query_.data(), wide.query}, key{key_.data(), wide.key},
+        value{value_.data(), wide.value};
+    const product all[] = {{&weights.query, input, query, weights.query_bias},
+                           {&weights.key, input, key, weights.key_bias},
+                           {&weights.value, input, value, weights.value_bias}};
+    multiply(pool_, tokens_, all);
+    each_token(pool_, tokens_, [&](uint32_t token) { finish_heads(token, weights, layer); });
+    attention_call call{};
+    call.kv_heads = of.kv_heads;
+    call.head_dim = of.head_dim;
+    call.value_dim = of.value_dim;
+    call.query = query;
+    call.output = {mixed_.data(), wide.mixed};
+    attend_to_cache(layer, call);
+}
+
+// Norms, clipping and rotation of one token's heads, then its keys and values into the cache.
+void attention_block::finish_heads(uint32_t token, const attention_weights &weights,
+                                   uint32_t layer) {
+    const attention_config &of = config_.attention;
+    const widths wide = widths_of(config_);
+    const auto epsilon = static_cast<float>(config_.norm_epsilon);
+    const auto clip = static_cast<float>(of.clip_qkv);
+    float *query = &query_[token * wide.query], *key = &key_[token * wide.key];
+    float *value = &value_[token * wide.value];
+    const auto finish = [&](float *values, size_t heads, std::span<const float> norm) {
+        if (of.norm == query_key_norm::whole) normalise_one(norm, epsilon, values);
+        if (of.norm == query_key_norm::per_head)
+            for (size_t head = 0; head < heads; ++head)
+                normalise_one(norm, epsilon, values + head * of.head_dim);
+        if (clip > 0)
+            for (size_t i = 0; i < heads * of.head_dim; ++i)
+                values[i] = std::clamp(values[i], -clip, clip);
+        for (size_t head = 0; head < heads; ++head) rotate(token, values + head * of.head_dim);
+    };
+    finish(query, of.heads, weights.query_norm);
+    finish(key, of.kv_heads, weights.key_norm);
+    if (clip > 0)
+        for (size_t i = 0; i < wide.value; ++i) value[i] = std::clamp(value[i], -clip, clip);
+    const uint32_t stream = streams_[token], position = positions_[token];
+    std::copy_n(key, wide.key, cache_.keys(layer, stream) + position * cache_.key_stride());
+    std::copy_n(value, wide.value, cache_.values(layer, stream) + position * cache_.value_stride());
+}
+
+void attention_block::latent(uint32_t layer, const attention_weights &weights, const_rows input) {
+    const attention_config &of = config_.attention;
+    const widths wide = widths_of(config_);
+    const size_t rank = of.kv_lora_rank, rotated = config_.rope.dimensions;
+    const rows query{query_.data(), wide.query}, compressed{key_.data(), wide.key};
+    const rows low{query_low_.data(), wide.query_low};
+    const bool two_steps = of.query_lora_rank != 0;
+    const product first[] = {
+        {&weights.kv_a, input, compressed},
+        {two_steps ? &weights.query_a : &weights.query, input, two_steps ? low : query}};
+    multiply(pool_, tokens_, first);
+    if (two_steps) {
+        each_token(pool_, tokens_, [&](uint32_t token) {
+            normalise_one(weights.query_a_norm, epsilon_latent, low.data + token * low.stride);
+        });
+        const product second{&weights.query_b, low, query};
+        multiply(pool_, tokens_, {&second, 1});
+    }
+    products_.clear();
+    for (uint32_t head = 0; head < of.heads; ++head)
+        products_.push_back({&latent_[layer].key_up[head],
+                             {query.data + head * of.head_dim, query.stride},
+                             {absorbed_.data() + head * (rank + rotated), wide.absorbed}});
+    multiply(pool_, tokens_, products_);
+    each_token(pool_, tokens_, [&](uint32_t token) { finish_latent(token, weights, layer); });
+
+    attention_call call{};
+    call.kv_heads = 1;
+    call.head_dim = static_cast<uint32_t>(rank + rotated);
+    call.value_dim = of.kv_lora_rank;
+    call.query = {absorbed_.data(), wide.absorbed};
+    call.output = {latent_out_.data(), wide.latent_out};
+    attend_to_cache(layer, call);
+
+    products_.clear();
+    for (uint32_t head = 0; head < of.heads; ++head)
+        products_.push_back({&latent_[layer].value_up[head],
+                             {latent_out_.data() + head * rank, wide.latent_out},
+                             {mixed_.data() + size_t{head} * of.value_dim, wide.mixed}});
+    multiply(pool_, tokens_, products_);
+}
+
+// The rotated parts of one token's queries and key, and what it leaves in the cache.
+void attention_block::finish_latent(uint32_t token, const attention_weights &weights,
+                                    uint32_t layer) {
+    const attention_config &of = config_.attention;
+    const widths wide = widths_of(config_);
+    const size_t rank = of.kv_lora_rank, rotated = config_.rope.dimensions;
+    const float *query = &query_[token * wide.query];
+    float *absorbed = &absorbed_[token * wide.absorbed];
+    for (size_t head = 0; head < of.heads; ++head) {
+        float *turned = absorbed + head * (rank + rotated) + rank;
+        std::copy_n(query + head * of.head_dim + of.nope_dim, rotated, turned);
+        rotate(token, turned);
+    }
+    float *compressed = &key_[token * wide.key];
+    normalise_one(weights.kv_a_norm, epsilon_latent, compressed);
+    rotate(token, compressed + rank);
+    const size_t place = positions_[token] * cache_.key_stride();
+    std::copy_n(compressed, wide.key, cache_.keys(layer, streams_[token]) + place);
+}
+
+uint64_t attention_block::scratch_values(const model_config &of) {
+    const widths wide = widths_of(of);
+    return wide.query + wide.key + wide.value + wide.query_low + wide.absorbed + wide.latent_out +
+           wide.mixed + of.rope.dimensions;
+}
+
+uint64_t attention_block::memory_bytes() const {
+    return cache_.bytes() + turned_.size() +
+           streams_.size() * scratch_values(config_) * sizeof(float);
+}
+
+}  // namespace moorage::core

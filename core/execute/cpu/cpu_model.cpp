@@ -1,0 +1,418 @@
+// cpu_model.cpp - the forward pass: residual stream, norms and MLPs around the attention block.
+#include "core/execute/cpu/cpu_model.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/execute/cpu/attention.h"
+#include "core/execute/cpu/kernels.h"
+#include "core/model/segment.h"
+
+namespace moorage::core {
+namespace {
+
+// Floats of scratch of a pass besides those of attention.
+double scratch_floats(const model_config &of, const cpu_model_limits &limits) {
+    const double hidden = of.hidden, tokens = limits.tokens_max;
+    const double per_token = hidden * 4 + hidden * of.top_k + 2.0 * of.experts + 1 +
+                             static_cast<double>(attention_block::scratch_values(of));
+    const double kept = limits.keep_hidden ? (of.layers + 1.0) * hidden * tokens : 0;
+    return per_token * tokens + kept + limits.outputs_max * (hidden + of.vocabulary);
+}
+
+status check_memory(const model_config &of, const cpu_model_limits &limits) {
+    const double caches = kv_cache::bytes_wanted(of, {limits.streams, limits.context_max});
+    const double scratch = scratch_floats(of, limits) * sizeof(float);
+    const auto available = static_cast<double>(memory_available_bytes());
+    if (caches + scratch <= available) return success();
+    return error{
+        format("key and value caches of {} requests x {} positions take {} and the "
+               "scratch of passes of {} tokens takes {}, but {} of memory are available; "
+               "lower the batch, the context or the tokens of a pass",
+               limits.streams, limits.context_max, human_bytes(caches), limits.tokens_max,
+               human_bytes(scratch), human_bytes(available))};
+}
+
+status check_weights(const model &of) {
+    for (size_t layer = 0; layer < of.weights().layers.size(); ++layer)
+        if (of.weights().layers[layer].attention.kv_b.type == weight_type::mxfp4)
+            return error{
+                format("{}: layer {}: kv_b is mxfp4, which latent attention on the cpu "
+                       "does not read; convert it to bf16",
+                       of.directory().string(), layer)};
+    return success();
+}
+
+}  // namespace
+
+struct cpu_model::state {
+    state(const model &made, thread_pool &threads, const cpu_model_limits &of, kv_cache cache)
+        : whole(made),
+          config(made.config()),
+          weights(made.weights()),
+          pool(threads),
+          limits(of),
+          moe_layers(made.config().moe_layers()),
+          attention(made, threads, std::move(cache), of.tokens_max),
+          mlp(threads) {}
+
+    const model &whole;
+    const model_config &config;
+    const model_weights &weights;
+    thread_pool &pool;
+    const cpu_model_limits limits;
+    const std::vector<uint32_t> moe_layers;
+    attention_block attention;
+    mlp_kernel mlp;
+
+    uint32_t tokens = 0;
+    uint32_t layer = 0;             // of all layers: the next one to compute
+    bool pending = false;           // the experts of the layer before are not in the residual yet
+    std::vector<uint32_t> outputs;  // tokens of the pass with logits
+    std::vector<float> residual, normed, branch;    // [tokens, hidden]; branch: a block's output
+    std::vector<float> shared, shared_gate;         // [tokens, hidden], [tokens]
+    std::vector<float> router_logits, next_logits;  // [tokens, experts]
+    std::vector<float> output_states, logits;       // [outputs, hidden], [outputs, vocabulary]
+    std::vector<float> hidden_states;               // [layers + 1, tokens, hidden]
+
+    // The layer's choice. Outputs of an expert lie together, in the order of its tokens.
+    uint32_t ranks = 0;
+    std::vector<float> route_weights;     // [tokens, ranks]
+    std::vector<uint32_t> row_of;         // [tokens, ranks] in expert_outputs
+    std::vector<uint32_t> expert_begins;  // [experts + 1] first row of each
+    std::vector<uint32_t> gathered;       // [rows] token of each row
+    std::vector<uint8_t> computed;        // [rows]
+    std::vector<float> expert_outputs;    // [rows, hidden]
+    std::vector<mlp_call> calls;          // of one loop
+    std::vector<mlp_weights> parts;       // [experts] views that calls point to
+
+    rows of(std::vector<float> &values) const { return {values.data(), config.hidden}; }
+    void reserve();
+    void keep_hidden(uint32_t index);
+    void add_branch(std::vector<float> &from);
+    void normalise_all(const norm_weights &by, std::vector<float> &into);
+    void attend();
+    void run_dense_until(uint32_t end);
+    void finish_experts();
+    void gate();
+    mlp_call call_of(const mlp_weights &of, uint32_t intermediate) const;
+    // Rows [first, first + count) of an expert that was chosen; `part` keeps a view of them.
+    mlp_call call_of_expert(uint32_t layer, const expert_call &of, mlp_weights &part);
+    bool chosen(uint32_t expert) const {
+        return ranks != 0 && expert_begins[expert] != expert_begins[expert + 1];
+    }
+};
+
+void cpu_model::state::reserve() {
+    const size_t tokens_max = limits.tokens_max, hidden = config.hidden;
+    const size_t rows_max = tokens_max * config.top_k;
+    for (auto *list : {&residual, &normed, &branch}) list->resize(tokens_max * hidden);
+    if (config.shared_intermediate != 0) shared.resize(tokens_max * hidden);
+    if (config.shared_gate) shared_gate.resize(tokens_max);
+    router_logits.resize(tokens_max * config.experts);
+    if (limits.predict) next_logits.resize(tokens_max * config.experts);
+    output_states.resize(limits.outputs_max * hidden);
+    logits.resize(size_t{limits.outputs_max} * config.vocabulary);
+    if (limits.keep_hidden) hidden_states.resize((config.layers + size_t{1}) * tokens_max * hidden);
+    outputs.reserve(limits.outputs_max);
+    route_weights.reserve(rows_max);
+    row_of.reserve(rows_max);
+    gathered.reserve(rows_max);
+    computed.reserve(rows_max);
+    expert_outputs.reserve(rows_max * hidden);
+    expert_begins.resize(config.experts + size_t{1});
+    calls.reserve(config.experts);
+    parts.resize(config.experts);
+}
+
+void cpu_model::state::keep_hidden(uint32_t index) {
+    if (!limits.keep_hidden) return;
+    const size_t values = size_t{tokens} * config.hidden;
+    const std::vector<float> &from = index == config.layers ? normed : residual;
+    std::copy_n(from.begin(), values,
+                hidden_states.begin() + static_cast<ptrdiff_t>(index * values));
+}
+
+void cpu_model::state::add_branch(std::vector<float> &from) {
+    const size_t hidden = config.hidden;
+    const auto multiplier = static_cast<float>(config.residual_multiplier);
+    each_token(pool, tokens, [&](uint32_t token) {
+        float *to = &residual[token * hidden];
+        const float *add = &from[token * hidden];
+        for (size_t i = 0; i < hidden; ++i) to[i] += multiplier * add[i];
+    });
+}
+
+void cpu_model::state::normalise_all(const norm_weights &by, std::vector<float> &into) {
+    const size_t hidden = config.hidden;
+    const auto epsilon = static_cast<float>(config.norm_epsilon);
+    each_token(pool, tokens, [&](uint32_t token) {
+        normalise(config.norm, by, epsilon, 1, config.hidden, {&residual[token * hidden], hidden},
+                  {&into[token * hidden], hidden});
+    });
+}
+
+// Attention of `layer` into the residual, and what its MLP sees into `normed`.
+void cpu_model::state::attend() {
+    const layer_weights &at = weights.layers[layer];
+    keep_hidden(layer);
+    normalise_all(at.attention_norm, normed);
+    attention(layer, of(normed), of(branch));
+    add_branch(branch);
+    normalise_all(at.mlp_norm, normed);
+}
+
+mlp_call cpu_model::state::call_of(const mlp_weights &by, uint32_t intermediate) const {
+    mlp_call call{};
+    call.weights = &by;
+    call.intermediate = call.count = intermediate;
+    call.activation = config.activation;
+    call.limit = static_cast<float>(config.activation_limit);
+    call.tokens = tokens;
+    call.input = {normed.data(), config.hidden};
+    return call;
+}
+
+void cpu_model::state::run_dense_until(uint32_t end) {
+    for (; layer < end; ++layer) {
+        attend();
+        mlp_call call = call_of(weights.layers[layer].dense, config.dense_intermediate);
+        call.output = of(branch);
+        mlp(call);
+        add_branch(branch);
+    }
+}
+
+// The layer before ends: what its experts and its shared expert gave enters the residual, ranks in
+// their order whatever the order of computing.
+void cpu_model::state::finish_experts() {
+    if (!pending) return;
+    pending = false;
+    const size_t hidden = config.hidden;
+    const auto multiplier = static_cast<float>(config.residual_multiplier);
+    each_token(pool, tokens, [&](uint32_t token) {
+        float *sum = &branch[token * hidden], *to = &residual[token * hidden];
+        std::fill_n(sum, hidden, 0.0F);
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+            const size_t item = size_t{token} * ranks + rank;
+            const uint32_t row = row_of[item];
+            if (row >= computed.size() || computed[row] == 0) continue;
+            const float weight = route_weights[item];
+            const float *from = &expert_outputs[row * hidden];
+            for (size_t i = 0; i < hidden; ++i) sum[i] += weight * from[i];
+        }
+        if (config.shared_intermediate != 0) {
+            const float gate = config.shared_gate ? 1 / (1 + std::exp(-shared_gate[token])) : 1.0F;
+            const float *from = &shared[token * hidden];
+            for (size_t i = 0; i < hidden; ++i) sum[i] += gate * from[i];
+        }
+        for (size_t i = 0; i < hidden; ++i) to[i] += multiplier * sum[i];
+    });
+}
+
+// Router logits of the layer at hand, of the next one as a prediction, and the shared expert.
+void cpu_model::state::gate() {
+    const layer_weights &at = weights.layers[layer];
+    const const_rows input = of(normed);
+    product all[3];
+    size_t count = 0;
+    all[count++] = {&at.router, input, {router_logits.data(), config.experts}, at.router_bias};
+    if (limits.predict) {
+        const auto here = std::ranges::find(moe_layers, layer);
+        const bool last = here + 1 == moe_layers.end();
+        const layer_weights &next = weights.layers[last ? moe_layers.front() : *(here + 1)];
+        all[count++] = {
+            &next.router, input, {next_logits.data(), config.experts}, next.router_bias};
+    }
+    if (config.shared_gate) all[count++] = {&at.shared_gate, input, {shared_gate.data(), 1}};
+    multiply(pool, tokens, {all, count});
+    if (config.shared_intermediate == 0) return;
+    mlp_call call = call_of(at.shared, config.shared_intermediate);
+    call.output = of(shared);
+    mlp(call);
+}
+
+result<std::unique_ptr<cpu_model>> cpu_model::create(const model &of, thread_pool &pool,
+                                                     const cpu_model_limits &limits) {
+    if (const status enough = check_memory(of.config(), limits); !enough) return enough.failure();
+    if (const status known = check_weights(of); !known) return known.failure();
+    auto cache = kv_cache::create(of.config(), {limits.streams, limits.context_max});
+    if (!cache) return cache.failure();
+    auto made = std::make_unique<state>(of, pool, limits, std::move(*cache));
+    made->reserve();
+    return std::unique_ptr<cpu_model>(new cpu_model(std::move(made)));
+}
+
+cpu_model::cpu_model(std::unique_ptr<state> made) : state_(std::move(made)) {}
+cpu_model::~cpu_model() = default;
+
+void cpu_model::begin(const pass &tokens) {
+    state &s = *state_;
+    s.tokens = static_cast<uint32_t>(tokens.tokens.size());
+    assert(s.tokens <= s.limits.tokens_max);
+    s.layer = 0;
+    s.pending = false;
+    s.outputs.clear();
+    const size_t hidden = s.config.hidden;
+    const auto multiplier = static_cast<float>(s.config.embedding_multiplier);
+    for (uint32_t t = 0; t < s.tokens; ++t) {
+        const pass_token &token = tokens.tokens[t];
+        assert(token.token_id >= 0 && static_cast<uint32_t>(token.token_id) < s.config.vocabulary);
+        assert(token.stream < s.limits.streams && token.position < s.limits.context_max);
+        if (token.output) s.outputs.push_back(t);
+        float *values = &s.residual[t * hidden];
+        widen(s.weights.embedding, static_cast<uint32_t>(token.token_id), values);
+        for (size_t i = 0; i < hidden; ++i) values[i] *= multiplier;
+    }
+    assert(s.outputs.size() <= s.limits.outputs_max);
+    s.attention.begin(tokens);
+}
+
+void cpu_model::attention(uint32_t layer) {
+    state &s = *state_;
+    assert(layer < s.moe_layers.size() && s.layer <= s.moe_layers[layer]);
+    s.finish_experts();
+    s.run_dense_until(s.moe_layers[layer]);
+    s.attend();
+    s.gate();
+    s.ranks = 0;
+    s.computed.clear();
+    s.pending = true;
+    ++s.layer;
+}
+
+void cpu_model::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
+    state &s = *state_;
+    assert(s.pending && s.tokens != 0 && chosen.size() % s.tokens == 0);
+    assert(chosen.size() == weights.size() && chosen.size() <= s.row_of.capacity());
+    s.ranks = static_cast<uint32_t>(chosen.size() / s.tokens);
+    s.route_weights.assign(weights.begin(), weights.end());
+    s.row_of.assign(chosen.size(), UINT32_MAX);
+    // Rows by expert, then by token: a counting sort. What names no expert gets no row.
+    std::ranges::fill(s.expert_begins, 0);
+    for (const uint32_t expert : chosen)
+        if (expert < s.config.experts) ++s.expert_begins[expert + 1];
+    for (uint32_t expert = 0; expert < s.config.experts; ++expert)
+        s.expert_begins[expert + 1] += s.expert_begins[expert];
+    const uint32_t rows_all = s.expert_begins.back();
+    s.gathered.resize(rows_all);
+    s.computed.assign(rows_all, 0);
+    s.expert_outputs.resize(size_t{rows_all} * s.config.hidden);
+    for (size_t item = 0; item < chosen.size(); ++item) {
+        if (chosen[item] >= s.config.experts) continue;
+        const uint32_t row = s.expert_begins[chosen[item]]++;
+        s.gathered[row] = static_cast<uint32_t>(item / s.ranks);
+        s.row_of[item] = row;
+    }
+    // The counters ran to the ends of their experts, which are the begins of the next ones.
+    std::copy_backward(s.expert_begins.begin(), s.expert_begins.end() - 1, s.expert_begins.end());
+    s.expert_begins.front() = 0;
+}
+
+mlp_call cpu_model::state::call_of_expert(uint32_t at, const expert_call &of, mlp_weights &part) {
+    assert(at < moe_layers.size() && of.expert < config.experts);
+    assert(of.count != 0 && of.first + of.count <= config.moe_intermediate);
+    const mlp_weights &whole = weights.layers[moe_layers[at]].experts[of.expert];
+    const mlp_weights *by = of.from != nullptr ? of.from : &whole;
+    if (of.from == nullptr && of.count != config.moe_intermediate) {
+        part = segment_image(whole, of.first, of.count).in_place();
+        by = &part;
+    }
+    mlp_call call = call_of(*by, config.moe_intermediate);
+    call.first = of.first;
+    call.count = of.count;
+    const uint32_t begin = expert_begins[of.expert], end = expert_begins[of.expert + 1];
+    call.tokens = end - begin;
+    call.gathered = gathered.data() + begin;
+    call.output = {expert_outputs.data() + size_t{begin} * config.hidden, config.hidden};
+    call.add = computed[begin] != 0;
+    std::fill(computed.begin() + begin, computed.begin() + end, uint8_t{1});
+    return call;
+}
+
+void cpu_model::expert(uint32_t layer, uint32_t expert, uint32_t first, uint32_t count,
+                       const mlp_weights *from) {
+    state &s = *state_;
+    if (!s.chosen(expert)) return;
+    mlp_weights part;
+    s.mlp(s.call_of_expert(layer, {expert, first, count, from}, part));
+}
+
+void cpu_model::experts(uint32_t layer, std::span<const expert_call> calls) {
+    state &s = *state_;
+    assert(calls.size() <= s.parts.size());
+    s.calls.clear();
+    for (const expert_call &call : calls)
+        if (s.chosen(call.expert))
+            s.calls.push_back(s.call_of_expert(layer, call, s.parts[s.calls.size()]));
+    if (!s.calls.empty()) s.mlp(s.calls);
+}
+
+void cpu_model::experts(uint32_t layer, std::span<const uint32_t> which) {
+    state &s = *state_;
+    mlp_weights unused;
+    s.calls.clear();
+    for (const uint32_t expert : which)
+        if (s.chosen(expert))
+            s.calls.push_back(
+                s.call_of_expert(layer, {expert, 0, s.config.moe_intermediate, nullptr}, unused));
+    if (!s.calls.empty()) s.mlp(s.calls);
+}
+
+void cpu_model::head() {
+    state &s = *state_;
+    s.finish_experts();
+    s.run_dense_until(s.config.layers);
+    const auto epsilon = static_cast<float>(s.config.norm_epsilon);
+    const size_t hidden = s.config.hidden;
+    if (s.limits.keep_hidden) {
+        s.normalise_all(s.weights.final_norm, s.normed);
+        s.keep_hidden(s.config.layers);
+    }
+    const auto count = static_cast<uint32_t>(s.outputs.size());
+    if (count == 0) return;
+    for (uint32_t i = 0; i < count; ++i)
+        normalise(s.config.norm, s.weights.final_norm, epsilon, 1, s.config.hidden,
+                  {&s.residual[s.outputs[i] * hidden], hidden},
+                  {&s.output_states[i * hidden], hidden});
+    const product out{&s.weights.head,
+                      s.of(s.output_states),
+                      {s.logits.data(), s.config.vocabulary},
+                      s.weights.head_bias};
+    multiply(s.pool, count, {&out, 1});
+    if (s.config.logits_divisor == 1) return;
+    const auto divisor = static_cast<float>(s.config.logits_divisor);
+    for (size_t i = 0; i < size_t{count} * s.config.vocabulary; ++i) s.logits[i] /= divisor;
+}
+
+std::span<const float> cpu_model::router_logits() const {
+    return {state_->router_logits.data(), size_t{state_->tokens} * state_->config.experts};
+}
+
+std::span<const float> cpu_model::next_router_logits() const {
+    if (!state_->limits.predict) return {};
+    return {state_->next_logits.data(), size_t{state_->tokens} * state_->config.experts};
+}
+
+std::span<const float> cpu_model::logits() const {
+    return {state_->logits.data(), state_->outputs.size() * state_->config.vocabulary};
+}
+
+std::span<const float> cpu_model::hidden_states() const {
+    if (!state_->limits.keep_hidden) return {};
+    return {state_->hidden_states.data(),
+            (state_->config.layers + size_t{1}) * state_->tokens * state_->config.hidden};
+}
+
+uint64_t cpu_model::memory_bytes() const {
+    const double scratch = scratch_floats(state_->config, state_->limits) * sizeof(float);
+    const double of_attention = static_cast<double>(
+        attention_block::scratch_values(state_->config) * state_->limits.tokens_max);
+    return state_->attention.memory_bytes() +
+           static_cast<uint64_t>(scratch - of_attention * sizeof(float));
+}
+
+}  // namespace moorage::core

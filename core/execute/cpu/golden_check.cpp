@@ -1,0 +1,50 @@
+// golden_check.cpp - one prompt pass and one greedy run against a golden file.
+#include "core/execute/cpu/golden_check.h"
+
+#include <algorithm>
+
+#include "core/execute/cpu/forward.h"
+
+namespace moorage::core {
+
+uint32_t golden_report::worst_layer() const {
+    return static_cast<uint32_t>(std::ranges::max_element(hidden_error) - hidden_error.begin());
+}
+
+result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool) {
+    const model_config &config = of.config();
+    const auto count = static_cast<uint32_t>(golden.input_ids.size());
+    const std::span prompt = std::span(golden.input_ids).first(golden_prompt);
+    const auto continued = static_cast<uint32_t>(golden.greedy.size());
+    cpu_model_limits limits;
+    limits.tokens_max = limits.outputs_max = count;
+    limits.context_max = std::max(count, golden_prompt + continued);
+    limits.keep_hidden = true;
+    auto made = cpu_model::create(of, pool, limits);
+    if (!made) return made.failure();
+    cpu_model &compute = **made;
+    forward run(compute, of);
+
+    golden_report report;
+    run(prompt_pass(golden.input_ids, 0, 0, true));
+    report.logits_error = relative_error(compute.logits(), golden.logits);
+    const size_t layer_values = size_t{count} * config.hidden;
+    for (size_t layer = 0; layer <= config.layers; ++layer)
+        report.hidden_error.push_back(relative_error(
+            compute.hidden_states().subspan(layer * layer_values, layer_values),
+            std::span(golden.hidden_states).subspan(layer * layer_values, layer_values)));
+
+    // The stream begins anew: its caches are overwritten from position 0.
+    run(prompt_pass(prompt, 0, 0, false));
+    for (uint32_t i = 0; i < continued; ++i) {
+        const int32_t next[] = {largest_logit(compute.logits())};
+        report.greedy.push_back(next[0]);
+        if (i + 1 < continued) run(prompt_pass(next, 0, golden_prompt + i, false));
+    }
+    const auto apart = std::ranges::mismatch(report.greedy, golden.greedy);
+    report.greedy_equal = static_cast<uint32_t>(apart.in1 - report.greedy.begin());
+    report.greedy_match = report.greedy_equal == continued;
+    return report;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,27 @@
+// golden_check.h - compares what the CPU computes with a model's reference results.
+#pragma once
+
+#include "core/execute/cpu/thread_pool.h"
+#include "core/model/golden.h"
+#include "core/model/model.h"
+
+namespace moorage::core {
+
+// Of logits: room for other orders of float32 sums, and for the GPU's lower precisions.
+inline constexpr double golden_error_max = 2e-3;
+
+struct golden_report {
+    double logits_error = 0;           // relative_error() of the prompt's logits
+    std::vector<double> hidden_error;  // [layers + 1] of the hidden states
+    std::vector<int32_t> greedy;       // the continuation computed
+    uint32_t greedy_equal = 0;         // its first ids that are the reference's
+    bool greedy_match = false;
+    bool pass() const { return greedy_match && logits_error <= golden_error_max; }
+    // The index of the largest hidden_error.
+    uint32_t worst_layer() const;
+};
+
+// The whole input as one prompt, then the first ids as a prompt continued token by token.
+result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool);
+
+}  // namespace moorage::core

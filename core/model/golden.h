@@ -1,0 +1,33 @@
+// golden.h - a model's reference results: golden.safetensors beside its weights.
+//
+// input_ids [n], logits [n, vocabulary], hidden_states [layers + 1, n, hidden] (the embedding, the
+// input of every further layer, the last layer's output after the final norm), greedy [m] (the
+// first `golden_prompt` ids and what follows them); integers i32, the rest f32.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/model/model_config.h"
+
+namespace moorage::core {
+
+inline constexpr uint32_t golden_prompt = 8;  // ids before the greedy continuation
+
+struct golden_data {
+    std::vector<int32_t> input_ids;
+    std::vector<int32_t> greedy;  // what follows the prompt, without it
+    std::vector<float> logits, hidden_states;
+};
+
+// Of the model in `directory`, checked against its configuration.
+result<golden_data> read_golden(const std::filesystem::path &directory, const model_config &config);
+
+// max |is - expected| / max |expected|: the relative error of a whole tensor. Infinite when a value
+// is not finite.
+double relative_error(std::span<const float> is, std::span<const float> expected);
+
+}  // namespace moorage::core

@@ -1,0 +1,90 @@
+// model_check.cpp - moorage model check: what this program computes against the reference.
+#include "tools/moorage/model_check.h"
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/execute/cpu/golden_check.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    std::string directory, json_file;
+    uint32_t threads = 0;
+};
+
+json to_json(const std::string &name, const golden_report &report) {
+    return {{"model", name},
+            {"logits_rel_error", report.logits_error},
+            {"greedy_match", report.greedy_match},
+            {"pass", report.pass()},
+            {"logits_rel_error_max", golden_error_max},
+            {"greedy_equal", report.greedy_equal},
+            {"hidden_rel_errors", report.hidden_error}};
+}
+
+std::string to_text(const std::string &name, const golden_report &report) {
+    std::string text = format(
+        "{}: {}\n  logits: relative error {:.2e} (limit {:.0e})\n"
+        "  greedy: {} of {} tokens as the reference\n",
+        name, report.pass() ? "pass" : "fail", report.logits_error, golden_error_max,
+        report.greedy_equal, report.greedy.size());
+    if (report.pass()) return text;
+    const uint32_t worst = report.worst_layer();
+    text += format("  hidden states: relative error {:.2e} at {}, the largest\n",
+                   report.hidden_error[worst],
+                   worst + 1 == report.hidden_error.size() ? "the final norm"
+                   : worst == 0                            ? "the embedding"
+                                                           : format("layer {}", worst - 1));
+    for (size_t i = 0; i < report.hidden_error.size(); ++i)
+        if (report.hidden_error[i] > golden_error_max) {
+            text += format("  first above the limit: hidden state {} of {}, {:.2e}\n", i,
+                           report.hidden_error.size(), report.hidden_error[i]);
+            break;
+        }
+    return text;
+}
+
+int check(const arguments &given) {
+    const auto opened = open_model(given.directory);
+    if (!opened) return fail(opened.failure());
+    const auto golden = read_golden((*opened)->directory(), (*opened)->config());
+    if (!golden) return fail(golden.failure());
+    thread_pool pool(given.threads);
+    const auto report = check_golden(**opened, *golden, pool);
+    if (!report) return fail(report.failure());
+    if (given.json_file != "-") std::fputs(to_text(given.directory, *report).c_str(), stdout);
+    if (!given.json_file.empty())
+        if (const status done = write_json(given.json_file, to_json(given.directory, *report));
+            !done)
+            return fail(done.failure());
+    return report->pass() ? exit_ok : exit_failed;
+}
+
+}  // namespace
+
+command install_model_check(CLI::App &model) {
+    auto *app = model.add_subcommand(
+        "check", "compare with the reference results in DIR/golden.safetensors");
+    app->footer(
+        "golden.safetensors holds input_ids [n], logits [n, vocabulary], hidden_states\n"
+        "[layers + 1, n, hidden] and greedy [m], the continuation of the first 8 ids.\n"
+        "The relative error is max |computed - reference| / max |reference| over all\n"
+        "logits; at most 2e-3 passes, and every greedy token must be the reference's.\n"
+        "Exit code 1 when the model does not pass.");
+    auto given = std::make_shared<arguments>();  // shared by the parser and the command
+    app->add_option("model", given->directory, "model directory")->required();
+    app->add_option("--json", given->json_file, "write the figures here (-: standard output)");
+    app->add_option("--threads", given->threads, "threads (0: one per core)");
+    return [given] { return check(*given); };
+}
+
+}  // namespace moorage::tool
