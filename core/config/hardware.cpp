@@ -157,17 +157,12 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     return profile;
 }
 
-result<model_shape> load_shape(const std::string &name, const fs::path &base) {
-    const auto shape_of = [](result<shape_file> file) -> result<model_shape> {
-        if (!file) return file.failure();
-        return std::move(file->shape);
-    };
+result<fs::path> find_shape(const std::string &name, const fs::path &base) {
     // A published name may hold a slash ("DeepSeek-V3/R1"), so only .toml makes a path of it.
-    if (name.ends_with(".toml")) return shape_of(load_shape_file((base / name).lexically_normal()));
+    if (name.ends_with(".toml")) return (base / name).lexically_normal();
     const std::vector<fs::path> roots = roots_from(base);
     for (const fs::path &root : roots)
-        if (const fs::path file = root / shape_folder / (name + ".toml"); is_file(file))
-            return shape_of(load_shape_file(file));
+        if (fs::path file = root / shape_folder / (name + ".toml"); is_file(file)) return file;
     std::set<std::string> known;
     for (const fs::path &file : files_in(roots, shape_folder)) {
         result<shape_file> parsed = load_shape_file(file);
@@ -178,7 +173,7 @@ result<model_shape> load_shape(const std::string &name, const fs::path &base) {
         std::vector<std::string> names = std::move(parsed->aliases);
         names.push_back(parsed->shape.name);
         for (std::string &one : names) {
-            if (same_word(one, name)) return std::move(parsed->shape);
+            if (same_word(one, name)) return file;
             known.insert(std::move(one));
         }
         known.insert(file.stem().string());
@@ -190,6 +185,14 @@ result<model_shape> load_shape(const std::string &name, const fs::path &base) {
                                            ", or to a file of your own"
                                      : hint),
                  true};
+}
+
+result<model_shape> load_shape(const std::string &name, const fs::path &base) {
+    const result<fs::path> found = find_shape(name, base);
+    if (!found) return found.failure();
+    result<shape_file> file = load_shape_file(*found);
+    if (!file) return file.failure();
+    return std::move(file->shape);
 }
 
 status check_shape(const model_shape &shape, const std::string &model_name, uint32_t layers,

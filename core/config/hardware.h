@@ -89,6 +89,9 @@ result<hardware_profile> load_hardware(const hardware_choice &choice);
 // `name` is a file name without .toml ("mixtral_8x7b"), a path, or a published name or alias that a
 // shape file gives ("Mixtral-8x7B"), in any case.
 result<model_shape> load_shape(const std::string &name, const std::filesystem::path &base);
+// The file that load_shape reads.
+result<std::filesystem::path> find_shape(const std::string &name,
+                                         const std::filesystem::path &base);
 // The shape of a trace whose metadata names its model, checked against the trace's own counts:
 // `layers` are the trace's, that is, MoE layers.
 result<model_shape> shape_for_trace(const std::string &model_name, uint32_t layers,

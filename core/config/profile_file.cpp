@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/config/document.h"
 #include "core/config/section.h"
+#include "core/config/shape_config.h"
 
 namespace moorage::core {
 
@@ -67,6 +68,16 @@ public:
     void texts(const std::string &key, std::vector<std::string> &out) {
         known_.push_back(key);
         top_.read_texts(key, out);
+    }
+    // An optional table that counts as one figure. Null without.
+    const node *table(const std::string &key) {
+        known_.push_back(key);
+        const given *found = top_.find(key);
+        if (!found) return nullptr;
+        figures_.push_back(key);
+        if (found->value.type == node_type::table) return &found->value;
+        top_.fail(*found, "a table is needed");
+        return nullptr;
     }
     section_reader &top() { return top_; }
 
@@ -206,6 +217,7 @@ void read_shape(profile_reader &file, shape_file &parsed) {
     file.bytes("dense_bytes", shape.dense_bytes);
     file.bytes("kv_token_layer_bytes", shape.kv_token_layer_bytes);
     file.count("vocabulary", shape.vocabulary, 1u, count_max);
+    if (const node *config = file.table("config")) parsed.config = json_text_of(*config, shape);
 }
 
 // Checks run once every key is known to be there and of its type.

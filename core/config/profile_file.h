@@ -21,9 +21,11 @@ result<node_profile> parse_node(std::string_view text, std::string_view name);
 struct shape_file {
     model_shape shape;
     std::vector<std::string> aliases;  // further names, for example a trace's metadata
+    std::string config;  // of the table [config], as JSON (shape_config.h); empty: none
 };
-// Also checks that the sizes agree: an expert's bytes with its matrices, and what is read for every
-// token with everything but the input embedding.
+// The table [config] is optional; it has a source, too. Also checks that the sizes agree: an
+// expert's bytes with its matrices, and what is read for every token with everything but the input
+// embedding.
 result<shape_file> parse_shape(std::string_view text, std::string_view name);
 
 }  // namespace moorage::core

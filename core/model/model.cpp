@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/config/shape_config.h"
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
 #include "core/model/segment.h"
@@ -163,6 +164,12 @@ result<std::unique_ptr<model>> open_model(const fs::path &directory) {
     } catch (const std::bad_alloc &) {
         return error{format("{}: not enough memory to open it", directory.string())};
     }
+}
+
+result<model_config> config_of_shape(const std::string &name, const fs::path &base) {
+    const result<std::string> text = load_shape_config(name, base);
+    if (!text) return text.failure();
+    return parse_model_config(*text, format("model shape {}: [config]", name));
 }
 
 model_shape shape_of(const model &of, const std::string &name) {

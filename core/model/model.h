@@ -79,6 +79,10 @@ struct random_model_options {
 result<std::unique_ptr<model>> random_model(const model_config &config,
                                             const random_model_options &options);
 
+// The configuration of a published shape (core/config/hardware.h: a name, an alias or a path), for
+// random_model; of those whose file has a table [config].
+result<model_config> config_of_shape(const std::string &name, const std::filesystem::path &base);
+
 // The sizes of a model as the cost model wants them. `name`: of the directory or the model.
 model_shape shape_of(const model &of, const std::string &name);
 

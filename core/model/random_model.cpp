@@ -1,0 +1,217 @@
+// random_model.cpp - a model of any configuration in memory, filled with small random numbers.
+//
+// The walk over the tensors runs twice: first it counts, then, with one block of memory for all,
+// it places every matrix. What a piece of memory holds depends on the seed and its place alone, so
+// the threads that fill it do not show.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <new>
+#include <thread>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/binding.h"
+#include "core/model/memory_block.h"
+#include "core/model/model.h"
+#include "core/model/segment.h"
+#include "core/source/random.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t alignment = 64, piece_bytes = 4u << 20;
+constexpr uint32_t threads_max = 16;
+
+// A stretch of memory to fill with bf16 numbers of one size.
+struct filling {
+    uint64_t begin, end;
+    uint16_t exponent;  // of bf16, biased
+};
+
+// Numbers of random sign in [2^e, 2^(e+1)), with 2^e near 1 / sqrt(columns), so that products of
+// normalised inputs stay near 1.
+uint16_t exponent_for(uint32_t columns) {
+    return static_cast<uint16_t>(127 - std::lround(0.5 * std::log2(columns) + 0.5));
+}
+
+void fill(std::byte *base, const filling &what, uint64_t seed) {
+    random_stream random(seed, what.begin);
+    const uint64_t size = uint64_t{what.exponent} << 7;
+    const uint64_t sizes = size | size << 16 | size << 32 | size << 48;
+    uint64_t at = what.begin;
+    for (; at + 8 <= what.end; at += 8) {
+        const uint64_t four = (random.next() & 0x807f'807f'807f'807fu) | sizes;
+        std::memcpy(base + at, &four, 8);
+    }
+    const uint64_t rest = (random.next() & 0x807f'807f'807f'807fu) | sizes;
+    std::memcpy(base + at, &rest, what.end - at);
+}
+
+class random_supply {
+public:
+    // `base` null: only counts.
+    random_supply(const model_config &config, const random_model_options &options, std::byte *base,
+                  std::deque<std::vector<float>> *vectors)
+        : config_(config),
+          distinct_(options.distinct_experts == 0
+                        ? config.experts
+                        : std::min(options.distinct_experts, config.experts)),
+          base_(base),
+          vectors_(vectors),
+          random_(options.seed, /*name=*/0) {}
+
+    matrix read_matrix(const std::string &, uint32_t rows, uint32_t columns, model_part part) {
+        matrix made;
+        made.type = weight_type::bf16;
+        made.rows = rows;
+        made.columns = columns;
+        made.row_bytes = bytes_of_columns(made.type, columns);
+        const uint64_t size = bytes_of(made);
+        made.data = base_ == nullptr ? nullptr : base_ + bytes_;
+        if (base_ != nullptr) plan(bytes_, bytes_ + size, exponent_for(columns));
+        bytes_ += (size + alignment - 1) / alignment * alignment;
+        count(part, size);
+        return made;
+    }
+
+    std::span<const float> read_vector(const std::string &name, uint32_t size, model_part part) {
+        count(part, uint64_t{size} * 2);
+        if (vectors_ == nullptr) return {};
+        std::vector<float> values(size, 1.0f);
+        if (!name.ends_with("norm.weight"))
+            for (float &value : values) value = static_cast<float>(random_.unit() - 0.5) * 0.02f;
+        vectors_->push_back(std::move(values));
+        return vectors_->back();
+    }
+
+    void read_experts(const std::string &, std::vector<mlp_weights> &out) {
+        const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
+        const uint64_t before = bytes_of_part_[static_cast<size_t>(model_part::experts)];
+        for (uint32_t expert = 0; expert < config_.experts; ++expert) {
+            if (expert >= distinct_) {
+                out.push_back(out[expert % distinct_]);
+                continue;
+            }
+            mlp_weights one;
+            one.gate = read_matrix({}, inner, hidden, model_part::experts);
+            one.up = read_matrix({}, inner, hidden, model_part::experts);
+            one.down = read_matrix({}, hidden, inner, model_part::experts);
+            if (config_.expert_bias) {
+                one.gate_bias = read_vector({}, inner, model_part::router);
+                one.up_bias = read_vector({}, inner, model_part::router);
+                one.down_bias = read_vector({}, hidden, model_part::router);
+            }
+            out.push_back(one);
+        }
+        // Those that share memory count as if they did not.
+        uint64_t &all = bytes_of_part_[static_cast<size_t>(model_part::experts)];
+        all = before + (all - before) / distinct_ * config_.experts;
+    }
+
+    bool failed() const { return false; }
+    uint64_t bytes() const { return bytes_; }
+    uint64_t bytes(model_part part) const { return bytes_of_part_[static_cast<size_t>(part)]; }
+    const std::vector<filling> &fillings() const { return fillings_; }
+
+private:
+    void count(model_part part, uint64_t size) {
+        bytes_of_part_[static_cast<size_t>(part)] += size;
+    }
+    void plan(uint64_t begin, uint64_t end, uint16_t exponent) {
+        for (uint64_t at = begin; at < end; at += piece_bytes)
+            fillings_.push_back({at, std::min(at + piece_bytes, end), exponent});
+    }
+
+    const model_config &config_;
+    uint32_t distinct_;
+    std::byte *base_;
+    std::deque<std::vector<float>> *vectors_;
+    random_stream random_;
+    uint64_t bytes_ = 0;
+    std::array<uint64_t, model_part_count> bytes_of_part_{};
+    std::vector<filling> fillings_;
+};
+
+void fill_all(std::byte *base, const std::vector<filling> &fillings, uint64_t seed) {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        for (size_t at; (at = next.fetch_add(1)) < fillings.size();) fill(base, fillings[at], seed);
+    };
+    const size_t wanted = std::min<size_t>(
+        {std::max(1u, std::thread::hardware_concurrency()), threads_max, fillings.size()});
+    std::vector<std::jthread> helpers;
+    for (size_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
+    work();
+}
+
+class model_in_memory final : public model {
+public:
+    static result<std::unique_ptr<model>> create(const model_config &config,
+                                                 const random_model_options &options) {
+        const architecture *row = find_architecture(config.architecture);
+        if (row == nullptr)
+            return error{format("random model: architecture {} is not known; supported are {}",
+                                config.architecture, fmt::join(known_architectures(), ", "))};
+        random_supply counted(config, options, nullptr, nullptr);
+        (void)weight_binding(config, *row, counted).bind();
+        if (counted.bytes() > options.bytes_max)
+            return error{
+                format("random model of {}: takes {}, above the limit of {}; let experts "
+                       "share memory or take fewer layers",
+                       config.architecture, human_bytes(static_cast<double>(counted.bytes())),
+                       human_bytes(static_cast<double>(options.bytes_max)))};
+        result<memory_block> block =
+            memory_block::create(counted.bytes(), "random model of " + config.architecture);
+        if (!block) return block.failure();
+        std::unique_ptr<model_in_memory> made(new model_in_memory);
+        made->directory_ = "random " + config.architecture;
+        made->config_ = config;
+        made->block_ = std::move(*block);
+        random_supply supply(config, options, made->block_.data(), &made->vectors_);
+        made->weights_ = weight_binding(config, *row, supply).bind();
+        fill_all(made->block_.data(), supply.fillings(), options.seed);
+        made->measure(supply);
+        return std::unique_ptr<model>(std::move(made));
+    }
+
+private:
+    model_in_memory() = default;
+
+    void measure(const random_supply &supply) {
+        const auto &expert = weights_.layers[config_.moe_layers().front()].experts.front();
+        sizes_.expert_bytes = segment_image(expert, 0, config_.moe_intermediate).bytes();
+        sizes_.experts_bytes = supply.bytes(model_part::experts);
+        sizes_.shared_bytes = supply.bytes(model_part::shared);
+        sizes_.attention_bytes = supply.bytes(model_part::attention);
+        sizes_.dense_bytes = supply.bytes(model_part::dense);
+        sizes_.router_bytes = supply.bytes(model_part::router);
+        sizes_.embedding_bytes = supply.bytes(model_part::embedding);
+        sizes_.head_bytes = supply.bytes(model_part::head);
+        sizes_.total_bytes = sizes_.experts_bytes + sizes_.shared_bytes + sizes_.attention_bytes +
+                             sizes_.dense_bytes + sizes_.router_bytes + sizes_.embedding_bytes +
+                             sizes_.head_bytes;
+        sizes_.parameters = sizes_.total_bytes / 2;
+    }
+
+    memory_block block_;
+    std::deque<std::vector<float>> vectors_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<model>> random_model(const model_config &config,
+                                            const random_model_options &options) {
+    try {
+        return model_in_memory::create(config, options);
+    } catch (const std::bad_alloc &) {
+        return error{format("random model of {}: not enough memory", config.architecture)};
+    }
+}
+
+}  // namespace moorage::core
