@@ -1,0 +1,229 @@
+// bpe.cpp - the vocabulary, the table of merges, and merging in two ways of equal result.
+#include "core/model/bpe.h"
+
+#include <algorithm>
+#include <bit>
+#include <cassert>
+
+#include "core/base/text.h"
+#include "core/model/unicode.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Below this many symbols a search of all pairs costs less than a heap.
+constexpr size_t short_word_symbols = 40;
+constexpr uint32_t none = UINT32_MAX;
+constexpr char32_t small_characters = 0x400;  // looked up in an array; the byte alphabet is within
+
+uint64_t key_of(int32_t left, int32_t right) {
+    return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
+}
+
+}  // namespace
+
+result<vocabulary> vocabulary::make(std::vector<std::pair<std::string, uint32_t>> entries) {
+    vocabulary made;
+    made.entries_ = std::move(entries);
+    uint32_t size = 0;
+    for (const auto &[token, id] : made.entries_) {
+        assert(id < ids_max);
+        size = std::max(size, id + 1);
+    }
+    made.by_id_.assign(size, -1);
+    made.ids_.reserve(made.entries_.size());
+    for (size_t i = 0; i < made.entries_.size(); ++i) {
+        const auto &[token, id] = made.entries_[i];
+        if (const int32_t other = made.by_id_[id]; other >= 0)
+            return error{format("tokens \"{}\" and \"{}\" have the same id {}",
+                                made.entries_[other].first, token, id)};
+        made.by_id_[id] = static_cast<int32_t>(i);
+        made.ids_.emplace(token, static_cast<int32_t>(id));
+    }
+    return made;
+}
+
+int32_t vocabulary::id_of(std::string_view token) const {
+    const auto found = ids_.find(token);
+    return found == ids_.end() ? -1 : found->second;
+}
+
+const std::string *vocabulary::token_of(int32_t id) const {
+    if (id < 0 || static_cast<size_t>(id) >= by_id_.size() || by_id_[id] < 0) return nullptr;
+    return &entries_[by_id_[id]].first;
+}
+
+merge_table::merge_table(size_t merges)
+    : slots_(std::bit_ceil(std::max<size_t>(merges, 4) * 2)),
+      shift_(64 - static_cast<uint32_t>(std::bit_width(slots_.size()) - 1)) {}
+
+size_t merge_table::place_of(uint64_t key) const {
+    // The product's upper bits depend on all bits of the key.
+    size_t place = (key ^ key >> 29) * 0x9e3779b97f4a7c15u >> shift_;
+    while (slots_[place].key != key && slots_[place].key != UINT64_MAX)
+        place = (place + 1) & (slots_.size() - 1);
+    return place;
+}
+
+void merge_table::add(int32_t left, int32_t right, merge what) {
+    const uint64_t key = key_of(left, right);
+    slots_[place_of(key)] = {key, what};
+}
+
+const merge_table::merge *merge_table::find(int32_t left, int32_t right) const {
+    const slot &at = slots_[place_of(key_of(left, right))];
+    return at.key == UINT64_MAX ? nullptr : &at.what;
+}
+
+result<bpe> bpe::make(vocabulary words, const merge_list &merges, bpe_rules rules) {
+    bpe made(std::move(words), merges.size());
+    for (size_t rank = 0; rank < merges.size(); ++rank) {
+        const auto &[left, right] = merges[rank];
+        const int32_t ids[3] = {made.words_.id_of(left), made.words_.id_of(right),
+                                made.words_.id_of(left + right)};
+        for (const int32_t id : ids)
+            if (id < 0)
+                return error{format("merge {} (\"{}\" and \"{}\"): the vocabulary has no \"{}\"",
+                                    rank, left, right,
+                                    ids[0] < 0   ? left
+                                    : ids[1] < 0 ? right
+                                                 : left + right)};
+        made.merges_.add(ids[0], ids[1], {static_cast<uint32_t>(rank), ids[2]});
+    }
+    if (!rules.unknown_token.empty()) {
+        made.unknown_id_ = made.words_.id_of(rules.unknown_token);
+        if (made.unknown_id_ < 0)
+            return error{format("the vocabulary has no unk_token \"{}\"", rules.unknown_token)};
+    }
+    made.rules_ = std::move(rules);
+    for (int byte = 0; byte < 256; ++byte)
+        made.byte_ids_.push_back(made.words_.id_of(format("<0x{:02X}>", byte)));
+    std::string token;
+    for (char32_t character = 0; character < small_characters; ++character) {
+        token.clear();
+        append_character(token, character);
+        made.small_ids_.push_back(made.words_.id_of(token));
+    }
+    return made;
+}
+
+int32_t bpe::id_of_character(std::string_view character, char32_t value) const {
+    return value < small_characters ? small_ids_[value] : words_.id_of(character);
+}
+
+// The word's characters as ids, before any merge. As the reference does, an unknown character waits
+// for the next known one: bytes of byte_fallback pass it.
+status bpe::begin(std::string_view word, std::vector<int32_t> &ids) const {
+    bool unknown = false;
+    for (size_t at = 0; at < word.size();) {
+        const size_t from = at;
+        const char32_t character = next_character(word, at);
+        const std::string_view bytes = word.substr(from, at - from);
+        const int32_t id = id_of_character(bytes, character);
+        if (id >= 0) {
+            if (unknown) ids.push_back(unknown_id_);
+            unknown = false;
+            ids.push_back(id);
+            continue;
+        }
+        const auto byte_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
+        if (rules_.byte_fallback && std::all_of(bytes.begin(), bytes.end(),
+                                                [&](char byte) { return byte_id(byte) >= 0; })) {
+            for (const char byte : bytes) ids.push_back(byte_id(byte));
+            continue;
+        }
+        if (unknown_id_ < 0)
+            return error{format("the vocabulary has no token for U+{:04X} and no unk_token",
+                                static_cast<uint32_t>(character))};
+        if (unknown && !rules_.fuse_unknown) ids.push_back(unknown_id_);
+        unknown = true;
+    }
+    if (unknown) ids.push_back(unknown_id_);
+    return success();
+}
+
+status bpe::encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const {
+    assert(word.size() < size_t{1} << 31);
+    if (rules_.ignore_merges)
+        if (const int32_t id = words_.id_of(word); id >= 0) {
+            out.push_back(id);
+            return success();
+        }
+    memory.ids.clear();
+    if (status done = begin(word, memory.ids); !done) return done;
+    if (memory.ids.size() <= short_word_symbols)
+        merge_short(memory, out);
+    else
+        merge_long(memory, out);
+    return success();
+}
+
+void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {
+    std::vector<int32_t> &ids = memory.ids;
+    // merges[i]: of ids[i] and ids[i + 1].
+    std::vector<merge_table::merge> &merges = memory.merges;
+    const auto look_up = [&](size_t i) -> merge_table::merge {
+        const auto *found = merges_.find(ids[i], ids[i + 1]);
+        return found ? *found : merge_table::merge{none, -1};
+    };
+    const size_t pairs = ids.empty() ? 0 : ids.size() - 1;
+    merges.resize(pairs);
+    for (size_t i = 0; i < pairs; ++i) merges[i] = look_up(i);
+    while (!merges.empty()) {
+        // The first of the lowest.
+        const auto best =
+            std::min_element(merges.begin(), merges.end(),
+                             [](const auto &a, const auto &b) { return a.rank < b.rank; });
+        if (best->rank == none) break;
+        const size_t at = best - merges.begin();
+        ids[at] = best->id;
+        ids.erase(ids.begin() + at + 1);
+        merges.erase(best);
+        if (at < merges.size()) merges[at] = look_up(at);
+        if (at > 0) merges[at - 1] = look_up(at - 1);
+    }
+    out.insert(out.end(), ids.begin(), ids.end());
+}
+
+// Puts the pair of `left` and what follows it on the heap, where it merges.
+void bpe::consider(workspace &memory, uint32_t left) const {
+    const auto &symbols = memory.symbols;
+    const uint32_t right = symbols[left].next;
+    if (right == none) return;
+    const auto *found = merges_.find(symbols[left].id, symbols[right].id);
+    if (!found) return;
+    memory.heap.push_back(
+        {uint64_t{found->rank} << 32 | left, symbols[left].id, symbols[right].id});
+    std::push_heap(memory.heap.begin(), memory.heap.end());
+}
+
+void bpe::merge_long(workspace &memory, std::vector<int32_t> &out) const {
+    auto &symbols = memory.symbols;
+    const auto count = static_cast<uint32_t>(memory.ids.size());
+    symbols.resize(count);
+    for (uint32_t i = 0; i < count; ++i)
+        symbols[i] = {memory.ids[i], i == 0 ? none : i - 1, i + 1 == count ? none : i + 1};
+    memory.heap.clear();
+    for (uint32_t i = 0; i + 1 < count; ++i) consider(memory, i);
+    while (!memory.heap.empty()) {
+        std::pop_heap(memory.heap.begin(), memory.heap.end());
+        const workspace::candidate best = memory.heap.back();
+        memory.heap.pop_back();
+        const auto at = static_cast<uint32_t>(best.order);
+        workspace::symbol &left = symbols[at];
+        // One of the two has changed since: a newer candidate stands for the pair.
+        if (left.id != best.left || left.next == none || symbols[left.next].id != best.right)
+            continue;
+        workspace::symbol &right = symbols[left.next];
+        left.id = merges_.find(best.left, best.right)->id;
+        left.next = right.next;
+        right.id = -1;
+        if (left.next != none) symbols[left.next].previous = at;
+        consider(memory, at);
+        if (left.previous != none) consider(memory, left.previous);
+    }
+    for (uint32_t i = 0; i != none && i < count; i = symbols[i].next) out.push_back(symbols[i].id);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,112 @@
+// bpe.h - byte-pair encoding of one word: the merge of lowest rank first, leftmost among equals.
+//
+// Short words are merged by looking for the lowest rank again and again; long ones (a text without
+// a space) with a heap, in n log n.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// Tokens and their ids, which may have gaps.
+class vocabulary {
+public:
+    static constexpr uint32_t ids_max = 1 << 22;
+
+    // `entries`: every id is below ids_max. Errors: an id that two tokens share.
+    vocabulary(const vocabulary &) = delete;  // it holds views into itself
+    vocabulary(vocabulary &&) = default;
+    static result<vocabulary> make(std::vector<std::pair<std::string, uint32_t>> entries);
+    int32_t id_of(std::string_view token) const;                            // -1: none
+    const std::string *token_of(int32_t id) const;                          // null: none
+    uint32_t size() const { return static_cast<uint32_t>(by_id_.size()); }  // ids are below it
+
+private:
+    vocabulary() = default;
+    std::vector<std::pair<std::string, uint32_t>> entries_;
+    std::unordered_map<std::string_view, int32_t> ids_;  // views into entries_
+    std::vector<int32_t> by_id_;                         // index into entries_; -1: none
+};
+
+// What two tokens become; a flat table with open addressing.
+class merge_table {
+public:
+    struct merge {
+        uint32_t rank;
+        int32_t id;
+    };
+    explicit merge_table(size_t merges);
+    // A later merge of the same two tokens replaces an earlier one. Requires: no more different
+    // pairs than said.
+    void add(int32_t left, int32_t right, merge what);
+    const merge *find(int32_t left, int32_t right) const;  // null: none
+
+private:
+    struct slot {
+        uint64_t key = UINT64_MAX;
+        merge what{};
+    };
+    size_t place_of(uint64_t key) const;
+    std::vector<slot> slots_;
+    uint32_t shift_;
+};
+
+struct bpe_rules {
+    std::string unknown_token;  // "": none
+    bool fuse_unknown = false;  // one unknown token for a run of unknown characters
+    bool byte_fallback = false;
+    bool ignore_merges = false;  // a word that is a token as a whole is that token
+};
+
+class bpe {
+public:
+    using merge_list = std::vector<std::pair<std::string, std::string>>;
+    // Errors name the merge or the token that the vocabulary lacks.
+    static result<bpe> make(vocabulary words, const merge_list &merges, bpe_rules rules);
+
+    // Memory that encode uses again and again; one per thread.
+    struct workspace {
+        struct symbol {
+            int32_t id;
+            uint32_t previous, next;
+        };
+        struct candidate {
+            uint64_t order;  // rank, then position
+            int32_t left, right;
+            bool operator<(const candidate &other) const { return order > other.order; }
+        };
+        std::vector<int32_t> ids;
+        std::vector<merge_table::merge> merges;
+        std::vector<symbol> symbols;
+        std::vector<candidate> heap;
+    };
+    // Appends the ids of `word` (valid UTF-8, below 2^31 bytes). Errors: a character that the
+    // vocabulary lacks, where there is no unknown token.
+    status encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const;
+    const vocabulary &words() const { return words_; }
+
+private:
+    bpe(vocabulary words, size_t merges) : words_(std::move(words)), merges_(merges) {}
+    int32_t id_of_character(std::string_view character, char32_t value) const;
+    status begin(std::string_view word, std::vector<int32_t> &ids) const;
+    void merge_short(workspace &memory, std::vector<int32_t> &out) const;
+    void merge_long(workspace &memory, std::vector<int32_t> &out) const;
+    void consider(workspace &memory, uint32_t left) const;
+
+    vocabulary words_;
+    merge_table merges_;
+    bpe_rules rules_;
+    int32_t unknown_id_ = -1;
+    std::vector<int32_t> byte_ids_;   // of <0x00>..<0xFF>
+    std::vector<int32_t> small_ids_;  // of characters below its size
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,24 @@
+// tokenizer_components.h - the components of a tokenizer.json by their type: the tables of what is
+// known.
+#pragma once
+
+#include <vector>
+
+#include "core/model/tokenizer_reader.h"
+#include "core/model/tokenizer_steps.h"
+#include "core/model/tokenizer_decode.h"
+
+namespace moorage::core {
+
+// Each appends the steps of one component, of a Sequence those of all. Problems stay in `in`.
+void read_normalizer(const component_reader &in, std::vector<normalizer_step> &steps);
+void read_pre_tokenizer(const component_reader &in, std::vector<word_step> &steps);
+void read_decoder(const component_reader &in, std::vector<decoder_step> &steps);
+
+// What a post-processor puts around a text. `size`: ids are below it.
+struct text_frame {
+    std::vector<int32_t> prefix, suffix;
+};
+void read_post_processor(const component_reader &in, uint32_t size, text_frame &frame);
+
+}  // namespace moorage::core

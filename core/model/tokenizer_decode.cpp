@@ -1,0 +1,287 @@
+// tokenizer_decode.cpp - the stages of decoding.
+#include "core/model/tokenizer_decode.h"
+
+#include <cctype>
+#include <optional>
+#include <utility>
+
+#include "core/model/tokenizer_steps.h"
+#include "core/model/unicode.h"
+
+namespace moorage::core {
+
+// A stage gets each token as text in pieces of whole characters, then its end; it hands on
+// likewise.
+class decode_stage {
+public:
+    virtual ~decode_stage() = default;
+    virtual void text(std::string_view piece) = 0;
+    virtual void token_end() = 0;
+    // No more tokens; hands on what is held back, and the word.
+    virtual void finish() { next->finish(); }
+    decode_stage *next = nullptr;
+
+protected:
+    void hand_on(std::string_view token) {
+        next->text(token);
+        next->token_end();
+    }
+};
+
+namespace {
+
+// The end of the chain.
+class collect final : public decode_stage {
+public:
+    collect(std::string &to, bool spaces) : to_(to), spaces_(spaces) {}
+    void text(std::string_view piece) override {
+        if (spaces_ && !first_ && !begun_) to_ += ' ';
+        begun_ = true;
+        to_ += piece;
+    }
+    void token_end() override { first_ = begun_ = false; }
+    void finish() override {}
+
+private:
+    std::string &to_;
+    bool spaces_, first_ = true, begun_ = false;
+};
+
+// Bytes of all tokens joined; a token with a character outside the byte alphabet is its own UTF-8.
+class byte_level final : public decode_stage {
+public:
+    void text(std::string_view piece) override { token_ += piece; }
+    void token_end() override {
+        const size_t before = bytes_.size();
+        for (size_t at = 0; at < token_.size();) {
+            const int byte = byte_of_character(next_character(token_, at));
+            if (byte < 0) {
+                bytes_.resize(before);
+                bytes_ += token_;
+                break;
+            }
+            bytes_ += static_cast<char>(byte);
+        }
+        token_.clear();
+        size_t whole = 0;  // bytes before a character that is still to come
+        while (whole < bytes_.size()) {
+            const int bytes = character_bytes(std::string_view(bytes_).substr(whole));
+            if (bytes == 0) break;
+            whole += bytes > 0 ? bytes : -bytes;
+        }
+        if (whole > 0) next->text(to_valid_utf8(std::string_view(bytes_).substr(0, whole)));
+        bytes_.erase(0, whole);
+    }
+    void finish() override {
+        if (!bytes_.empty()) next->text(replacement_character);
+        next->token_end();
+        next->finish();
+    }
+
+private:
+    std::string token_, bytes_;
+};
+
+// The replacement becomes a space, and in the first token nothing.
+class metaspace final : public decode_stage {
+public:
+    explicit metaspace(const decoder_step &step)
+        : character_(step.character), drop_(step.prepended) {}
+    void text(std::string_view piece) override {
+        std::string out;
+        for (size_t at = 0; at < piece.size();) {
+            const char32_t character = next_character(piece, at);
+            if (character != character_)
+                append_character(out, character);
+            else if (!drop_)
+                out += ' ';
+        }
+        next->text(out);
+    }
+    void token_end() override {
+        drop_ = false;
+        next->token_end();
+    }
+
+private:
+    char32_t character_;
+    bool drop_;
+};
+
+// <0xE4><0xBD><0xA0>: bytes of a run of such tokens, which is UTF-8 as a whole or one U+FFFD for
+// each byte; so nothing of the run is certain before its end.
+class byte_fallback final : public decode_stage {
+public:
+    void text(std::string_view piece) override {
+        if (passing_) return next->text(piece);
+        token_ += piece;
+        if (token_.size() <= 6) return;
+        end_run();
+        next->text(token_);
+        passing_ = true;
+    }
+    void token_end() override {
+        const std::optional<uint8_t> byte = passing_ ? std::nullopt : byte_of(token_);
+        if (byte) {
+            run_ += static_cast<char>(*byte);
+        } else {
+            if (!passing_) {
+                end_run();
+                next->text(token_);
+            }
+            next->token_end();
+        }
+        token_.clear();
+        passing_ = false;
+    }
+    void finish() override {
+        end_run();
+        next->finish();
+    }
+
+private:
+    static std::optional<uint8_t> byte_of(std::string_view token) {
+        if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+        int value = 0;
+        for (const char c : token.substr(3, 2)) {
+            if (!std::isxdigit(static_cast<unsigned char>(c))) return std::nullopt;
+            value = value * 16 + (c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+        }
+        return static_cast<uint8_t>(value);
+    }
+    void end_run() {
+        if (run_.empty()) return;
+        if (valid_utf8(run_))
+            hand_on(run_);
+        else
+            for (size_t i = 0; i < run_.size(); ++i) hand_on(replacement_character);
+        run_.clear();
+    }
+
+    std::string token_, run_;
+    bool passing_ = false;  // the token at hand is too long to be a byte
+};
+
+// All tokens are one from here on.
+class fuse final : public decode_stage {
+public:
+    void text(std::string_view piece) override { next->text(piece); }
+    void token_end() override {}
+    void finish() override {
+        next->token_end();
+        next->finish();
+    }
+};
+
+class replace final : public decode_stage {
+public:
+    explicit replace(const decoder_step &step) : where_(step.where), content_(step.content) {
+        const std::string &literal = where_->literal_text();
+        one_character_ =
+            !literal.empty() && character_bytes(literal) == static_cast<int>(literal.size());
+    }
+    void text(std::string_view piece) override {
+        if (one_character_)
+            next->text(replaced(piece));
+        else
+            token_ += piece;  // a longer match may have begun
+    }
+    void token_end() override {
+        if (!one_character_) next->text(replaced(token_));
+        token_.clear();
+        next->token_end();
+    }
+
+private:
+    // A pattern that gives up leaves the text as it is: decoding has no errors.
+    std::string replaced(std::string_view text) const {
+        result<std::string> done = replace_all(text, *where_, content_);
+        return done ? std::move(done).value() : std::string(text);
+    }
+
+    std::shared_ptr<const pattern> where_;
+    std::string content_, token_;
+    bool one_character_;
+};
+
+// Up to `start` and `stop` of one character, from the begin and the end of each token.
+class strip final : public decode_stage {
+public:
+    explicit strip(const decoder_step &step)
+        : character_(step.character), start_(step.start), stop_(step.stop), left_(step.start) {}
+    void text(std::string_view piece) override {
+        std::string out;
+        for (size_t at = 0; at < piece.size();) {
+            const char32_t character = next_character(piece, at);
+            if (character != character_) {
+                left_ = 0;
+                for (; held_ > 0; --held_) append_character(out, character_);
+                append_character(out, character);
+            } else if (left_ > 0) {
+                --left_;
+            } else {
+                left_ = 0;
+                if (held_ < stop_)
+                    ++held_;
+                else
+                    append_character(out, character);
+            }
+        }
+        next->text(out);
+    }
+    void token_end() override {
+        left_ = start_;
+        held_ = 0;
+        next->token_end();
+    }
+
+private:
+    char32_t character_;
+    uint32_t start_, stop_;
+    uint32_t left_;      // still to be taken from the begin
+    uint32_t held_ = 0;  // at the end so far, to be dropped if the token ends here
+};
+
+std::unique_ptr<decode_stage> stage_of(const decoder_step &step) {
+    using kind = decoder_step::kind;
+    switch (step.what) {
+        case kind::byte_level:
+            return std::make_unique<byte_level>();
+        case kind::metaspace:
+            return std::make_unique<metaspace>(step);
+        case kind::byte_fallback:
+            return std::make_unique<byte_fallback>();
+        case kind::fuse:
+            return std::make_unique<fuse>();
+        case kind::replace:
+            return std::make_unique<replace>(step);
+        case kind::strip:
+            return std::make_unique<strip>(step);
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+decode_chain::decode_chain(std::span<const decoder_step> steps)
+    : text_(std::make_unique<std::string>()) {
+    for (const decoder_step &step : steps) stages_.push_back(stage_of(step));
+    stages_.push_back(std::make_unique<collect>(*text_, steps.empty()));
+    for (size_t i = 0; i + 1 < stages_.size(); ++i) stages_[i]->next = stages_[i + 1].get();
+}
+
+decode_chain::~decode_chain() = default;
+decode_chain::decode_chain(decode_chain &&) noexcept = default;
+
+std::string decode_chain::push(std::string_view token) {
+    stages_[0]->text(token);
+    stages_[0]->token_end();
+    return std::exchange(*text_, {});
+}
+
+std::string decode_chain::finish() {
+    stages_[0]->finish();
+    return std::exchange(*text_, {});
+}
+
+}  // namespace moorage::core

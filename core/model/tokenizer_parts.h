@@ -1,0 +1,37 @@
+// tokenizer_parts.h - a tokenizer.json, read: what tokenizer.cpp puts to work.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/model/bpe.h"
+#include "core/model/tokenizer_added.h"
+#include "core/model/tokenizer_decode.h"
+#include "core/model/tokenizer_steps.h"
+
+namespace moorage::core {
+
+// The order of the members is the order in which a text meets them.
+struct tokenizer_parts {
+    std::string name;  // of the file, for messages
+    added_finder added_raw;
+    std::vector<normalizer_step> normalizers;
+    added_finder added_normalized;
+    std::vector<word_step> word_steps;
+    bpe model;
+    std::vector<int32_t> prefix, suffix;  // of the post-processor
+    std::vector<decoder_step> decoders;
+
+    std::unordered_map<int32_t, added_token> added;  // by id
+    std::unordered_map<std::string, int32_t> added_ids;
+    uint32_t size = 0;  // ids are below it
+};
+
+// Errors name file, place within it, and what is known where something is not.
+result<tokenizer_parts> parse_tokenizer(std::string_view text, const std::string &name);
+
+}  // namespace moorage::core

@@ -1,0 +1,47 @@
+// tokenizer_pattern.h - a pattern of a tokenizer.json, compiled, and the places where it matches.
+//
+// Patterns and texts may both be hostile: work on one match is limited in proportion to the text,
+// memory to 64 MB; what goes beyond is an error.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// Bytes [begin, end) of a text.
+struct text_range {
+    size_t begin, end;
+    bool operator==(const text_range &) const = default;
+};
+
+class pattern {
+public:
+    // A text to be found as it is. Requires: valid UTF-8.
+    static result<pattern> literal(std::string text);
+    // A regular expression as the reference reads them (tokenizer_regex.h). Errors name the pattern
+    // and the place in it.
+    static result<pattern> regex(const std::string &text);
+    ~pattern();
+    pattern(pattern &&) noexcept;
+    pattern &operator=(pattern &&) noexcept;
+
+    // Appends all matches from left to right, without overlap, to `out`. An empty match directly
+    // behind another match does not count. Requires: valid UTF-8. Thread-safe.
+    status find_all(std::string_view text, std::vector<text_range> &out) const;
+    // Not empty: this and nothing else is what matches.
+    const std::string &literal_text() const { return literal_; }
+
+private:
+    struct compiled;
+    pattern();
+    std::string literal_, source_;
+    std::unique_ptr<compiled> compiled_;  // null where literal_ is not empty
+};
+
+}  // namespace moorage::core

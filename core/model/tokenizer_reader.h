@@ -1,0 +1,53 @@
+// tokenizer_reader.h - typed access to a tokenizer.json that remembers the first problem and its
+// place.
+//
+//   component_reader in(root, "pre_tokenizer", problem);
+//   const bool invert = in.flag("invert", false);
+//   if (problem) return *problem;
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// Keys in a tree, unlike those of core::json, whose every insertion looks at all keys before: a
+// vocabulary has a hundred thousand.
+using tokenizer_json = nlohmann::json;
+
+// An object of the file. The first problem stays; reading goes on with fallbacks.
+class component_reader {
+public:
+    // All borrowed but the place.
+    component_reader(const tokenizer_json &node, std::string place, std::optional<error> &problem);
+
+    void refuse(const std::string &what) const;  // "PLACE: what"
+    const std::string &place() const { return place_; }
+    bool failed() const { return problem_.has_value(); }
+
+    // Null: the key is missing or its value is null.
+    const tokenizer_json *find(const char *key) const;
+    bool flag(const char *key, bool fallback) const;
+    uint32_t number(const char *key, uint32_t fallback) const;
+    // Without `fallback` the key has to be there.
+    std::string text(const char *key, const char *fallback = nullptr) const;
+    char32_t character(const char *key) const;  // a text of one character
+    // The index of the text in `names`; a missing key is index 0.
+    uint32_t choice(const char *key, const std::vector<std::string> &names) const;
+    std::string type(const std::vector<std::string> &known) const;  // "": refused
+    component_reader object(const char *key) const;
+    // The array's elements, each a component; a missing key is refused.
+    std::vector<component_reader> list(const char *key) const;
+
+private:
+    const tokenizer_json &node_;
+    std::string place_;
+    std::optional<error> &problem_;
+};
+
+}  // namespace moorage::core
