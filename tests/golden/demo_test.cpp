@@ -1,0 +1,138 @@
+// demo_test.cpp - goal: the demo model is as good here as in the reference: the loss of every
+// token, the logits, the greedy texts, the perplexity. Method: float32 reference results stored
+// beside the project; skipped with a message where they are absent.
+#include <cmath>
+#include <cstring>
+#include <fstream>
+
+#include "core/base/json.h"
+#include "core/base/mapped_file.h"
+#include "core/source/safetensors.h"
+#include "tests/golden/golden_fixture.h"
+
+using namespace moorage::test;
+
+namespace {
+
+const std::filesystem::path references = std::filesystem::path(MOORAGE_SHARED_DATA) / "references";
+const char *const texts[] = {"docs", "fr", "prose", "py"};
+
+bool absent(const std::filesystem::path &file) {
+    if (std::filesystem::exists(file)) return false;
+    MESSAGE("skipped: " << file << " is not here");
+    return true;
+}
+
+std::unique_ptr<model> demo() {
+    return open_or_fail(std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+}
+
+template <class Value>
+std::vector<Value> values_of(const safetensors &file, const std::string &name) {
+    const tensor *found = file.find(name);
+    REQUIRE_MESSAGE(found != nullptr, name);
+    std::vector<Value> out(found->elements());
+    std::memcpy(out.data(), found->bytes.data(), found->bytes.size());
+    return out;
+}
+
+// The negative log-likelihood of `next` under softmax(logits).
+double loss_of(std::span<const float> logits, int32_t next) {
+    const double largest = logits[static_cast<size_t>(largest_logit(logits))];
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(logit - largest);
+    return std::log(sum) + largest - logits[static_cast<size_t>(next)];
+}
+
+struct bench {
+    std::unique_ptr<model> of = demo();
+    thread_pool pool{0};
+    std::unique_ptr<cpu_model> compute;
+    std::unique_ptr<forward> run;
+    size_t vocabulary = of->config().vocabulary;
+
+    explicit bench(uint32_t tokens_max) {
+        cpu_model_limits limits;
+        limits.tokens_max = limits.outputs_max = limits.context_max = tokens_max;
+        compute = compute_of(*of, pool, limits);
+        run = std::make_unique<forward>(*compute, *of);
+    }
+    std::span<const float> logits(size_t position) const {
+        return compute->logits().subspan(position * vocabulary, vocabulary);
+    }
+};
+
+// Whether the continuation is the reference's; where it parts, says by how much the choice differs.
+bool greedy_equal(bench &with, const std::string &text, const std::vector<int32_t> &ids) {
+    constexpr uint32_t prompt = 32;
+    (*with.run)(prompt_pass(std::span(ids).first(prompt), 0, 0, false));
+    for (uint32_t position = prompt; position < ids.size(); ++position) {
+        const auto logits = with.logits(0);
+        const int32_t next = largest_logit(logits);
+        const int32_t expected[] = {ids[position]};
+        if (next != expected[0]) {
+            MESSAGE(text << ": token " << position - prompt << " is " << next << " ("
+                         << logits[static_cast<size_t>(next)] << "), the reference's "
+                         << expected[0] << " has " << logits[static_cast<size_t>(expected[0])]);
+            return false;
+        }
+        (*with.run)(prompt_pass(expected, 0, position, false));
+    }
+    return true;
+}
+
+}  // namespace
+
+TEST_CASE("losses, logits and greedy texts of the demo model") {
+    const auto file = references / "demo_reference.safetensors";
+    if (absent(file)) return;
+    const auto mapped = mapped_file::open(file);
+    REQUIRE(mapped.ok());
+    const auto parsed = parse_safetensors(mapped.value().bytes(), file.string());
+    REQUIRE(parsed.ok());
+    bench with(160);
+    int equal = 0;
+    for (const std::string text : texts) {
+        CAPTURE(text);
+        const auto ids = values_of<int32_t>(parsed.value(), text + ".input_ids");
+        const auto losses = values_of<float>(parsed.value(), text + ".nll");
+        const auto last = values_of<float>(parsed.value(), text + ".logits_last32");
+        REQUIRE(ids.size() == 160);
+        REQUIRE(losses.size() == 159);
+        (*with.run)(prompt_pass(ids, 0, 0, true));
+        double worst = 0;
+        for (size_t i = 0; i < losses.size(); ++i)
+            worst = std::max(worst, std::abs(loss_of(with.logits(i), ids[i + 1]) - losses[i]));
+        CHECK(worst <= 1e-3);
+        const double error =
+            relative_error(with.compute->logits().subspan(128 * with.vocabulary), last);
+        CHECK(error <= 2e-3);
+        MESSAGE(text << ": losses within " << worst << ", logits within " << error);
+        equal += greedy_equal(with, text, values_of<int32_t>(parsed.value(), text + ".greedy"));
+    }
+    CHECK(equal >= 3);
+}
+
+TEST_CASE("perplexity of the demo model") {
+    const auto file = references / "demo_perplexity.json";
+    if (absent(file)) return;
+    std::ifstream stream(file);
+    const json all = json::parse(stream);
+    bench with(257);
+    for (const auto &[domain, of] : all.items()) {
+        CAPTURE(domain);
+        double loss = 0;
+        size_t count = 0;
+        for (const json &window : of.at("windows")) {
+            const auto ids = window.get<std::vector<int32_t>>();
+            (*with.run)(prompt_pass(std::span(ids).first(ids.size() - 1), 0, 0, true));
+            for (size_t i = 0; i + 1 < ids.size(); ++i, ++count)
+                loss += loss_of(with.logits(i), ids[i + 1]);
+        }
+        const double mean = loss / static_cast<double>(count);
+        const double off = std::exp(mean - of.at("nll").get<double>()) - 1;
+        MESSAGE(domain << ": nll " << mean << ", perplexity " << std::exp(mean) << ", off by "
+                       << off);
+        CHECK(std::abs(off) <= 1e-3);
+    }
+}
