@@ -89,7 +89,6 @@ struct attention_call {
 void attend(thread_pool &pool, const attention_call &call);
 
 void widen(const matrix &from, uint32_t row, float *out);  // one row, for embeddings
-void to_half(const float *from, size_t count, uint16_t *out);
 // output[t] = weight * input[t] / sqrt(mean(input[t]^2) + epsilon), or with mean and bias.
 void normalise(norm_kind kind, const norm_weights &by, float epsilon, uint32_t tokens,
                uint32_t width, const_rows input, rows output);

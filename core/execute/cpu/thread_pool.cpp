@@ -1,6 +1,8 @@
 // thread_pool.cpp - one word says whether a loop is open and how many workers are inside it.
 #include "core/execute/cpu/thread_pool.h"
 
+#include "core/execute/cpu/float_buffer.h"
+
 #include <sched.h>
 
 #include <atomic>
@@ -56,7 +58,7 @@ struct thread_pool::shared {
     alignas(64) std::atomic<uint32_t> next{0};
     // Of the open loop.
     alignas(64) uint32_t count = 0;
-    void (*call)(void *, uint32_t) = nullptr;
+    void (*call)(void *, uint32_t, uint32_t) = nullptr;
     void *body = nullptr;
 
     alignas(64) std::atomic<uint32_t> sleepers{0};
@@ -66,12 +68,13 @@ struct thread_pool::shared {
 
     bool crowded = false;  // more threads than cores: whoever waits gives the core away
     std::vector<std::thread> workers;
+    float_buffer scratch;
 
-    void take_items() {
+    void take_items(uint32_t thread) {
         for (;;) {
             const uint32_t item = next.fetch_add(1, std::memory_order_relaxed);
             if (item >= count) return;
-            call(body, item);
+            call(body, item, thread);
         }
     }
 
@@ -98,7 +101,7 @@ struct thread_pool::shared {
         sleepers.fetch_sub(1);
     }
 
-    void work() {
+    void work(uint32_t thread) {
         uint64_t last_loop = 0;
         while (!stop.load(std::memory_order_relaxed)) {
             uint64_t seen = word.load(std::memory_order_acquire);
@@ -108,7 +111,7 @@ struct thread_pool::shared {
             }
             if (!word.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
             last_loop = seen >> LOOP_SHIFT;
-            take_items();
+            take_items(thread);
             word.fetch_sub(1, std::memory_order_release);
         }
     }
@@ -127,7 +130,7 @@ thread_pool::thread_pool(uint32_t threads) : shared_(std::make_unique<shared>())
     shared_->crowded = threads > cores;
     shared_->workers.reserve(threads - 1);
     for (uint32_t worker = 1; worker < threads; ++worker)
-        shared_->workers.emplace_back([of = shared_.get()] { of->work(); });
+        shared_->workers.emplace_back([of = shared_.get(), worker] { of->work(worker); });
 }
 
 thread_pool::~thread_pool() {
@@ -141,10 +144,12 @@ thread_pool::~thread_pool() {
 
 uint32_t thread_pool::threads() const { return static_cast<uint32_t>(shared_->workers.size()) + 1; }
 
-void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t), void *body) {
+float *thread_pool::scratch(size_t floats) { return shared_->scratch.get(floats); }
+
+void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body) {
     shared &of = *shared_;
     if (count <= 1 || of.workers.empty()) {
-        for (uint32_t item = 0; item < count; ++item) call(body, item);
+        for (uint32_t item = 0; item < count; ++item) call(body, item, 0);
         return;
     }
     const uint64_t before = of.word.load(std::memory_order_relaxed);
@@ -157,7 +162,7 @@ void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t), void *body
     of.next.store(0, std::memory_order_relaxed);
     of.word.store((((before >> LOOP_SHIFT) + 1) << LOOP_SHIFT) | OPEN);
     of.wake_sleepers();
-    of.take_items();
+    of.take_items(0);
     // Closed: who is inside finishes its item; who is not will not enter.
     of.word.fetch_and(~OPEN, std::memory_order_acq_rel);
     for (uint32_t spin = 0; of.word.load(std::memory_order_acquire) & INSIDE; ++spin) {

@@ -4,8 +4,10 @@
 // decode step follow each other without the kernel.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 namespace moorage::core {
 
@@ -19,15 +21,29 @@ public:
     // Calls body(item) for every item below `count`, each exactly once, on any thread, and returns
     // when all are done. `body` does not throw. Items are handed out in rising order. Not
     // reentrant, one caller at a time.
+    // Or body(item, thread): `thread` is below threads(), and no two bodies run as one.
     template <class Body>
     void each(uint32_t count, Body &&body) {
+        using body_type = std::remove_reference_t<Body>;
         run(
-            count, [](void *of, uint32_t item) { (*static_cast<Body *>(of))(item); },
+            count,
+            [](void *of, uint32_t item, uint32_t thread) {
+                if constexpr (std::is_invocable_v<body_type &, uint32_t, uint32_t>) {
+                    (*static_cast<body_type *>(of))(item, thread);
+                } else {
+                    (void)thread;
+                    (*static_cast<body_type *>(of))(item);
+                }
+            },
             const_cast<void *>(static_cast<const void *>(&body)));
     }
 
+    // Memory of the caller for its loops, aligned to 64 bytes; grows and stays. What it held is
+    // lost with the next call.
+    float *scratch(size_t floats);
+
 private:
-    void run(uint32_t count, void (*call)(void *, uint32_t), void *body);
+    void run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body);
     struct shared;
     std::unique_ptr<shared> shared_;
 };

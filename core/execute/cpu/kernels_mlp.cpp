@@ -1,0 +1,208 @@
+// kernels_mlp.cpp - gate, up, activation and down of experts: two loops for any number of them.
+//
+// Few tokens: weights are streamed. Many: panels of gate and up rows side by side, so that the
+// activation follows at once and goes straight into the packed input of down.
+#include "core/execute/cpu/kernels.h"
+
+#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/cpu/kernels_panels.h"
+
+namespace moorage::core {
+namespace {
+
+bool streams(const mlp_call &call) { return call.tokens <= STREAM_TOKENS_MAX; }
+
+const float *input_of(const mlp_call &call, uint32_t token) {
+    const size_t row = call.gathered ? call.gathered[token] : token;
+    return call.input.data + row * call.input.stride;
+}
+
+size_t round_to_lines(size_t floats) { return (floats + 15) / 16 * 16; }
+
+struct call_plan {
+    size_t packed;       // input of many tokens, tile after tile
+    size_t activations;  // streams: [tokens, count]; many: tile after tile [count, tokens of tile]
+    uint32_t rows;       // of an item: of gate and of up
+    uint32_t down_rows;
+};
+
+void stream_gate_up(const mlp_call &call, uint32_t first, uint32_t count, float *activations) {
+    const row_kernels &kernels = vector_rows();
+    const mlp_weights &weights = *call.weights;
+    float ups[STREAM_TOKENS_MAX][64];
+    row_task task{};
+    task.weights = &weights.gate;
+    task.first = first;
+    task.count = count;
+    task.part = weights.gate.columns;
+    task.tokens = call.tokens;
+    for (uint32_t t = 0; t < call.tokens; ++t) task.inputs[t] = input_of(call, t);
+    task.start = weights.gate_bias.empty() ? nullptr : weights.gate_bias.data() + first;
+    task.output = activations + first;
+    task.output_stride = call.count;
+    kernels.multiply(task);
+    task.weights = &weights.up;
+    task.start = weights.up_bias.empty() ? nullptr : weights.up_bias.data() + first;
+    task.output = ups[0];
+    task.output_stride = 64;
+    kernels.multiply(task);
+    for (uint32_t t = 0; t < call.tokens; ++t)
+        vector_elements().activate(call.activation, call.limit, count,
+                                   activations + size_t{t} * call.count + first, ups[t]);
+}
+
+const float *down_start(const mlp_call &call, uint32_t first) {
+    const auto &bias = call.weights->down_bias;
+    return call.first == 0 && !bias.empty() ? bias.data() + first : nullptr;
+}
+
+void stream_down(const mlp_call &call, uint32_t first, uint32_t count, const float *activations) {
+    row_task task{};
+    task.weights = &call.weights->down;
+    task.first = first;
+    task.count = count;
+    task.part = parts_of(call.intermediate).part;
+    task.tokens = call.tokens;
+    for (uint32_t t = 0; t < call.tokens; ++t)
+        task.inputs[t] = activations + size_t{t} * call.count;
+    task.start = down_start(call, first);
+    task.add = call.add;
+    task.output = call.output.data + first;
+    task.output_stride = call.output.stride;
+    vector_rows().multiply(task);
+}
+
+void pack_tile(const mlp_call &call, const token_tiles &tiles, uint32_t tile, float *packed) {
+    const float *inputs[PANEL_WIDTH_MAX];
+    const uint32_t begin = tiles.begin(tile), count = tiles.size(tile);
+    for (uint32_t t = 0; t < count; ++t) inputs[t] = input_of(call, begin + t);
+    const uint32_t columns = call.weights->gate.columns;
+    vector_panels().pack_input(inputs, count, columns, packed + size_t{begin} * columns);
+}
+
+// `sums`: [tokens, width], this thread's.
+void block_gate_up(const mlp_call &call, const packed_tokens &input, uint32_t first, float *sums,
+                   float *activations) {
+    const mlp_weights &weights = *call.weights;
+    const uint32_t width = vector_panels().width, half = width / 2;
+    const uint32_t count = std::min(half, call.count - first);
+    panel_source panel;
+    point_at_rows(weights.gate, first, 0, half, panel);
+    point_at_rows(weights.up, first, half, half, panel);
+    float start[PANEL_WIDTH_MAX] = {};
+    for (uint32_t i = 0; i < count; ++i) {
+        if (!weights.gate_bias.empty()) start[i] = weights.gate_bias[first + i];
+        if (!weights.up_bias.empty()) start[half + i] = weights.up_bias[first + i];
+    }
+    multiply_panel(panel, input, width, start, /*add=*/false, {sums, width});
+    for (uint32_t tile = 0; tile < input.tiles.count(); ++tile) {
+        const uint32_t begin = input.tiles.begin(tile), tokens = input.tiles.size(tile);
+        float *const out = activations + size_t{begin} * call.count + size_t{first} * tokens;
+        for (uint32_t t = 0; t < tokens; ++t) {
+            float *const gate = sums + size_t{begin + t} * width;
+            vector_elements().activate(call.activation, call.limit, half, gate, gate + half);
+            for (uint32_t i = 0; i < count; ++i) out[size_t{i} * tokens + t] = gate[i];
+        }
+    }
+}
+
+void block_down(const mlp_call &call, const packed_tokens &input, uint32_t first) {
+    const matrix &down = call.weights->down;
+    const uint32_t width = vector_panels().width;
+    panel_source panel;
+    point_at_rows(down, first, 0, width, panel);
+    multiply_panel(panel, input, std::min(width, down.rows - first), down_start(call, first),
+                   call.add, {call.output.data + first, call.output.stride});
+}
+
+}  // namespace
+
+struct mlp_kernel::scratch {
+    float_buffer floats;
+    call_plan plans[work_list::JOBS_MAX];
+
+    void run(thread_pool &pool, std::span<const mlp_call> calls);
+};
+
+mlp_kernel::mlp_kernel(thread_pool &pool) : pool_(pool), scratch_(new scratch) {}
+mlp_kernel::~mlp_kernel() { delete scratch_; }
+
+void mlp_kernel::operator()(const mlp_call &call) { (*this)({&call, 1}); }
+
+void mlp_kernel::operator()(std::span<const mlp_call> calls) {
+    while (!calls.empty()) {
+        const auto some = calls.first(std::min<size_t>(calls.size(), work_list::JOBS_MAX));
+        scratch_->run(pool_, some);
+        calls = calls.subspan(some.size());
+    }
+}
+
+void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls) {
+    const panel_kernels &panels = vector_panels();
+    uint64_t total_bytes = 0;
+    for (const mlp_call &call : calls)
+        if (streams(call)) total_bytes += call.count * call.weights->gate.row_bytes;
+    size_t used = 0;
+    uint32_t tokens_max = 0;
+    work_list packs, gates, downs;
+    for (size_t job = 0; job < calls.size(); ++job) {
+        const mlp_call &call = calls[job];
+        const mlp_weights &weights = *call.weights;
+        assert(call.first % parts_of(call.intermediate).part == 0);
+        call_plan &plan = plans[job];
+        plan.packed = used;
+        if (!streams(call)) {
+            used += round_to_lines(size_t{call.tokens} * weights.gate.columns);
+            tokens_max = std::max(tokens_max, call.tokens);
+        }
+        plan.activations = used;
+        used += round_to_lines(size_t{call.tokens} * call.count);
+        plan.rows = streams(call)
+                        ? rows_of_item(weights.gate.row_bytes, total_bytes, pool.threads())
+                        : panels.width / 2;
+        plan.down_rows = streams(call) ? rows_of_item(weights.down.columns * size_t{2}, total_bytes,
+                                                      pool.threads())
+                                       : panels.width;
+        if (call.tokens == 0) {
+            packs.add(0), gates.add(0), downs.add(0);
+            continue;
+        }
+        packs.add(streams(call) ? 0 : token_tiles(call.tokens, panels.tokens).count());
+        gates.add(divide_up(call.count, plan.rows));
+        downs.add(divide_up(weights.down.rows, plan.down_rows));
+    }
+    const size_t sums = used, sums_of_thread = round_to_lines(size_t{tokens_max} * panels.width);
+    float *const base = floats.get(used + sums_of_thread * pool.threads());
+    const auto tiles = [&](const mlp_call &call) {
+        return token_tiles(call.tokens, panels.tokens);
+    };
+
+    pool.each(packs.count(), [&](uint32_t item) {
+        const auto [job, tile] = packs.find(item);
+        pack_tile(calls[job], tiles(calls[job]), tile, base + plans[job].packed);
+    });
+    pool.each(gates.count(), [&](uint32_t item, uint32_t thread) {
+        const auto [job, chunk] = gates.find(item);
+        const mlp_call &call = calls[job];
+        const uint32_t first = chunk * plans[job].rows;
+        float *const activations = base + plans[job].activations;
+        if (streams(call))
+            return stream_gate_up(call, first, std::min(plans[job].rows, call.count - first),
+                                  activations);
+        block_gate_up(call, {base + plans[job].packed, call.weights->gate.columns, tiles(call)},
+                      first, base + sums + thread * sums_of_thread, activations);
+    });
+    pool.each(downs.count(), [&](uint32_t item) {
+        const auto [job, chunk] = downs.find(item);
+        const mlp_call &call = calls[job];
+        const uint32_t first = chunk * plans[job].down_rows;
+        const float *const activations = base + plans[job].activations;
+        if (streams(call))
+            return stream_down(call, first,
+                               std::min(plans[job].down_rows, call.weights->down.rows - first),
+                               activations);
+        block_down(call, {activations, call.count, tiles(call)}, first);
+    });
+}
+
+}  // namespace moorage::core

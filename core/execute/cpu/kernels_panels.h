@@ -1,0 +1,90 @@
+// kernels_panels.h - the blocked product of one row panel with many tokens, and how tokens and work
+// items are cut; shared by kernels_product.cpp and kernels_mlp.cpp.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/execute/cpu/kernels.h"
+#include "core/execute/cpu/kernels_vector.h"
+
+namespace moorage::core {
+
+// Tokens cut into tiles of nearly equal size, none above what a tile holds.
+class token_tiles {
+public:
+    token_tiles(uint32_t tokens, uint32_t tile_max)
+        : tokens_(tokens), count_((tokens + tile_max - 1) / tile_max) {}
+    uint32_t count() const { return count_; }
+    uint32_t begin(uint32_t tile) const {
+        return static_cast<uint32_t>(uint64_t{tile} * tokens_ / count_);
+    }
+    uint32_t size(uint32_t tile) const { return begin(tile + 1) - begin(tile); }
+
+private:
+    uint32_t tokens_, count_;
+};
+
+// Which of several jobs an item of one loop belongs to.
+class work_list {
+public:
+    static constexpr uint32_t JOBS_MAX = 64;
+    struct place {
+        uint32_t job, item;  // item of the job
+    };
+    void add(uint32_t items) {
+        assert(jobs_ < JOBS_MAX);
+        ends_[jobs_] = count() + items;
+        ++jobs_;
+    }
+    uint32_t count() const { return jobs_ == 0 ? 0 : ends_[jobs_ - 1]; }
+    place find(uint32_t item) const {
+        const uint32_t *end = std::upper_bound(ends_.data(), ends_.data() + jobs_, item);
+        const uint32_t job = static_cast<uint32_t>(end - ends_.data());
+        return {job, item - (job == 0 ? 0 : ends_[job - 1])};
+    }
+
+private:
+    std::array<uint32_t, JOBS_MAX> ends_;
+    uint32_t jobs_ = 0;
+};
+
+// Rows of an item of a streaming loop: enough bytes to be worth handing out, few enough that
+// threads end together. Sums do not depend on it.
+inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
+    constexpr uint64_t BYTES_MIN = 8 << 10, BYTES_MAX = 64 << 10;
+    const uint64_t bytes = std::clamp(total_bytes / (uint64_t{threads} * 8), BYTES_MIN, BYTES_MAX);
+    const uint64_t rows = bytes / std::max<uint64_t>(row_bytes, 1);
+    return static_cast<uint32_t>(std::clamp<uint64_t>(rows / 4 * 4, 4, 64));
+}
+
+inline uint32_t divide_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }
+
+// Points a panel's lanes [lane, lane + count) at rows from `first` on; the last row of the matrix
+// fills up.
+inline void point_at_rows(const matrix &weights, uint32_t first, uint32_t lane, uint32_t count,
+                          panel_source &panel) {
+    panel.type = weights.type;
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint64_t row = std::min(first + i, weights.rows - 1);
+        panel.rows[lane + i] = weights.data + row * weights.row_bytes;
+        panel.scales[lane + i] =
+            weights.scales ? weights.scales + row * weights.scale_row_bytes : nullptr;
+    }
+}
+
+// Input of all tokens, tile after tile, each [columns, tokens of the tile].
+struct packed_tokens {
+    const float *data;
+    uint32_t columns;
+    token_tiles tiles;
+};
+
+// output[t, lane] (= or +=) start[lane] + panel row `lane` . token t.
+void multiply_panel(const panel_source &panel, const packed_tokens &input, uint32_t lanes,
+                    const float *start, bool add, rows output);
+
+}  // namespace moorage::core

@@ -1,0 +1,184 @@
+// kernels_vector-inl.h - what the vector kernels share: loading weights of any type as floats, sums
+// across lanes, turning a block of lanes round. Included once per instruction set.
+//
+// Vectors of a length unknown at compile time are left out (kernels_targets.h), so arrays of
+// vectors are fine here.
+#if defined(MOORAGE_KERNELS_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef MOORAGE_KERNELS_VECTOR_INL_H
+#undef MOORAGE_KERNELS_VECTOR_INL_H
+#else
+#define MOORAGE_KERNELS_VECTOR_INL_H
+#endif
+
+#include <cstring>
+
+#include "hwy/highway.h"
+
+#include "core/model/weights.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace moorage::core::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using float_tag = hn::ScalableTag<float>;
+using float_vector = hn::Vec<float_tag>;
+using word_tag = hn::Rebind<uint32_t, float_tag>;
+using half_word_tag = hn::Rebind<uint16_t, float_tag>;
+constexpr uint32_t LANES = HWY_LANES(float);
+
+// Files and caches promise no alignment, not even that of a value.
+HWY_INLINE float_vector load_floats(const std::byte *from) {
+#if HWY_TARGET == HWY_SCALAR
+    float value;
+    std::memcpy(&value, from, sizeof value);
+    return hn::Set(float_tag(), value);
+#else
+    const hn::Repartition<uint8_t, float_tag> bytes;
+    return hn::BitCast(float_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
+#endif
+}
+
+HWY_INLINE hn::Vec<half_word_tag> load_half_words(const std::byte *from) {
+#if HWY_TARGET == HWY_SCALAR
+    uint16_t word;
+    std::memcpy(&word, from, sizeof word);
+    return hn::Set(half_word_tag(), word);
+#else
+    const hn::Repartition<uint8_t, half_word_tag> bytes;
+    return hn::BitCast(half_word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
+#endif
+}
+
+template <weight_type type>
+constexpr uint32_t BYTES_OF = type == weight_type::f32 ? 4 : 2;
+
+// LANES values of a type that has whole bytes.
+template <weight_type type>
+HWY_INLINE float_vector load_as_float(const std::byte *from) {
+    const float_tag d;
+    if constexpr (type == weight_type::f32) {
+        return load_floats(from);
+    } else if constexpr (type == weight_type::f16) {
+        const hn::Rebind<hwy::float16_t, float_tag> halves;
+        return hn::PromoteTo(d, hn::BitCast(halves, load_half_words(from)));
+    } else {
+        const hn::Vec<word_tag> words = hn::PromoteTo(word_tag(), load_half_words(from));
+        return hn::BitCast(d, hn::ShiftLeft<16>(words));
+    }
+}
+
+// The values of 4-bit floats in the low four bits of each lane.
+template <class Vector>
+HWY_INLINE float_vector fp4_values(Vector codes) {
+    const float_tag d;
+    alignas(64) static constexpr float VALUES[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,
+                                                     4.0f,  6.0f,  -0.0f, -0.5f, -1.0f, -1.5f,
+                                                     -2.0f, -3.0f, -4.0f, -6.0f};
+    const hn::Vec<word_tag> low = hn::And(codes, hn::Set(word_tag(), 15));
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(d, VALUES[hn::GetLane(low)]);
+#else
+    if constexpr (LANES == 16) {
+        return hn::TableLookupLanes(hn::Load(d, VALUES), hn::IndicesFromVec(d, low));
+    } else {
+        // Twice the value as a signed byte, looked up into the top byte of each lane.
+        alignas(16) static constexpr int8_t TWICE[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                         0, -1, -2, -3, -4, -6, -8, -12};
+        const hn::Repartition<uint8_t, float_tag> bytes;
+        const hn::Rebind<int32_t, float_tag> integers;
+        const auto table = hn::LoadDup128(bytes, reinterpret_cast<const uint8_t *>(TWICE));
+        const auto index = hn::Or(hn::ShiftLeft<24>(low), hn::Set(word_tag(), 0x00808080));
+        const auto found = hn::TableLookupBytesOr0(table, hn::BitCast(bytes, index));
+        const auto twice = hn::ShiftRight<24>(hn::BitCast(integers, found));
+        return hn::Mul(hn::ConvertTo(d, twice), hn::Set(d, 0.5f));
+    }
+#endif
+}
+
+// LANES bytes, one to a lane.
+HWY_INLINE hn::Vec<word_tag> load_bytes(const std::byte *from) {
+    const hn::Rebind<uint8_t, float_tag> bytes;
+    return hn::PromoteTo(word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
+}
+
+// A power of two from a byte of exponent.
+HWY_INLINE float scale_value(std::byte scale) {
+    const uint32_t exponent = std::to_integer<uint32_t>(scale);
+    const uint32_t bits = exponent == 0 ? 0x00400000u : exponent << 23;
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// The sums of four vectors, in four floats.
+template <class Vector>
+HWY_INLINE void sum_four(Vector a, Vector b, Vector c, Vector d4, float *out) {
+#if HWY_TARGET == HWY_SCALAR
+    out[0] = hn::GetLane(a);
+    out[1] = hn::GetLane(b);
+    out[2] = hn::GetLane(c);
+    out[3] = hn::GetLane(d4);
+#else
+    const hn::DFromV<Vector> d;
+    const auto ac = hn::Add(hn::InterleaveLower(d, a, c), hn::InterleaveUpper(d, a, c));
+    const auto bd = hn::Add(hn::InterleaveLower(d, b, d4), hn::InterleaveUpper(d, b, d4));
+    auto all = hn::Add(hn::InterleaveLower(d, ac, bd), hn::InterleaveUpper(d, ac, bd));
+    if constexpr (LANES >= 8) all = hn::Add(all, hn::SwapAdjacentBlocks(all));
+    if constexpr (LANES >= 16) all = hn::Add(all, hn::ConcatLowerUpper(d, all, all));
+    const hn::CappedTag<float, 4> four;
+    if constexpr (LANES == 16) {
+        hn::StoreU(hn::LowerHalf(hn::LowerHalf(all)), four, out);
+    } else if constexpr (LANES == 8) {
+        hn::StoreU(hn::LowerHalf(all), four, out);
+    } else {
+        hn::StoreU(all, four, out);
+    }
+#endif
+}
+
+// Lane i of vector j becomes lane j of vector i, for LANES vectors.
+template <class Tag>
+HWY_INLINE void turn_round(Tag d, hn::Vec<Tag> *v) {
+#if HWY_TARGET != HWY_SCALAR
+    const hn::Repartition<uint64_t, Tag> wide;
+    for (uint32_t i = 0; i < LANES; i += 4) {
+        const auto ac_low = hn::InterleaveLower(d, v[i], v[i + 1]);
+        const auto ac_high = hn::InterleaveUpper(d, v[i], v[i + 1]);
+        const auto bd_low = hn::InterleaveLower(d, v[i + 2], v[i + 3]);
+        const auto bd_high = hn::InterleaveUpper(d, v[i + 2], v[i + 3]);
+        const auto a = hn::BitCast(wide, ac_low), b = hn::BitCast(wide, bd_low);
+        const auto e = hn::BitCast(wide, ac_high), f = hn::BitCast(wide, bd_high);
+        v[i] = hn::BitCast(d, hn::InterleaveLower(wide, a, b));
+        v[i + 1] = hn::BitCast(d, hn::InterleaveUpper(wide, a, b));
+        v[i + 2] = hn::BitCast(d, hn::InterleaveLower(wide, e, f));
+        v[i + 3] = hn::BitCast(d, hn::InterleaveUpper(wide, e, f));
+    }
+    // Blocks of four lanes: v[4 g + c] block b holds column 4 b + c of rows 4 g .. 4 g + 3.
+    if constexpr (LANES == 8) {
+        for (uint32_t c = 0; c < 4; ++c) {
+            const auto low = v[c], high = v[4 + c];
+            v[c] = hn::ConcatLowerLower(d, high, low);
+            v[4 + c] = hn::ConcatUpperUpper(d, high, low);
+        }
+    } else if constexpr (LANES == 16) {
+        for (uint32_t c = 0; c < 4; ++c) {
+            const auto g0 = v[c], g1 = v[4 + c], g2 = v[8 + c], g3 = v[12 + c];
+            const auto even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(g1), g0);
+            const auto odd01 = hn::OddEvenBlocks(g1, hn::SwapAdjacentBlocks(g0));
+            const auto even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(g3), g2);
+            const auto odd23 = hn::OddEvenBlocks(g3, hn::SwapAdjacentBlocks(g2));
+            v[c] = hn::ConcatLowerLower(d, even23, even01);
+            v[4 + c] = hn::ConcatLowerLower(d, odd23, odd01);
+            v[8 + c] = hn::ConcatUpperUpper(d, even23, even01);
+            v[12 + c] = hn::ConcatUpperUpper(d, odd23, odd01);
+        }
+    }
+#else
+    (void)d;
+    (void)v;
+#endif
+}
+
+}  // namespace moorage::core::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

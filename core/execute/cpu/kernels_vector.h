@@ -1,0 +1,116 @@
+// kernels_vector.h - the loops inside kernels that are compiled once per vector instruction set.
+//
+// Each file of kernels_vector_*.cpp fills one of these tables for every set (Highway) and hands out
+// the table of the best one the processor has. What runs in parallel, and in which pieces, is
+// decided outside (kernels_*.cpp), the same for all sets.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/model/weights.h"
+
+namespace moorage::core {
+
+// Tokens for which weights are streamed past the activations instead of packed into panels.
+constexpr uint32_t STREAM_TOKENS_MAX = 4;
+
+// output[t, r] = (what output holds, with add) + start[r] + the dot product of the first part of
+// row first + r, + of the second, ... in this order; r in [0, count).
+struct row_task {
+    const matrix *weights;
+    uint32_t first, count;  // rows
+    uint32_t part;          // columns of a part
+    uint32_t tokens;        // 1 .. STREAM_TOKENS_MAX
+    const float *inputs[STREAM_TOKENS_MAX];
+    const float *start;  // [count] or null
+    bool add;
+    float *output;  // of row `first`
+    size_t output_stride;
+};
+struct row_kernels {
+    void (*multiply)(const row_task &task);
+    void (*widen)(const matrix &from, uint32_t row, float *out);
+};
+const row_kernels &vector_rows();
+
+// A panel is a block of weights turned round and widened: [columns][width] floats, width rows side
+// by side. Input is packed to match: [columns][tokens] for up to `tokens` tokens.
+constexpr uint32_t PANEL_WIDTH_MAX = 32;
+constexpr uint32_t PANEL_COLUMNS_MAX = 256;
+struct panel_source {
+    weight_type type;
+    const std::byte *rows[PANEL_WIDTH_MAX];    // all valid: repeat one where there are fewer
+    const std::byte *scales[PANEL_WIDTH_MAX];  // mxfp4
+};
+// output[t, lane] = or += sum over columns of input[column, t] panel[column, lane], columns
+// ascending and one after the other, so that a sum may be cut between any two columns.
+struct tile_task {
+    const float *panel, *input;
+    uint32_t columns, tokens;
+    float *output;  // `lanes` floats a token
+    size_t output_stride;
+    uint32_t lanes;      // of the panel that are wanted
+    bool add;            // to what output holds
+    const float *start;  // [lanes], added first, or null
+};
+struct panel_kernels {
+    uint32_t width;   // rows of a panel
+    uint32_t tokens;  // of a tile, at most
+    // Columns [begin, begin + count); begin a multiple of 32.
+    void (*pack)(const panel_source &from, uint32_t begin, uint32_t count, float *panel);
+    // inputs: `tokens` pointers to `columns` floats each; out: [columns, tokens].
+    void (*pack_input)(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out);
+    void (*tile)(const tile_task &task);
+};
+const panel_kernels &vector_panels();
+
+// One key-value head over a stretch of positions.
+struct span_task {
+    uint32_t heads;  // query heads that share it
+    uint32_t head_dim, value_dim;
+    float scale;
+    const float *query;  // [heads, head_dim]
+    const float *keys, *values;
+    size_t key_stride, value_stride;
+    size_t begin, end;
+    // For each head: [value_dim] sums of exp(score - largest) value and, in the last two floats of
+    // the stride, that largest score and the sum of exp(score - largest).
+    float *partial;
+    size_t partial_stride;
+};
+struct attention_kernels {
+    void (*span)(const span_task &task);
+    // weights[i] = exp(scores[i] - largest), zero outside [begin, end) of [0, count); returns their
+    // sum.
+    float (*exponents)(float *scores, uint32_t begin, uint32_t end, uint32_t count, float largest);
+    float (*largest)(const float *scores, uint32_t begin, uint32_t end);
+    // panel: [positions, width] floats of columns [column, column + width); zeros from `limit` on.
+    void (*copy_values)(const float *values, size_t stride, uint32_t positions, uint32_t column,
+                        uint32_t limit, float *panel);
+    void (*scale)(float *values, uint32_t count, float by);
+};
+const attention_kernels &vector_attention();
+
+struct element_kernels {
+    // gate[i] = activation(gate[i], up[i])
+    void (*activate)(activation_kind kind, float limit, uint32_t count, float *gate,
+                     const float *up);
+    void (*normalise)(norm_kind kind, const float *weight, const float *bias, float epsilon,
+                      uint32_t width, const float *input, float *output);
+    // For measuring: the sum of `count` floats, and multiply-adds in registers (flops done).
+    float (*read)(const float *from, size_t count);
+    double (*multiply_add)(uint64_t rounds, float *sink);
+};
+const element_kernels &vector_elements();
+
+// The name of the instruction set in use.
+std::string vector_target();
+// The instruction sets compiled in that this processor has, the best first; and, for tests, the one
+// to use from now on ("" for the best). Not while kernels run.
+std::vector<std::string> vector_targets();
+void choose_vector_target(const std::string &name);
+
+}  // namespace moorage::core

@@ -1,0 +1,216 @@
+// kernels_vector_panels.cpp - products of many tokens: weights are turned round and widened into a
+// panel that stays in the nearest cache while tiles of tokens pass over it.
+#include "core/execute/cpu/kernels_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_panels.cpp"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "core/execute/cpu/kernels_vector-inl.h"
+#include "core/execute/cpu/kernels_vector.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace moorage::core::HWY_NAMESPACE {
+namespace {
+
+constexpr uint32_t WIDTH = 2 * LANES;
+static_assert(WIDTH <= PANEL_WIDTH_MAX);
+// Sums of a tile: two vectors a token, and room for the panel's two and a broadcast.
+constexpr uint32_t TILE_TOKENS = LANES == 16 || HWY_TARGET == HWY_NEON ? 12 : 6;
+
+HWY_INLINE void store_turned(float_vector *v, uint32_t count, float *panel) {
+    const float_tag d;
+    turn_round(d, v);
+    for (uint32_t i = 0; i < count; ++i) hn::Store(v[i], d, panel + i * WIDTH);
+}
+
+// Pairs of 16-bit values are turned round as words and parted after; returns the columns done.
+template <weight_type type>
+HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, uint32_t begin, uint32_t count,
+                               float *panel) {
+#if HWY_TARGET == HWY_SCALAR
+    (void)rows, (void)begin, (void)count, (void)panel;
+    return 0;
+#else
+    const float_tag d;
+    const word_tag words;
+    uint32_t done = 0;
+    for (; done + 2 * LANES <= count; done += 2 * LANES) {
+        hn::Vec<word_tag> v[LANES];
+        for (uint32_t r = 0; r < LANES; ++r)
+            v[r] = hn::BitCast(words, load_floats(rows[r] + size_t{begin + done} * 2));
+        turn_round(words, v);
+        float *out = panel + size_t{done} * WIDTH;
+        for (uint32_t i = 0; i < LANES; ++i, out += 2 * WIDTH) {
+            if constexpr (type == weight_type::bf16) {
+                hn::Store(hn::BitCast(d, hn::ShiftLeft<16>(v[i])), d, out);
+                const auto second = hn::And(v[i], hn::Set(words, 0xffff0000u));
+                hn::Store(hn::BitCast(d, second), d, out + WIDTH);
+            } else {
+                const half_word_tag shorts;
+                const hn::Rebind<hwy::float16_t, float_tag> halves;
+                const auto first = hn::BitCast(halves, hn::TruncateTo(shorts, v[i]));
+                const auto second =
+                    hn::BitCast(halves, hn::TruncateTo(shorts, hn::ShiftRight<16>(v[i])));
+                hn::Store(hn::PromoteTo(d, first), d, out);
+                hn::Store(hn::PromoteTo(d, second), d, out + WIDTH);
+            }
+        }
+    }
+    return done;
+#endif
+}
+
+// LANES columns at a time, for what has no faster way; the last columns too.
+template <weight_type type>
+HWY_INLINE void pack_floats(const std::byte *const *rows, uint32_t begin, uint32_t done,
+                            uint32_t count, float *panel) {
+    constexpr uint32_t BYTES = BYTES_OF<type>;
+    for (; done < count; done += LANES) {
+        const uint32_t columns = HWY_MIN(LANES, count - done);
+        float_vector v[LANES];
+        for (uint32_t r = 0; r < LANES; ++r) {
+            const std::byte *from = rows[r] + size_t{begin + done} * BYTES;
+            if (columns == LANES) {
+                v[r] = load_as_float<type>(from);
+            } else {
+                alignas(64) std::byte rest[LANES * 4] = {};
+                std::memcpy(rest, from, columns * BYTES);
+                v[r] = load_as_float<type>(rest);
+            }
+        }
+        store_turned(v, columns, panel + size_t{done} * WIDTH);
+    }
+}
+
+HWY_INLINE void pack_fp4(const panel_source &from, uint32_t first_row, uint32_t begin,
+                         uint32_t count, float *panel) {
+    const float_tag d;
+    for (uint32_t column = begin; column < begin + count; column += 2 * LANES) {
+        float_vector even[LANES], odd[LANES];
+        for (uint32_t r = 0; r < LANES; ++r) {
+            const auto scale = hn::Set(d, scale_value(from.scales[first_row + r][column / 32]));
+            const auto codes = load_bytes(from.rows[first_row + r] + column / 2);
+            even[r] = hn::Mul(fp4_values(codes), scale);
+            odd[r] = hn::Mul(fp4_values(hn::ShiftRight<4>(codes)), scale);
+        }
+        turn_round(d, even);
+        turn_round(d, odd);
+        float *out = panel + size_t{column - begin} * WIDTH;
+        for (uint32_t i = 0; i < LANES; ++i, out += 2 * WIDTH) {
+            hn::Store(even[i], d, out);
+            hn::Store(odd[i], d, out + WIDTH);
+        }
+    }
+}
+
+void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+    for (uint32_t half = 0; half < 2; ++half) {
+        const std::byte *const *rows = from.rows + half * LANES;
+        float *out = panel + half * LANES;
+        switch (from.type) {
+            case weight_type::f32:
+                pack_floats<weight_type::f32>(rows, begin, 0, count, out);
+                break;
+            case weight_type::f16: {
+                const uint32_t done = pack_pairs<weight_type::f16>(rows, begin, count, out);
+                pack_floats<weight_type::f16>(rows, begin, done, count, out);
+                break;
+            }
+            case weight_type::bf16: {
+                const uint32_t done = pack_pairs<weight_type::bf16>(rows, begin, count, out);
+                pack_floats<weight_type::bf16>(rows, begin, done, count, out);
+                break;
+            }
+            case weight_type::mxfp4:
+                pack_fp4(from, half * LANES, begin, count, out);
+                break;
+        }
+    }
+}
+
+void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {
+    for (uint32_t t = 0; t < tokens; ++t) {
+        const float *from = inputs[t];
+        for (uint32_t column = 0; column < columns; ++column)
+            out[size_t{column} * tokens + t] = from[column];
+    }
+}
+
+template <uint32_t tokens>
+void run_tile(const tile_task &task) {
+    const float_tag d;
+    float_vector left[tokens], right[tokens];
+    for (uint32_t t = 0; t < tokens; ++t) {
+        const float *from = task.output + t * task.output_stride;
+        left[t] = task.add ? hn::LoadU(d, from) : hn::Zero(d);
+        right[t] = task.add ? hn::LoadU(d, from + LANES) : hn::Zero(d);
+        if (task.start) {
+            left[t] = hn::Add(left[t], hn::LoadU(d, task.start));
+            right[t] = hn::Add(right[t], hn::LoadU(d, task.start + LANES));
+        }
+    }
+    const float *panel = task.panel;
+    const float *input = task.input;
+    for (uint32_t column = 0; column < task.columns; ++column) {
+        const auto weights_left = hn::Load(d, panel);
+        const auto weights_right = hn::Load(d, panel + LANES);
+        for (uint32_t t = 0; t < tokens; ++t) {
+            const auto value = hn::Set(d, input[t]);
+            left[t] = hn::MulAdd(weights_left, value, left[t]);
+            right[t] = hn::MulAdd(weights_right, value, right[t]);
+        }
+        panel += WIDTH;
+        input += tokens;
+    }
+    for (uint32_t t = 0; t < tokens; ++t) {
+        float *to = task.output + t * task.output_stride;
+        hn::StoreU(left[t], d, to);
+        hn::StoreU(right[t], d, to + LANES);
+    }
+}
+
+template <uint32_t tokens>
+void choose_tile(const tile_task &task) {
+    if constexpr (tokens > 1) {
+        if (task.tokens < tokens) return choose_tile<tokens - 1>(task);
+    }
+    if (task.lanes == WIDTH) return run_tile<tokens>(task);
+    // A narrow panel works on a copy of its outputs.
+    alignas(64) float outputs[tokens * WIDTH] = {};
+    alignas(64) float start[WIDTH] = {};
+    if (task.add)
+        for (uint32_t t = 0; t < tokens; ++t)
+            std::memcpy(outputs + t * WIDTH, task.output + t * task.output_stride,
+                        task.lanes * sizeof(float));
+    if (task.start) std::memcpy(start, task.start, task.lanes * sizeof(float));
+    tile_task wide = task;
+    wide.output = outputs;
+    wide.output_stride = WIDTH;
+    wide.lanes = WIDTH;
+    if (task.start) wide.start = start;
+    run_tile<tokens>(wide);
+    for (uint32_t t = 0; t < tokens; ++t)
+        std::memcpy(task.output + t * task.output_stride, outputs + t * WIDTH,
+                    task.lanes * sizeof(float));
+}
+
+void tile(const tile_task &task) { choose_tile<TILE_TOKENS>(task); }
+
+const panel_kernels *table() {
+    static constexpr panel_kernels KERNELS = {WIDTH, TILE_TOKENS, pack, pack_input, tile};
+    return &KERNELS;
+}
+
+}  // namespace
+}  // namespace moorage::core::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace moorage::core {
+namespace {
+HWY_EXPORT(table);
+}  // namespace
+const panel_kernels &vector_panels() { return *HWY_DYNAMIC_DISPATCH(table)(); }
+}  // namespace moorage::core
+#endif

@@ -1,0 +1,126 @@
+// random_weights.h - weight matrices of any type with the values they stand for in double, and
+// rows of activations whose outputs are poisoned, for tests of kernels.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "core/execute/cpu/kernels.h"
+
+namespace moorage::core {
+
+// The value of an IEEE half, by its definition.
+inline double value_of_half(uint16_t bits) {
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    const double sign = bits & 0x8000 ? -1 : 1;
+    if (exponent == 31) return fraction ? NAN : sign * INFINITY;
+    if (exponent == 0) return sign * std::ldexp(fraction, -24);
+    return sign * std::ldexp(1024 + fraction, exponent - 25);
+}
+
+inline double value_of_bfloat(uint16_t bits) {
+    const uint32_t wide = uint32_t{bits} << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+// A matrix at an odd address, with gaps between its rows that hold garbage.
+class random_matrix {
+public:
+    random_matrix(std::mt19937_64 &random, weight_type type, uint32_t rows, uint32_t columns,
+                  uint32_t gap_bytes = 6)
+        : values_(size_t{rows} * columns) {
+        static constexpr double FP4[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+        matrix_.type = type;
+        matrix_.rows = rows;
+        matrix_.columns = columns;
+        matrix_.row_bytes = bytes_of_columns(type, columns) + gap_bytes;
+        matrix_.scale_row_bytes = columns / 32 + gap_bytes;
+        bytes_.resize(matrix_.row_bytes * rows + 1);
+        scales_.resize(matrix_.scale_row_bytes * rows + 1);
+        for (auto &byte : bytes_) byte = std::byte(random());
+        for (auto &byte : scales_) byte = std::byte(118 + random() % 8);
+        matrix_.data = bytes_.data() + 1;
+        if (type == weight_type::mxfp4) matrix_.scales = scales_.data() + 1;
+        std::normal_distribution<float> normal(0, 0.3f);
+        for (uint32_t row = 0; row < rows; ++row)
+            for (uint32_t column = 0; column < columns; ++column) {
+                std::byte *const at =
+                    bytes_.data() + 1 + row * matrix_.row_bytes +
+                    (type == weight_type::mxfp4 ? column / 2 : bytes_of_columns(type, column));
+                double &value = values_[size_t{row} * columns + column];
+                if (type == weight_type::mxfp4) {
+                    const auto pair = std::to_integer<uint32_t>(*at);
+                    const uint32_t code = column % 2 ? pair >> 4 : pair & 15;
+                    const auto exponent = std::to_integer<int>(
+                        scales_[1 + row * matrix_.scale_row_bytes + column / 32]);
+                    value = std::ldexp(code & 8 ? -FP4[code & 7] : FP4[code & 7], exponent - 127);
+                } else if (type == weight_type::f32) {
+                    const float single = normal(random);
+                    std::memcpy(at, &single, sizeof single);
+                    value = single;
+                } else {
+                    // Exponents around those of 0.1, all signs and fractions.
+                    const auto noise = static_cast<uint32_t>(random());
+                    const uint16_t bits = static_cast<uint16_t>(
+                        type == weight_type::f16
+                            ? (noise & 0x83ff) | (8 + (noise >> 16) % 6) << 10
+                            : (noise & 0x807f) | (119 + (noise >> 16) % 6) << 7);
+                    std::memcpy(at, &bits, sizeof bits);
+                    value = type == weight_type::f16 ? value_of_half(bits) : value_of_bfloat(bits);
+                }
+            }
+    }
+    random_matrix(const random_matrix &) = delete;
+
+    const matrix &view() const { return matrix_; }
+    double at(uint32_t row, uint32_t column) const {
+        return values_[size_t{row} * matrix_.columns + column];
+    }
+
+private:
+    matrix matrix_;
+    std::vector<std::byte> bytes_, scales_;
+    std::vector<double> values_;  // [rows, columns]
+};
+
+// Rows further apart than they are wide; NaN where nothing was put.
+class float_rows {
+public:
+    float_rows(uint32_t count, uint32_t width, uint32_t gap = 3)
+        : stride_(width + gap),
+          values_(size_t{count} * stride_ + 1, std::numeric_limits<float>::quiet_NaN()) {}
+    float_rows(std::mt19937_64 &random, uint32_t count, uint32_t width, uint32_t gap = 3)
+        : float_rows(count, width, gap) {
+        std::normal_distribution<float> normal;
+        for (uint32_t row = 0; row < count; ++row)
+            for (uint32_t i = 0; i < width; ++i) at(row, i) = normal(random);
+    }
+    rows view() { return {values_.data() + 1, stride_}; }
+    float &at(uint32_t row, uint32_t i) { return values_[1 + row * stride_ + i]; }
+    float at(uint32_t row, uint32_t i) const { return values_[1 + row * stride_ + i]; }
+    // Byte for byte, the gaps and their NaN included.
+    bool same_bits(const float_rows &other) const {
+        return values_.size() == other.values_.size() &&
+               std::memcmp(values_.data(), other.values_.data(), values_.size() * sizeof(float)) ==
+                   0;
+    }
+
+private:
+    size_t stride_;
+    std::vector<float> values_;
+};
+
+inline std::vector<float> random_floats(std::mt19937_64 &random, size_t count) {
+    std::normal_distribution<float> normal;
+    std::vector<float> values(count);
+    for (float &value : values) value = normal(random);
+    return values;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,104 @@
+// thread_pool_test.cpp - goal: every item of every loop runs exactly once and is over when each()
+// returns, for any number of threads, busy or asleep. Method: counts over many loops of random
+// length, with pauses that let workers fall asleep; to be run under the thread sanitizer too.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "core/execute/cpu/thread_pool.h"
+
+namespace moorage::core {
+namespace {
+
+TEST_CASE("each item once, and what it wrote is seen after") {
+    std::mt19937 random(1);
+    for (const uint32_t threads : {1u, 2u, 3u, 9u}) {
+        thread_pool pool(threads);
+        CHECK(pool.threads() == threads);
+        // Plain integers: a loop that returned too early would also be a data race.
+        std::vector<uint32_t> counts(300);
+        std::vector<uint32_t> expected(300);
+        for (uint32_t loop = 0; loop < 2000; ++loop) {
+            const uint32_t count = random() % 8 ? random() % 20 : random() % 300;
+            pool.each(count, [&](uint32_t item) { ++counts[item]; });
+            for (uint32_t item = 0; item < count; ++item) ++expected[item];
+            if (loop % 100 == 0) CHECK(counts == expected);
+        }
+        CHECK(counts == expected);
+    }
+}
+
+TEST_CASE("sleeping workers wake") {
+    thread_pool pool(2);
+    for (uint32_t round = 0; round < 10; ++round) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        // Two items that wait for each other: only two threads can finish them.
+        std::atomic<uint32_t> arrived{0};
+        pool.each(2, [&](uint32_t) {
+            ++arrived;
+            while (arrived.load() < 2) std::this_thread::yield();
+        });
+        CHECK(arrived.load() == 2);
+    }
+}
+
+TEST_CASE("thread numbers are below threads() and never run two bodies as one") {
+    for (const uint32_t threads : {1u, 2u, 4u}) {
+        thread_pool pool(threads);
+        std::vector<std::atomic<int>> inside(threads);
+        std::atomic<uint32_t> clashes{0};
+        for (uint32_t loop = 0; loop < 200; ++loop)
+            pool.each(50, [&](uint32_t, uint32_t thread) {
+                if (thread >= threads || inside[thread].fetch_add(1) != 0) {
+                    ++clashes;
+                    return;
+                }
+                inside[thread].fetch_sub(1);
+            });
+        CHECK(clashes.load() == 0);
+    }
+}
+
+TEST_CASE("items are handed out in rising order") {
+    thread_pool pool(3);
+    std::atomic<uint32_t> next{0};
+    std::vector<uint32_t> taken(1000);
+    pool.each(1000, [&](uint32_t item) { taken[item] = next.fetch_add(1); });
+    // An item may overtake those that other threads took at the same time, no more: nobody has
+    // begun an item while a much earlier one was untaken by all three threads' order.
+    std::vector<uint32_t> seen(1000, 0);
+    for (const uint32_t order : taken) seen[order] = 1;
+    CHECK(std::accumulate(seen.begin(), seen.end(), 0u) == 1000);
+    thread_pool alone(1);
+    std::vector<uint32_t> order;
+    alone.each(100, [&](uint32_t item) { order.push_back(item); });
+    for (uint32_t i = 0; i < 100; ++i) CHECK(order[i] == i);
+}
+
+TEST_CASE("a pool of the machine's size, and pools that end at once") {
+    CHECK(thread_pool(0).threads() >= 1);
+    for (uint32_t round = 0; round < 50; ++round) thread_pool pool(3);
+    for (uint32_t round = 0; round < 50; ++round) {
+        thread_pool pool(3);
+        std::atomic<uint32_t> done{0};
+        pool.each(3, [&](uint32_t) { ++done; });
+        CHECK(done.load() == 3);
+    }
+}
+
+TEST_CASE("scratch is aligned, grows and can be written") {
+    thread_pool pool(1);
+    for (const size_t floats : {size_t{1}, size_t{1000}, size_t{10}, size_t{100000}}) {
+        float *const memory = pool.scratch(floats);
+        CHECK(reinterpret_cast<uintptr_t>(memory) % 64 == 0);
+        for (size_t i = 0; i < floats; ++i) memory[i] = 1;
+    }
+}
+
+}  // namespace
+}  // namespace moorage::core
