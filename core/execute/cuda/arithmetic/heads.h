@@ -1,0 +1,190 @@
+// heads.h - between projections and attention: norms of heads, rotation, and what goes into the
+// caches.
+#pragma once
+
+#include "core/execute/cuda/arithmetic/weights_read.h"
+
+namespace moorage::core::cuda {
+
+// Where the pass's tokens stand; all [tokens] in device memory.
+struct token_table {
+    const uint32_t *streams, *positions;
+    const float *cosines, *sines;  // [tokens, pairs]
+    uint32_t pairs;                // rotated, of each head
+    bool interleaved;
+};
+
+// The two values of pair `i` turned by its angle; the first stands at first_of(i).
+struct rotation {
+    uint32_t pairs;
+    bool interleaved;
+    MOORAGE_HOST_DEVICE uint32_t first_of(uint32_t i) const { return interleaved ? 2 * i : i; }
+    MOORAGE_HOST_DEVICE uint32_t second_of(uint32_t i) const {
+        return interleaved ? 2 * i + 1 : i + pairs;
+    }
+};
+
+MOORAGE_HOST_DEVICE inline float clipped(float value, float clip) {
+    return clip <= 0 ? value : value > clip ? clip : value < -clip ? -clip : value;
+}
+
+// Grouped attention: a warp a head of one token, first the query heads, then keys, then values.
+// Queries are turned in place; keys and values go into the caches.
+template <class Cache>
+struct heads_kernel {
+    static constexpr uint32_t threads = 128;
+    token_table tokens;
+    float *query;              // [tokens, heads * head_dim]
+    const float *key, *value;  // [tokens, kv_heads * head_dim]
+    Cache *keys, *values;      // [streams, context, kv_heads * head_dim]
+    uint32_t heads, kv_heads, head_dim, context;
+    const float *query_norm, *key_norm;  // [head_dim]; null: none
+    float epsilon, clip;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        typename Team::template local<float> squares(team);
+        team.each_warp([&](uint32_t warp) {
+            const uint32_t head = team.block_x * (threads / lanes) + warp;
+            if (head >= heads + 2 * kv_heads) return;
+            one_head(team, head, warp, squares);
+        });
+    }
+
+private:
+    template <class Team, class Local>
+    MOORAGE_HOST_DEVICE void one_head(Team &team, uint32_t head, uint32_t warp,
+                                      Local &squares) const {
+        const uint32_t token = team.block_y;
+        const bool is_query = head < heads, is_key = !is_query && head < heads + kv_heads;
+        const uint32_t own = is_query ? head : (head - heads) % kv_heads;
+        const uint64_t at =
+            (static_cast<uint64_t>(token) * (is_query ? heads : kv_heads) + own) * head_dim;
+        const float *from = (is_query ? query : is_key ? key : value) + at;
+        const uint64_t place =
+            (static_cast<uint64_t>(tokens.streams[token]) * context + tokens.positions[token]) *
+                kv_heads * head_dim +
+            static_cast<uint64_t>(own) * head_dim;
+        Cache *kept = is_query ? nullptr : (is_key ? keys : values) + place;
+        if (!is_query && !is_key) {
+            team.each_lane(warp, [&](uint32_t thread) {
+                for (uint32_t c = thread % lanes; c < head_dim; c += lanes)
+                    kept[c] = cached<Cache>::of(clipped(from[c], clip));
+            });
+            return;
+        }
+        const float *norm = is_query ? query_norm : key_norm;
+        float factor = 1;
+        if (norm) {
+            team.each_lane(warp, [&](uint32_t thread) {
+                squares[thread] = 0;
+                for (uint32_t c = thread % lanes; c < head_dim; c += lanes)
+                    squares[thread] += from[c] * from[c];
+            });
+            team.warp_sum(warp, [&](uint32_t t) -> float & { return squares[t]; });
+            factor = 1 / sqrtf(squares[warp * lanes] / static_cast<float>(head_dim) + epsilon);
+        }
+        float *turned = is_query ? query + at : nullptr;
+        team.each_lane(warp, [&](uint32_t thread) {
+            const auto read = [&](uint32_t c) {
+                return clipped(norm ? from[c] * factor * norm[c] : from[c], clip);
+            };
+            const auto write = [&](uint32_t c, float x) {
+                if (turned)
+                    turned[c] = x;
+                else
+                    kept[c] = cached<Cache>::of(x);
+            };
+            const rotation turn{tokens.pairs, tokens.interleaved};
+            for (uint32_t i = thread % lanes; i < tokens.pairs; i += lanes) {
+                const float x = read(turn.first_of(i)), y = read(turn.second_of(i));
+                const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
+                const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
+                write(turn.first_of(i), x * cosine - y * sine);
+                write(turn.second_of(i), y * cosine + x * sine);
+            }
+            for (uint32_t c = 2 * tokens.pairs + thread % lanes; c < head_dim; c += lanes)
+                write(c, read(c));
+        });
+    }
+};
+
+// Latent attention, the compressed vector: norm of its first `rank` values, rotation of the rest,
+// into the cache. A block a token.
+template <class Cache>
+struct latent_kernel {
+    static constexpr uint32_t threads = 128;
+    token_table tokens;
+    const float *compressed;  // [tokens, rank + 2 * pairs]
+    const float *norm;        // [rank]
+    float epsilon;
+    uint32_t rank, context;
+    Cache *cache;  // [streams, context, rank + 2 * pairs]
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        const uint32_t token = team.block_x, width = rank + 2 * tokens.pairs;
+        const float *from = compressed + static_cast<uint64_t>(token) * width;
+        Cache *out = cache + (static_cast<uint64_t>(tokens.streams[token]) * context +
+                              tokens.positions[token]) *
+                                 width;
+        typename Team::template local<float> squares(team);
+        team.each([&](uint32_t thread) {
+            squares[thread] = 0;
+            for (uint32_t c = thread; c < rank; c += threads) squares[thread] += from[c] * from[c];
+        });
+        const float sum = team.block_sum([&](uint32_t t) -> float & { return squares[t]; });
+        const float factor = 1 / sqrtf(sum / static_cast<float>(rank) + epsilon);
+        team.each([&](uint32_t thread) {
+            for (uint32_t c = thread; c < rank; c += threads)
+                out[c] = cached<Cache>::of(from[c] * factor * norm[c]);
+            const rotation turn{tokens.pairs, tokens.interleaved};
+            for (uint32_t i = thread; i < tokens.pairs; i += threads) {
+                const float x = from[rank + turn.first_of(i)], y = from[rank + turn.second_of(i)];
+                const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
+                const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
+                out[rank + turn.first_of(i)] = cached<Cache>::of(x * cosine - y * sine);
+                out[rank + turn.second_of(i)] = cached<Cache>::of(y * cosine + x * sine);
+            }
+        });
+    }
+};
+
+// Latent attention, a query head in the space of the compressed vectors: its part without rotation
+// times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token).
+struct absorb_kernel {
+    static constexpr uint32_t threads = 128;
+    token_table tokens;
+    const float *query;  // [tokens, heads * (nope + 2 * pairs)]
+    matrix kv_b;         // [heads * (nope + value), rank]
+    uint32_t heads, nope, value_dim;
+    float *output;  // [tokens, heads * (rank + 2 * pairs)]
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        const uint32_t head = team.block_x, token = team.block_y, rank = kv_b.columns;
+        const uint64_t row = static_cast<uint64_t>(token) * heads + head;
+        const float *from = query + row * (nope + 2 * tokens.pairs);
+        float *out = output + row * (rank + 2 * tokens.pairs);
+        const uint32_t first = head * (nope + value_dim);
+        team.each([&](uint32_t thread) {
+            for (uint32_t c = thread; c < rank; c += threads) {
+                float sum = 0;
+                for (uint32_t d = 0; d < nope; ++d)
+                    sum += from[d] * weight_of(kv_b.type, row_of(kv_b, first + d),
+                                               scales_of(kv_b, first + d), c);
+                out[c] = sum;
+            }
+            const rotation turn{tokens.pairs, tokens.interleaved};
+            for (uint32_t i = thread; i < tokens.pairs; i += threads) {
+                const float x = from[nope + turn.first_of(i)], y = from[nope + turn.second_of(i)];
+                const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
+                const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
+                out[rank + turn.first_of(i)] = x * cosine - y * sine;
+                out[rank + turn.second_of(i)] = y * cosine + x * sine;
+            }
+        });
+    }
+};
+
+}  // namespace moorage::core::cuda

@@ -1,0 +1,182 @@
+// host_device.h - what code that runs on both host and GPU is written with: markers, loads of 16
+// bytes, conversions between number formats.
+//
+// No header in this folder includes CUDA. The compiler of the GPU sees the same functions as the
+// tests on the CPU; where the GPU has an instruction of its own, the two ways stand side by side.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "core/source/half.h"
+
+#if defined(__CUDACC__)
+#define MOORAGE_HOST_DEVICE __host__ __device__
+#else
+#define MOORAGE_HOST_DEVICE
+#endif
+#if defined(__CUDA_ARCH__)
+#define MOORAGE_UNROLL _Pragma("unroll")
+#else
+#define MOORAGE_UNROLL
+#endif
+
+namespace moorage::core::cuda {
+
+constexpr uint32_t lanes = 32;  // of a warp
+
+struct alignas(16) words16 {
+    uint32_t word[4];
+};
+struct alignas(16) floats4 {
+    float at[4];
+};
+// An array that a thread keeps in registers.
+template <class Value, uint32_t count>
+struct numbers {
+    Value at[count];
+};
+
+MOORAGE_HOST_DEVICE inline uint32_t ceil_div(uint32_t value, uint32_t by) {
+    return (value + by - 1) / by;
+}
+MOORAGE_HOST_DEVICE inline uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
+MOORAGE_HOST_DEVICE inline uint32_t larger(uint32_t a, uint32_t b) { return a < b ? b : a; }
+MOORAGE_HOST_DEVICE inline float larger(float a, float b) { return a < b ? b : a; }
+MOORAGE_HOST_DEVICE inline bool aligned16(const void *at) {
+    return (reinterpret_cast<uintptr_t>(at) & 15) == 0;
+}
+
+MOORAGE_HOST_DEVICE inline float float_of_bits(uint32_t bits) {
+#if defined(__CUDA_ARCH__)
+    return __uint_as_float(bits);
+#else
+    return std::bit_cast<float>(bits);
+#endif
+}
+MOORAGE_HOST_DEVICE inline uint32_t bits_of_float(float value) {
+#if defined(__CUDA_ARCH__)
+    return __float_as_uint(value);
+#else
+    return std::bit_cast<uint32_t>(value);
+#endif
+}
+
+// Weights are read once: they need not stay in the first cache.
+MOORAGE_HOST_DEVICE inline words16 load_stream(const std::byte *from) {
+#if defined(__CUDA_ARCH__)
+    words16 out;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(out.word[0]), "=r"(out.word[1]), "=r"(out.word[2]), "=r"(out.word[3])
+                 : "l"(from));
+    return out;
+#else
+    words16 out;
+    std::memcpy(&out, from, sizeof(out));
+    return out;
+#endif
+}
+MOORAGE_HOST_DEVICE inline words16 load16(const void *from) {
+#if defined(__CUDA_ARCH__)
+    return *reinterpret_cast<const words16 *>(from);
+#else
+    words16 out;
+    std::memcpy(&out, from, sizeof(out));
+    return out;
+#endif
+}
+// Two 16-bit values at once, the first in the lower half; aligned to 4 bytes.
+MOORAGE_HOST_DEVICE inline uint32_t load_pair(const uint16_t *from) {
+#if defined(__CUDA_ARCH__)
+    return *reinterpret_cast<const uint32_t *>(from);
+#else
+    return from[0] | static_cast<uint32_t>(from[1]) << 16;
+#endif
+}
+MOORAGE_HOST_DEVICE inline void store_pair(uint16_t *to, uint32_t pair) {
+#if defined(__CUDA_ARCH__)
+    *reinterpret_cast<uint32_t *>(to) = pair;
+#else
+    to[0] = static_cast<uint16_t>(pair);
+    to[1] = static_cast<uint16_t>(pair >> 16);
+#endif
+}
+MOORAGE_HOST_DEVICE inline floats4 load4(const float *from) {
+    return *reinterpret_cast<const floats4 *>(from);
+}
+
+MOORAGE_HOST_DEVICE inline float float_of_bf16(uint16_t bits) {
+    return float_of_bits(static_cast<uint32_t>(bits) << 16);
+}
+// To nearest, ties to even; values are finite.
+MOORAGE_HOST_DEVICE inline uint16_t bf16_of_float(float value) {
+    const uint32_t bits = bits_of_float(value);
+    return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+MOORAGE_HOST_DEVICE inline float float_of_f16(uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(bits));
+    return out;
+#else
+    return float_of_half(bits);
+#endif
+}
+MOORAGE_HOST_DEVICE inline uint16_t f16_of_float(float value) {
+#if defined(__CUDA_ARCH__)
+    uint16_t out;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(value));
+    return out;
+#else
+    return half_of_float(value);
+#endif
+}
+// A 4-bit float: sign, two bits of exponent, one of fraction. Its three lower bits at the place
+// where a float has them give the value times 2^-126, the subnormal one included.
+MOORAGE_HOST_DEVICE inline float float_of_fp4(uint32_t code) {
+    return float_of_bits((code & 8u) << 28 | (code & 7u) << 22) * 0x1p126f;
+}
+// A power of two: 2^(bits - 127); 255 is no number.
+MOORAGE_HOST_DEVICE inline float float_of_scale(uint32_t bits) {
+    return float_of_bits(bits == 0 ? 1u << 22 : bits == 255 ? 0x7fc00000u : bits << 23);
+}
+
+// A number as a cache of keys and values holds it: half precision, or all of it.
+template <class Cache>
+struct cached;
+template <>
+struct cached<uint16_t> {
+    static constexpr uint32_t padding = 2;  // makes a row an odd number of words, for its banks
+    MOORAGE_HOST_DEVICE static uint16_t of(float value) { return f16_of_float(value); }
+    MOORAGE_HOST_DEVICE static float at(const uint16_t *from) { return float_of_f16(*from); }
+    MOORAGE_HOST_DEVICE static void two(const uint16_t *from, float &x, float &y) {
+        const uint32_t pair = load_pair(from);
+        x = float_of_f16(static_cast<uint16_t>(pair));
+        y = float_of_f16(static_cast<uint16_t>(pair >> 16));
+    }
+    MOORAGE_HOST_DEVICE static void store(uint16_t *to, const words16 &words) {
+        MOORAGE_UNROLL
+        for (uint32_t n = 0; n < 4; ++n) store_pair(to + 2 * n, words.word[n]);
+    }
+};
+template <>
+struct cached<float> {
+    static constexpr uint32_t padding = 1;
+    MOORAGE_HOST_DEVICE static float of(float value) { return value; }
+    MOORAGE_HOST_DEVICE static float at(const float *from) { return *from; }
+    MOORAGE_HOST_DEVICE static void two(const float *from, float &x, float &y) {
+        x = from[0];
+        y = from[1];
+    }
+    MOORAGE_HOST_DEVICE static void store(float *to, const words16 &words) {
+        MOORAGE_UNROLL
+        for (uint32_t n = 0; n < 4; ++n) to[n] = float_of_bits(words.word[n]);
+    }
+};
+
+MOORAGE_HOST_DEVICE inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
+
+}  // namespace moorage::core::cuda

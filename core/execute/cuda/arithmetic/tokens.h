@@ -1,0 +1,111 @@
+// tokens.h - what is done to a token's vector as a whole: embedding, sums of experts, norms.
+#pragma once
+
+#include "core/execute/cuda/arithmetic/weights_read.h"
+
+namespace moorage::core::cuda {
+
+// output[t] = multiplier * embedding[ids[t]]; a block a token.
+struct embed_kernel {
+    static constexpr uint32_t threads = 256;
+    matrix embedding;
+    const uint32_t *ids;
+    float *output;
+    float multiplier;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        team.each([&](uint32_t thread) {
+            const uint32_t id = ids[team.block_x];
+            const std::byte *row = row_of(embedding, id), *scales = scales_of(embedding, id);
+            float *out = output + static_cast<uint64_t>(team.block_x) * embedding.columns;
+            for (uint32_t c = thread; c < embedding.columns; c += threads)
+                out[c] = multiplier * weight_of(embedding.type, row, scales, c);
+        });
+    }
+};
+
+// state[t] += multiplier * (sum over ranks of weight * experts[place] + shared * sigmoid(gate)),
+// then output[t] = norm(state[from]); a block a row of the output. Either half may be missing.
+struct combine_kernel {
+    static constexpr uint32_t threads = 256;
+    uint32_t width;
+    float *state;  // [.., width]
+    // Outputs of experts [assignments, width]; place [tokens, ranks]: the row of each rank.
+    const float *experts;
+    const uint32_t *places;
+    const float *weights;  // [tokens, ranks]
+    uint32_t ranks;        // 0: none
+    const float *shared;   // [tokens, width]; null: none
+    const float *gate;     // [tokens] before the sigmoid; null: 1
+    float multiplier;
+    const float *norm_weight, *norm_bias;  // bias: layer norm; weight null: no norm
+    bool layer_norm;
+    float epsilon;
+    const uint32_t *rows;  // which row of state each row of the output is made of; null: its own
+    float *output;
+
+    MOORAGE_HOST_DEVICE float added(uint32_t token, uint32_t column) const {
+        float sum = 0;
+        for (uint32_t rank = 0; rank < ranks; ++rank) {
+            const uint64_t at = static_cast<uint64_t>(token) * ranks + rank;
+            sum += weights[at] * experts[static_cast<uint64_t>(places[at]) * width + column];
+        }
+        if (shared) {
+            const float one = shared[static_cast<uint64_t>(token) * width + column];
+            sum += gate ? one * sigmoid(gate[token]) : one;
+        }
+        return sum;
+    }
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        const uint32_t token = rows ? rows[team.block_x] : team.block_x;
+        float *from = state + static_cast<uint64_t>(token) * width;
+        typename Team::template local<float> first(team), second(team);
+        team.each([&](uint32_t thread) {
+            first[thread] = second[thread] = 0;
+            for (uint32_t c = thread; c < width; c += threads) {
+                if (ranks || shared) from[c] += multiplier * added(token, c);
+                first[thread] += from[c];
+            }
+        });
+        if (!norm_weight) return;
+        float mean = 0;
+        if (layer_norm)
+            mean = team.block_sum([&](uint32_t t) -> float & { return first[t]; }) /
+                   static_cast<float>(width);
+        team.each([&](uint32_t thread) {
+            for (uint32_t c = thread; c < width; c += threads)
+                second[thread] += (from[c] - mean) * (from[c] - mean);
+        });
+        const float squares = team.block_sum([&](uint32_t t) -> float & { return second[t]; });
+        const float factor = 1 / sqrtf(squares / static_cast<float>(width) + epsilon);
+        team.each([&](uint32_t thread) {
+            float *out = output + static_cast<uint64_t>(team.block_x) * width;
+            for (uint32_t c = thread; c < width; c += threads)
+                out[c] =
+                    (from[c] - mean) * factor * norm_weight[c] + (norm_bias ? norm_bias[c] : 0);
+        });
+    }
+};
+
+// Activations as the sum of two bf16 numbers, for matrix units: high + low is exact to 16 bits.
+struct halve_kernel {
+    static constexpr uint32_t threads = 256;
+    const float *from;
+    uint16_t *high, *low;
+    uint64_t count;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        team.each([&](uint32_t thread) {
+            const uint64_t i = static_cast<uint64_t>(team.block_x) * threads + thread;
+            if (i >= count) return;
+            high[i] = bf16_of_float(from[i]);
+            low[i] = bf16_of_float(from[i] - float_of_bf16(high[i]));
+        });
+    }
+};
+
+}  // namespace moorage::core::cuda

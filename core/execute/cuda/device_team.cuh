@@ -1,0 +1,128 @@
+// device_team.cuh - a block of GPU threads, as kernels see it; the twin of the tests' host_team.
+#pragma once
+
+#include <mma.h>
+
+#include "core/execute/cuda/arithmetic/host_device.h"
+
+// A team exists on the GPU alone; its functions are marked for both sides because kernels, which
+// are tested on the CPU, are.
+#if defined(__CUDA_ARCH__)
+#define MOORAGE_ON_GPU(...) __VA_ARGS__
+#else
+#define MOORAGE_ON_GPU(...)
+#endif
+
+namespace moorage::core::cuda {
+
+template <uint32_t threads>
+class device_team {
+public:
+    uint32_t block_x = 0, block_y = 0, block_z = 0;
+    std::byte *shared = nullptr;
+    float *sums = nullptr;  // [warps], for block_sum
+
+    template <class Value>
+    struct local {
+        Value value;
+        MOORAGE_HOST_DEVICE explicit local(const device_team &) {}
+        MOORAGE_HOST_DEVICE Value &operator[](uint32_t) { return value; }
+    };
+    template <class Value>
+    using local_of_warp = local<Value>;
+
+    MOORAGE_HOST_DEVICE static uint32_t thread() {
+        MOORAGE_ON_GPU(return threadIdx.x;)
+        return 0;
+    }
+    template <class Body>
+    MOORAGE_HOST_DEVICE void each(Body &&body) {
+        body(thread());
+    }
+    template <class Body>
+    MOORAGE_HOST_DEVICE void phase(Body &&body) {
+        body(thread());
+        barrier();
+    }
+    template <class Body>
+    MOORAGE_HOST_DEVICE void each_warp(Body &&body) {
+        body(thread() / lanes);
+    }
+    template <class Body>
+    MOORAGE_HOST_DEVICE void each_lane(uint32_t, Body &&body) {
+        body(thread());
+    }
+    template <class Body>
+    MOORAGE_HOST_DEVICE void first_lane(uint32_t, Body &&body) {
+        if (thread() % lanes == 0) body(thread());
+    }
+    MOORAGE_HOST_DEVICE void barrier() { MOORAGE_ON_GPU(__syncthreads();) }
+
+    template <class Of>
+    MOORAGE_HOST_DEVICE void warp_sum(uint32_t, Of &&of) {
+        float &value = of(thread());
+        (void)value;
+        MOORAGE_ON_GPU(MOORAGE_UNROLL for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) value +=
+                       __shfl_xor_sync(0xffffffffu, value, bit);)
+    }
+    template <class Of>
+    MOORAGE_HOST_DEVICE void warp_most(uint32_t, Of &&of) {
+        float &value = of(thread());
+        (void)value;
+        MOORAGE_ON_GPU(MOORAGE_UNROLL for (uint32_t bit = lanes / 2; bit != 0; bit /= 2) value =
+                           larger(value, __shfl_xor_sync(0xffffffffu, value, bit));)
+    }
+    // In every thread; the values are used up.
+    template <class Of>
+    MOORAGE_HOST_DEVICE float block_sum(Of &&of) {
+        warp_sum(0, of);
+        barrier();
+        if (thread() % lanes == 0) sums[thread() / lanes] = of(thread());
+        barrier();
+        float total = 0;
+        for (uint32_t warp = 0; warp < threads / lanes; ++warp) total += sums[warp];
+        return total;
+    }
+
+    using tile = nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float>;
+    MOORAGE_HOST_DEVICE void tile_load(tile &to, const float *from, uint32_t stride) {
+        (void)to, (void)from, (void)stride;
+        MOORAGE_ON_GPU(
+            nvcuda::wmma::load_matrix_sync(to, from, stride, nvcuda::wmma::mem_row_major);)
+    }
+    MOORAGE_HOST_DEVICE void tile_store(const tile &from, float *to, uint32_t stride) {
+        (void)to, (void)from, (void)stride;
+        MOORAGE_ON_GPU(
+            nvcuda::wmma::store_matrix_sync(to, from, stride, nvcuda::wmma::mem_row_major);)
+    }
+    // sums[r, t] += sum over k of rows[r, k] tokens[t, k]
+    MOORAGE_HOST_DEVICE void tile_multiply(tile &sums_of, const uint16_t *rows,
+                                           const uint16_t *tokens, uint32_t stride) {
+        (void)sums_of, (void)rows, (void)tokens, (void)stride;
+#if defined(__CUDA_ARCH__)
+        using namespace nvcuda::wmma;
+        fragment<matrix_a, 16, 16, 16, __nv_bfloat16, row_major> left;
+        fragment<matrix_b, 16, 16, 16, __nv_bfloat16, col_major> right;
+        load_matrix_sync(left, reinterpret_cast<const __nv_bfloat16 *>(rows), stride);
+        load_matrix_sync(right, reinterpret_cast<const __nv_bfloat16 *>(tokens), stride);
+        mma_sync(sums_of, left, right, sums_of);
+#endif
+    }
+};
+
+// Shared memory of a kernel: what it asks for, after the sums of its warps.
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::threads)
+    run_kernel(const __grid_constant__ Kernel kernel) {
+    extern __shared__ __align__(16) std::byte memory[];
+    __shared__ float sums[Kernel::threads / lanes];
+    device_team<Kernel::threads> team;
+    team.block_x = blockIdx.x;
+    team.block_y = blockIdx.y;
+    team.block_z = blockIdx.z;
+    team.shared = memory;
+    team.sums = sums;
+    kernel(team);
+}
+
+}  // namespace moorage::core::cuda

@@ -1,0 +1,223 @@
+// forward.h - a model's arithmetic as launches of kernels, one operation of a layer step at a time.
+//
+//   begin(pass)
+//   for each layer with experts:  attention(layer)    router logits are under way to the host
+//                                 shared(layer)       the shared expert, while the host routes
+//                                 route(...)          who goes where
+//                                 experts(layer, ...) any number of times, segments in order
+//   head()                                            logits of the tokens with `output`
+//
+// The operations and their meaning are those of cpu_model.h. A Device launches kernels and copies;
+// the GPU is one (cuda_device.cuh), the tests' loops on the CPU are another, so that all that this
+// file does is checked without a GPU.
+//
+// Device: launch(kernel, x, y, z, shared_bytes), copy_in(device, pinned, bytes), copy_out(pinned,
+// device, bytes), product_of_many(item, tokens) -> bool, upload(device, host, bytes),
+// multiprocessors().
+#pragma once
+
+#include <algorithm>
+#include <cassert>
+#include <type_traits>
+
+#include "core/execute/cuda/arithmetic/attend.h"
+#include "core/execute/cuda/arithmetic/heads.h"
+#include "core/execute/cuda/arithmetic/tile.h"
+#include "core/execute/cuda/arithmetic/tokens.h"
+#include "core/execute/cuda/device_weights.h"
+#include "core/execute/cuda/forward_buffers.h"
+#include "core/model/rope.h"
+#include "core/source/source.h"
+
+namespace moorage::core::cuda {
+
+// A segment of an expert that lies at `image` in device memory.
+struct expert_in_slot {
+    uint32_t expert;
+    uint32_t first, rows;  // of the intermediate dimension
+    const std::byte *image;
+};
+
+template <class Device>
+class forward {
+public:
+    // All borrowed; `weights` and `buffers` laid out for this model and these limits.
+    forward(Device &device, const model &of, const device_weights &weights,
+            const forward_buffers &buffers, const forward_limits &limits)
+        : device_(device),
+          of_(of),
+          config_(of.config()),
+          weights_(weights),
+          b_(buffers),
+          limits_(limits),
+          moe_layers_(of.config().moe_layers()) {
+        if (!rope_follows_context(config_.rope)) turn_ = rope_turn_of(config_.rope, 0);
+    }
+
+    void begin(const pass &tokens) {
+        tokens_ = static_cast<uint32_t>(tokens.tokens.size());
+        assert(tokens_ >= 1 && tokens_ <= limits_.tokens_max);
+        fill_pass(tokens);
+        device_.copy_in(b_.pass, b_.pinned_pass, b_.pass_bytes());
+        launch(embed_kernel{weights_.embedding, b_.ids(), b_.state,
+                            static_cast<float>(config_.embedding_multiplier)},
+               tokens_);
+        pending_ = pending::nothing;
+        next_layer_ = 0;
+        staged_ = 0;
+    }
+
+    // Up to the router of the layer-th layer with experts; its logits are copied to the host.
+    void attention(uint32_t layer) {
+        const uint32_t target = moe_layers_[layer];
+        while (next_layer_ <= target) one_layer(next_layer_++);
+        const device_layer &own = weights_.layers[target];
+        std::vector<product_item> items;
+        items.push_back(product(own.router, own.router_bias, b_.moe_input, b_.router, 0));
+        if (limits_.predict) {
+            const device_layer &next =
+                weights_.layers[moe_layers_[(layer + 1) % moe_layers_.size()]];
+            items.push_back(
+                product(next.router, next.router_bias, b_.moe_input, b_.next_router, 0));
+        }
+        multiply(items, tokens_);
+        const uint64_t bytes = uint64_t{tokens_} * config_.experts * sizeof(float);
+        device_.copy_out(b_.pinned_router, b_.router, bytes);
+        if (limits_.predict) device_.copy_out(b_.pinned_next_router, b_.next_router, bytes);
+    }
+
+    // What of the layer needs no routing.
+    void shared(uint32_t layer) {
+        const device_layer &own = weights_.layers[moe_layers_[layer]];
+        pending_ = pending::experts;
+        pending_shared_ = static_cast<bool>(own.shared.gate);
+        pending_gate_ = static_cast<bool>(own.shared_gate);
+        if (pending_gate_) {
+            product_item gate = product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, 0);
+            multiply({&gate, 1}, tokens_);
+        }
+        if (pending_shared_) mlp(own.shared, b_.moe_input);
+    }
+
+    // chosen, weights [B, k]: groups the choices by expert. Everything from an earlier layer has
+    // been computed.
+    void route(std::span<const uint32_t> chosen, std::span<const float> weights) {
+        const uint32_t k = config_.top_k;
+        assert(chosen.size() == size_t{tokens_} * k && weights.size() == chosen.size());
+        staged_ = 0;
+        first_.assign(config_.experts + 1, 0);
+        for (const uint32_t expert : chosen) ++first_[expert + 1];
+        for (uint32_t e = 0; e < config_.experts; ++e) first_[e + 1] += first_[e];
+        std::vector<uint32_t> &next = filled_;
+        next.assign(first_.begin(), first_.end() - 1);
+        uint32_t *places = b_.pinned_route, *gather = places + chosen.size();
+        float *out = reinterpret_cast<float *>(gather + chosen.size());
+        for (size_t i = 0; i < chosen.size(); ++i) {
+            const uint32_t place = next[chosen[i]]++;
+            places[i] = place;
+            gather[place] = static_cast<uint32_t>(i / k);
+            out[i] = weights[i];
+        }
+        route_count_ = static_cast<uint32_t>(chosen.size());
+        device_.copy_in(b_.route, b_.pinned_route, chosen.size() * 12);
+    }
+    // Assignments of an expert: rows [first, first + count) of expert_outputs; the tokens.
+    uint32_t assignment_first(uint32_t expert) const { return first_[expert]; }
+    uint32_t assignment_count(uint32_t expert) const { return first_[expert + 1] - first_[expert]; }
+    std::span<const uint32_t> assignment_tokens(uint32_t expert) const {
+        return {b_.pinned_route + route_count_ + first_[expert], assignment_count(expert)};
+    }
+
+    // Segments of distinct experts of the layer, in one launch for each kind of size. Segments of
+    // one expert come in rising order, in separate calls.
+    void experts(uint32_t layer, std::span<const expert_in_slot> batch);
+
+    void head() {
+        while (next_layer_ < config_.layers) one_layer(next_layer_++);
+        combine(weights_.final_norm, b_.output_rows(), b_.normed, outputs_);
+        if (outputs_ == 0) return;
+        product_item item = product(weights_.head, weights_.head_bias, b_.normed, b_.logits, 0);
+        item.multiplier = static_cast<float>(1 / config_.logits_divisor);
+        multiply({&item, 1}, outputs_);
+        device_.copy_out(b_.pinned_logits, b_.logits,
+                         uint64_t{outputs_} * config_.vocabulary * sizeof(float));
+    }
+
+    uint32_t tokens() const { return tokens_; }
+    uint32_t outputs() const { return outputs_; }
+
+private:
+    enum class pending : uint8_t { nothing, experts, dense };
+
+    template <class Kernel>
+    void launch(const Kernel &kernel, uint32_t x, uint32_t y = 1, uint32_t z = 1,
+                uint32_t shared_bytes = 0) {
+        if (x != 0) device_.launch(kernel, x, y, z, shared_bytes);
+    }
+
+    void fill_pass(const pass &tokens);
+    void one_layer(uint32_t layer);
+    template <class Cache>
+    void attention_of(uint32_t layer);
+    template <class Cache>
+    void grouped_heads(uint32_t layer);
+    template <class Cache>
+    void latent_heads(uint32_t layer);
+    template <class Cache>
+    void attend(uint32_t layer);
+    template <class Cache, uint32_t rows_max, uint32_t vectors>
+    void attend_with(attend_shape shape, const device_layer &own, uint32_t layer,
+                     const float *query, float *output);
+    void combine(const device_norm &norm, const uint32_t *rows, float *output, uint32_t count);
+    void mlp(const device_mlp &weights, const float *input);
+    void multiply(std::span<product_item> items, uint32_t tokens);
+    void stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,
+                      product_item &down) const;
+    void launch_table(const product_item *table, std::span<const product_item> items,
+                      uint32_t tokens_max);
+
+    template <class Cache>
+    static Cache *cache_at(std::byte *at) {
+        return reinterpret_cast<Cache *>(at);
+    }
+    token_table token_places() const {
+        return {b_.streams(), b_.positions(), b_.cosines(),
+                b_.sines(),   b_.pairs,       config_.rope.interleaved};
+    }
+
+    // A product of all tokens; add: to what the output holds, times the residual multiplier.
+    product_item product(const matrix &weights, const float *bias, const float *input,
+                         float *output, bool add) const {
+        product_item item;
+        item.weights = weights;
+        item.bias = bias;
+        item.input = input;
+        item.exact = limits_.exact;
+        item.output = output;
+        item.input_stride = weights.columns;
+        item.output_stride = item.rows = weights.rows;
+        item.end = add ? product_end::add : product_end::store;
+        if (add) item.multiplier = static_cast<float>(config_.residual_multiplier);
+        return item;
+    }
+
+    Device &device_;
+    const model &of_;
+    const model_config &config_;
+    const device_weights &weights_;
+    forward_buffers b_;
+    forward_limits limits_;
+    std::vector<uint32_t> moe_layers_;
+    rope_turn turn_;
+    uint32_t tokens_ = 0, outputs_ = 0, tiles_ = 0, next_layer_ = 0, context_ = 0;
+    pending pending_ = pending::nothing;
+    bool pending_shared_ = false, pending_gate_ = false;
+    std::vector<uint32_t> first_, filled_;
+    uint32_t route_count_ = 0;
+    uint32_t staged_ = 0;  // items of the table's pinned copy used since the last route()
+    std::vector<product_item> sorted_;
+};
+
+}  // namespace moorage::core::cuda
+
+#include "core/execute/cuda/forward_layer.h"

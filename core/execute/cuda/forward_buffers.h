@@ -1,0 +1,151 @@
+// forward_buffers.h - the memory that the arithmetic of a pass works in: caches, activations,
+// tables.
+#pragma once
+
+#include "core/execute/cuda/arithmetic/attend.h"
+#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/cuda/device_weights.h"
+
+namespace moorage::core::cuda {
+
+struct forward_limits {
+    uint32_t tokens_max = 1;  // of a pass
+    uint32_t streams = 1, context_max = 1;
+    uint32_t outputs_max = 1;
+    bool predict = false;
+    // Caches in float and inputs of matrix units in 24 bits, for comparison with references; else
+    // in half precision and 16 bits.
+    bool exact = false;
+    uint32_t cache_bytes() const { return exact ? 4 : 2; }
+};
+
+constexpr uint32_t few_tokens = 8;   // up to here weights are streamed, beyond matrix units work
+constexpr uint32_t splits_max = 32;  // of a context, times tokens
+
+// Everything in device memory but pinned_*, which is host memory that copies run from and to.
+struct forward_buffers {
+    uint32_t pairs = 0;
+    // [layers] caches: keys and values, or the compressed vectors alone.
+    std::vector<std::byte *> keys, values;
+    // ids, streams, positions, output rows [tokens], tiles [tokens, 2], cosines, sines
+    // [tokens, pairs], in this order and without gaps for the tokens of the pass.
+    uint32_t *pass = nullptr, *pinned_pass = nullptr;
+    // places, gather, weights [tokens * k]
+    uint32_t *route = nullptr, *pinned_route = nullptr;
+    product_item *items = nullptr, *pinned_items = nullptr;  // [items_max]
+    uint32_t items_max = 0;
+
+    float *state = nullptr, *normed = nullptr, *moe_input = nullptr;     // [tokens, hidden]
+    float *query = nullptr, *key = nullptr, *value = nullptr;            // projections
+    float *query_a = nullptr, *compressed = nullptr, *latent = nullptr;  // latent attention
+    float *attended = nullptr, *head_values = nullptr;
+    float *partial = nullptr, *partial_values = nullptr;
+    float *router = nullptr, *next_router = nullptr;    // [tokens, experts]
+    float *inner = nullptr, *expert_outputs = nullptr;  // [assignments, ..]
+    float *shared_inner = nullptr, *shared_output = nullptr, *shared_gate = nullptr;
+    float *logits = nullptr;                   // [outputs, vocabulary]
+    uint16_t *high = nullptr, *low = nullptr;  // [tokens, widest]
+    float *pinned_router = nullptr, *pinned_next_router = nullptr, *pinned_logits = nullptr;
+
+    uint32_t tokens = 0;  // of the pass: its block is packed for them
+    uint64_t pass_bytes() const { return (6 + 2ull * pairs) * tokens * 4; }
+    const uint32_t *ids() const { return pass; }
+    const uint32_t *streams() const { return pass + tokens; }
+    const uint32_t *positions() const { return pass + 2ull * tokens; }
+    const uint32_t *output_rows() const { return pass + 3ull * tokens; }
+    const attend_tile *tiles() const {
+        return reinterpret_cast<const attend_tile *>(pass + 4ull * tokens);
+    }
+    const float *cosines() const { return reinterpret_cast<const float *>(pass + 6ull * tokens); }
+    const float *sines() const { return cosines() + uint64_t{pairs} * tokens; }
+};
+
+// (token, head) pairs of an attention block at most: as many as shared memory has room for.
+inline uint32_t attend_rows(const model_config &config, const forward_limits &limits) {
+    return config.attention.kind == attention_kind::latent && limits.exact ? 4 : 16;
+}
+
+// Sizes that several places need.
+struct forward_widths {
+    uint32_t query, key, value;  // of a token's projections; latent: compressed key, none
+    uint32_t attended;           // what attention puts out
+    uint32_t inner_shared;       // widest of shared experts and dense layers
+    uint32_t widest;             // input of any product
+};
+inline forward_widths widths_of(const model_config &config) {
+    const attention_config &a = config.attention;
+    forward_widths out{};
+    const bool latent = a.kind == attention_kind::latent;
+    out.query = a.heads * a.head_dim;
+    out.key = latent ? a.kv_lora_rank + config.rope.dimensions : a.kv_heads * a.head_dim;
+    out.value = latent ? 0 : a.kv_heads * a.value_dim;
+    out.attended = a.heads * (latent ? a.kv_lora_rank : a.value_dim);
+    out.inner_shared = std::max(config.shared_intermediate, config.dense_intermediate);
+    out.widest = std::max({config.hidden, a.heads * a.value_dim, out.inner_shared,
+                           a.query_lora_rank, a.kv_lora_rank});
+    return out;
+}
+
+// Lays buffers out in device memory and pinned memory; plans without a base count.
+inline forward_buffers lay_out(const model_config &config, const forward_limits &limits,
+                               memory_plan &device, memory_plan &pinned) {
+    const forward_widths width = widths_of(config);
+    const attention_config &a = config.attention;
+    const bool latent = a.kind == attention_kind::latent;
+    const uint64_t tokens = limits.tokens_max, hidden = config.hidden;
+    const uint64_t places = tokens * config.top_k;
+    forward_buffers b;
+    b.pairs = config.rope.dimensions / 2;
+    const uint64_t positions = uint64_t{limits.streams} * limits.context_max;
+    for (uint32_t layer = 0; layer < config.layers; ++layer) {
+        const uint64_t bytes = positions * limits.cache_bytes();
+        b.keys.push_back(device.take<std::byte>(bytes * width.key));
+        b.values.push_back(latent ? nullptr : device.take<std::byte>(bytes * width.value));
+    }
+    b.pass = device.take<uint32_t>((6 + 2ull * b.pairs) * tokens);
+    b.pinned_pass = pinned.take<uint32_t>((6 + 2ull * b.pairs) * tokens);
+    b.route = device.take<uint32_t>(3 * places);
+    b.pinned_route = pinned.take<uint32_t>(3 * places);
+    // An expert has two segments of two products each.
+    b.items_max = 4 * config.experts;
+    b.items = device.take<product_item>(b.items_max);
+    b.pinned_items = pinned.take<product_item>(b.items_max);
+
+    b.state = device.take<float>(tokens * hidden);
+    b.normed = device.take<float>(std::max<uint64_t>(tokens, limits.outputs_max) * hidden);
+    b.moe_input = device.take<float>(tokens * hidden);
+    b.query = device.take<float>(tokens * width.query);
+    if (latent) {
+        b.query_a = device.take<float>(2 * tokens * a.query_lora_rank);
+        b.compressed = device.take<float>(tokens * width.key);
+        b.latent = device.take<float>(tokens * a.heads * width.key);
+        b.head_values = device.take<float>(tokens * a.heads * a.value_dim);
+    } else {
+        b.key = device.take<float>(tokens * width.key);
+        b.value = device.take<float>(tokens * width.value);
+    }
+    b.attended = device.take<float>(tokens * width.attended);
+    b.partial = device.take<float>(uint64_t{splits_max} * a.heads * 2);
+    b.partial_values = device.take<float>(uint64_t{splits_max} * width.attended);
+    b.router = device.take<float>(tokens * config.experts);
+    b.pinned_router = pinned.take<float>(tokens * config.experts);
+    if (limits.predict) {
+        b.next_router = device.take<float>(tokens * config.experts);
+        b.pinned_next_router = pinned.take<float>(tokens * config.experts);
+    }
+    b.inner = device.take<float>(places * config.moe_intermediate);
+    b.expert_outputs = device.take<float>(places * hidden);
+    b.shared_inner = device.take<float>(tokens * width.inner_shared);
+    b.shared_output = device.take<float>(tokens * hidden);
+    b.shared_gate = device.take<float>(tokens);
+    b.logits = device.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
+    b.pinned_logits = pinned.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
+    if (limits.tokens_max > few_tokens || limits.outputs_max > few_tokens) {
+        const uint64_t rows = std::max<uint64_t>(tokens, limits.outputs_max);
+        b.high = device.take<uint16_t>(rows * width.widest);
+        b.low = device.take<uint16_t>(rows * width.widest);
+    }
+    return b;
+}
+
+}  // namespace moorage::core::cuda

@@ -1,0 +1,430 @@
+// forward_layer.h - the inside of forward.h: a layer's attention, its dense part, its experts.
+#pragma once
+
+#include "core/execute/cuda/forward.h"
+
+namespace moorage::core::cuda {
+
+// Calls body with the type as a constant.
+template <class Body>
+void with_type(weight_type type, Body &&body) {
+    switch (type) {
+        case weight_type::f32:
+            return body(std::integral_constant<weight_type, weight_type::f32>{});
+        case weight_type::f16:
+            return body(std::integral_constant<weight_type, weight_type::f16>{});
+        case weight_type::bf16:
+            return body(std::integral_constant<weight_type, weight_type::bf16>{});
+        case weight_type::mxfp4:
+            return body(std::integral_constant<weight_type, weight_type::mxfp4>{});
+    }
+}
+
+template <class Device>
+void forward<Device>::fill_pass(const pass &tokens) {
+    b_.tokens = tokens_;
+    uint32_t *words = b_.pinned_pass;
+    uint32_t *ids = words, *streams = ids + tokens_, *positions = streams + tokens_;
+    uint32_t *rows = positions + tokens_;
+    attend_tile *tiles = reinterpret_cast<attend_tile *>(rows + tokens_);
+    float *cosines = reinterpret_cast<float *>(rows + 3ull * tokens_);
+    float *sines = cosines + uint64_t{b_.pairs} * tokens_;
+    const uint32_t group = config_.attention.kind == attention_kind::latent
+                               ? config_.attention.heads
+                               : config_.attention.heads / config_.attention.kv_heads;
+    const uint32_t rows_max = attend_rows(config_, limits_);
+    const uint32_t at_once = rows_max / std::min(group, rows_max);
+    outputs_ = tiles_ = context_ = 0;
+    for (uint32_t t = 0; t < tokens_; ++t) {
+        const pass_token &one = tokens.tokens[t];
+        ids[t] = static_cast<uint32_t>(one.token_id);
+        streams[t] = one.stream;
+        positions[t] = one.position;
+        context_ = std::max(context_, one.position + 1);
+        if (one.output) rows[outputs_++] = t;
+        const bool goes_on = t != 0 && tiles_ != 0 && tokens.tokens[t - 1].stream == one.stream &&
+                             positions[t - 1] + 1 == one.position &&
+                             tiles[tiles_ - 1].count < at_once;
+        if (goes_on)
+            ++tiles[tiles_ - 1].count;
+        else
+            tiles[tiles_++] = {t, 1};
+    }
+    assert(outputs_ <= limits_.outputs_max);
+    // Scalings that follow the context see the whole of the stream's pass.
+    uint32_t last_context = 0;
+    for (uint32_t t = tokens_; t-- > 0;) {
+        if (rope_follows_context(config_.rope) &&
+            (t + 1 == tokens_ || streams[t + 1] != streams[t] || last_context == 0)) {
+            last_context = positions[t] + 1;
+            turn_ = rope_turn_of(config_.rope, last_context);
+        }
+        rope_angles(turn_, positions[t], {cosines + uint64_t{b_.pairs} * t, b_.pairs},
+                    {sines + uint64_t{b_.pairs} * t, b_.pairs});
+    }
+}
+
+// Adds what is pending to the state and normalises rows of it.
+template <class Device>
+void forward<Device>::combine(const device_norm &norm, const uint32_t *rows, float *output,
+                              uint32_t count) {
+    combine_kernel kernel{};
+    kernel.width = config_.hidden;
+    kernel.state = b_.state;
+    kernel.multiplier = static_cast<float>(config_.residual_multiplier);
+    if (pending_ == pending::experts) {
+        kernel.experts = b_.expert_outputs;
+        kernel.places = b_.route;
+        kernel.weights = reinterpret_cast<const float *>(b_.route + 2ull * route_count_);
+        kernel.ranks = config_.top_k;
+    }
+    if (pending_ == pending::dense || (pending_ == pending::experts && pending_shared_))
+        kernel.shared = b_.shared_output;
+    if (pending_ == pending::experts && pending_gate_) kernel.gate = b_.shared_gate;
+    pending_ = pending::nothing;
+    kernel.norm_weight = norm.weight;
+    kernel.norm_bias = norm.bias;
+    kernel.layer_norm = config_.norm == norm_kind::layer;
+    kernel.epsilon = static_cast<float>(config_.norm_epsilon);
+    kernel.rows = rows;
+    kernel.output = output;
+    launch(kernel, count);
+}
+
+template <class Device>
+void forward<Device>::one_layer(uint32_t layer) {
+    const device_layer &own = weights_.layers[layer];
+    combine(own.attention_norm, nullptr, b_.normed, tokens_);
+    if (limits_.exact)
+        attention_of<float>(layer);
+    else
+        attention_of<uint16_t>(layer);
+    const bool latent = config_.attention.kind == attention_kind::latent;
+    product_item out =
+        product(own.output, own.output_bias, latent ? b_.head_values : b_.attended, b_.state, true);
+    multiply({&out, 1}, tokens_);
+    combine(own.mlp_norm, nullptr, b_.moe_input, tokens_);
+    if (config_.moe[layer]) return;
+    mlp(own.dense, b_.moe_input);
+    pending_ = pending::dense;
+}
+
+template <class Device>
+template <class Cache>
+void forward<Device>::attention_of(uint32_t layer) {
+    if (config_.attention.kind == attention_kind::latent)
+        latent_heads<Cache>(layer);
+    else
+        grouped_heads<Cache>(layer);
+    attend<Cache>(layer);
+}
+
+template <class Device>
+template <class Cache>
+void forward<Device>::grouped_heads(uint32_t layer) {
+    const device_layer &own = weights_.layers[layer];
+    const attention_config &a = config_.attention;
+    std::vector<product_item> items;
+    items.push_back(product(own.query, own.query_bias, b_.normed, b_.query, false));
+    items.push_back(product(own.key, own.key_bias, b_.normed, b_.key, false));
+    items.push_back(product(own.value, own.value_bias, b_.normed, b_.value, false));
+    multiply(items, tokens_);
+    if (a.norm == query_key_norm::whole) {
+        combine_kernel kernel{};
+        kernel.epsilon = static_cast<float>(config_.norm_epsilon);
+        kernel.state = kernel.output = b_.query;
+        kernel.width = a.heads * a.head_dim;
+        kernel.norm_weight = own.query_norm;
+        launch(kernel, tokens_);
+        kernel.state = kernel.output = b_.key;
+        kernel.width = a.kv_heads * a.head_dim;
+        kernel.norm_weight = own.key_norm;
+        launch(kernel, tokens_);
+    }
+    heads_kernel<Cache> kernel{};
+    kernel.tokens = token_places();
+    kernel.query = b_.query;
+    kernel.key = b_.key;
+    kernel.value = b_.value;
+    kernel.keys = cache_at<Cache>(b_.keys[layer]);
+    kernel.values = cache_at<Cache>(b_.values[layer]);
+    kernel.heads = a.heads;
+    kernel.kv_heads = a.kv_heads;
+    kernel.head_dim = a.head_dim;
+    kernel.context = limits_.context_max;
+    if (a.norm == query_key_norm::per_head) {
+        kernel.query_norm = own.query_norm;
+        kernel.key_norm = own.key_norm;
+    }
+    kernel.epsilon = static_cast<float>(config_.norm_epsilon);
+    kernel.clip = static_cast<float>(a.clip_qkv);
+    launch(kernel, ceil_div(a.heads + 2 * a.kv_heads, heads_kernel<Cache>::threads / lanes),
+           tokens_);
+}
+
+template <class Device>
+template <class Cache>
+void forward<Device>::latent_heads(uint32_t layer) {
+    const device_layer &own = weights_.layers[layer];
+    const attention_config &a = config_.attention;
+    const float epsilon = static_cast<float>(config_.norm_epsilon);
+    const token_table tokens = token_places();
+    std::vector<product_item> items;
+    items.push_back(product(own.kv_a, nullptr, b_.normed, b_.compressed, false));
+    if (a.query_lora_rank == 0) {
+        items.push_back(product(own.query, own.query_bias, b_.normed, b_.query, false));
+        multiply(items, tokens_);
+    } else {
+        items.push_back(product(own.query_a, nullptr, b_.normed, b_.query_a, false));
+        multiply(items, tokens_);
+        combine_kernel norm{};
+        norm.width = a.query_lora_rank;
+        norm.state = b_.query_a;
+        norm.output = b_.query_a + uint64_t{tokens_} * a.query_lora_rank;
+        norm.norm_weight = own.query_a_norm;
+        norm.epsilon = epsilon;
+        launch(norm, tokens_);
+        product_item query = product(own.query_b, nullptr, norm.output, b_.query, false);
+        multiply({&query, 1}, tokens_);
+    }
+    launch(latent_kernel<Cache>{tokens, b_.compressed, own.kv_a_norm, epsilon, a.kv_lora_rank,
+                                limits_.context_max, cache_at<Cache>(b_.keys[layer])},
+           tokens_);
+    launch(absorb_kernel{tokens, b_.query, own.kv_b, a.heads, a.nope_dim, a.value_dim, b_.latent},
+           a.heads, tokens_);
+}
+
+template <class Device>
+template <class Cache>
+void forward<Device>::attend(uint32_t layer) {
+    const device_layer &own = weights_.layers[layer];
+    const attention_config &a = config_.attention;
+    const bool latent = a.kind == attention_kind::latent;
+    attend_shape shape{};
+    shape.heads = a.heads;
+    shape.kv_heads = latent ? 1 : a.kv_heads;
+    shape.head_dim = latent ? a.kv_lora_rank + config_.rope.dimensions : a.head_dim;
+    shape.value_dim = latent ? a.kv_lora_rank : a.value_dim;
+    shape.key_stride = latent ? shape.head_dim : a.kv_heads * a.head_dim;
+    shape.value_stride = latent ? shape.head_dim : a.kv_heads * a.value_dim;
+    shape.context = limits_.context_max;
+    shape.window = !a.sliding.empty() && a.sliding[layer] ? a.window : 0;
+    shape.scale = static_cast<float>(a.scale);
+    shape.values_in_keys = latent;
+    const uint32_t rows_max = attend_rows(config_, limits_);
+    shape.heads_at_once = std::min(shape.group(), rows_max);
+    const float *query = latent ? b_.latent : b_.query;
+    uint32_t tile_tokens = 1;
+    if (tiles_ < tokens_) tile_tokens = rows_max / shape.heads_at_once;
+    const uint32_t rows = tile_tokens * shape.heads_at_once;
+    const bool wide = shape.value_dim > 128;
+    if (wide)
+        rows <= 4 ? attend_with<Cache, 4, 4>(shape, own, layer, query, b_.attended)
+                  : attend_with<Cache, 16, 4>(shape, own, layer, query, b_.attended);
+    else if (rows == 1)
+        attend_with<Cache, 1, 1>(shape, own, layer, query, b_.attended);
+    else if (rows <= 4)
+        attend_with<Cache, 4, 1>(shape, own, layer, query, b_.attended);
+    else if (rows <= 8)
+        attend_with<Cache, 8, 1>(shape, own, layer, query, b_.attended);
+    else
+        attend_with<Cache, 16, 1>(shape, own, layer, query, b_.attended);
+    if (!latent) return;
+    // Each head's values out of the compressed ones it attended to.
+    product_item item = product(own.kv_b, nullptr, b_.attended, b_.head_values, false);
+    item.rows = item.output_stride = a.heads * a.value_dim;
+    item.input_stride = a.heads * a.kv_lora_rank;
+    item.group_rows = a.value_dim;
+    item.group_stride = a.nope_dim + a.value_dim;
+    item.group_first = a.nope_dim;
+    item.group_input = a.kv_lora_rank;
+    multiply({&item, 1}, tokens_);
+}
+
+template <class Device>
+template <class Cache, uint32_t rows_max, uint32_t vectors>
+void forward<Device>::attend_with(attend_shape shape, const device_layer &own, uint32_t layer,
+                                  const float *query, float *output) {
+    const uint32_t blocks = tiles_ * shape.kv_heads * shape.head_blocks();
+    const uint32_t seen = shape.window ? std::min(context_, shape.window) : context_;
+    // Enough blocks to fill the GPU, of at least two chunks each.
+    const uint32_t wanted = ceil_div(2 * device_.multiprocessors(), blocks);
+    shape.splits =
+        std::max(1u, std::min({wanted, splits_max / tokens_, ceil_div(seen, 2 * attend_chunk)}));
+    attend_kernel<Cache, rows_max, vectors> kernel{};
+    kernel.shape = shape;
+    kernel.tiles = b_.tiles();
+    kernel.streams = b_.streams();
+    kernel.positions = b_.positions();
+    kernel.query = query;
+    kernel.keys = cache_at<Cache>(b_.keys[layer]);
+    kernel.values = shape.values_in_keys ? kernel.keys : cache_at<Cache>(b_.values[layer]);
+    kernel.sinks = own.sinks;
+    kernel.output = output;
+    kernel.partial = b_.partial;
+    kernel.partial_values = b_.partial_values;
+    launch(kernel, tiles_, shape.kv_heads * shape.head_blocks(), shape.splits,
+           attend_kernel<Cache, rows_max, vectors>::shared_bytes_of(shape));
+    if (shape.splits > 1)
+        launch(merge_kernel{shape.heads, shape.value_dim, shape.splits, own.sinks, b_.partial,
+                            b_.partial_values, output},
+               shape.heads, tokens_);
+}
+
+// A dense layer or the shared expert, of all tokens, to shared_output.
+template <class Device>
+void forward<Device>::mlp(const device_mlp &weights, const float *input) {
+    product_item up = product(weights.gate, weights.gate_bias, input, b_.shared_inner, false);
+    up.second = weights.up;
+    up.second_bias = weights.up_bias;
+    up.end = product_end::activate;
+    up.activation = config_.activation;
+    up.limit = static_cast<float>(config_.activation_limit);
+    multiply({&up, 1}, tokens_);
+    product_item down =
+        product(weights.down, weights.down_bias, b_.shared_inner, b_.shared_output, false);
+    multiply({&down, 1}, tokens_);
+}
+
+template <class Device>
+void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
+    for (product_item &item : items) item.count = tokens;
+    if (tokens > few_tokens) {
+        for (const product_item &item : items) {
+            const bool plain = item.group_rows == 0;
+            if (plain && !item.second && !limits_.exact && device_.product_of_many(item, tokens))
+                continue;
+            with_type(item.weights.type, [&](auto type) {
+                const uint32_t x = ceil_div(item.rows, 64), z = ceil_div(tokens, 64);
+                if (!plain)
+                    launch(row_kernel<type(), few_tokens>{{item}, 1},
+                           ceil_div(item.rows, row_kernel<type(), few_tokens>::threads / lanes), 1,
+                           ceil_div(tokens, few_tokens));
+                else if (item.second)
+                    launch(tile_kernel<type(), true>{item}, x, 1, z,
+                           tile_kernel<type(), true>::shared_bytes);
+                else
+                    launch(tile_kernel<type(), false>{item}, x, 1, z,
+                           tile_kernel<type(), false>::shared_bytes);
+            });
+        }
+        return;
+    }
+    for (size_t first = 0; first < items.size();) {
+        with_type(items[first].weights.type, [&](auto type) {
+            const auto launch_with = [&](auto kernel) {
+                uint32_t rows = 0;
+                while (first < items.size() && kernel.count < kernel.inline_max &&
+                       items[first].weights.type == type()) {
+                    rows += items[first].rows;
+                    kernel.items[kernel.count++] = items[first++];
+                }
+                launch(kernel, ceil_div(rows, kernel.threads / lanes));
+            };
+            if (tokens == 1)
+                launch_with(row_kernel<type(), 1>{});
+            else
+                launch_with(row_kernel<type(), few_tokens>{});
+        });
+    }
+}
+
+template <class Device>
+void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,
+                                   product_item &down) const {
+    const uint32_t model_layer = moe_layers_[layer];
+    const mlp_weights weights =
+        segment_image(of_.weights().layers[model_layer].experts[one.expert], one.first, one.rows)
+            .view(one.image);
+    const device_mlp *biases =
+        config_.expert_bias ? &weights_.layers[model_layer].experts[one.expert] : nullptr;
+    up = product(weights.gate, nullptr, b_.moe_input, b_.inner, false);
+    up.second = weights.up;
+    up.end = product_end::activate;
+    up.activation = config_.activation;
+    up.limit = static_cast<float>(config_.activation_limit);
+    up.gather = b_.route + route_count_;
+    up.output_stride = config_.moe_intermediate;
+    up.output_first = one.first;
+    up.first = first_[one.expert];
+    up.count = assignment_count(one.expert);
+    down = product(weights.down, nullptr, b_.inner + one.first, b_.expert_outputs, false);
+    down.input_stride = config_.moe_intermediate;
+    down.part = parts_of(config_.moe_intermediate).part;
+    down.continues = one.first != 0;
+    down.first = up.first;
+    down.count = up.count;
+    if (biases) {
+        if (biases->gate_bias) up.bias = biases->gate_bias + one.first;
+        if (biases->up_bias) up.second_bias = biases->up_bias + one.first;
+        down.bias = biases->down_bias;
+    }
+}
+
+template <class Device>
+void forward<Device>::launch_table(const product_item *table, std::span<const product_item> items,
+                                   uint32_t tokens_max) {
+    uint32_t rows = 0;
+    for (const product_item &item : items) rows = std::max(rows, item.rows);
+    const uint32_t count = static_cast<uint32_t>(items.size());
+    const bool two = static_cast<bool>(items[0].second);
+    with_type(items[0].weights.type, [&](auto type) {
+        const auto of_rows = [&](auto kernel) {
+            kernel.table = table;
+            launch(kernel, ceil_div(rows, kernel.threads / lanes), count);
+        };
+        const auto of_tiles = [&](auto kernel) {
+            kernel.table = table;
+            launch(kernel, ceil_div(rows, kernel.side), count, ceil_div(tokens_max, kernel.side),
+                   kernel.shared_bytes);
+        };
+        if (tokens_max == 1)
+            of_rows(row_kernel<type(), 1>{});
+        else if (tokens_max <= few_tokens)
+            of_rows(row_kernel<type(), few_tokens>{});
+        else if (two)
+            of_tiles(tile_kernel<type(), true>{});
+        else
+            of_tiles(tile_kernel<type(), false>{});
+    });
+}
+
+template <class Device>
+void forward<Device>::experts(uint32_t layer, std::span<const expert_in_slot> batch) {
+    assert(staged_ + 2 * batch.size() <= b_.items_max);
+    product_item *host = b_.pinned_items + staged_;
+    const product_item *table = b_.items + staged_;
+    // By the kernel that computes them, the same whatever else is in the batch.
+    const auto kind_of = [&](const expert_in_slot &one) {
+        const uint32_t count = assignment_count(one.expert);
+        return count == 1 ? 0 : count <= few_tokens ? 1 : 2;
+    };
+    struct range {
+        uint32_t first, count, tokens_max;
+    } kinds[3];
+    uint32_t used = 0;
+    for (int kind = 0; kind < 3; ++kind) {
+        range &own = kinds[kind];
+        own = {used, 0, 0};
+        for (const expert_in_slot &one : batch) own.count += kind_of(one) == kind;
+        uint32_t next = used;
+        for (const expert_in_slot &one : batch) {
+            if (kind_of(one) != kind) continue;
+            own.tokens_max = std::max(own.tokens_max, assignment_count(one.expert));
+            stage_expert(layer, one, host[next], host[next + own.count]);
+            ++next;
+        }
+        used += 2 * own.count;
+    }
+    device_.copy_in(b_.items + staged_, host, used * sizeof(product_item));
+    for (const range &own : kinds) {
+        if (own.count == 0) continue;
+        for (uint32_t half = 0; half < 2; ++half) {
+            const uint32_t first = own.first + half * own.count;
+            launch_table(table + first, {host + first, own.count}, own.tokens_max);
+        }
+    }
+    staged_ += used;
+}
+
+}  // namespace moorage::core::cuda

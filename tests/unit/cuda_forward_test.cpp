@@ -1,0 +1,195 @@
+// cuda_forward_test.cpp - goal: what the CUDA executor launches computes the reference's results,
+// for every architecture. Method: the same launches, block by block on the CPU, over the golden
+// models; and whole against split experts, which must agree to the bit.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "core/model/golden.h"
+#include "core/model/routing.h"
+#include "tests/unit/emulated_device.h"
+
+namespace {
+
+using namespace moorage::core;
+using cuda::expert_in_slot;
+
+// A model whose device is the CPU.
+class emulated_run {
+public:
+    emulated_run(const model &of, const cuda::forward_limits &limits, uint32_t top)
+        : of_(of), limits_(limits), top_(top), rule_(of.config()) {
+        cuda::memory_plan counted, counted_pinned;
+        cuda::weights_loader(device, counted).load(of.weights(), of.config().expert_bias);
+        lay_out(of.config(), limits, counted, counted_pinned);
+        // Poisoned: what is not written shows.
+        memory_.assign(counted.bytes() / 4 + 128, __builtin_nanf(""));
+        pinned_.assign(counted_pinned.bytes() / 4 + 128, __builtin_nanf(""));
+        cuda::memory_plan device_plan(aligned(memory_)), pinned_plan(aligned(pinned_));
+        weights_ =
+            cuda::weights_loader(device, device_plan).load(of.weights(), of.config().expert_bias);
+        buffers_ = lay_out(of.config(), limits, device_plan, pinned_plan);
+        CHECK(device_plan.bytes() == counted.bytes());
+        CHECK(pinned_plan.bytes() == counted_pinned.bytes());
+        compute_ = std::make_unique<cuda::forward<cuda::emulated_device>>(device, of, weights_,
+                                                                          buffers_, limits);
+    }
+
+    void run(const pass &tokens) {
+        const model_config &config = of_.config();
+        const uint32_t k = config.top_k, experts = config.experts;
+        const std::vector<uint32_t> layers = config.moe_layers();
+        compute_->begin(tokens);
+        std::vector<uint32_t> chosen(tokens.tokens.size() * k);
+        std::vector<float> weights(chosen.size());
+        for (uint32_t layer = 0; layer < layers.size(); ++layer) {
+            compute_->attention(layer);
+            compute_->shared(layer);
+            for (size_t t = 0; t < tokens.tokens.size(); ++t)
+                rule_.choose({buffers_.pinned_router + t * experts, experts},
+                             of_.weights().layers[layers[layer]].correction_bias,
+                             {chosen.data() + t * k, k}, {weights.data() + t * k, k});
+            compute_->route(chosen, weights);
+            run_experts(layer, layers[layer]);
+        }
+        compute_->head();
+    }
+    std::span<const float> logits() const {
+        return {buffers_.pinned_logits, size_t{compute_->outputs()} * of_.config().vocabulary};
+    }
+
+    cuda::emulated_device device;
+
+private:
+    static std::byte *aligned(std::vector<float> &memory) {
+        const auto at = reinterpret_cast<uintptr_t>(memory.data());
+        return reinterpret_cast<std::byte *>((at + 255) / 256 * 256);
+    }
+
+    void run_experts(uint32_t layer, uint32_t model_layer) {
+        const uint32_t rows = of_.config().moe_intermediate;
+        images_.clear();
+        for (const bool bottom : {false, true}) {
+            const uint32_t first = bottom ? top_ : 0, count = bottom ? rows - top_ : top_;
+            if (count == 0) continue;
+            std::vector<expert_in_slot> batch;
+            for (uint32_t e = 0; e < of_.config().experts; ++e) {
+                if (compute_->assignment_count(e) == 0) continue;
+                const segment_image image(of_.weights().layers[model_layer].experts[e], first,
+                                          count);
+                images_.emplace_back(image.bytes() / 4 + 128);
+                std::byte *slot = aligned(images_.back());
+                image.copy(0, image.bytes(), slot);
+                batch.push_back({e, first, count, slot});
+            }
+            compute_->experts(layer, batch);
+        }
+    }
+
+    const model &of_;
+    cuda::forward_limits limits_;
+    uint32_t top_;
+    routing_rule rule_;
+    std::vector<float> memory_, pinned_;
+    std::vector<std::vector<float>> images_;
+    cuda::device_weights weights_;
+    cuda::forward_buffers buffers_;
+    std::unique_ptr<cuda::forward<cuda::emulated_device>> compute_;
+};
+
+pass pass_of(std::span<const int32_t> ids, uint32_t position, bool all_outputs) {
+    pass out;
+    for (uint32_t i = 0; i < ids.size(); ++i) {
+        pass_token token;
+        token.token_id = ids[i];
+        token.position = position + i;
+        token.output = all_outputs || i + 1 == ids.size();
+        out.tokens.push_back(token);
+    }
+    return out;
+}
+
+constexpr const char *architectures[] = {
+    "mixtral",     "qwen2_moe", "qwen3_moe",  "olmoe",   "deepseek_v2_lite",
+    "deepseek_v3", "phimoe",    "granitemoe", "gpt_oss", "glm4_moe"};
+
+// A golden model on the emulated device, its experts whole or split on a part's border.
+struct golden_run {
+    std::unique_ptr<model> opened;
+    golden_data golden;
+    emulated_run run;
+
+    golden_run(const std::string &name, bool split, bool half_cache = false)
+        : opened(open(name)),
+          golden(std::move(*read_golden(opened->directory(), opened->config()))),
+          run(*opened, limits_of(golden, half_cache),
+              top_rows(opened->config().moe_intermediate, split ? 0.5 : 1)) {}
+
+    static std::unique_ptr<model> open(const std::string &name) {
+        auto opened = open_model(std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name);
+        REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));
+        return std::move(*opened);
+    }
+    static cuda::forward_limits limits_of(const golden_data &golden, bool half_cache) {
+        const auto count = static_cast<uint32_t>(golden.input_ids.size());
+        return {count, 2, 2 * count, count, true, !half_cache};
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the launches of the CUDA executor reproduce every golden model in one pass") {
+    for (const std::string name : architectures) {
+        CAPTURE(name);
+        golden_run of(name, false);
+        of.run.run(pass_of(of.golden.input_ids, 0, true));
+        CHECK(relative_error(of.run.logits(), of.golden.logits) <= 2e-3);
+    }
+}
+
+TEST_CASE("they do so a few tokens at a time, then one by one") {
+    for (const std::string name : architectures) {
+        CAPTURE(name);
+        golden_run of(name, false);
+        const uint32_t vocabulary = of.opened->config().vocabulary;
+        const auto count = static_cast<uint32_t>(of.golden.input_ids.size());
+        for (uint32_t at = 0; at < count;) {
+            const uint32_t step = at == 0 ? 5 : at == 5 ? 8 : 1;
+            of.run.run(pass_of(std::span(of.golden.input_ids).subspan(at, step), at, false));
+            at += step;
+            CAPTURE(at);
+            const auto expected =
+                std::span(of.golden.logits).subspan((at - 1) * vocabulary, vocabulary);
+            CHECK(relative_error(of.run.logits(), expected) <= 2e-3);
+        }
+    }
+}
+
+TEST_CASE("split experts give the bits of whole ones, with one token and with many") {
+    for (const std::string name : {"mixtral", "deepseek_v3", "gpt_oss", "qwen2_moe"}) {
+        CAPTURE(name);
+        golden_run whole(name, false), split(name, true);
+        const std::span ids(whole.golden.input_ids);
+        const auto run_both = [&](uint32_t first, uint32_t count) {
+            const pass tokens = pass_of(ids.subspan(first, count), first, true);
+            whole.run.run(tokens);
+            split.run.run(tokens);
+            const auto is = split.run.logits(), expected = whole.run.logits();
+            REQUIRE(is.size() == expected.size());
+            CHECK(std::memcmp(is.data(), expected.data(), is.size_bytes()) == 0);
+        };
+        run_both(0, 20);
+        run_both(20, 3);
+        run_both(23, 1);
+    }
+}
+
+TEST_CASE("caches in half precision stay near where no choice of experts turns on it") {
+    for (const std::string name : {"mixtral", "deepseek_v2_lite", "olmoe", "glm4_moe"}) {
+        CAPTURE(name);
+        golden_run of(name, false, true);
+        of.run.run(pass_of(of.golden.input_ids, 0, true));
+        CHECK(relative_error(of.run.logits(), of.golden.logits) <= 5e-3);
+    }
+}
