@@ -20,8 +20,9 @@ bool budget_stage::valid(std::string &why) const {
                          truth_.experts());
             return false;
         }
-        if (split_[layer] != 1.0f) {
-            why = format("layer {}: split {} where experts are not split", layer, split_[layer]);
+        if (split_[layer] != truth_.splits()[layer]) {
+            why = format("layer {}: split {} where it is {} for the whole run", layer,
+                         split_[layer], truth_.splits()[layer]);
             return false;
         }
         sum += static_cast<double>(planned_[layer]) * split_[layer];

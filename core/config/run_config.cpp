@@ -16,7 +16,8 @@ namespace {
 
 // Bounds far above every published model and machine; they keep a slip of the keyboard from turning
 // into an allocation.
-constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, experts_max = 1 << 20,
+constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024,
+                   model_prefill_max = 1 << 16, max_tokens_max = 1 << 20, experts_max = 1 << 20,
                    buffer_experts_max = 1 << 16;
 constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
 constexpr uint64_t bytes_max = uint64_t{1} << 50;
@@ -29,10 +30,12 @@ struct closed_section {
 };
 const std::vector<closed_section> &closed_sections() {
     static const std::vector<closed_section> sections = {
-        {"run", {"executor", "tokens", "batch", "prefill", "seed"}},
+        {"run", {"executor", "tokens", "batch", "prefill", "seed", "threads"}},
         {"hardware", {"profile", "link", "node"}},
-        {"source", {"trace", "shape", "model", "prompt", "text", "max_tokens"}},
-        {"memory", {"experts", "bytes", "sharing", "buffer_experts"}},
+        {"source",
+         {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
+          "top_k", "stop", "window"}},
+        {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split"}},
         {"plugins", {"path", "on_fault"}},
         {"cluster", {"servers", "links", "users"}},
         {"report", {"title"}},
@@ -82,6 +85,9 @@ private:
     void read_run(run_config &config);
     void read_hardware(run_config &config);
     void read_source(run_config &config);
+    void read_model(run_config &config, bool has_trace);
+    static bool choose(section_reader &reader, const char *one, const char *other,
+                       const given *&first, const given *&second);
     void read_memory(run_config &config);
     void read_plugins(run_config &config);
     void read_cluster();
@@ -137,59 +143,106 @@ status builder::add_overrides(std::span<const override_value> overrides) {
 void builder::read_run(run_config &config) {
     section_reader &run = section("run");
     run.read("executor", config.executor);
-    if (!run.failed() && config.executor != "emulator") {
-        const std::vector<std::string> built = {"emulator"};
-        const std::string hint = did_you_mean(config.executor, built);
-        run.fail(*run.find("executor"),
-                 hint.empty() ? "this version has emulator; cpu and cuda come with real models"
-                              : "this version has emulator" + hint);
+    const std::vector<std::string> known = {"emulator", "cpu", "cuda"};
+    if (!run.failed() && std::find(known.begin(), known.end(), config.executor) == known.end()) {
+        const std::string hint = did_you_mean(config.executor, known);
+        run.fail(*run.find("executor"), hint.empty() ? "choose emulator, cpu or cuda"
+                                                     : "there are emulator, cpu and cuda" + hint);
     }
     run.read("tokens", config.tokens, 0, count_max);
     run.read("batch", config.batch, 1, batch_max);
-    run.read("prefill", config.prefill, 0, prefill_max);
+    if (!config.model.empty()) config.prefill = 512;
+    run.read("prefill", config.prefill, 0, config.model.empty() ? prefill_max : model_prefill_max);
     run.read("seed", config.seed, 0, count_max);
+    run.read("threads", config.threads, 0, threads_max);
 }
 
 void builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
+    if (config.executor != "emulator") config.profile = "host";
     for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
                             std::pair{"node", &config.node}}) {
         hardware.read(key, *out);
         anchor(hardware.find(key), *out);
     }
-    hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
+    if (config.profile.empty())
+        hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
+}
+
+// Of two keys that exclude each other, the one that --set gives replaces the file's.
+bool builder::choose(section_reader &reader, const char *one, const char *other,
+                     const given *&first, const given *&second) {
+    first = reader.find(one);
+    second = reader.find(other);
+    if (!first || !second) return true;
+    if (first->raw.has_value() == second->raw.has_value()) return false;
+    const given *&dropped = first->raw ? second : first;
+    log_info(format("{}: {} is not used, --set gives {}", dropped->place, dropped->key,
+                    first->raw ? one : other));
+    dropped = nullptr;
+    return true;
 }
 
 void builder::read_source(run_config &config) {
     section_reader &source = section("source");
-    for (const char *later : {"model", "prompt", "text", "max_tokens"})
-        if (const given *found = source.find(later))
-            source.fail(
-                format("{}: [source] {} needs a model; this version runs traces only, so give "
-                       "[source] trace in its place",
-                       found->place, later));
-    std::string trace;
-    source.read("trace", trace);
+    const given *trace = nullptr, *model = nullptr;
+    if (!choose(source, "trace", "model", trace, model))
+        return source.fail(
+            format("{}: [source] has both trace and model; keep one of them", model->place));
+    std::string path;
+    if (trace) {
+        source.read("trace", path);
+        if (!source.failed()) config.trace = resolved(path, *trace);
+    } else if (model) {
+        source.read("model", path);
+        if (!source.failed()) config.model = resolved(path, *model);
+    } else {
+        source.fail(
+            format("{}: [source] is not given; name a trace file or a model directory, for "
+                   "example trace = \"demo.long.safetensors\" or model = \"demo\"",
+                   file_));
+    }
     source.read("shape", config.shape);
     anchor(source.find("shape"), config.shape);
-    source.require("trace", "name a trace file, for example trace = \"demo.long.safetensors\"");
-    if (!source.failed()) config.trace = resolved(trace, *source.find("trace"));
+    read_model(config, trace != nullptr);
+}
+
+void builder::read_model(run_config &config, bool has_trace) {
+    section_reader &source = section("source");
+    if (has_trace) {
+        for (const char *key : {"prompt", "text", "max_tokens", "temperature", "top_p", "top_k"})
+            if (const given *found = source.find(key); found && !source.find("model"))
+                source.fail(
+                    format("{}: [source] {} needs a model; give [source] model in place "
+                           "of trace, or remove it",
+                           found->place, key));
+        return;
+    }
+    const given *prompt = nullptr, *text = nullptr;
+    if (!choose(source, "prompt", "text", prompt, text))
+        return source.fail(
+            format("{}: [source] has both prompt and text; a prompt is continued, "
+                   "a text is scored; keep one of them",
+                   text->place));
+    if (prompt) source.read_prose("prompt", config.prompts);
+    std::string path;
+    if (text) source.read("text", path);
+    if (text && !source.failed()) config.text = resolved(path, *text);
+    source.read("max_tokens", config.max_tokens, 1, max_tokens_max);
+    source.read_above("temperature", config.temperature, 0, 100, true);
+    source.read_above("top_p", config.top_p, 0, 1);
+    source.read("top_k", config.sample_top_k, 0, experts_max);
+    source.read("stop", config.stop);
+    source.read("window", config.window, 2, model_prefill_max);
 }
 
 void builder::read_memory(run_config &config) {
     section_reader &memory = section("memory");
-    const given *experts = memory.find("experts"), *bytes = memory.find("bytes");
-    // A size given by --set replaces the file's, in whichever unit that one is.
-    if (experts && bytes && experts->raw.has_value() != bytes->raw.has_value()) {
-        const given *&dropped = experts->raw ? bytes : experts;
-        log_info(format("{}: [memory] {} is not used, --set gives the size", dropped->place,
-                        dropped->key));
-        dropped = nullptr;
-    }
-    if (experts && bytes)
+    const given *experts = nullptr, *bytes = nullptr;
+    if (!choose(memory, "experts", "bytes", experts, bytes))
         memory.fail(
             format("{}: [memory] has both experts and bytes; keep one of them", experts->place));
-    if (!experts && !bytes)
+    if (!experts && !bytes && config.executor == "emulator" && config.model.empty())
         memory.fail(
             format("{}: [memory] has no size; give experts (a count) or bytes, for example "
                    "experts = 96",
@@ -214,6 +267,7 @@ void builder::read_memory(run_config &config) {
         memory.read("buffer_experts", count, 0, buffer_experts_max);
         config.buffer_experts = count;
     }
+    memory.read_above("split", config.split, 0, 1);
 }
 
 void builder::read_plugins(run_config &config) {
@@ -309,9 +363,9 @@ status builder::build(run_config &config) {
         reader.expect(keys);
         if (reader.failed()) return reader.failure();
     }
+    read_source(config);
     read_run(config);
     read_hardware(config);
-    read_source(config);
     read_memory(config);
     read_plugins(config);
     read_cluster();

@@ -35,22 +35,36 @@ struct run_config {
     std::filesystem::path file;  // as given
 
     // [run]
-    std::string executor = "emulator";
-    uint64_t tokens = 0;   // of the source, 0: all
-    uint32_t batch = 1;    // requests decoded together
-    uint32_t prefill = 0;  // first tokens of each request that are one prefill step; 0: none
+    std::string executor = "emulator";  // "emulator", "cpu", "cuda"
+    uint64_t tokens = 0;                // of the source, 0: all
+    uint32_t batch = 1;                 // requests decoded together
+    // Tokens of a prefill pass; 0: prompts are decoded. Of a trace: the first tokens of each
+    // request, in one pass. Default: 0 for a trace, 512 for a model.
+    uint32_t prefill = 0;
     uint64_t seed = 0;
-    // [hardware]
+    uint32_t threads = 0;  // of the CPU's arithmetic; 0: one a core
+    // [hardware]; with the executors cpu and cuda the profile is "host" unless another is given
     std::string profile, link, node;
-    // [source]
-    std::filesystem::path
-        trace;          // resolved: against the config's directory, --set against the current
-    std::string shape;  // model shape; empty: by the trace's model name
+    // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
+    // --set against the current one.
+    std::filesystem::path trace;
+    std::string shape;                  // model shape; empty: by the trace's model name
+    std::filesystem::path model;        // directory
+    std::vector<std::string> prompts;   // to be continued ...
+    std::filesystem::path text;         // ... or a text, or windows of ids (*.json), to be scored
+    uint32_t max_tokens = 128;          // new ones, of each prompt
+    double temperature = 0, top_p = 1;  // 0: always the most probable token
+    uint32_t sample_top_k = 0;          // [source] top_k: tokens considered; 0: all
+    bool stop = true;                   // at the model's end tokens
+    uint32_t window = 512;  // ids of a scored text that are scored together
     // [memory]
-    std::optional<uint32_t> experts;  // cache slots in whole experts; one of experts and bytes
+    // Cache slots in whole experts; one of experts and bytes. Neither, with a model or on a real
+    // executor: as many as fit.
+    std::optional<uint32_t> experts;
     std::optional<uint64_t> bytes;
     bool per_layer = false;                  // sharing = "shared" | "per-layer"
     std::optional<uint32_t> buffer_experts;  // default: top_k
+    double split = 1;                        // share of an expert that is its top segment
     // [plugins]
     std::vector<std::filesystem::path> plugin_paths;  // resolved; besides the bundled ones
     on_fault action = on_fault::abort;

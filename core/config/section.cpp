@@ -147,20 +147,39 @@ void section_reader::read_above(std::string_view key, double &out, double above,
     out = number;
 }
 
+namespace {
+
+const std::string *prose_of(const given &value) {
+    if (value.raw) return value.raw->empty() ? nullptr : &*value.raw;
+    const bool some = value.value.type == node_type::text && !value.value.text.empty();
+    return some ? &value.value.text : nullptr;
+}
+
+}  // namespace
+
 void section_reader::read_texts(std::string_view key, std::vector<std::string> &out) {
+    read_list(key, out, text_of);
+}
+
+void section_reader::read_prose(std::string_view key, std::vector<std::string> &out) {
+    read_list(key, out, prose_of);
+}
+
+void section_reader::read_list(std::string_view key, std::vector<std::string> &out,
+                               const std::string *(*read)(const given &)) {
     const given *found = find(key);
     if (!found || failed()) return;
     std::vector<std::string> texts;
-    if (const std::string *one = text_of(*found)) {
-        texts.push_back(*one);
-    } else if (found->value.type == node_type::list) {
+    if (found->value.type == node_type::list) {
         for (const node &item : found->value.items) {
             const given inner{found->key, item, found->place, std::nullopt};
-            const std::string *text = text_of(inner);
+            const std::string *text = read(inner);
             if (!text)
                 return fail(*found, format("it holds {}, and only text is of use", describe(item)));
             texts.push_back(*text);
         }
+    } else if (const std::string *one = read(*found)) {
+        texts.push_back(*one);
     } else {
         return fail(*found, "a list of texts is needed");
     }

@@ -56,6 +56,8 @@ public:
     void read_above(std::string_view key, double &out, double above, double max,
                     bool or_equal = false);
     void read_texts(std::string_view key, std::vector<std::string> &out);  // a list, or one text
+    // As read_texts, for prose: line breaks and tabs may be in it.
+    void read_prose(std::string_view key, std::vector<std::string> &out);
     // Fails when the key is not given.
     void require(std::string_view key, std::string_view remedy);
 
@@ -65,6 +67,9 @@ public:
     const error &failure() const { return *failure_; }
 
 private:
+    void read_list(std::string_view key, std::vector<std::string> &out,
+                   const std::string *(*read)(const given &));
+
     std::string file_, title_;
     std::vector<given> values_;
     std::optional<error> failure_;

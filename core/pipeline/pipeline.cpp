@@ -62,7 +62,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     step_.weigh(source_, pass_);
     step_.group();
     find_items(account);  // looks up and pins
-    if (watcher_) watcher_->step(step_.view(), pass_);
+    if (watcher_) watcher_->step(step_.view(), pass_, source_);
     observe();
     prefetch_.settle(step_, taken_, bytes_);  // cuts off what was not asked for
     order_items();
@@ -368,7 +368,8 @@ bool pipeline::end_pass() {
     const uint64_t ended_ns = now_ns();
     for (const pass_token &token : pass_.tokens) {
         requests_done_ += token.last;
-        if (pass_.phase == MOORAGE_PREFILL && !token.first) continue;  // no output token of its own
+        if (token.silent || (pass_.phase == MOORAGE_PREFILL && !token.first))
+            continue;  // no output token of its own
         uint64_t &emitted_ns = emitted_ns_[token.stream];
         (token.first ? ttft_ns_ : tpot_ns_).push_back(ended_ns - emitted_ns);
         emitted_ns = ended_ns;
@@ -388,7 +389,7 @@ void pipeline::finish(run_report &report) {
     report.ttft_ms = summarise(ttft_ns_);
     bytes_.h2d = transport_.moved_bytes(link_h2d);
     bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
-    if (costs_.hardware().device.unified_memory) {  // nothing was copied
+    if (executor_.unified_memory()) {  // nothing was copied
         bytes_ = {};
         for (layer_report &layer : layers_) layer.h2d_bytes = 0;
     }

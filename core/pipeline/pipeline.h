@@ -30,13 +30,6 @@ struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
 };
 
-// Sees every layer step once its experts are known, before they are computed.
-class step_watcher {
-public:
-    virtual ~step_watcher() = default;
-    virtual void step(const moorage_step &view, const pass &tokens) = 0;
-};
-
 class pipeline {
 public:
     struct parts {

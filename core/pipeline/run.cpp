@@ -2,65 +2,18 @@
 #include "core/pipeline/run.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
+#include "core/pipeline/machine.h"
 #include "core/pipeline/pipeline.h"
+#include "core/pipeline/texts.h"
 #include "core/source/trace_source.h"
 
 namespace moorage::core {
-
-status run_resources::scan(std::span<const std::filesystem::path> paths) {
-    std::vector<std::filesystem::path> fresh;
-    if (!std::exchange(bundled_, true)) fresh = registry::default_paths();
-    for (const auto &path : paths)
-        if (std::find(scanned_.begin(), scanned_.end(), path) == scanned_.end())
-            fresh.push_back(path);
-    scanned_.insert(scanned_.end(), fresh.begin(), fresh.end());
-    return fresh.empty() ? success() : policies_.scan(fresh);
-}
-
-result<const trace *> run_resources::open(const std::filesystem::path &path) {
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<trace> &known = traces_[path];
-    if (!known) {
-        auto opened = trace::open(path);
-        if (!opened) return opened.failure();
-        known = std::make_unique<trace>(std::move(opened).value());
-    }
-    return known.get();
-}
-
-template <class Key, class Value>
-template <class Make>
-const Value &run_resources::kept<Key, Value>::at(const Key &key, std::mutex &guard, Make &&make) {
-    entry *found;
-    {
-        const std::lock_guard lock(guard);
-        found = &all[key];
-    }
-    std::call_once(found->once, [&] { found->value.emplace(make()); });
-    return *found->value;
-}
-
-const future &run_resources::coming(const trace &of, uint64_t tokens) {
-    return futures_.at({&of, tokens}, mutex_, [&] { return future(of, tokens); });
-}
-
-result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots,
-                                        bool per_layer) {
-    return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&]() -> result<uint64_t> {
-        const auto belady = policies_.find("belady", "cache");
-        if (!belady) return belady.failure();
-        replay_job job{.of = *belady, .slots = slots, .tokens = tokens};
-        job.pools = per_layer ? sharing::per_layer : sharing::shared;
-        const auto counted = replay(of, &coming(of, tokens), job);
-        if (!counted) return counted.failure();
-        return counted->misses;
-    });
-}
 
 namespace {
 
@@ -72,47 +25,93 @@ public:
 
     result<run_report> operator()() {
         for (const auto part : {&runner::open_source, &runner::open_hardware, &runner::size_memory,
-                                &runner::make_policies, &runner::activate})
+                                &runner::make_machine, &runner::make_policies, &runner::activate})
             if (const status done = (this->*part)(); !done) return done.failure();
         return drive();
     }
 
 private:
     status open_source();
+    status open_trace();
+    status open_model();
     status open_hardware();
     status size_memory();
+    result<uint64_t> wanted_experts(uint64_t all);
+    void warn_of_size();
+    status make_machine();
     status make_policies();
     status make_policy(std::string_view kind, instance *&out);
     status activate();
     result<run_report> drive();
     void describe(run_report &report);
+    void describe_source(json &into);
     void count_optimum(run_report &report);
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
+    bool real() const { return config_.executor != "emulator"; }
+    uint32_t page_count() const { return source_->layers() * source_->experts(); }
+    std::string source_name() const {
+        return trace_ ? config_.trace.string() : config_.model.string();
+    }
 
     const run_config &config_;
     run_resources &shared_;
     const run_options &options_;
     fault_log faults_;
     std::vector<std::string> warnings_;
-    const trace *trace_ = nullptr;
-    std::unique_ptr<trace_source> source_;
+    const trace *trace_ = nullptr;          // one of trace ...
+    const opened_model *opened_ = nullptr;  // ... and model
+    const model *computed_ = nullptr;       // null: a trace on the emulator
+    text_job job_;
+    model_source *texts_ = nullptr;  // source_ of a model
+    std::unique_ptr<source> source_;
     std::unique_ptr<cost_model> costs_;
     moorage_costs costs_view_{};
-    uint32_t slots_ = 0, buffer_slots_ = 0, transfers_max_ = 0, needs_ = 0;
+    double share_ = 1;  // of an expert that is its top segment
+    uint32_t top_rows_ = 0, experts_ = 0, slots_ = 0, buffer_slots_ = 0;  // experts_: whole ones
+    uint32_t transfers_max_ = 0, needs_ = 0;
     std::unique_ptr<residency> truth_;
     std::unique_ptr<arena> places_;
-    std::unique_ptr<emulator> executor_;
+    machine machine_;
     std::unique_ptr<future_cursor> future_;
     std::vector<std::unique_ptr<instance>> instances_;
     stages stages_{};
 };
 
-status runner::open_source() {
+status runner::open_source() { return config_.model.empty() ? open_trace() : open_model(); }
+
+status runner::open_trace() {
     auto opened = shared_.open(config_.trace);
     if (!opened) return opened.failure();
     trace_ = *opened;
     source_ = std::make_unique<trace_source>(
         *trace_, trace_source_options{config_.batch, config_.prefill, config_.tokens});
+    if (real())
+        return error{format("{}: executor {} needs [source] model; a trace runs on the emulator",
+                            config_.file.string(), config_.executor),
+                     true};
+    return success();
+}
+
+status runner::open_model() {
+    const auto opened = shared_.open_model(config_.model);
+    if (!opened) return opened.failure();
+    opened_ = *opened;
+    computed_ = opened_->of.get();
+    auto job = make_job(config_, *computed_, opened_->words.get());
+    if (!job) return job.failure();
+    job_ = std::move(job).value();
+    model_source_options options;
+    options.batch = config_.batch;
+    options.prefill = config_.prefill;
+    options.tokens = config_.tokens;
+    options.how = {config_.temperature, config_.top_p, config_.sample_top_k, config_.seed};
+    if (config_.stop) options.end_ids = computed_->generation().end_ids;
+    options.predict = options_.watcher != nullptr || config_.prefetch.plugin != "none";
+    options.on_token = options_.on_token;
+    auto made = std::make_unique<model_source>(*computed_, job_.requests, options);
+    texts_ = made.get();
+    source_ = std::move(made);
+    needs_ |= MOORAGE_NEEDS_WEIGHTS;  // of what is computed
     return success();
 }
 
@@ -120,12 +119,19 @@ status runner::open_hardware() {
     const std::filesystem::path base = config_.file.parent_path();
     const auto hardware = load_hardware({config_.profile, config_.link, config_.node, base});
     if (!hardware) return hardware.failure();
-    const std::string model = config_.shape.empty() ? trace_->meta("model") : config_.shape;
-    const auto shape =
-        shape_for_trace(model, trace_->layers(), trace_->experts(), trace_->top_k(), base);
-    if (!shape) return shape.failure();
-    costs_ = std::make_unique<cost_model>(*hardware, *shape);
-    const uint64_t mean_length = trace_->tokens() / trace_->requests();
+    model_shape shape;
+    if (trace_) {
+        const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
+        auto known =
+            shape_for_trace(name, trace_->layers(), trace_->experts(), trace_->top_k(), base);
+        if (!known) return known.failure();
+        shape = std::move(known).value();
+    } else {
+        shape = shape_of(*computed_, config_.model.filename().string());
+    }
+    costs_ = std::make_unique<cost_model>(*hardware, shape);
+    const uint64_t mean_length =
+        trace_ ? trace_->tokens() / trace_->requests() : texts_->context_max();
     costs_view_ = costs_->summary(mean_length / 2 + 1);
     if (hardware->device.unified_memory)
         warn(
@@ -135,44 +141,112 @@ status runner::open_hardware() {
     return success();
 }
 
-status runner::size_memory() {
+// Whole experts that the cache is to hold: as configured, or as many as there is room for.
+result<uint64_t> runner::wanted_experts(uint64_t all) {
     const model_shape &shape = costs_->shape();
-    const device_profile &device = costs_->hardware().device;
-    const uint64_t all = uint64_t{trace_->layers()} * trace_->experts();
-    const uint64_t asked = config_.experts ? *config_.experts : *config_.bytes / shape.expert_bytes;
-    if (asked == 0)
+    if (config_.experts) return uint64_t{*config_.experts};
+    if (config_.bytes) {
+        const uint64_t count = *config_.bytes / shape.expert_bytes;
+        if (count != 0) return count;
         return error{format("{}: [memory] bytes = {} is less than one expert of {} ({} bytes)",
                             config_.file.string(), *config_.bytes, shape.name, shape.expert_bytes),
                      true};
-    slots_ = static_cast<uint32_t>(std::min(asked, all));
-    if (asked > all)
+    }
+    if (config_.executor == "cpu") return all;
+    const device_profile &device = costs_->hardware().device;
+    const uint64_t beside = device.reserved_bytes + shape.non_expert_bytes +
+                            uint64_t{buffer_slots_ + pipeline::staging_slots} * shape.expert_bytes;
+    const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, beside);
+    const uint64_t fit = std::min(all, left / shape.expert_bytes);
+    if (fit != 0) return fit;
+    return error{format(
+        "{}: no expert of {} fits on {} beside the {} of everything else; choose a "
+        "larger device, or say [memory] experts",
+        config_.file.string(), shape.name, device.name, human_bytes(static_cast<double>(beside)))};
+}
+
+status runner::size_memory() {
+    const model_shape &shape = costs_->shape();
+    const uint64_t all = page_count();
+    buffer_slots_ = config_.buffer_experts.value_or(source_->top_k());
+    transfers_max_ = pipeline::transfers_for(source_->experts(), buffer_slots_);
+    const auto asked = wanted_experts(all);
+    if (!asked) return asked.failure();
+    if (*asked > all)
         warn(format(
             "[memory] room for {} experts, and {} has {}: all are resident after their first use",
-            asked, shape.name, all));
-    buffer_slots_ = config_.buffer_experts.value_or(trace_->top_k());
-    transfers_max_ = pipeline::transfers_for(trace_->experts(), buffer_slots_);
-    const uint64_t needed =
-        (uint64_t{slots_} + buffer_slots_) * shape.expert_bytes + shape.non_expert_bytes;
+            *asked, shape.name, all));
+    experts_ = static_cast<uint32_t>(std::min(*asked, all));
+    top_rows_ = top_rows(shape.moe_intermediate, config_.split);
+    share_ = static_cast<double>(top_rows_) / shape.moe_intermediate;
+    slots_ = static_cast<uint32_t>(
+        std::min(static_cast<double>(all), std::floor(experts_ / share_ + 1e-9)));
+    if (config_.split != 1 && top_rows_ == shape.moe_intermediate)
+        warn(
+            format("[memory] split = {}: the {} rows of an expert of {} are not divided there, so "
+                   "experts stay whole",
+                   config_.split, shape.moe_intermediate, shape.name));
+    warn_of_size();
+    return success();
+}
+
+void runner::warn_of_size() {
+    const model_shape &shape = costs_->shape();
+    const device_profile &device = costs_->hardware().device;
+    const uint64_t buffer = uint64_t{buffer_slots_} + pipeline::staging_slots;
+    const uint64_t rest = shape.non_expert_bytes + buffer * shape.expert_bytes;
+    const uint64_t needed = rest + uint64_t{experts_} * shape.expert_bytes;
     const uint64_t usable =
         device.memory_bytes - std::min(device.memory_bytes, device.reserved_bytes);
-    if (needed > usable) {
-        const uint64_t rest = shape.non_expert_bytes + uint64_t{buffer_slots_} * shape.expert_bytes;
+    if (needed > usable && !real()) {
         const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
         warn(format(
             "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
             "at most {} experts fit",
-            slots_, buffer_slots_, shape.name, human_bytes(static_cast<double>(needed)),
-            device.name, human_bytes(static_cast<double>(usable)), fit));
+            experts_, buffer, shape.name, human_bytes(static_cast<double>(needed)), device.name,
+            human_bytes(static_cast<double>(usable)), fit));
     }
-    const uint32_t working_set = trace_->layers() * trace_->top_k();
-    if (config_.per_layer || slots_ >= working_set) return success();
+    const uint32_t working_set = source_->layers() * source_->top_k();
+    if (config_.per_layer || slots_ >= working_set) return;
     const bool never =
-        slots_ <= slots_without_lru_hits(trace_->layers(), trace_->top_k(), order::token);
+        slots_ <= slots_without_lru_hits(source_->layers(), source_->top_k(), order::token);
     warn(format(
         "{} slots are below one token's working set of {} experts ({} layers x top-{}): a shared "
         "lru hits {}; use per-layer sharing or more memory",
-        slots_, working_set, trace_->layers(), trace_->top_k(),
+        slots_, working_set, source_->layers(), source_->top_k(),
         never ? "exactly 0 %" : "next to nothing"));
+}
+
+status runner::make_machine() {
+    const std::vector<uint32_t> none_yet(source_->layers(), 0);
+    truth_ =
+        std::make_unique<residency>(source_->layers(), source_->experts(),
+                                    config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
+    std::fill(truth_->splits().begin(), truth_->splits().end(), static_cast<float>(share_));
+    const uint32_t beside = buffer_slots_ + pipeline::staging_slots;
+    places_ =
+        std::make_unique<arena>(truth_->page_count(), slots_ + beside, share_ < 1 ? beside : 0);
+    machine_request request{};
+    request.config = &config_;
+    request.of = computed_;
+    request.costs = costs_.get();
+    request.places = places_.get();
+    if (texts_) {
+        request.limits.tokens_max = source_->tokens_max();
+        request.limits.streams = source_->streams();
+        request.limits.context_max = texts_->context_max();
+        request.limits.outputs_max = texts_->outputs_max();
+        request.limits.predict = source_->predictions_max() != 0;
+    }
+    request.top_rows = top_rows_;
+    request.transfers_max = transfers_max_;
+    request.threads = config_.threads ? config_.threads : options_.threads;
+    request.all_fit = slots_ == page_count() && share_ == 1;
+    request.sink = options_.sink;
+    auto made = core::make_machine(request);
+    if (!made) return made.failure();
+    machine_ = std::move(made).value();
+    if (texts_) texts_->connect(*machine_.results);
     return success();
 }
 
@@ -195,7 +269,7 @@ status runner::make_policy(std::string_view kind, instance *&out) {
         if (lacking & bit)
             return error{
                 format("{}: {} policy {} needs the tensor {}, which {} does not have", stage.place,
-                       kind, stage.plugin, trace::tensor_of(bit), config_.trace.string()),
+                       kind, stage.plugin, trace::tensor_of(bit), source_name()),
                 true};
     needs_ |= chosen.descriptor->needs;
     for (const auto &known : instances_) {
@@ -212,7 +286,7 @@ status runner::make_policy(std::string_view kind, instance *&out) {
     if (chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE)
         future_ =
             std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token);
-    const environment where{truth_->view(), &costs_view_, executor_->clock(), future_.get(),
+    const environment where{truth_->view(), &costs_view_, machine_.where->clock(), future_.get(),
                             config_.seed};
     auto made = instance::create(chosen, given, where);
     if (!made) return made.failure();
@@ -222,13 +296,6 @@ status runner::make_policy(std::string_view kind, instance *&out) {
 }
 
 status runner::make_policies() {
-    const std::vector<uint32_t> none_yet(trace_->layers(), 0);
-    truth_ =
-        std::make_unique<residency>(trace_->layers(), trace_->experts(),
-                                    config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
-    places_ = std::make_unique<arena>(truth_->page_count(),
-                                      slots_ + buffer_slots_ + pipeline::staging_slots, 0);
-    executor_ = std::make_unique<emulator>(*costs_, transfers_max_, options_.sink);
     const std::pair<std::string_view, instance **> wanted[] = {
         {"router", &stages_.router},     {"cache", &stages_.cache},
         {"budget", &stages_.budget},     {"prefetch", &stages_.prefetch},
@@ -241,16 +308,16 @@ status runner::make_policies() {
 status runner::activate() {
     moorage_limits limits{};
     limits.size = sizeof(limits);
-    limits.layers = trace_->layers();
-    limits.experts = trace_->experts();
-    limits.top_k = trace_->top_k();
+    limits.layers = source_->layers();
+    limits.experts = source_->experts();
+    limits.top_k = source_->top_k();
     limits.tokens_max = source_->tokens_max();
     limits.requests_max = source_->streams();
     limits.pools = truth_->pools();
     limits.slots = slots_;
     limits.buffer_slots = buffer_slots_;
-    limits.segments = 1;
-    limits.predictions_max = trace_->experts();
+    limits.segments = places_->split() ? 2 : 1;
+    limits.predictions_max = source_->experts();
     limits.links = link_count;
     limits.transfers_max = transfers_max_;
     limits.expert_bytes = costs_->shape().expert_bytes;
@@ -260,9 +327,10 @@ status runner::activate() {
 }
 
 result<run_report> runner::drive() {
-    pipeline line({source_.get(), executor_.get(), costs_.get(), truth_.get(), places_.get(),
-                   &faults_, stages_, slots_, buffer_slots_, transfers_max_, needs_,
-                   config_.per_layer, nullptr});
+    executor &where = *machine_.where;
+    pipeline line({source_.get(), &where, costs_.get(), truth_.get(), places_.get(), &faults_,
+                   stages_, experts_, buffer_slots_, transfers_max_, needs_, config_.per_layer,
+                   options_.watcher});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;
@@ -274,9 +342,15 @@ result<run_report> runner::drive() {
         return error{faults_.fatal() +
                      "; the run ended (set [plugins] on_fault = \"replace\" to go on with "
                      "the host's default)"};
+    if (where.failed()) return error{where.failure()};
     run_report report;
     line.finish(report);
     describe(report);
+    if (texts_) {
+        report.text = report_of(job_, *texts_, opened_->words.get(),
+                                config_.model.lexically_normal().filename().string());
+        report.requests = texts_->requests().size();
+    }
     if (options_.optimum) count_optimum(report);
     report.warnings = warnings_;
     return report;
@@ -298,12 +372,16 @@ void runner::describe(run_report &report) {
                        {"device", hardware.device.name},
                        {"link", hardware.link.name},
                        {"node", hardware.node.name}};
-    all["source"] = {{"trace", config_.trace.filename().string()}, {"shape", costs_->shape().name}};
-    all["memory"] = {{"experts", slots_},
-                     {"experts_all", trace_->layers() * trace_->experts()},
-                     {"bytes", uint64_t{slots_} * costs_->shape().expert_bytes},
+    describe_source(all["source"]);
+    all["memory"] = {{"experts", experts_},
+                     {"experts_all", page_count()},
+                     {"bytes", uint64_t{experts_} * costs_->shape().expert_bytes},
                      {"sharing", config_.per_layer ? "per-layer" : "shared"},
                      {"buffer_experts", buffer_slots_}};
+    if (share_ < 1) {
+        all["memory"]["split"] = share_;
+        all["memory"]["slots"] = slots_;
+    }
     all["plugins"] = {{"on_fault", config_.action == on_fault::abort ? "abort" : "replace"}};
     const std::pair<const char *, instance *> each[] = {
         {"router", stages_.router},     {"cache", stages_.cache},
@@ -315,7 +393,21 @@ void runner::describe(run_report &report) {
     }
 }
 
+void runner::describe_source(json &into) {
+    if (trace_) {
+        into = {{"trace", config_.trace.filename().string()}, {"shape", costs_->shape().name}};
+        return;
+    }
+    into = {{"model", config_.model.lexically_normal().filename().string()}};
+    if (texts_->scores_texts())
+        into["text"] = config_.text.filename().string();
+    else
+        into["max_tokens"] = config_.max_tokens;
+    if (config_.temperature > 0) into["temperature"] = config_.temperature;
+}
+
 void runner::count_optimum(run_report &report) {
+    if (!trace_ || share_ < 1) return;
     if (config_.batch != 1 || config_.prefill != 0) return;
     const auto best = shared_.optimum(*trace_, config_.tokens, slots_, config_.per_layer);
     if (best)

@@ -1,7 +1,7 @@
 // run.h - from a configuration to a report: opens what it names, makes the policies, runs the
 // pipeline.
 //
-//   run_resources shared;                      // traces and futures, kept between runs
+//   run_resources shared;                      // traces, models, futures, kept between runs
 //   auto done = run(config, shared, {});
 //   if (done) std::cout << to_text(*done);
 #pragma once
@@ -19,11 +19,20 @@
 #include "core/config/run_config.h"
 #include "core/execute/emulator.h"
 #include "core/host/registry.h"
+#include "core/model/model.h"
+#include "core/model/tokenizer.h"
+#include "core/pipeline/pipeline.h"
 #include "core/report/report.h"
 #include "core/source/future.h"
 #include "core/source/trace.h"
 
 namespace moorage::core {
+
+// A model directory with its tokenizer; null `words`: it has none.
+struct opened_model {
+    std::unique_ptr<model> of;
+    std::unique_ptr<tokenizer> words;
+};
 
 // What several runs have in common. Thread-safe but for scan().
 class run_resources {
@@ -33,6 +42,7 @@ public:
     const registry &policies() const { return policies_; }
 
     result<const trace *> open(const std::filesystem::path &path);
+    result<const opened_model *> open_model(const std::filesystem::path &directory);
     // Of the first `tokens` of an opened trace (0: all); built at the first call.
     const future &coming(const trace &of, uint64_t tokens);
     // Misses of the offline optimum over an opened trace, one token at a time; counted at the first
@@ -56,6 +66,7 @@ private:
     std::vector<std::filesystem::path> scanned_;
     std::mutex mutex_;
     std::map<std::filesystem::path, std::unique_ptr<trace>> traces_;
+    std::map<std::filesystem::path, opened_model> models_;
     kept<std::pair<const trace *, uint64_t>, future> futures_;
     kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, result<uint64_t>> optima_;
 };
@@ -64,6 +75,9 @@ struct run_options {
     span_sink *sink = nullptr;                           // timeline; may be null
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
+    std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes
+    step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
+    uint32_t threads = 0;             // of the CPU's arithmetic, where the configuration says none
 };
 
 // Runs a configuration. Requires: shared.scan(config.plugin_paths) went well.

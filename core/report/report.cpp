@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <utility>
 
 #include "core/base/text.h"
@@ -124,6 +125,12 @@ std::string byte_lines(const run_report &report) {
     return text;
 }
 
+std::string text_lines(const text_report &text) {
+    if (text.scored == 0) return "";
+    return line("perplexity", format("{:.4f} (nll {:.5f}) over {} tokens", text.perplexity(),
+                                     text.nll, with_commas(text.scored)));
+}
+
 std::string time_lines(const run_report &report) {
     if (report.total_ms <= 0 || report.tokens == 0) return "";
     const std::string heading = format("  where the time goes: {} a token in all",
@@ -221,6 +228,26 @@ expert_counts &expert_counts::operator+=(const expert_counts &other) {
     return *this;
 }
 
+double text_report::perplexity() const { return std::exp(nll); }
+
+json to_json(const text_report &text) {
+    if (text.model.empty()) return json();
+    json all = {{"model", text.model}};
+    if (text.scored != 0) {
+        all["scored"] = text.scored;
+        all["nll"] = stable(text.nll);
+        all["perplexity"] = stable(text.perplexity());
+        for (const text_report::part &part : text.parts)
+            all["parts"][part.name] = {{"scored", part.scored}, {"nll", stable(part.nll)}};
+        return all;
+    }
+    all["written"] = text.written;
+    all["texts"] = json::array();
+    for (size_t i = 0; i < text.texts.size(); ++i)
+        all["texts"].push_back({{"prompt", text.prompts[i]}, {"text", text.texts[i]}});
+    return all;
+}
+
 json to_json(const run_report &report) {
     json layers = json::array();
     for (const layer_report &layer : report.layers)
@@ -228,39 +255,41 @@ json to_json(const run_report &report) {
     json faults = json::object();
     for (const auto &[plugin, count] : report.faults) faults[plugin] = count;
     const byte_counts &bytes = report.bytes;
-    return {{"tokens", report.tokens},
-            {"requests", report.requests},
-            {"executor", report.executor},
-            {"profile", report.profile},
-            {"seed", report.seed},
-            {"virtual_time", report.virtual_time},
-            {"tpot_ms", to_json(report.tpot_ms)},
-            {"ttft_ms", to_json(report.ttft_ms)},
-            {"tokens_per_s", stable(report.tokens_per_s)},
-            {"experts", to_json(report.experts)},
-            {"bytes",
-             {{"h2d", bytes.h2d},
-              {"d2h", bytes.d2h},
-              {"network", bytes.network},
-              {"prefetched", bytes.prefetched},
-              {"prefetch_used", bytes.prefetch_used},
-              {"prefetch_wasted", bytes.prefetch_wasted}}},
-            {"time_ms",
-             {{"compute", stable(report.time.compute)},
-              {"transfer", stable(report.time.transfer)},
-              {"stall", stable(report.time.stall)},
-              {"cpu", stable(report.time.cpu)},
-              {"policy", stable(report.time.policy)}}},
-            {"prediction",
-             {{"accuracy",
-               accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
-            {"layers", std::move(layers)},
-            {"config", report.config.is_null() ? json::object() : report.config},
-            {"faults", std::move(faults)},
-            {"title", report.title},
-            {"total_ms", stable(report.total_ms)},
-            {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
-            {"warnings", report.warnings}};
+    json all = {{"tokens", report.tokens},
+                {"requests", report.requests},
+                {"executor", report.executor},
+                {"profile", report.profile},
+                {"seed", report.seed},
+                {"virtual_time", report.virtual_time},
+                {"tpot_ms", to_json(report.tpot_ms)},
+                {"ttft_ms", to_json(report.ttft_ms)},
+                {"tokens_per_s", stable(report.tokens_per_s)},
+                {"experts", to_json(report.experts)},
+                {"bytes",
+                 {{"h2d", bytes.h2d},
+                  {"d2h", bytes.d2h},
+                  {"network", bytes.network},
+                  {"prefetched", bytes.prefetched},
+                  {"prefetch_used", bytes.prefetch_used},
+                  {"prefetch_wasted", bytes.prefetch_wasted}}},
+                {"time_ms",
+                 {{"compute", stable(report.time.compute)},
+                  {"transfer", stable(report.time.transfer)},
+                  {"stall", stable(report.time.stall)},
+                  {"cpu", stable(report.time.cpu)},
+                  {"policy", stable(report.time.policy)}}},
+                {"prediction",
+                 {{"accuracy",
+                   accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
+                {"layers", std::move(layers)},
+                {"config", report.config.is_null() ? json::object() : report.config},
+                {"faults", std::move(faults)},
+                {"title", report.title},
+                {"total_ms", stable(report.total_ms)},
+                {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
+                {"warnings", report.warnings}};
+    if (!report.text.model.empty()) all["text"] = to_json(report.text);
+    return all;
 }
 
 std::string to_text(const run_report &report) {
@@ -268,8 +297,8 @@ std::string to_text(const run_report &report) {
     text += summary_line("TPOT", report.tpot_ms);
     text += summary_line("TTFT", report.ttft_ms);
     text += line("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
-    return text + expert_lines(report) + byte_lines(report) + time_lines(report) +
-           layer_lines(report) + notes(report);
+    return text + text_lines(report.text) + expert_lines(report) + byte_lines(report) +
+           time_lines(report) + layer_lines(report) + notes(report);
 }
 
 }  // namespace moorage::core

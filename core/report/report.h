@@ -55,6 +55,22 @@ struct layer_report {
     uint64_t predicted_right = 0;  // of them, among the first top_k predicted
 };
 
+// What a model wrote, or how well it foretold a text.
+struct text_report {
+    std::string model;                        // its directory's name; empty: the run had no model
+    std::vector<std::string> prompts, texts;  // parallel; texts without their prompts
+    uint64_t written = 0;                     // tokens
+    uint64_t scored = 0;                      // tokens that had one before them
+    double nll = 0;                           // mean of -log p over them
+    struct part {
+        std::string name;
+        uint64_t scored = 0;
+        double nll = 0;
+    };
+    std::vector<part> parts;  // of the scored text, where it has several
+    double perplexity() const;
+};
+
 struct run_report {
     uint64_t tokens = 0, requests = 0;
     std::string executor, profile, title;
@@ -72,6 +88,7 @@ struct run_report {
     json config;  // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::vector<std::string> warnings;
+    text_report text;
     uint64_t opt_misses = 0;  // offline optimum at the same slots and sharing; 0: not computed
 };
 

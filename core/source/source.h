@@ -23,6 +23,7 @@ struct pass_token {
     bool last = false;      // of its request
     int32_t token_id = -1;  // of a model's vocabulary; -1: the source has none
     bool output = false;    // the model's logits are wanted
+    bool silent = false;    // decoded without an output token: it belongs to the prompt
 };
 
 struct pass {
@@ -57,6 +58,14 @@ public:
     // many (at most predictions_max). `scores` gets 1 - rank / count where the source has no
     // scores.
     virtual uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) = 0;
+};
+
+// Sees every layer step once its experts are known, before they are computed; may ask the source
+// for what it knows of the step, predictions of the next layer included.
+class step_watcher {
+public:
+    virtual ~step_watcher() = default;
+    virtual void step(const moorage_step &view, const pass &tokens, source &from) = 0;
 };
 
 }  // namespace moorage::core

@@ -20,10 +20,12 @@ public:
     void reset() {}
 
     bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
+        // Where experts are split a slot holds a top segment, so there are more of them.
+        const auto slots =
+            static_cast<uint32_t>(request.slots / double{request.host_split[0]} + 1e-4);
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
-            const uint32_t extra = layer < request.slots % request.layers ? 1 : 0;
-            plan.host_slots[layer] =
-                std::min(request.slots / request.layers + extra, request.experts);
+            const uint32_t extra = layer < slots % request.layers ? 1 : 0;
+            plan.host_slots[layer] = std::min(slots / request.layers + extra, request.experts);
         }
         return true;
     }

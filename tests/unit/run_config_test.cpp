@@ -267,7 +267,7 @@ TEST_CASE("values at a limit are taken and the next one is refused") {
 
 TEST_CASE("what a run cannot do without is asked for") {
     CHECK(holds(refused("[source]\ntrace = \"t\"\n[memory]\nexperts = 1\n"), "[hardware] profile"));
-    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[memory]\nexperts = 1\n"), "[source] trace"));
+    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[memory]\nexperts = 1\n"), "[source] is not given"));
     CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[source]\ntrace = \"t\"\n"), "experts = 96"));
     CHECK(holds(refused(least + "bytes = 5\n"), "both experts and bytes"));
     CHECK(holds(refused(least, {"memory.experts=4", "memory.bytes=5"}), "both experts and bytes"));
@@ -278,11 +278,41 @@ TEST_CASE("what a run cannot do without is asked for") {
 }
 
 TEST_CASE("parts of later versions are refused as such") {
-    CHECK(holds(refused(least + "[run]\nexecutor = \"cuda\"\n"), "real models"));
     CHECK(holds(refused(least + "[run]\nexecutor = \"emulatr\"\n"), "did you mean emulator"));
-    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[source]\nmodel = \"m\"\n"), "traces only"));
     CHECK(holds(refused(least + "[cluster]\nservers = 2\n"), "conf/run.toml:8: [cluster] servers"));
     CHECK(holds(refused(least + "[cluster]\nserver = 2\n"), "did you mean servers"));
+}
+
+TEST_CASE("a model as a source: what it takes, what a trace refuses") {
+    const std::string model = "[hardware]\nprofile = \"h\"\n[source]\nmodel = \"m\"\n";
+    run_config config = accepted(model + "prompt = [\"To be\", \"or\\nnot\"]\n");
+    CHECK(config.model == "conf/m");
+    CHECK(config.trace.empty());
+    CHECK(config.prompts == std::vector<std::string>{"To be", "or\nnot"});
+    CHECK(config.prefill == 512);
+    CHECK(config.max_tokens == 128);
+    CHECK(config.temperature == 0);
+    CHECK(config.stop);
+    CHECK_FALSE(config.experts.has_value());
+    CHECK_FALSE(config.bytes.has_value());
+    config = accepted(model + "text = \"t.txt\"\n[run]\nprefill = 0\nthreads = 2\n[memory]\n"
+                              "split = 0.5\n");
+    CHECK(config.text == "conf/t.txt");
+    CHECK(config.prefill == 0);
+    CHECK(config.threads == 2);
+    CHECK(config.split == 0.5);
+    CHECK(holds(refused(model + "prompt = \"a\"\ntext = \"b\"\n"), "both prompt and text"));
+    CHECK(holds(refused(model + "trace = \"t\"\n"), "both trace and model"));
+    CHECK(holds(refused(least, {"source.prompt=a"}), "[source] prompt needs a model"));
+    CHECK(holds(refused(least, {"memory.split=0"}), "split"));
+    CHECK(holds(refused(least, {"memory.split=1.5"}), "split"));
+    // --set replaces the trace of the file by a model.
+    config = accepted(least, {"source.model=m", "source.prompt=a"});
+    CHECK(config.trace.empty());
+    CHECK(config.model == "m");
+    // Real executors need neither a profile nor a size.
+    config = accepted("[source]\nmodel = \"m\"\n[run]\nexecutor = \"cpu\"\n");
+    CHECK(config.profile == "host");
 }
 
 TEST_CASE("--set types its value as TOML does, and else as text") {

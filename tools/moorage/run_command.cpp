@@ -57,20 +57,28 @@ int run_one(const arguments &given) {
     if (!config) return fail(config.failure());
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
-    const auto source = shared.open(config->trace);
-    if (!source) return fail(source.failure());
-
     run_options options;
-    const uint64_t all = (*source)->tokens();
-    progress shown("run", config->tokens ? std::min(config->tokens, all) : all);
-    options.progress = [&](uint64_t tokens) { shown.advance(tokens); };
+    uint64_t tokens = config->tokens, experts = 0;
+    if (!config->trace.empty()) {
+        const auto source = shared.open(config->trace);
+        if (!source) return fail(source.failure());
+        const uint64_t all = (*source)->tokens();
+        tokens = config->tokens ? std::min(config->tokens, all) : all;
+        experts = (*source)->experts();
+    } else {
+        const auto source = shared.open_model(config->model);
+        if (!source) return fail(source.failure());
+        experts = (*source)->of->config().experts;
+    }
+    progress shown("run", tokens);
+    options.progress = [&](uint64_t done) { shown.advance(done); };
     std::unique_ptr<timeline> events;
     std::unique_ptr<timeline_sink> sink;
     if (!given.timeline_file.empty()) {
         auto opened = timeline::open(given.timeline_file);
         if (!opened) return fail(opened.failure());
         events = std::move(opened).value();
-        sink = std::make_unique<timeline_sink>(*events, (*source)->experts());
+        sink = std::make_unique<timeline_sink>(*events, static_cast<uint32_t>(experts));
         options.sink = sink.get();
     }
     const auto report = run(*config, shared, options);
@@ -78,7 +86,11 @@ int run_one(const arguments &given) {
         if (const status done = events->close(); !done) return fail(done.failure());
     if (!report) return fail(report.failure());
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") std::fputs(to_text(*report).c_str(), stdout);
+    if (given.json_file != "-") {
+        for (size_t i = 0; i < report->text.texts.size(); ++i)
+            std::printf("%s%s\n\n", report->text.prompts[i].c_str(), report->text.texts[i].c_str());
+        std::fputs(to_text(*report).c_str(), stdout);
+    }
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(*report)); !done)
             return fail(done.failure());

@@ -1,0 +1,270 @@
+// cpu_executor.cpp - runs what is queued on the caller's thread and copies on another.
+#include "core/execute/cpu/cpu_executor.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include <sys/mman.h>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Slots begin on cache lines.
+uint64_t slot_bytes(uint64_t image_bytes) { return (image_bytes + 63) / 64 * 64; }
+
+}  // namespace
+
+cpu_executor::cpu_executor(const cpu_executor_options &options)
+    : options_(options),
+      moe_layers_(options.of->config().moe_layers()),
+      experts_(options.of->config().experts),
+      intermediate_(options.of->config().moe_intermediate),
+      begun_(std::chrono::steady_clock::now()),
+      arrived_(options.transfers_max, 0) {}
+
+result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
+    assert(options.top_rows > 0 && options.top_rows <= options.of->config().moe_intermediate);
+    std::unique_ptr<cpu_executor> made(new cpu_executor(options));
+    if (options.in_place) return made;
+    const mlp_weights &one = made->expert_of(0);
+    made->top_bytes_ = slot_bytes(segment_image(one, 0, options.top_rows).bytes());
+    const uint32_t rest = made->intermediate_ - options.top_rows;
+    if (rest > 0)
+        made->bottom_bytes_ = slot_bytes(segment_image(one, options.top_rows, rest).bytes());
+    made->arena_bytes_ = made->top_bytes_ * options.places->top_slots() +
+                         made->bottom_bytes_ * options.places->bottom_slots();
+    void *memory = ::mmap(nullptr, made->arena_bytes_, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return error{format(
+            "the arena of {} expert slots takes {}, which the machine does not "
+            "give; lower [memory] experts",
+            options.places->top_slots(), human_bytes(static_cast<double>(made->arena_bytes_)))};
+    made->arena_ = static_cast<std::byte *>(memory);
+    made->copier_ = std::thread([executor = made.get()] { executor->copy_loop(); });
+    return made;
+}
+
+cpu_executor::~cpu_executor() {
+    if (copier_.joinable()) {
+        {
+            const std::lock_guard lock(mutex_);
+            stop_ = true;
+        }
+        wanted_.notify_one();
+        copier_.join();
+    }
+    if (arena_) ::munmap(arena_, arena_bytes_);
+}
+
+uint64_t cpu_executor::elapsed_ns() const {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                     std::chrono::steady_clock::now() - begun_)
+                                     .count());
+}
+
+const mlp_weights &cpu_executor::expert_of(uint32_t page) const {
+    const layer_weights &layer = options_.of->weights().layers[moe_layers_[page / experts_]];
+    return layer.experts[page % experts_];
+}
+
+std::byte *cpu_executor::slot_address(uint32_t page, uint8_t segment) const {
+    const uint64_t slot = options_.places->slot(page, segment);
+    assert(slot != MOORAGE_NONE);
+    if (segment == MOORAGE_TOP) return arena_ + slot * top_bytes_;
+    return arena_ + options_.places->top_slots() * top_bytes_ + slot * bottom_bytes_;
+}
+
+void cpu_executor::begin(const pass &tokens) {
+    options_.compute->begin(tokens);
+    now_ = elapsed_ns();
+}
+
+void cpu_executor::attention(uint32_t layer, const pass &) {
+    layer_ = layer;
+    gpu_queue_.push_back({event_kind::gate, {}, layer});
+}
+
+void cpu_executor::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
+    options_.compute->route(chosen, weights);
+}
+
+void cpu_executor::expert_on_gpu(const expert_work &work) {
+    gpu_queue_.push_back({event_kind::gpu_expert, work, layer_});
+}
+
+void cpu_executor::expert_on_cpu(const expert_work &work) {
+    cpu_queue_.push_back({event_kind::cpu_expert, work, layer_});
+}
+
+void cpu_executor::head(uint32_t) { gpu_queue_.push_back({event_kind::head, {}, layer_}); }
+
+void cpu_executor::send(const link_piece &piece) {
+    link_state &link = links_[piece.link];
+    assert(!link.busy);
+    link.busy = true;
+    link.piece = piece;
+    link.started_ns = elapsed_ns();
+    {
+        const std::lock_guard lock(mutex_);
+        // Nothing to copy: the completion is there at once.
+        (options_.in_place || piece.page == MOORAGE_NONE ? copied_ : pending_)[piece.link] = true;
+    }
+    link.ended_ns = link.started_ns;
+    if (!options_.in_place) wanted_.notify_one();
+}
+
+void cpu_executor::copy_loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        wanted_.wait(lock, [&] { return stop_ || pending_[link_h2d] || pending_[link_d2h]; });
+        if (stop_) return;
+        const uint32_t which = pending_[link_h2d] ? link_h2d : link_d2h;
+        pending_[which] = false;
+        const link_piece piece = links_[which].piece;
+        lock.unlock();
+        copy(piece);
+        const uint64_t ended_ns = elapsed_ns();
+        lock.lock();
+        links_[which].ended_ns = ended_ns;
+        copied_[which] = true;
+        finished_.notify_one();
+    }
+}
+
+// The piece's bytes of the image of the whole transfer: those of the top segment, then the
+// bottom's.
+void cpu_executor::copy(const link_piece &piece) {
+    const mlp_weights &expert = expert_of(piece.page);
+    const uint32_t top = options_.top_rows;
+    uint64_t begin = piece.offset_bytes, left = piece.bytes;
+    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
+        const bool is_top = segment == MOORAGE_TOP;
+        if (!(piece.segments & segment) || (!is_top && top == intermediate_)) continue;
+        const segment_image image(expert, is_top ? 0 : top, is_top ? top : intermediate_ - top);
+        if (begin >= image.bytes()) {
+            begin -= image.bytes();
+            continue;
+        }
+        const uint64_t count = std::min(left, image.bytes() - begin);
+        image.copy(begin, begin + count, slot_address(piece.page, segment));
+        left -= count;
+        begin = 0;
+        if (left == 0) return;
+    }
+}
+
+bool cpu_executor::take_piece(completion &out) {
+    const std::lock_guard lock(mutex_);
+    for (uint32_t which = 0; which < link_count; ++which) {
+        if (!copied_[which]) continue;
+        copied_[which] = false;
+        link_state &link = links_[which];
+        link.busy = false;
+        const uint64_t duration_ns = link.ended_ns - link.started_ns;
+        (which == link_h2d ? busy_.h2d : busy_.d2h) += duration_ns;
+        out = {event_kind::piece, which, duration_ns, 0};
+        return true;
+    }
+    return false;
+}
+
+bool cpu_executor::runnable(const operation &next) const {
+    return next.work.transfer == MOORAGE_NONE || arrived_[next.work.transfer];
+}
+
+// Copies first, so that the transport can send the next piece while this thread computes.
+completion cpu_executor::wait() {
+    uint64_t waiting_ns = 0;
+    for (;;) {
+        completion out{};
+        const bool piece = take_piece(out);
+        if (!piece && done_.empty()) {
+            if (!gpu_queue_.empty() && runnable(gpu_queue_.front())) {
+                compute(gpu_queue_);
+            } else if (!cpu_queue_.empty()) {
+                compute(cpu_queue_);
+            } else {
+                const uint64_t begin_ns = elapsed_ns();
+                std::unique_lock lock(mutex_);
+                assert((links_[link_h2d].busy || links_[link_d2h].busy) &&
+                       "something must be under way");
+                finished_.wait(lock, [&] { return copied_[link_h2d] || copied_[link_d2h]; });
+                waiting_ns += elapsed_ns() - begin_ns;
+                continue;
+            }
+        }
+        if (!piece) {
+            out = done_.front();
+            done_.pop_front();
+        }
+        if (!gpu_queue_.empty()) busy_.stall += waiting_ns;
+        now_ = elapsed_ns();
+        return out;
+    }
+}
+
+void cpu_executor::compute(std::deque<operation> &from) {
+    const operation next = from.front();
+    const uint64_t begin_ns = elapsed_ns();
+    if (next.kind == event_kind::gpu_expert || next.kind == event_kind::cpu_expert) {
+        compute_experts(from);
+    } else {
+        from.pop_front();
+        if (next.kind == event_kind::gate)
+            options_.compute->attention(next.layer);
+        else
+            options_.compute->head();
+        done_.push_back({next.kind, 0, 0, 0});
+    }
+    const uint64_t duration_ns = elapsed_ns() - begin_ns;
+    (next.kind == event_kind::cpu_expert ? busy_.cpu : busy_.gpu) += duration_ns;
+    for (completion &one : done_) one.duration_ns = duration_ns / done_.size();
+}
+
+mlp_weights cpu_executor::view_of(const expert_work &work) const {
+    const bool bottom = work.segments == MOORAGE_BOTTOM;
+    const uint32_t top = options_.top_rows, first = bottom ? top : 0;
+    const uint32_t count =
+        bottom ? intermediate_ - top : (work.segments == MOORAGE_TOP ? top : intermediate_);
+    const segment_image image(expert_of(work.page), first, count);
+    return image.view(slot_address(work.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP));
+}
+
+// All experts at the front of the queue that can run, in one go: one parallel loop for a step.
+void cpu_executor::compute_experts(std::deque<operation> &from) {
+    const event_kind kind = from.front().kind;
+    const bool in_place = options_.in_place || kind == event_kind::cpu_expert;
+    calls_.clear();
+    views_.clear();
+    views_.reserve(from.size());
+    while (!from.empty() && from.front().kind == kind && runnable(from.front())) {
+        const expert_work &work = from.front().work;
+        const bool bottom = work.segments == MOORAGE_BOTTOM, whole = work.segments == MOORAGE_WHOLE;
+        // A bottom segment adds to what its top wrote, so it begins a loop of its own.
+        if (bottom && !calls_.empty() &&
+            std::any_of(calls_.begin(), calls_.end(), [&](const expert_call &call) {
+                return call.expert == work.page % experts_;
+            }))
+            break;
+        const uint32_t first = bottom ? options_.top_rows : 0;
+        const uint32_t count = whole    ? intermediate_
+                               : bottom ? intermediate_ - options_.top_rows
+                                        : options_.top_rows;
+        const mlp_weights *weights = nullptr;
+        if (!in_place) {
+            views_.push_back(view_of(work));
+            weights = &views_.back();
+        }
+        calls_.push_back({work.page % experts_, first, count, weights});
+        done_.push_back({kind, work.tag, 0, work.segments});
+        from.pop_front();
+    }
+    options_.compute->experts(layer_, calls_);
+}
+
+}  // namespace moorage::core

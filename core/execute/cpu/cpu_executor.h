@@ -1,0 +1,108 @@
+// cpu_executor.h - the executor whose device is the CPU: real arithmetic, wall clock.
+//
+// Fast memory is an arena of slots in main memory, slow memory the mapped files of the model: a
+// load copies an expert from one to the other on a thread of its own, while the arithmetic of the
+// step runs on the pool. Experts that the dispatch policy leaves on the CPU are computed in place,
+// from the mapping. Where all experts fit, nothing is copied at all (`in_place`): both memories are
+// the same one then.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "core/execute/arena.h"
+#include "core/execute/cpu/cpu_model.h"
+#include "core/execute/executor.h"
+#include "core/model/segment.h"
+
+namespace moorage::core {
+
+struct cpu_executor_options {
+    const model *of = nullptr;
+    cpu_model *compute = nullptr;
+    const arena *places = nullptr;
+    uint32_t top_rows = 0;  // of an expert's intermediate dimension, in a top slot
+    uint32_t transfers_max = 0;
+    bool in_place = false;  // experts are read where the model has them; loads copy nothing
+};
+
+class cpu_executor final : public executor {
+public:
+    // Everything in the options is borrowed. An error when the arena would take more memory than
+    // the machine has.
+    static result<std::unique_ptr<cpu_executor>> create(const cpu_executor_options &options);
+    ~cpu_executor() override;
+
+    const uint64_t *clock() const override { return &now_; }
+    void begin(const pass &tokens) override;
+    void attention(uint32_t layer, const pass &tokens) override;
+    void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
+    void expert_on_gpu(const expert_work &work) override;
+    void expert_on_cpu(const expert_work &work) override;
+    void head(uint32_t tokens) override;
+    void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
+    void arrived(uint32_t transfer) override { arrived_[transfer] = 1; }
+    void send(const link_piece &piece) override;
+    bool idle(uint32_t link) const override { return !links_[link].busy; }
+    completion wait() override;
+    busy_ns busy() const override { return busy_; }
+    bool virtual_time() const override { return false; }
+    bool unified_memory() const override { return options_.in_place; }
+
+    uint64_t memory_bytes() const { return arena_bytes_; }
+
+private:
+    struct operation {
+        event_kind kind;
+        expert_work work;
+        uint32_t layer;
+    };
+    struct link_state {
+        bool busy = false;  // from send() until its completion is handed out
+        link_piece piece;
+        uint64_t started_ns = 0, ended_ns = 0;
+    };
+
+    explicit cpu_executor(const cpu_executor_options &options);
+    uint64_t elapsed_ns() const;
+    bool runnable(const operation &next) const;
+    void compute(std::deque<operation> &from);
+    void compute_experts(std::deque<operation> &from);
+    mlp_weights view_of(const expert_work &work) const;
+    bool take_piece(completion &out);
+    void copy_loop();
+    void copy(const link_piece &piece);
+    std::byte *slot_address(uint32_t page, uint8_t segment) const;
+    const mlp_weights &expert_of(uint32_t page) const;
+
+    cpu_executor_options options_;
+    std::vector<uint32_t> moe_layers_;
+    uint32_t experts_ = 0, intermediate_ = 0;
+    uint64_t top_bytes_ = 0, bottom_bytes_ = 0, arena_bytes_ = 0;
+    std::byte *arena_ = nullptr;
+    std::chrono::steady_clock::time_point begun_;
+    uint64_t now_ = 0;
+    busy_ns busy_;
+    std::deque<operation> gpu_queue_, cpu_queue_;
+    std::deque<completion> done_;  // computed, not yet handed out
+    std::vector<uint8_t> arrived_;
+    uint32_t layer_ = 0;
+    std::vector<expert_call> calls_;
+    std::vector<mlp_weights> views_;
+
+    // Pieces on their way to the copy thread, one a link, and back.
+    link_state links_[link_count];
+    std::mutex mutex_;
+    std::condition_variable wanted_, finished_;
+    bool pending_[link_count] = {}, copied_[link_count] = {}, stop_ = false;
+    std::thread copier_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,72 @@
+// emulated_model.h - real tokens in virtual time: a model computed here, timed as on the hardware
+// of a profile.
+//
+// The emulator keeps the time; the arithmetic runs on the CPU of this machine, outside of it.
+// Experts are computed together when the layer ends: only then does anything depend on them.
+#pragma once
+
+#include <vector>
+
+#include "core/execute/cpu/cpu_model.h"
+#include "core/execute/emulator.h"
+
+namespace moorage::core {
+
+class emulated_model final : public executor {
+public:
+    // Both borrowed. `experts`: of a layer.
+    emulated_model(emulator &time, cpu_model &compute, uint32_t experts)
+        : time_(time), compute_(compute), experts_per_layer_(experts) {}
+
+    const uint64_t *clock() const override { return time_.clock(); }
+    void begin(const pass &tokens) override { compute_.begin(tokens); }
+    void attention(uint32_t layer, const pass &tokens) override {
+        flush();
+        compute_.attention(layer);
+        layer_ = layer;
+        time_.attention(layer, tokens);
+    }
+    void route(std::span<const uint32_t> chosen, std::span<const float> weights) override {
+        compute_.route(chosen, weights);
+    }
+    void expert_on_gpu(const expert_work &work) override {
+        note(work);
+        time_.expert_on_gpu(work);
+    }
+    void expert_on_cpu(const expert_work &work) override {
+        note(work);
+        time_.expert_on_cpu(work);
+    }
+    void head(uint32_t tokens) override {
+        flush();
+        compute_.head();
+        time_.head(tokens);
+    }
+    void expect(uint32_t transfer) override { time_.expect(transfer); }
+    void arrived(uint32_t transfer) override { time_.arrived(transfer); }
+    void send(const link_piece &piece) override { time_.send(piece); }
+    bool idle(uint32_t link) const override { return time_.idle(link); }
+    completion wait() override { return time_.wait(); }
+    busy_ns busy() const override { return time_.busy(); }
+    bool virtual_time() const override { return true; }
+    bool unified_memory() const override { return time_.unified_memory(); }
+
+private:
+    // An expert counts once, whole: its bottom segment follows its top.
+    void note(const expert_work &work) {
+        if (work.segments & MOORAGE_TOP) experts_.push_back(work.page);
+    }
+    void flush() {
+        if (experts_.empty()) return;
+        for (uint32_t &page : experts_) page %= experts_per_layer_;
+        compute_.experts(layer_, experts_);
+        experts_.clear();
+    }
+
+    emulator &time_;
+    cpu_model &compute_;
+    uint32_t layer_ = 0, experts_per_layer_;
+    std::vector<uint32_t> experts_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,39 @@
+// machine.h - the executor of a run, with what it computes on: one place that knows them all.
+#pragma once
+
+#include <memory>
+
+#include "core/config/run_config.h"
+#include "core/execute/arena.h"
+#include "core/execute/cost_model.h"
+#include "core/execute/cpu/cpu_model.h"
+#include "core/execute/emulator.h"
+#include "core/execute/executor.h"
+#include "core/model/model.h"
+
+namespace moorage::core {
+
+struct machine_request {
+    const run_config *config;
+    const model *of;  // null: a trace on the emulator, nothing is computed
+    const cost_model *costs;
+    const arena *places;
+    cpu_model_limits limits;
+    uint32_t top_rows, transfers_max, threads;
+    bool all_fit;  // the arena has room for every expert
+    span_sink *sink;
+};
+
+// Members are in the order of their construction: later ones borrow earlier.
+struct machine {
+    std::unique_ptr<thread_pool> pool;
+    std::unique_ptr<cpu_model> compute;
+    std::unique_ptr<emulator> time;
+    std::unique_ptr<executor> where;
+    const pass_results *results = nullptr;  // null: nothing is computed
+};
+
+// All of the request is borrowed and outlives the machine.
+result<machine> make_machine(const machine_request &request);
+
+}  // namespace moorage::core

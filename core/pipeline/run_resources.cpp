@@ -1,0 +1,76 @@
+// run_resources.cpp - what runs share: policies, traces, models, and what was counted over traces.
+#include <algorithm>
+
+#include "core/cache/replay.h"
+#include "core/pipeline/run.h"
+
+namespace moorage::core {
+
+status run_resources::scan(std::span<const std::filesystem::path> paths) {
+    std::vector<std::filesystem::path> fresh;
+    if (!std::exchange(bundled_, true)) fresh = registry::default_paths();
+    for (const auto &path : paths)
+        if (std::find(scanned_.begin(), scanned_.end(), path) == scanned_.end())
+            fresh.push_back(path);
+    scanned_.insert(scanned_.end(), fresh.begin(), fresh.end());
+    return fresh.empty() ? success() : policies_.scan(fresh);
+}
+
+result<const trace *> run_resources::open(const std::filesystem::path &path) {
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<trace> &known = traces_[path];
+    if (!known) {
+        auto opened = trace::open(path);
+        if (!opened) return opened.failure();
+        known = std::make_unique<trace>(std::move(opened).value());
+    }
+    return known.get();
+}
+
+result<const opened_model *> run_resources::open_model(const std::filesystem::path &directory) {
+    const std::lock_guard lock(mutex_);
+    opened_model &known = models_[directory];
+    if (known.of) return &known;
+    auto opened = moorage::core::open_model(directory);
+    if (!opened) return opened.failure();
+    const std::filesystem::path words = directory / "tokenizer.json";
+    std::error_code code;
+    if (std::filesystem::exists(words, code)) {
+        auto read = tokenizer::open(words);
+        if (!read) return read.failure();
+        known.words = std::move(read).value();
+    }
+    known.of = std::move(opened).value();
+    return &known;
+}
+
+template <class Key, class Value>
+template <class Make>
+const Value &run_resources::kept<Key, Value>::at(const Key &key, std::mutex &guard, Make &&make) {
+    entry *found;
+    {
+        const std::lock_guard lock(guard);
+        found = &all[key];
+    }
+    std::call_once(found->once, [&] { found->value.emplace(make()); });
+    return *found->value;
+}
+
+const future &run_resources::coming(const trace &of, uint64_t tokens) {
+    return futures_.at({&of, tokens}, mutex_, [&] { return future(of, tokens); });
+}
+
+result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots,
+                                        bool per_layer) {
+    return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&]() -> result<uint64_t> {
+        const auto belady = policies_.find("belady", "cache");
+        if (!belady) return belady.failure();
+        replay_job job{.of = *belady, .slots = slots, .tokens = tokens};
+        job.pools = per_layer ? sharing::per_layer : sharing::shared;
+        const auto counted = replay(of, &coming(of, tokens), job);
+        if (!counted) return counted.failure();
+        return counted->misses;
+    });
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,202 @@
+// texts.cpp - prompts to ids, text files and windows to scored requests, written ids to text.
+#include "core/pipeline/texts.h"
+
+#include <algorithm>
+
+#include "core/base/json.h"
+#include "core/base/mapped_file.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+class job_builder {
+public:
+    job_builder(const run_config &config, const model &of, const tokenizer *words)
+        : config_(config),
+          config_of_model_(of.config()),
+          begin_id_(of.generation().begin_id),
+          words_(words) {}
+
+    result<text_job> operator()() {
+        const status done = config_.text.empty() ? add_prompts() : add_file();
+        if (!done) return done.failure();
+        return std::move(job_);
+    }
+
+private:
+    status add_prompts();
+    status add_file();
+    status add_text(std::string_view text, uint32_t part, const std::string &place);
+    status add_windows(const json &list, uint32_t part, const std::string &place);
+    status add_ids(std::vector<int32_t> ids, uint32_t new_tokens, uint32_t part,
+                   const std::string &place);
+    result<std::vector<int32_t>> encode(std::string_view text, const std::string &place) const;
+
+    const run_config &config_;
+    const model_config &config_of_model_;
+    int32_t begin_id_;
+    const tokenizer *words_;
+    text_job job_;
+};
+
+result<std::vector<int32_t>> job_builder::encode(std::string_view text,
+                                                 const std::string &place) const {
+    if (!words_)
+        return error{format("{}: text needs a tokenizer, and {} has no tokenizer.json", place,
+                            config_.model.string())};
+    auto ids = words_->encode(text, {});
+    if (!ids) return error{format("{}: {}", place, ids.failure().text)};
+    if (ids->empty() && begin_id_ >= 0) ids->push_back(begin_id_);
+    return ids;
+}
+
+status job_builder::add_ids(std::vector<int32_t> ids, uint32_t new_tokens, uint32_t part,
+                            const std::string &place) {
+    const size_t least = new_tokens == 0 ? 2 : 1;
+    if (ids.size() < least)
+        return error{format("{}: {} ids; {} needed", place, ids.size(),
+                            least == 1 ? "a prompt of at least one is" : "two or more are"),
+                     true};
+    const uint64_t positions = ids.size() + new_tokens;
+    if (positions > config_of_model_.positions_max)
+        return error{format("{}: {} ids and {} new tokens are more than the {} positions of {}; "
+                            "shorten the text or lower max_tokens",
+                            place, ids.size(), new_tokens, config_of_model_.positions_max,
+                            config_.model.string()),
+                     true};
+    for (const int32_t id : ids)
+        if (id < 0 || static_cast<uint32_t>(id) >= config_of_model_.vocabulary)
+            return error{format("{}: id {} is beyond the vocabulary of {}", place, id,
+                                config_of_model_.vocabulary),
+                         true};
+    job_.requests.push_back({std::move(ids), new_tokens});
+    job_.parts.push_back(part);
+    return success();
+}
+
+status job_builder::add_prompts() {
+    if (config_.prompts.empty())
+        return error{format("{}: a model needs something to do; give [source] prompt or text",
+                            config_.file.string()),
+                     true};
+    for (size_t i = 0; i < config_.prompts.size(); ++i) {
+        const std::string place = format("prompt {}", i + 1);
+        auto ids = encode(config_.prompts[i], place);
+        if (!ids) return ids.failure();
+        const status added = add_ids(std::move(*ids), config_.max_tokens, 0, place);
+        if (!added) return added.failure();
+    }
+    job_.prompts = config_.prompts;
+    return success();
+}
+
+status job_builder::add_text(std::string_view text, uint32_t part, const std::string &place) {
+    const auto ids = encode(text, place);
+    if (!ids) return ids.failure();
+    const size_t window = std::min(config_.window, config_of_model_.positions_max);
+    for (size_t begin = 0; begin < ids->size(); begin += window) {
+        const size_t end = std::min(begin + window, ids->size());
+        if (end - begin < 2 && begin != 0) break;  // one id left over has none before it
+        const status added = add_ids({ids->begin() + static_cast<ptrdiff_t>(begin),
+                                      ids->begin() + static_cast<ptrdiff_t>(end)},
+                                     0, part, place);
+        if (!added) return added.failure();
+    }
+    return success();
+}
+
+status job_builder::add_windows(const json &list, uint32_t part, const std::string &place) {
+    const auto malformed = [&](size_t index) {
+        return error{format("{}[{}]: a list of ids or a text is needed", place, index), true};
+    };
+    if (!list.is_array())
+        return error{format("{}: a list of windows is needed, each a list of ids or a text", place),
+                     true};
+    for (size_t i = 0; i < list.size(); ++i) {
+        const std::string at = format("{}[{}]", place, i);
+        status added = success();
+        if (list[i].is_string()) {
+            added = add_text(list[i].get_ref<const std::string &>(), part, at);
+        } else if (list[i].is_array()) {
+            std::vector<int32_t> ids;
+            for (const json &id : list[i]) {
+                if (!id.is_number_integer() || id < 0 || id > INT32_MAX) return malformed(i);
+                ids.push_back(id.get<int32_t>());
+            }
+            added = add_ids(std::move(ids), 0, part, at);
+        } else {
+            return malformed(i);
+        }
+        if (!added) return added.failure();
+    }
+    return success();
+}
+
+status job_builder::add_file() {
+    const auto file = mapped_file::open(config_.text);
+    if (!file) return file.failure();
+    const std::span<const std::byte> bytes = file->bytes();
+    const std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    const std::string name = config_.text.string();
+    if (config_.text.extension() != ".json") return add_text(text, 0, name);
+    const json all = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (all.is_discarded()) return error{format("{}: not valid JSON", name), true};
+    status added = success();
+    if (!all.is_object()) {
+        added = add_windows(all, 0, name);
+    } else {
+        for (const auto &[key, value] : all.items()) {
+            const auto part = static_cast<uint32_t>(job_.part_names.size());
+            job_.part_names.push_back(key);
+            const bool wrapped = value.is_object() && value.contains("windows");
+            added =
+                add_windows(wrapped ? value["windows"] : value, part, format("{}: {}", name, key));
+            if (!added) return added.failure();
+        }
+    }
+    if (!added) return added.failure();
+    if (job_.requests.empty()) return error{format("{}: nothing to score", name), true};
+    return success();
+}
+
+}  // namespace
+
+result<text_job> make_job(const run_config &config, const model &of, const tokenizer *words) {
+    return job_builder(config, of, words)();
+}
+
+text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
+                      const std::string &model_name) {
+    text_report report;
+    report.model = model_name;
+    report.prompts = job.prompts;
+    if (!from.scores_texts()) {
+        for (const std::vector<int32_t> &ids : from.written()) {
+            report.written += ids.size();
+            report.texts.push_back(words ? words->decode(ids, {}) : "");
+        }
+        return report;
+    }
+    double sum = 0;
+    std::vector<double> part_sums(job.part_names.size(), 0);
+    for (const std::string &name : job.part_names) report.parts.push_back({name, 0, 0});
+    for (size_t i = 0; i < from.scores().size(); ++i) {
+        const score &one = from.scores()[i];
+        report.scored += one.tokens;
+        sum += one.nll_sum;
+        if (report.parts.empty()) continue;
+        report.parts[job.parts[i]].scored += one.tokens;
+        part_sums[job.parts[i]] += one.nll_sum;
+    }
+    const auto mean = [](double total, uint64_t count) {
+        return count == 0 ? 0 : total / static_cast<double>(count);
+    };
+    report.nll = mean(sum, report.scored);
+    for (size_t part = 0; part < report.parts.size(); ++part)
+        report.parts[part].nll = mean(part_sums[part], report.parts[part].scored);
+    return report;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,202 @@
+// model_source.cpp - deals requests out to streams, routes by the model's rule, takes the logits.
+#include "core/source/model_source.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <numeric>
+
+namespace moorage::core {
+
+model_source::model_source(const model &of, std::vector<model_request> requests,
+                           const model_source_options &options)
+    : model_(of),
+      config_(of.config()),
+      moe_layers_(config_.moe_layers()),
+      rule_(config_),
+      options_(options),
+      requests_(std::move(requests)),
+      sampler_(options.how),
+      // Enough for every policy that looks at the best few; sorting all of them costs more.
+      predictions_(std::min(config_.experts, std::max(4 * config_.top_k, 16u))),
+      streams_(options.batch),
+      written_(requests_.size()),
+      scores_(requests_.size()) {
+    assert(!requests_.empty() && options.batch >= 1);
+    weights_.resize(size_t{tokens_max()} * config_.top_k);
+    one_scores_.resize(config_.experts);
+    ranked_.resize(config_.experts);
+}
+
+uint32_t model_source::tokens_max() const { return std::max(options_.batch, options_.prefill); }
+
+uint32_t model_source::offers() const {
+    return MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS |
+           (options_.predict ? MOORAGE_NEEDS_PREDICTIONS : 0);
+}
+
+uint32_t model_source::context_max() const {
+    size_t longest = 0;
+    for (const model_request &request : requests_)
+        longest = std::max(longest, request.ids.size() + request.new_tokens);
+    return static_cast<uint32_t>(longest);
+}
+
+uint32_t model_source::outputs_max() const {
+    return scores_texts() ? tokens_max() : options_.batch;
+}
+
+void model_source::refill() {
+    for (stream &one : streams_) {
+        if (one.live || next_request_ == requests_.size()) continue;
+        one = {true, next_request_++, 0, -1};
+    }
+}
+
+// Samples or scores every position of the last pass that had logits.
+void model_source::take_results() {
+    const std::span<const float> all = results_->logits();
+    size_t row = 0;
+    for (const pass_token &token : last_.tokens) {
+        if (!token.output) continue;
+        take_one(streams_[token.stream], token,
+                 all.subspan(row++ * config_.vocabulary, config_.vocabulary));
+    }
+    for (stream &one : streams_)
+        if (one.live) {
+            const model_request &request = requests_[one.request];
+            if (request.new_tokens == 0 && one.position == request.ids.size()) one.live = false;
+        }
+    last_.tokens.clear();
+}
+
+void model_source::take_one(stream &one, const pass_token &token, std::span<const float> logits) {
+    const model_request &request = requests_[token.request];
+    if (request.new_tokens == 0) {
+        score &sum = scores_[token.request];
+        ++sum.tokens;
+        sum.nll_sum += negative_log_likelihood(logits, request.ids[token.position + 1]);
+        return;
+    }
+    const int32_t id = sampler_(logits);
+    std::vector<int32_t> &text = written_[token.request];
+    const std::vector<int32_t> &ends = options_.end_ids;
+    if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
+        one.live = false;
+        return;
+    }
+    text.push_back(id);
+    one.next_id = id;
+    if (options_.on_token) options_.on_token(token.request, id);
+    if (text.size() == request.new_tokens) one.live = false;
+}
+
+void model_source::add_token(pass &out, stream &one, uint32_t index, bool decoding) {
+    const model_request &request = requests_[one.request];
+    const bool scored = request.new_tokens == 0;
+    const uint32_t position = one.position++;
+    const bool prompt_end = one.position == request.ids.size();
+    pass_token token;
+    token.row = rows_++;
+    token.request = one.request;
+    token.stream = index;
+    token.position = position;
+    token.token_id = position < request.ids.size() ? request.ids[position] : one.next_id;
+    token.output = scored ? !prompt_end : one.position >= request.ids.size();
+    // A scored text has no prompt: decoded, every token counts as an output.
+    token.silent = decoding && !scored && !token.output;
+    token.first = scored && decoding ? position == 0 : prompt_end;
+    // Whether a continuation ends here shows only after its logits; a limit is known before.
+    const size_t written = written_[one.request].size();
+    token.last = scored ? prompt_end : token.output && written + 1 == request.new_tokens;
+    const bool goes_on = !token.last && (decoding || prompt_end);
+    token.next_row = goes_on ? token.row : MOORAGE_NEVER;  // its own row stands for the next
+    out.tokens.push_back(token);
+}
+
+bool model_source::prefill_pass(pass &out) {
+    if (options_.prefill == 0) return false;
+    for (uint32_t index = 0; index < streams_.size(); ++index) {
+        stream &one = streams_[index];
+        if (!one.live || one.position >= requests_[one.request].ids.size()) continue;
+        const size_t left = requests_[one.request].ids.size() - one.position;
+        out.phase = MOORAGE_PREFILL;
+        for (size_t i = 0; i < std::min<size_t>(left, options_.prefill); ++i)
+            add_token(out, one, index, false);
+        return true;
+    }
+    return false;
+}
+
+void model_source::decode_pass(pass &out) {
+    out.phase = MOORAGE_DECODE;
+    for (uint32_t index = 0; index < streams_.size(); ++index)
+        if (streams_[index].live) add_token(out, streams_[index], index, true);
+}
+
+bool model_source::next(pass &out) {
+    assert(results_ && "connect() comes first");
+    take_results();
+    out.tokens.clear();
+    refill();
+    first_row_ = rows_;
+    if (options_.tokens != 0 && rows_ >= options_.tokens) return false;
+    if (!prefill_pass(out)) decode_pass(out);
+    last_.tokens = out.tokens;
+    return !out.tokens.empty();
+}
+
+std::span<const float> model_source::logits_of(size_t index) const {
+    return results_->router_logits().subspan(index * config_.experts, config_.experts);
+}
+
+void model_source::route(const pass &of, uint32_t layer, uint32_t *chosen) {
+    const uint32_t k = config_.top_k;
+    const std::span<const float> correction =
+        model_.weights().layers[moe_layers_[layer]].correction_bias;
+    for (size_t i = 0; i < of.tokens.size(); ++i)
+        rule_.choose(logits_of(i), correction, {chosen + i * k, k}, {weights_.data() + i * k, k});
+}
+
+void model_source::weights(const pass &of, uint32_t, float *out) {
+    std::copy_n(weights_.begin(), of.tokens.size() * config_.top_k, out);
+}
+
+void model_source::gate_scores(const pass &of, uint32_t, float *out) {
+    for (size_t i = 0; i < of.tokens.size(); ++i)
+        rule_.scores(logits_of(i), {out + i * config_.experts, config_.experts});
+}
+
+void model_source::weigh(const pass &of, uint32_t, const uint32_t *chosen, float *out) {
+    const uint32_t k = config_.top_k;
+    std::vector<float> &own = one_scores_;
+    for (size_t i = 0; i < of.tokens.size(); ++i) {
+        rule_.weigh(logits_of(i), {chosen + i * k, k}, {own.data(), k});
+        for (uint32_t rank = 0; rank < k; ++rank)
+            if (std::isnan(out[i * k + rank])) out[i * k + rank] = own[rank];
+    }
+}
+
+uint32_t model_source::predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) {
+    const std::span<const float> all = results_->next_router_logits();
+    const size_t index = static_cast<size_t>(row - first_row_), count = config_.experts;
+    if (all.size() < (index + 1) * count) return 0;
+    rule_.scores(all.subspan(index * count, count), one_scores_);
+    const std::span<const float> correction =
+        model_.weights().layers[moe_layers_[layer]].correction_bias;
+    const auto worth = [&](uint32_t expert) {
+        return one_scores_[expert] + (correction.empty() ? 0.0f : correction[expert]);
+    };
+    std::iota(ranked_.begin(), ranked_.end(), 0u);
+    std::partial_sort(ranked_.begin(), ranked_.begin() + predictions_, ranked_.end(),
+                      [&](uint32_t a, uint32_t b) {
+                          return worth(a) > worth(b) || (worth(a) == worth(b) && a < b);
+                      });
+    for (uint32_t i = 0; i < predictions_; ++i) {
+        experts[i] = ranked_[i];
+        scores[i] = one_scores_[ranked_[i]];
+    }
+    return predictions_;
+}
+
+}  // namespace moorage::core

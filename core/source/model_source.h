@@ -1,0 +1,111 @@
+// model_source.h - requests to a model as a source: prompts that are continued, texts that are
+// scored.
+//
+// `batch` requests live at one time; a stream takes the next when its own ends. A prompt enters in
+// prefill passes of at most `prefill` tokens, or token by token (0); then every pass takes one
+// token further. The tokens of a pass depend on the logits of the one before, so the source reads
+// them from the executor's pass_results at the beginning of next().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/execute/pass_results.h"
+#include "core/model/model.h"
+#include "core/model/routing.h"
+#include "core/source/sampler.h"
+#include "core/source/source.h"
+
+namespace moorage::core {
+
+struct model_request {
+    std::vector<int32_t> ids;  // the prompt, or the text to score; at least one
+    uint32_t new_tokens = 0;   // at most; 0: the text is scored
+};
+
+struct model_source_options {
+    uint32_t batch = 1;
+    uint32_t prefill = 512;  // tokens of a prefill pass; 0: prompts are decoded token by token
+    uint64_t tokens = 0;     // computed in all, at most; 0: no limit
+    sampling how;
+    std::vector<int32_t> end_ids;  // end a continuation
+    bool predict = false;          // next-layer predictions are computed
+    // Sees every new token of a request, in order.
+    std::function<void(uint64_t request, int32_t id)> on_token = {};
+};
+
+// Of a scored text: tokens that had one before them, and the sum of their -log p.
+struct score {
+    uint64_t tokens = 0;
+    double nll_sum = 0;
+};
+
+class model_source final : public source {
+public:
+    // `of` is borrowed. Requires: at least one request, none empty.
+    model_source(const model &of, std::vector<model_request> requests,
+                 const model_source_options &options);
+    // What the executor computes; before the first next().
+    void connect(const pass_results &results) { results_ = &results; }
+
+    uint32_t layers() const override { return static_cast<uint32_t>(moe_layers_.size()); }
+    uint32_t experts() const override { return config_.experts; }
+    uint32_t top_k() const override { return config_.top_k; }
+    uint32_t tokens_max() const override;
+    uint32_t streams() const override { return options_.batch; }
+    uint32_t predictions_max() const override { return options_.predict ? predictions_ : 0; }
+    uint32_t offers() const override;
+    bool next(pass &out) override;
+    void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
+    void weights(const pass &of, uint32_t layer, float *out) override;
+    void gate_scores(const pass &of, uint32_t layer, float *out) override;
+    void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
+    uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
+
+    uint32_t context_max() const;  // positions of the longest request
+    uint32_t outputs_max() const;  // tokens with logits in a pass
+    bool scores_texts() const { return requests_.front().new_tokens == 0; }
+    const std::vector<model_request> &requests() const { return requests_; }
+    // What was written to each request so far, end tokens left out; what each scored.
+    const std::vector<std::vector<int32_t>> &written() const { return written_; }
+    const std::vector<score> &scores() const { return scores_; }
+
+private:
+    struct stream {
+        bool live = false;
+        uint64_t request = 0;
+        uint32_t position = 0;  // next to be computed
+        int32_t next_id = -1;   // beyond the prompt: written last
+    };
+    void take_results();
+    void take_one(stream &one, const pass_token &token, std::span<const float> logits);
+    void refill();
+    bool prefill_pass(pass &out);
+    void decode_pass(pass &out);
+    void add_token(pass &out, stream &one, uint32_t index, bool decoding);
+    std::span<const float> logits_of(size_t index) const;
+
+    const model &model_;
+    const model_config &config_;
+    std::vector<uint32_t> moe_layers_;
+    routing_rule rule_;
+    model_source_options options_;
+    std::vector<model_request> requests_;
+    const pass_results *results_ = nullptr;
+    sampler sampler_;
+    uint32_t predictions_ = 0;
+
+    std::vector<stream> streams_;
+    uint64_t next_request_ = 0, rows_ = 0;
+    pass last_;  // the pass whose results are still to be taken
+    uint64_t first_row_ = 0;
+    std::vector<std::vector<int32_t>> written_;
+    std::vector<score> scores_;
+    std::vector<float> weights_;  // [B, k] of the layer routed last
+    std::vector<float> one_scores_;
+    std::vector<uint32_t> ranked_;
+};
+
+}  // namespace moorage::core

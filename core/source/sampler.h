@@ -1,0 +1,36 @@
+// sampler.h - from the logits of one position to the next token.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/source/random.h"
+
+namespace moorage::core {
+
+struct sampling {
+    double temperature = 0;  // 0: the most probable token
+    double top_p = 1;        // of the probability mass, most probable first
+    uint32_t top_k = 0;      // tokens considered; 0: all
+    uint64_t seed = 0;
+};
+
+// The most probable token; ties go to the smaller id.
+int32_t most_probable(std::span<const float> logits);
+// -log p(token), in double precision.
+double negative_log_likelihood(std::span<const float> logits, int32_t token);
+
+class sampler {
+public:
+    explicit sampler(const sampling &how) : how_(how), random_(how.seed, 0x73616d706c65) {}
+    int32_t operator()(std::span<const float> logits);
+
+private:
+    sampling how_;
+    random_stream random_;
+    std::vector<std::pair<float, int32_t>> ranked_;
+};
+
+}  // namespace moorage::core
