@@ -16,6 +16,7 @@
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/trace_info.h"
+#include "tools/moorage/trace_record.h"
 
 namespace moorage::tool {
 
@@ -190,12 +191,12 @@ command install_convert(CLI::App &app) {
 }  // namespace
 
 command install_trace(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("trace", "look at, make and convert routing traces");
+    CLI::App *sub = app.add_subcommand("trace", "look at, make, convert and record routing traces");
     sub->require_subcommand(1);
     // shared: std::function wants copies, and the list is the same for all of them
     using entries = std::vector<std::pair<CLI::App *, command>>;
     const auto parts = std::make_shared<entries>();
-    for (const auto install : {install_info, install_synth, install_convert}) {
+    for (const auto install : {install_info, install_synth, install_convert, install_record}) {
         command action = install(*sub);
         parts->emplace_back(sub->get_subcommands({}).back(), std::move(action));
     }

@@ -1,0 +1,89 @@
+// eval_command.cpp - moorage eval: how well a model foretells a text.
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/pipeline/run.h"
+#include "core/report/progress.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/model_run.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    model_run_options common;
+    std::string text, windows;
+    bool figures = false;
+};
+
+json figures_of(const run_report &report) {
+    json all = {{"tokens", report.text.scored},
+                {"nll", report.text.nll},
+                {"perplexity", report.text.perplexity()}};
+    for (const text_report::part &part : report.text.parts)
+        all["parts"][part.name] = {
+            {"tokens", part.scored}, {"nll", part.nll}, {"perplexity", std::exp(part.nll)}};
+    all["report"] = to_json(report);
+    return all;
+}
+
+int evaluate(const arguments &given) {
+    auto config = model_config_of(given.common);
+    if (!config) return fail(config.failure());
+    if (given.text.empty() == given.windows.empty())
+        return fail({"give --text FILE or --windows FILE.json, one of them", true});
+    config->text = given.text.empty() ? given.windows : given.text;
+    run_resources shared;
+    if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
+    run_options options;
+    progress shown("eval", 0);
+    options.progress = [&](uint64_t tokens) { shown.advance(tokens); };
+    const auto report = run(*config, shared, options);
+    if (!report) return fail(report.failure());
+    const text_report &text = report->text;
+    if (given.common.json_file != "-") {
+        if (!text.parts.empty()) {
+            std::printf("  %-20s %10s %10s %12s\n", "part", "tokens", "nll", "perplexity");
+            for (const text_report::part &part : text.parts)
+                std::printf("  %-20.20s %10llu %10.5f %12.4f\n", part.name.c_str(),
+                            static_cast<unsigned long long>(part.scored), part.nll,
+                            std::exp(part.nll));
+        }
+        std::printf("  %-20s %10llu %10.5f %12.4f\n", "all",
+                    static_cast<unsigned long long>(text.scored), text.nll, text.perplexity());
+        if (given.figures) std::printf("\n%s", to_text(*report).c_str());
+    }
+    if (!given.common.json_file.empty())
+        if (const status done = write_json(given.common.json_file, figures_of(*report)); !done)
+            return fail(done.failure());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_eval(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("eval", "negative log-likelihood and perplexity of a text");
+    const auto given = std::make_shared<arguments>();
+    add_model_options(*sub, given->common);
+    sub->add_option("--text", given->text, "text file; scored in windows of [source] window ids")
+        ->type_name("FILE");
+    sub->add_option("--windows", given->windows,
+                    "lists of ids or texts, or an object of parts with \"windows\"")
+        ->type_name("FILE.json");
+    sub->add_flag("--report", given->figures, "print the run's whole report, too");
+    sub->footer(
+        "nll: mean of -log p of every token but the first of its window. With [run] prefill "
+        "= 0 tokens\nare decoded one by one, as policies see them in generation.");
+    return [given] { return evaluate(*given); };
+}
+
+}  // namespace moorage::tool

@@ -1,0 +1,128 @@
+// generate_command.cpp - moorage generate: continues prompts, the text as it comes.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/pipeline/run.h"
+#include "core/report/figures.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/model_run.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    model_run_options common;
+    std::vector<std::string> prompts;
+    uint32_t max_tokens = 0;
+    double temperature = -1, top_p = -1;
+    bool quiet = false, figures = false;
+};
+
+// One prompt is written as it comes; several would mix, so they follow each other at the end.
+class printer {
+public:
+    printer(const run_config &config, const tokenizer &words, bool to_stdout)
+        : streams_(to_stdout && config.prompts.size() == 1), text_(words, {}) {
+        if (streams_) write(config.prompts[0]);
+    }
+    void token(int32_t id) {
+        if (streams_) write(text_.push(id));
+    }
+    void end(const text_report &done, bool to_stdout) {
+        if (streams_) write(text_.finish() + "\n");
+        if (streams_ || !to_stdout) return;
+        for (size_t i = 0; i < done.texts.size(); ++i)
+            write(done.prompts[i] + done.texts[i] + "\n\n");
+    }
+
+private:
+    static void write(const std::string &text) {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fflush(stdout);
+    }
+    bool streams_;
+    text_stream text_;
+};
+
+// To standard error: the text alone is the result.
+void print_figures(const run_report &report) {
+    const double tpot = report.tpot_ms.mean;
+    std::string line =
+        format("{} tokens written, first after {}, then {} tokens/s", report.text.written,
+               human_ms(report.ttft_ms.mean), tpot > 0 ? three_digits(1000 / tpot) : "-");
+    if (report.virtual_time) line += format(" in virtual time on {}", report.profile);
+    if (report.experts.hits != report.experts.requested)
+        line += format(", hit rate {}", percent(static_cast<double>(report.experts.hits),
+                                                static_cast<double>(report.experts.requested)));
+    std::fprintf(stderr, "%s\n", line.c_str());
+}
+
+int generate(const arguments &given) {
+    auto config = model_config_of(given.common);
+    if (!config) return fail(config.failure());
+    config->prompts = given.prompts;
+    if (given.max_tokens) config->max_tokens = given.max_tokens;
+    if (given.temperature >= 0) config->temperature = given.temperature;
+    if (given.top_p > 0) config->top_p = given.top_p;
+    run_resources shared;
+    if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
+    const auto opened = shared.open_model(config->model);
+    if (!opened) return fail(opened.failure());
+    if (!(*opened)->words)
+        return fail({format("{} has no tokenizer.json, so there is no text; moorage run takes "
+                            "windows of ids",
+                            config->model.string()),
+                     true});
+    const bool to_stdout = given.common.json_file != "-";
+    printer shown(*config, *(*opened)->words, to_stdout);
+    run_options options;
+    options.on_token = [&](uint64_t, int32_t id) { shown.token(id); };
+    const auto report = run(*config, shared, options);
+    if (!report) return fail(report.failure());
+    shown.end(report->text, to_stdout);
+    if (!given.quiet) print_figures(*report);
+    for (const std::string &warning : report->warnings)
+        if (!given.quiet) std::fprintf(stderr, "moorage: warning: %s\n", warning.c_str());
+    if (given.figures) std::fprintf(stderr, "\n%s", to_text(*report).c_str());
+    if (!given.common.json_file.empty())
+        if (const status done = write_json(given.common.json_file, to_json(*report)); !done)
+            return fail(done.failure());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_generate(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("generate", "continue a prompt with a model");
+    const auto given = std::make_shared<arguments>();
+    add_model_options(*sub, given->common);
+    sub->add_option("--prompt", given->prompts, "text to continue; repeatable")
+        ->required()
+        ->type_name("TEXT")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--max-tokens", given->max_tokens, "new tokens of each prompt (128)")
+        ->type_name("N")
+        ->check(CLI::Range(1u, 1u << 20));
+    sub->add_option("--temperature", given->temperature,
+                    "0: always the most probable token (default); higher: drawn, by [run] seed")
+        ->type_name("T")
+        ->check(CLI::Range(0.0, 100.0));
+    sub->add_option("--top-p", given->top_p, "draw from the most probable tokens with this mass")
+        ->type_name("P")
+        ->check(CLI::Range(0.0, 1.0));
+    sub->add_flag("--report", given->figures, "print the run's whole report, too");
+    sub->add_flag("-q,--quiet", given->quiet, "the text alone");
+    return [given] { return generate(*given); };
+}
+
+}  // namespace moorage::tool

@@ -1,0 +1,47 @@
+// model_run.cpp - the options that commands over a model directory have in common.
+#include "tools/moorage/model_run.h"
+
+#include <CLI/CLI.hpp>
+
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+void add_model_options(CLI::App &command, model_run_options &options) {
+    command.add_option("model", options.directory, "model directory in Hugging Face layout")
+        ->required()
+        ->type_name("MODEL_DIR");
+    command
+        .add_option("--config", options.config,
+                    "run as this configuration says: hardware, memory, policies")
+        ->type_name("CONFIG.toml");
+    command
+        .add_option("--executor", options.executor,
+                    "cpu, cuda or emulator; default: the configuration's, or cpu")
+        ->type_name("NAME");
+    command.add_option("--set", options.overrides, "replace a setting; repeatable")
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    command.add_option("--json", options.json_file, "write figures as JSON; - for standard output")
+        ->type_name("FILE");
+}
+
+core::result<core::run_config> model_config_of(const model_run_options &options) {
+    auto overrides = read_overrides(options.overrides);
+    if (!overrides) return overrides.failure();
+    std::vector<core::override_value> all = {{"source", "model", options.directory}};
+    if (!options.executor.empty())
+        all.push_back({"run", "executor", options.executor});
+    else if (options.config.empty())
+        all.push_back({"run", "executor", "cpu"});
+    all.insert(all.end(), overrides->begin(), overrides->end());
+    auto config = options.config.empty() ? core::parse_run_config("", "defaults", all)
+                                         : core::load_run_config(options.config, all);
+    if (!config) return config.failure();
+    config->prompts.clear();
+    config->text.clear();
+    return config;
+}
+
+}  // namespace moorage::tool

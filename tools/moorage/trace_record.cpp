@@ -1,0 +1,114 @@
+// trace_record.cpp - runs a model and writes what its routers chose.
+#include "tools/moorage/trace_record.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/pipeline/run.h"
+#include "core/report/progress.h"
+#include "core/source/trace_record.h"
+#include "tools/moorage/model_run.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    model_run_options common;
+    std::vector<std::string> prompts;
+    std::string text, windows, out;
+    uint32_t max_tokens = 0, predictions = UINT32_MAX;
+    bool drop_gate_scores = false;
+};
+
+status configure(const arguments &given, run_config &config) {
+    const int ways = !given.prompts.empty() + !given.text.empty() + !given.windows.empty();
+    if (ways != 1)
+        return error{"give --prompt TEXT, --text FILE or --windows FILE.json, one of them", true};
+    config.prompts = given.prompts;
+    config.text = given.text.empty() ? given.windows : given.text;
+    if (given.max_tokens) config.max_tokens = given.max_tokens;
+    return success();
+}
+
+int record(const arguments &given) {
+    auto config = model_config_of(given.common);
+    if (!config) return fail(config.failure());
+    if (const status done = configure(given, *config); !done) return fail(done.failure());
+    run_resources shared;
+    if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
+    const auto opened = shared.open_model(config->model);
+    if (!opened) return fail(opened.failure());
+    const model &of = *(*opened)->of;
+    const uint32_t layers = static_cast<uint32_t>(of.config().moe_layers().size());
+    const uint32_t known = std::min(of.config().experts, 4 * of.config().top_k);
+    trace_recorder recorder(layers, of.config().experts, of.config().top_k,
+                            given.predictions == UINT32_MAX ? std::min(known, 2 * of.config().top_k)
+                                                            : std::min(given.predictions, known));
+    run_options options;
+    options.watcher = &recorder;
+    progress shown("trace record", config->tokens);
+    options.progress = [&](uint64_t tokens) { shown.advance(tokens); };
+    const auto report = run(*config, shared, options);
+    if (!report) return fail(report.failure());
+    trace_data data = recorder.finish();
+    const std::string name = config->model.lexically_normal().filename().string();
+    data.metadata["model"] = name;
+    data.metadata["hidden_size"] = std::to_string(of.config().hidden);
+    data.metadata["moe_intermediate_size"] = std::to_string(of.config().moe_intermediate);
+    data.metadata["source"] =
+        format("moorage trace record of {}, {}", name,
+               config->text.empty() ? format("{} prompts", config->prompts.size())
+                                    : config->text.filename().string());
+    data.metadata["weights_are"] = "what the model multiplies each expert's output by";
+    if (given.drop_gate_scores)
+        if (const status done = drop_tensor(data, "gate_scores"); !done)
+            return fail(done.failure());
+    if (const status done = write_trace(data, given.out); !done) return fail(done.failure());
+    std::printf("%s: %llu tokens of %zu requests, %u layers, top-%u of %u experts\n",
+                given.out.c_str(), static_cast<unsigned long long>(data.tokens),
+                data.request_offsets.size() - 1, layers, of.config().top_k, of.config().experts);
+    if (!given.common.json_file.empty())
+        if (const status done = write_json(given.common.json_file, to_json(*report)); !done)
+            return fail(done.failure());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_record(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("record", "the routing of a model run, as a trace");
+    const auto given = std::make_shared<arguments>();
+    add_model_options(*sub, given->common);
+    sub->add_option("--out", given->out, "trace to write")
+        ->required()
+        ->type_name("FILE.safetensors");
+    sub->add_option("--prompt", given->prompts, "text to continue; repeatable")
+        ->type_name("TEXT")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--max-tokens", given->max_tokens, "new tokens of each prompt (128)")
+        ->type_name("N")
+        ->check(CLI::Range(1u, 1u << 20));
+    sub->add_option("--text", given->text, "or a text file, in windows of [source] window ids")
+        ->type_name("FILE");
+    sub->add_option("--windows", given->windows, "or windows of ids, as for moorage eval")
+        ->type_name("FILE.json");
+    sub->add_option("--predictions", given->predictions,
+                    "experts predicted for the next layer that are kept (2 top-k; at most 4 top-k)")
+        ->type_name("M");
+    sub->add_flag("--drop-gate-scores", given->drop_gate_scores,
+                  "leave the scores of all experts out: most of the file");
+    return [given] { return record(*given); };
+}
+
+}  // namespace moorage::tool
