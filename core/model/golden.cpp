@@ -61,8 +61,8 @@ result<golden_data> read_golden(const std::filesystem::path &directory,
     std::error_code unused;
     if (!std::filesystem::exists(path, unused))
         return error{
-            format("{}: no such file; it holds the reference results to compare with, "
-                   "written by the reference implementation",
+            format("{}: no such file; it holds the results to compare with (input_ids, logits, "
+                   "hidden_states, greedy): write it with the model's reference implementation",
                    name)};
     const auto mapped = mapped_file::open(path);
     if (!mapped) return mapped.failure();

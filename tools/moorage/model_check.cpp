@@ -76,7 +76,7 @@ command install_model_check(CLI::App &model) {
         "check", "compare with the reference results in DIR/golden.safetensors");
     app->footer(
         "golden.safetensors holds input_ids [n], logits [n, vocabulary], hidden_states\n"
-        "[layers + 1, n, hidden] and greedy [m], the continuation of the first 8 ids.\n"
+        "[layers + 1, n, hidden] and greedy [m], the first 8 ids and what follows them.\n"
         "The relative error is max |computed - reference| / max |reference| over all\n"
         "logits; at most 2e-3 passes, and every greedy token must be the reference's.\n"
         "Exit code 1 when the model does not pass.");
