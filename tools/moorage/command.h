@@ -20,5 +20,9 @@ command install_trace(CLI::App &app);
 command install_replay(CLI::App &app);
 command install_run(CLI::App &app);
 command install_compare(CLI::App &app);
+command install_generate(CLI::App &app);
+command install_eval(CLI::App &app);
+command install_model(CLI::App &app);
+command install_tokenize(CLI::App &app);
 
 }  // namespace moorage::tool
