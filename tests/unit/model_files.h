@@ -1,0 +1,86 @@
+// model_files.h - copies of small model directories, which tests edit and damage.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/source/safetensors.h"
+#include "tests/unit/trace_file.h"
+
+namespace moorage::test {
+
+inline std::string read_file(const std::filesystem::path &path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+inline void write_file(const std::filesystem::path &path, const std::string &content) {
+    std::ofstream out(path, std::ios::binary | std::ios::trunc);
+    out.write(content.data(), static_cast<std::streamsize>(content.size()));
+}
+inline void write_file(const std::filesystem::path &path, const std::vector<std::byte> &content) {
+    write_file(path, std::string(reinterpret_cast<const char *>(content.data()), content.size()));
+}
+
+inline std::filesystem::path golden_directory(const std::string &name) {
+    return std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
+}
+
+// A directory of its own, gone with the object.
+class scratch_directory {
+public:
+    scratch_directory() {
+        std::string name = (std::filesystem::temp_directory_path() / "moorage-XXXXXX").string();
+        path_ = ::mkdtemp(name.data()) == nullptr ? "" : name;
+    }
+    // With the files of a model, but for golden.safetensors.
+    explicit scratch_directory(const std::filesystem::path &from) : scratch_directory() {
+        for (const auto &file : std::filesystem::directory_iterator(from))
+            if (file.path().filename() != "golden.safetensors")
+                std::filesystem::copy_file(file.path(), path_ / file.path().filename());
+    }
+    scratch_directory(const scratch_directory &) = delete;
+    ~scratch_directory() {
+        std::error_code code;
+        if (!path_.empty()) std::filesystem::remove_all(path_, code);
+    }
+    const std::filesystem::path &path() const { return path_; }
+
+    // config.json with some keys replaced; null removes one.
+    void edit_config(const core::json &changes) const {
+        core::json config = core::json::parse(read_file(path_ / "config.json"));
+        for (const auto &[key, value] : changes.items()) {
+            config.erase(key);
+            if (!value.is_null()) config[key] = value;
+        }
+        write_file(path_ / "config.json", config.dump());
+    }
+    // model.safetensors as parts to edit, and back.
+    raw_file read_weights() const {
+        const std::string content = read_file(path_ / "model.safetensors");
+        const auto parsed = core::parse_safetensors(
+            std::as_bytes(std::span(content.data(), content.size())), "model.safetensors");
+        raw_file file;
+        for (const core::tensor &one : parsed->tensors)
+            file.tensors.push_back({one.name,
+                                    core::name_of(one.type),
+                                    core::shape_text(one.shape),
+                                    {one.bytes.begin(), one.bytes.end()}});
+        return file;
+    }
+    void write_weights(const raw_file &file) const {
+        write_file(path_ / "model.safetensors", file.build());
+    }
+
+private:
+    std::filesystem::path path_;
+};
+
+}  // namespace moorage::test

@@ -1,0 +1,315 @@
+// model_info.cpp - the sizes of a model directory as a table, and the experts that each profile
+// holds.
+#include "tools/moorage/model_info.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/config/hardware.h"
+#include "core/model/model.h"
+#include "core/report/figures.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+constexpr size_t label_columns = 14, text_columns = 80 - label_columns;
+constexpr uint32_t kv_value_bytes = 2;
+
+struct arguments {
+    std::string directory, json_file;
+    std::vector<std::string> profiles;
+    uint32_t context = 4096;
+};
+
+// What a device has left for experts beside everything else.
+struct fit {
+    std::string profile;
+    uint64_t memory_bytes = 0, needed_bytes = 0;  // needed: all but experts, with the reserve
+    uint64_t experts = 0;
+    double share = 0;  // of all experts
+};
+
+struct summary {
+    const model &of;
+    model_shape shape;
+    uint32_t context;
+    uint64_t cache_bytes;  // of one request of that length
+    std::vector<fit> fits;
+};
+
+std::string bytes_text(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+const char *name_of(norm_kind kind) { return kind == norm_kind::rms ? "RMS norm" : "layer norm"; }
+const char *name_of(rope_kind kind) {
+    constexpr const char *names[] = {"plain", "linear", "dynamic", "yarn", "llama3", "longrope"};
+    return names[static_cast<size_t>(kind)];
+}
+const char *name_of(score_kind kind) {
+    constexpr const char *names[] = {"softmax", "sigmoid", "softmax of the chosen", "sparsemixer"};
+    return names[static_cast<size_t>(kind)];
+}
+
+weight_type expert_type(const model &of) {
+    return of.weights().layers[of.config().moe_layers().front()].experts.front().gate.type;
+}
+
+uint32_t sliding_layers(const model_config &config) {
+    return static_cast<uint32_t>(std::ranges::count(config.attention.sliding, 1));
+}
+
+// A layer with a window keeps no more than that.
+uint64_t cache_bytes(const model_config &config, uint32_t context) {
+    const uint64_t sliding = sliding_layers(config);
+    const uint64_t positions =
+        (config.layers - sliding) * context + sliding * std::min(context, config.attention.window);
+    return positions * config.kv_token_layer_bytes(kv_value_bytes);
+}
+
+std::string attention_text(const model_config &config) {
+    const attention_config &of = config.attention;
+    std::string text =
+        of.kind == attention_kind::latent
+            ? format("latent, {} heads of {} + {}, keys and values from {}", of.heads, of.nope_dim,
+                     config.rope.dimensions, of.kv_lora_rank)
+            : format("{} heads of {}, {} of keys and values", of.heads, of.head_dim, of.kv_heads);
+    if (of.norm != query_key_norm::none) text += ", queries and keys normed";
+    if (of.sinks) text += ", sinks";
+    if (of.window != 0)
+        text += format(", {} layers see the last {} tokens", sliding_layers(config), of.window);
+    return text;
+}
+
+std::string routing_text(const model_config &config) {
+    const router_config &of = config.router;
+    std::string text = format("{}, top-{}", name_of(of.score), config.top_k);
+    if (of.group != group_rule::none)
+        text += format(" from {} of {} groups", of.groups_chosen, of.groups);
+    if (of.normalise) text += ", weights normalised";
+    if (of.scale != 1) text += format(", times {:g}", of.scale);
+    return text;
+}
+
+std::string line(const std::string &label, const std::string &text) {
+    std::string out;
+    for (const std::string &part : wrapped(text, text_columns))
+        out += padded_right(out.empty() ? label : "", label_columns) + part + "\n";
+    return out;
+}
+
+std::string head_text(const summary &what) {
+    const model_config &config = what.of.config();
+    const uint32_t dense = config.layers - what.shape.moe_layers;
+    std::string out = line("model", what.of.directory().string());
+    out += line("architecture", format("{}, {}", config.architecture, name_of(config.norm)));
+    out += line(
+        "layers",
+        format("{} of width {}; {} with {} experts of {} rows{}{}", config.layers, config.hidden,
+               what.shape.moe_layers, config.experts, config.moe_intermediate,
+               config.shared_intermediate != 0
+                   ? format(" and {} shared rows", config.shared_intermediate)
+                   : "",
+               dense != 0 ? format(", {} dense of {}", dense, config.dense_intermediate) : ""));
+    out += line("router", routing_text(config));
+    out += line("attention", attention_text(config));
+    out += line("context", format("{} positions, {} RoPE", with_commas(config.positions_max),
+                                  name_of(config.rope.kind)));
+    out += line("vocabulary", with_commas(config.vocabulary));
+    out += line("weights",
+                format("{} parameters, experts in {}; {} tensors in {} file{}",
+                       with_commas(what.of.sizes().parameters), core::name_of(expert_type(what.of)),
+                       with_commas(what.of.tensor_count()), what.of.file_count(),
+                       what.of.file_count() == 1 ? "" : "s"));
+    return out;
+}
+
+std::string sizes_text(const summary &what) {
+    const model_sizes &sizes = what.of.sizes();
+    const auto row = [&](const std::string &name, uint64_t bytes) {
+        return bytes == 0 ? std::string()
+                          : padded_right("  " + name, 32) + padded_left(bytes_text(bytes), 10) +
+                                padded_left(percent(static_cast<double>(bytes),
+                                                    static_cast<double>(sizes.total_bytes)),
+                                            10) +
+                                "\n";
+    };
+    const uint64_t all = uint64_t{what.shape.moe_layers} * what.shape.experts;
+    std::string out =
+        "\n" + padded_right("part", 32) + padded_left("size", 10) + padded_left("share", 10) + "\n";
+    out += row(format("{} experts of {}", with_commas(all), bytes_text(sizes.expert_bytes)),
+               sizes.experts_bytes);
+    out += row("shared experts", sizes.shared_bytes);
+    out += row("dense layers", sizes.dense_bytes);
+    out += row("attention and norms", sizes.attention_bytes);
+    out += row("routers, biases of experts", sizes.router_bytes);
+    out += row("embedding", sizes.embedding_bytes);
+    out += row("head", sizes.head_bytes);
+    out += row("read by no part", sizes.unused_bytes);
+    out += row("all", sizes.total_bytes);
+    if (!sizes.unused.empty())
+        out += line("unused", format("{}{}", fmt::join(sizes.unused, ", "),
+                                     sizes.unused.size() == 8 ? ", ..." : ""));
+    return out;
+}
+
+uint64_t active_expert_bytes(const model_shape &shape) {
+    return uint64_t{shape.moe_layers} * shape.top_k * shape.expert_bytes;
+}
+
+std::string token_text(const summary &what) {
+    const model_shape &shape = what.shape;
+    const uint64_t active = active_expert_bytes(shape);
+    std::string out = "\n";
+    out += line("one token",
+                format("reads {}: {} experts of {} together, and {} of the rest",
+                       bytes_text(active + shape.dense_bytes), shape.moe_layers * shape.top_k,
+                       bytes_text(active), bytes_text(shape.dense_bytes)));
+    out += line("KV cache", format("{} a token, {} at {} tokens",
+                                   bytes_text(shape.kv_token_layer_bytes * shape.layers),
+                                   bytes_text(what.cache_bytes), with_commas(what.context)));
+    return out;
+}
+
+std::string fits_text(const summary &what) {
+    std::string out = format("\nwhat fits beside the rest and the KV cache of {} tokens\n",
+                             with_commas(what.context)) +
+                      padded_right("profile", 26) + padded_left("memory", 10) +
+                      padded_left("left", 10) + padded_left("experts", 12) +
+                      padded_left("share", 10) + "\n";
+    for (const fit &one : what.fits) {
+        out += padded_right("  " + one.profile, 26) + padded_left(bytes_text(one.memory_bytes), 10);
+        if (one.needed_bytes > one.memory_bytes) {
+            out += format("  {} too little\n", bytes_text(one.needed_bytes - one.memory_bytes));
+            continue;
+        }
+        out += padded_left(bytes_text(one.memory_bytes - one.needed_bytes), 10) +
+               padded_left(with_commas(one.experts), 12) +
+               padded_left(core::percent(one.share, 1), 10) + "\n";
+    }
+    return out;
+}
+
+json to_json(const summary &what) {
+    const model_config &config = what.of.config();
+    const model_sizes &sizes = what.of.sizes();
+    const model_shape &shape = what.shape;
+    json fits = json::array();
+    for (const fit &one : what.fits)
+        fits.push_back({{"profile", one.profile},
+                        {"memory", one.memory_bytes},
+                        {"needed", one.needed_bytes},
+                        {"experts", one.experts},
+                        {"share", stable(one.share)}});
+    const bool latent = config.attention.kind == attention_kind::latent;
+    return {{"model", what.of.directory().string()},
+            {"architecture", config.architecture},
+            {"layers", config.layers},
+            {"moe_layers", shape.moe_layers},
+            {"experts", config.experts},
+            {"top_k", config.top_k},
+            {"hidden", config.hidden},
+            {"moe_intermediate", config.moe_intermediate},
+            {"vocabulary", config.vocabulary},
+            {"positions", config.positions_max},
+            {"router", name_of(config.router.score)},
+            {"rope", name_of(config.rope.kind)},
+            {"attention",
+             {{"kind", latent ? "latent" : "grouped"},
+              {"heads", config.attention.heads},
+              {"kv_heads", config.attention.kv_heads},
+              {"head_dim", config.attention.head_dim}}},
+            {"type", core::name_of(expert_type(what.of))},
+            {"parameters", sizes.parameters},
+            {"files", what.of.file_count()},
+            {"tensors", what.of.tensor_count()},
+            {"bytes",
+             {{"total", sizes.total_bytes},
+              {"expert", sizes.expert_bytes},
+              {"experts", sizes.experts_bytes},
+              {"shared", sizes.shared_bytes},
+              {"dense", sizes.dense_bytes},
+              {"attention", sizes.attention_bytes},
+              {"router", sizes.router_bytes},
+              {"embedding", sizes.embedding_bytes},
+              {"head", sizes.head_bytes},
+              {"unused", sizes.unused_bytes}}},
+            {"token",
+             {{"bytes", active_expert_bytes(shape) + shape.dense_bytes},
+              {"expert_bytes", active_expert_bytes(shape)},
+              {"kv_bytes", shape.kv_token_layer_bytes * shape.layers}}},
+            {"context", what.context},
+            {"kv_bytes", what.cache_bytes},
+            {"fits", fits}};
+}
+
+result<fit> fit_on(const std::string &profile, const summary &what) {
+    const result<hardware_profile> hardware = load_hardware({profile, "", "", "."});
+    if (!hardware) return hardware.failure();
+    const device_profile &device = hardware->device;
+    const model_shape &shape = what.shape;
+    const uint64_t all = uint64_t{shape.moe_layers} * shape.experts;
+    fit made{hardware->id, device.memory_bytes,
+             device.reserved_bytes + shape.non_expert_bytes + what.cache_bytes, 0, 0};
+    if (made.needed_bytes < made.memory_bytes)
+        made.experts = std::min(all, (made.memory_bytes - made.needed_bytes) / shape.expert_bytes);
+    made.share = static_cast<double>(made.experts) / static_cast<double>(all);
+    return made;
+}
+
+int info(const arguments &given) {
+    const auto opened = open_model(given.directory);
+    if (!opened) return fail(opened.failure());
+    const model &of = **opened;
+    const std::filesystem::path path = of.directory().lexically_normal();
+    const uint32_t context = std::min(given.context, of.config().positions_max);
+    summary what{of,
+                 shape_of(of, (path.has_filename() ? path : path.parent_path()).filename()),
+                 context,
+                 cache_bytes(of.config(), context),
+                 {}};
+    for (const std::string &profile : given.profiles.empty() ? known_profiles() : given.profiles) {
+        const result<fit> made = fit_on(profile, what);
+        if (!made) return fail(made.failure());
+        what.fits.push_back(*made);
+    }
+    if (given.json_file != "-") {
+        const std::string text =
+            head_text(what) + sizes_text(what) + token_text(what) + fits_text(what);
+        std::fputs(text.c_str(), stdout);
+    }
+    if (given.json_file.empty()) return exit_ok;
+    const status done = write_json(given.json_file, to_json(what));
+    return done ? exit_ok : fail(done.failure());
+}
+
+}  // namespace
+
+command install_model_info(CLI::App &model) {
+    CLI::App *sub = model.add_subcommand(
+        "info", "what a model is, how large each part is, and what fits on which profile");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("model", given->directory, "model directory")->required();
+    sub->add_option("--json", given->json_file, "write the figures as JSON; - for standard output")
+        ->type_name("FILE");
+    sub->add_option("--profile", given->profiles, "only these profiles; repeatable")
+        ->type_name("NAME")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--context", given->context, "tokens in the KV cache")
+        ->capture_default_str()
+        ->check(CLI::Range(1u, 1u << 28));
+    sub->footer("The KV cache takes 2 bytes a value. Weights stay on disk: only headers are read.");
+    return [given] { return info(*given); };
+}
+
+}  // namespace moorage::tool
