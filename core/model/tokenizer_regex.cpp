@@ -20,6 +20,15 @@ constexpr int depth_max = 50;  // of groups, and of classes within classes
 struct character_set {
     std::string inside;
     bool negated = false;
+
+    bool one_property() const {
+        return inside.starts_with("\\p{") && inside.find('}') + 1 == inside.size();
+    }
+    std::string complement_of_property() const { return "\\P" + inside.substr(2); }
+    std::string expression() const {
+        if (one_property()) return negated ? complement_of_property() : inside;
+        return (negated ? "[^" : "[") + inside + "]";
+    }
 };
 
 constexpr const char *spaces =
@@ -115,9 +124,6 @@ private:
     static std::string literal(char32_t c) {
         return format("\\x{{{:x}}}", static_cast<uint32_t>(c));
     }
-    static std::string one_of(const character_set &set) {
-        return (set.negated ? "[^" : "[") + set.inside + "]";
-    }
 
     void step();
     void group();
@@ -140,14 +146,21 @@ private:
     size_t at_ = 0;
     std::string out_;
     size_t atom_begin_ = 0;  // in out_, of what a quantifier would repeat
-    std::vector<size_t> groups_;
+    // Groups that are open, the whole pattern first: where in out_, and how many groups of PCRE2
+    // within it a (?i) has opened up to its end.
+    struct open_group {
+        size_t begin;
+        int flags;
+    };
+    std::vector<open_group> groups_{{0, 0}};
     std::optional<error> problem_;
 };
 
 result<std::string> translator::run() {
     while (!at_end() && !problem_) step();
-    if (!problem_ && !groups_.empty()) refuse("a group without its end");
+    if (!problem_ && groups_.size() > 1) refuse("a group without its end");
     if (problem_) return *problem_;
+    out_.append(groups_[0].flags, ')');
     return out_;
 }
 
@@ -161,9 +174,9 @@ void translator::step() {
     if (c == '(') return group();
     if (c == ')') {
         ++at_;
-        if (groups_.empty()) return refuse("a group's end without its begin");
-        out_ += c;
-        atom_begin_ = groups_.back();
+        if (groups_.size() == 1) return refuse("a group's end without its begin");
+        out_.append(groups_.back().flags + 1, ')');
+        atom_begin_ = groups_.back().begin;
         groups_.pop_back();
         return;
     }
@@ -175,9 +188,9 @@ void translator::step() {
 }
 
 void translator::group() {
-    if (groups_.size() == depth_max) return refuse(format("groups deeper than {}", depth_max));
+    if (groups_.size() > depth_max) return refuse(format("groups deeper than {}", depth_max));
     if (next_is("(*")) return refuse("(*...)");
-    groups_.push_back(out_.size());
+    groups_.push_back({out_.size(), 0});
     for (const char *known : {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"})
         if (take(known)) {
             out_ += known;
@@ -218,9 +231,10 @@ void translator::group_flags() {
             break;
     }
     if (take(")")) {
-        // Up to the end of the enclosing group, in both.
+        // a(?i)b|c is a(?i:b|c), and not (?:a(?i)b|(?i)c) as in PCRE2.
         groups_.pop_back();
-        out_ += flags + ")";
+        ++groups_.back().flags;
+        out_ += flags + ":";
         return;
     }
     if (!take(":")) return refuse("an unknown kind of group");
@@ -278,7 +292,7 @@ void translator::interval(std::string_view bounds, bool comma) {
 
 void translator::escape() {
     const size_t from = at_;
-    if (const auto set = set_escape()) return atom(one_of(*set));
+    if (const auto set = set_escape()) return atom(set->expression());
     if (problem_) return;
     if (const auto character = character_escape()) return atom(literal(*character));
     if (problem_) return;
@@ -299,7 +313,7 @@ void translator::escape() {
 
 // \s \w \d \h \p{} and their complements.
 std::optional<character_set> translator::set_escape() {
-    if (at_ + 1 >= pattern_.size()) return std::nullopt;
+    if (!next_is("\\") || at_ + 1 >= pattern_.size()) return std::nullopt;
     const char c = pattern_[at_ + 1];
     const bool negated = c >= 'A' && c <= 'Z';
     const char *inside = nullptr;
@@ -333,7 +347,7 @@ std::optional<character_set> translator::set_escape() {
 
 // Escapes that stand for one character. None: something else, or a problem.
 std::optional<char32_t> translator::character_escape() {
-    if (at_ + 1 >= pattern_.size()) return std::nullopt;
+    if (!next_is("\\") || at_ + 1 >= pattern_.size()) return std::nullopt;
     const char c = pattern_[at_ + 1];
     constexpr std::string_view letters = "tnrfvae";
     constexpr char values[] = "\t\n\r\f\v\a\x1b";
@@ -468,14 +482,12 @@ std::string translator::character_class(int depth) {
 // A set within a class: to `inside` where PCRE2 has a word for it there.
 void translator::class_set(const character_set &set, std::string &inside,
                            std::vector<std::string> &others) {
-    const bool one_property =
-        set.inside.starts_with("\\p{") && set.inside.find('}') + 1 == set.inside.size();
     if (!set.negated)
         inside += set.inside;
-    else if (one_property)
-        inside += "\\P" + set.inside.substr(2);
+    else if (set.one_property())
+        inside += set.complement_of_property();
     else
-        others.push_back(one_of(set));
+        others.push_back(set.expression());
 }
 
 // One item within a class: to `inside`, or as an expression of its own to `others`.

@@ -3,7 +3,8 @@
 //
 // The two write most things alike and mean different things by some: \s, \w, \h and \v, property
 // names (\p{Han} is the script, not its extensions), {n,m}+ (greedy twice, not possessive), {,n},
-// classes within classes and &&, (?m), \uHHHH. What has no counterpart is an error that names it.
+// classes within classes and &&, (?m), how far (?i) reaches, \uHHHH. What has no counterpart is an
+// error that names it.
 #pragma once
 
 #include <string>

@@ -1,0 +1,129 @@
+// bpe_test.cpp - goal: both ways of merging give what byte-pair encoding is defined to give, and
+// unknown characters what the reference library gives. Method: a plain merge of the lowest rank
+// over random vocabularies, cases worked by hand.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "core/model/bpe.h"
+
+using namespace moorage::core;
+using strings = std::vector<std::string>;
+
+namespace {
+
+using merge_list = bpe::merge_list;
+
+// Merges the pair of lowest rank, leftmost first, until none is left.
+strings slow_merge(strings symbols, const merge_list &merges) {
+    for (;;) {
+        size_t best = merges.size(), at = 0;
+        for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+            // The last of equal merges counts.
+            const auto found =
+                std::find(merges.rbegin(), merges.rend(), std::pair{symbols[i], symbols[i + 1]});
+            const size_t rank = found == merges.rend() ? merges.size() : merges.rend() - found - 1;
+            if (rank < best) best = rank, at = i;
+        }
+        if (best == merges.size()) return symbols;
+        symbols[at] += symbols[at + 1];
+        symbols.erase(symbols.begin() + at + 1);
+    }
+}
+
+struct small_model {
+    std::vector<std::pair<std::string, uint32_t>> entries;
+    merge_list merges;
+    void add(const std::string &token) {
+        for (const auto &[known, id] : entries)
+            if (known == token) return;
+        entries.emplace_back(token, entries.size());
+    }
+    bpe make(bpe_rules rules = {}) const {
+        auto words = vocabulary::make(entries);
+        REQUIRE(words);
+        auto made = bpe::make(std::move(words).value(), merges, std::move(rules));
+        REQUIRE_MESSAGE(made, made.failure().text);
+        return std::move(made).value();
+    }
+};
+
+std::string tokens_of(const bpe &model, const std::string &word) {
+    bpe::workspace memory;
+    std::vector<int32_t> ids;
+    const status done = model.encode(word, memory, ids);
+    if (!done) return "error: " + done.failure().text;
+    std::string out;
+    for (const int32_t id : ids) out += (out.empty() ? "" : " ") + *model.words().token_of(id);
+    return out;
+}
+
+}  // namespace
+
+TEST_CASE("bpe: the same as merging the lowest rank again and again") {
+    std::mt19937 random(11);
+    for (int round = 0; round < 60; ++round) {
+        small_model model;
+        for (const char *one : {"a", "b", "c", "é"}) model.add(one);
+        const int merges = 1 + static_cast<int>(random() % 40);
+        for (int i = 0; i < merges; ++i) {
+            const std::string left = model.entries[random() % model.entries.size()].first;
+            const std::string right = model.entries[random() % model.entries.size()].first;
+            if (left.size() + right.size() > 12) continue;
+            model.add(left + right);
+            model.merges.emplace_back(left, right);
+        }
+        const bpe made = model.make();
+        for (int i = 0; i < 30; ++i) {
+            strings symbols(random() % (i % 3 == 0 ? 250 : 45));
+            std::string word, expected;
+            for (std::string &one : symbols) word += one = model.entries[random() % 4].first;
+            for (const std::string &one : slow_merge(symbols, model.merges))
+                expected += (expected.empty() ? "" : " ") + one;
+            if (tokens_of(made, word) != expected)
+                FAIL(word << ": " << tokens_of(made, word) << " != " << expected);
+        }
+    }
+}
+
+TEST_CASE("bpe: a long word without a space") {
+    small_model model;
+    for (const char *one : {"a", "aa", "aaaa"}) model.add(one);
+    model.merges = {{"a", "a"}, {"aa", "aa"}};
+    const bpe made = model.make();
+    bpe::workspace memory;
+    std::vector<int32_t> ids;
+    REQUIRE(made.encode(std::string(100'003, 'a'), memory, ids));
+    // 25,000 times four, then aa and a.
+    REQUIRE(ids.size() == 25'002);
+    CHECK(std::count(ids.begin(), ids.end(), 2) == 25'000);
+    CHECK(ids[25'000] == 1);
+    CHECK(ids[25'001] == 0);
+}
+
+TEST_CASE("bpe: unknown characters, bytes, whole words") {
+    small_model model;
+    for (const char *one : {"<unk>", "a", "b", "ab", "<0xC3>", "<0xA9>", "abc"}) model.add(one);
+    model.merges = {{"a", "b"}};
+    CHECK(tokens_of(model.make(), "abx").find("no token for U+0078") != std::string::npos);
+    CHECK(tokens_of(model.make({.unknown_token = "<unk>"}), "xyab") == "<unk> <unk> ab");
+    CHECK(tokens_of(model.make({.unknown_token = "<unk>", .fuse_unknown = true}), "xyabz") ==
+          "<unk> ab <unk>");
+    CHECK(tokens_of(model.make({.unknown_token = "<unk>", .byte_fallback = true}), "aéx") ==
+          "a <0xC3> <0xA9> <unk>");
+    CHECK(tokens_of(model.make({.unknown_token = "<unk>"}), "abc") == "ab <unk>");
+    CHECK(tokens_of(model.make({.unknown_token = "", .ignore_merges = true}), "abc") == "abc");
+    CHECK(tokens_of(model.make({.unknown_token = "", .ignore_merges = true}), "") == "");
+}
+
+TEST_CASE("bpe: what the vocabulary lacks is named") {
+    auto words = vocabulary::make({{"a", 0}, {"b", 1}});
+    REQUIRE(words);
+    const auto made = bpe::make(std::move(words).value(), {{"a", "b"}}, {});
+    REQUIRE_FALSE(made);
+    CHECK(made.failure().text == "merge 0 (\"a\" and \"b\"): the vocabulary has no \"ab\"");
+    const auto twice = vocabulary::make({{"a", 3}, {"b", 3}});
+    REQUIRE_FALSE(twice);
+    CHECK(twice.failure().text == "tokens \"a\" and \"b\" have the same id 3");
+}

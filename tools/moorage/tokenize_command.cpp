@@ -1,0 +1,170 @@
+// tokenize_command.cpp - moorage tokenize: a text's ids, the text of ids, or a comparison with a
+// file of known ids.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/json.h"
+#include "core/base/mapped_file.h"
+#include "core/base/text.h"
+#include "core/model/tokenizer.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+constexpr size_t mismatches_shown = 10;
+
+struct arguments {
+    std::string directory, text, vectors_file, json_file;
+    std::vector<int32_t> ids;
+    bool has_text = false, decode = false, plain = false;
+};
+
+std::string joined(const std::vector<int32_t> &ids) { return format("{}", fmt::join(ids, " ")); }
+
+// The text first: a file that cannot be written must not take the result with it.
+int show(const arguments &given, const std::string &text, const json &figures) {
+    if (given.json_file != "-") {
+        std::fwrite(text.data(), 1, text.size(), stdout);
+        std::fputc('\n', stdout);
+    }
+    if (!given.json_file.empty())
+        if (const status done = write_json(given.json_file, figures); !done)
+            return fail(done.failure());
+    return exit_ok;
+}
+
+std::string read_standard_input() {
+    std::string text;
+    char buffer[1 << 16];
+    while (const size_t bytes = std::fread(buffer, 1, sizeof buffer, stdin))
+        text.append(buffer, bytes);
+    return text;
+}
+
+struct vector_case {
+    std::string text;
+    std::vector<int32_t> ids;
+};
+
+// [{"text", "ids"}...]
+result<std::vector<vector_case>> read_vectors(const std::string &file) {
+    const result<mapped_file> mapped = mapped_file::open(file);
+    if (!mapped) return mapped.failure();
+    const auto bytes = mapped->bytes();
+    const auto *begin = reinterpret_cast<const char *>(bytes.data());
+    const json root = json::parse(begin, begin + bytes.size(), nullptr, /*allow_exceptions=*/false);
+    if (!root.is_array()) return error{format("{}: not a JSON list of texts and their ids", file)};
+    std::vector<vector_case> cases;
+    for (const json &one : root) {
+        const auto refused = [&](const char *what) {
+            return error{format("{}: element {}: {}", file, cases.size(), what)};
+        };
+        if (!one.is_object() || !one.contains("text") || !one["text"].is_string())
+            return refused("text is missing");
+        if (!one.contains("ids") || !one["ids"].is_array()) return refused("ids are missing");
+        vector_case made{one["text"].get<std::string>(), {}};
+        for (const json &id : one["ids"]) {
+            if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
+                return refused("an id has to be a whole number below 2^31");
+            made.ids.push_back(id.get<int32_t>());
+        }
+        cases.push_back(std::move(made));
+    }
+    return cases;
+}
+
+int compare(const arguments &given, const tokenizer &with, const encode_options &options) {
+    const auto cases = read_vectors(given.vectors_file);
+    if (!cases) return fail(cases.failure());
+    std::string text;
+    json mismatches = json::array();
+    for (size_t i = 0; i < cases->size(); ++i) {
+        const vector_case &known = (*cases)[i];
+        const auto ids = with.encode(known.text, options);
+        if (ids && *ids == known.ids) continue;
+        const std::string got = ids ? joined(*ids) : "error: " + ids.failure().text;
+        if (mismatches.size() < mismatches_shown)
+            text += format("text {}: {}\n  expected {}\n  got      {}\n", i,
+                           json(known.text).dump(), joined(known.ids), got);
+        json row = {{"index", i}, {"text", known.text}, {"expected", known.ids}};
+        if (ids)
+            row["got"] = *ids;
+        else
+            row["error"] = ids.failure().text;
+        mismatches.push_back(std::move(row));
+    }
+    const size_t wrong = mismatches.size();
+    if (wrong > mismatches_shown) text += format("{} more\n", wrong - mismatches_shown);
+    text += format("{} texts, {} equal, {} different", cases->size(), cases->size() - wrong, wrong);
+    const int code = show(given, text,
+                          {{"texts", cases->size()},
+                           {"equal", cases->size() - wrong},
+                           {"mismatches", std::move(mismatches)}});
+    return wrong > 0 ? exit_failed : code;
+}
+
+int decode(const arguments &given, const tokenizer &with) {
+    for (const int32_t id : given.ids)
+        if (with.token_of(id).empty())
+            return fail({format("{}: no token has the id {}; ids are below {}", given.directory, id,
+                                with.size())});
+    const std::string text = with.decode(given.ids, {.skip_special = given.plain});
+    return show(given, text, {{"ids", given.ids}, {"text", text}});
+}
+
+int tokenize(const arguments &given) {
+    const auto opened = tokenizer::open(std::filesystem::path(given.directory) / "tokenizer.json");
+    if (!opened) return fail(opened.failure());
+    const tokenizer &with = **opened;
+    const encode_options options{.add_special = !given.plain, .parse_special = !given.plain};
+    if (given.decode) return decode(given, with);
+    if (!given.vectors_file.empty()) return compare(given, with, options);
+    const std::string text = given.has_text ? given.text : read_standard_input();
+    const auto ids = with.encode(text, options);
+    if (!ids) return fail(ids.failure());
+    std::vector<std::string> tokens;
+    for (const int32_t id : *ids) tokens.emplace_back(with.token_of(id));
+    return show(given, joined(*ids), {{"ids", *ids}, {"tokens", std::move(tokens)}});
+}
+
+}  // namespace
+
+command install_tokenize(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand("tokenize", "a text's token ids, or the text of ids");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("model", given->directory, "a directory with a tokenizer.json")
+        ->required()
+        ->type_name("MODEL_DIR");
+    CLI::Option *text = sub->add_option("--text", given->text, "instead of standard input");
+    CLI::Option *vectors =
+        sub->add_option("--vectors", given->vectors_file,
+                        "compare with [{\"text\", \"ids\"}...]; exit code 1 on a difference")
+            ->type_name("FILE.json");
+    CLI::Option *ids =
+        sub->add_option("--decode", given->ids, "the text of these ids")->type_name("ID...");
+    text->excludes(vectors)->excludes(ids);
+    vectors->excludes(ids);
+    sub->add_flag("--plain", given->plain,
+                  "special tokens are neither added nor read, and left out by --decode");
+    sub->add_option("--json", given->json_file, "write the result as JSON; - for standard output")
+        ->type_name("FILE");
+    return [given, text, ids] {
+        given->has_text = text->count() > 0;
+        given->decode = ids->count() > 0;
+        return tokenize(*given);
+    };
+}
+
+}  // namespace moorage::tool
