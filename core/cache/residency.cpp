@@ -41,4 +41,9 @@ void residency::clear() {
     std::fill(used_.begin(), used_.end(), 0u);
 }
 
+void residency::fill() {
+    std::fill(state_.begin(), state_.end(), uint8_t{MOORAGE_WHOLE});
+    std::fill(used_.begin(), used_.end(), page_count() / pools());
+}
+
 }  // namespace moorage::core

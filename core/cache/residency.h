@@ -45,6 +45,8 @@ public:
 
     // Everything absent, nothing pinned, slots as they are.
     void clear();
+    // Everything resident. Requires: every pool will have a slot for each of its pages.
+    void fill();
 
 private:
     std::vector<uint8_t> state_;

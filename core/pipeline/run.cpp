@@ -241,7 +241,10 @@ status runner::make_machine() {
     request.top_rows = top_rows_;
     request.transfers_max = transfers_max_;
     request.threads = config_.threads ? config_.threads : options_.threads;
-    request.all_fit = slots_ == page_count() && share_ == 1;
+    // On the CPU the model's own memory is fast memory when there is room for all of it.
+    const bool all_fit = slots_ == page_count() && share_ == 1;
+    if (all_fit && config_.executor == "cpu") truth_->fill();
+    request.all_fit = all_fit;
     request.sink = options_.sink;
     auto made = core::make_machine(request);
     if (!made) return made.failure();

@@ -177,10 +177,10 @@ void prefetch_stage::order_segment(uint32_t page, uint8_t segments) {
         (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
     const uint64_t bytes = costs_.expert_bytes(share);
     if (bytes == 0 || !places_.has_room(page, segments)) return;
+    places_.take(page, segments);  // first: its bytes may set out at once
     const uint32_t id =
         transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes, MOORAGE_NEVER);
-    if (id == MOORAGE_NONE) return;
-    places_.take(page, segments);
+    if (id == MOORAGE_NONE) return places_.release(page, segments);
     entries_.push_back({page, id, segments, false});
     truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                                   segments << MOORAGE_STATE_BUFFERED_SHIFT);

@@ -108,14 +108,20 @@ void cpu_executor::send(const link_piece &piece) {
     assert(!link.busy);
     link.busy = true;
     link.piece = piece;
+    // Fixed now: a piece under way goes on when its transfer is cancelled and the slot given away;
+    // what comes there next waits for the link.
+    const bool copies = !options_.in_place && piece.page != MOORAGE_NONE;
+    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
+        if (copies && (piece.segments & segment) && (segment == MOORAGE_TOP || bottom_bytes_ > 0))
+            link.targets[segment == MOORAGE_BOTTOM] = slot_address(piece.page, segment);
     link.started_ns = elapsed_ns();
     {
         const std::lock_guard lock(mutex_);
         // Nothing to copy: the completion is there at once.
-        (options_.in_place || piece.page == MOORAGE_NONE ? copied_ : pending_)[piece.link] = true;
+        (copies ? pending_ : copied_)[piece.link] = true;
     }
     link.ended_ns = link.started_ns;
-    if (!options_.in_place) wanted_.notify_one();
+    if (copies) wanted_.notify_one();
 }
 
 void cpu_executor::copy_loop() {
@@ -125,9 +131,9 @@ void cpu_executor::copy_loop() {
         if (stop_) return;
         const uint32_t which = pending_[link_h2d] ? link_h2d : link_d2h;
         pending_[which] = false;
-        const link_piece piece = links_[which].piece;
+        const link_state link = links_[which];
         lock.unlock();
-        copy(piece);
+        copy(link);
         const uint64_t ended_ns = elapsed_ns();
         lock.lock();
         links_[which].ended_ns = ended_ns;
@@ -138,7 +144,8 @@ void cpu_executor::copy_loop() {
 
 // The piece's bytes of the image of the whole transfer: those of the top segment, then the
 // bottom's.
-void cpu_executor::copy(const link_piece &piece) {
+void cpu_executor::copy(const link_state &link) {
+    const link_piece &piece = link.piece;
     const mlp_weights &expert = expert_of(piece.page);
     const uint32_t top = options_.top_rows;
     uint64_t begin = piece.offset_bytes, left = piece.bytes;
@@ -151,7 +158,7 @@ void cpu_executor::copy(const link_piece &piece) {
             continue;
         }
         const uint64_t count = std::min(left, image.bytes() - begin);
-        image.copy(begin, begin + count, slot_address(piece.page, segment));
+        image.copy(begin, begin + count, link.targets[is_top ? 0 : 1]);
         left -= count;
         begin = 0;
         if (left == 0) return;

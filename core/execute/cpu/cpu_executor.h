@@ -67,6 +67,7 @@ private:
     struct link_state {
         bool busy = false;  // from send() until its completion is handed out
         link_piece piece;
+        std::byte *targets[2] = {nullptr, nullptr};  // of the top and the bottom segment
         uint64_t started_ns = 0, ended_ns = 0;
     };
 
@@ -78,7 +79,7 @@ private:
     mlp_weights view_of(const expert_work &work) const;
     bool take_piece(completion &out);
     void copy_loop();
-    void copy(const link_piece &piece);
+    void copy(const link_state &link);
     std::byte *slot_address(uint32_t page, uint8_t segment) const;
     const mlp_weights &expert_of(uint32_t page) const;
 

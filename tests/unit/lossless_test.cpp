@@ -1,0 +1,123 @@
+// Goal: strategies that lose nothing change nothing: the text of a model has the same bytes
+// whatever cache, prefetch, dispatch, transport, split, memory and executor it runs with. Method: a
+// property over random settings of the demo model, against the run that computes every expert in
+// place; and the conservation laws of the report on each of them.
+#include <doctest/doctest.h>
+
+#include "core/pipeline/run.h"
+#include "core/source/random.h"
+
+using namespace moorage::core;
+
+namespace {
+
+struct bench {
+    run_resources shared;
+    run_config config;
+    random_stream random{20, 3};
+
+    bench() {
+        REQUIRE(
+            shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+        config.file = "test.toml";
+        config.executor = "cpu";
+        config.profile = "host";
+        config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+        config.prompts = {"The president said that", "def main(", "Il y avait"};
+        config.max_tokens = 12;
+        config.prefill = 512;
+        config.threads = 2;
+    }
+    run_report run_it() {
+        auto done = run(config, shared, {});
+        if (!done) FAIL(done.failure().text);
+        return std::move(done).value();
+    }
+    template <size_t N>
+    const char *one_of(const char *const (&names)[N]) {
+        return names[random.below(N)];
+    }
+    // Anything but the batch and the prefill, which change what is summed together.
+    void draw() {
+        config.executor = one_of({"cpu", "cpu", "emulator"});
+        config.profile = one_of({"host", "rtx_4060_ti_16gb", "rtx_4090"});
+        config.cache.plugin = one_of({"lru", "llru", "lfu", "fifo", "sieve", "marking", "random"});
+        config.prefetch.plugin = one_of({"none", "next_gate"});
+        config.dispatch.plugin = one_of({"load_all", "cpu_all", "cost"});
+        config.transport.plugin = one_of({"direct", "chunked"});
+        config.per_layer = random.below(2) == 1;
+        config.experts = static_cast<uint32_t>(1 + random.below(220));
+        config.buffer_experts = static_cast<uint32_t>(random.below(9));
+        config.split = random.below(2) ? 1 : 0.3 + 0.4 * random.unit();
+        config.threads = static_cast<uint32_t>(1 + random.below(3));
+        config.seed = random.below(100);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the text is the same whatever the strategy") {
+    bench on;
+    for (const uint32_t batch : {1u, 3u}) {
+        on.config = bench().config;
+        on.config.batch = batch;
+        const text_report expected = on.run_it().text;
+        REQUIRE(expected.texts.size() == 3);
+        REQUIRE(expected.written == 36);
+        for (uint32_t round = 0; round < 30; ++round) {
+            on.draw();
+            CAPTURE(round);
+            CAPTURE(on.config.executor);
+            CAPTURE(on.config.split);
+            CAPTURE(*on.config.experts);
+            CAPTURE(on.config.dispatch.plugin);
+            CAPTURE(on.config.prefetch.plugin);
+            const run_report report = on.run_it();
+            CHECK(report.text.texts == expected.texts);
+            const expert_counts &experts = report.experts;
+            CHECK(experts.requested == experts.hits + experts.partial_hits + experts.misses);
+            CHECK(report.bytes.prefetched ==
+                  report.bytes.prefetch_used + report.bytes.prefetch_wasted);
+            CHECK(report.faults.empty());
+            CHECK(report.virtual_time == (on.config.executor == "emulator"));
+        }
+    }
+}
+
+TEST_CASE("a scored text has the same likelihood whatever the strategy") {
+    bench on;
+    on.config.prompts.clear();
+    on.config.text = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/README.md";
+    on.config.window = 64;
+    on.config.tokens = 200;
+    const text_report expected = on.run_it().text;
+    REQUIRE(expected.scored > 100);
+    for (uint32_t round = 0; round < 6; ++round) {
+        on.draw();
+        const run_report report = on.run_it();
+        CHECK(report.text.scored == expected.scored);
+        CHECK(report.text.nll == expected.nll);
+    }
+}
+
+TEST_CASE("an emulated run of a model repeats itself to the byte") {
+    bench on;
+    on.config.executor = "emulator";
+    on.config.profile = "rtx_4060_ti_16gb";
+    on.config.experts = 60;
+    on.config.split = 0.5;
+    on.config.prefetch.plugin = "next_gate";
+    const std::string first = to_json(on.run_it()).dump();
+    on.config.threads = 1;
+    CHECK(to_json(on.run_it()).dump() == first);
+}
+
+TEST_CASE("drawn tokens repeat with their seed and change with it") {
+    bench on;
+    on.config.temperature = 1.5;
+    on.config.seed = 1;
+    const text_report first = on.run_it().text;
+    CHECK(on.run_it().text.texts == first.texts);
+    on.config.seed = 2;
+    CHECK(on.run_it().text.texts != first.texts);
+}
