@@ -193,3 +193,22 @@ TEST_CASE("caches in half precision stay near where no choice of experts turns o
         CHECK(relative_error(of.run.logits(), of.golden.logits) <= 5e-3);
     }
 }
+
+TEST_CASE("recorded launches compute what launches one by one do, whatever the token") {
+    for (const std::string name : {"mixtral", "deepseek_v3", "gpt_oss"}) {
+        CAPTURE(name);
+        golden_run recorded(name, false), plain(name, false);
+        plain.run.device.offer_recording = false;
+        const std::span ids(plain.golden.input_ids);
+        for (uint32_t at = 0; at < ids.size(); ++at) {
+            CAPTURE(at);
+            const pass tokens = pass_of(ids.subspan(at, 1), at, true);
+            recorded.run.run(tokens);
+            plain.run.run(tokens);
+            const auto is = recorded.run.logits(), expected = plain.run.logits();
+            CHECK(std::memcmp(is.data(), expected.data(), expected.size_bytes()) == 0);
+        }
+        CHECK(recorded.run.device.replays > 0);
+        CHECK(plain.run.device.replays == 0);
+    }
+}

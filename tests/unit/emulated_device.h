@@ -1,6 +1,8 @@
 // emulated_device.h - a GPU made of loops: launches run at once, block by block, on the CPU.
 #pragma once
 
+#include <functional>
+
 #include "core/execute/cuda/forward.h"
 #include "tests/unit/host_team.h"
 
@@ -10,20 +12,22 @@ class emulated_device {
 public:
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes) {
-        host_team team(Kernel::threads, shared_bytes);
-        for (team.block_z = 0; team.block_z < z; ++team.block_z)
-            for (team.block_y = 0; team.block_y < y; ++team.block_y)
-                for (team.block_x = 0; team.block_x < x; ++team.block_x) {
-                    team.poison();
-                    kernel(team);
-                }
         ++launches;
+        submit([kernel, x, y, z, shared_bytes] {
+            host_team team(Kernel::threads, shared_bytes);
+            for (team.block_z = 0; team.block_z < z; ++team.block_z)
+                for (team.block_y = 0; team.block_y < y; ++team.block_y)
+                    for (team.block_x = 0; team.block_x < x; ++team.block_x) {
+                        team.poison();
+                        kernel(team);
+                    }
+        });
     }
     void copy_in(void *device, const void *pinned, uint64_t bytes) {
-        std::memcpy(device, pinned, bytes);
+        submit([=] { std::memcpy(device, pinned, bytes); });
     }
     void copy_out(void *pinned, const void *device, uint64_t bytes) {
-        std::memcpy(pinned, device, bytes);
+        submit([=] { std::memcpy(pinned, device, bytes); });
     }
     void upload(void *device, const void *host, uint64_t bytes) {
         std::memcpy(device, host, bytes);
@@ -32,7 +36,33 @@ public:
     bool product_of_many(const product_item &, uint32_t) { return false; }
     uint32_t multiprocessors() const { return 4; }
 
-    uint64_t launches = 0;
+    bool recording_offered() const { return offer_recording; }
+    bool begin_recording() {
+        recordings_.emplace_back();
+        recording_ = true;
+        return true;
+    }
+    uint32_t end_recording() {
+        recording_ = false;
+        return static_cast<uint32_t>(recordings_.size() - 1);
+    }
+    void replay(uint32_t number) {
+        ++replays;
+        for (const std::function<void()> &one : recordings_[number]) one();
+    }
+
+    bool offer_recording = true;
+    uint64_t launches = 0, replays = 0;
+
+private:
+    void submit(std::function<void()> work) {
+        if (recording_)
+            recordings_.back().push_back(std::move(work));
+        else
+            work();
+    }
+    bool recording_ = false;
+    std::vector<std::vector<std::function<void()>>> recordings_;
 };
 
 }  // namespace moorage::core::cuda

@@ -13,11 +13,15 @@
 //
 // Device: launch(kernel, x, y, z, shared_bytes), copy_in(device, pinned, bytes), copy_out(pinned,
 // device, bytes), product_of_many(item, tokens) -> bool, upload(device, host, bytes),
-// multiprocessors().
+// multiprocessors(), recording_offered(), begin_recording() -> bool, end_recording() -> number,
+// replay(number).
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cassert>
+#include <map>
 #include <type_traits>
 
 #include "core/execute/cuda/arithmetic/attend.h"
@@ -70,20 +74,12 @@ public:
     // Up to the router of the layer-th layer with experts; its logits are copied to the host.
     void attention(uint32_t layer) {
         const uint32_t target = moe_layers_[layer];
-        while (next_layer_ <= target) one_layer(next_layer_++);
-        const device_layer &own = weights_.layers[target];
-        std::vector<product_item> items;
-        items.push_back(product(own.router, own.router_bias, b_.moe_input, b_.router, 0));
-        if (limits_.predict) {
-            const device_layer &next =
-                weights_.layers[moe_layers_[(layer + 1) % moe_layers_.size()]];
-            items.push_back(
-                product(next.router, next.router_bias, b_.moe_input, b_.next_router, 0));
-        }
-        multiply(items, tokens_);
-        const uint64_t bytes = uint64_t{tokens_} * config_.experts * sizeof(float);
-        device_.copy_out(b_.pinned_router, b_.router, bytes);
-        if (limits_.predict) device_.copy_out(b_.pinned_next_router, b_.next_router, bytes);
+        recorded(operation::attention, layer, [&] {
+            while (next_layer_ <= target) one_layer(next_layer_++);
+            route_logits(layer);
+        });
+        next_layer_ = target + 1;
+        pending_ = pending::nothing;
     }
 
     // What of the layer needs no routing.
@@ -92,11 +88,15 @@ public:
         pending_ = pending::experts;
         pending_shared_ = static_cast<bool>(own.shared.gate);
         pending_gate_ = static_cast<bool>(own.shared_gate);
-        if (pending_gate_) {
-            product_item gate = product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, 0);
-            multiply({&gate, 1}, tokens_);
-        }
-        if (pending_shared_) mlp(own.shared, b_.moe_input);
+        if (!pending_shared_) return;
+        recorded(operation::shared, layer, [&] {
+            if (pending_gate_) {
+                product_item gate =
+                    product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, false);
+                multiply({&gate, 1}, tokens_);
+            }
+            mlp(own.shared, b_.moe_input);
+        });
     }
 
     // chosen, weights [B, k]: groups the choices by expert. Everything from an earlier layer has
@@ -133,14 +133,19 @@ public:
     void experts(uint32_t layer, std::span<const expert_in_slot> batch);
 
     void head() {
-        while (next_layer_ < config_.layers) one_layer(next_layer_++);
-        combine(weights_.final_norm, b_.output_rows(), b_.normed, outputs_);
-        if (outputs_ == 0) return;
-        product_item item = product(weights_.head, weights_.head_bias, b_.normed, b_.logits, 0);
-        item.multiplier = static_cast<float>(1 / config_.logits_divisor);
-        multiply({&item, 1}, outputs_);
-        device_.copy_out(b_.pinned_logits, b_.logits,
-                         uint64_t{outputs_} * config_.vocabulary * sizeof(float));
+        recorded(operation::head, 0, [&] {
+            while (next_layer_ < config_.layers) one_layer(next_layer_++);
+            combine(weights_.final_norm, b_.output_rows(), b_.normed, outputs_);
+            if (outputs_ == 0) return;
+            product_item item =
+                product(weights_.head, weights_.head_bias, b_.normed, b_.logits, false);
+            item.multiplier = static_cast<float>(1 / config_.logits_divisor);
+            multiply({&item, 1}, outputs_);
+            device_.copy_out(b_.pinned_logits, b_.logits,
+                             uint64_t{outputs_} * config_.vocabulary * sizeof(float));
+        });
+        next_layer_ = config_.layers;
+        pending_ = pending::nothing;
     }
 
     uint32_t tokens() const { return tokens_; }
@@ -148,6 +153,33 @@ public:
 
 private:
     enum class pending : uint8_t { nothing, experts, dense };
+    enum class operation : uint32_t { attention, shared, head };
+    static constexpr size_t recordings_max = 4096;
+
+    // Launches of few tokens cost the host more than the GPU. The second time that an operation
+    // comes with the same shape its launches are recorded, from then on replayed as one: all that
+    // differs between tokens (ids, positions, slots) the kernels read from tables. The first time
+    // is as it would be without, since loading a kernel may not be recorded.
+    template <class Body>
+    void recorded(operation what, uint32_t layer, Body &&body) {
+        if (tokens_ > few_tokens || !device_.recording_offered()) return body();
+        const std::array<uint32_t, 6> shape{
+            static_cast<uint32_t>(what), layer, tokens_, tiles_, outputs_, context_};
+        const auto found = recordings_.find(shape);
+        if (found == recordings_.end()) {
+            if (recordings_.size() < recordings_max) recordings_[shape] = not_recorded;
+            return body();
+        }
+        if (found->second == not_recorded) {
+            if (!device_.begin_recording()) return body();
+            body();
+            found->second = device_.end_recording();
+        }
+        device_.replay(found->second);
+    }
+    static constexpr uint32_t not_recorded = UINT32_MAX;
+
+    void route_logits(uint32_t layer);
 
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y = 1, uint32_t z = 1,
@@ -209,13 +241,14 @@ private:
     forward_limits limits_;
     std::vector<uint32_t> moe_layers_;
     rope_turn turn_;
-    uint32_t tokens_ = 0, outputs_ = 0, tiles_ = 0, next_layer_ = 0, context_ = 0;
+    uint32_t tokens_ = 0, outputs_ = 0, tiles_ = 0, next_layer_ = 0;
+    uint32_t context_ = 0;  // longest of the pass; of few tokens rounded up to a power of two
+    std::map<std::array<uint32_t, 6>, uint32_t> recordings_;
     pending pending_ = pending::nothing;
     bool pending_shared_ = false, pending_gate_ = false;
     std::vector<uint32_t> first_, filled_;
     uint32_t route_count_ = 0;
     uint32_t staged_ = 0;  // items of the table's pinned copy used since the last route()
-    std::vector<product_item> sorted_;
 };
 
 }  // namespace moorage::core::cuda

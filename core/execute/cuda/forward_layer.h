@@ -37,7 +37,9 @@ void forward<Device>::fill_pass(const pass &tokens) {
     outputs_ = tiles_ = context_ = 0;
     for (uint32_t t = 0; t < tokens_; ++t) {
         const pass_token &one = tokens.tokens[t];
-        ids[t] = static_cast<uint32_t>(one.token_id);
+        // A source without ids (a trace) reads any row.
+        ids[t] = one.token_id >= 0 ? static_cast<uint32_t>(one.token_id)
+                                   : static_cast<uint32_t>(one.row % config_.vocabulary);
         streams[t] = one.stream;
         positions[t] = one.position;
         context_ = std::max(context_, one.position + 1);
@@ -51,6 +53,7 @@ void forward<Device>::fill_pass(const pass &tokens) {
             tiles[tiles_++] = {t, 1};
     }
     assert(outputs_ <= limits_.outputs_max);
+    if (tokens_ <= few_tokens) context_ = std::bit_ceil(context_);
     // Scalings that follow the context see the whole of the stream's pass.
     uint32_t last_context = 0;
     for (uint32_t t = tokens_; t-- > 0;) {
@@ -62,6 +65,23 @@ void forward<Device>::fill_pass(const pass &tokens) {
         rope_angles(turn_, positions[t], {cosines + uint64_t{b_.pairs} * t, b_.pairs},
                     {sines + uint64_t{b_.pairs} * t, b_.pairs});
     }
+}
+
+// The router's products of the layer and, where predictions are wanted, of the next one.
+template <class Device>
+void forward<Device>::route_logits(uint32_t layer) {
+    const device_layer &own = weights_.layers[moe_layers_[layer]];
+    std::vector<product_item> items;
+    items.push_back(product(own.router, own.router_bias, b_.moe_input, b_.router, false));
+    if (limits_.predict) {
+        const device_layer &next = weights_.layers[moe_layers_[(layer + 1) % moe_layers_.size()]];
+        items.push_back(
+            product(next.router, next.router_bias, b_.moe_input, b_.next_router, false));
+    }
+    multiply(items, tokens_);
+    const uint64_t bytes = uint64_t{tokens_} * config_.experts * sizeof(float);
+    device_.copy_out(b_.pinned_router, b_.router, bytes);
+    if (limits_.predict) device_.copy_out(b_.pinned_next_router, b_.next_router, bytes);
 }
 
 // Adds what is pending to the state and normalises rows of it.

@@ -108,4 +108,23 @@ struct halve_kernel {
     }
 };
 
+// output[t, r] += multiplier * bias[r]; blocks: x rows, y tokens.
+struct bias_kernel {
+    static constexpr uint32_t threads = 256;
+    const float *bias;
+    float *output;
+    uint32_t rows, stride;
+    float multiplier;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        team.each([&](uint32_t thread) {
+            const uint32_t row = team.block_x * threads + thread;
+            if (row < rows)
+                output[static_cast<uint64_t>(team.block_y) * stride + row] +=
+                    multiplier * bias[row];
+        });
+    }
+};
+
 }  // namespace moorage::core::cuda

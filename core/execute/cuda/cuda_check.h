@@ -1,0 +1,27 @@
+// cuda_check.h - the one way in which CUDA calls are made: the first that fails is remembered.
+#pragma once
+
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace moorage::core::cuda {
+
+class failure_note {
+public:
+    bool failed() const { return !text_.empty(); }
+    const std::string &text() const { return text_; }
+
+    bool check(cudaError_t code, const char *call, const char *file, int line);
+    bool check(cublasStatus_t code, const char *call, const char *file, int line);
+
+private:
+    void note(const char *call, const char *file, int line, const std::string &what);
+    std::string text_;
+};
+
+}  // namespace moorage::core::cuda
+
+// True when the call succeeded.
+#define MOORAGE_CUDA_CHECK(notes, call) (notes).check((call), #call, __FILE__, __LINE__)

@@ -1,0 +1,169 @@
+// cuda_device.cpp - opens the GPU, and wraps its calls.
+#if defined(MOORAGE_HAS_CUDA)
+
+#include <algorithm>
+#include <memory>
+
+#include "core/base/text.h"
+#include "core/execute/cuda/cuda_device.h"
+
+namespace moorage::core::cuda {
+
+bool failure_note::check(cudaError_t code, const char *call, const char *file, int line) {
+    if (code == cudaSuccess) return true;
+    note(call, file, line, format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code)));
+    return false;
+}
+
+bool failure_note::check(cublasStatus_t code, const char *call, const char *file, int line) {
+    if (code == CUBLAS_STATUS_SUCCESS) return true;
+    note(call, file, line, cublasGetStatusName(code));
+    return false;
+}
+
+void failure_note::note(const char *call, const char *file, int line, const std::string &what) {
+    if (failed()) return;
+    std::string place = file;
+    const size_t at = place.rfind("core/execute/");
+    if (at != std::string::npos) place = place.substr(at);
+    text_ = format("cuda: {} at {}:{} failed: {}", call, place, line, what);
+}
+
+result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index) {
+    int count = 0;
+    const cudaError_t code = cudaGetDeviceCount(&count);
+    if (code != cudaSuccess || count == 0)
+        return error{
+            format("no GPU to run on ({}); check nvidia-smi and the driver, or set executor to cpu",
+                   code == cudaSuccess ? "none found" : cudaGetErrorString(code))};
+    if (index < 0 || index >= count)
+        return error{
+            format("there is no GPU {}, this machine has {}: 0 to {}", index, count, count - 1)};
+    std::unique_ptr<cuda_device> made(new cuda_device);
+    if (!made->open(index)) return error{made->notes_.text()};
+    return {std::move(made)};
+}
+
+bool cuda_device::open(int32_t index) {
+    cudaDeviceProp properties{};
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaSetDevice(index))) return false;
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaGetDeviceProperties(&properties, index))) return false;
+    name_ = properties.name;
+    multiprocessors_ = static_cast<uint32_t>(properties.multiProcessorCount);
+    shared_max_ = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
+    int lowest = 0, highest = 0;
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaDeviceGetStreamPriorityRange(&lowest, &highest)))
+        return false;
+    const struct {
+        cudaStream_t *stream;
+        int priority;
+    } wanted[] = {
+        {&compute_, highest}, {&demand_, highest}, {&prefetch_, lowest}, {&side_, highest}};
+    for (const auto &one : wanted)
+        if (!MOORAGE_CUDA_CHECK(notes_, cudaStreamCreateWithPriority(
+                                            one.stream, cudaStreamNonBlocking, one.priority)))
+            return false;
+    return MOORAGE_CUDA_CHECK(notes_, cublasCreate(&library_)) &&
+           MOORAGE_CUDA_CHECK(notes_, cublasSetStream(library_, compute_));
+}
+
+cuda_device::~cuda_device() {
+    // Nothing can be reported any more; what fails here fails at the end of the process too.
+    if (compute_) (void)cudaDeviceSynchronize();
+    for (const cudaGraphExec_t one : recordings_)
+        if (one) (void)cudaGraphExecDestroy(one);
+    if (library_) (void)cublasDestroy(library_);
+    for (const cudaStream_t stream : {compute_, demand_, prefetch_, side_})
+        if (stream) (void)cudaStreamDestroy(stream);
+    for (std::byte *one : memory_) (void)cudaFree(one);
+    for (std::byte *one : pinned_) (void)cudaFreeHost(one);
+}
+
+uint64_t cuda_device::free_bytes() {
+    size_t available = 0, total = 0;
+    MOORAGE_CUDA_CHECK(notes_, cudaMemGetInfo(&available, &total));
+    return available;
+}
+
+std::byte *cuda_device::take_memory(uint64_t bytes) {
+    void *out = nullptr;
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, std::max<uint64_t>(bytes, 1)))) return nullptr;
+    memory_.push_back(static_cast<std::byte *>(out));
+    return memory_.back();
+}
+
+std::byte *cuda_device::take_pinned(uint64_t bytes) {
+    void *out = nullptr;
+    if (!MOORAGE_CUDA_CHECK(
+            notes_, cudaHostAlloc(&out, std::max<uint64_t>(bytes, 1), cudaHostAllocDefault)))
+        return nullptr;
+    pinned_.push_back(static_cast<std::byte *>(out));
+    return pinned_.back();
+}
+
+void cuda_device::use_scratch(uint16_t *high, uint16_t *low, std::byte *workspace) {
+    high_ = high;
+    low_ = low;
+    MOORAGE_CUDA_CHECK(notes_, cublasSetWorkspace(library_, workspace, workspace_bytes));
+}
+
+void cuda_device::launch_function(const void *function, const void *kernel,
+                                  const launch_shape &shape) {
+    if (notes_.failed()) return;
+    // A block gets more than 48 KB of shared memory only on request, once for each kernel.
+    if (shape.shared_bytes > (48u << 10) &&
+        std::find(prepared_.begin(), prepared_.end(), function) == prepared_.end()) {
+        if (!MOORAGE_CUDA_CHECK(
+                notes_, cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             static_cast<int>(shared_max_ - 1024))))
+            return;
+        prepared_.push_back(function);
+    }
+    void *arguments[] = {const_cast<void *>(kernel)};
+    MOORAGE_CUDA_CHECK(
+        notes_, cudaLaunchKernel(function, dim3(shape.x, shape.y, shape.z), dim3(shape.threads),
+                                 arguments, shape.shared_bytes, compute_));
+}
+
+bool cuda_device::begin_recording() {
+    return !notes_.failed() &&
+           MOORAGE_CUDA_CHECK(notes_,
+                              cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal));
+}
+
+uint32_t cuda_device::end_recording() {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t made = nullptr;
+    if (MOORAGE_CUDA_CHECK(notes_, cudaStreamEndCapture(compute_, &graph))) {
+        MOORAGE_CUDA_CHECK(notes_, cudaGraphInstantiate(&made, graph, 0));
+        MOORAGE_CUDA_CHECK(notes_, cudaGraphDestroy(graph));
+    }
+    recordings_.push_back(made);
+    return static_cast<uint32_t>(recordings_.size() - 1);
+}
+
+void cuda_device::replay(uint32_t number) {
+    if (notes_.failed()) return;
+    MOORAGE_CUDA_CHECK(notes_, cudaGraphLaunch(recordings_[number], compute_));
+}
+
+void cuda_device::copy_in(void *device, const void *pinned, uint64_t bytes) {
+    if (notes_.failed()) return;
+    MOORAGE_CUDA_CHECK(notes_,
+                       cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, compute_));
+}
+
+void cuda_device::copy_out(void *pinned, const void *device, uint64_t bytes) {
+    if (notes_.failed()) return;
+    MOORAGE_CUDA_CHECK(notes_,
+                       cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, compute_));
+}
+
+void cuda_device::upload(void *device, const void *host, uint64_t bytes) {
+    if (notes_.failed()) return;
+    MOORAGE_CUDA_CHECK(notes_, cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+}
+
+}  // namespace moorage::core::cuda
+
+#endif

@@ -1,0 +1,74 @@
+// cuda_device.h - one GPU: its streams, its memory, copies, launches and the library's products.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/cuda/cuda_check.h"
+
+namespace moorage::core::cuda {
+
+// Threads, blocks and shared memory of a launch.
+struct launch_shape {
+    uint32_t x, y, z, threads, shared_bytes;
+};
+
+class cuda_device {
+public:
+    // Selects the device for the calling thread.
+    static result<std::unique_ptr<cuda_device>> create(int32_t index);
+    ~cuda_device();
+    cuda_device(const cuda_device &) = delete;
+
+    const std::string &name() const { return name_; }
+    uint32_t multiprocessors() const { return multiprocessors_; }
+    const failure_note &notes() const { return notes_; }
+    failure_note &notes() { return notes_; }
+    uint64_t free_bytes();
+
+    // Memory that lives as long as this object; null and a note on failure.
+    std::byte *take_memory(uint64_t bytes);
+    std::byte *take_pinned(uint64_t bytes);
+    // Where products of many tokens keep the halves of their inputs, and what the library works in.
+    void use_scratch(uint16_t *high, uint16_t *low, std::byte *workspace);
+    static constexpr uint64_t workspace_bytes = 32u << 20;
+
+    cudaStream_t compute() const { return compute_; }
+    cudaStream_t demand() const { return demand_; }      // loads that a layer waits for
+    cudaStream_t prefetch() const { return prefetch_; }  // other loads
+    cudaStream_t side() const { return side_; }          // activations to and from the CPU
+
+    // What forward.h asks of a device; all in the order of the compute stream but upload().
+    template <class Kernel>
+    void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes);
+    void copy_in(void *device, const void *pinned, uint64_t bytes);
+    void copy_out(void *pinned, const void *device, uint64_t bytes);
+    void upload(void *device, const void *host, uint64_t bytes);
+    bool product_of_many(const product_item &item, uint32_t tokens);
+    // Between the two calls launches and copies are recorded into a graph instead of run.
+    bool recording_offered() const { return true; }
+    bool begin_recording();
+    uint32_t end_recording();
+    void replay(uint32_t number);
+
+private:
+    cuda_device() = default;
+    bool open(int32_t index);
+    void launch_function(const void *function, const void *kernel, const launch_shape &shape);
+
+    failure_note notes_;
+    std::string name_;
+    uint32_t multiprocessors_ = 1;
+    uint32_t shared_max_ = 48u << 10;
+    cudaStream_t compute_ = nullptr, demand_ = nullptr, prefetch_ = nullptr, side_ = nullptr;
+    cublasHandle_t library_ = nullptr;
+    uint16_t *high_ = nullptr, *low_ = nullptr;
+    std::vector<cudaGraphExec_t> recordings_;
+    std::vector<std::byte *> memory_, pinned_;
+    std::vector<const void *> prepared_;  // functions that were allowed more shared memory
+};
+
+}  // namespace moorage::core::cuda

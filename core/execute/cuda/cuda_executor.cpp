@@ -1,0 +1,181 @@
+// cuda_executor.cpp - takes the memory of a run on the GPU, after it has seen that there is enough.
+#if defined(MOORAGE_HAS_CUDA)
+
+#include "core/execute/cuda/cuda_executor.h"
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "core/base/text.h"
+#include "core/execute/cuda/cuda_run.h"
+
+namespace moorage::core {
+
+namespace cuda {
+
+namespace {
+
+constexpr uint64_t reserved_bytes = 256u << 20;  // what the driver and its modules still take
+
+std::string human(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+// MemAvailable of the system; all there is where it does not say.
+uint64_t host_available_bytes() {
+    std::ifstream file("/proc/meminfo");
+    std::string key, unit;
+    uint64_t kilobytes = 0;
+    while (file >> key >> kilobytes) {
+        std::getline(file, unit);
+        if (key == "MemAvailable:") return kilobytes * 1024;
+    }
+    return UINT64_MAX;
+}
+
+forward_limits limits_of(const cuda_executor_options &options) {
+    const cpu_model_limits &from = options.limits;
+    return {from.tokens_max,  from.streams, from.context_max,
+            from.outputs_max, from.predict, options.exact};
+}
+
+// What the kernels do not compute is refused here, by name.
+status check_model(const model &of) {
+    const attention_config &a = of.config().attention;
+    const bool latent = a.kind == attention_kind::latent;
+    const uint32_t values = latent ? a.kv_lora_rank : a.value_dim;
+    const uint32_t keys = latent ? a.kv_lora_rank + of.config().rope.dimensions : a.head_dim;
+    if (values > 512 || keys > 576 || keys % 2 != 0)
+        return error{
+            format("executor cuda computes attention of up to 512 values and an even number of up "
+                   "to 576 keys a head, the model has {} and {}; set executor to cpu",
+                   values, keys)};
+    for (const layer_weights &layer : of.weights().layers) {
+        for (const mlp_weights *one : {&layer.dense, &layer.shared})
+            if (one->gate && one->gate.type != one->up.type)
+                return error{
+                    "executor cuda takes gate and up projections of one type; set "
+                    "executor to cpu"};
+        for (const mlp_weights &expert : layer.experts) {
+            const mlp_weights &first = layer.experts[0];
+            if (expert.gate.type != first.gate.type || expert.up.type != first.gate.type ||
+                expert.down.type != first.down.type)
+                return error{
+                    "executor cuda takes experts of one type of weights in a layer; set "
+                    "executor to cpu"};
+        }
+    }
+    return success();
+}
+
+}  // namespace
+
+cuda_run::cuda_run(const cuda_executor_options &options)
+    : options_(options),
+      moe_layers_(options.of->config().moe_layers()),
+      experts_count_(options.of->config().experts),
+      intermediate_(options.of->config().moe_intermediate),
+      experts_(*options.of, options.top_rows),
+      begun_(std::chrono::steady_clock::now()),
+      arrived_(options.transfers_max, 0) {}
+
+status cuda_run::refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t free_bytes) const {
+    const uint64_t slots = options_.places->top_slots();
+    const uint64_t fixed = weights_bytes + buffers_bytes + reserved_bytes;
+    const uint64_t slot = slot_bytes_[0] + (options_.places->split() ? slot_bytes_[1] : 0);
+    const uint64_t fit =
+        free_bytes > fixed ? (free_bytes - fixed) / std::max<uint64_t>(slot, 1) : 0;
+    const std::string remedy =
+        fit > 0 ? format("lower [memory] experts so that at most {} slots are left", fit)
+                : std::string("shorten the context or the batch, or take a larger GPU");
+    return error{format(
+        "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches and "
+        "activations, {} for {} expert slots, {} in reserve; {}",
+        device_->name(), human(free_bytes),
+        human(fixed + options_.places->top_slots() * slot_bytes_[0] +
+              options_.places->bottom_slots() * slot_bytes_[1]),
+        human(weights_bytes), human(buffers_bytes),
+        human(slots * slot_bytes_[0] + options_.places->bottom_slots() * slot_bytes_[1]), slots,
+        human(reserved_bytes), remedy)};
+}
+
+// Counts first; an error when the GPU or the host has too little.
+status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
+    const model_config &config = options_.of->config();
+    memory_plan weights, buffers, pinned;
+    weights_loader(*device_, weights).load(options_.of->weights(), config.expert_bias);
+    lay_out(config, limits_of(options_), buffers, pinned);
+    const uint64_t hidden_bytes = config.hidden * sizeof(float);
+    pinned_scratch_bytes_ =
+        pinned.bytes() + options_.limits.tokens_max * (1 + config.top_k) * hidden_bytes;
+    weights_bytes = weights.bytes();
+    buffers_bytes = buffers.bytes() + cuda_device::workspace_bytes;
+    for (uint32_t segment = 0; segment < 2; ++segment)
+        slot_bytes_[segment] = (experts_.image_bytes(segment) + 255) / 256 * 256;
+    const uint64_t slots_bytes = options_.places->top_slots() * slot_bytes_[0] +
+                                 options_.places->bottom_slots() * slot_bytes_[1];
+    device_bytes_ = weights_bytes + buffers_bytes + slots_bytes;
+    const uint64_t free_bytes = device_->free_bytes();
+    if (device_bytes_ + reserved_bytes > free_bytes)
+        return refuse(weights_bytes, buffers_bytes, free_bytes);
+    const uint64_t available = host_available_bytes();
+    if (pinned_bytes() > available)
+        return error{
+            format("all experts in pinned host memory take {}, this machine has {} "
+                   "available; take a machine with more memory or a smaller model",
+                   human(pinned_bytes()), human(available))};
+    return success();
+}
+
+status cuda_run::prepare() {
+    auto opened = cuda_device::create(options_.device);
+    if (!opened) return opened.failure();
+    device_ = std::move(opened).value();
+    uint64_t weights_bytes = 0, buffers_bytes = 0;
+    if (const status planned = plan_memory(weights_bytes, buffers_bytes); !planned)
+        return planned.failure();
+    const model_config &config = options_.of->config();
+    const forward_limits limits = limits_of(options_);
+    std::byte *weights = device_->take_memory(weights_bytes);
+    std::byte *buffers = device_->take_memory(buffers_bytes);
+    std::byte *pinned = device_->take_pinned(pinned_scratch_bytes_);
+    slots_[0] = device_->take_memory(options_.places->top_slots() * slot_bytes_[0]);
+    slots_[1] = device_->take_memory(options_.places->bottom_slots() * slot_bytes_[1]);
+    if (device_->notes().failed()) return error{device_->notes().text()};
+
+    memory_plan weights_plan(weights), buffers_plan(buffers), pinned_plan(pinned);
+    weights_ =
+        weights_loader(*device_, weights_plan).load(options_.of->weights(), config.expert_bias);
+    buffers_ = lay_out(config, limits, buffers_plan, pinned_plan);
+    device_->use_scratch(buffers_.high, buffers_.low, buffers + buffers_plan.bytes());
+    cpu_inputs_ = reinterpret_cast<float *>(pinned + pinned_plan.bytes());
+    cpu_outputs_ = cpu_inputs_ + uint64_t{limits.tokens_max} * config.hidden;
+    compute_ =
+        std::make_unique<forward<cuda_device>>(*device_, *options_.of, weights_, buffers_, limits);
+    const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+    if (const status filled = experts_.fill(*device_, std::min(cores, 16u)); !filled)
+        return filled.failure();
+    cpu_ =
+        std::make_unique<cpu_experts>(*options_.of, experts_, options_.top_rows, options_.threads);
+    if (!make_events() || device_->notes().failed()) return error{device_->notes().text()};
+    begun_ = std::chrono::steady_clock::now();
+    return success();
+}
+
+}  // namespace cuda
+
+result<cuda_machine> make_cuda_executor(const cuda_executor_options &options) {
+    if (const status checked = cuda::check_model(*options.of); !checked) return checked.failure();
+    auto run = std::make_unique<cuda::cuda_run>(options);
+    if (const status prepared = run->prepare(); !prepared) return prepared.failure();
+    cuda_machine made;
+    made.results = run.get();
+    made.device = run->device_name();
+    made.device_bytes = run->device_bytes();
+    made.pinned_bytes = run->pinned_bytes();
+    made.where = std::move(run);
+    return made;
+}
+
+}  // namespace moorage::core
+
+#endif

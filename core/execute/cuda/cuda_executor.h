@@ -1,0 +1,48 @@
+// cuda_executor.h - the executor on a GPU: real arithmetic, wall clock, experts in host memory.
+//
+//   auto made = make_cuda_executor({.of = &opened, .places = &slots, ...});
+//   if (!made) return made.failure();      // no GPU, not enough memory, not in this build
+//   pipeline runs over *made->where; the model source reads *made->results
+//
+// Everything but routed experts, and the caches of keys and values, lie on the GPU. Routed experts
+// are packed once into pinned host memory, as images of their segments; loads copy images into the
+// slots of an arena on the GPU. Experts that the dispatch policy leaves to the CPU are computed
+// there, from the pinned images, while the GPU and the copies go on.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/result.h"
+#include "core/execute/arena.h"
+#include "core/execute/cpu/cpu_model.h"
+#include "core/execute/executor.h"
+#include "core/execute/pass_results.h"
+#include "core/model/model.h"
+
+namespace moorage::core {
+
+struct cuda_executor_options {
+    const model *of = nullptr;      // borrowed
+    const arena *places = nullptr;  // borrowed
+    cpu_model_limits limits;        // keep_hidden is not offered
+    uint32_t top_rows = 0;          // of an expert's intermediate dimension, in a top slot
+    uint32_t transfers_max = 0;     // ids of transfers are below it
+    uint32_t threads = 0;           // of experts on the CPU; 0: one a core
+    int32_t device = 0;
+    bool exact = false;  // caches in float, more bits in matrix units: to compare with references
+};
+
+struct cuda_machine {
+    std::unique_ptr<executor> where;
+    const pass_results *results = nullptr;  // of `where`
+    std::string device;                     // "NVIDIA H200"
+    uint64_t device_bytes = 0;              // taken on the GPU
+    uint64_t pinned_bytes = 0;              // of host memory
+};
+
+// Refused with sizes and a remedy when GPU or host memory would not do.
+result<cuda_machine> make_cuda_executor(const cuda_executor_options &options);
+
+}  // namespace moorage::core
