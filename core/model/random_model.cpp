@@ -93,7 +93,9 @@ public:
     void read_experts(const std::string &, std::vector<mlp_weights> &out) {
         const uint32_t inner = config_.moe_intermediate, hidden = config_.hidden;
         const uint64_t before = bytes_of_part_[static_cast<size_t>(model_part::experts)];
-        for (uint32_t expert = 0; expert < config_.experts; ++expert) {
+        // Counting needs no list, which could be long.
+        const uint32_t listed = base_ == nullptr ? distinct_ : config_.experts;
+        for (uint32_t expert = 0; expert < listed; ++expert) {
             if (expert >= distinct_) {
                 out.push_back(out[expert % distinct_]);
                 continue;
@@ -107,7 +109,7 @@ public:
                 one.up_bias = read_vector({}, inner, model_part::router);
                 one.down_bias = read_vector({}, hidden, model_part::router);
             }
-            out.push_back(one);
+            if (base_ != nullptr) out.push_back(one);
         }
         // Those that share memory count as if they did not.
         uint64_t &all = bytes_of_part_[static_cast<size_t>(model_part::experts)];
