@@ -108,6 +108,8 @@ status runner::open_model() {
     if (config_.stop) options.end_ids = computed_->generation().end_ids;
     options.predict = options_.watcher != nullptr || config_.prefetch.plugin != "none";
     options.on_token = options_.on_token;
+    // Takes time of its own, which only virtual time does not show.
+    options.score_written = !real();
     auto made = std::make_unique<model_source>(*computed_, job_.requests, options);
     texts_ = made.get();
     source_ = std::move(made);

@@ -127,8 +127,9 @@ std::string byte_lines(const run_report &report) {
 
 std::string text_lines(const text_report &text) {
     if (text.scored == 0) return "";
-    return line("perplexity", format("{:.4f} (nll {:.5f}) over {} tokens", text.perplexity(),
-                                     text.nll, with_commas(text.scored)));
+    return line("perplexity",
+                format("{:.4f} (nll {:.5f}) over {} tokens{}", text.perplexity(), text.nll,
+                       with_commas(text.scored), text.texts.empty() ? "" : " that it wrote"));
 }
 
 std::string time_lines(const run_report &report) {
@@ -239,8 +240,8 @@ json to_json(const text_report &text) {
         all["perplexity"] = stable(text.perplexity());
         for (const text_report::part &part : text.parts)
             all["parts"][part.name] = {{"scored", part.scored}, {"nll", stable(part.nll)}};
-        return all;
     }
+    if (text.texts.empty()) return all;
     all["written"] = text.written;
     all["texts"] = json::array();
     for (size_t i = 0; i < text.texts.size(); ++i)

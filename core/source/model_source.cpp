@@ -72,12 +72,12 @@ void model_source::take_results() {
 
 void model_source::take_one(stream &one, const pass_token &token, std::span<const float> logits) {
     const model_request &request = requests_[token.request];
-    if (request.new_tokens == 0) {
+    const auto add_score = [&](int32_t id) {
         score &sum = scores_[token.request];
         ++sum.tokens;
-        sum.nll_sum += negative_log_likelihood(logits, request.ids[token.position + 1]);
-        return;
-    }
+        sum.nll_sum += negative_log_likelihood(logits, id);
+    };
+    if (request.new_tokens == 0) return add_score(request.ids[token.position + 1]);
     const int32_t id = sampler_(logits);
     std::vector<int32_t> &text = written_[token.request];
     const std::vector<int32_t> &ends = options_.end_ids;
@@ -86,6 +86,7 @@ void model_source::take_one(stream &one, const pass_token &token, std::span<cons
         return;
     }
     text.push_back(id);
+    if (options_.score_written) add_score(id);
     one.next_id = id;
     if (options_.on_token) options_.on_token(token.request, id);
     if (text.size() == request.new_tokens) one.live = false;

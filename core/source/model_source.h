@@ -32,11 +32,12 @@ struct model_source_options {
     sampling how;
     std::vector<int32_t> end_ids;  // end a continuation
     bool predict = false;          // next-layer predictions are computed
+    bool score_written = false;    // what is written is scored, too
     // Sees every new token of a request, in order.
     std::function<void(uint64_t request, int32_t id)> on_token = {};
 };
 
-// Of a scored text: tokens that had one before them, and the sum of their -log p.
+// Tokens of a text that had one before them, and the sum of their -log p.
 struct score {
     uint64_t tokens = 0;
     double nll_sum = 0;

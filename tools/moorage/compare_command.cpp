@@ -1,4 +1,5 @@
 // compare_command.cpp - moorage compare: the same work under several configurations, side by side.
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <memory>
@@ -79,6 +80,7 @@ result<std::vector<run_report>> run_all(const std::vector<run_config> &configs,
         for (size_t i; !failed && (i = next++) < configs.size();) {
             run_options options;
             options.optimum = optimum;
+            if (jobs > 1) options.threads = 1;  // the others compute as well
             reports[i] = run(configs[i], shared, options);
             if (!*reports[i]) failed = true;
             shown.advance();
@@ -110,8 +112,9 @@ comparison compare(const std::vector<run_config> &configs, std::vector<run_repor
         row.report = std::move(reports[i]);
         all.rows.push_back(std::move(row));
     }
-    all.trace = all.rows[0].report.config["source"]["trace"].get<std::string>();
-    all.shape = all.rows[0].report.config["source"]["shape"].get<std::string>();
+    const json &source = all.rows[0].report.config["source"];
+    all.trace = source.value("trace", "");
+    all.shape = source.value("shape", source.value("model", ""));
     return all;
 }
 
@@ -130,7 +133,11 @@ int run_compare(const arguments &given) {
     for (const run_config &config : *configs)
         if (const status done = shared.scan(config.plugin_paths); !done)
             return fail(done.failure());
-    const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
+    // What is measured must have the machine to itself.
+    const bool measured = std::any_of(configs->begin(), configs->end(), [](const run_config &one) {
+        return one.executor != "emulator";
+    });
+    const uint32_t cores = measured ? 1 : std::max(1u, std::thread::hardware_concurrency());
     auto reports = run_all(*configs, shared, given.jobs ? given.jobs : cores, !given.no_optimum);
     if (!reports) return fail(reports.failure());
     const comparison all = compare(*configs, std::move(reports).value(), shared);
