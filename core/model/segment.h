@@ -28,7 +28,8 @@ public:
     // Bytes [begin, end) of the image to target + begin.
     void copy(uint64_t begin, uint64_t end, std::byte *target) const;
     // The segment's weights in an image at `base`: matrices of `count` rows (columns for down),
-    // biases of these rows. `base` aligned to 64 bytes makes the matrices' values aligned to 16.
+    // biases of these rows. `base` aligned to 64 bytes makes the matrices' values aligned to 16
+    // where a row of `hidden` values has a multiple of 16 bytes.
     mlp_weights view(const std::byte *base) const;
     // The same in place, without a copy.
     mlp_weights in_place() const;

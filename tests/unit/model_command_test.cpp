@@ -1,0 +1,89 @@
+// model_command_test.cpp - goal: `moorage model info` says what a directory is and what fits.
+// Method: the program itself on the demo and a golden model, its figures against counts made by
+// hand, its text against 80 columns, its exit codes against the contract.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/figures.h"
+#include "tests/unit/model_files.h"
+
+using namespace moorage::core;
+
+namespace {
+
+struct outcome {
+    int code = -1;
+    std::string out;  // standard output, and with it the errors
+};
+
+outcome info(const std::string &arguments) {
+    const std::string line =
+        std::string(MOORAGE_BINARY_DIR) + "/bin/moorage model info " + arguments + " 2>&1";
+    std::FILE *pipe = popen(line.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    outcome result;
+    char buffer[4096];
+    for (size_t count; (count = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+        result.out.append(buffer, count);
+    const int status = pclose(pipe);
+    if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+    return result;
+}
+
+const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo";
+
+}  // namespace
+
+TEST_CASE("figures of the demo, and what fits beside it") {
+    const outcome result = info(demo + " --json - --context 512 --profile rtx_4060_ti_16gb");
+    REQUIRE(result.code == 0);
+    const json figures = json::parse(result.out);
+    CHECK(figures["architecture"] == "qwen2_moe");
+    CHECK(figures["layers"] == 8);
+    CHECK(figures["experts"] == 24);
+    CHECK(figures["top_k"] == 4);
+    CHECK(figures["type"] == "bf16");
+    CHECK(figures["files"] == 2);
+    // Gate, up and down of 64 x 192 at 2 bytes; 8 layers of 24.
+    const uint64_t expert = 3 * 64 * 192 * 2;
+    CHECK(figures["bytes"]["expert"] == expert);
+    CHECK(figures["bytes"]["experts"] == 8 * 24 * expert);
+    CHECK(figures["bytes"]["embedding"] == 4096 * 192 * 2);
+    CHECK(figures["bytes"]["head"] == 0);
+    // Key and value of 2 heads of 32 at 2 bytes, in 8 layers.
+    CHECK(figures["token"]["kv_bytes"] == 2 * 2 * 32 * 2 * 8);
+    CHECK(figures["kv_bytes"] == 512 * 2 * 2 * 32 * 2 * 8);
+    CHECK(figures["token"]["expert_bytes"] == 8 * 4 * expert);
+    REQUIRE(figures["fits"].size() == 1);
+    CHECK(figures["fits"][0]["experts"] == 8 * 24);
+    CHECK(figures["fits"][0]["share"] == 1);
+    uint64_t sum = 0;
+    for (const auto &[key, value] : figures["bytes"].items())
+        if (key != "total" && key != "expert") sum += value.get<uint64_t>();
+    CHECK(sum == figures["bytes"]["total"]);
+}
+
+TEST_CASE("a layer with a window caches no more than that") {
+    // gpt_oss: 2 of 4 layers see 8 tokens; key and value of 2 heads of 16 at 2 bytes.
+    const outcome result = info(moorage::test::golden_directory("gpt_oss").string() +
+                                " --json - --context 100 --profile rtx_4090");
+    REQUIRE(result.code == 0);
+    CHECK(json::parse(result.out)["kv_bytes"] == (2 * 100 + 2 * 8) * 2 * 2 * 16 * 2);
+}
+
+TEST_CASE("text of 80 columns, exit codes of the contract") {
+    const outcome text = info(demo);
+    CHECK(text.code == 0);
+    for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
+    CHECK(text.out.find("rtx_4090") != std::string::npos);
+    CHECK(info(demo + "/none").code == 1);
+    CHECK(info("").code == 2);
+    CHECK(info(demo + " --profile rtx_9999").code == 2);
+    CHECK(info(demo + " --context 0").code == 2);
+}
