@@ -1,0 +1,303 @@
+// kernel_attention.h - checks of attention and of what stands around it: norms, rotation, caches.
+#pragma once
+
+#include "core/execute/cuda/arithmetic/attend.h"
+#include "core/execute/cuda/arithmetic/heads.h"
+#include "core/execute/cuda/arithmetic/tokens.h"
+#include "tests/gpu/kernel_bench.h"
+
+namespace moorage::core::cuda {
+
+struct attention_case {
+    std::string name;
+    uint32_t heads, kv_heads, head_dim, value_dim;  // value_dim < head_dim: values in keys
+    uint32_t window;
+    bool sinks;
+    uint32_t splits;
+    // Of each tile: stream, first position, tokens.
+    std::vector<std::array<uint32_t, 3>> tiles;
+    bool values_in_keys() const { return value_dim < head_dim; }
+};
+
+// One (token, head) by the definition, in double.
+template <class Cache>
+void attend_slowly(const attention_case &of, const float *query, const std::vector<Cache> &keys,
+                   const std::vector<Cache> &values, uint64_t stream_first, uint32_t position,
+                   uint32_t kv_head, double scale, const float *sink, double *out) {
+    const uint64_t key_stride = uint64_t{of.kv_heads} * of.head_dim;
+    const uint64_t value_stride =
+        of.values_in_keys() ? key_stride : uint64_t{of.kv_heads} * of.value_dim;
+    const std::vector<Cache> &from = of.values_in_keys() ? keys : values;
+    const uint32_t begin = of.window && position + 1 > of.window ? position + 1 - of.window : 0;
+    std::vector<double> scores;
+    for (uint32_t p = begin; p <= position; ++p) {
+        double sum = 0;
+        for (uint32_t d = 0; d < of.head_dim; ++d)
+            sum +=
+                query[d] * cached<Cache>::at(
+                               &keys[(stream_first + p) * key_stride + kv_head * of.head_dim + d]);
+        scores.push_back(sum * scale);
+    }
+    double top = sink ? *sink : -INFINITY, all = 0;
+    for (const double one : scores) top = std::max(top, one);
+    for (const double one : scores) all += std::exp(one - top);
+    if (sink) all += std::exp(*sink - top);
+    std::fill(out, out + of.value_dim, 0.0);
+    for (uint32_t p = begin; p <= position; ++p)
+        for (uint32_t v = 0; v < of.value_dim; ++v)
+            out[v] += std::exp(scores[p - begin] - top) / all *
+                      cached<Cache>::at(
+                          &from[(stream_first + p) * value_stride + kv_head * of.value_dim + v]);
+}
+
+template <class Cache, uint32_t rows_max, uint32_t vectors, class Bench>
+void check_attention(Bench &bench, const attention_case &of) {
+    const uint32_t context = 160, stream_count = 2;
+    attend_shape shape{};
+    shape.heads = of.heads, shape.kv_heads = of.kv_heads;
+    shape.head_dim = of.head_dim, shape.value_dim = of.value_dim;
+    shape.key_stride = of.kv_heads * of.head_dim;
+    shape.value_stride = of.kv_heads * of.value_dim;
+    shape.context = context, shape.window = of.window, shape.splits = of.splits;
+    shape.heads_at_once = std::min(shape.group(), rows_max);
+    shape.scale = 0.3f, shape.values_in_keys = of.values_in_keys();
+    std::vector<Cache> keys(uint64_t{stream_count} * context * shape.key_stride);
+    std::vector<Cache> values(uint64_t{stream_count} * context * shape.value_stride);
+    for (Cache &one : keys) one = cached<Cache>::of(static_cast<float>(bench.uniform(-1, 1)));
+    for (Cache &one : values) one = cached<Cache>::of(static_cast<float>(bench.uniform(-1, 1)));
+    std::vector<uint32_t> streams, positions;
+    std::vector<attend_tile> tiles;
+    for (const auto &[stream, first, count] : of.tiles) {
+        tiles.push_back({static_cast<uint32_t>(streams.size()), count});
+        for (uint32_t i = 0; i < count; ++i) {
+            streams.push_back(stream);
+            positions.push_back(first + i);
+        }
+    }
+    const auto tokens = static_cast<uint32_t>(streams.size());
+    const std::vector<float> query = bench.floats(tokens * of.heads * of.head_dim);
+    const std::vector<float> sinks = bench.floats(of.heads, 2);
+    attend_kernel<Cache, rows_max, vectors> kernel{};
+    kernel.shape = shape;
+    kernel.tiles = bench.put(tiles);
+    kernel.streams = bench.put(streams), kernel.positions = bench.put(positions);
+    kernel.query = bench.put(query);
+    kernel.keys = bench.put(keys), kernel.values = bench.put(values);
+    kernel.sinks = of.sinks ? bench.put(sinks) : nullptr;
+    const uint64_t count = uint64_t{tokens} * of.heads * of.value_dim;
+    kernel.output = bench.template poisoned<float>(count);
+    kernel.partial = bench.template poisoned<float>(tokens * of.heads * of.splits * 2);
+    kernel.partial_values = bench.template poisoned<float>(count * of.splits);
+    bench.device().launch(kernel, static_cast<uint32_t>(tiles.size()),
+                          of.kv_heads * shape.head_blocks(), of.splits,
+                          kernel.shared_bytes_of(shape));
+    if (of.splits > 1)
+        bench.device().launch(merge_kernel{of.heads, of.value_dim, of.splits, kernel.sinks,
+                                           kernel.partial, kernel.partial_values, kernel.output},
+                              of.heads, tokens, 1, 0);
+    std::vector<double> expected(count);
+    for (uint32_t t = 0; t < tokens; ++t)
+        for (uint32_t h = 0; h < of.heads; ++h) {
+            const uint64_t at = uint64_t{t} * of.heads + h;
+            attend_slowly(of, &query[at * of.head_dim], keys, values,
+                          uint64_t{streams[t]} * context, positions[t], h / shape.group(), 0.3f,
+                          of.sinks ? &sinks[h] : nullptr, &expected[at * of.value_dim]);
+        }
+    bench.expect("attention " + of.name + (sizeof(Cache) == 2 ? " half" : " float"),
+                 bench.get(kernel.output, count), expected, 1e-5);
+}
+
+// Query heads in place, keys and values into the caches, against norm and rotation in double.
+template <class Cache, class Bench>
+void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
+    const uint32_t heads = 6, kv_heads = 2, dim = 20, pairs = 7, context = 9, tokens = 3;
+    const std::vector<uint32_t> streams{0, 1, 1}, positions{8, 2, 3};
+    std::vector<float> cosines, sines;
+    for (uint32_t i = 0; i < tokens * pairs; ++i) {
+        const double angle = bench.uniform(-3, 3);
+        cosines.push_back(static_cast<float>(std::cos(angle)));
+        sines.push_back(static_cast<float>(std::sin(angle)));
+    }
+    const std::vector<float> query = bench.floats(tokens * heads * dim, 2);
+    const std::vector<float> key = bench.floats(tokens * kv_heads * dim, 2), value = key;
+    const std::vector<float> norms[] = {bench.floats(dim), bench.floats(dim)};
+    heads_kernel<Cache> kernel{};
+    kernel.tokens = {
+        bench.put(streams), bench.put(positions), bench.put(cosines), bench.put(sines), pairs,
+        interleaved};
+    kernel.query = bench.put(query), kernel.key = bench.put(key), kernel.value = bench.put(value);
+    kernel.keys = bench.template poisoned<Cache>(2 * context * kv_heads * dim);
+    kernel.values = bench.template poisoned<Cache>(2 * context * kv_heads * dim);
+    kernel.heads = heads, kernel.kv_heads = kv_heads, kernel.head_dim = dim;
+    kernel.context = context, kernel.epsilon = 1e-5f, kernel.clip = clip;
+    if (norm) kernel.query_norm = bench.put(norms[0]), kernel.key_norm = bench.put(norms[1]);
+    bench.device().launch(kernel, ceil_div(heads + 2 * kv_heads, kernel.threads / lanes), tokens, 1,
+                          0);
+    const auto turned = [&](const float *from, const std::vector<float> &by, uint32_t t) {
+        double squares = 0;
+        for (uint32_t c = 0; c < dim; ++c) squares += double{from[c]} * from[c];
+        const double factor = norm ? 1 / std::sqrt(squares / dim + 1e-5) : 1;
+        std::vector<double> out(dim);
+        for (uint32_t c = 0; c < dim; ++c) {
+            out[c] = from[c] * factor * (norm ? by[c] : 1.0f);
+            if (clip > 0) out[c] = std::clamp<double>(out[c], -clip, clip);
+        }
+        for (uint32_t i = 0; i < pairs; ++i) {
+            const uint32_t a = interleaved ? 2 * i : i, b = interleaved ? a + 1 : i + pairs;
+            const double x = out[a], y = out[b];
+            out[a] = x * cosines[t * pairs + i] - y * sines[t * pairs + i];
+            out[b] = y * cosines[t * pairs + i] + x * sines[t * pairs + i];
+        }
+        return out;
+    };
+    const auto queries = bench.get(kernel.query, query.size());
+    const auto keys = bench.get(kernel.keys, 2 * context * kv_heads * dim);
+    const auto values = bench.get(kernel.values, 2 * context * kv_heads * dim);
+    std::vector<float> is, kept;
+    std::vector<double> expected, expected_kept;
+    for (uint32_t t = 0; t < tokens; ++t) {
+        for (uint32_t h = 0; h < heads; ++h)
+            for (const double one : turned(&query[(t * heads + h) * dim], norms[0], t))
+                expected.push_back(one);
+        for (uint32_t h = 0; h < kv_heads; ++h) {
+            const std::vector<double> own = turned(&key[(t * kv_heads + h) * dim], norms[1], t);
+            for (uint32_t c = 0; c < dim; ++c) {
+                const uint32_t at =
+                    ((streams[t] * context + positions[t]) * kv_heads + h) * dim + c;
+                kept.push_back(cached<Cache>::at(&keys[at]));
+                expected_kept.push_back(own[c]);
+                kept.push_back(cached<Cache>::at(&values[at]));
+                const double plain = value[(t * kv_heads + h) * dim + c];
+                expected_kept.push_back(clip > 0 ? std::clamp<double>(plain, -clip, clip) : plain);
+            }
+        }
+    }
+    const std::string how = std::string(interleaved ? " interleaved" : "") + (norm ? " norm" : "");
+    bench.expect("query heads" + how, queries, expected, 1e-6);
+    bench.expect("keys and values" + how, kept, expected_kept, sizeof(Cache) == 2 ? 1e-3 : 1e-6);
+}
+
+// Latent attention: the compressed vector into its cache, queries into its space.
+template <class Bench>
+void check_latent(Bench &bench) {
+    const uint32_t heads = 3, nope = 10, values = 6, rank = 24, pairs = 4, context = 5;
+    const std::vector<uint32_t> streams{1}, positions{4};
+    const std::vector<float> cosines = bench.floats(pairs), sines = bench.floats(pairs);
+    const token_table tokens{bench.put(streams),
+                             bench.put(positions),
+                             bench.put(cosines),
+                             bench.put(sines),
+                             pairs,
+                             true};
+    const uint32_t width = rank + 2 * pairs;
+    const std::vector<float> from = bench.floats(width), norm = bench.floats(rank);
+    float *cache = bench.template poisoned<float>(2 * context * width);
+    bench.device().launch(
+        latent_kernel<float>{tokens, bench.put(from), bench.put(norm), 1e-6f, rank, context, cache},
+        1, 1, 1, 0);
+    double squares = 0;
+    for (uint32_t c = 0; c < rank; ++c) squares += double{from[c]} * from[c];
+    std::vector<double> expected;
+    for (uint32_t c = 0; c < rank; ++c)
+        expected.push_back(from[c] / std::sqrt(squares / rank + 1e-6) * norm[c]);
+    const auto turn = [&](const float *x) {
+        for (uint32_t i = 0; i < pairs; ++i) {
+            expected.push_back(double{x[2 * i]} * cosines[i] - double{x[2 * i + 1]} * sines[i]);
+            expected.push_back(double{x[2 * i + 1]} * cosines[i] + double{x[2 * i]} * sines[i]);
+        }
+    };
+    turn(&from[rank]);
+    bench.expect("latent cache", bench.get(cache + (context + 4) * width, width), expected, 1e-6);
+
+    const random_matrix kv_b = bench.make_matrix(weight_type::bf16, heads * (nope + values), rank);
+    const std::vector<float> query = bench.floats(heads * (nope + 2 * pairs));
+    float *output = bench.template poisoned<float>(heads * width);
+    bench.device().launch(
+        absorb_kernel{tokens, bench.put(query), kv_b.shape, heads, nope, values, output}, heads, 1,
+        1, 0);
+    expected.clear();
+    for (uint32_t h = 0; h < heads; ++h) {
+        const float *own = &query[h * (nope + 2 * pairs)];
+        for (uint32_t c = 0; c < rank; ++c) {
+            double sum = 0;
+            for (uint32_t d = 0; d < nope; ++d) sum += own[d] * kv_b.at(h * (nope + values) + d, c);
+            expected.push_back(sum);
+        }
+        turn(own + nope);
+    }
+    bench.expect("absorbed queries", bench.get(output, expected.size()), expected, 1e-6);
+}
+
+// The sum of experts and shared expert, then a norm, of chosen rows.
+template <class Bench>
+void check_combine(Bench &bench, bool layer_norm, bool gate) {
+    const uint32_t width = 301, tokens = 4, ranks = 3;
+    const std::vector<float> state = bench.floats(tokens * width);
+    const std::vector<float> experts = bench.floats(tokens * ranks * width);
+    const std::vector<float> weights = bench.floats(tokens * ranks), gates = bench.floats(tokens);
+    const std::vector<float> shared = bench.floats(tokens * width), norm = bench.floats(width),
+                             bias = bench.floats(width);
+    std::vector<uint32_t> places(tokens * ranks);
+    for (uint32_t i = 0; i < places.size(); ++i)
+        places[i] = static_cast<uint32_t>(places.size()) - 1 - i;
+    const std::vector<uint32_t> rows{2, 0, 3};
+    combine_kernel kernel{};
+    kernel.width = width;
+    kernel.state = bench.put(state);
+    kernel.experts = bench.put(experts), kernel.places = bench.put(places);
+    kernel.weights = bench.put(weights), kernel.ranks = ranks;
+    kernel.shared = bench.put(shared), kernel.gate = gate ? bench.put(gates) : nullptr;
+    kernel.multiplier = 0.8f, kernel.epsilon = 1e-5f, kernel.layer_norm = layer_norm;
+    kernel.norm_weight = bench.put(norm), kernel.norm_bias = layer_norm ? bench.put(bias) : nullptr;
+    kernel.rows = bench.put(rows);
+    kernel.output = bench.template poisoned<float>(rows.size() * width);
+    bench.device().launch(kernel, static_cast<uint32_t>(rows.size()), 1, 1, 0);
+    std::vector<double> expected;
+    for (const uint32_t t : rows) {
+        std::vector<double> sums(width);
+        double mean = 0, squares = 0;
+        for (uint32_t c = 0; c < width; ++c) {
+            double add = shared[t * width + c] * (gate ? 1 / (1 + std::exp(-gates[t])) : 1.0);
+            for (uint32_t k = 0; k < ranks; ++k)
+                add += double{weights[t * ranks + k]} * experts[places[t * ranks + k] * width + c];
+            sums[c] = state[t * width + c] + double{0.8f} * add;
+            mean += sums[c] / width;
+        }
+        if (!layer_norm) mean = 0;
+        for (const double one : sums) squares += (one - mean) * (one - mean) / width;
+        for (uint32_t c = 0; c < width; ++c)
+            expected.push_back((sums[c] - mean) / std::sqrt(squares + 1e-5) * norm[c] +
+                               (layer_norm ? bias[c] : 0.0f));
+    }
+    bench.expect(std::string("combine") + (layer_norm ? " layer norm" : "") + (gate ? " gate" : ""),
+                 bench.get(kernel.output, expected.size()), expected, 1e-5);
+}
+
+template <class Bench>
+void check_attentions(Bench &bench) {
+    const attention_case decode{"decode", 8, 2, 24, 24, 0, false, 1, {{0, 70, 1}, {1, 0, 1}}};
+    check_attention<uint16_t, 4, 1>(bench, decode);
+    check_attention<float, 16, 1>(bench, decode);
+    const attention_case split{"splits", 8, 2, 64, 64, 0, true, 3, {{1, 159, 1}, {0, 3, 1}}};
+    check_attention<uint16_t, 4, 1>(bench, split);
+    check_attention<float, 8, 1>(bench, split);
+    check_attention<uint16_t, 1, 1>(
+        bench, {"heads of their own", 3, 3, 16, 16, 0, false, 2, {{0, 99, 1}}});
+    check_attention<uint16_t, 16, 1>(
+        bench, {"prompt", 8, 2, 128, 128, 0, false, 1, {{0, 60, 4}, {0, 64, 4}, {0, 68, 3}}});
+    check_attention<uint16_t, 16, 1>(
+        bench, {"window", 4, 2, 20, 20, 33, true, 2, {{1, 30, 8}, {1, 38, 8}, {0, 150, 1}}});
+    check_attention<uint16_t, 16, 4>(
+        bench, {"latent", 20, 1, 200, 136, 0, false, 2, {{0, 100, 1}, {1, 5, 1}}});
+    check_attention<float, 4, 4>(bench, {"latent", 6, 1, 200, 136, 0, false, 1, {{0, 77, 1}}});
+    for (const bool interleaved : {false, true})
+        for (const bool norm : {false, true}) {
+            check_heads<float>(bench, interleaved, norm, 0);
+            check_heads<uint16_t>(bench, interleaved, norm, 0.7f);
+        }
+    check_latent(bench);
+    for (const bool layer_norm : {false, true})
+        for (const bool gate : {false, true}) check_combine(bench, layer_norm, gate);
+}
+
+}  // namespace moorage::core::cuda

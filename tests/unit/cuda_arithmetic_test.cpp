@@ -1,0 +1,56 @@
+// cuda_arithmetic_test.cpp - goal: every GPU kernel computes what its definition says. Method: the
+// kernels' own code, run block by block on the CPU over fresh random inputs and poisoned outputs,
+// against sums in double; number formats against values worked by hand.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "tests/gpu/kernel_attention.h"
+#include "tests/gpu/kernel_products.h"
+#include "tests/unit/emulated_device.h"
+
+namespace {
+
+using namespace moorage::core;
+using namespace moorage::core::cuda;
+
+using host_bench = kernel_bench<emulated_device, host_memory>;
+
+template <class Check>
+void check_all(Check &&check) {
+    const uint64_t seed = std::random_device{}();
+    MESSAGE("seed ", seed);
+    emulated_device device;
+    host_memory memory;
+    host_bench bench(device, memory, seed);
+    check(bench);
+    CHECK(bench.results.size() > 0);
+    for (const case_result &one : bench.results) {
+        CAPTURE(one.name);
+        CHECK(one.error <= one.limit);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("number formats") {
+    const float magnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    for (uint32_t code = 0; code < 16; ++code)
+        CHECK(float_of_fp4(code) == (code & 8 ? -1 : 1) * magnitudes[code & 7]);
+    CHECK(float_of_scale(127) == 1);
+    CHECK(float_of_scale(0) == 0x1p-127f);
+    CHECK(float_of_scale(254) == 0x1p127f);
+    CHECK(std::isnan(float_of_scale(255)));
+    CHECK(bf16_of_float(1.0f) == 0x3f80);
+    CHECK(bf16_of_float(1.00390625f) == 0x3f80);  // half way between two: to the even one
+    CHECK(bf16_of_float(1.01171875f) == 0x3f82);
+    CHECK(float_of_bf16(0xc040) == -3);
+}
+
+TEST_CASE("products, experts and embeddings") {
+    check_all([](host_bench &bench) { check_products(bench); });
+}
+
+TEST_CASE("attention, norms, rotation and caches") {
+    check_all([](host_bench &bench) { check_attentions(bench); });
+}
