@@ -1,0 +1,89 @@
+// tokenizer_perf.cpp - how fast text becomes ids and ids become text.
+//
+// Workload: the demo model's tokenizer on this project's own prose (README.md and CHANGELOG.md
+// repeated to 4 MB), the same with a character beyond Latin in every piece (so that NFC has work),
+// and a word of 100 kB. Rates are bytes of text by processor time of one thread.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/model/tokenizer.h"
+
+namespace {
+
+using namespace moorage::core;
+
+const std::filesystem::path root = std::filesystem::path(__FILE__).parent_path() / "../..";
+
+std::string repeated(const std::string &text, size_t bytes) {
+    std::string out;
+    out.reserve(bytes + text.size());
+    while (!text.empty() && out.size() < bytes) out += text;
+    return out;
+}
+
+std::string prose() {
+    std::stringstream text;
+    for (const char *name : {"README.md", "CHANGELOG.md"})
+        text << std::ifstream(root / name).rdbuf();
+    return text.str();
+}
+
+std::unique_ptr<tokenizer> demo(benchmark::State &state) {
+    auto opened = tokenizer::open(root / "configs/demo/tokenizer.json");
+    if (opened) return std::move(opened).value();
+    state.SkipWithError(opened.failure().text.c_str());
+    return nullptr;
+}
+
+void encode(benchmark::State &state, const std::string &text) {
+    const auto with = demo(state);
+    if (!with || text.empty()) return state.SkipWithError("nothing to encode");
+    size_t ids = 0;
+    for (auto _ : state) {
+        const auto made = with->encode(text, {});
+        if (!made) return state.SkipWithError(made.failure().text.c_str());
+        ids = made->size();
+        benchmark::DoNotOptimize(ids);
+    }
+    state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * text.size()));
+    state.counters["bytes_per_id"] =
+        static_cast<double>(text.size()) / static_cast<double>(std::max<size_t>(ids, 1));
+}
+
+void encode_prose(benchmark::State &state) { encode(state, repeated(prose(), 4 << 20)); }
+BENCHMARK(encode_prose)->Unit(benchmark::kMillisecond);
+
+void encode_prose_nfc(benchmark::State &state) {
+    encode(state, repeated(prose() + "\u4f60\u597d", 4 << 20));
+}
+BENCHMARK(encode_prose_nfc)->Unit(benchmark::kMillisecond);
+
+void encode_long_word(benchmark::State &state) { encode(state, repeated("moorage", 100'000)); }
+BENCHMARK(encode_long_word)->Unit(benchmark::kMillisecond);
+
+void decode_prose(benchmark::State &state) {
+    const auto with = demo(state);
+    const std::string text = repeated(prose(), 4 << 20);
+    if (!with || text.empty()) return state.SkipWithError("nothing to decode");
+    const auto ids = with->encode(text, {});
+    if (!ids) return state.SkipWithError(ids.failure().text.c_str());
+    for (auto _ : state) benchmark::DoNotOptimize(with->decode(*ids, {}));
+    state.SetBytesProcessed(static_cast<int64_t>(state.iterations() * text.size()));
+}
+BENCHMARK(decode_prose)->Unit(benchmark::kMillisecond);
+
+void open_demo(benchmark::State &state) {
+    for (auto _ : state) benchmark::DoNotOptimize(demo(state));
+}
+BENCHMARK(open_demo)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();

@@ -1,0 +1,87 @@
+// tokenize_command_test.cpp - goal: `moorage tokenize` keeps its contract. Method: the program
+// itself on the demo's tokenizer: ids there and back, known ids right and wrong, exit codes.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "core/base/json.h"
+
+using namespace moorage::core;
+
+namespace {
+
+struct outcome {
+    int code = -1;
+    std::string out;  // standard output, and with it the errors
+};
+
+const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo";
+
+outcome tokenize(const std::string &arguments, const std::string &input = "") {
+    const std::string line = "printf '" + input + "' | " + MOORAGE_BINARY_DIR +
+                             "/bin/moorage tokenize " + demo + " " + arguments + " 2>&1";
+    std::FILE *pipe = popen(line.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    outcome result;
+    char buffer[4096];
+    for (size_t count; (count = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+        result.out.append(buffer, count);
+    const int status = pclose(pipe);
+    if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+    return result;
+}
+
+struct vectors_file {
+    std::filesystem::path path =
+        std::filesystem::temp_directory_path() / ("moorage_vectors_" + std::to_string(getpid()));
+    explicit vectors_file(const std::string &text) { std::ofstream(path) << text; }
+    ~vectors_file() { std::filesystem::remove(path); }
+};
+
+}  // namespace
+
+TEST_CASE("a text by argument and by standard input, and back") {
+    const outcome given = tokenize("--text 'To be, or not'"), read = tokenize("", "To be, or not");
+    CHECK(given.code == 0);
+    CHECK(given.out == read.out);
+    CHECK(tokenize("--decode " + given.out.substr(0, given.out.size() - 1)).out ==
+          "To be, or not\n");
+    CHECK(tokenize("--text ''").out == "\n");
+    const json figures = json::parse(tokenize("--json - --text '<|endoftext|>'").out);
+    CHECK(figures["ids"] == json::array({0}));
+    CHECK(figures["tokens"] == json::array({"<|endoftext|>"}));
+    CHECK(json::parse(tokenize("--json - --plain --text '<|endoftext|>'").out)["ids"].size() > 1);
+    CHECK(tokenize("--decode 0").out == "<|endoftext|>\n");
+    CHECK(tokenize("--decode 0 --plain").out == "\n");
+}
+
+TEST_CASE("known ids: equal, different, unreadable") {
+    const vectors_file right(R"([{"text": "<|endoftext|>", "ids": [0]}, {"text": "", "ids": []}])");
+    const outcome equal = tokenize("--vectors " + right.path.string());
+    CHECK(equal.code == 0);
+    CHECK(equal.out == "2 texts, 2 equal, 0 different\n");
+    const vectors_file wrong(R"([{"text": "<|endoftext|>", "ids": [7]}])");
+    const outcome different = tokenize("--json - --vectors " + wrong.path.string());
+    CHECK(different.code == 1);
+    const json row = json::parse(different.out)["mismatches"][0];
+    CHECK(row["expected"] == json::array({7}));
+    CHECK(row["got"] == json::array({0}));
+    const vectors_file broken(R"([{"text": "a", "ids": [-1]}])");
+    const outcome refused = tokenize("--vectors " + broken.path.string());
+    CHECK(refused.code == 1);
+    CHECK(refused.out.find("element 0: an id has to be") != std::string::npos);
+}
+
+TEST_CASE("what cannot be") {
+    const outcome none = tokenize("--decode 4096");
+    CHECK(none.code == 1);
+    CHECK(none.out.find("no token has the id 4096; ids are below 4096") != std::string::npos);
+    CHECK(tokenize("--text a --decode 1").code == 2);
+    CHECK(tokenize("--vectors /no/such/file").code == 1);
+}
