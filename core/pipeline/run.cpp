@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
+#include "core/execute/cpu/zero_pages.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/texts.h"
@@ -34,6 +35,8 @@ private:
     status open_source();
     status open_trace();
     status open_model();
+    status make_random();
+    uint32_t context_of_trace() const;
     status open_hardware();
     status size_memory();
     result<uint64_t> wanted_experts(uint64_t all);
@@ -48,6 +51,10 @@ private:
     void count_optimum(run_report &report);
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
     bool real() const { return config_.executor != "emulator"; }
+    // The CPU of a machine is the device, for real or emulated.
+    bool on_host() const {
+        return config_.executor == "cpu" || (!real() && costs_->hardware().device.is_host);
+    }
     uint32_t page_count() const { return source_->layers() * source_->experts(); }
     std::string source_name() const {
         return trace_ ? config_.trace.string() : config_.model.string();
@@ -83,13 +90,63 @@ status runner::open_trace() {
     auto opened = shared_.open(config_.trace);
     if (!opened) return opened.failure();
     trace_ = *opened;
-    source_ = std::make_unique<trace_source>(
-        *trace_, trace_source_options{config_.batch, config_.prefill, config_.tokens});
-    if (real())
-        return error{format("{}: executor {} needs [source] model; a trace runs on the emulator",
-                            config_.file.string(), config_.executor),
-                     true};
+    trace_source_options options{config_.batch, config_.prefill, config_.tokens};
+    if (real()) {
+        const status done = make_random();
+        if (!done) return done.failure();
+        options.vocabulary = computed_->config().vocabulary;
+        options.context_max = context_of_trace();
+    }
+    source_ = std::make_unique<trace_source>(*trace_, options);
     return success();
+}
+
+// A trace on a real executor: weights of the published shape filled with random numbers, the
+// routing as in the trace. What is computed means nothing, the time it takes does.
+status runner::make_random() {
+    const std::filesystem::path base = config_.file.parent_path();
+    const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
+    const auto shape = load_shape(name, base);
+    if (!shape) return shape.failure();
+    // The CUDA executor makes its own copy of every expert, so one to copy from is enough. Half of
+    // the memory is left to slots and caches.
+    const uint64_t room = memory_available_bytes() / 2;
+    const uint64_t each = uint64_t{shape->moe_layers} * shape->expert_bytes;
+    const uint64_t left = room - std::min(room, shape->non_expert_bytes);
+    uint32_t distinct = 0;
+    if (config_.executor == "cuda") {
+        distinct = 1;
+    } else if (each * shape->experts > left) {
+        distinct = static_cast<uint32_t>(std::max<uint64_t>(left / each, 1));
+        warn(format(
+            "{} takes {}, and {} are free: {} of the {} experts of a layer are distinct, the "
+            "others share their memory, so reads may be faster than they would be",
+            shape->name, human_bytes(static_cast<double>(each * shape->experts)),
+            human_bytes(static_cast<double>(2 * room)), distinct, shape->experts));
+    }
+    const auto made = shared_.random(name, base, distinct);
+    if (!made) return made.failure();
+    computed_ = *made;
+    const model_config &config = computed_->config();
+    const auto layers = static_cast<uint32_t>(config.moe_layers().size());
+    if (layers == trace_->layers() && config.experts == trace_->experts() &&
+        config.top_k == trace_->top_k())
+        return success();
+    return error{
+        format("{}: {} layers, {} experts, top-{} do not fit {} with {} layers, {} experts, "
+               "top-{}; name its shape in [source] shape",
+               config_.trace.string(), trace_->layers(), trace_->experts(), trace_->top_k(), name,
+               layers, config.experts, config.top_k),
+        true};
+}
+
+// Positions of the longest request, as far as a published model would go in such a run.
+uint32_t runner::context_of_trace() const {
+    uint64_t longest = 1;
+    for (uint64_t request = 0; request < trace_->requests(); ++request)
+        longest = std::max(
+            longest, trace_->request_offsets()[request + 1] - trace_->request_offsets()[request]);
+    return static_cast<uint32_t>(std::min<uint64_t>(longest, 4096));
 }
 
 status runner::open_model() {
@@ -154,7 +211,7 @@ result<uint64_t> runner::wanted_experts(uint64_t all) {
                             config_.file.string(), *config_.bytes, shape.name, shape.expert_bytes),
                      true};
     }
-    if (config_.executor == "cpu") return all;
+    if (on_host()) return all;
     const device_profile &device = costs_->hardware().device;
     const uint64_t beside = device.reserved_bytes + shape.non_expert_bytes +
                             uint64_t{buffer_slots_ + pipeline::staging_slots} * shape.expert_bytes;
@@ -233,19 +290,22 @@ status runner::make_machine() {
     request.of = computed_;
     request.costs = costs_.get();
     request.places = places_.get();
+    request.limits.tokens_max = source_->tokens_max();
+    request.limits.streams = source_->streams();
     if (texts_) {
-        request.limits.tokens_max = source_->tokens_max();
-        request.limits.streams = source_->streams();
         request.limits.context_max = texts_->context_max();
         request.limits.outputs_max = texts_->outputs_max();
         request.limits.predict = source_->predictions_max() != 0;
+    } else if (computed_) {
+        request.limits.context_max = context_of_trace();
+        request.limits.outputs_max = source_->streams();
     }
     request.top_rows = top_rows_;
     request.transfers_max = transfers_max_;
     request.threads = config_.threads ? config_.threads : options_.threads;
     // On the CPU the model's own memory is fast memory when there is room for all of it.
     const bool all_fit = slots_ == page_count() && share_ == 1;
-    if (all_fit && config_.executor == "cpu") truth_->fill();
+    if (all_fit && on_host()) truth_->fill();
     request.all_fit = all_fit;
     request.sink = options_.sink;
     auto made = core::make_machine(request);

@@ -43,6 +43,9 @@ public:
 
     result<const trace *> open(const std::filesystem::path &path);
     result<const opened_model *> open_model(const std::filesystem::path &directory);
+    // Random weights of a published shape; one at a time, as they are large.
+    result<const model *> random(const std::string &shape, const std::filesystem::path &base,
+                                 uint32_t distinct_experts);
     // Of the first `tokens` of an opened trace (0: all); built at the first call.
     const future &coming(const trace &of, uint64_t tokens);
     // Misses of the offline optimum over an opened trace, one token at a time; counted at the first
@@ -67,6 +70,8 @@ private:
     std::mutex mutex_;
     std::map<std::filesystem::path, std::unique_ptr<trace>> traces_;
     std::map<std::filesystem::path, opened_model> models_;
+    std::pair<std::string, uint32_t> random_key_;
+    std::unique_ptr<model> random_;
     kept<std::pair<const trace *, uint64_t>, future> futures_;
     kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, result<uint64_t>> optima_;
 };

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/cache/replay.h"
+#include "core/execute/cpu/zero_pages.h"
 #include "core/pipeline/run.h"
 
 namespace moorage::core {
@@ -42,6 +43,23 @@ result<const opened_model *> run_resources::open_model(const std::filesystem::pa
     }
     known.of = std::move(opened).value();
     return &known;
+}
+
+result<const model *> run_resources::random(const std::string &shape,
+                                            const std::filesystem::path &base,
+                                            uint32_t distinct_experts) {
+    const std::lock_guard lock(mutex_);
+    const std::pair<std::string, uint32_t> key{shape, distinct_experts};
+    if (random_ && random_key_ == key) return random_.get();
+    random_.reset();
+    const auto config = config_of_shape(shape, base);
+    if (!config) return config.failure();
+    auto made = random_model(*config, {.distinct_experts = distinct_experts,
+                                       .bytes_max = memory_available_bytes() / 8 * 7});
+    if (!made) return made.failure();
+    random_ = std::move(made).value();
+    random_key_ = key;
+    return random_.get();
 }
 
 template <class Key, class Value>

@@ -31,6 +31,20 @@ void trace_source::refill() {
     }
 }
 
+pass_token trace_source::token_at(const stream &one, uint32_t index) const {
+    pass_token token;
+    token.row = one.row;
+    token.request = one.request;
+    token.stream = index;
+    token.position = static_cast<uint32_t>((one.row - one.begin) % options_.context_max);
+    if (options_.vocabulary == 0) return token;
+    // Any id will do: the routing is the trace's, and what is computed is not read.
+    const uint64_t id = trace_.has_token_ids() ? static_cast<uint64_t>(trace_.token_id(one.row))
+                                               : one.row * 2654435761u;
+    token.token_id = static_cast<int32_t>(id % options_.vocabulary);
+    return token;
+}
+
 bool trace_source::prefill_pass(pass &out) {
     for (uint32_t index = 0; index < streams_.size(); ++index) {
         stream &one = streams_[index];
@@ -39,8 +53,10 @@ bool trace_source::prefill_pass(pass &out) {
         const uint64_t stop = std::min(one.begin + options_.prefill, one.end - 1);
         for (; one.row < stop; ++one.row) {
             const bool first = one.row + 1 == stop;
-            out.tokens.push_back({one.row, first ? stop : MOORAGE_NEVER, one.request, index,
-                                  static_cast<uint32_t>(one.row - one.begin), first, false});
+            pass_token token = token_at(one, index);
+            token.next_row = first ? stop : MOORAGE_NEVER;
+            token.first = token.output = first;
+            out.tokens.push_back(token);
         }
         one.prefilled = true;
         return true;
@@ -56,9 +72,12 @@ bool trace_source::next(pass &out) {
         stream &one = streams_[index];
         if (!one.live) continue;
         const bool last = one.row + 1 == one.end;
-        out.tokens.push_back({one.row, last ? MOORAGE_NEVER : one.row + 1, one.request, index,
-                              static_cast<uint32_t>(one.row - one.begin), one.row == one.begin,
-                              last});
+        pass_token token = token_at(one, index);
+        token.next_row = last ? MOORAGE_NEVER : one.row + 1;
+        token.first = one.row == one.begin;
+        token.last = last;
+        token.output = true;
+        out.tokens.push_back(token);
         one.live = !last;
         ++one.row;
     }

@@ -14,6 +14,9 @@ struct trace_source_options {
     uint32_t batch = 1;
     uint32_t prefill = 0;  // tokens
     uint64_t tokens = 0;   // of the trace, from the start; 0: all
+    // For executors that compute: ids are those of the trace or made up below `vocabulary` (0:
+    // none), positions start again at 0 after `context_max`.
+    uint32_t vocabulary = 0, context_max = UINT32_MAX;
 };
 
 class trace_source final : public source {
@@ -42,6 +45,7 @@ private:
         uint64_t request = 0, begin = 0, row = 0, end = 0;
     };
     void refill();
+    pass_token token_at(const stream &one, uint32_t index) const;
     bool prefill_pass(pass &out);
 
     const trace &trace_;
