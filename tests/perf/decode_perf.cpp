@@ -1,0 +1,184 @@
+// decode_perf.cpp - whole models on the CPU against what the machine can do: decode in bytes of
+// weights read per token, prefill in operations.
+//
+// Models: the demo model, which fits in the last-level cache of many processors, and a slice of
+// Qwen1.5-MoE's shape with random weights: two layers with all their experts, 2.1 GB of them, and a
+// vocabulary of 32,768. The bounds (machine_speed.h) are measured in the same run, before and
+// after, with the same number of threads (MOORAGE_THREADS, otherwise one per core).
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "core/execute/cpu/forward.h"
+#include "core/execute/cpu/machine_speed.h"
+#include "core/pipeline/run.h"
+
+namespace {
+
+using namespace moorage::core;
+
+uint32_t threads_wanted() {
+    const char *const threads = std::getenv("MOORAGE_THREADS");
+    return threads ? static_cast<uint32_t>(std::atoi(threads)) : 0;
+}
+
+struct machine_bounds {
+    thread_pool pool{threads_wanted()};
+    double bytes_per_second = 0, flops_per_second = 0;
+    machine_bounds() { measure(); }
+    void measure() {
+        bytes_per_second = std::max(bytes_per_second, measure_read_bandwidth(pool, 1.0));
+        flops_per_second = std::max(flops_per_second, measure_multiply_add_rate(pool, 0.5));
+        std::printf("%u threads: %.1f GB/s read, %.0f GFLOP/s\n", pool.threads(),
+                    bytes_per_second / 1e9, flops_per_second / 1e9);
+    }
+};
+machine_bounds &bounds() {
+    static machine_bounds made;
+    return made;
+}
+
+uint64_t bytes_of_mlp(const mlp_weights &of) {
+    return bytes_of(of.gate) + bytes_of(of.up) + bytes_of(of.down);
+}
+
+// Of all weights that one token reads: dense parts, its experts, the head.
+uint64_t bytes_per_token(const model &of) {
+    uint64_t bytes = bytes_of(of.weights().head);
+    for (const layer_weights &layer : of.weights().layers) {
+        const attention_weights &a = layer.attention;
+        for (const matrix *one : {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b,
+                                  &a.kv_a, &a.kv_b, &layer.router, &layer.shared_gate})
+            if (*one) bytes += bytes_of(*one);
+        for (const mlp_weights *one : {&layer.dense, &layer.shared})
+            if (one->gate) bytes += bytes_of_mlp(*one);
+        if (!layer.experts.empty())
+            bytes += of.config().top_k * bytes_of_mlp(layer.experts.front());
+    }
+    return bytes;
+}
+
+std::unique_ptr<model> slice() {
+    auto config = config_of_shape("qwen1_5_moe_a2_7b", ".");
+    if (!config) return nullptr;
+    config->layers = 2;
+    config->moe.resize(2);
+    config->vocabulary = 32768;
+    if (!config->attention.sliding.empty()) config->attention.sliding.resize(2);
+    auto made = random_model(*config, {.seed = 1});
+    return made ? std::move(made).value() : nullptr;
+}
+
+std::unique_ptr<model> demo() {
+    auto opened = open_model(std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    return opened ? std::move(opened).value() : nullptr;
+}
+
+std::vector<int32_t> some_ids(const model &of, size_t count) {
+    std::vector<int32_t> ids(count);
+    for (size_t i = 0; i < count; ++i)
+        ids[i] = static_cast<int32_t>((i * 2654435761u + 12345) % of.config().vocabulary);
+    return ids;
+}
+
+// Decode after a prompt of 32 tokens; the median step counts.
+void decode(benchmark::State &state, std::unique_ptr<model> (*open)()) {
+    const std::unique_ptr<model> of = open();
+    if (!of) return state.SkipWithError("no model");
+    constexpr uint32_t steps = 96;
+    auto compute =
+        cpu_model::create(*of, bounds().pool, {.tokens_max = 32, .context_max = 32 + steps});
+    if (!compute) return state.SkipWithError(compute.failure().text.c_str());
+    forward run(**compute, *of);
+    const std::vector<int32_t> ids = some_ids(*of, 32 + steps);
+    std::vector<double> seconds;
+    for (auto _ : state) {
+        run(prompt_pass({ids.data(), 32}, 0, 0, false));
+        for (uint32_t step = 0; step < steps; ++step) {
+            const pass next = prompt_pass({ids.data() + 32 + step, 1}, 0, 32 + step, true);
+            const auto begun = std::chrono::steady_clock::now();
+            run(next);
+            seconds.push_back(
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+        }
+    }
+    bounds().measure();
+    std::nth_element(seconds.begin(), seconds.begin() + ptrdiff_t(seconds.size() / 2),
+                     seconds.end());
+    const double median = seconds[seconds.size() / 2];
+    const double rate = static_cast<double>(bytes_per_token(*of)) / median;
+    state.counters["MB_per_token"] = static_cast<double>(bytes_per_token(*of)) / 1e6;
+    state.counters["us_per_token"] = median * 1e6;
+    state.counters["GB_per_s"] = rate / 1e9;
+    state.counters["of_bandwidth"] = rate / bounds().bytes_per_second;
+}
+
+void prefill(benchmark::State &state, std::unique_ptr<model> (*open)()) {
+    const std::unique_ptr<model> of = open();
+    if (!of) return state.SkipWithError("no model");
+    constexpr uint32_t tokens = 512;
+    auto compute =
+        cpu_model::create(*of, bounds().pool, {.tokens_max = tokens, .context_max = tokens});
+    if (!compute) return state.SkipWithError(compute.failure().text.c_str());
+    forward run(**compute, *of);
+    const std::vector<int32_t> ids = some_ids(*of, tokens);
+    std::vector<double> seconds;
+    for (auto _ : state) {
+        const auto begun = std::chrono::steady_clock::now();
+        run(prompt_pass(ids, 0, 0, false));
+        seconds.push_back(
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+    }
+    bounds().measure();
+    std::nth_element(seconds.begin(), seconds.begin() + ptrdiff_t(seconds.size() / 2),
+                     seconds.end());
+    // Two operations a weight and token; the head computes one token only. 16 bits a weight.
+    const double weights =
+        static_cast<double>(bytes_per_token(*of) - bytes_of(of->weights().head)) / 2;
+    const double rate = 2 * weights * tokens / seconds[seconds.size() / 2];
+    state.counters["tokens_per_s"] = tokens / seconds[seconds.size() / 2];
+    state.counters["GFLOP_per_s"] = rate / 1e9;
+    state.counters["of_peak"] = rate / bounds().flops_per_second;
+}
+
+// The same through the pipeline, policies and report included.
+void decode_run(benchmark::State &state) {
+    run_resources shared;
+    run_config config;
+    config.file = "decode_perf";
+    config.executor = "cpu";
+    config.profile = "host";
+    config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    config.prompts = {"The president said that the"};
+    config.max_tokens = 400;
+    config.prefill = 512;
+    config.stop = false;
+    config.threads = threads_wanted();
+    if (!shared.scan({}).ok()) return state.SkipWithError("no policies");
+    std::vector<double> tpot_ms;
+    for (auto _ : state) {
+        const auto done = run(config, shared, {});
+        if (!done) return state.SkipWithError(done.failure().text.c_str());
+        tpot_ms.push_back(done->tpot_ms.p50);
+    }
+    bounds().measure();
+    const double best = *std::min_element(tpot_ms.begin(), tpot_ms.end());
+    const double bytes =
+        static_cast<double>(bytes_per_token(*(*shared.open_model(config.model))->of));
+    state.counters["us_per_token"] = best * 1e3;
+    state.counters["of_bandwidth"] = bytes / (best * 1e-3) / bounds().bytes_per_second;
+}
+
+}  // namespace
+
+BENCHMARK_CAPTURE(decode, demo, demo)->Iterations(20)->Unit(benchmark::kMillisecond);
+BENCHMARK(decode_run)->Iterations(5)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(decode, qwen15_moe_slice, slice)->Iterations(2)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(prefill, qwen15_moe_slice, slice)->Iterations(3)->Unit(benchmark::kMillisecond);
+BENCHMARK_MAIN();
