@@ -14,7 +14,7 @@ double negative_log_likelihood(std::span<const float> logits, int32_t token) {
     const double top = *std::max_element(logits.begin(), logits.end());
     double sum = 0;
     for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - top);
-    return top + std::log(sum) - static_cast<double>(logits[static_cast<size_t>(token)]);
+    return std::log(sum) + (top - static_cast<double>(logits[static_cast<size_t>(token)]));
 }
 
 int32_t sampler::operator()(std::span<const float> logits) {
