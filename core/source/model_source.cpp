@@ -121,9 +121,9 @@ bool model_source::prefill_pass(pass &out) {
         stream &one = streams_[index];
         if (!one.live || one.position >= requests_[one.request].ids.size()) continue;
         const size_t left = requests_[one.request].ids.size() - one.position;
+        const size_t count = std::min<size_t>({left, options_.prefill, tokens_left()});
         out.phase = MOORAGE_PREFILL;
-        for (size_t i = 0; i < std::min<size_t>(left, options_.prefill); ++i)
-            add_token(out, one, index, false);
+        for (size_t i = 0; i < count; ++i) add_token(out, one, index, false);
         return true;
     }
     return false;
@@ -131,8 +131,13 @@ bool model_source::prefill_pass(pass &out) {
 
 void model_source::decode_pass(pass &out) {
     out.phase = MOORAGE_DECODE;
-    for (uint32_t index = 0; index < streams_.size(); ++index)
+    for (uint32_t index = 0; index < streams_.size() && tokens_left() > 0; ++index)
         if (streams_[index].live) add_token(out, streams_[index], index, true);
+}
+
+uint64_t model_source::tokens_left() const {
+    if (options_.tokens == 0) return UINT64_MAX;
+    return options_.tokens - std::min(options_.tokens, rows_);
 }
 
 bool model_source::next(pass &out) {
@@ -141,7 +146,7 @@ bool model_source::next(pass &out) {
     out.tokens.clear();
     refill();
     first_row_ = rows_;
-    if (options_.tokens != 0 && rows_ >= options_.tokens) return false;
+    if (tokens_left() == 0) return false;
     if (!prefill_pass(out)) decode_pass(out);
     last_.tokens = out.tokens;
     return !out.tokens.empty();

@@ -29,10 +29,10 @@ struct model_source_options {
     uint32_t batch = 1;
     uint32_t prefill = 512;  // tokens of a prefill pass; 0: prompts are decoded token by token
     uint64_t tokens = 0;     // computed in all, at most; 0: no limit
-    sampling how;
-    std::vector<int32_t> end_ids;  // end a continuation
-    bool predict = false;          // next-layer predictions are computed
-    bool score_written = false;    // what is written is scored, too
+    sampling how = {};
+    std::vector<int32_t> end_ids = {};  // end a continuation
+    bool predict = false;               // next-layer predictions are computed
+    bool score_written = false;         // what is written is scored, too
     // Sees every new token of a request, in order.
     std::function<void(uint64_t request, int32_t id)> on_token = {};
 };
@@ -85,6 +85,7 @@ private:
     void refill();
     bool prefill_pass(pass &out);
     void decode_pass(pass &out);
+    uint64_t tokens_left() const;  // of the limit
     void add_token(pass &out, stream &one, uint32_t index, bool decoding);
     std::span<const float> logits_of(size_t index) const;
 
