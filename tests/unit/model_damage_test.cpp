@@ -103,7 +103,8 @@ std::string damaged_bytes(std::string content, random_stream &random) {
         }
         default: {  // the same, moving what follows
             const size_t from = place_in(content, random);
-            content.insert(place_in(content, random), content.substr(from, random.below(300)));
+            const std::string moved = content.substr(from, random.below(300));
+            content.insert(place_in(content, random), moved);
             break;
         }
     }
