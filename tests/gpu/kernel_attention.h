@@ -179,8 +179,8 @@ void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
 
 // Latent attention: the compressed vector into its cache, queries into its space.
 template <class Bench>
-void check_latent(Bench &bench) {
-    const uint32_t heads = 3, nope = 10, values = 6, rank = 24, pairs = 4, context = 5;
+void check_latent(Bench &bench, uint32_t rank) {
+    const uint32_t heads = 3, nope = 10, values = 6, pairs = 4, context = 5;
     const std::vector<uint32_t> streams{1}, positions{4};
     const std::vector<float> cosines = bench.floats(pairs), sines = bench.floats(pairs);
     const token_table tokens{bench.put(streams),
@@ -212,9 +212,9 @@ void check_latent(Bench &bench) {
     const random_matrix kv_b = bench.make_matrix(weight_type::bf16, heads * (nope + values), rank);
     const std::vector<float> query = bench.floats(heads * (nope + 2 * pairs));
     float *output = bench.template poisoned<float>(heads * width);
-    bench.device().launch(
-        absorb_kernel{tokens, bench.put(query), kv_b.shape, heads, nope, values, output}, heads, 1,
-        1, 0);
+    bench.device().launch(absorb_kernel<weight_type::bf16>{tokens, bench.put(query), kv_b.shape,
+                                                           heads, nope, values, output},
+                          heads, 1, 1, absorb_kernel<weight_type::bf16>::shared_bytes);
     expected.clear();
     for (uint32_t h = 0; h < heads; ++h) {
         const float *own = &query[h * (nope + 2 * pairs)];
@@ -295,7 +295,9 @@ void check_attentions(Bench &bench) {
             check_heads<float>(bench, interleaved, norm, 0);
             check_heads<uint16_t>(bench, interleaved, norm, 0.7f);
         }
-    check_latent(bench);
+    check_latent(bench, 24);
+    check_latent(bench, 20);   // rows that are no whole vectors
+    check_latent(bench, 512);  // several rows at a time
     for (const bool layer_norm : {false, true})
         for (const bool gate : {false, true}) check_combine(bench, layer_norm, gate);
 }

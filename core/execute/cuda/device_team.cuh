@@ -114,7 +114,8 @@ public:
 template <class Kernel>
 __global__ void __launch_bounds__(Kernel::threads)
     run_kernel(const __grid_constant__ Kernel kernel) {
-    extern __shared__ __align__(16) std::byte memory[];
+    // Loads of tiles want 32 bytes.
+    extern __shared__ __align__(128) std::byte memory[];
     __shared__ float sums[Kernel::threads / lanes];
     device_team<Kernel::threads> team;
     team.block_x = blockIdx.x;

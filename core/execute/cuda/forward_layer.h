@@ -21,6 +21,86 @@ void with_type(weight_type type, Body &&body) {
 }
 
 template <class Device>
+void forward<Device>::begin(const pass &tokens) {
+    tokens_ = static_cast<uint32_t>(tokens.tokens.size());
+    assert(tokens_ >= 1 && tokens_ <= limits_.tokens_max);
+    fill_pass(tokens);
+    device_.copy_in(b_.pass, b_.pinned_pass, b_.pass_bytes());
+    launch(embed_kernel{weights_.embedding, b_.ids(), b_.state,
+                        static_cast<float>(config_.embedding_multiplier)},
+           tokens_);
+    pending_ = pending::nothing;
+    next_layer_ = 0;
+    staged_ = 0;
+}
+
+template <class Device>
+void forward<Device>::attention(uint32_t layer) {
+    const uint32_t target = moe_layers_[layer];
+    recorded(operation::attention, layer, [&] {
+        while (next_layer_ <= target) one_layer(next_layer_++);
+        route_logits(layer);
+    });
+    next_layer_ = target + 1;
+    pending_ = pending::nothing;
+}
+
+template <class Device>
+void forward<Device>::shared(uint32_t layer) {
+    const device_layer &own = weights_.layers[moe_layers_[layer]];
+    pending_ = pending::experts;
+    pending_shared_ = static_cast<bool>(own.shared.gate);
+    pending_gate_ = static_cast<bool>(own.shared_gate);
+    if (!pending_shared_) return;
+    recorded(operation::shared, layer, [&] {
+        if (pending_gate_) {
+            product_item gate =
+                product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, false);
+            multiply({&gate, 1}, tokens_);
+        }
+        mlp(own.shared, b_.moe_input);
+    });
+}
+
+template <class Device>
+void forward<Device>::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
+    const uint32_t k = config_.top_k;
+    assert(chosen.size() == size_t{tokens_} * k && weights.size() == chosen.size());
+    staged_ = 0;
+    first_.assign(config_.experts + 1, 0);
+    for (const uint32_t expert : chosen) ++first_[expert + 1];
+    for (uint32_t e = 0; e < config_.experts; ++e) first_[e + 1] += first_[e];
+    std::vector<uint32_t> &next = filled_;
+    next.assign(first_.begin(), first_.end() - 1);
+    uint32_t *places = b_.pinned_route, *gather = places + chosen.size();
+    float *out = reinterpret_cast<float *>(gather + chosen.size());
+    for (size_t i = 0; i < chosen.size(); ++i) {
+        const uint32_t place = next[chosen[i]]++;
+        places[i] = place;
+        gather[place] = static_cast<uint32_t>(i / k);
+        out[i] = weights[i];
+    }
+    route_count_ = static_cast<uint32_t>(chosen.size());
+    device_.copy_in(b_.route, b_.pinned_route, chosen.size() * 12);
+}
+
+template <class Device>
+void forward<Device>::head() {
+    recorded(operation::head, 0, [&] {
+        while (next_layer_ < config_.layers) one_layer(next_layer_++);
+        combine(weights_.final_norm, b_.output_rows(), b_.normed, outputs_);
+        if (outputs_ == 0) return;
+        product_item item = product(weights_.head, weights_.head_bias, b_.normed, b_.logits, false);
+        item.multiplier = static_cast<float>(1 / config_.logits_divisor);
+        multiply({&item, 1}, outputs_);
+        device_.copy_out(b_.pinned_logits, b_.logits,
+                         uint64_t{outputs_} * config_.vocabulary * sizeof(float));
+    });
+    next_layer_ = config_.layers;
+    pending_ = pending::nothing;
+}
+
+template <class Device>
 void forward<Device>::fill_pass(const pass &tokens) {
     b_.tokens = tokens_;
     uint32_t *words = b_.pinned_pass;
@@ -210,8 +290,11 @@ void forward<Device>::latent_heads(uint32_t layer) {
     launch(latent_kernel<Cache>{tokens, b_.compressed, own.kv_a_norm, epsilon, a.kv_lora_rank,
                                 limits_.context_max, cache_at<Cache>(b_.keys[layer])},
            tokens_);
-    launch(absorb_kernel{tokens, b_.query, own.kv_b, a.heads, a.nope_dim, a.value_dim, b_.latent},
-           a.heads, tokens_);
+    with_type(own.kv_b.type, [&](auto type) {
+        launch(absorb_kernel<type()>{tokens, b_.query, own.kv_b, a.heads, a.nope_dim, a.value_dim,
+                                     b_.latent},
+               a.heads, tokens_, 1, absorb_kernel<type()>::shared_bytes);
+    });
 }
 
 template <class Device>

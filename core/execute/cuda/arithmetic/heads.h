@@ -151,9 +151,13 @@ struct latent_kernel {
 };
 
 // Latent attention, a query head in the space of the compressed vectors: its part without rotation
-// times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token).
+// times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token);
+// groups of threads take every so manieth row, and their sums meet in shared memory.
+template <weight_type type>
 struct absorb_kernel {
-    static constexpr uint32_t threads = 128;
+    static constexpr uint32_t threads = 256;
+    static constexpr uint32_t width = widening<type>::count;
+    static constexpr uint32_t shared_bytes = threads * width * sizeof(float);
     token_table tokens;
     const float *query;  // [tokens, heads * (nope + 2 * pairs)]
     matrix kv_b;         // [heads * (nope + value), rank]
@@ -166,14 +170,21 @@ struct absorb_kernel {
         const uint64_t row = static_cast<uint64_t>(token) * heads + head;
         const float *from = query + row * (nope + 2 * tokens.pairs);
         float *out = output + row * (rank + 2 * tokens.pairs);
-        const uint32_t first = head * (nope + value_dim);
+        float *partial = reinterpret_cast<float *>(team.shared);  // [groups, rank]
+        const uint32_t vectors = rank / width;
+        const bool by_vectors = rank % width == 0 && vectors <= threads && aligned16(kv_b.data) &&
+                                kv_b.row_bytes % 16 == 0;
+        const uint32_t groups = by_vectors ? threads / vectors : 0;
+        team.phase([&](uint32_t thread) {
+            if (by_vectors && thread / vectors < groups)
+                add_rows(head, thread / vectors, groups, thread % vectors, from,
+                         partial + thread / vectors * rank);
+        });
         team.each([&](uint32_t thread) {
             for (uint32_t c = thread; c < rank; c += threads) {
                 float sum = 0;
-                for (uint32_t d = 0; d < nope; ++d)
-                    sum += from[d] * weight_of(kv_b.type, row_of(kv_b, first + d),
-                                               scales_of(kv_b, first + d), c);
-                out[c] = sum;
+                for (uint32_t group = 0; group < groups; ++group) sum += partial[group * rank + c];
+                out[c] = by_vectors ? sum : one_column(head, from, c);
             }
             const rotation turn{tokens.pairs, tokens.interleaved};
             for (uint32_t i = thread; i < tokens.pairs; i += threads) {
@@ -184,6 +195,34 @@ struct absorb_kernel {
                 out[rank + turn.second_of(i)] = y * cosine + x * sine;
             }
         });
+    }
+
+private:
+    // A vector's columns of the group's rows.
+    MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups,
+                                      uint32_t vector, const float *from, float *sums_out) const {
+        const uint32_t first = head * (nope + value_dim);
+        float sums[width] = {};
+        MOORAGE_UNROLL_BY_FOUR
+        for (uint32_t d = group; d < nope; d += groups) {
+            const std::byte *scales = scales_of(kv_b, first + d);
+            float values[width];
+            widening<type>::widen(
+                load_stream(row_of(kv_b, first + d) + vector * 16ull),
+                scales ? float_of_scale(static_cast<uint32_t>(scales[vector])) : 0, values);
+            MOORAGE_UNROLL
+            for (uint32_t i = 0; i < width; ++i) sums[i] += from[d] * values[i];
+        }
+        MOORAGE_UNROLL
+        for (uint32_t i = 0; i < width; ++i) sums_out[vector * width + i] = sums[i];
+    }
+    MOORAGE_HOST_DEVICE float one_column(uint32_t head, const float *from, uint32_t column) const {
+        const uint32_t first = head * (nope + value_dim);
+        float sum = 0;
+        for (uint32_t d = 0; d < nope; ++d)
+            sum += from[d] *
+                   weight_at<type>(row_of(kv_b, first + d), scales_of(kv_b, first + d), column);
+        return sum;
     }
 };
 

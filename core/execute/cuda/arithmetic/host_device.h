@@ -20,8 +20,10 @@
 #endif
 #if defined(__CUDA_ARCH__)
 #define MOORAGE_UNROLL _Pragma("unroll")
+#define MOORAGE_UNROLL_BY_FOUR _Pragma("unroll 4")
 #else
 #define MOORAGE_UNROLL
+#define MOORAGE_UNROLL_BY_FOUR
 #endif
 
 namespace moorage::core::cuda {

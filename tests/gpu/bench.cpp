@@ -1,0 +1,153 @@
+// bench.cpp - decode on the GPU with random weights of published shapes: everything resident
+// against the bandwidth bound, and offloaded against the bound at the hits that were had.
+//
+//   bench [--shape NAME] [--tokens N] [--cached N] [--cpu SHARE] [--link BYTES_PER_S]
+//
+// --cached: slots for experts (0: all). Routing is random, loads follow need (no prefetch), so the
+// bound of an offloaded run is B of core/execute/README.md: per layer the longer of resident
+// experts' reads and of the copies, and the reads of what was copied.
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "core/execute/cpu/forward.h"
+#include "tests/gpu/device_rates.h"
+#include "tests/gpu/executor_drive.h"
+
+namespace {
+
+using namespace moorage::core;
+
+struct shape {
+    const char *name, *config;
+};
+constexpr shape shapes[] = {
+    {"mixtral",
+     R"({"model_type":"mixtral","hidden_size":4096,"intermediate_size":14336,
+     "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
+     "num_local_experts":8,"num_experts_per_tok":2,"vocab_size":32000,"rms_norm_eps":1e-5,
+     "rope_theta":1000000.0,"max_position_embeddings":32768,"hidden_act":"silu",
+     "tie_word_embeddings":false,"torch_dtype":"bfloat16"})"},
+    {"qwen15moe",
+     R"({"model_type":"qwen2_moe","hidden_size":2048,"intermediate_size":5632,
+     "num_hidden_layers":24,"num_attention_heads":16,"num_key_value_heads":16,"num_experts":60,
+     "num_experts_per_tok":4,"moe_intermediate_size":1408,
+     "shared_expert_intermediate_size":5632,"vocab_size":151936,"rms_norm_eps":1e-6,
+     "rope_theta":1000000.0,"max_position_embeddings":8192,"hidden_act":"silu",
+     "decoder_sparse_step":1,"mlp_only_layers":[],"norm_topk_prob":false,"qkv_bias":true,
+     "tie_word_embeddings":false,"torch_dtype":"bfloat16"})"},
+    {"deepseek_v2_lite",
+     R"({"model_type":"deepseek_v2","hidden_size":2048,"intermediate_size":10944,
+     "num_hidden_layers":27,"num_attention_heads":16,"num_key_value_heads":16,
+     "n_routed_experts":64,"n_shared_experts":2,"num_experts_per_tok":6,
+     "moe_intermediate_size":1408,"first_k_dense_replace":1,"moe_layer_freq":1,
+     "kv_lora_rank":512,"q_lora_rank":null,"qk_nope_head_dim":128,"qk_rope_head_dim":64,
+     "v_head_dim":128,"n_group":1,"topk_group":1,"topk_method":"greedy","norm_topk_prob":false,
+     "routed_scaling_factor":1.0,"scoring_func":"softmax","vocab_size":102400,
+     "rms_norm_eps":1e-6,"rope_theta":10000,"max_position_embeddings":163840,
+     "hidden_act":"silu","attention_bias":false,"tie_word_embeddings":false,
+     "torch_dtype":"bfloat16"})"}};
+
+struct request {
+    std::string shape;
+    uint32_t tokens = 64, cached = 0;
+    double cpu_share = 0;
+};
+
+pass decode_pass(uint32_t position) {
+    pass out;
+    pass_token token;
+    token.token_id = static_cast<int32_t>(position * 37 % 1000);
+    token.position = position;
+    token.output = true;
+    out.tokens.push_back(token);
+    return out;
+}
+
+void print_result(const model &of, const request &asked, const executor_drive &drive,
+                  const device_rates &rates, double seconds, const busy_ns &busy) {
+    const model_sizes &sizes = of.sizes();
+    const double tokens = asked.tokens;
+    const auto layers = static_cast<double>(of.config().moe_layers().size());
+    const double expert = static_cast<double>(sizes.expert_bytes);
+    const double dense =
+        static_cast<double>(sizes.total_bytes - sizes.experts_bytes - sizes.embedding_bytes);
+    const double read_s = (dense + layers * of.config().top_k * expert) / rates.memory;
+    const double copied_s = static_cast<double>(drive.misses) / tokens * expert / rates.h2d;
+    const double bound_s = asked.cached == 0 ? read_s : std::max(read_s, copied_s);
+    std::printf(
+        "%-18s slots %-6u %8.3f ms a token, bound %8.3f ms (%s), %5.1f %% of it; hits %.3f,"
+        " gpu busy %.2f ms, h2d %.2f ms, cpu %.2f ms, stall %.2f ms\n",
+        asked.shape.c_str(), drive.places.top_slots(), seconds / tokens * 1e3, bound_s * 1e3,
+        copied_s > read_s ? "link" : "memory", bound_s / (seconds / tokens) * 100,
+        static_cast<double>(drive.hits) /
+            static_cast<double>(drive.hits + drive.misses + drive.on_cpu),
+        static_cast<double>(busy.gpu) / tokens / 1e6, static_cast<double>(busy.h2d) / tokens / 1e6,
+        static_cast<double>(busy.cpu) / tokens / 1e6,
+        static_cast<double>(busy.stall) / tokens / 1e6);
+}
+
+std::string run(const shape &of_shape, request asked, const device_rates &rates) {
+    auto config = parse_model_config(of_shape.config, of_shape.name);
+    if (!config) return config.failure().text;
+    // Few distinct experts: host memory need not hold the model, the GPU's slots are full size.
+    auto made_model = random_model(*config, {.seed = 1, .distinct_experts = 1});
+    if (!made_model) return made_model.failure().text;
+    const model &of = **made_model;
+    const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts;
+    executor_drive drive(of, {asked.cached ? asked.cached : pages, 0, 1, asked.cpu_share, true, 7});
+    cuda_executor_options options;
+    options.of = &of;
+    options.places = &drive.places;
+    options.limits.context_max = 4096;
+    options.top_rows = drive.top();
+    options.transfers_max = drive.transfers_max();
+    auto made = make_cuda_executor(options);
+    if (!made) return made.failure().text;
+    drive.use(*made->where, *made->results);
+    // Until all experts have been asked for once where they fit, and launches are recorded.
+    uint32_t position = 0;
+    const uint32_t warm = asked.cached ? 32 : 1200;
+    for (uint32_t i = 0; i < warm; ++i)
+        if (const std::string text = drive.run(decode_pass(position++)); !text.empty()) return text;
+    drive.hits = drive.misses = drive.on_cpu = 0;
+    const busy_ns before = made->where->busy();
+    const auto begun = std::chrono::steady_clock::now();
+    for (uint32_t i = 0; i < asked.tokens; ++i)
+        if (const std::string text = drive.run(decode_pass(position++)); !text.empty()) return text;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+    busy_ns busy = made->where->busy();
+    busy.gpu -= before.gpu, busy.h2d -= before.h2d, busy.cpu -= before.cpu;
+    busy.stall -= before.stall;
+    asked.shape = of_shape.name;
+    print_result(of, asked, drive, rates, taken.count(), busy);
+    return {};
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    request asked;
+    for (int i = 1; i + 1 < count; i += 2) {
+        const std::string name = arguments[i], value = arguments[i + 1];
+        if (name == "--shape") asked.shape = value;
+        if (name == "--tokens") asked.tokens = static_cast<uint32_t>(std::stoul(value));
+        if (name == "--cached") asked.cached = static_cast<uint32_t>(std::stoul(value));
+        if (name == "--cpu") asked.cpu_share = std::stod(value);
+    }
+    const auto rates = measure_device_rates();
+    if (!rates) {
+        std::printf("%s\n", rates.failure().text.c_str());
+        return 1;
+    }
+    std::printf("%s: memory %.2f TB/s read, host to GPU %.1f GB/s\n", rates.value().name.c_str(),
+                rates.value().memory / 1e12, rates.value().h2d / 1e9);
+    bool good = true;
+    for (const shape &one : shapes) {
+        if (!asked.shape.empty() && asked.shape != one.name) continue;
+        const std::string text = run(one, asked, rates.value());
+        if (!text.empty()) std::printf("%s: %s\n", one.name, text.c_str());
+        good = good && text.empty();
+    }
+    return good ? 0 : 1;
+}

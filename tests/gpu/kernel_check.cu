@@ -1,0 +1,94 @@
+// kernel_check.cu - every kernel on the GPU against slow references, over fresh random inputs and
+// poisoned outputs; a line a case, exit code 1 when one is off.
+//
+//   kernel_check [--seeds N] [--small]     --small: attention alone, for slow checkers
+//
+// It needs nothing but CUDA and this repository: the same cases as cuda_arithmetic_test.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/execute/cuda/device_team.cuh"
+#include "tests/gpu/kernel_attention.h"
+#include "tests/gpu/kernel_products.h"
+
+namespace {
+
+using namespace moorage::core::cuda;
+
+void need(cudaError_t code, const char *call) {
+    if (code == cudaSuccess) return;
+    std::printf("%s failed: %s\n", call, cudaGetErrorString(code));
+    std::exit(1);
+}
+
+class gpu_device {
+public:
+    template <class Kernel>
+    void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes) {
+        if (shared_bytes > 48u << 10)
+            need(cudaFuncSetAttribute(run_kernel<Kernel>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(shared_bytes)),
+                 "cudaFuncSetAttribute");
+        run_kernel<Kernel><<<dim3(x, y, z), Kernel::threads, shared_bytes>>>(kernel);
+        need(cudaGetLastError(), "launch");
+    }
+};
+
+class gpu_memory {
+public:
+    ~gpu_memory() {
+        for (std::byte *one : blocks_) (void)cudaFree(one);
+    }
+    std::byte *allocate(uint64_t bytes) {
+        void *out = nullptr;
+        need(cudaMalloc(&out, bytes > 0 ? bytes : 1), "cudaMalloc");
+        blocks_.push_back(static_cast<std::byte *>(out));
+        return blocks_.back();
+    }
+    void write(void *to, const void *from, uint64_t bytes) {
+        need(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy to the GPU");
+    }
+    void read(void *to, const void *from, uint64_t bytes) {
+        need(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy from the GPU");
+    }
+    void finish() { need(cudaDeviceSynchronize(), "the kernel"); }
+
+private:
+    std::vector<std::byte *> blocks_;
+};
+
+bool run(uint64_t seed, bool small) {
+    gpu_device device;
+    gpu_memory memory;
+    kernel_bench<gpu_device, gpu_memory> bench(device, memory, seed);
+    if (!small) check_products(bench);
+    check_attentions(bench);
+    bool good = true;
+    for (const case_result &one : bench.results) {
+        const bool within = one.error <= one.limit;
+        good = good && within;
+        std::printf("%-4s %-52s error %.2e limit %.0e\n", within ? "ok" : "OFF", one.name.c_str(),
+                    one.error, one.limit);
+    }
+    std::printf("%zu cases, seed %llu: %s\n", bench.results.size(),
+                static_cast<unsigned long long>(seed), good ? "all within limits" : "FAILED");
+    return good;
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    bool small = false;
+    long seeds = 3;
+    for (int i = 1; i < count; ++i) {
+        if (std::strcmp(arguments[i], "--small") == 0) small = true;
+        if (std::strcmp(arguments[i], "--seeds") == 0 && i + 1 < count)
+            seeds = std::strtol(arguments[i + 1], nullptr, 10);
+    }
+    bool good = true;
+    std::random_device random;
+    for (long i = 0; i < seeds; ++i) good = run(random(), small) && good;
+    return good ? 0 : 1;
+}

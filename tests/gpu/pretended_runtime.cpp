@@ -1,0 +1,240 @@
+// pretended_runtime.cpp - the CUDA calls that the executor makes, without a GPU: streams are queues
+// of work that moves on a little, in an order drawn by chance, whenever an event is asked for.
+//
+// So the executor's own part (queues, events, recordings, pinned buffers that are written too
+// early) is checked on any machine that has the toolkit's headers. Kernels run as in
+// cuda_arithmetic_test. Linked in place of the runtime and the library of products.
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "core/execute/cuda/cuda_products.h"
+#include "core/execute/cuda/forward.h"
+#include "tests/unit/host_team.h"
+
+namespace {
+
+using work = std::function<void()>;
+struct pretended_event {
+    uint64_t recorded = 0, passed = 0;
+};
+struct pretended_stream {
+    // What is to be done, and the event and its number that must have passed first.
+    struct step {
+        work run;
+        pretended_event *after = nullptr;
+        uint64_t number = 0;
+    };
+    std::deque<step> steps;
+    std::vector<work> *recording = nullptr;
+};
+
+std::vector<pretended_stream *> streams;
+std::mt19937 chance{5};
+
+pretended_stream &of(cudaStream_t stream) { return *reinterpret_cast<pretended_stream *>(stream); }
+pretended_event &of(cudaEvent_t event) { return *reinterpret_cast<pretended_event *>(event); }
+
+void submit(cudaStream_t stream, work run) {
+    if (of(stream).recording)
+        of(stream).recording->push_back(std::move(run));
+    else
+        of(stream).steps.push_back({std::move(run)});
+}
+
+void move_on() {
+    pretended_stream &one = *streams[chance() % streams.size()];
+    if (one.steps.empty()) return;
+    const pretended_stream::step &front = one.steps.front();
+    if (front.after && front.after->passed < front.number) return;
+    const work run = front.run;
+    one.steps.pop_front();
+    if (run) run();
+}
+
+}  // namespace
+
+namespace moorage::core::cuda {
+
+namespace {
+
+// Stands for the address of a kernel: makes a launch of a copy of it.
+template <class Kernel>
+work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
+    const Kernel own = *static_cast<const Kernel *>(kernel);
+    return [own, grid, shared_bytes] {
+        host_team team(Kernel::threads, shared_bytes);
+        for (team.block_z = 0; team.block_z < grid.z; ++team.block_z)
+            for (team.block_y = 0; team.block_y < grid.y; ++team.block_y)
+                for (team.block_x = 0; team.block_x < grid.x; ++team.block_x) {
+                    team.poison();
+                    own(team);
+                }
+    };
+}
+
+}  // namespace
+
+template <class Kernel>
+void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z,
+                         uint32_t shared_bytes) {
+    launch_function(reinterpret_cast<const void *>(&make_launch<Kernel>), &kernel,
+                    {x, y, z, Kernel::threads, shared_bytes});
+}
+
+template class forward<cuda_device>;
+
+}  // namespace moorage::core::cuda
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int *count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int) {
+    std::memset(out, 0, sizeof(*out));
+    std::strcpy(out->name, "pretended GPU");
+    out->multiProcessorCount = 4;
+    out->sharedMemPerBlockOptin = 99u << 10;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
+    return *lowest = 0, *highest = -1, cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned, int) {
+    streams.push_back(new pretended_stream);
+    *out = reinterpret_cast<cudaStream_t>(streams.back());
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    std::erase(streams, &of(stream));
+    delete &of(stream);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+    const auto busy = [] {
+        for (const pretended_stream *one : streams)
+            if (!one->steps.empty()) return true;
+        return false;
+    };
+    while (busy()) move_on();
+    return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    return *available = *total = size_t{1} << 33, cudaSuccess;
+}
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(*out, 0xff, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *memory) { return std::free(memory), cudaSuccess; }
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned) { return cudaMalloc(out, bytes); }
+cudaError_t cudaFreeHost(void *memory) { return cudaFree(memory); }
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
+    return std::memcpy(to, from, bytes), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+    submit(stream, [=] { std::memcpy(to, from, bytes); });
+    return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int) { return cudaSuccess; }
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3, void **arguments, size_t shared,
+                             cudaStream_t stream) {
+    const auto make =
+        reinterpret_cast<work (*)(const void *, dim3, uint32_t)>(const_cast<void *>(function));
+    submit(stream, make(arguments[0], grid, static_cast<uint32_t>(shared)));
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *out) {
+    *out = reinterpret_cast<cudaEvent_t>(new pretended_event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    pretended_event *own = &of(event);
+    const uint64_t number = ++own->recorded;
+    submit(stream, [=] { own->passed = number; });
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    move_on();
+    return of(event).passed == of(event).recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t, cudaEvent_t) {
+    return *out = 0.001f, cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    of(stream).steps.push_back({{}, &of(event), of(event).recorded});
+    return cudaSuccess;
+}
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+    of(stream).recording = new std::vector<work>;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
+    *out = reinterpret_cast<cudaGraph_t>(of(stream).recording);
+    of(stream).recording = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+    const auto *steps = reinterpret_cast<const std::vector<work> *>(graph);
+    *out = reinterpret_cast<cudaGraphExec_t>(new std::vector<work>(*steps));
+    return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    return delete reinterpret_cast<std::vector<work> *>(graph), cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    return delete reinterpret_cast<std::vector<work> *>(graph), cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    for (const work &one : *reinterpret_cast<const std::vector<work> *>(graph)) submit(stream, one);
+    return cudaSuccess;
+}
+const char *cudaGetErrorString(cudaError_t) { return "pretended"; }
+const char *cudaGetErrorName(cudaError_t) { return "pretended"; }
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *out) {
+    return *out = reinterpret_cast<cublasHandle_t>(new cudaStream_t{}), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+    return delete reinterpret_cast<cudaStream_t *>(handle), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+    return *reinterpret_cast<cudaStream_t *>(handle) = stream, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void *, size_t) {
+    return CUBLAS_STATUS_SUCCESS;
+}
+const char *cublasGetStatusName(cublasStatus_t) { return "pretended"; }
+// What the executor asks for alone: A transposed and B as it is, bf16; C float.
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOperation_t, int m,
+                            int n, int k, const void *alpha, const void *a, cudaDataType, int lda,
+                            const void *b, cudaDataType, int ldb, const void *beta, void *c,
+                            cudaDataType, int ldc, cublasComputeType_t, cublasGemmAlgo_t) {
+    const float times = *static_cast<const float *>(alpha);
+    const float before = *static_cast<const float *>(beta);
+    submit(*reinterpret_cast<cudaStream_t *>(handle), [=] {
+        const auto *left = static_cast<const uint16_t *>(a);
+        const auto *right = static_cast<const uint16_t *>(b);
+        auto *out = static_cast<float *>(c);
+        for (int j = 0; j < n; ++j)
+            for (int i = 0; i < m; ++i) {
+                float sum = 0;
+                for (int l = 0; l < k; ++l)
+                    sum += moorage::core::cuda::float_of_bf16(left[i * lda + l]) *
+                           moorage::core::cuda::float_of_bf16(right[j * ldb + l]);
+                float &at = out[j * ldc + i];
+                at = times * sum + (before != 0 ? before * at : 0);
+            }
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"
