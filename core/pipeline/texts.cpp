@@ -11,6 +11,27 @@ namespace moorage::core {
 
 namespace {
 
+// A value in a message: short ones as they are.
+std::string shown(const json &value) {
+    if (value.is_array()) return format("a list of {}", value.size());
+    if (value.is_object()) return format("an object of {} keys", value.size());
+    const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+    return text.size() <= 40 ? text : text.substr(0, 40) + "...";
+}
+
+result<json> parse(std::string_view text, const std::string &name) {
+    try {
+        return json::parse(text);
+    } catch (const json::exception &about) {
+        // The library's text begins with its own id in brackets.
+        const std::string what = about.what();
+        const size_t from = what.find("] ");
+        return error{format("{}: not valid JSON: {}", name,
+                            from == std::string::npos ? what : what.substr(from + 2)),
+                     true};
+    }
+}
+
 class job_builder {
 public:
     job_builder(const run_config &config, const model &of, const tokenizer *words)
@@ -66,9 +87,9 @@ status job_builder::add_ids(std::vector<int32_t> ids, uint32_t new_tokens, uint3
                             place, ids.size(), new_tokens, config_of_model_.positions_max,
                             config_.model.string()),
                      true};
-    for (const int32_t id : ids)
-        if (id < 0 || static_cast<uint32_t>(id) >= config_of_model_.vocabulary)
-            return error{format("{}: id {} is beyond the vocabulary of {}", place, id,
+    for (size_t i = 0; i < ids.size(); ++i)
+        if (ids[i] < 0 || static_cast<uint32_t>(ids[i]) >= config_of_model_.vocabulary)
+            return error{format("{}: id {} at {} is beyond the vocabulary of {}", place, ids[i], i,
                                 config_of_model_.vocabulary),
                          true};
     job_.requests.push_back({std::move(ids), new_tokens});
@@ -95,6 +116,7 @@ status job_builder::add_prompts() {
 status job_builder::add_text(std::string_view text, uint32_t part, const std::string &place) {
     const auto ids = encode(text, place);
     if (!ids) return ids.failure();
+    if (ids->empty()) return add_ids({}, 0, part, place);
     const size_t window = std::min(config_.window, config_of_model_.positions_max);
     for (size_t begin = 0; begin < ids->size(); begin += window) {
         const size_t end = std::min(begin + window, ids->size());
@@ -108,12 +130,11 @@ status job_builder::add_text(std::string_view text, uint32_t part, const std::st
 }
 
 status job_builder::add_windows(const json &list, uint32_t part, const std::string &place) {
-    const auto malformed = [&](size_t index) {
-        return error{format("{}[{}]: a list of ids or a text is needed", place, index), true};
-    };
-    if (!list.is_array())
-        return error{format("{}: a list of windows is needed, each a list of ids or a text", place),
-                     true};
+    if (!list.is_array() || list.empty())
+        return error{
+            format("{}: {} where a list of windows is needed, each a list of ids or a text", place,
+                   shown(list)),
+            true};
     for (size_t i = 0; i < list.size(); ++i) {
         const std::string at = format("{}[{}]", place, i);
         status added = success();
@@ -122,12 +143,16 @@ status job_builder::add_windows(const json &list, uint32_t part, const std::stri
         } else if (list[i].is_array()) {
             std::vector<int32_t> ids;
             for (const json &id : list[i]) {
-                if (!id.is_number_integer() || id < 0 || id > INT32_MAX) return malformed(i);
+                if (!id.is_number_integer() || id < 0 || id > INT32_MAX)
+                    return error{format("{}[{}]: {} is no id, a whole number from 0 to {}", at,
+                                        ids.size(), shown(id), config_of_model_.vocabulary - 1),
+                                 true};
                 ids.push_back(id.get<int32_t>());
             }
             added = add_ids(std::move(ids), 0, part, at);
         } else {
-            return malformed(i);
+            return error{
+                format("{}: {} where a list of ids or a text is needed", at, shown(list[i])), true};
         }
         if (!added) return added.failure();
     }
@@ -141,22 +166,17 @@ status job_builder::add_file() {
     const std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
     const std::string name = config_.text.string();
     if (config_.text.extension() != ".json") return add_text(text, 0, name);
-    const json all = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    if (all.is_discarded()) return error{format("{}: not valid JSON", name), true};
-    status added = success();
-    if (!all.is_object()) {
-        added = add_windows(all, 0, name);
-    } else {
-        for (const auto &[key, value] : all.items()) {
-            const auto part = static_cast<uint32_t>(job_.part_names.size());
-            job_.part_names.push_back(key);
-            const bool wrapped = value.is_object() && value.contains("windows");
-            added =
-                add_windows(wrapped ? value["windows"] : value, part, format("{}: {}", name, key));
-            if (!added) return added.failure();
-        }
+    const auto all = parse(text, name);
+    if (!all) return all.failure();
+    if (!all->is_object()) return add_windows(*all, 0, name);
+    for (const auto &[key, value] : all->items()) {
+        const auto part = static_cast<uint32_t>(job_.part_names.size());
+        job_.part_names.push_back(key);
+        const bool wrapped = value.is_object() && value.contains("windows");
+        const status added =
+            add_windows(wrapped ? value["windows"] : value, part, format("{}: {}", name, key));
+        if (!added) return added.failure();
     }
-    if (!added) return added.failure();
     if (job_.requests.empty()) return error{format("{}: nothing to score", name), true};
     return success();
 }

@@ -1,0 +1,309 @@
+// texts_test.cpp - goal: what a configuration asks of a model becomes the requests that it should,
+// and what cannot be asked is refused with file, place and limit. Method: every form of file on
+// small models, requests written out by hand; every error's text; files damaged at random, which
+// end in requests that hold their limits or in an error of one line.
+#include "core/pipeline/texts.h"
+
+#include <doctest/doctest.h>
+
+#include "core/base/json.h"
+#include "core/source/random.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+using ids = std::vector<int32_t>;
+
+struct opened {
+    std::unique_ptr<model> of;
+    std::unique_ptr<tokenizer> words;
+};
+
+const opened &demo() {  // 4096 ids, 1024 positions, no id that begins a text
+    static const opened made = [] {
+        const auto path = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+        auto of = open_model(path);
+        auto words = tokenizer::open(path / "tokenizer.json");
+        REQUIRE(of.ok());
+        REQUIRE(words.ok());
+        return opened{std::move(*of), std::move(*words)};
+    }();
+    return made;
+}
+
+struct bench {
+    toy::folder folder;
+    run_config config;
+
+    bench() {
+        config.file = "run.toml";
+        config.model = "models/demo";
+    }
+    result<text_job> make(bool with_words = true) {
+        return make_job(config, *demo().of, with_words ? demo().words.get() : nullptr);
+    }
+    result<text_job> of_file(const std::string &name, const std::string &content,
+                             bool with_words = true) {
+        folder.write(name, content);
+        config.text = folder / name;
+        return make(with_words);
+    }
+    std::vector<ids> windows_of(const std::string &name, const std::string &content,
+                                bool with_words = true) {
+        const auto job = of_file(name, content, with_words);
+        if (!job) FAIL(job.failure().text);
+        std::vector<ids> all;
+        for (const model_request &request : job->requests) {
+            CHECK(request.new_tokens == 0);
+            all.push_back(request.ids);
+        }
+        return all;
+    }
+    // The error's text without the folder.
+    std::string refusal(const std::string &name, const std::string &content,
+                        bool with_words = true) {
+        const auto job = of_file(name, content, with_words);
+        REQUIRE_FALSE(job.ok());
+        CHECK(job.failure().usage);
+        std::string text = job.failure().text;
+        const std::string place = folder.path().string() + "/";
+        REQUIRE(text.starts_with(place));
+        return text.substr(place.size());
+    }
+};
+
+ids encoded(std::string_view text) {
+    const auto made = demo().words->encode(text, {});
+    REQUIRE(made.ok());
+    return *made;
+}
+
+std::string list_of(size_t count) {
+    std::string text = "[[1";
+    for (size_t i = 1; i < count; ++i) text += ",1";
+    return text + "]]";
+}
+
+}  // namespace
+
+TEST_CASE("prompts are encoded and continued") {
+    bench on;
+    on.config.prompts = {"The president said that", "def main("};
+    on.config.max_tokens = 7;
+    const auto job = on.make();
+    REQUIRE(job.ok());
+    REQUIRE(job->requests.size() == 2);
+    CHECK(job->requests[0].ids == encoded("The president said that"));
+    CHECK(job->requests[1].ids == encoded("def main("));
+    CHECK(job->requests[1].new_tokens == 7);
+    CHECK(job->prompts == on.config.prompts);
+    CHECK(job->part_names.empty());
+}
+
+TEST_CASE("a text is cut into windows, one id that is left over is dropped") {
+    bench on;
+    const std::string text = "It was a bright cold day in April.";
+    const ids all = encoded(text);
+    REQUIRE(all.size() > 8);
+    for (uint32_t window = 2; window <= all.size() + 1; ++window) {
+        CAPTURE(window);
+        on.config.window = window;
+        const std::vector<ids> windows = on.windows_of("a.txt", text);
+        size_t at = 0;
+        for (size_t i = 0; i < windows.size(); ++i) {
+            CHECK(windows[i].size() == std::min<size_t>(window, all.size() - at));
+            for (const int32_t id : windows[i]) CHECK(id == all[at++]);
+        }
+        CHECK(at == all.size() - (all.size() % window == 1 ? 1 : 0));
+    }
+}
+
+TEST_CASE("windows never go beyond the positions of the model") {
+    bench on;
+    on.config.window = 60'000;
+    std::string text;
+    for (int i = 0; i < 1500; ++i) text += " one";
+    const ids all = encoded(text);
+    const std::vector<ids> windows = on.windows_of("a.txt", text);
+    REQUIRE(windows.size() == (all.size() + 1023) / 1024);
+    CHECK(windows[0].size() == 1024);
+}
+
+TEST_CASE("every form of windows in JSON") {
+    bench on;
+    CHECK(on.windows_of("a.json", "[[1, 2, 3], [4095, 0]]", false) ==
+          std::vector<ids>{{1, 2, 3}, {4095, 0}});
+    CHECK(on.windows_of("a.json", R"(["def main(", [5, 6]])") ==
+          std::vector<ids>{encoded("def main("), {5, 6}});
+    const char *parts = R"({"code": {"windows": [[1, 2], [3, 4]], "note": "n"}, "prose": [[5, 6]],
+                            "text": ["def main("]})";
+    CHECK(on.windows_of("a.json", parts) ==
+          std::vector<ids>{{1, 2}, {3, 4}, {5, 6}, encoded("def main(")});
+    const auto job = on.make();
+    REQUIRE(job.ok());
+    CHECK(job->part_names == std::vector<std::string>{"code", "prose", "text"});
+    CHECK(job->parts == std::vector<uint32_t>{0, 0, 1, 2});
+    // A text within is cut as one of its own file is.
+    on.config.window = 2;
+    const ids all = encoded("def main(");
+    const std::vector<ids> cut = on.windows_of("a.json", R"({"p": ["def main("]})");
+    CHECK(cut.size() == all.size() / 2);
+    CHECK(cut[0] == ids{all[0], all[1]});
+}
+
+TEST_CASE("errors name file, place, value and limit") {
+    bench on;
+    CHECK(on.refusal("a.json", "[[1, 2], [3, 4096]]") ==
+          "a.json[1]: id 4096 at 1 is beyond the vocabulary of 4096");
+    CHECK(on.refusal("a.json", R"({"x": {"windows": [[1, 2], [7]]}})") ==
+          "a.json: x[1]: 1 ids; two or more are needed");
+    CHECK(on.refusal("a.json", "[[]]") == "a.json[0]: 0 ids; two or more are needed");
+    CHECK(on.refusal("a.json", "[[1, 2, -3]]") ==
+          "a.json[0][2]: -3 is no id, a whole number from 0 to 4095");
+    CHECK(on.refusal("a.json", "[[1, 2.5]]") ==
+          "a.json[0][1]: 2.5 is no id, a whole number from 0 to 4095");
+    CHECK(on.refusal("a.json", "[[4294967297, 1]]").starts_with("a.json[0][0]: 4294967297 is no"));
+    CHECK(on.refusal("a.json", "[[18446744073709551615, 1]]").starts_with("a.json[0][0]: 1844"));
+    CHECK(on.refusal("a.json", R"([["a", 1]])").starts_with("a.json[0][0]: \"a\" is no id"));
+    CHECK(on.refusal("a.json", "[[1, 2], 3]") ==
+          "a.json[1]: 3 where a list of ids or a text is needed");
+    CHECK(on.refusal("a.json", "[{}]") ==
+          "a.json[0]: an object of 0 keys where a list of ids or a text is needed");
+    CHECK(on.refusal("a.json", R"({"x": {"window": [[1, 2]]}})") ==
+          "a.json: x: an object of 1 keys where a list of windows is needed, each a list of ids or "
+          "a text");
+    CHECK(on.refusal("a.json", "7").starts_with("a.json: 7 where a list of windows is needed"));
+    CHECK(on.refusal("a.json", "[]").starts_with("a.json: a list of 0 where"));
+    CHECK(on.refusal("a.json", R"({"x": []})").starts_with("a.json: x: a list of 0 where"));
+    CHECK(on.refusal("a.json", "{}") == "a.json: nothing to score");
+    CHECK(on.refusal("a.json", R"([""])") == "a.json[0]: 0 ids; two or more are needed");
+    const std::string longer = on.refusal("a.json", list_of(1025));
+    CHECK(longer.starts_with("a.json[0]: 1025 ids"));
+    CHECK(longer.find("1024 positions of models/demo") != std::string::npos);
+    CHECK(on.windows_of("a.json", list_of(1024)).size() == 1);
+    const std::string broken = on.refusal("a.json", "[[1, 2],\n [3, }");
+    CHECK(broken.starts_with("a.json: not valid JSON: "));
+    CHECK(broken.find("line 2") != std::string::npos);
+    CHECK(on.refusal("a.json", "").starts_with("a.json: not valid JSON: "));
+    CHECK(on.refusal("a.txt", "") == "a.txt: 0 ids; two or more are needed");
+}
+
+TEST_CASE("what needs a tokenizer says so, and where") {
+    bench on;
+    on.folder.write("a.json", R"([[1, 2], "text"])");
+    on.config.text = on.folder / "a.json";
+    auto job = on.make(false);
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.failure().text.ends_with(
+        "a.json[1]: text needs a tokenizer, and models/demo has no tokenizer.json"));
+    on.config.text.clear();
+    on.config.prompts = {"a"};
+    job = on.make(false);
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.failure().text.starts_with("prompt 1: text needs a tokenizer"));
+}
+
+TEST_CASE("prompts that cannot be continued") {
+    bench on;
+    auto job = on.make();
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.failure().text.starts_with("run.toml: a model needs something to do"));
+    on.config.prompts = {"a", ""};
+    job = on.make();
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.failure().text.starts_with("prompt 2: 0 ids"));
+    on.config.prompts = {"def main("};
+    const auto length = static_cast<uint32_t>(encoded("def main(").size());
+    on.config.max_tokens = 1024 - length;
+    CHECK(on.make().ok());
+    on.config.max_tokens = 1025 - length;
+    job = on.make();
+    REQUIRE_FALSE(job.ok());
+    CHECK(job.failure().text.find("1024 positions") != std::string::npos);
+    CHECK(job.failure().text.find("max_tokens") != std::string::npos);
+}
+
+TEST_CASE("a file that is not there, and one that is a folder") {
+    bench on;
+    for (const auto &path : {on.folder / "none.json", on.folder.path()}) {
+        on.config.text = path;
+        const auto job = on.make();
+        REQUIRE_FALSE(job.ok());
+        CHECK(job.failure().text.find(path.string()) == 0);
+    }
+}
+
+TEST_CASE("files damaged at random end in requests within the limits or in one line") {
+    const std::string healthy =
+        R"({"code": {"windows": [[1, 2, 3], [4, 5], "def main(x):"], "n": 1.5e3},)"
+        "\n"
+        R"("prose": [[4095, 0], "Il y avait \u00e9t\u00e9"], "more": [["x"]]})";
+    const std::string pieces[] = {"[",
+                                  "]",
+                                  "{",
+                                  "}",
+                                  ",",
+                                  "\"",
+                                  "-",
+                                  "9999999999",
+                                  "1e999",
+                                  "null",
+                                  "\\u",
+                                  "\\ud800",
+                                  "\xff",
+                                  "\xc3",
+                                  std::string(1, '\0'),
+                                  "[[[[[[[[[[[[[[[[[["};
+    bench on;
+    int refused = 0;
+    for (uint32_t round = 0; round < 1500; ++round) {
+        CAPTURE(round);
+        random_stream random(6, round);
+        std::string text = healthy;
+        if (round % 2 == 0) text.replace(text.find("[\"x\"]"), 5, "[1, 2]");  // nothing else wrong
+        for (uint64_t count = random.below(3); count-- > 0;) {
+            const size_t at = random.below(text.size());
+            const std::string &piece = pieces[random.below(std::size(pieces))];
+            switch (random.below(4)) {
+                case 0:
+                    text[at] = static_cast<char>(random.below(256));
+                    break;
+                case 1:
+                    text.insert(at, piece);
+                    break;
+                case 2:
+                    text.erase(at, random.below(12) + 1);
+                    break;
+                default:
+                    text.replace(at, std::min<size_t>(piece.size(), text.size() - at), piece);
+            }
+            if (text.empty()) text = " ";
+        }
+        const auto job = on.of_file(round % 7 == 6 ? "a.txt" : "a.json", text);
+        if (!job) {
+            ++refused;
+            CHECK(job.failure().text.starts_with(on.folder.path().string()));
+            CHECK(job.failure().text.find('\n') == std::string::npos);
+            continue;
+        }
+        CHECK_FALSE(job->requests.empty());
+        CHECK(job->parts.size() == job->requests.size());
+        for (size_t i = 0; i < job->requests.size(); ++i) {
+            CHECK((job->part_names.empty() || job->parts[i] < job->part_names.size()));
+            CHECK(job->requests[i].ids.size() >= 2);
+            CHECK(job->requests[i].ids.size() <= 1024);
+            for (const int32_t id : job->requests[i].ids) CHECK((id >= 0 && id < 4096));
+        }
+    }
+    CHECK(refused > 500);
+    CHECK(refused < 1450);
+}
+
+TEST_CASE("deep nesting is refused, not followed") {
+    bench on;
+    const std::string deep(200'000, '[');
+    CHECK(on.refusal("a.json", deep).starts_with("a.json: not valid JSON"));
+    CHECK(on.refusal("a.json", deep + std::string(deep.size(), ']')).starts_with("a.json[0][0]: "));
+}
