@@ -14,6 +14,7 @@
 
 #include "hwy/highway.h"
 
+#include "core/execute/cpu/kernels_vector.h"
 #include "core/model/weights.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -103,11 +104,7 @@ HWY_INLINE hn::Vec<word_tag> load_bytes(const std::byte *from) {
 
 // A power of two from a byte of exponent.
 HWY_INLINE float scale_value(std::byte scale) {
-    const uint32_t exponent = std::to_integer<uint32_t>(scale);
-    const uint32_t bits = exponent == 0 ? 0x00400000u : exponent << 23;
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
+    return E8M0_VALUES[std::to_integer<uint32_t>(scale)];
 }
 
 // The sums of four vectors, in four floats.

@@ -5,6 +5,8 @@
 // decided outside (kernels_*.cpp), the same for all sets.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -13,6 +15,14 @@
 #include "core/model/weights.h"
 
 namespace moorage::core {
+
+// The values of scales of mxfp4: powers of two from 2^-127 up; the last stands for no number.
+constexpr std::array<float, 256> E8M0_VALUES = [] {
+    std::array<float, 256> values{};
+    for (uint32_t exponent = 0; exponent < 256; ++exponent)
+        values[exponent] = std::bit_cast<float>(exponent == 0 ? 0x00400000u : exponent << 23);
+    return values;
+}();
 
 // Tokens for which weights are streamed past the activations instead of packed into panels.
 constexpr uint32_t STREAM_TOKENS_MAX = 4;

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_rows.cpp"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "hwy/cache_control.h"
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
@@ -13,129 +14,165 @@ HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 namespace {
 
-// Rows at a time. A sum depends on its row and columns only, not on its place among these.
+// Sums across lanes are taken of four rows at once. What a sum is depends on its row and columns
+// only, not on its place among these.
 constexpr uint32_t ROWS = 4;
+// Sums of a row that are kept as vectors until all four rows have theirs.
+constexpr uint32_t PARTS = 8;
+// How far ahead weights are asked for. Measured on a Zen 5 core with pages of 4 KiB: rows of 4 KiB
+// one after the other reach 0.96 of the read bandwidth without, 1.0 with it; four rows at a time
+// 0.65 and 0.85.
+constexpr uint64_t AHEAD_BYTES = 8192;
 
-struct row_block {
-    const std::byte *rows[ROWS];
-    const std::byte *scales[ROWS];
+struct row_at {
+    const std::byte *weights, *scales;
+    uint64_t ahead;  // bytes from a weight to the one to ask for, of the same column
 };
 
-// Sums of columns [begin, end) of whole-byte types into sums[token][row].
+// The sum over columns [begin, end) of whole-byte types for each token, one to a vector.
 template <weight_type type, uint32_t tokens>
-HWY_INLINE void dot_block(const row_block &block, const float *const *inputs, uint32_t begin,
-                          uint32_t end, float (*sums)[ROWS]) {
+HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begin, uint32_t end,
+                    float_vector *out) {
     const float_tag d;
-    // One token gives too few independent sums to hide the latency of a multiply-add.
-    constexpr uint32_t CHAINS = tokens == 1 ? 2 : 1;
+    // As many independent sums as hide the latency of a multiply-add.
+    constexpr uint32_t CHAINS = 4;
     constexpr uint32_t BYTES = BYTES_OF<type>;
-    float_vector sum[tokens][ROWS][CHAINS];
+    constexpr uint32_t VECTORS_OF_LINE = HWY_MAX(1, 64 / (LANES * BYTES));
+    float_vector sum[tokens][CHAINS];
     for (uint32_t t = 0; t < tokens; ++t)
-        for (uint32_t r = 0; r < ROWS; ++r)
-            for (uint32_t chain = 0; chain < CHAINS; ++chain) sum[t][r][chain] = hn::Zero(d);
+        for (uint32_t chain = 0; chain < CHAINS; ++chain) sum[t][chain] = hn::Zero(d);
     uint32_t column = begin;
     for (; column + CHAINS * LANES <= end; column += CHAINS * LANES)
         for (uint32_t chain = 0; chain < CHAINS; ++chain) {
             const uint32_t at = column + chain * LANES;
-            float_vector input[tokens];
-            for (uint32_t t = 0; t < tokens; ++t) input[t] = hn::LoadU(d, inputs[t] + at);
-            for (uint32_t r = 0; r < ROWS; ++r) {
-                const auto weight = load_as_float<type>(block.rows[r] + size_t{at} * BYTES);
-                for (uint32_t t = 0; t < tokens; ++t)
-                    sum[t][r][chain] = hn::MulAdd(weight, input[t], sum[t][r][chain]);
-            }
+            const std::byte *const from = row.weights + size_t{at} * BYTES;
+            if (chain % VECTORS_OF_LINE == 0)
+                hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + row.ahead);
+            const auto weight = load_as_float<type>(from);
+            for (uint32_t t = 0; t < tokens; ++t)
+                sum[t][chain] = hn::MulAdd(weight, hn::LoadU(d, inputs[t] + at), sum[t][chain]);
         }
+    for (; column + LANES <= end; column += LANES) {
+        const auto weight = load_as_float<type>(row.weights + size_t{column} * BYTES);
+        for (uint32_t t = 0; t < tokens; ++t)
+            sum[t][0] = hn::MulAdd(weight, hn::LoadU(d, inputs[t] + column), sum[t][0]);
+    }
     // The rest, filled up with zeros.
-    for (; column < end; column += LANES) {
-        const uint32_t count = HWY_MIN(LANES, end - column);
+    if (column < end) {
+        const uint32_t count = end - column;
         alignas(64) float rest[LANES] = {};
         alignas(64) std::byte weights[LANES * 4] = {};
-        float_vector input[tokens];
+        std::memcpy(weights, row.weights + size_t{column} * BYTES, count * BYTES);
+        const auto weight = load_as_float<type>(weights);
         for (uint32_t t = 0; t < tokens; ++t) {
             std::memcpy(rest, inputs[t] + column, count * sizeof(float));
-            input[t] = hn::Load(d, rest);
-        }
-        for (uint32_t r = 0; r < ROWS; ++r) {
-            std::memcpy(weights, block.rows[r] + size_t{column} * BYTES, count * BYTES);
-            const auto weight = load_as_float<type>(weights);
-            for (uint32_t t = 0; t < tokens; ++t)
-                sum[t][r][0] = hn::MulAdd(weight, input[t], sum[t][r][0]);
+            sum[t][0] = hn::MulAdd(weight, hn::Load(d, rest), sum[t][0]);
         }
     }
     for (uint32_t t = 0; t < tokens; ++t) {
-        if constexpr (CHAINS == 2)
-            for (uint32_t r = 0; r < ROWS; ++r) sum[t][r][0] = hn::Add(sum[t][r][0], sum[t][r][1]);
-        sum_four(sum[t][0][0], sum[t][1][0], sum[t][2][0], sum[t][3][0], sums[t]);
+        static_assert(CHAINS == 4);
+        out[t] = hn::Add(hn::Add(sum[t][0], sum[t][1]), hn::Add(sum[t][2], sum[t][3]));
     }
 }
 
-// The same for mxfp4; begin and end are multiples of 32.
+// The same for ROWS rows of mxfp4, whose activations are parted into even and odd ones on the way;
+// begin and end are multiples of 32. sums[row * step + token]
 template <uint32_t tokens>
-HWY_INLINE void dot_fp4(const row_block &block, const float *const *inputs, uint32_t begin,
-                        uint32_t end, float (*sums)[ROWS]) {
+HWY_INLINE void dot_fp4(const row_at *rows, const float *const *inputs, uint32_t begin,
+                        uint32_t end, float_vector *sums, uint32_t step) {
     const float_tag d;
-    float_vector sum[tokens][ROWS];
-    for (uint32_t t = 0; t < tokens; ++t)
-        for (uint32_t r = 0; r < ROWS; ++r) sum[t][r] = hn::Zero(d);
-    for (uint32_t column = begin; column < end; column += 32) {
-        float_vector scale[ROWS];
-        for (uint32_t r = 0; r < ROWS; ++r)
-            scale[r] = hn::Set(d, scale_value(block.scales[r][column / 32]));
-        for (uint32_t at = column; at < column + 32; at += 2 * LANES) {
-            float_vector even[tokens], odd[tokens];
-            for (uint32_t t = 0; t < tokens; ++t) {
-                const auto first = hn::LoadU(d, inputs[t] + at);
-                const auto second = hn::LoadU(d, inputs[t] + at + LANES);
+    float_vector sum[ROWS][tokens];
+    for (uint32_t r = 0; r < ROWS; ++r)
+        for (uint32_t t = 0; t < tokens; ++t) sum[r][t] = hn::Zero(d);
+    for (uint32_t at = begin; at < end; at += 2 * LANES) {
+        float_vector even[tokens], odd[tokens];
+        for (uint32_t t = 0; t < tokens; ++t) {
+            const auto first = hn::LoadU(d, inputs[t] + at);
+            const auto second = hn::LoadU(d, inputs[t] + at + LANES);
 #if HWY_TARGET == HWY_SCALAR
-                even[t] = first;
-                odd[t] = second;
+            even[t] = first;
+            odd[t] = second;
 #else
-                even[t] = hn::ConcatEven(d, second, first);
-                odd[t] = hn::ConcatOdd(d, second, first);
+            even[t] = hn::ConcatEven(d, second, first);
+            odd[t] = hn::ConcatOdd(d, second, first);
 #endif
-            }
-            for (uint32_t r = 0; r < ROWS; ++r) {
-                const auto codes = load_bytes(block.rows[r] + at / 2);
-                const auto low = hn::Mul(fp4_values(codes), scale[r]);
-                const auto high = hn::Mul(fp4_values(hn::ShiftRight<4>(codes)), scale[r]);
-                for (uint32_t t = 0; t < tokens; ++t)
-                    sum[t][r] = hn::MulAdd(high, odd[t], hn::MulAdd(low, even[t], sum[t][r]));
-            }
+        }
+        for (uint32_t r = 0; r < ROWS; ++r) {
+            const std::byte *const from = rows[r].weights + at / 2;
+            if (at % 128 == 0)
+                hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + rows[r].ahead);
+            const auto codes = load_bytes(from);
+            const auto low = fp4_values(codes);
+            const auto high = fp4_values(hn::ShiftRight<4>(codes));
+            const auto scale = hn::Set(d, scale_value(rows[r].scales[at / 32]));
+            for (uint32_t t = 0; t < tokens; ++t)
+                sum[r][t] =
+                    hn::MulAdd(scale, hn::MulAdd(high, odd[t], hn::Mul(low, even[t])), sum[r][t]);
         }
     }
-    for (uint32_t t = 0; t < tokens; ++t)
-        sum_four(sum[t][0], sum[t][1], sum[t][2], sum[t][3], sums[t]);
+    for (uint32_t r = 0; r < ROWS; ++r)
+        for (uint32_t t = 0; t < tokens; ++t) sums[r * step + t] = sum[r][t];
+}
+
+// Up to PARTS parts of up to ROWS rows, added to totals[token][row].
+template <weight_type type, uint32_t tokens>
+HWY_INLINE void add_parts(const row_task &task, const row_at *rows, uint32_t count, uint32_t begin,
+                          uint32_t end, float (*totals)[ROWS]) {
+    float_vector sums[ROWS][PARTS][tokens];
+    const auto each_part = [&](auto &&body) HWY_ATTR {
+        for (uint32_t part = 0, from = begin; from < end; ++part, from += task.part)
+            body(part, from, HWY_MIN(from + task.part, end));
+    };
+    if constexpr (type == weight_type::mxfp4) {
+        each_part([&](uint32_t part, uint32_t from, uint32_t to) HWY_ATTR {
+            dot_fp4<tokens>(rows, task.inputs, from, to, sums[0][part], PARTS * tokens);
+        });
+    } else {
+        for (uint32_t r = 0; r < ROWS; ++r)
+            each_part([&](uint32_t part, uint32_t from, uint32_t to) HWY_ATTR {
+                if (r < count) {
+                    dot<type, tokens>(rows[r], task.inputs, from, to, sums[r][part]);
+                } else {
+                    for (auto &sum : sums[r][part]) sum = hn::Zero(float_tag());
+                }
+            });
+    }
+    for (uint32_t part = 0; begin + part * task.part < end; ++part)
+        for (uint32_t t = 0; t < tokens; ++t) {
+            float across[ROWS];
+            sum_four(sums[0][part][t], sums[1][part][t], sums[2][part][t], sums[3][part][t],
+                     across);
+            for (uint32_t r = 0; r < ROWS; ++r) totals[t][r] += across[r];
+        }
 }
 
 template <weight_type type, uint32_t tokens>
 void multiply_rows(const row_task &task) {
     const matrix &weights = *task.weights;
+    const uint64_t ahead =
+        weights.row_bytes * HWY_MAX(1, AHEAD_BYTES / HWY_MAX(1, weights.row_bytes));
+    // At most so many columns at a time; a multiple of a part.
+    const uint64_t stride = uint64_t{task.part} * PARTS;
     for (uint32_t row = 0; row < task.count; row += ROWS) {
         const uint32_t count = HWY_MIN(ROWS, task.count - row);
-        row_block block;
+        row_at rows[ROWS] = {};
         float totals[tokens][ROWS] = {};
         for (uint32_t r = 0; r < ROWS; ++r) {
             // Rows beyond the last are the last once more; their sums are not kept.
-            const uint64_t at = row + HWY_MIN(r, count - 1);
-            block.rows[r] = weights.data + (task.first + at) * weights.row_bytes;
+            const uint64_t at = uint64_t{task.first} + row + HWY_MIN(r, count - 1);
+            rows[r].weights = weights.data + at * weights.row_bytes;
             if constexpr (type == weight_type::mxfp4)
-                block.scales[r] = weights.scales + (task.first + at) * weights.scale_row_bytes;
-            for (uint32_t t = 0; t < tokens; ++t) {
-                if (task.add) totals[t][r] = task.output[t * task.output_stride + at];
-                if (task.start) totals[t][r] += task.start[at];
+                rows[r].scales = weights.scales + at * weights.scale_row_bytes;
+            rows[r].ahead = ahead;
+            for (uint32_t t = 0; t < tokens && r < count; ++t) {
+                if (task.add) totals[t][r] = task.output[t * task.output_stride + row + r];
+                if (task.start) totals[t][r] += task.start[row + r];
             }
         }
-        for (uint32_t begin = 0; begin < weights.columns; begin += task.part) {
-            const uint32_t end = HWY_MIN(weights.columns, begin + task.part);
-            float sums[tokens][ROWS];
-            if constexpr (type == weight_type::mxfp4) {
-                dot_fp4<tokens>(block, task.inputs, begin, end, sums);
-            } else {
-                dot_block<type, tokens>(block, task.inputs, begin, end, sums);
-            }
-            for (uint32_t t = 0; t < tokens; ++t)
-                for (uint32_t r = 0; r < ROWS; ++r) totals[t][r] += sums[t][r];
-        }
+        for (uint64_t begin = 0; begin < weights.columns; begin += stride)
+            add_parts<type, tokens>(
+                task, rows, count, static_cast<uint32_t>(begin),
+                static_cast<uint32_t>(HWY_MIN(begin + stride, uint64_t{weights.columns})), totals);
         for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t r = 0; r < count; ++r)
                 task.output[t * task.output_stride + row + r] = totals[t][r];
