@@ -64,7 +64,8 @@ std::vector<std::string> names_of(const std::vector<fs::path> &roots, std::strin
                 if (!root) continue;
                 const auto &keys = root->entries;
                 if (std::none_of(keys.begin(), keys.end(), [&](const entry &key) {
-                        return key.key == "kind" && key.value.text == kind;
+                        return key.key == "kind" &&
+                               (key.value.text == kind || key.value.text == "machine");
                     }))
                     continue;
             }
@@ -146,8 +147,12 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     auto device = load_part<device_profile>(choice.profile, "device", choice.base, parse_device);
     if (!device) return device.failure();
     profile.device = std::move(*device);
-    const std::string link = choice.link.empty() ? profile.device.link : choice.link;
-    const std::string node = choice.node.empty() ? profile.device.node : choice.node;
+    // A machine's file names no others: its own parts are meant.
+    const auto part_name = [&](const std::string &chosen, const std::string &usual) {
+        return !chosen.empty() ? chosen : usual.empty() ? choice.profile : usual;
+    };
+    const std::string link = part_name(choice.link, profile.device.link);
+    const std::string node = part_name(choice.node, profile.device.node);
     auto loaded_link = load_part<link_profile>(link, "link", choice.base, parse_link);
     if (!loaded_link) return loaded_link.failure();
     profile.link = std::move(*loaded_link);

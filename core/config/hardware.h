@@ -31,7 +31,19 @@ struct device_profile {
     uint32_t attention_kernels = 0;  // launched per layer: attention, norms, gate, shared expert
     uint32_t expert_kernels = 0;     // launched per expert
     bool unified_memory = false;     // GPU and CPU read the same memory: loads copy nothing
-    std::string link, node;          // defaults
+    std::string link, node;          // defaults; empty: the link and node of the same file
+
+    // Terms that a profile may leave out.
+    bool is_host = false;      // the device is the host's processor: one set of cores computes
+                               // everything, and slots are copies in main memory
+    double compute_share = 1;  // is_host: of its own speed that computing keeps beside a copy, and
+    double copy_share = 1;     // the copy beside computing, (0, 1]
+    uint64_t expert_ns = 0;    // further fixed cost of an expert
+    uint64_t pass_ns = 0;      // fixed cost of a pass through all layers
+    double context_bytes_per_s = 0;  // at which attention works through cached keys and values,
+                                     // after the weights; 0: at the memory's rate, together
+    uint64_t cache_bytes = 0;        // weights of a pass that are no more come from the cache
+    double cache_bytes_per_s = 0;    // and at this rate; 0: there is none
 };
 
 struct link_profile {

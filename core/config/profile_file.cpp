@@ -26,8 +26,10 @@ constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]"};
 class profile_reader {
 public:
     // `kind` is "device", "link", "node" or "model".
-    profile_reader(const node &root, std::string_view file, std::string kind)
+    // `within`: the list is a table of a machine's file, whose name says its kind.
+    profile_reader(const node &root, std::string_view file, std::string kind, bool within)
         : kind_(std::move(kind)),
+          within_(within),
           top_(std::string(file), kind_ == "model" ? "model shape" : kind_ + " profile"),
           sources_(std::string(file), "[sources]") {
         if (kind_ == "model") figures_ = {"geometry", "sizes"};
@@ -38,6 +40,7 @@ public:
             else
                 top_.fail(*sources, "a table with a source for every figure is needed");
         }
+        if (within_) return;
         std::string read;
         label("kind", read);
         const given *found = top_.find("kind");
@@ -68,6 +71,25 @@ public:
     void texts(const std::string &key, std::vector<std::string> &out) {
         known_.push_back(key);
         top_.read_texts(key, out);
+    }
+    // What only some files have: a figure with a source where it is given.
+    void maybe_flag(const std::string &key, bool &out) {
+        if (maybe(key)) top_.read(key, out);
+    }
+    void maybe_bytes(const std::string &key, uint64_t &out) {
+        if (maybe(key)) top_.read(key, out, uint64_t{0}, bytes_max);
+    }
+    void maybe_ns(const std::string &key, uint64_t &out) {
+        if (maybe(key)) top_.read(key, out, uint64_t{0}, ns_max);
+    }
+    void maybe_positive(const std::string &key, double &out, double max) {
+        if (maybe(key)) top_.read_above(key, out, 0, max);
+    }
+    // The file of another part; within a machine's file the part of the same file is usual.
+    void neighbour(const std::string &key, std::string &out) {
+        if (!within_) return label(key, out);
+        known_.push_back(key);
+        top_.read(key, out);
     }
     // An optional table that counts as one figure. Null without.
     const node *table(const std::string &key) {
@@ -101,6 +123,12 @@ private:
         known_.push_back(key);
         required_.push_back(key);
     }
+    bool maybe(const std::string &key) {
+        known_.push_back(key);
+        if (!top_.find(key)) return false;
+        figures_.push_back(key);
+        return true;
+    }
     void figure(const std::string &key) {
         take(key);
         // A model's figures come in two groups, each from one place.
@@ -121,6 +149,7 @@ private:
     }
 
     std::string kind_;
+    bool within_;
     section_reader top_, sources_;
     std::vector<std::string> known_, required_, figures_;
 };
@@ -168,13 +197,23 @@ void read_device(profile_reader &file, device_profile &device) {
     file.count("attention_kernels", device.attention_kernels, 0u, kernels_max);
     file.count("expert_kernels", device.expert_kernels, 0u, kernels_max);
     file.flag("unified_memory", device.unified_memory);
-    file.label("link", device.link);
-    file.label("node", device.node);
+    file.neighbour("link", device.link);
+    file.neighbour("node", device.node);
+    file.maybe_flag("is_host", device.is_host);
+    file.maybe_positive("compute_share", device.compute_share, 1);
+    file.maybe_positive("copy_share", device.copy_share, 1);
+    file.maybe_ns("expert_ns", device.expert_ns);
+    file.maybe_ns("pass_ns", device.pass_ns);
+    file.maybe_positive("context_bytes_per_s", device.context_bytes_per_s, rate_max);
+    file.maybe_bytes("cache_bytes", device.cache_bytes);
+    file.maybe_positive("cache_bytes_per_s", device.cache_bytes_per_s, rate_max);
 }
 void check_device(section_reader &top, const device_profile &device) {
     if (device.reserved_bytes >= device.memory_bytes)
         top.fail(*top.find("reserved_bytes"),
                  format("memory_bytes is {}, and something has to be left", device.memory_bytes));
+    if (device.cache_bytes != 0 && device.cache_bytes_per_s == 0)
+        top.fail(*top.find("cache_bytes"), "cache_bytes_per_s has to be given, too");
 }
 
 void read_link(profile_reader &file, link_profile &link) {
@@ -220,6 +259,26 @@ void read_shape(profile_reader &file, shape_file &parsed) {
     if (const node *config = file.table("config")) parsed.config = json_text_of(*config, shape);
 }
 
+// The table of a machine's file for `kind`; of any other file its root.
+result<const node *> part_of(const node &root, std::string_view name, const std::string &kind) {
+    const auto of_machine = [](const entry &one) {
+        return one.key == "kind" && one.value.text == "machine";
+    };
+    if (kind == "model" || std::ranges::none_of(root.entries, of_machine)) return &root;
+    section_reader top(std::string(name), "machine profile");
+    top.add(root);
+    top.expect({"kind", "device", "link", "node"});
+    top.require(kind, "a machine's file has the tables [device], [link] and [node]");
+    if (top.failed()) return top.failure();
+    const given *part = top.find(kind);
+    if (part->value.type != node_type::table) {
+        top.fail(*part, "a table is needed");
+        return top.failure();
+    }
+    const auto found = std::ranges::find(root.entries, kind, &entry::key);
+    return &found->value;
+}
+
 // Checks run once every key is known to be there and of its type.
 template <class Value>
 result<Value> parse_file(std::string_view text, std::string_view name, const char *kind,
@@ -227,7 +286,9 @@ result<Value> parse_file(std::string_view text, std::string_view name, const cha
                          void (*check)(section_reader &, const Value &)) {
     const result<node> root = parse_document(text, name);
     if (!root) return root.failure();
-    profile_reader file(*root, name, kind);
+    const auto part = part_of(*root, name, kind);
+    if (!part) return part.failure();
+    profile_reader file(**part, name, kind, *part != &*root);
     Value value;
     read(file, value);
     if (const status done = file.finish(); !done) return done.failure();

@@ -2,7 +2,9 @@
 //
 // Each file is one flat list of keys, all of them required, and a table [sources] with a text for
 // every figure, which begins with its mark: [S] stated by a source, [M] measured, [D] derived, [2]
-// second-hand, [R] recalled, [G] guess.
+// second-hand, [R] recalled, [G] guess. Figures that are terms only some machines need may be left
+// out. A file of kind "machine" holds the tables [device], [link] and [node], each such a list with
+// sources of its own.
 #pragma once
 
 #include <string>

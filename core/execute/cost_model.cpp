@@ -20,34 +20,44 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
     head_bytes_ = std::min(head, static_cast<double>(shape.dense_bytes));
     layer_bytes_ = (static_cast<double>(shape.dense_bytes) - head_bytes_) / shape.moe_layers;
     weights_per_byte_ = 1.0 / shape.weight_bytes;
+    const device_profile &device = hardware_.device;
+    read_bytes_per_s_ = device.memory_bytes_per_s * device.memory_efficiency;
+    // What a token reads comes round with the next one: it stays in the cache, or none of it does.
+    const double of_token =
+        static_cast<double>(shape.dense_bytes) +
+        static_cast<double>(shape.expert_bytes) * shape.top_k * shape.moe_layers;
+    if (of_token <= static_cast<double>(device.cache_bytes))
+        read_bytes_per_s_ = device.cache_bytes_per_s;
+}
+
+double cost_model::compute_s(double bytes, uint64_t tokens) const {
+    const device_profile &device = hardware_.device;
+    const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
+    return operations / (device.flops_per_s * device.flops_efficiency);
 }
 
 uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
     const device_profile &device = hardware_.device;
     const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
-    const double read =
-        (layer_bytes_ + cache) / (device.memory_bytes_per_s * device.memory_efficiency);
-    const double operations = 2.0 * layer_bytes_ * weights_per_byte_ * static_cast<double>(tokens);
-    const double computed = operations / (device.flops_per_s * device.flops_efficiency);
+    const bool apart = device.context_bytes_per_s != 0;
+    const double read = read_s(apart ? layer_bytes_ : layer_bytes_ + cache);
+    const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
     return device.layer_ns + device.attention_kernels * device.launch_ns +
-           whole_ns(std::max(read, computed));
+           whole_ns(std::max(read, compute_s(layer_bytes_, tokens)) + looked_back);
 }
 
 uint64_t cost_model::head_ns(uint64_t tokens) const {
     const device_profile &device = hardware_.device;
-    const double read = head_bytes_ / (device.memory_bytes_per_s * device.memory_efficiency);
-    const double operations = 2.0 * head_bytes_ * weights_per_byte_ * static_cast<double>(tokens);
-    const double computed = operations / (device.flops_per_s * device.flops_efficiency);
-    return device.launch_ns + whole_ns(std::max(read, computed));
+    if (tokens == 0) return device.pass_ns;
+    return device.pass_ns + device.launch_ns +
+           whole_ns(std::max(read_s(head_bytes_), compute_s(head_bytes_, tokens)));
 }
 
 uint64_t cost_model::gpu_expert_ns(uint64_t tokens, double share) const {
     const device_profile &device = hardware_.device;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
-    const double read = bytes / (device.memory_bytes_per_s * device.memory_efficiency);
-    const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
-    const double computed = operations / (device.flops_per_s * device.flops_efficiency);
-    return device.expert_kernels * device.launch_ns + whole_ns(std::max(read, computed));
+    return device.expert_ns + expert_loop_ns() +
+           whole_ns(std::max(read_s(bytes), compute_s(bytes, tokens)));
 }
 
 uint64_t cost_model::cpu_expert_ns(uint64_t tokens, double share) const {

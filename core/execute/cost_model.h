@@ -20,11 +20,15 @@ public:
     // Attention, norms, gate and shared experts of one layer for `tokens` tokens that look back on
     // `context` cached tokens altogether; the hand-over of the gate's result is not included.
     uint64_t attention_ns(uint64_t tokens, uint64_t context) const;
-    // Output head for `tokens` tokens.
+    // Output head for `tokens` tokens, and what else a pass costs once.
     uint64_t head_ns(uint64_t tokens) const;
     // `share` of an expert (1: whole) for `tokens` tokens.
     uint64_t gpu_expert_ns(uint64_t tokens, double share) const;
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const;
+    // Of gpu_expert_ns: launches. Experts computed in one parallel loop pay it once.
+    uint64_t expert_loop_ns() const {
+        return uint64_t{hardware_.device.expert_kernels} * hardware_.device.launch_ns;
+    }
     // One transfer, host to GPU, alone on link and memory.
     uint64_t load_ns(uint64_t bytes) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
@@ -40,9 +44,13 @@ public:
     moorage_costs summary(uint64_t context) const;
 
 private:
+    double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
+    double compute_s(double bytes, uint64_t tokens) const;
+
     hardware_profile hardware_;
     model_shape shape_;
     double layer_bytes_ = 0, head_bytes_ = 0, weights_per_byte_ = 0;
+    double read_bytes_per_s_ = 0;  // of weights, by the device
 };
 
 }  // namespace moorage::core

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "core/execute/cpu/cpu_model.h"
-#include "core/execute/emulator.h"
+#include "core/execute/executor.h"
 
 namespace moorage::core {
 
 class emulated_model final : public executor {
 public:
     // Both borrowed. `experts`: of a layer.
-    emulated_model(emulator &time, cpu_model &compute, uint32_t experts)
+    emulated_model(executor &time, cpu_model &compute, uint32_t experts)
         : time_(time), compute_(compute), experts_per_layer_(experts) {}
 
     const uint64_t *clock() const override { return time_.clock(); }
@@ -63,7 +63,7 @@ private:
         experts_.clear();
     }
 
-    emulator &time_;
+    executor &time_;
     cpu_model &compute_;
     uint32_t layer_ = 0, experts_per_layer_;
     std::vector<uint32_t> experts_;

@@ -1,10 +1,13 @@
 // machine.cpp - makes the executor that a configuration names.
 #include "core/pipeline/machine.h"
 
+#include <string_view>
 #include <utility>
 
 #include "core/execute/cpu/cpu_executor.h"
+#include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/emulated_model.h"
+#include "core/execute/host_emulator.h"
 
 namespace moorage::core {
 
@@ -20,7 +23,11 @@ status add_compute(const machine_request &request, machine &made) {
 }
 
 status make_emulator(const machine_request &request, machine &made) {
-    made.time = std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
+    if (request.costs->hardware().device.is_host)
+        made.time = std::make_unique<host_emulator>(*request.costs, request.transfers_max,
+                                                    request.all_fit, request.sink);
+    else
+        made.time = std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
     if (!request.of) return success();
     if (const status done = add_compute(request, made); !done) return done.failure();
     made.where =
@@ -37,15 +44,36 @@ status make_cpu(const machine_request &request, machine &made) {
     return success();
 }
 
+status make_cuda(const machine_request &request, machine &made) {
+    cuda_executor_options options;
+    options.of = request.of;
+    options.places = request.places;
+    options.limits = request.limits;
+    options.top_rows = request.top_rows;
+    options.transfers_max = request.transfers_max;
+    options.threads = request.threads;
+    auto where = make_cuda_executor(options);
+    if (!where) return where.failure();
+    made.where = std::move(where->where);
+    made.results = where->results;
+    made.device = where->device;
+    return success();
+}
+
+struct maker {
+    std::string_view name;
+    status (*make)(const machine_request &, machine &);
+};
+constexpr maker makers[] = {{"emulator", make_emulator}, {"cpu", make_cpu}, {"cuda", make_cuda}};
+
 }  // namespace
 
 result<machine> make_machine(const machine_request &request) {
     machine made;
-    const std::string &name = request.config->executor;
-    status done = error{"executor " + name + " is not part of this build"};
-    if (name == "emulator") done = make_emulator(request, made);
-    if (name == "cpu") done = make_cpu(request, made);
-    if (!done) return done.failure();
+    for (const maker &one : makers) {
+        if (one.name != request.config->executor) continue;
+        if (const status done = one.make(request, made); !done) return done.failure();
+    }
     if (!made.where) made.where = std::move(made.time);
     return made;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "core/config/run_config.h"
 #include "core/execute/arena.h"
@@ -28,8 +29,9 @@ struct machine_request {
 struct machine {
     std::unique_ptr<thread_pool> pool;
     std::unique_ptr<cpu_model> compute;
-    std::unique_ptr<emulator> time;
+    std::unique_ptr<executor> time;  // the emulator's
     std::unique_ptr<executor> where;
+    std::string device;                     // what a real executor found; empty: nothing to say
     const pass_results *results = nullptr;  // null: nothing is computed
 };
 

@@ -121,21 +121,15 @@ void pipeline::observe() {
 // The index of a segment's transfer in step_item; a whole expert goes with its top.
 static uint32_t part_of(uint8_t segments) { return segments == MOORAGE_BOTTOM ? 1 : 0; }
 
-double pipeline::share_of(uint32_t layer, uint8_t segments) const {
-    const double top = truth_.splits()[layer];
-    return (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
-}
-
 // Resident experts first, each group in the order of the step; tells items of transfers under way.
 void pipeline::order_items() {
-    const uint32_t layer = step_.view().layer;
     for (const prefetch_stage::taken &one : taken_) {
         step_item &item = items_[step_.item_of(one.page % truth_.experts())];
         item.transfers[part_of(one.segments)] = one.transfer;
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
-        item.load_left_bytes = costs_.expert_bytes(share_of(layer, item.missing));
+        item.load_left_bytes = costs_.expert_bytes(places_.share(item.missing));
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_left_bytes -= transport_.record(id).moved_bytes;
@@ -207,8 +201,8 @@ void pipeline::start_segment(uint32_t index, uint8_t segments) {
     step_item &item = items_[index];
     const bool there = (item.missing & segments) == 0;
     const uint32_t transfer = there ? MOORAGE_NONE : item.transfers[part_of(segments)];
-    executor_.expert_on_gpu({item.page, item.tokens, share_of(step_.view().layer, segments),
-                             transfer, index, segments});
+    executor_.expert_on_gpu(
+        {item.page, item.tokens, places_.share(segments), transfer, index, segments});
     ++item.open;
     ++open_;
 }
@@ -249,7 +243,6 @@ void pipeline::start_compute() {
 
 // Segments of one expert stay in order because the queue is.
 void pipeline::start_waiting() {
-    const uint32_t layer = step_.view().layer;
     for (; next_waiting_ < waiting_.size(); ++next_waiting_) {
         const auto [index, segments] = waiting_[next_waiting_];
         step_item &item = items_[index];
@@ -258,7 +251,7 @@ void pipeline::start_waiting() {
             if (!places_.has_room(item.page, segments)) return;
             places_.take(item.page, segments);
             transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, segments,
-                                         costs_.expert_bytes(share_of(layer, segments)), now_ns());
+                                         costs_.expert_bytes(places_.share(segments)), now_ns());
         }
         start_segment(index, segments);
     }
@@ -361,7 +354,8 @@ void pipeline::end_step(layer_report &account) {
 }
 
 bool pipeline::end_pass() {
-    executor_.head(static_cast<uint32_t>(pass_.tokens.size()));
+    executor_.head(static_cast<uint32_t>(
+        std::ranges::count_if(pass_.tokens, [](const pass_token &one) { return one.output; })));
     if (!wait_for(event_kind::head)) return false;
     tokens_done_ += pass_.tokens.size();
     step_.view().token = tokens_done_;
