@@ -212,3 +212,27 @@ TEST_CASE("recorded launches compute what launches one by one do, whatever the t
         CHECK(plain.run.device.replays == 0);
     }
 }
+
+TEST_CASE("streams of one pass do not see each other") {
+    for (const std::string name : {"mixtral", "deepseek_v2_lite", "gpt_oss"}) {
+        CAPTURE(name);
+        golden_run of(name, false);
+        const std::span ids(of.golden.input_ids);
+        const uint32_t vocabulary = of.opened->config().vocabulary;
+        // Stream 1 gets the reference's text, four tokens behind another text in stream 0.
+        pass other = pass_of(ids.subspan(3, 4), 0, false);
+        of.run.run(other);
+        for (uint32_t at = 0; at + 4 < ids.size(); ++at) {
+            CAPTURE(at);
+            pass both = pass_of(ids.subspan((7 * at) % 20, 1), at + 4, false);
+            both.tokens.push_back(pass_of(ids.subspan(at, 1), at, true).tokens[0]);
+            both.tokens[1].stream = 1;
+            if (at % 2 == 1) std::swap(both.tokens[0], both.tokens[1]);
+            of.run.run(both);
+            const auto own =
+                of.run.logits().subspan((at % 2 == 1 ? 0 : 1) * vocabulary, vocabulary);
+            const auto expected = std::span(of.golden.logits).subspan(at * vocabulary, vocabulary);
+            CHECK(relative_error(own, expected) <= 2e-3);
+        }
+    }
+}
