@@ -103,9 +103,13 @@ std::string expert_lines(const run_report &report) {
     return text;
 }
 
+// With the CPU as the device, fast memory is slots in main memory.
+bool has_gpu(const run_report &report) { return report.executor != "cpu"; }
+
 std::string byte_lines(const run_report &report) {
     const byte_counts &bytes = report.bytes;
-    std::string moved = human_bytes(double(bytes.h2d)) + " to the GPU";
+    std::string moved =
+        human_bytes(double(bytes.h2d)) + (has_gpu(report) ? " to the GPU" : " into slots");
     if (report.tokens != 0)
         moved += format(" ({} a token)", human_bytes(double(bytes.h2d) / double(report.tokens)));
     if (bytes.d2h != 0) moved += ", " + human_bytes(double(bytes.d2h)) + " back";
@@ -142,10 +146,11 @@ std::string time_lines(const run_report &report) {
         double ms;
         bool always;
     };
-    const part parts[] = {{"GPU compute", report.time.compute, true},
-                          {"GPU waiting", report.time.stall, true},
-                          {"CPU experts", report.time.cpu, false},
-                          {"link busy", report.time.transfer, true},
+    const bool gpu = has_gpu(report);
+    const part parts[] = {{gpu ? "GPU compute" : "compute", report.time.compute, true},
+                          {gpu ? "GPU waiting" : "waiting", report.time.stall, true},
+                          {gpu ? "CPU experts" : "in place", report.time.cpu, false},
+                          {gpu ? "link busy" : "copying", report.time.transfer, true},
                           {"policies", report.time.policy, false}};
     for (const auto &[name, ms, always] : parts) {
         if (!always && ms == 0) continue;
@@ -154,7 +159,9 @@ std::string time_lines(const run_report &report) {
                        padded_left(percent(ms, report.total_ms), 8),
                        padded_left(human_ms(ms / double(report.tokens)), 10));
     }
-    return text + "  (the link, the CPU and the GPU work at the same time: no sum to 100 %)\n";
+    return text +
+           (gpu ? "  (the link, the CPU and the GPU work at the same time: no sum to 100 %)\n"
+                : "  (copies go on while experts are computed: no sum to 100 %)\n");
 }
 
 // "0.0 % in layer 3 to 91.2 % in layer 17"

@@ -267,7 +267,8 @@ TEST_CASE("values at a limit are taken and the next one is refused") {
 
 TEST_CASE("what a run cannot do without is asked for") {
     CHECK(holds(refused("[source]\ntrace = \"t\"\n[memory]\nexperts = 1\n"), "[hardware] profile"));
-    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[memory]\nexperts = 1\n"), "[source] is not given"));
+    CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[memory]\nexperts = 1\n"),
+                "[source] is not given"));
     CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[source]\ntrace = \"t\"\n"), "experts = 96"));
     CHECK(holds(refused(least + "bytes = 5\n"), "both experts and bytes"));
     CHECK(holds(refused(least, {"memory.experts=4", "memory.bytes=5"}), "both experts and bytes"));
@@ -295,8 +296,9 @@ TEST_CASE("a model as a source: what it takes, what a trace refuses") {
     CHECK(config.stop);
     CHECK_FALSE(config.experts.has_value());
     CHECK_FALSE(config.bytes.has_value());
-    config = accepted(model + "text = \"t.txt\"\n[run]\nprefill = 0\nthreads = 2\n[memory]\n"
-                              "split = 0.5\n");
+    config = accepted(model +
+                      "text = \"t.txt\"\n[run]\nprefill = 0\nthreads = 2\n[memory]\n"
+                      "split = 0.5\n");
     CHECK(config.text == "conf/t.txt");
     CHECK(config.prefill == 0);
     CHECK(config.threads == 2);
