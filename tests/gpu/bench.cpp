@@ -1,11 +1,11 @@
 // bench.cpp - decode on the GPU with random weights of published shapes: everything resident
 // against the bandwidth bound, and offloaded against the bound at the hits that were had.
 //
-//   bench [--shape NAME] [--tokens N] [--cached N] [--cpu SHARE] [--link BYTES_PER_S]
+//   bench [--shape NAME] [--tokens N] [--cached N] [--cpu SHARE]
 //
-// --cached: slots for experts (0: all). Routing is random, loads follow need (no prefetch), so the
-// bound of an offloaded run is B of core/execute/README.md: per layer the longer of resident
-// experts' reads and of the copies, and the reads of what was copied.
+// --cached: slots for experts (0: all); --cpu: the share of misses that the CPU computes. Routing
+// is random and loads follow need, without prefetch. The bound is the longer of what the GPU must
+// read of its memory and of what had to cross the link, as if both overlapped without a gap.
 #include <cstdio>
 #include <cstring>
 #include <string>

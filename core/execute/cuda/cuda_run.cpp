@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <thread>
 
 namespace moorage::core::cuda {
 
@@ -272,7 +273,6 @@ bool cuda_run::poll_batch() {
 
 // Starts queued experts once their inputs are on the host; sends up what is computed.
 void cuda_run::poll_cpu() {
-    if (!cpu_) return;
     if (cpu_->done()) {
         const uint64_t hidden = options_.of->config().hidden;
         for (const cpu_task &task : cpu_->tasks()) {
@@ -309,10 +309,12 @@ completion cuda_run::wait() {
     completion out{event_kind::head, 0, 0, 0};
     while (!device_->notes().failed() && !poll(out)) {
         assert((batch_count_ != 0 || links_[link_h2d].busy || links_[link_d2h].busy ||
-                !cpu_queue_.empty() || (cpu_ && cpu_->busy())) &&
+                !cpu_queue_.empty() || cpu_->busy()) &&
                "something must be under way");
         if (stalled_since_ == MOORAGE_NEVER && batch_count_ == 0 && !queue_.empty())
             stalled_since_ = elapsed_ns();
+        // The CPU's experts may need this core.
+        if (cpu_->busy()) std::this_thread::yield();
         flush();
     }
     failed_ = device_->notes().failed();
