@@ -34,6 +34,12 @@ struct pretended_stream {
     std::vector<work> *recording = nullptr;
 };
 
+// PRETENDED_BYTES: free memory. PRETENDED_LAUNCHES: those that go well, before one fails.
+size_t figure(const char *name, size_t otherwise) {
+    const char *text = std::getenv(name);
+    return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
 std::vector<pretended_stream *> streams;
 std::mt19937 chance{5};
 
@@ -125,7 +131,7 @@ cudaError_t cudaDeviceSynchronize() {
     return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
-    return *available = *total = size_t{1} << 33, cudaSuccess;
+    return *available = *total = figure("PRETENDED_BYTES", size_t{1} << 33), cudaSuccess;
 }
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -146,6 +152,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int) { return cudaSuccess; }
 cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3, void **arguments, size_t shared,
                              cudaStream_t stream) {
+    static size_t left = figure("PRETENDED_LAUNCHES", SIZE_MAX);
+    if (left-- == 0) return cudaErrorLaunchFailure;
     const auto make =
         reinterpret_cast<work (*)(const void *, dim3, uint32_t)>(const_cast<void *>(function));
     submit(stream, make(arguments[0], grid, static_cast<uint32_t>(shared)));
