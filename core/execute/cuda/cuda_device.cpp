@@ -68,8 +68,7 @@ bool cuda_device::open(int32_t index) {
 }
 
 cuda_device::~cuda_device() {
-    // Nothing can be reported any more; what fails here fails at the end of the process too.
-    if (compute_) (void)cudaDeviceSynchronize();
+    finish();
     for (const cudaGraphExec_t one : recordings_)
         if (one) (void)cudaGraphExecDestroy(one);
     if (library_) (void)cublasDestroy(library_);
@@ -77,6 +76,11 @@ cuda_device::~cuda_device() {
         if (stream) (void)cudaStreamDestroy(stream);
     for (std::byte *one : memory_) (void)cudaFree(one);
     for (std::byte *one : pinned_) (void)cudaFreeHost(one);
+}
+
+// Nothing can be reported any more; what fails here fails at the end of the process too.
+void cuda_device::finish() {
+    if (compute_) (void)cudaDeviceSynchronize();
 }
 
 uint64_t cuda_device::free_bytes() {

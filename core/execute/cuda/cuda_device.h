@@ -28,6 +28,8 @@ public:
     const failure_note &notes() const { return notes_; }
     failure_note &notes() { return notes_; }
     uint64_t free_bytes();
+    // Waits for all that is under way; for the end of a run alone.
+    void finish();
 
     // Memory that lives as long as this object; null and a note on failure.
     std::byte *take_memory(uint64_t bytes);

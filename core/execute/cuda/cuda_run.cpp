@@ -36,7 +36,8 @@ bool cuda_run::make_events() {
 }
 
 cuda_run::~cuda_run() {
-    cpu_.reset();  // it reads pinned memory
+    cpu_.reset();                    // it reads pinned memory
+    if (device_) device_->finish();  // a run that failed leaves work behind
     for (const batch &one : batches_)
         for (const cudaEvent_t event : {one.events.begin, one.events.end})
             if (event) (void)cudaEventDestroy(event);
