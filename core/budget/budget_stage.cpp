@@ -33,6 +33,7 @@ bool budget_stage::valid(std::string &why) const {
 }
 
 bool budget_stage::plan(uint64_t tokens_done) {
+    evicted_.clear();
     const uint64_t interval =
         policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
     due_ = interval == 0 ? MOORAGE_NEVER : tokens_done + interval;
@@ -52,7 +53,6 @@ bool budget_stage::plan(uint64_t tokens_done) {
     std::string why;
     if (!valid(why)) return faults_.report(policy_.name(), why);
     std::copy(planned_.begin(), planned_.end(), truth_.slots_all().begin());
-    evicted_.clear();
     for (uint32_t layer = 0; layer < truth_.layers(); ++layer)
         if (!cache_.shrink(layer, evicted_)) return false;
     return true;

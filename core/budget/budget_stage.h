@@ -24,6 +24,8 @@ public:
     bool plan(uint64_t tokens_done);
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.
     uint64_t due() const { return due_; }
+    // Pages that the last plan() took out of the cache.
+    const std::vector<uint32_t> &evicted() const { return evicted_; }
 
 private:
     bool valid(std::string &why) const;

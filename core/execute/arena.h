@@ -16,14 +16,21 @@ namespace moorage::core {
 
 class arena {
 public:
-    arena(uint32_t pages, uint32_t top_slots, uint32_t bottom_slots)
-        : places_{std::vector<uint32_t>(pages, MOORAGE_NONE),
+    // `top_share`: of an expert that is its top segment, 1 where experts are not split.
+    arena(uint32_t pages, uint32_t top_slots, uint32_t bottom_slots, double top_share = 1)
+        : top_share_(top_share),
+          places_{std::vector<uint32_t>(pages, MOORAGE_NONE),
                   std::vector<uint32_t>(pages, MOORAGE_NONE)},
           counts_{top_slots, bottom_slots} {
         for (uint32_t kind = 0; kind < 2; ++kind)
             for (uint32_t slot = counts_[kind]; slot-- > 0;) free_[kind].push_back(slot);
     }
 
+    // Of an expert that the segments of the mask are.
+    double share(uint8_t segments) const {
+        return (segments & MOORAGE_TOP ? top_share_ : 0) +
+               (segments & MOORAGE_BOTTOM ? 1 - top_share_ : 0);
+    }
     bool split() const { return counts_[1] != 0; }
     uint32_t top_slots() const { return counts_[0]; }
     uint32_t bottom_slots() const { return counts_[1]; }
@@ -67,6 +74,7 @@ private:
         return split() || segments == 0 ? segments : uint8_t{MOORAGE_TOP};
     }
 
+    double top_share_;
     std::vector<uint32_t> places_[2];  // [pages]
     std::vector<uint32_t> free_[2];
     uint32_t counts_[2];

@@ -2,6 +2,7 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace moorage::core {
 
@@ -42,7 +43,10 @@ pipeline::pipeline(const parts &of)
 }
 
 bool pipeline::next_pass() {
-    if (per_layer_ && tokens_done_ >= budget_.due() && !budget_.plan(tokens_done_)) return false;
+    if (per_layer_ && tokens_done_ >= budget_.due()) {
+        if (!budget_.plan(tokens_done_)) return false;
+        for (const uint32_t page : budget_.evicted()) places_.release(page, cached_segments());
+    }
     if (!source_.next(pass_)) return false;
     const instance::stepping mark;
     for (const pass_token &token : pass_.tokens)
@@ -73,7 +77,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     start_compute();
     if (prefetch_.active())
         prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_in_buffer());
-    while (open_ != 0 && running()) handle(executor_.wait());
+    finish_compute();
     end_step(account);
     return running();
 }
@@ -254,6 +258,20 @@ void pipeline::start_waiting() {
                                          costs_.expert_bytes(places_.share(segments)), now_ns());
         }
         start_segment(index, segments);
+    }
+}
+
+// Nothing under way frees room for what still waits only when prefetched segments took it all: they
+// are given up then.
+void pipeline::finish_compute() {
+    while (running()) {
+        if (open_ == 0 && next_waiting_ != waiting_.size()) {
+            prefetch_.drain(bytes_);
+            start_waiting();
+            assert(open_ != 0 && "the staging slots are for demand alone");
+        }
+        if (open_ == 0) return;
+        handle(executor_.wait());
     }
 }
 

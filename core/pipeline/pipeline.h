@@ -76,6 +76,7 @@ private:
     void start_compute();
     void start_segment(uint32_t index, uint8_t segments);
     void start_waiting();
+    void finish_compute();
     void segment_done(step_item &item, uint8_t segments);
     uint32_t held_in_buffer() const;
     uint64_t load_backlog_ns() const;
@@ -87,7 +88,6 @@ private:
     }
     // Segments that a slot of the cache holds.
     uint8_t cached_segments() const { return places_.split() ? MOORAGE_TOP : MOORAGE_WHOLE; }
-    double share_of(uint32_t layer, uint8_t segments) const;
     void end_step(layer_report &account);
     bool end_pass();
     uint64_t now_ns() const { return *executor_.clock(); }

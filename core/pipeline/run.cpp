@@ -283,8 +283,8 @@ status runner::make_machine() {
                                     config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
     std::fill(truth_->splits().begin(), truth_->splits().end(), static_cast<float>(share_));
     const uint32_t beside = buffer_slots_ + pipeline::staging_slots;
-    places_ =
-        std::make_unique<arena>(truth_->page_count(), slots_ + beside, share_ < 1 ? beside : 0);
+    places_ = std::make_unique<arena>(truth_->page_count(), slots_ + beside,
+                                      share_ < 1 ? beside : 0, share_);
     machine_request request{};
     request.config = &config_;
     request.of = computed_;

@@ -172,10 +172,7 @@ void prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
 }
 
 void prefetch_stage::order_segment(uint32_t page, uint8_t segments) {
-    const double top = truth_.splits()[page / truth_.experts()];
-    const double share =
-        (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
-    const uint64_t bytes = costs_.expert_bytes(share);
+    const uint64_t bytes = costs_.expert_bytes(places_.share(segments));
     if (bytes == 0 || !places_.has_room(page, segments)) return;
     places_.take(page, segments);  // first: its bytes may set out at once
     const uint32_t id =
