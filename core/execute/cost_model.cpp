@@ -36,14 +36,28 @@ double cost_model::compute_s(double bytes, uint64_t tokens) const {
     return operations / (device.flops_per_s * device.flops_efficiency);
 }
 
+uint64_t cost_model::corrected(term which, uint64_t ns) const {
+    const double factor = factors_[which];
+    return factor == 1 ? ns : static_cast<uint64_t>(std::llround(static_cast<double>(ns) * factor));
+}
+
+void cost_model::observe(term which, uint64_t modelled_ns, uint64_t measured_ns) {
+    if (modelled_ns == 0 || measured_ns == 0) return;
+    // One interrupted operation must not turn the estimate over.
+    const double ratio = std::clamp(
+        static_cast<double>(measured_ns) / static_cast<double>(modelled_ns), 1.0 / 8, 8.0);
+    factors_[which] = std::clamp(factors_[which] * (1 + (ratio - 1) / 16), 1e-4, 1e4);
+}
+
 uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
     const device_profile &device = hardware_.device;
     const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
     const bool apart = device.context_bytes_per_s != 0;
     const double read = read_s(apart ? layer_bytes_ : layer_bytes_ + cache);
     const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
-    return device.layer_ns + device.attention_kernels * device.launch_ns +
-           whole_ns(std::max(read, compute_s(layer_bytes_, tokens)) + looked_back);
+    return corrected(attention,
+                     device.layer_ns + device.attention_kernels * device.launch_ns +
+                         whole_ns(std::max(read, compute_s(layer_bytes_, tokens)) + looked_back));
 }
 
 uint64_t cost_model::head_ns(uint64_t tokens) const {
@@ -56,8 +70,8 @@ uint64_t cost_model::head_ns(uint64_t tokens) const {
 uint64_t cost_model::gpu_expert_ns(uint64_t tokens, double share) const {
     const device_profile &device = hardware_.device;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
-    return device.expert_ns + expert_loop_ns() +
-           whole_ns(std::max(read_s(bytes), compute_s(bytes, tokens)));
+    return corrected(gpu_expert, device.expert_ns + expert_loop_ns() +
+                                     whole_ns(std::max(read_s(bytes), compute_s(bytes, tokens))));
 }
 
 uint64_t cost_model::cpu_expert_ns(uint64_t tokens, double share) const {
@@ -65,13 +79,14 @@ uint64_t cost_model::cpu_expert_ns(uint64_t tokens, double share) const {
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
     const double read = bytes / std::min(node.cpu_bytes_per_s, node.memory_bytes_per_s);
     const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
-    return node.cpu_issue_ns + whole_ns(std::max(read, operations / node.cpu_flops_per_s));
+    return corrected(cpu_expert, node.cpu_issue_ns +
+                                     whole_ns(std::max(read, operations / node.cpu_flops_per_s)));
 }
 
 uint64_t cost_model::load_ns(uint64_t bytes) const {
     if (hardware_.device.unified_memory) return 0;
     const double rate = std::min(hardware_.link.h2d_bytes_per_s, hardware_.node.memory_bytes_per_s);
-    return hardware_.link.issue_ns + whole_ns(static_cast<double>(bytes) / rate);
+    return corrected(load, hardware_.link.issue_ns + whole_ns(static_cast<double>(bytes) / rate));
 }
 
 uint64_t cost_model::expert_bytes(double share) const {

@@ -6,6 +6,7 @@
 // of their arguments.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "core/config/hardware.h"
@@ -40,17 +41,25 @@ public:
 
     const hardware_profile &hardware() const { return hardware_; }
     const model_shape &shape() const { return shape_; }
+    // In real runs the profile is where estimates begin: each operation that was timed moves a
+    // factor, a mean over about the last sixteen, that all later answers of its kind are multiplied
+    // by. `modelled_ns` is what this model said of it just before. Never called in virtual time.
+    enum term : uint32_t { attention, gpu_expert, cpu_expert, load, term_count };
+    void observe(term which, uint64_t modelled_ns, uint64_t measured_ns);
+
     // For the policies (moorage_costs); `context` as in attention_ns for one token.
     moorage_costs summary(uint64_t context) const;
 
 private:
     double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
     double compute_s(double bytes, uint64_t tokens) const;
+    uint64_t corrected(term which, uint64_t ns) const;
 
     hardware_profile hardware_;
     model_shape shape_;
     double layer_bytes_ = 0, head_bytes_ = 0, weights_per_byte_ = 0;
     double read_bytes_per_s_ = 0;  // of weights, by the device
+    std::array<double, term_count> factors_{1, 1, 1, 1};
 };
 
 }  // namespace moorage::core

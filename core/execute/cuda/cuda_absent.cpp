@@ -5,10 +5,16 @@
 
 namespace moorage::core {
 
-result<cuda_machine> make_cuda_executor(const cuda_executor_options &) {
+static error absent() {
     return error{
         "executor cuda is not part of this build; with the CUDA toolkit installed, build it with "
         "cmake --preset cuda, or set executor to cpu or emulator"};
+}
+
+result<cuda_machine> make_cuda_executor(const cuda_executor_options &) { return absent(); }
+
+result<uint64_t> cuda_room_for_experts(const model &, const cpu_model_limits &, int32_t) {
+    return absent();
 }
 
 }  // namespace moorage::core
