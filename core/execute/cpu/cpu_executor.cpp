@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "core/base/text.h"
+#include "core/execute/cpu/zero_pages.h"
 
 namespace moorage::core {
 
@@ -37,13 +38,18 @@ result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_op
         made->bottom_bytes_ = slot_bytes(segment_image(one, options.top_rows, rest).bytes());
     made->arena_bytes_ = made->top_bytes_ * options.places->top_slots() +
                          made->bottom_bytes_ * options.places->bottom_slots();
-    void *memory = ::mmap(nullptr, made->arena_bytes_, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // The system may promise more than it has and end the program when it is touched.
+    const uint64_t available = memory_available_bytes();
+    void *memory = MAP_FAILED;
+    if (made->arena_bytes_ <= available)
+        memory = ::mmap(nullptr, made->arena_bytes_, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return error{format(
-            "the arena of {} expert slots takes {}, which the machine does not "
-            "give; lower [memory] experts",
-            options.places->top_slots(), human_bytes(static_cast<double>(made->arena_bytes_)))};
+            "the arena of {} expert slots takes {}, and {} of memory are "
+            "available; lower [memory] experts",
+            options.places->top_slots(), human_bytes(static_cast<double>(made->arena_bytes_)),
+            human_bytes(static_cast<double>(available)))};
     made->arena_ = static_cast<std::byte *>(memory);
     made->copier_ = std::thread([executor = made.get()] { executor->copy_loop(); });
     return made;
@@ -114,13 +120,12 @@ void cpu_executor::send(const link_piece &piece) {
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
         if (copies && (piece.segments & segment) && (segment == MOORAGE_TOP || bottom_bytes_ > 0))
             link.targets[segment == MOORAGE_BOTTOM] = slot_address(piece.page, segment);
-    link.started_ns = elapsed_ns();
+    link.started_ns = link.ended_ns = elapsed_ns();  // the copy thread moves the end
     {
         const std::lock_guard lock(mutex_);
         // Nothing to copy: the completion is there at once.
         (copies ? pending_ : copied_)[piece.link] = true;
     }
-    link.ended_ns = link.started_ns;
     if (copies) wanted_.notify_one();
 }
 

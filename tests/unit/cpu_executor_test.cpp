@@ -1,0 +1,388 @@
+// cpu_executor_test.cpp - goal: the CPU executor computes from its slots what it computes in place,
+// however the bytes come, and completes work in the order of its queues. Method: passes of a small
+// model, driven operation by operation as the pipeline does, with pieces of random sizes in random
+// order, against the same passes computed in place, bit by bit; orders of completions by hand.
+#include "core/execute/cpu/cpu_executor.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/execute/cpu/zero_pages.h"
+#include "core/source/random.h"
+
+using namespace moorage::core;
+
+namespace {
+
+constexpr uint8_t top = MOORAGE_TOP, bottom = MOORAGE_BOTTOM, whole = MOORAGE_WHOLE;
+constexpr uint32_t layers = 3, experts = 8, top_k = 2, transfers = 64, tag_base = 100;
+
+const model &mixtral() {  // experts of 80 rows in parts of 32
+    static const auto opened =
+        open_model(std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden/mixtral");
+    REQUIRE(opened.ok());
+    return **opened;
+}
+
+pass pass_at(uint32_t position, uint32_t tokens) {
+    pass made;
+    for (uint32_t i = 0; i < tokens; ++i) {
+        pass_token token;
+        token.position = position + i;
+        token.token_id = static_cast<int32_t>(3 + 7 * token.position) % 160;
+        token.output = true;
+        made.tokens.push_back(token);
+    }
+    return made;
+}
+
+// What two tokens are routed to, by numbers drawn from a seed: [2, k].
+struct routing {
+    std::vector<uint32_t> chosen;
+    std::vector<float> weights;
+    explicit routing(random_stream &random) {
+        for (int token = 0; token < 2; ++token) {
+            const auto first = static_cast<uint32_t>(random.below(experts));
+            const auto second =
+                static_cast<uint32_t>((first + 1 + random.below(experts - 1)) % experts);
+            chosen.insert(chosen.end(), {first, second});
+            weights.insert(weights.end(), {0.75f, 0.25f});
+        }
+    }
+    std::vector<uint32_t> distinct() const {
+        std::vector<uint32_t> all = chosen;
+        std::ranges::sort(all);
+        all.erase(std::unique(all.begin(), all.end()), all.end());
+        return all;
+    }
+};
+
+struct bench {
+    thread_pool pool{2};
+    std::unique_ptr<cpu_model> compute;
+    arena places;
+    std::unique_ptr<cpu_executor> where;
+
+    bench(uint32_t top_slots, uint32_t bottom_slots, uint32_t top_rows, bool in_place = false)
+        : places(layers * experts, top_slots, bottom_slots) {
+        auto made = cpu_model::create(
+            mixtral(), pool, {.tokens_max = 4, .streams = 1, .context_max = 64, .outputs_max = 4});
+        REQUIRE(made.ok());
+        compute = std::move(*made);
+        auto executor = cpu_executor::create(
+            {&mixtral(), compute.get(), &places, top_rows, transfers, in_place});
+        if (!executor) FAIL(executor.failure().text);
+        where = std::move(*executor);
+    }
+    // Of the segments of an expert, as the pipeline would have it.
+    uint64_t bytes(uint8_t segments, uint32_t top_rows) const {
+        const mlp_weights &expert = mixtral().weights().layers[0].experts[0];
+        uint64_t sum = 0;
+        if (segments & top) sum += segment_image(expert, 0, top_rows).bytes();
+        if ((segments & bottom) && top_rows < 80)
+            sum += segment_image(expert, top_rows, 80 - top_rows).bytes();
+        return sum;
+    }
+    completion next(event_kind kind) {
+        const completion done = where->wait();
+        REQUIRE(done.kind == kind);
+        return done;
+    }
+    void send(uint32_t page, uint8_t segments, uint64_t offset, uint64_t count) {
+        where->send({link_h2d, page, segments, offset, count});
+    }
+    // A transfer from its beginning to its end, in one piece.
+    void bring(uint32_t id, uint32_t page, uint8_t segments, uint32_t top_rows) {
+        where->expect(id);
+        send(page, segments, 0, bytes(segments, top_rows));
+        CHECK_FALSE(where->idle(link_h2d));
+        CHECK(next(event_kind::piece).tag == link_h2d);
+        CHECK(where->idle(link_h2d));
+        where->arrived(id);
+    }
+    std::vector<float> logits() {
+        where->head(2);
+        next(event_kind::head);
+        return {compute->logits().begin(), compute->logits().end()};
+    }
+};
+
+// Pieces that make up `bytes`, shuffled.
+std::vector<std::pair<uint64_t, uint64_t>> pieces_of(uint64_t bytes, random_stream &random) {
+    std::vector<uint64_t> cuts = {0, bytes};
+    for (uint64_t count = random.below(6); count-- > 0;) cuts.push_back(random.below(bytes));
+    std::ranges::sort(cuts);
+    std::vector<std::pair<uint64_t, uint64_t>> pieces;
+    for (size_t i = 1; i < cuts.size(); ++i)
+        if (cuts[i] > cuts[i - 1]) pieces.emplace_back(cuts[i - 1], cuts[i] - cuts[i - 1]);
+    for (size_t i = pieces.size(); i > 1; --i) std::swap(pieces[i - 1], pieces[random.below(i)]);
+    return pieces;
+}
+
+// Everything of three passes in place, for the routing of a seed: the logits of each.
+std::vector<std::vector<float>> expected_logits(uint64_t seed) {
+    bench on(1, 0, 80, /*in_place=*/true);
+    random_stream random(seed, 1);
+    std::vector<std::vector<float>> all;
+    for (uint32_t number = 0; number < 3; ++number) {
+        const pass now = pass_at(2 * number, 2);
+        on.where->begin(now);
+        for (uint32_t layer = 0; layer < layers; ++layer) {
+            on.where->attention(layer, now);
+            on.next(event_kind::gate);
+            const routing to(random);
+            on.where->route(to.chosen, to.weights);
+            const std::vector<uint32_t> distinct = to.distinct();
+            for (const uint32_t expert : distinct)
+                on.where->expert_on_gpu({.page = layer * experts + expert, .tokens = 1});
+            for (size_t i = 0; i < distinct.size(); ++i) on.next(event_kind::gpu_expert);
+        }
+        all.push_back(on.logits());
+    }
+    return all;
+}
+
+// Transfers of one layer step under way, their pieces drawn at random.
+struct step_under_way {
+    struct transfer {
+        uint32_t id, page;
+        uint8_t segments;
+        std::vector<std::pair<uint64_t, uint64_t>> pieces;  // still to be sent
+    };
+    bench &on;
+    random_stream &random;
+    std::vector<transfer> open;
+    size_t sending = 0;
+    uint32_t computed = 0;
+
+    void send_one() {
+        if (open.empty() || !on.where->idle(link_h2d)) return;
+        sending = random.below(open.size());
+        const auto [offset, count] = open[sending].pieces.back();
+        open[sending].pieces.pop_back();
+        on.send(open[sending].page, open[sending].segments, offset, count);
+    }
+    void handle(const completion &done) {
+        if (done.kind == event_kind::piece) {
+            if (open[sending].pieces.empty()) {
+                on.where->arrived(open[sending].id);
+                open.erase(open.begin() + static_cast<ptrdiff_t>(sending));
+            }
+            return send_one();
+        }
+        CHECK(done.kind == event_kind::gpu_expert);
+        ++computed;
+    }
+};
+
+// The experts of a step through slots: whole, or top and bottom as one transfer or two.
+void compute_step(bench &on, uint32_t layer, const std::vector<uint32_t> &distinct,
+                  uint32_t top_rows, random_stream &random) {
+    const bool split = on.places.split();
+    step_under_way step{on, random, {}, 0, 0};
+    uint32_t id = 0, queued = 0;
+    for (const uint32_t expert : distinct) {
+        const uint32_t page = layer * experts + expert;
+        on.places.take(page, whole);
+        const bool together = !split || random.below(2) == 0;
+        for (const uint8_t segments : together ? std::vector{whole} : std::vector{top, bottom}) {
+            on.where->expect(id);
+            step.open.push_back(
+                {id, page, segments, pieces_of(on.bytes(segments, top_rows), random)});
+            for (const uint8_t part :
+                 split &&together ? std::vector{top, bottom} : std::vector{segments}) {
+                on.where->expert_on_gpu({.page = page,
+                                         .tokens = 1,
+                                         .transfer = id,
+                                         .tag = tag_base + expert,
+                                         .segments = part});
+                ++queued;
+            }
+            ++id;
+        }
+    }
+    step.send_one();
+    while (step.computed < queued) step.handle(on.where->wait());
+    CHECK(step.open.empty());
+    for (const uint32_t expert : distinct) on.places.release(layer * experts + expert, whole);
+}
+
+}  // namespace
+
+TEST_CASE("pieces of any size in any order land where they belong") {
+    for (const uint32_t top_rows : {80u, 32u, 64u}) {
+        for (uint64_t seed = 1; seed <= 6; ++seed) {
+            CAPTURE(top_rows);
+            CAPTURE(seed);
+            const std::vector<std::vector<float>> expected = expected_logits(seed);
+            bench on(5, top_rows < 80 ? 4 : 0, top_rows);
+            random_stream random(seed, 1), cuts(seed, 2);
+            for (uint32_t number = 0; number < 3; ++number) {
+                const pass now = pass_at(2 * number, 2);
+                on.where->begin(now);
+                for (uint32_t layer = 0; layer < layers; ++layer) {
+                    on.where->attention(layer, now);
+                    on.next(event_kind::gate);
+                    const routing to(random);
+                    on.where->route(to.chosen, to.weights);
+                    compute_step(on, layer, to.distinct(), top_rows, cuts);
+                }
+                CHECK(on.logits() == expected[number]);
+            }
+        }
+    }
+}
+
+TEST_CASE("a cancelled transfer does not spoil what takes its slot") {
+    const std::vector<float> expected = expected_logits(3)[0];
+    for (uint32_t round = 0; round < 20; ++round) {
+        bench on(2, 0, 80);
+        random_stream random(3, 1);
+        const pass now = pass_at(0, 2);
+        on.where->begin(now);
+        uint32_t id = 0;
+        for (uint32_t layer = 0; layer < layers; ++layer) {
+            on.where->attention(layer, now);
+            on.next(event_kind::gate);
+            const routing to(random);
+            on.where->route(to.chosen, to.weights);
+            for (const uint32_t expert : to.distinct()) {
+                const uint32_t page = layer * experts + expert;
+                const uint32_t other = (layer * experts + (expert + 3) % experts);
+                on.places.take(other, whole);
+                on.where->expect(id++);
+                on.send(other, whole, 0, on.bytes(whole, 80));  // sets out, then is not wanted
+                on.places.release(other, whole);
+                on.places.take(page, whole);  // the same slot
+                on.next(event_kind::piece);
+                on.bring(id, page, whole, 80);
+                on.where->expert_on_gpu({.page = page, .tokens = 1, .transfer = id++});
+                on.next(event_kind::gpu_expert);
+                on.places.release(page, whole);
+            }
+        }
+        CHECK(on.logits() == expected);
+    }
+}
+
+TEST_CASE("in place nothing is copied and nothing waits for long") {
+    bench on(1, 0, 80, /*in_place=*/true);
+    CHECK(on.where->unified_memory());
+    CHECK(on.where->memory_bytes() == 0);
+    CHECK_FALSE(on.where->virtual_time());
+    const pass now = pass_at(0, 2);
+    on.where->begin(now);
+    on.where->attention(0, now);
+    on.next(event_kind::gate);
+    on.where->route(std::vector<uint32_t>{1, 2, 1, 2}, std::vector<float>{0.5, 0.5, 0.5, 0.5});
+    on.bring(0, 1, whole, 80);  // without a slot
+    on.where->expert_on_gpu({.page = 1, .tokens = 2, .transfer = 0, .tag = 7});
+    CHECK(on.next(event_kind::gpu_expert).tag == 7);
+}
+
+TEST_CASE("work completes in order; the CPU fills the time in which the GPU's queue waits") {
+    bench on(4, 4, 32);
+    const pass now = pass_at(0, 2);
+    on.where->begin(now);
+    on.where->attention(0, now);
+    on.next(event_kind::gate);
+    on.where->route(std::vector<uint32_t>{0, 1, 2, 3}, std::vector<float>{0.5, 0.5, 0.5, 0.5});
+    on.places.take(0, whole);
+    on.places.take(1, top);
+    on.places.take(2, whole);
+    on.bring(0, 0, whole, 32);
+    on.bring(1, 1, top, 32);
+    const auto queue = [&](uint32_t page, uint8_t segments, uint32_t transfer) {
+        on.where->expert_on_gpu({.page = page,
+                                 .tokens = 1,
+                                 .transfer = transfer,
+                                 .tag = tag_base + page,
+                                 .segments = segments});
+    };
+    on.where->expect(2);
+    on.where->expect(3);
+    queue(0, top, MOORAGE_NONE);
+    queue(1, top, 1);
+    queue(0, bottom, MOORAGE_NONE);  // adds to its top: after it, in a loop of its own
+    queue(1, bottom, 2);             // waits
+    queue(2, top, 3);                // behind what waits, though it could go when it has come
+    queue(2, bottom, 3);
+    on.where->expert_on_cpu({.page = 3, .tokens = 1, .tag = 42});
+    std::vector<std::pair<uint32_t, uint8_t>> done;
+    for (int i = 0; i < 3; ++i) {
+        const completion one = on.next(event_kind::gpu_expert);
+        done.emplace_back(one.tag, one.segments);
+    }
+    CHECK(done == std::vector<std::pair<uint32_t, uint8_t>>{{100, top}, {101, top}, {100, bottom}});
+    // Nothing on the GPU's side can run, so the CPU's expert comes, and it once.
+    CHECK(on.next(event_kind::cpu_expert).tag == 42);
+    on.send(2, whole, 0, on.bytes(whole, 32));
+    on.next(event_kind::piece);
+    on.where->arrived(3);
+    on.places.take(1, bottom);
+    on.send(1, bottom, 0, on.bytes(bottom, 32));
+    on.next(event_kind::piece);  // still nothing computed: the queue keeps its order
+    on.where->arrived(2);
+    done.clear();
+    for (int i = 0; i < 3; ++i) {
+        const completion one = on.next(event_kind::gpu_expert);
+        done.emplace_back(one.tag, one.segments);
+    }
+    CHECK(done ==
+          std::vector<std::pair<uint32_t, uint8_t>>{{101, bottom}, {102, top}, {102, bottom}});
+    on.where->head(2);
+    CHECK(on.next(event_kind::head).kind == event_kind::head);
+}
+
+TEST_CASE("times add up: copies, the clock, what the queue waited for") {
+    bench on(5, 0, 80);
+    const pass now = pass_at(0, 2);
+    on.where->begin(now);
+    uint64_t before = *on.where->clock(), copied_ns = 0;
+    on.where->attention(0, now);
+    on.next(event_kind::gate);
+    for (uint32_t page = 0; page < 5; ++page) {
+        on.places.take(page, whole);
+        on.where->expect(page);
+        on.send(page, whole, 0, on.bytes(whole, 80));
+        const completion done = on.next(event_kind::piece);
+        CHECK(done.duration_ns > 0);
+        copied_ns += done.duration_ns;
+        CHECK(on.where->busy().h2d == copied_ns);
+        CHECK(*on.where->clock() >= before + done.duration_ns);
+        before = *on.where->clock();
+        on.where->arrived(page);
+    }
+    CHECK(on.where->busy().d2h == 0);
+    CHECK(on.where->busy().stall == 0);  // nothing was queued meanwhile
+    CHECK(on.where->busy().gpu > 0);
+    CHECK(on.where->busy().cpu == 0);
+}
+
+TEST_CASE("an arena beyond the memory of the machine is refused with the sizes") {
+    thread_pool pool(1);
+    auto compute = cpu_model::create(mixtral(), pool, {.context_max = 4});
+    REQUIRE(compute.ok());
+    const uint64_t slots = memory_available_bytes() / (3 * 48 * 80 * 2) + 1'000'000;
+    if (slots > 200'000'000) {
+        MESSAGE("skipped: too much memory to ask for more");
+        return;
+    }
+    const arena places(layers * experts, static_cast<uint32_t>(slots), 0);
+    const auto made =
+        cpu_executor::create({&mixtral(), compute->get(), &places, 80, transfers, false});
+    REQUIRE_FALSE(made.ok());
+    CHECK(made.failure().text.find(std::to_string(slots)) != std::string::npos);
+    CHECK(made.failure().text.find("[memory] experts") != std::string::npos);
+}
+
+TEST_CASE("an executor that is dropped ends its copies first") {
+    for (uint32_t round = 0; round < 30; ++round) {
+        bench on(2, 0, 80);
+        on.places.take(5, whole);
+        on.where->expect(0);
+        on.send(5, whole, 0, on.bytes(whole, 80));
+    }
+}
