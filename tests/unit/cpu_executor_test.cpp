@@ -17,7 +17,7 @@ using namespace moorage::core;
 namespace {
 
 constexpr uint8_t top = MOORAGE_TOP, bottom = MOORAGE_BOTTOM, whole = MOORAGE_WHOLE;
-constexpr uint32_t layers = 3, experts = 8, top_k = 2, transfers = 64, tag_base = 100;
+constexpr uint32_t layers = 3, experts = 8, transfers = 64, tag_base = 100;
 
 const model &mixtral() {  // experts of 80 rows in parts of 32
     static const auto opened =
