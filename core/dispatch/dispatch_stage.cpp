@@ -16,8 +16,12 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_m
     missing_.reserve(items_max);
     seen_.reserve(items_max);
     scores_.reserve(items_max);
-    gpu_one_ns_ = costs.gpu_expert_ns(1, 1);
-    cpu_one_ns_ = costs.cpu_expert_ns(1, 1);
+    price();
+}
+
+void dispatch_stage::price() {
+    gpu_one_ns_ = costs_.gpu_expert_ns(1, 1);
+    cpu_one_ns_ = costs_.cpu_expert_ns(1, 1);
 }
 
 bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &items,

@@ -36,6 +36,8 @@ public:
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
                 uint64_t cpu_backlog_ns);
     const std::vector<uint32_t> &order() const { return order_; }
+    // The cost model has changed.
+    void price();
     // Tells the policy what each item took. [step]
     void outcome(uint32_t layer, const std::vector<step_item> &items);
 

@@ -94,19 +94,24 @@ uint64_t cost_model::expert_bytes(double share) const {
         std::ceil(static_cast<double>(shape_.expert_bytes) * share - 1e-6));
 }
 
-moorage_costs cost_model::summary(uint64_t context) const {
+moorage_costs cost_model::summary(uint64_t context) {
+    context_ = context;
     moorage_costs costs{};
     costs.size = sizeof(costs);
+    refresh(costs);
+    return costs;
+}
+
+void cost_model::refresh(moorage_costs &costs) const {
     costs.expert_bytes = shape_.expert_bytes;
     costs.load_ns = load_ns(shape_.expert_bytes);
     costs.transfer_issue_ns = hardware_.device.unified_memory ? 0 : hardware_.link.issue_ns;
-    costs.attention_ns = attention_ns(1, context) + sync_ns();
+    costs.attention_ns = attention_ns(1, context_) + sync_ns();
     costs.gpu_expert_ns = gpu_expert_ns(1, 1);
     costs.gpu_token_ns = (gpu_expert_ns(1025, 1) - costs.gpu_expert_ns) / 1024;
     costs.cpu_expert_ns = cpu_expert_ns(1, 1);
     costs.head_ns = head_ns(1);
     costs.cpu_token_ns = (cpu_expert_ns(1025, 1) - costs.cpu_expert_ns) / 1024;
-    return costs;
 }
 
 }  // namespace moorage::core

@@ -48,7 +48,9 @@ public:
     void observe(term which, uint64_t modelled_ns, uint64_t measured_ns);
 
     // For the policies (moorage_costs); `context` as in attention_ns for one token.
-    moorage_costs summary(uint64_t context) const;
+    moorage_costs summary(uint64_t context);
+    // The same, for the context of the last summary().
+    void refresh(moorage_costs &out) const;
 
 private:
     double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
@@ -59,6 +61,7 @@ private:
     model_shape shape_;
     double layer_bytes_ = 0, head_bytes_ = 0, weights_per_byte_ = 0;
     double read_bytes_per_s_ = 0;  // of weights, by the device
+    uint64_t context_ = 1;
     std::array<double, term_count> factors_{1, 1, 1, 1};
 };
 

@@ -10,6 +10,7 @@ pipeline::pipeline(const parts &of)
     : source_(*of.from),
       executor_(*of.where),
       costs_(*of.costs),
+      shown_(*of.shown),
       truth_(*of.truth),
       places_(*of.places),
       faults_(*of.faults),
@@ -21,6 +22,7 @@ pipeline::pipeline(const parts &of)
                 of.buffer_slots),
       dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()),
       per_layer_(of.per_layer),
+      virtual_time_(executor_.virtual_time()),
       step_(source_, of.needs),
       layers_(source_.layers()),
       watcher_(of.watcher),
@@ -313,7 +315,40 @@ uint64_t pipeline::window_ns() const {
            costs_.attention_ns(pass_.tokens.size(), context) + costs_.sync_ns();
 }
 
+// On a real executor: what was timed corrects what policies are told things cost.
+void pipeline::learn(const completion &done) {
+    switch (done.kind) {
+        case event_kind::gate: {
+            uint64_t context = 0;
+            for (const pass_token &token : pass_.tokens) context += token.position + 1;
+            return costs_.observe(cost_model::attention,
+                                  costs_.attention_ns(pass_.tokens.size(), context),
+                                  done.duration_ns);
+        }
+        case event_kind::gpu_expert: {
+            const uint32_t tokens = items_[done.tag].tokens;
+            return costs_.observe(cost_model::gpu_expert,
+                                  costs_.gpu_expert_ns(tokens, places_.share(done.segments)),
+                                  done.duration_ns);
+        }
+        case event_kind::cpu_expert:
+            return costs_.observe(cost_model::cpu_expert,
+                                  costs_.cpu_expert_ns(items_[done.tag].tokens, 1),
+                                  done.duration_ns);
+        case event_kind::piece:
+            return costs_.observe(cost_model::load,
+                                  costs_.load_ns(transport_.piece_bytes(done.tag)),
+                                  done.duration_ns);
+        case event_kind::head:
+            // Once a pass is often enough for those who look.
+            costs_.refresh(shown_);
+            dispatch_.price();
+            return;
+    }
+}
+
 void pipeline::handle(const completion &done) {
+    if (!virtual_time_) learn(done);
     switch (done.kind) {
         case event_kind::piece: {
             const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);

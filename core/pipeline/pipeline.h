@@ -35,7 +35,8 @@ public:
     struct parts {
         source *from;
         executor *where;
-        const cost_model *costs;
+        cost_model *costs;     // a real executor's times correct it ...
+        moorage_costs *shown;  // ... and what policies see of it
         residency *truth;
         arena *places;
         fault_log *faults;
@@ -82,6 +83,7 @@ private:
     uint64_t load_backlog_ns() const;
     uint64_t window_ns() const;
     void handle(const completion &done);
+    void learn(const completion &done);
     bool wait_for(event_kind kind);
     bool running() const {
         return transport_.running() && prefetch_.running() && !executor_.failed();
@@ -94,7 +96,8 @@ private:
 
     source &source_;
     executor &executor_;
-    const cost_model &costs_;
+    cost_model &costs_;
+    moorage_costs &shown_;
     residency &truth_;
     arena &places_;
     fault_log &faults_;
@@ -105,7 +108,7 @@ private:
     transport_stage transport_;
     prefetch_stage prefetch_;
     dispatch_stage dispatch_;
-    bool per_layer_;
+    bool per_layer_, virtual_time_;
 
     pass pass_;
     layer_step step_;

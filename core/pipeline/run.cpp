@@ -9,6 +9,7 @@
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
 #include "core/execute/cpu/zero_pages.h"
+#include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/texts.h"
@@ -40,6 +41,8 @@ private:
     status open_hardware();
     status size_memory();
     result<uint64_t> wanted_experts(uint64_t all);
+    result<uint64_t> experts_on_gpu(uint64_t all);
+    cpu_model_limits limits() const;
     void warn_of_size();
     status make_machine();
     status make_policies();
@@ -224,6 +227,20 @@ result<uint64_t> runner::wanted_experts(uint64_t all) {
         config_.file.string(), shape.name, device.name, human_bytes(static_cast<double>(beside)))};
 }
 
+// As many as the GPU has room for beside everything else.
+result<uint64_t> runner::experts_on_gpu(uint64_t all) {
+    const auto room = cuda_room_for_experts(*computed_, limits(), /*device=*/0);
+    if (!room) return room.failure();
+    const uint64_t beside = buffer_slots_ + pipeline::staging_slots;
+    const uint64_t fit = *room / costs_->shape().expert_bytes;
+    if (fit > beside) return std::min(all, fit - beside);
+    return error{
+        format("{}: the GPU has {} for experts, and {} of {} beside the cache take more; "
+               "lower [memory] buffer_experts, the batch or the context",
+               config_.file.string(), human_bytes(static_cast<double>(*room)), beside,
+               human_bytes(static_cast<double>(costs_->shape().expert_bytes)))};
+}
+
 status runner::size_memory() {
     const model_shape &shape = costs_->shape();
     const uint64_t all = page_count();
@@ -276,6 +293,21 @@ void runner::warn_of_size() {
         never ? "exactly 0 %" : "next to nothing"));
 }
 
+cpu_model_limits runner::limits() const {
+    cpu_model_limits sizes;
+    sizes.tokens_max = source_->tokens_max();
+    sizes.streams = source_->streams();
+    if (texts_) {
+        sizes.context_max = texts_->context_max();
+        sizes.outputs_max = texts_->outputs_max();
+        sizes.predict = source_->predictions_max() != 0;
+    } else if (computed_) {
+        sizes.context_max = context_of_trace();
+        sizes.outputs_max = source_->streams();
+    }
+    return sizes;
+}
+
 status runner::make_machine() {
     const std::vector<uint32_t> none_yet(source_->layers(), 0);
     truth_ =
@@ -290,16 +322,7 @@ status runner::make_machine() {
     request.of = computed_;
     request.costs = costs_.get();
     request.places = places_.get();
-    request.limits.tokens_max = source_->tokens_max();
-    request.limits.streams = source_->streams();
-    if (texts_) {
-        request.limits.context_max = texts_->context_max();
-        request.limits.outputs_max = texts_->outputs_max();
-        request.limits.predict = source_->predictions_max() != 0;
-    } else if (computed_) {
-        request.limits.context_max = context_of_trace();
-        request.limits.outputs_max = source_->streams();
-    }
+    request.limits = limits();
     request.top_rows = top_rows_;
     request.transfers_max = transfers_max_;
     request.threads = config_.threads ? config_.threads : options_.threads;
@@ -393,9 +416,9 @@ status runner::activate() {
 
 result<run_report> runner::drive() {
     executor &where = *machine_.where;
-    pipeline line({source_.get(), &where, costs_.get(), truth_.get(), places_.get(), &faults_,
-                   stages_, experts_, buffer_slots_, transfers_max_, needs_, config_.per_layer,
-                   options_.watcher});
+    pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
+                   &faults_, stages_, experts_, buffer_slots_, transfers_max_, needs_,
+                   config_.per_layer, options_.watcher});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;

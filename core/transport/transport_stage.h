@@ -48,6 +48,8 @@ public:
 
     const transfer_record &record(uint32_t id) const { return records_[id]; }
     uint64_t moved_bytes(uint32_t link) const { return moved_[link]; }
+    // Of the piece under way.
+    uint64_t piece_bytes(uint32_t link) const { return piece_bytes_[link]; }
     // Bytes of demand transfers on the link that have not crossed yet.
     uint64_t demand_backlog_bytes(uint32_t link) const { return backlog_[link]; }
 
