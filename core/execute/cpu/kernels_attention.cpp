@@ -1,8 +1,10 @@
-// kernels_attention.cpp - attention over caches: rows of queries that share keys are taken together
-// in blocks, long contexts in stretches whose partial results are joined at the end.
+// kernels_attention.cpp - attention over caches: rows of queries that share
+// keys are taken together in blocks, long contexts in stretches whose partial
+// results are joined at the end.
 //
 // A row is one head of one token. Blocks with few rows stream the keys (span of
-// kernels_vector_attention.cpp); the others use the panels of the blocked products.
+// kernels_vector_attention.cpp); the others use the panels of the blocked
+// products.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,7 +19,7 @@ namespace moorage::core {
 namespace {
 
 constexpr uint32_t ROWS_MAX = 96;            // of a block
-constexpr uint32_t ROWS_OF_PANELS = 6;       // from here on keys are worth turning round
+constexpr uint32_t ROWS_OF_PANELS = 12;      // from here on keys are worth turning round
 constexpr uint32_t CHUNK = 128;              // positions scored at once
 constexpr uint32_t STRETCH_POSITIONS = 512;  // of one token's context; a multiple of CHUNK
 constexpr float LOWEST = -3.0e38f;
@@ -36,8 +38,8 @@ struct attention_plan {
     uint32_t group;  // query heads of one key-value head
     uint32_t piece;  // of them, in one item
     uint32_t pieces;
-    // A partial result: sums of values, filled up to whole panels; in the last two floats the
-    // largest score and the sum of exponents.
+    // A partial result: sums of values, filled up to whole panels; in the last
+    // two floats the largest score and the sum of exponents.
     size_t partial_size;
 
     explicit attention_plan(const attention_call &of)
@@ -87,7 +89,8 @@ struct item_scratch {
           sums(weights + size_t{ROWS_MAX} * CHUNK) {}
 };
 
-// One key-value head, a piece of its query heads, the tokens of a block, a stretch of positions.
+// One key-value head, a piece of its query heads, the tokens of a block, a
+// stretch of positions.
 struct attention_item {
     const attention_plan &plan;
     const token_block &block;
@@ -157,6 +160,7 @@ void score_panels(const attention_item &item, const packed_tokens &queries, size
     for (uint32_t at = 0; at < count; at += width) {
         panel_source panel;
         panel.type = weight_type::f32;
+        panel.ahead = width * item.plan.call.key_stride * sizeof(float);
         for (uint32_t lane = 0; lane < width; ++lane) {
             const size_t position = begin + std::min(at + lane, count - 1);
             panel.rows[lane] = reinterpret_cast<const std::byte *>(item.keys(position));
@@ -167,7 +171,8 @@ void score_panels(const attention_item &item, const packed_tokens &queries, size
     }
 }
 
-// The scores of a row become weights; its sums so far shrink to the new largest score.
+// The scores of a row become weights; its sums so far shrink to the new largest
+// score.
 void soften(const attention_item &item, uint32_t row, size_t begin, uint32_t count) {
     const attention_kernels &kernels = vector_attention();
     float *const scores = item.scratch.scores + size_t{row} * CHUNK;
@@ -232,8 +237,8 @@ void attend_panels(const attention_item &item) {
         first = std::min(first, from);
         last = std::max(last, to);
     }
-    // Chunks begin at multiples of their length, so that a row's sums do not depend on the other
-    // rows of its block.
+    // Chunks begin at multiples of their length, so that a row's sums do not
+    // depend on the other rows of its block.
     for (size_t begin = first / CHUNK * CHUNK; begin < last; begin += CHUNK) {
         const size_t from = std::max(begin, first);
         const uint32_t count = static_cast<uint32_t>(std::min(begin + CHUNK, last) - from);
@@ -264,7 +269,8 @@ void finish(const attention_plan &plan, uint32_t token, uint32_t head, const flo
     }
 }
 
-// Item `index` of a block: stretches outermost, so that threads read neighbouring heads.
+// Item `index` of a block: stretches outermost, so that threads read
+// neighbouring heads.
 void run_item(const attention_plan &plan, const token_block &block, uint32_t index,
               const item_scratch &scratch, float *partials) {
     const uint32_t piece = index % plan.pieces, kv_head = index / plan.pieces % plan.call.kv_heads;

@@ -1,7 +1,9 @@
-// kernels_mlp.cpp - gate, up, activation and down of experts: two loops for any number of them.
+// kernels_mlp.cpp - gate, up, activation and down of experts: two loops for any
+// number of them.
 //
-// Few tokens: weights are streamed. Many: panels of gate and up rows side by side, so that the
-// activation follows at once and goes straight into the packed input of down.
+// Few tokens: weights are streamed. Many: panels of gate and up rows side by
+// side, so that the activation follows at once and goes straight into the
+// packed input of down.
 #include "core/execute/cpu/kernels.h"
 
 #include "core/execute/cpu/float_buffer.h"
@@ -21,7 +23,8 @@ size_t round_to_lines(size_t floats) { return (floats + 15) / 16 * 16; }
 
 struct call_plan {
     size_t packed;       // input of many tokens, tile after tile
-    size_t activations;  // streams: [tokens, count]; many: tile after tile [count, tokens of tile]
+    size_t activations;  // streams: [tokens, count]; many: tile after tile [count,
+                         // tokens of tile]
     uint32_t rows;       // of an item: of gate and of up
     uint32_t down_rows;
 };

@@ -1,5 +1,6 @@
-// kernels_panels.h - the blocked product of one row panel with many tokens, and how tokens and work
-// items are cut; shared by kernels_product.cpp and kernels_mlp.cpp.
+// kernels_panels.h - the blocked product of one row panel with many tokens, and
+// how tokens and work items are cut; shared by kernels_product.cpp and
+// kernels_mlp.cpp.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +53,8 @@ private:
     uint32_t jobs_ = 0;
 };
 
-// Rows of an item of a streaming loop: enough bytes to be worth handing out, few enough that
-// threads end together. Sums do not depend on it.
+// Rows of an item of a streaming loop: enough bytes to be worth handing out,
+// few enough that threads end together. Sums do not depend on it.
 inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
     constexpr uint64_t BYTES_MIN = 8 << 10, BYTES_MAX = 64 << 10;
     const uint64_t bytes = std::clamp(total_bytes / (uint64_t{threads} * 8), BYTES_MIN, BYTES_MAX);
@@ -63,11 +64,13 @@ inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t 
 
 inline uint32_t divide_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }
 
-// Points a panel's lanes [lane, lane + count) at rows from `first` on; the last row of the matrix
-// fills up.
+// Points a panel's lanes [lane, lane + count) at rows from `first` on; the last
+// row of the matrix fills up.
 inline void point_at_rows(const matrix &weights, uint32_t first, uint32_t lane, uint32_t count,
                           panel_source &panel) {
     panel.type = weights.type;
+    // The block of columns that follows the one being packed.
+    panel.ahead = bytes_of_columns(weights.type, PANEL_COLUMNS_MAX);
     for (uint32_t i = 0; i < count; ++i) {
         const uint64_t row = std::min(first + i, weights.rows - 1);
         panel.rows[lane + i] = weights.data + row * weights.row_bytes;

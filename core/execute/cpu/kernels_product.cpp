@@ -1,5 +1,5 @@
-// kernels_product.cpp - products of activations with weight matrices: streamed for few tokens,
-// blocked for many.
+// kernels_product.cpp - products of activations with weight matrices: streamed
+// for few tokens, blocked for many.
 #include "core/execute/cpu/kernels.h"
 
 #include "core/execute/cpu/kernels_panels.h"
@@ -81,8 +81,8 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
         point_at_rows(*one.weights, first, 0, kernels.width, panel);
         multiply_panel(panel, {scratch + places[job], one.weights->columns, tiles},
                        std::min(kernels.width, one.weights->rows - first),
-                       one.bias.empty() ? nullptr : one.bias.data() + first, /*add=*/false,
-                       {one.output.data + first, one.output.stride});
+                       one.bias.empty() ? nullptr : one.bias.data() + first,
+                       /*add=*/false, {one.output.data + first, one.output.stride});
     });
 }
 

@@ -1,8 +1,9 @@
-// kernels_targets.h - which vector instruction sets kernels are compiled for; before any header of
-// Highway.
+// kernels_targets.h - which vector instruction sets kernels are compiled for;
+// before any header of Highway.
 #pragma once
 
-// Vectors without a length at compile time cannot be kept in arrays; SSSE3 alone is not worth its
-// code. All attainable ones otherwise, so that tests can try each.
+// Vectors without a length at compile time cannot be kept in arrays; SSSE3
+// alone is not worth its code. All attainable ones otherwise, so that tests can
+// try each.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV | HWY_SSSE3)
 #define HWY_COMPILE_ALL_ATTAINABLE

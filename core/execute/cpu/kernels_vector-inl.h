@@ -1,8 +1,9 @@
-// kernels_vector-inl.h - what the vector kernels share: loading weights of any type as floats, sums
-// across lanes, turning a block of lanes round. Included once per instruction set.
+// kernels_vector-inl.h - what the vector kernels share: loading weights of any
+// type as floats, sums across lanes, turning a block of lanes round. Included
+// once per instruction set.
 //
-// Vectors of a length unknown at compile time are left out (kernels_targets.h), so arrays of
-// vectors are fine here.
+// Vectors of a length unknown at compile time are left out (kernels_targets.h),
+// so arrays of vectors are fine here.
 #if defined(MOORAGE_KERNELS_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOORAGE_KERNELS_VECTOR_INL_H
 #undef MOORAGE_KERNELS_VECTOR_INL_H
@@ -82,7 +83,8 @@ HWY_INLINE float_vector fp4_values(Vector codes) {
     if constexpr (LANES == 16) {
         return hn::TableLookupLanes(hn::Load(d, VALUES), hn::IndicesFromVec(d, low));
     } else {
-        // Twice the value as a signed byte, looked up into the top byte of each lane.
+        // Twice the value as a signed byte, looked up into the top byte of each
+        // lane.
         alignas(16) static constexpr int8_t TWICE[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                          0, -1, -2, -3, -4, -6, -8, -12};
         const hn::Repartition<uint8_t, float_tag> bytes;
@@ -150,7 +152,8 @@ HWY_INLINE void turn_round(Tag d, hn::Vec<Tag> *v) {
         v[i + 2] = hn::BitCast(d, hn::InterleaveLower(wide, e, f));
         v[i + 3] = hn::BitCast(d, hn::InterleaveUpper(wide, e, f));
     }
-    // Blocks of four lanes: v[4 g + c] block b holds column 4 b + c of rows 4 g .. 4 g + 3.
+    // Blocks of four lanes: v[4 g + c] block b holds column 4 b + c of rows 4 g
+    // .. 4 g + 3.
     if constexpr (LANES == 8) {
         for (uint32_t c = 0; c < 4; ++c) {
             const auto low = v[c], high = v[4 + c];

@@ -1,7 +1,9 @@
-// kernels_vector_attention.cpp - scores, their exponents and sums of values over a cache of floats.
+// kernels_vector_attention.cpp - scores, their exponents and sums of values
+// over a cache of floats.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_attention.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -15,7 +17,9 @@ namespace {
 
 constexpr uint32_t CHUNK = 128;     // positions whose scores are kept at once
 constexpr float LOWEST = -3.0e38f;  // below every score
-constexpr uint32_t VALUES = 8;      // vectors of a value summed at once
+// Positions ahead of the one in hand whose keys and values are asked for: those
+// of one head lie far apart, where no prefetcher of the processor looks.
+constexpr uint32_t AHEAD = 8;
 
 // The first `count` of LANES values, zeros after.
 HWY_INLINE float_vector load_some(const float *from, uint32_t count) {
@@ -24,59 +28,86 @@ HWY_INLINE float_vector load_some(const float *from, uint32_t count) {
     return hn::Load(float_tag(), rest);
 }
 
-// scores[p] = scale * query . key p, for `count` positions; room for a multiple of four.
+// scores[head][p] = scale * query of head . key p, for `count` positions; room
+// for a multiple of four. A key is read once for all these heads.
+template <uint32_t heads>
 HWY_INLINE void score(const float *query, const float *keys, size_t stride, uint32_t head_dim,
-                      uint32_t count, float scale, float *scores) {
+                      uint32_t count, float scale, float (*scores)[CHUNK]) {
     const float_tag d;
     const uint32_t whole = head_dim / LANES * LANES;
+    const size_t ahead = AHEAD * stride;
     for (uint32_t position = 0; position < count; position += 4) {
         const float *key[4];
         for (uint32_t i = 0; i < 4; ++i) key[i] = keys + HWY_MIN(position + i, count - 1) * stride;
-        float_vector sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
-        for (uint32_t at = 0; at < whole; at += LANES) {
-            const auto part = hn::LoadU(d, query + at);
-            for (uint32_t i = 0; i < 4; ++i)
-                sums[i] = hn::MulAdd(part, hn::LoadU(d, key[i] + at), sums[i]);
+        float_vector sums[heads][4];
+        for (uint32_t head = 0; head < heads; ++head)
+            for (uint32_t i = 0; i < 4; ++i) sums[head][i] = hn::Zero(d);
+        for (uint32_t at = 0; at < whole; at += LANES)
+            for (uint32_t i = 0; i < 4; ++i) {
+                hwy::Prefetch(key[i] + at + ahead);
+                const auto part = hn::LoadU(d, key[i] + at);
+                for (uint32_t head = 0; head < heads; ++head)
+                    sums[head][i] =
+                        hn::MulAdd(hn::LoadU(d, query + head * head_dim + at), part, sums[head][i]);
+            }
+        if (whole != head_dim)
+            for (uint32_t i = 0; i < 4; ++i) {
+                const auto part = load_some(key[i] + whole, head_dim - whole);
+                for (uint32_t head = 0; head < heads; ++head)
+                    sums[head][i] =
+                        hn::MulAdd(load_some(query + head * head_dim + whole, head_dim - whole),
+                                   part, sums[head][i]);
+            }
+        for (uint32_t head = 0; head < heads; ++head) {
+            float *const out = scores[head] + position;
+            sum_four(sums[head][0], sums[head][1], sums[head][2], sums[head][3], out);
+            for (uint32_t i = 0; i < 4; ++i) out[i] *= scale;
         }
-        if (whole != head_dim) {
-            const auto part = load_some(query + whole, head_dim - whole);
-            for (uint32_t i = 0; i < 4; ++i)
-                sums[i] = hn::MulAdd(part, load_some(key[i] + whole, head_dim - whole), sums[i]);
-        }
-        sum_four(sums[0], sums[1], sums[2], sums[3], scores + position);
-        for (uint32_t i = 0; i < 4; ++i) scores[position + i] *= scale;
     }
 }
 
-// sums = shrink * sums + sum over positions of weights[p] value p, `vectors` vectors wide.
-template <uint32_t vectors>
-HWY_INLINE void add_values(const float *weights, const float *values, size_t stride, uint32_t count,
-                           float shrink, float *sums) {
+// For each head: sums += sum over positions of weights[head][p] value p,
+// `vectors` vectors wide.
+template <uint32_t heads, uint32_t vectors>
+HWY_INLINE void add_values(const float (*weights)[CHUNK], const float *values, size_t stride,
+                           uint32_t count, float *sums, size_t sums_stride) {
     const float_tag d;
-    float_vector sum[vectors];
-    const auto shrinks = hn::Set(d, shrink);
-    for (uint32_t i = 0; i < vectors; ++i)
-        sum[i] = hn::Mul(hn::LoadU(d, sums + i * LANES), shrinks);
-    for (uint32_t position = 0; position < count; ++position, values += stride) {
-        const auto weight = hn::Set(d, weights[position]);
+    float_vector sum[heads][vectors];
+    const size_t ahead = AHEAD * stride;
+    for (uint32_t head = 0; head < heads; ++head)
         for (uint32_t i = 0; i < vectors; ++i)
-            sum[i] = hn::MulAdd(weight, hn::LoadU(d, values + i * LANES), sum[i]);
+            sum[head][i] = hn::LoadU(d, sums + head * sums_stride + i * LANES);
+    for (uint32_t position = 0; position < count; ++position, values += stride) {
+        float_vector weight[heads];
+        for (uint32_t head = 0; head < heads; ++head)
+            weight[head] = hn::Set(d, weights[head][position]);
+        for (uint32_t i = 0; i < vectors; ++i) {
+            hwy::Prefetch(values + i * LANES + ahead);
+            const auto value = hn::LoadU(d, values + i * LANES);
+            for (uint32_t head = 0; head < heads; ++head)
+                sum[head][i] = hn::MulAdd(weight[head], value, sum[head][i]);
+        }
     }
-    for (uint32_t i = 0; i < vectors; ++i) hn::StoreU(sum[i], d, sums + i * LANES);
+    for (uint32_t head = 0; head < heads; ++head)
+        for (uint32_t i = 0; i < vectors; ++i)
+            hn::StoreU(sum[head][i], d, sums + head * sums_stride + i * LANES);
 }
 
-HWY_INLINE void add_all_values(const float *weights, const float *values, size_t stride,
-                               uint32_t value_dim, uint32_t count, float shrink, float *sums) {
+template <uint32_t heads>
+HWY_INLINE void add_all_values(const float (*weights)[CHUNK], const float *values, size_t stride,
+                               uint32_t value_dim, uint32_t count, float *sums,
+                               size_t sums_stride) {
+    constexpr uint32_t VECTORS = heads == 1 ? 8 : 4;
     uint32_t at = 0;
-    for (; at + VALUES * LANES <= value_dim; at += VALUES * LANES)
-        add_values<VALUES>(weights, values + at, stride, count, shrink, sums + at);
+    for (; at + VECTORS * LANES <= value_dim; at += VECTORS * LANES)
+        add_values<heads, VECTORS>(weights, values + at, stride, count, sums + at, sums_stride);
     for (; at + LANES <= value_dim; at += LANES)
-        add_values<1>(weights, values + at, stride, count, shrink, sums + at);
-    for (; at < value_dim; ++at) {
-        sums[at] *= shrink;
-        for (uint32_t position = 0; position < count; ++position)
-            sums[at] += weights[position] * values[position * stride + at];
-    }
+        add_values<heads, 1>(weights, values + at, stride, count, sums + at, sums_stride);
+    for (; at < value_dim; ++at)
+        for (uint32_t head = 0; head < heads; ++head)
+            for (uint32_t position = 0; position < count; ++position)
+                sums[head * sums_stride + at] +=
+                    weights[head][position] * values[position * stride + at];
 }
 
 float largest(const float *scores, uint32_t begin, uint32_t end) {
@@ -109,29 +140,50 @@ float exponents(float *scores, uint32_t begin, uint32_t end, uint32_t count, flo
     return sum;
 }
 
+void scale(float *values, uint32_t count, float by) {
+    const float_tag d;
+    const auto factor = hn::Set(d, by);
+    uint32_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        hn::StoreU(hn::Mul(hn::LoadU(d, values + i), factor), d, values + i);
+    for (; i < count; ++i) values[i] *= by;
+}
+
+// Positions [begin, begin + count) for `heads` heads from `first` on.
+template <uint32_t heads>
+HWY_INLINE void add_chunk(const span_task &task, uint32_t first, size_t begin, uint32_t count) {
+    alignas(64) float scores[heads][CHUNK];
+    score<heads>(task.query + size_t{first} * task.head_dim, task.keys + begin * task.key_stride,
+                 task.key_stride, task.head_dim, count, task.scale, scores);
+    float *const partials = task.partial + first * task.partial_stride;
+    for (uint32_t head = 0; head < heads; ++head) {
+        float *const partial = partials + head * task.partial_stride;
+        float &most = partial[task.partial_stride - 2];
+        float &total = partial[task.partial_stride - 1];
+        const float more = HWY_MAX(most, largest(scores[head], 0, count));
+        const float shrink = hn::GetLane(exponential(hn::Set(float_tag(), most - more)));
+        if (shrink != 1) scale(partial, task.value_dim, shrink);
+        total = total * shrink + exponents(scores[head], 0, count, count, more);
+        most = more;
+    }
+    add_all_values<heads>(scores, task.values + begin * task.value_stride, task.value_stride,
+                          task.value_dim, count, partials, task.partial_stride);
+}
+
 void span(const span_task &task) {
-    alignas(64) float scores[CHUNK];
     for (uint32_t head = 0; head < task.heads; ++head) {
         float *const partial = task.partial + head * task.partial_stride;
         std::memset(partial, 0, task.partial_stride * sizeof(float));
         partial[task.partial_stride - 2] = LOWEST;
     }
-    // Chunk by chunk, so that keys and values come from memory once for all heads.
+    // Chunk by chunk, so that keys and values come from memory once for all
+    // heads.
     for (size_t begin = task.begin; begin < task.end; begin += CHUNK) {
         const uint32_t count = static_cast<uint32_t>(HWY_MIN(CHUNK, task.end - begin));
-        for (uint32_t head = 0; head < task.heads; ++head) {
-            float *const partial = task.partial + head * task.partial_stride;
-            float &most = partial[task.partial_stride - 2];
-            float &total = partial[task.partial_stride - 1];
-            score(task.query + size_t{head} * task.head_dim, task.keys + begin * task.key_stride,
-                  task.key_stride, task.head_dim, count, task.scale, scores);
-            const float more = HWY_MAX(most, largest(scores, 0, count));
-            const float shrink = hn::GetLane(exponential(hn::Set(float_tag(), most - more)));
-            most = more;
-            total = total * shrink + exponents(scores, 0, count, count, more);
-            add_all_values(scores, task.values + begin * task.value_stride, task.value_stride,
-                           task.value_dim, count, shrink, partial);
-        }
+        uint32_t head = 0;
+        for (; head + 4 <= task.heads; head += 4) add_chunk<4>(task, head, begin, count);
+        for (; head + 2 <= task.heads; head += 2) add_chunk<2>(task, head, begin, count);
+        if (head < task.heads) add_chunk<1>(task, head, begin, count);
     }
 }
 
@@ -141,6 +193,8 @@ void copy_values(const float *values, size_t stride, uint32_t positions, uint32_
     constexpr uint32_t WIDTH = 2 * LANES;
     for (uint32_t position = 0; position < positions; ++position, panel += WIDTH) {
         const float *from = values + position * stride + column;
+        hwy::Prefetch(from + AHEAD * stride);
+        hwy::Prefetch(from + AHEAD * stride + LANES);
         if (column + WIDTH <= limit) {
             hn::Store(hn::LoadU(d, from), d, panel);
             hn::Store(hn::LoadU(d, from + LANES), d, panel + LANES);
@@ -154,15 +208,6 @@ void copy_values(const float *values, size_t stride, uint32_t positions, uint32_
             hn::Store(hn::Zero(d), d, panel + LANES);
         }
     }
-}
-
-void scale(float *values, uint32_t count, float by) {
-    const float_tag d;
-    const auto factor = hn::Set(d, by);
-    uint32_t i = 0;
-    for (; i + LANES <= count; i += LANES)
-        hn::StoreU(hn::Mul(hn::LoadU(d, values + i), factor), d, values + i);
-    for (; i < count; ++i) values[i] *= by;
 }
 
 const attention_kernels *table() {

@@ -1,5 +1,5 @@
-// kernels_vector_elements.cpp - activations and norms, value by value; and the loops
-// that measure what the machine can do.
+// kernels_vector_elements.cpp - activations and norms, value by value; and the
+// loops that measure what the machine can do.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_elements.cpp"

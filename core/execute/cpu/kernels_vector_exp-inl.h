@@ -1,4 +1,5 @@
-// kernels_vector_exp-inl.h - exp for any argument. Included once per instruction set.
+// kernels_vector_exp-inl.h - exp for any argument. Included once per
+// instruction set.
 #if defined(MOORAGE_KERNELS_VECTOR_EXP_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef MOORAGE_KERNELS_VECTOR_EXP_INL_H
 #undef MOORAGE_KERNELS_VECTOR_EXP_INL_H

@@ -1,8 +1,10 @@
-// kernels_vector_panels.cpp - products of many tokens: weights are turned round and widened into a
-// panel that stays in the nearest cache while tiles of tokens pass over it.
+// kernels_vector_panels.cpp - products of many tokens: weights are turned round
+// and widened into a panel that stays in the nearest cache while tiles of
+// tokens pass over it.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_panels.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -15,7 +17,8 @@ namespace {
 
 constexpr uint32_t WIDTH = 2 * LANES;
 static_assert(WIDTH <= PANEL_WIDTH_MAX);
-// Sums of a tile: two vectors a token, and room for the panel's two and a broadcast.
+// Sums of a tile: two vectors a token, and room for the panel's two and a
+// broadcast.
 constexpr uint32_t TILE_TOKENS = LANES == 16 || HWY_TARGET == HWY_NEON ? 12 : 6;
 
 HWY_INLINE void store_turned(float_vector *v, uint32_t count, float *panel) {
@@ -24,12 +27,13 @@ HWY_INLINE void store_turned(float_vector *v, uint32_t count, float *panel) {
     for (uint32_t i = 0; i < count; ++i) hn::Store(v[i], d, panel + i * WIDTH);
 }
 
-// Pairs of 16-bit values are turned round as words and parted after; returns the columns done.
+// Pairs of 16-bit values are turned round as words and parted after; returns
+// the columns done.
 template <weight_type type>
-HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, uint32_t begin, uint32_t count,
-                               float *panel) {
+HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, size_t ahead, uint32_t begin,
+                               uint32_t count, float *panel) {
 #if HWY_TARGET == HWY_SCALAR
-    (void)rows, (void)begin, (void)count, (void)panel;
+    (void)rows, (void)ahead, (void)begin, (void)count, (void)panel;
     return 0;
 #else
     const float_tag d;
@@ -37,8 +41,11 @@ HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, uint32_t begin, uin
     uint32_t done = 0;
     for (; done + 2 * LANES <= count; done += 2 * LANES) {
         hn::Vec<word_tag> v[LANES];
-        for (uint32_t r = 0; r < LANES; ++r)
-            v[r] = hn::BitCast(words, load_floats(rows[r] + size_t{begin + done} * 2));
+        for (uint32_t r = 0; r < LANES; ++r) {
+            const std::byte *const from = rows[r] + size_t{begin + done} * 2;
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
+            v[r] = hn::BitCast(words, load_floats(from));
+        }
         turn_round(words, v);
         float *out = panel + size_t{done} * WIDTH;
         for (uint32_t i = 0; i < LANES; ++i, out += 2 * WIDTH) {
@@ -63,14 +70,15 @@ HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, uint32_t begin, uin
 
 // LANES columns at a time, for what has no faster way; the last columns too.
 template <weight_type type>
-HWY_INLINE void pack_floats(const std::byte *const *rows, uint32_t begin, uint32_t done,
-                            uint32_t count, float *panel) {
+HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t begin,
+                            uint32_t done, uint32_t count, float *panel) {
     constexpr uint32_t BYTES = BYTES_OF<type>;
     for (; done < count; done += LANES) {
         const uint32_t columns = HWY_MIN(LANES, count - done);
         float_vector v[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
             const std::byte *from = rows[r] + size_t{begin + done} * BYTES;
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
             if (columns == LANES) {
                 v[r] = load_as_float<type>(from);
             } else {
@@ -90,7 +98,10 @@ HWY_INLINE void pack_fp4(const panel_source &from, uint32_t first_row, uint32_t 
         float_vector even[LANES], odd[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
             const auto scale = hn::Set(d, scale_value(from.scales[first_row + r][column / 32]));
-            const auto codes = load_bytes(from.rows[first_row + r] + column / 2);
+            const std::byte *const row = from.rows[first_row + r] + column / 2;
+            if (column % 128 == 0)
+                hwy::Prefetch(reinterpret_cast<const uint8_t *>(row) + from.ahead);
+            const auto codes = load_bytes(row);
             even[r] = hn::Mul(fp4_values(codes), scale);
             odd[r] = hn::Mul(fp4_values(hn::ShiftRight<4>(codes)), scale);
         }
@@ -110,16 +121,18 @@ void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel
         float *out = panel + half * LANES;
         switch (from.type) {
             case weight_type::f32:
-                pack_floats<weight_type::f32>(rows, begin, 0, count, out);
+                pack_floats<weight_type::f32>(rows, from.ahead, begin, 0, count, out);
                 break;
             case weight_type::f16: {
-                const uint32_t done = pack_pairs<weight_type::f16>(rows, begin, count, out);
-                pack_floats<weight_type::f16>(rows, begin, done, count, out);
+                const uint32_t done =
+                    pack_pairs<weight_type::f16>(rows, from.ahead, begin, count, out);
+                pack_floats<weight_type::f16>(rows, from.ahead, begin, done, count, out);
                 break;
             }
             case weight_type::bf16: {
-                const uint32_t done = pack_pairs<weight_type::bf16>(rows, begin, count, out);
-                pack_floats<weight_type::bf16>(rows, begin, done, count, out);
+                const uint32_t done =
+                    pack_pairs<weight_type::bf16>(rows, from.ahead, begin, count, out);
+                pack_floats<weight_type::bf16>(rows, from.ahead, begin, done, count, out);
                 break;
             }
             case weight_type::mxfp4:

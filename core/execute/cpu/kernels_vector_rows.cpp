@@ -1,11 +1,12 @@
-// kernels_vector_rows.cpp - dot products of weight rows with the activations of a few tokens: each
-// weight is read once, in the order of memory, and met by every token in registers.
+// kernels_vector_rows.cpp - dot products of weight rows with the activations of
+// a few tokens: each weight is read once, in the order of memory, and met by
+// every token in registers.
 #include "core/execute/cpu/kernels_targets.h"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_rows.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "hwy/cache_control.h"
 
 #include "core/execute/cpu/kernels_vector-inl.h"
 #include "core/execute/cpu/kernels_vector.h"
@@ -14,14 +15,15 @@ HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 namespace {
 
-// Sums across lanes are taken of four rows at once. What a sum is depends on its row and columns
-// only, not on its place among these.
+// Sums across lanes are taken of four rows at once. What a sum is depends on
+// its row and columns only, not on its place among these.
 constexpr uint32_t ROWS = 4;
+constexpr uint32_t TOKENS = 4;  // at a time, in registers
 // Sums of a row that are kept as vectors until all four rows have theirs.
 constexpr uint32_t PARTS = 8;
-// How far ahead weights are asked for. Measured on a Zen 5 core with pages of 4 KiB: rows of 4 KiB
-// one after the other reach 0.96 of the read bandwidth without, 1.0 with it; four rows at a time
-// 0.65 and 0.85.
+// How far ahead weights are asked for. Measured on a Zen 5 core with pages of 4
+// KiB: rows of 4 KiB one after the other reach 0.96 of the read bandwidth
+// without, 1.0 with it; four rows at a time 0.65 and 0.85.
 constexpr uint64_t AHEAD_BYTES = 8192;
 
 struct row_at {
@@ -29,7 +31,8 @@ struct row_at {
     uint64_t ahead;  // bytes from a weight to the one to ask for, of the same column
 };
 
-// The sum over columns [begin, end) of whole-byte types for each token, one to a vector.
+// The sum over columns [begin, end) of whole-byte types for each token, one to
+// a vector.
 template <weight_type type, uint32_t tokens>
 HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begin, uint32_t end,
                     float_vector *out) {
@@ -75,8 +78,9 @@ HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begi
     }
 }
 
-// The same for ROWS rows of mxfp4, whose activations are parted into even and odd ones on the way;
-// begin and end are multiples of 32. sums[row * step + token]
+// The same for ROWS rows of mxfp4, whose activations are parted into even and
+// odd ones on the way; begin and end are multiples of 32. sums[row * step +
+// token]
 template <uint32_t tokens>
 HWY_INLINE void dot_fp4(const row_at *rows, const float *const *inputs, uint32_t begin,
                         uint32_t end, float_vector *sums, uint32_t step) {
@@ -193,7 +197,7 @@ void multiply_type(const row_task &task) {
     }
 }
 
-void multiply(const row_task &task) {
+void multiply_few(const row_task &task) {
     switch (task.weights->type) {
         case weight_type::f32:
             return multiply_type<weight_type::f32>(task);
@@ -204,6 +208,23 @@ void multiply(const row_task &task) {
         case weight_type::mxfp4:
             return multiply_type<weight_type::mxfp4>(task);
     }
+}
+
+// More tokens than the registers hold meet the same few rows again, now in the
+// nearest cache.
+void multiply(const row_task &task) {
+    if (task.tokens <= TOKENS) return multiply_few(task);
+    for (uint32_t row = 0; row < task.count; row += ROWS)
+        for (uint32_t token = 0; token < task.tokens; token += TOKENS) {
+            row_task some = task;
+            some.first += row;
+            some.count = HWY_MIN(ROWS, task.count - row);
+            some.tokens = HWY_MIN(TOKENS, task.tokens - token);
+            for (uint32_t t = 0; t < some.tokens; ++t) some.inputs[t] = task.inputs[token + t];
+            if (task.start) some.start += row;
+            some.output += token * task.output_stride + row;
+            multiply_few(some);
+        }
 }
 
 template <weight_type type>
