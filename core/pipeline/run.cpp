@@ -215,6 +215,7 @@ result<uint64_t> runner::wanted_experts(uint64_t all) {
                      true};
     }
     if (on_host()) return all;
+    if (config_.executor == "cuda") return experts_on_gpu(all);
     const device_profile &device = costs_->hardware().device;
     const uint64_t beside = device.reserved_bytes + shape.non_expert_bytes +
                             uint64_t{buffer_slots_ + pipeline::staging_slots} * shape.expert_bytes;
