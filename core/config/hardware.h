@@ -38,6 +38,7 @@ struct device_profile {
                                // everything, and slots are copies in main memory
     double compute_share = 1;  // is_host: of its own speed that computing keeps beside a copy, and
     double copy_share = 1;     // the copy beside computing, (0, 1]
+    uint64_t load_ns = 0;      // is_host: of each piece copied, taken from computing
     uint64_t expert_ns = 0;    // further fixed cost of an expert
     uint64_t pass_ns = 0;      // fixed cost of a pass through all layers
     double context_bytes_per_s = 0;  // at which attention works through cached keys and values,

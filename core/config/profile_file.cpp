@@ -202,6 +202,7 @@ void read_device(profile_reader &file, device_profile &device) {
     file.maybe_flag("is_host", device.is_host);
     file.maybe_positive("compute_share", device.compute_share, 1);
     file.maybe_positive("copy_share", device.copy_share, 1);
+    file.maybe_ns("load_ns", device.load_ns);
     file.maybe_ns("expert_ns", device.expert_ns);
     file.maybe_ns("pass_ns", device.pass_ns);
     file.maybe_positive("context_bytes_per_s", device.context_bytes_per_s, rate_max);

@@ -68,6 +68,7 @@ std::string device_text(const device_profile &device, const profile_sources &sou
     if (device.is_host) out.flag("is_host", true);
     if (device.compute_share != 1) out.number("compute_share", device.compute_share);
     if (device.copy_share != 1) out.number("copy_share", device.copy_share);
+    if (device.load_ns != 0) out.whole("load_ns", device.load_ns);
     if (device.expert_ns != 0) out.whole("expert_ns", device.expert_ns);
     if (device.pass_ns != 0) out.whole("pass_ns", device.pass_ns);
     if (device.context_bytes_per_s != 0)

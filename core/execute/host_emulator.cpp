@@ -47,6 +47,7 @@ void host_emulator::send(const link_piece &piece) {
     const double alone_ns =
         static_cast<double>(profile.issue_ns) + static_cast<double>(piece.bytes) / rate * 1e9;
     links_[piece.link] = {true, in_place_, piece.page, now_, now_, in_place_ ? 0 : alone_ns};
+    if (!in_place_) give_up_core();
 }
 
 // One thread copies; the direction to the device goes first.
@@ -88,6 +89,21 @@ void host_emulator::pass_time(double work_ns) {
         end_copy(*link);
     }
     now_ = begin_ns + rounded_up(elapsed_ns);
+}
+
+// The thread that computes hands a piece over, and where cores are few the copy begins on its own.
+void host_emulator::give_up_core() {
+    const uint64_t until_ns = now_ + costs_.hardware().device.load_ns;
+    if (link_state *link = copying()) {
+        const double until_copied =
+            std::min<double>(link->left_ns, static_cast<double>(until_ns - now_));
+        link->left_ns -= until_copied;
+        if (link->left_ns <= 0) {
+            now_ += rounded_up(until_copied);
+            end_copy(*link);
+        }
+    }
+    now_ = until_ns;
 }
 
 bool host_emulator::take_piece(completion &out) {

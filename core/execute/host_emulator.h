@@ -4,7 +4,8 @@
 // For profiles whose device is the host itself (device_profile::is_host). It follows cpu_executor
 // move by move: experts that can run go in one parallel loop, which pays its entry once; what has
 // been copied is noticed when the loop ends, so the next piece sets out then; experts left on the
-// CPU come when nothing of the device can run. While a copy and a computation are both under way
+// CPU come when nothing of the device can run. A piece that sets out takes load_ns from computing,
+// in which it is copied at full speed. While a copy and a computation are both under way
 // each keeps its share of its own speed (compute_share, copy_share). Where all experts fit nothing
 // is copied at all. Deterministic; whole nanoseconds, ends rounded up.
 #pragma once
@@ -60,6 +61,7 @@ private:
     uint64_t take_loop(std::deque<operation> &from);
     void pass_time(double work_ns);
     link_state *copying();
+    void give_up_core();
     void end_copy(link_state &link);
     bool take_piece(completion &out);
 

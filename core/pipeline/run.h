@@ -43,6 +43,9 @@ public:
 
     result<const trace *> open(const std::filesystem::path &path);
     result<const opened_model *> open_model(const std::filesystem::path &directory);
+    // A model made elsewhere, under the name of a directory that open_model() then answers with.
+    // Requires: nothing was opened by that name.
+    void keep(const std::filesystem::path &name, std::unique_ptr<model> made);
     // Random weights of a published shape; one at a time, as they are large.
     result<const model *> random(const std::string &shape, const std::filesystem::path &base,
                                  uint32_t distinct_experts);

@@ -45,6 +45,11 @@ result<const opened_model *> run_resources::open_model(const std::filesystem::pa
     return &known;
 }
 
+void run_resources::keep(const std::filesystem::path &name, std::unique_ptr<model> made) {
+    const std::lock_guard lock(mutex_);
+    models_[name].of = std::move(made);
+}
+
 result<const model *> run_resources::random(const std::string &shape,
                                             const std::filesystem::path &base,
                                             uint32_t distinct_experts) {

@@ -24,5 +24,6 @@ command install_generate(CLI::App &app);
 command install_eval(CLI::App &app);
 command install_model(CLI::App &app);
 command install_tokenize(CLI::App &app);
+command install_profile(CLI::App &app);
 
 }  // namespace moorage::tool

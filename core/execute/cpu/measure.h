@@ -1,0 +1,13 @@
+// measure.h - measures the processor and its memory as the device of the CPU executor.
+#pragma once
+
+#include "core/base/result.h"
+#include "core/execute/measure.h"
+
+namespace moorage::core {
+
+// Everything of measured_machine but the date. An error where the memory for it (four experts and
+// a buffer of 512 MiB) is not to be had.
+result<measured_machine> measure_cpu(const measure_options &options);
+
+}  // namespace moorage::core

@@ -1,0 +1,186 @@
+// measure_kernels.cpp - times the kernels alone: products, experts, attention, empty loops.
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/cpu/kernels.h"
+#include "core/execute/cpu/measure_models.h"
+#include "core/execute/cpu/measure_parts.h"
+#include "core/execute/cpu/measure_timing.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Every byte the same: a small number in any of the types, none of them subnormal.
+constexpr int filler = 0x3c, filler_scale = 0x7c;
+
+// Bytes enough for the largest matrix, shared by all.
+class weight_block {
+public:
+    explicit weight_block(uint64_t bytes) : values_(bytes), scales_(bytes / 16) {
+        std::memset(values_.data(), filler, values_.size());
+        std::memset(scales_.data(), filler_scale, scales_.size());
+    }
+    matrix of(weight_type type, uint32_t rows, uint32_t columns) const {
+        matrix made;
+        made.type = type;
+        made.rows = rows;
+        made.columns = columns;
+        made.row_bytes = bytes_of_columns(type, columns);
+        made.data = values_.data();
+        if (type == weight_type::mxfp4) {
+            made.scales = scales_.data();
+            made.scale_row_bytes = columns / 32;
+        }
+        return made;
+    }
+    // The same block cut into many matrices.
+    matrix cut(uint32_t rows, uint32_t columns, uint64_t index) const {
+        matrix made = of(weight_type::bf16, rows, columns);
+        made.data += index * bytes_of(made);
+        return made;
+    }
+
+private:
+    std::vector<std::byte> values_, scales_;
+};
+
+product_speed measure_product(thread_pool &pool, double budget_s, const matrix &weights,
+                              uint32_t tokens) {
+    std::vector<float> input(size_t{weights.columns} * tokens, 0.01f);
+    std::vector<float> output(size_t{weights.rows} * tokens);
+    const product one{&weights, {input.data(), weights.columns}, {output.data(), weights.rows}};
+    const double seconds = median_seconds(budget_s, [&] { multiply(pool, tokens, {&one, 1}); });
+    return {
+        weights.type, weights.rows, weights.columns, tokens, static_cast<double>(bytes_of(weights)),
+        seconds};
+}
+
+mlp_call call_of(const mlp_weights &weights, uint32_t tokens, std::span<float> input,
+                 std::span<float> output) {
+    mlp_call call{};
+    call.weights = &weights;
+    call.intermediate = call.count = weights.gate.rows;
+    call.activation = activation_kind::silu;
+    call.tokens = tokens;
+    call.input = {input.data(), weights.gate.columns};
+    call.output = {output.data(), weights.gate.columns};
+    return call;
+}
+
+double bytes_of_expert(const mlp_weights &of) {
+    return static_cast<double>(bytes_of(of.gate) + bytes_of(of.up) + bytes_of(of.down));
+}
+
+}  // namespace
+
+void measure_products(thread_pool &pool, double budget_s, measured_machine &into) {
+    constexpr uint64_t block_bytes = uint64_t{4096} * 14336 * 4;
+    const weight_block block(block_bytes);
+    constexpr uint32_t shapes[][2] = {
+        {256, 256}, {1024, 1024}, {4096, 1024}, {4096, 4096}, {14336, 4096}};
+    for (const auto &[rows, columns] : shapes)
+        into.products.push_back(
+            measure_product(pool, budget_s, block.of(weight_type::bf16, rows, columns), 1));
+    for (const weight_type type : {weight_type::f16, weight_type::f32, weight_type::mxfp4})
+        into.products.push_back(measure_product(pool, budget_s, block.of(type, 4096, 4096), 1));
+    for (const uint32_t tokens : {4u, 16u, 64u, 256u})
+        into.products.push_back(
+            measure_product(pool, budget_s, block.of(weight_type::bf16, 1024, 1024), tokens));
+
+    // Matrices one after the other, round and round: what is gone when its turn comes again has to
+    // come from further away.
+    constexpr uint32_t rows = 512, columns = 1024;
+    std::vector<float> input(columns, 0.01f), output(rows);
+    for (uint64_t count = 1; count * rows * columns * 2 <= block_bytes; count *= 2) {
+        const double seconds = median_seconds(budget_s, [&] {
+            for (uint64_t i = 0; i < count; ++i) {
+                const matrix weights = block.cut(rows, columns, i);
+                const product one{&weights, {input.data(), columns}, {output.data(), rows}};
+                multiply(pool, 1, {&one, 1});
+            }
+        });
+        into.working_sets.push_back({static_cast<double>(count * rows * columns * 2), seconds});
+    }
+}
+
+status measure_experts(thread_pool &pool, double budget_s, measured_machine &into) {
+    mlp_kernel kernel(pool);
+    std::vector<timed> expert_slopes;
+    std::vector<double> loops;
+    for (const uint32_t hidden : {64u, 128u, 256u, 512u}) {
+        const probe_shape shape{1, hidden, hidden, 64, 8, 64};
+        const auto made = probe_model(shape);
+        if (!made) return made.failure();
+        const std::vector<mlp_weights> &experts = (*made)->weights().layers[0].experts;
+        std::vector<float> input(hidden, 0.01f), output(size_t{hidden} * 8);
+        std::vector<timed> by_count;
+        for (const uint32_t count : {1u, 2u, 4u, 8u}) {
+            size_t next = 0;
+            std::vector<mlp_call> calls(count);
+            by_count.push_back({static_cast<double>(count), median_seconds(budget_s, [&] {
+                                    for (uint32_t i = 0; i < count; ++i)
+                                        calls[i] =
+                                            call_of(experts[next++ % experts.size()], 1, input,
+                                                    std::span(output).subspan(size_t{i} * hidden));
+                                    kernel(calls);
+                                })});
+        }
+        const line_fit line = fit_line(by_count);
+        loops.push_back(line.constant);
+        expert_slopes.push_back({bytes_of_expert(experts[0]), std::max(line.slope, 1e-9)});
+    }
+    into.experts_seconds = median(loops);
+    into.expert_seconds = fit_line(expert_slopes).constant;
+
+    const auto made = probe_model({1, 1024, 512, 4, 2, 64});
+    if (!made) return made.failure();
+    const mlp_weights &expert = (*made)->weights().layers[0].experts[0];
+    into.expert_bytes = bytes_of_expert(expert);
+    into.expert_operations = into.expert_bytes;  // two for each weight of two bytes
+    std::vector<float> input(size_t{256} * 1024, 0.01f), output(size_t{256} * 1024);
+    for (const uint32_t tokens : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 256u}) {
+        const mlp_call call = call_of(expert, tokens, input, output);
+        into.expert_tokens.push_back(
+            {static_cast<double>(tokens), median_seconds(budget_s, [&] { kernel(call); })});
+    }
+    return success();
+}
+
+void measure_attention(thread_pool &pool, double budget_s, measured_machine &into) {
+    constexpr uint32_t heads = 16, kv_heads = 4, head_dim = 64, longest = 4096;
+    constexpr uint32_t width = kv_heads * head_dim;
+    std::vector<float> keys(size_t{longest} * width, 0.01f), values(keys);
+    std::vector<float> query(heads * head_dim, 0.01f), output(query);
+    const float *key_cache = keys.data(), *value_cache = values.data();
+    const uint32_t from = 0;
+    for (uint32_t positions = 64; positions <= longest; positions *= 2) {
+        const uint32_t last = positions - 1;
+        attention_call call{};
+        call.tokens = 1;
+        call.heads = heads;
+        call.kv_heads = kv_heads;
+        call.head_dim = call.value_dim = head_dim;
+        call.scale = 0.125f;
+        call.query = {query.data(), query.size()};
+        call.output = {output.data(), output.size()};
+        call.keys = &key_cache;
+        call.values = &value_cache;
+        call.key_stride = call.value_stride = width;
+        call.from = &from;
+        call.positions = &last;
+        into.contexts.push_back({static_cast<double>(positions),
+                                 median_seconds(budget_s, [&] { attend(pool, call); })});
+    }
+    into.context_bytes = 2.0 * 2 * width;
+}
+
+void measure_loop(thread_pool &pool, double budget_s, measured_machine &into) {
+    std::vector<float> sink(pool.threads() * size_t{16});
+    into.loop_seconds = median_seconds(
+        budget_s, [&] { pool.each(pool.threads(), [&](uint32_t item) { sink[item * 16] += 1; }); });
+}
+
+}  // namespace moorage::core

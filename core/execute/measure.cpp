@@ -1,0 +1,272 @@
+// measure.cpp - fits of what was measured, and the profile they give.
+#include "core/execute/measure.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Prefill begins to be bound by arithmetic around here; the rate is that of the tokens beyond.
+constexpr double tokens_many = 32;
+// Smaller working sets are bound by the entry of their loops, not by a cache.
+constexpr double working_set_min_bytes = 1 << 20;
+// A cache that is hardly faster than memory is not worth a term.
+constexpr double cache_gain_min = 1.2;
+
+uint64_t to_ns(double seconds) { return static_cast<uint64_t>(std::lround(seconds * 1e9)); }
+
+struct cache_figures {
+    uint64_t bytes = 0;
+    double bytes_per_s = 0;
+};
+
+// The largest working set whose rate is nearer to the fastest one than to the slowest (on a
+// logarithmic scale), and the middle rate of all up to it.
+cache_figures cache_of(const measured_machine &machine) {
+    std::vector<timed> sets = machine.working_sets;
+    std::erase_if(sets, [](const timed &one) { return one.amount < working_set_min_bytes; });
+    if (sets.size() < 2) return {};
+    const auto rate = [](const timed &one) { return one.amount / one.seconds; };
+    std::ranges::sort(sets, {}, &timed::amount);
+    const double slow = rate(sets.back()), fast = rate(*std::ranges::max_element(sets, {}, rate));
+    if (fast < cache_gain_min * slow) return {};
+    const double between = std::sqrt(fast * slow);
+    size_t count = sets.size();
+    while (rate(sets[count - 1]) < between) --count;
+    std::vector<double> rates;
+    for (size_t i = 0; i < count; ++i) rates.push_back(rate(sets[i]));
+    return {static_cast<uint64_t>(sets[count - 1].amount), median(rates)};
+}
+
+// Operations per second that further tokens of an expert are computed with.
+double compute_rate(const measured_machine &machine) {
+    std::vector<timed> many = machine.expert_tokens;
+    std::erase_if(many, [](const timed &one) { return one.amount < tokens_many; });
+    if (many.size() < 2) return machine.operations_per_s;
+    const line_fit line = fit_line(many);
+    return line.slope > 0 ? machine.expert_operations / line.slope : machine.operations_per_s;
+}
+
+// The constant of a layer. Whole tokens know more than kernels one by one: the pipeline around
+// them, threads that fell asleep, weights that another layer drove out of the nearest cache.
+double layer_constant(const measured_machine &machine) {
+    if (machine.token_layers.size() < 2) return machine.layer_seconds;
+    const double experts = machine.experts_seconds + machine.token_experts * machine.expert_seconds;
+    const double of_pass = machine.pass_seconds / machine.token_layer_count;
+    return std::max(fit_line(machine.token_layers).constant - experts - of_pass, 0.0);
+}
+
+device_profile device_of(const measured_machine &machine) {
+    device_profile device;
+    device.name = machine.processor;
+    device.memory_bytes = machine.device_bytes;
+    device.reserved_bytes = std::min(machine.device_reserved_bytes, machine.device_bytes - 1);
+    device.memory_bytes_per_s = machine.read_bytes_per_s;
+    device.memory_efficiency =
+        std::min(1.0, machine.expert_memory_bytes_per_s / machine.read_bytes_per_s);
+    device.flops_per_s = machine.operations_per_s;
+    device.flops_efficiency = std::min(1.0, compute_rate(machine) / machine.operations_per_s);
+    const double layer_seconds = layer_constant(machine);
+    // A layer's constant is launches and a rest; how many launches is a matter of naming only.
+    const double loop = std::max(machine.loop_seconds, 1e-9);
+    device.launch_ns = std::max<uint64_t>(to_ns(loop), 1);
+    device.sync_ns = to_ns(machine.sync_seconds);
+    device.attention_kernels = static_cast<uint32_t>(std::clamp(layer_seconds / loop, 0.0, 10.0));
+    const uint64_t launches_ns = device.attention_kernels * device.launch_ns;
+    device.layer_ns = std::max(to_ns(layer_seconds), launches_ns) - launches_ns;
+    device.expert_kernels =
+        static_cast<uint32_t>(std::clamp(machine.experts_seconds / loop + 0.5, 0.0, 100.0));
+    device.expert_ns = to_ns(machine.expert_seconds);
+    device.pass_ns = to_ns(machine.pass_seconds);
+    device.is_host = machine.is_host;
+    device.compute_share = machine.compute_share;
+    device.copy_share = machine.copy_share;
+    device.load_ns = to_ns(machine.load_seconds);
+    if (machine.contexts.size() >= 2 && machine.context_bytes > 0)
+        if (const line_fit line = fit_line(machine.contexts); line.slope > 0)
+            device.context_bytes_per_s = machine.context_bytes / line.slope;
+    const cache_figures cache = cache_of(machine);
+    device.cache_bytes = cache.bytes;
+    device.cache_bytes_per_s = cache.bytes_per_s;
+    if (cache.bytes != 0 && machine.token_layers.size() >= 2)
+        if (const line_fit line = fit_line(machine.token_layers); line.slope > 0)
+            device.cache_bytes_per_s = std::min(cache.bytes_per_s, 1 / line.slope);
+    return device;
+}
+
+link_profile link_of(const measured_machine &machine) {
+    const line_fit in = fit_line(machine.to_device);
+    const line_fit out = machine.to_host.size() < 2 ? in : fit_line(machine.to_host);
+    link_profile link;
+    link.name = machine.is_host ? "copies in main memory of " + machine.processor
+                                : "link of " + machine.processor;
+    link.h2d_bytes_per_s = 1 / in.slope;
+    link.d2h_bytes_per_s = 1 / out.slope;
+    link.issue_ns = to_ns(in.constant);
+    return link;
+}
+
+node_profile node_of(const measured_machine &machine, const device_profile &device) {
+    node_profile node;
+    node.name = machine.is_host ? machine.processor : "host of " + machine.processor;
+    node.memory_bytes = machine.host_bytes;
+    if (machine.is_host) {
+        node.cpu_bytes_per_s = device.memory_bytes_per_s * device.memory_efficiency;
+        node.cpu_flops_per_s = device.flops_per_s * device.flops_efficiency;
+        node.cpu_issue_ns = to_ns(machine.experts_seconds + machine.expert_seconds);
+    } else {
+        node.cpu_bytes_per_s = machine.cpu_expert_bytes_per_s;
+        node.cpu_flops_per_s = machine.cpu_operations_per_s;
+        node.cpu_issue_ns = to_ns(machine.cpu_expert_seconds);
+    }
+    node.memory_bytes_per_s = std::max(machine.together_bytes_per_s, node.cpu_bytes_per_s);
+    return node;
+}
+
+profile_sources sources_of(const measured_machine &machine) {
+    const std::string who =
+        format("[M] measured by moorage profile measure on {}{}, {}", machine.processor,
+               machine.threads ? format(" ({} threads)", machine.threads) : "", machine.date);
+    const auto how = [&](const char *text) { return who + ": " + text; };
+    profile_sources all;
+    all.otherwise = who;
+    auto &device = all.of["device"];
+    device["memory_bytes"] = how("what there is in all");
+    device["reserved_bytes"] = how("what was in use when it was measured");
+    device["memory_bytes_per_s"] = how("read in order, the best of many passes");
+    device["memory_efficiency"] = how("experts of one token read from memory, against that");
+    device["flops_per_s"] = how("float32 multiply-adds in registers, the best of many");
+    device["flops_efficiency"] = how("an expert for more and more tokens, against that");
+    device["launch_ns"] = how("an empty parallel loop or kernel");
+    device["sync_ns"] = how("the router's scores until the host has them");
+    device["layer_ns"] =
+        how("a layer of small models run whole, at zero bytes, less launches and experts");
+    device["attention_kernels"] = "[D] the share of a layer's constant that launches make up";
+    device["expert_kernels"] = "[D] the constant of a loop over experts in launches";
+    device["unified_memory"] = "[D] loads are copies";
+    device["is_host"] = "[D] which executor was measured";
+    device["compute_share"] = how("an expert computed while another is copied");
+    device["copy_share"] = how("an expert copied while another is computed");
+    device["load_ns"] =
+        how("a small model run whole with room for a third of its experts, what the emulator did "
+            "not foretell");
+    device["expert_ns"] = how("small experts in one loop, at zero bytes");
+    device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
+    device["context_bytes_per_s"] = how("attention of one token by the length of its past");
+    device["cache_bytes"] = how("the largest set of weights that is read faster than memory");
+    device["cache_bytes_per_s"] = how("small models run whole, the time of a layer by its bytes");
+    auto &link = all.of["link"];
+    link["h2d_bytes_per_s"] = how("pieces of 4 KiB to 64 MiB, slope of the fitted line");
+    link["d2h_bytes_per_s"] = link["h2d_bytes_per_s"];
+    link["issue_ns"] = how("pieces of 4 KiB to 64 MiB, constant of the fitted line");
+    auto &node = all.of["node"];
+    node["memory_bytes"] = how("what there is in all");
+    node["memory_bytes_per_s"] = how("experts computed and copied at the same time, both summed");
+    node["cpu_bytes_per_s"] = how("experts of one token read from memory");
+    node["cpu_flops_per_s"] = how("an expert for more and more tokens");
+    node["cpu_issue_ns"] = how("one small expert at zero bytes");
+    return all;
+}
+
+std::string rate_text(double bytes, double seconds) {
+    return format("{:>8.2f} GB/s", bytes / seconds / 1e9);
+}
+
+void add_timed(std::vector<std::string> &lines, const char *title, const char *unit,
+               std::span<const timed> samples, bool bytes) {
+    if (samples.empty()) return;
+    lines.push_back("");
+    lines.push_back(title);
+    for (const timed &one : samples) {
+        std::string line = bytes ? format("{:>12}", human_bytes(one.amount))
+                                 : format("{:>6.0f} {}", one.amount, unit);
+        line += format("{:>12.2f} us", one.seconds * 1e6);
+        if (bytes) line += rate_text(one.amount, one.seconds);
+        lines.push_back(line);
+    }
+}
+
+}  // namespace
+
+double median(std::vector<double> &values) {
+    assert(!values.empty());
+    const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+    std::nth_element(values.begin(), middle, values.end());
+    return *middle;
+}
+
+// Weighted least squares with weights 1 / seconds^2: the longest samples would drown the others.
+line_fit fit_line(std::span<const timed> samples) {
+    double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
+    for (const timed &one : samples) {
+        assert(one.seconds > 0);
+        const double weight = 1 / (one.seconds * one.seconds);
+        w += weight;
+        wx += weight * one.amount;
+        wy += weight * one.seconds;
+        wxx += weight * one.amount * one.amount;
+        wxy += weight * one.amount * one.seconds;
+    }
+    const double spread = w * wxx - wx * wx;
+    assert(spread > 0 && "samples of different amounts are needed");
+    const double slope = (w * wxy - wx * wy) / spread, constant = (wy - slope * wx) / w;
+    if (slope < 0) return {wy / w, 0};
+    if (constant < 0) return {0, wxy / wxx};
+    return {constant, slope};
+}
+
+measured_profile profile_of(const measured_machine &machine) {
+    measured_profile made;
+    made.profile.device = device_of(machine);
+    made.profile.link = link_of(machine);
+    made.profile.node = node_of(machine, made.profile.device);
+    made.sources = sources_of(machine);
+    made.notes = tables_of(machine);
+    return made;
+}
+
+std::vector<std::string> tables_of(const measured_machine &machine) {
+    std::vector<std::string> lines;
+    lines.push_back(format("{}, executor {}, {} threads, {}", machine.processor, machine.executor,
+                           machine.threads, machine.date));
+    lines.push_back("");
+    lines.push_back(format("memory read in order {:.2f} GB/s, multiply-adds {:.1f} GFLOP/s",
+                           machine.read_bytes_per_s / 1e9, machine.operations_per_s / 1e9));
+    lines.push_back(
+        format("computing beside a copy keeps {:.0f} % of its speed, the copy {:.0f} %,",
+               machine.compute_share * 100, machine.copy_share * 100));
+    lines.push_back(format("together {:.2f} GB/s", machine.together_bytes_per_s / 1e9));
+    lines.push_back(format(
+        "constants: loop {:.2f} us, expert {:.2f} us, loop over experts "
+        "{:.2f} us,",
+        machine.loop_seconds * 1e6, machine.expert_seconds * 1e6, machine.experts_seconds * 1e6));
+    lines.push_back(format("           layer {:.2f} us, pass {:.2f} us, load {:.2f} us",
+                           machine.layer_seconds * 1e6, machine.pass_seconds * 1e6,
+                           machine.load_seconds * 1e6));
+    add_timed(lines, "copies to a slot, by bytes", "", machine.to_device, true);
+    add_timed(lines, "copies back, by bytes", "", machine.to_host, true);
+    if (!machine.products.empty()) {
+        lines.push_back("");
+        lines.push_back("products of a matrix, by type and shape");
+    }
+    for (const product_speed &one : machine.products)
+        lines.push_back(format("{:>6} {:>6} x {:<6} {:>4} tokens{:>12.2f} us{}{:>8.1f} GFLOP/s",
+                               name_of(one.type), one.rows, one.columns, one.tokens,
+                               one.seconds * 1e6, rate_text(one.bytes, one.seconds),
+                               2e-9 * one.rows * one.columns * one.tokens / one.seconds));
+    add_timed(lines, "weights read again and again, by their bytes", "", machine.working_sets,
+              true);
+    add_timed(lines, "a layer of small models run whole, by the bytes it reads", "",
+              machine.token_layers, true);
+    add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
+    add_timed(lines, "attention of one token, by positions looked back on", "positions",
+              machine.contexts, false);
+    return lines;
+}
+
+}  // namespace moorage::core

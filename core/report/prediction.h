@@ -1,0 +1,44 @@
+// prediction.h - how far an emulated run is from a real one of the same work, term by term.
+//
+//   const prediction found = compare_runs(emulated, real);
+//   std::fputs(to_text(found).c_str(), stdout);
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+enum class term_unit : uint8_t { ms, share, bytes };
+
+struct term {
+    std::string name;     // as in the report: "tpot", "hit_rate", "compute"
+    std::string meaning;  // for the table
+    term_unit unit = term_unit::ms;
+    double emulated = 0, real = 0;
+    bool part = false;  // one of the parts that the time of the run is made of
+    // (emulated - real) / real; 0 where both are 0, infinite where only the real one is.
+    double relative() const;
+};
+
+struct prediction {
+    std::string profile, executor;  // of the emulated run; of the real one
+    uint64_t tokens = 0;
+    std::vector<term> terms;
+    // The part whose times are furthest apart, in milliseconds: where the model of costs is most in
+    // error; empty where there is none.
+    std::string worst;
+    std::vector<std::string> warnings;  // why the runs are not of the same work, if so
+};
+
+prediction compare_runs(const run_report &emulated, const run_report &real);
+
+// For a terminal, at most 80 columns.
+std::string to_text(const prediction &found);
+// {"profile", "executor", "tokens", "worst", "terms": {name: {"emulated", "real", "relative"}}}
+json to_json(const prediction &found);
+
+}  // namespace moorage::core

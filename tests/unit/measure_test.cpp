@@ -1,0 +1,264 @@
+// Goal: what was measured becomes the profile that the samples stand for, a written profile is read
+// back as it was, and two reports are compared term by term. Method: samples made from known
+// constants; machines and reports written by hand. Nothing here looks at a clock.
+#include "core/execute/measure.h"
+
+#include <cmath>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "core/config/profile_file.h"
+#include "core/report/prediction.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// constant + amount / rate, each sample off by the same share up or down in turn.
+std::vector<timed> samples(double constant, double rate, double noise) {
+    std::vector<timed> out;
+    double sign = 1;
+    for (double amount = 4096; amount <= 64 << 20; amount *= 4) {
+        out.push_back({amount, (constant + amount / rate) * (1 + sign * noise)});
+        sign = -sign;
+    }
+    return out;
+}
+
+measured_machine machine() {
+    measured_machine of;
+    of.executor = "cpu";
+    of.processor = "Test \"CPU\" \\ 9000";
+    of.date = "2025-01-02";
+    of.threads = 8;
+    of.is_host = true;
+    of.device_bytes = of.host_bytes = 64'000'000'000;
+    of.device_reserved_bytes = 4'000'000'000;
+    of.read_bytes_per_s = 50e9;
+    of.operations_per_s = 1e12;
+    of.host_read_bytes_per_s = 50e9;
+    of.to_device = samples(3e-6, 10e9, 0);
+    of.compute_share = 0.75;
+    of.copy_share = 0.5;
+    of.together_bytes_per_s = 45e9;
+    of.expert_memory_bytes_per_s = 40e9;
+    of.expert_bytes = of.expert_operations = 6e6;
+    // 500 us of reading up to the point where 1/0.4e12 s an operation take longer.
+    for (const double tokens : {1.0, 8.0, 64.0, 128.0, 256.0})
+        of.expert_tokens.push_back({tokens, std::max(150e-6, tokens * 6e6 / 0.4e12)});
+    of.context_bytes = 1000;
+    for (const double positions : {64.0, 512.0, 4096.0})
+        of.contexts.push_back({positions, 2e-6 + positions * 1000 / 20e9});
+    // 100 GB/s up to 16 MiB, 40 beyond.
+    for (double bytes = 1 << 18; bytes <= 128 << 20; bytes *= 2)
+        of.working_sets.push_back({bytes, bytes / (bytes <= 16 << 20 ? 100e9 : 40e9)});
+    of.loop_seconds = 0.5e-6;
+    of.expert_seconds = 0.4e-6;
+    of.experts_seconds = 1e-6;
+    of.layer_seconds = 9e-6;
+    of.pass_seconds = 6e-6;
+    of.load_seconds = 2e-6;
+    return of;
+}
+
+const term &term_of(const prediction &of, const std::string &name) {
+    for (const term &one : of.terms)
+        if (one.name == name) return one;
+    FAIL("no term " << name);
+    return of.terms[0];
+}
+
+run_report report(const std::string &executor, double scale) {
+    run_report of;
+    of.executor = executor;
+    of.profile = "toy";
+    of.tokens = 10;
+    of.total_ms = 20 * scale;
+    of.tpot_ms = {2 * scale, 1.5 * scale, 3 * scale};
+    of.experts.requested = 8;
+    of.experts.hits = 6;
+    of.bytes.h2d = 4000;
+    of.time.compute = 10 * scale;
+    of.time.transfer = 7;
+    of.time.stall = 4;
+    return of;
+}
+
+}  // namespace
+
+TEST_CASE("a line is found again, whatever the scale of its samples") {
+    for (const double constant : {0.0, 1e-6, 50e-6}) {
+        for (const double rate : {1e9, 25e9}) {
+            CAPTURE(constant);
+            CAPTURE(rate);
+            const line_fit exact = fit_line(samples(constant, rate, 0));
+            CHECK(exact.constant == doctest::Approx(constant).epsilon(1e-6).scale(1e-6));
+            CHECK(1 / exact.slope == doctest::Approx(rate).epsilon(1e-6));
+            const line_fit noisy = fit_line(samples(constant, rate, 0.05));
+            CHECK(1 / noisy.slope == doctest::Approx(rate).epsilon(0.1));
+        }
+    }
+}
+
+TEST_CASE("neither constant nor slope of a line falls below zero") {
+    // Through (1, 1) and (2, 3) goes -1 + 2 x; by least relative squares y = x (1 + 2/3) / (1 +
+    // 4/9).
+    const line_fit steep = fit_line(std::vector<timed>{{1, 1}, {2, 3}});
+    CHECK(steep.constant == 0);
+    CHECK(steep.slope == doctest::Approx((1 + 2.0 / 3) / (1 + 4.0 / 9)));
+    // A falling line becomes level: the mean with weights 1 / y^2, (1/3 + 1) / (1/9 + 1).
+    const line_fit falling = fit_line(std::vector<timed>{{1, 3}, {2, 1}});
+    CHECK(falling.slope == 0);
+    CHECK(falling.constant == doctest::Approx((1.0 / 3 + 1) / (1.0 / 9 + 1)));
+}
+
+TEST_CASE("the median does not see what lies far out") {
+    std::vector<double> odd{5, 1, 1e9, 2, 3}, even{4, 1, 3, 2}, one{7};
+    CHECK(median(odd) == 3);
+    CHECK(median(even) == 2);
+    CHECK(median(one) == 7);
+}
+
+TEST_CASE("a profile holds the constants that the samples were made of") {
+    const hardware_profile made = profile_of(machine()).profile;
+    CHECK(made.device.is_host);
+    CHECK(made.device.memory_bytes_per_s == 50e9);
+    CHECK(made.device.memory_efficiency == doctest::Approx(0.8));
+    CHECK(made.device.flops_efficiency == doctest::Approx(0.4));
+    CHECK(made.device.launch_ns == 500);
+    CHECK(made.device.attention_kernels * made.device.launch_ns + made.device.layer_ns == 9000);
+    CHECK(made.device.expert_kernels == 2);
+    CHECK(made.device.expert_ns == 400);
+    CHECK(made.device.pass_ns == 6000);
+    CHECK(made.device.load_ns == 2000);
+    CHECK(made.device.cache_bytes == 16 << 20);
+    CHECK(made.device.cache_bytes_per_s == doctest::Approx(100e9));
+    CHECK(made.device.context_bytes_per_s == doctest::Approx(20e9));
+    CHECK(made.link.h2d_bytes_per_s == doctest::Approx(10e9));
+    CHECK(made.link.issue_ns == 3000);
+    CHECK(made.node.cpu_bytes_per_s == doctest::Approx(40e9));
+    CHECK(made.node.memory_bytes_per_s == 45e9);
+    CHECK(made.node.cpu_issue_ns == 1400);
+
+    SUBCASE("a cache that is no faster is none") {
+        measured_machine flat = machine();
+        for (timed &one : flat.working_sets) one.seconds = one.amount / 45e9;
+        CHECK(profile_of(flat).profile.device.cache_bytes == 0);
+    }
+    SUBCASE("whole tokens say what a layer costs") {
+        measured_machine whole = machine();
+        // Layers of 30 us and 80 GB/s; of the constant, 2.6 us are experts' and 1 us the pass's.
+        for (const double bytes : {1e5, 4e5, 16e5})
+            whole.token_layers.push_back({bytes, 30e-6 + bytes / 80e9});
+        whole.token_experts = 4;
+        whole.token_layer_count = 6;
+        const device_profile device = profile_of(whole).profile.device;
+        CHECK(device.attention_kernels * device.launch_ns + device.layer_ns == 26400);
+        CHECK(device.cache_bytes_per_s == doctest::Approx(80e9));
+    }
+}
+
+TEST_CASE("a written profile is read back, from one file") {
+    const measured_profile made = profile_of(machine());
+    const toy::folder place;
+    place.write("mine.toml", to_toml(made.profile, made.sources, made.notes));
+    const auto read = load_hardware({"mine.toml", "", "", place.path()});
+    REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
+    const hardware_profile &a = made.profile, &b = read.value();
+    CHECK(b.id == "mine");
+    CHECK(b.device.name == a.device.name);
+    CHECK(b.device.memory_bytes == a.device.memory_bytes);
+    CHECK(b.device.reserved_bytes == a.device.reserved_bytes);
+    CHECK(b.device.is_host);
+    const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-4); };
+    CHECK(b.device.memory_bytes_per_s == near(a.device.memory_bytes_per_s));
+    CHECK(b.device.memory_efficiency == near(a.device.memory_efficiency));
+    CHECK(b.device.flops_per_s == near(a.device.flops_per_s));
+    CHECK(b.device.flops_efficiency == near(a.device.flops_efficiency));
+    CHECK(b.device.compute_share == near(0.75));
+    CHECK(b.device.copy_share == near(0.5));
+    CHECK(b.device.load_ns == 2000);
+    CHECK(b.device.layer_ns == a.device.layer_ns);
+    CHECK(b.device.expert_ns == 400);
+    CHECK(b.device.pass_ns == 6000);
+    CHECK(b.device.cache_bytes == a.device.cache_bytes);
+    CHECK(b.device.cache_bytes_per_s == near(a.device.cache_bytes_per_s));
+    CHECK(b.device.context_bytes_per_s == near(a.device.context_bytes_per_s));
+    CHECK(b.link.issue_ns == 3000);
+    CHECK(b.link.h2d_bytes_per_s == near(a.link.h2d_bytes_per_s));
+    CHECK(b.node.memory_bytes == a.node.memory_bytes);
+    CHECK(b.node.cpu_bytes_per_s == near(a.node.cpu_bytes_per_s));
+
+    // Another link in place of the file's own.
+    const auto other = load_hardware({"mine.toml", "pcie4_x16", "", place.path()});
+    REQUIRE(other.ok());
+    CHECK(other.value().link.h2d_bytes_per_s != b.link.h2d_bytes_per_s);
+}
+
+TEST_CASE("a machine's file is as strict as three files") {
+    const measured_profile made = profile_of(machine());
+    const std::string good = to_toml(made.profile, made.sources, {});
+    const auto failure = [&](const std::string &from, const std::string &to) {
+        std::string text = good;
+        const size_t at = text.find(from);
+        REQUIRE(at != std::string::npos);
+        text.replace(at, from.size(), to);
+        const auto device = parse_device(text, "a.toml");
+        const auto link = parse_link(text, "a.toml");
+        return !device ? device.failure().text : !link ? link.failure().text : std::string();
+    };
+    CHECK(failure("launch_ns = 500", "launch_ns = 500").empty());
+    CHECK(failure("launch_ns = 500", "lunch_ns = 500").find("launch_ns") != std::string::npos);
+    CHECK(failure("launch_ns = 500\n", "").find("launch_ns") != std::string::npos);
+    CHECK(failure("copy_share = 5.0000e-01", "copy_share = 1.5").find("copy_share") !=
+          std::string::npos);
+    CHECK(failure("[link]", "[lint]").find("lint") != std::string::npos);
+    CHECK_FALSE(failure("cache_bytes_per_s = ", "cache_bytes_per_s = -").empty());
+    CHECK(parse_device("kind = \"machine\"\n", "a.toml").failure().text.find("device") !=
+          std::string::npos);
+    CHECK_FALSE(parse_device("kind = \"machine\"\ndevice = 3\n", "a.toml").ok());
+}
+
+TEST_CASE("two reports are compared term by term") {
+    const prediction found = compare_runs(report("emulator", 1), report("cpu", 2));
+    CHECK(found.executor == "cpu");
+    CHECK(term_of(found, "tpot").relative() == doctest::Approx(-0.5));
+    CHECK(term_of(found, "hit_rate").relative() == 0);
+    CHECK(term_of(found, "transfer").relative() == 0);
+    // 20 - 10 - 4 and 40 - 20 - 4 ms that nothing accounts for.
+    CHECK(term_of(found, "rest").emulated == doctest::Approx(6));
+    CHECK(term_of(found, "rest").real == doctest::Approx(16));
+    CHECK(term_of(found, "rest").relative() == doctest::Approx(-0.625));
+    CHECK(found.worst == "compute");  // both are 10 ms apart; the first one counts
+    CHECK(found.warnings.empty());
+
+    const std::string text = to_text(found);
+    CHECK(text.find("time per token, mean") != std::string::npos);
+    CHECK(text.find("-50.0 %") != std::string::npos);
+    CHECK(text.find("compute (10.0 ms of 40.0 ms)") != std::string::npos);
+    for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
+        end = text.find('\n', begin);
+        REQUIRE(end != std::string::npos);
+        CHECK(end - begin <= 80);
+    }
+    const json figures = to_json(found);
+    CHECK(figures["terms"]["tpot"]["relative"].get<double>() == doctest::Approx(-0.5));
+    CHECK(figures["worst"] == "compute");
+
+    SUBCASE("what only the emulator had has no relative difference") {
+        run_report emulated = report("emulator", 1);
+        emulated.time.cpu = 3;
+        const prediction other = compare_runs(emulated, report("cpu", 1));
+        CHECK(std::isinf(term_of(other, "cpu").relative()));
+        CHECK(to_json(other)["terms"]["cpu"]["relative"].is_null());
+        CHECK(other.worst == "cpu");
+    }
+    SUBCASE("runs of different work are told apart") {
+        run_report real = report("cpu", 1);
+        real.tokens = 11;
+        real.text.texts = {"other"};
+        CHECK(compare_runs(report("emulator", 1), real).warnings.size() == 2);
+    }
+}

@@ -1,0 +1,58 @@
+// profile_json.cpp - samples and figures by name; seconds and bytes.
+#include "tools/moorage/profile_json.h"
+
+namespace moorage::tool {
+
+using namespace moorage::core;
+
+namespace {
+
+json samples(const std::vector<timed> &all, const char *amount) {
+    json out = json::array();
+    for (const timed &one : all) out.push_back({{amount, one.amount}, {"seconds", one.seconds}});
+    return out;
+}
+
+}  // namespace
+
+json json_of(const measured_machine &machine, const hardware_profile &profile) {
+    json products = json::array();
+    for (const product_speed &one : machine.products)
+        products.push_back({{"type", name_of(one.type)},
+                            {"rows", one.rows},
+                            {"columns", one.columns},
+                            {"tokens", one.tokens},
+                            {"bytes", one.bytes},
+                            {"seconds", one.seconds}});
+    const device_profile &device = profile.device;
+    return {{"executor", machine.executor},
+            {"processor", machine.processor},
+            {"date", machine.date},
+            {"threads", machine.threads},
+            {"read_bytes_per_s", machine.read_bytes_per_s},
+            {"operations_per_s", machine.operations_per_s},
+            {"together",
+             {{"compute_share", machine.compute_share},
+              {"copy_share", machine.copy_share},
+              {"bytes_per_s", machine.together_bytes_per_s}}},
+            {"constants_seconds",
+             {{"loop", machine.loop_seconds},
+              {"expert", machine.expert_seconds},
+              {"experts", machine.experts_seconds},
+              {"layer", machine.layer_seconds},
+              {"pass", machine.pass_seconds}}},
+            {"link",
+             {{"h2d_bytes_per_s", profile.link.h2d_bytes_per_s},
+              {"d2h_bytes_per_s", profile.link.d2h_bytes_per_s},
+              {"issue_ns", profile.link.issue_ns}}},
+            {"cache", {{"bytes", device.cache_bytes}, {"bytes_per_s", device.cache_bytes_per_s}}},
+            {"to_device", samples(machine.to_device, "bytes")},
+            {"to_host", samples(machine.to_host, "bytes")},
+            {"products", products},
+            {"working_sets", samples(machine.working_sets, "bytes")},
+            {"token_layers", samples(machine.token_layers, "bytes")},
+            {"expert_tokens", samples(machine.expert_tokens, "tokens")},
+            {"contexts", samples(machine.contexts, "positions")}};
+}
+
+}  // namespace moorage::tool

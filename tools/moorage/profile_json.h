@@ -1,0 +1,11 @@
+// profile_json.h - everything that was measured of a machine, as figures for --json.
+#pragma once
+
+#include "core/base/json.h"
+#include "core/execute/measure.h"
+
+namespace moorage::tool {
+
+core::json json_of(const core::measured_machine &machine, const core::hardware_profile &profile);
+
+}  // namespace moorage::tool

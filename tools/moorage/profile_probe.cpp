@@ -1,0 +1,138 @@
+// profile_probe.cpp - makes the models and runs them as any configuration is run.
+#include "tools/moorage/profile_probe.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include <unistd.h>
+
+#include "core/base/text.h"
+#include "core/execute/cpu/measure_models.h"
+#include "core/execute/cpu/measure_timing.h"
+#include "core/pipeline/run.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 5, halvings = 12;
+constexpr double load_seconds_max = 100e-6;
+
+// A file that is gone when this is.
+class passing_file {
+public:
+    explicit passing_file(const std::string &ending)
+        : path_(std::filesystem::temp_directory_path() /
+                format("moorage-probe-{}{}", ::getpid(), ending)) {}
+    passing_file(const passing_file &) = delete;
+    ~passing_file() {
+        std::error_code ignored;
+        std::filesystem::remove(path_, ignored);
+    }
+    const std::filesystem::path &path() const { return path_; }
+
+private:
+    std::filesystem::path path_;
+};
+
+std::string window_of_ids(uint32_t vocabulary) {
+    std::string ids;
+    for (uint32_t i = 0; i < window; ++i)
+        ids += format("{}{}", i ? "," : "", (i * 2654435761u) % vocabulary);
+    return "[[" + ids + "]]";
+}
+
+// A small model and the work it is given: a window of ids, decoded token by token.
+class probe {
+public:
+    explicit probe(uint32_t threads) : ids_(".json") {
+        config_.profile = "host";
+        config_.text = ids_.path();
+        config_.window = window;
+        config_.threads = threads;
+    }
+    status make(uint32_t hidden) {
+        if (const status done = shared_.scan({}); !done) return done.failure();
+        auto made = probe_model({layers, hidden, hidden / 2, experts, top_k, 4 * hidden});
+        if (!made) return made.failure();
+        shape_ = shape_of(**made, "");
+        config_.model = "probe";
+        shared_.keep(config_.model, std::move(made).value());
+        return write_text(ids_.path(), window_of_ids(shape_.vocabulary));
+    }
+    const model_shape &shape() const { return shape_; }
+    run_config &config() { return config_; }
+
+    result<run_report> once() { return run(config_, shared_, {}); }
+    // Quickest of the runs that `seconds` have time for, by the median of its tokens: what else the
+    // machine does only ever slows them.
+    result<run_report> quickest(double seconds) {
+        auto best = run(config_, shared_, {});
+        const auto begun = std::chrono::steady_clock::now();
+        for (uint32_t runs = 1; best && (runs < runs_min || seconds_since(begun) < seconds);
+             ++runs) {
+            auto next = run(config_, shared_, {});
+            if (!next || next->tpot_ms.p50 < best->tpot_ms.p50) best = std::move(next);
+        }
+        return best;
+    }
+
+private:
+    run_resources shared_;
+    passing_file ids_;
+    run_config config_;
+    model_shape shape_;
+};
+
+}  // namespace
+
+status measure_tokens(double seconds, uint32_t threads, measured_machine &into) {
+    for (const uint32_t hidden : {64u, 128u, 192u, 256u}) {
+        probe small(threads);
+        if (const status done = small.make(hidden); !done) return done.failure();
+        small.config().executor = "cpu";
+        const auto report = small.quickest(seconds / 4);
+        if (!report) return report.failure();
+        const model_shape &shape = small.shape();
+        const double bytes = static_cast<double>(shape.dense_bytes) / layers +
+                             static_cast<double>(shape.expert_bytes) * top_k;
+        into.token_layers.push_back({bytes, report.value().tpot_ms.p50 / 1000 / layers});
+    }
+    into.token_experts = top_k;
+    into.token_layer_count = layers;
+    return success();
+}
+
+status measure_loads(double seconds, uint32_t threads, measured_machine &into) {
+    const passing_file profile(".toml");
+    probe small(threads);
+    if (const status done = small.make(/*hidden=*/192); !done) return done.failure();
+    small.config().experts = layers * experts / 3;
+    small.config().per_layer = true;
+    small.config().executor = "cpu";
+    const auto real = small.quickest(seconds);
+    if (!real) return real.failure();
+    small.config().executor = "emulator";
+    small.config().profile = profile.path().string();
+    // More of it makes every token longer, so halving finds the value that fits.
+    double low = 0, high = load_seconds_max;
+    for (uint32_t round = 0; round < halvings; ++round) {
+        into.load_seconds = round == 0 ? 0 : (low + high) / 2;
+        const measured_profile made = profile_of(into);
+        const std::string text = to_toml(made.profile, made.sources, {});
+        if (const status done = write_text(profile.path(), text); !done) return done.failure();
+        const auto foretold = small.once();
+        if (!foretold) return foretold.failure();
+        const bool too_long = foretold.value().tpot_ms.p50 > real.value().tpot_ms.p50;
+        if (too_long && round == 0) return success();  // nothing is missing
+        if (round != 0) (too_long ? high : low) = into.load_seconds;
+    }
+    into.load_seconds = low;
+    return success();
+}
+
+}  // namespace moorage::tool

@@ -1,0 +1,16 @@
+// profile_probe.h - small models run whole, pipeline and policies included, to measure with.
+#pragma once
+
+#include "core/base/result.h"
+#include "core/execute/measure.h"
+
+namespace moorage::tool {
+
+// Fills token_layers: decodes small models of random weights on the CPU executor, every expert in
+// memory. `seconds`: about, for all of them.
+core::status measure_tokens(double seconds, uint32_t threads, core::measured_machine &into);
+// Fills load_seconds: a small model with room for a third of its experts, against the emulator with
+// what has been measured so far. Requires: everything else of `into`.
+core::status measure_loads(double seconds, uint32_t threads, core::measured_machine &into);
+
+}  // namespace moorage::tool
