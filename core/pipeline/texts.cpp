@@ -66,7 +66,8 @@ result<std::vector<int32_t>> job_builder::encode(std::string_view text,
                                                  const std::string &place) const {
     if (!words_)
         return error{format("{}: text needs a tokenizer, and {} has no tokenizer.json", place,
-                            config_.model.string())};
+                            config_.model.string()),
+                     true};
     auto ids = words_->encode(text, {});
     if (!ids) return error{format("{}: {}", place, ids.failure().text)};
     if (ids->empty() && begin_id_ >= 0) ids->push_back(begin_id_);

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -27,18 +28,19 @@ struct arguments {
     bool quiet = false, figures = false;
 };
 
-// One prompt is written as it comes; several would mix, so they follow each other at the end.
+// One prompt is written as it comes; several would mix, so they follow each other at the end. A run
+// that is refused writes nothing.
 class printer {
 public:
     printer(const run_config &config, const tokenizer &words, bool to_stdout)
-        : streams_(to_stdout && config.prompts.size() == 1), text_(words, {}) {
-        if (streams_) write(config.prompts[0]);
-    }
+        : streams_(to_stdout && config.prompts.size() == 1),
+          prompt_(config.prompts[0]),
+          text_(words, {}) {}
     void token(int32_t id) {
-        if (streams_) write(text_.push(id));
+        if (streams_) write(std::exchange(prompt_, "") + text_.push(id));
     }
     void end(const text_report &done, bool to_stdout) {
-        if (streams_) write(text_.finish() + "\n");
+        if (streams_) write(prompt_ + text_.finish() + "\n");
         if (streams_ || !to_stdout) return;
         for (size_t i = 0; i < done.texts.size(); ++i)
             write(done.prompts[i] + done.texts[i] + "\n\n");
@@ -50,6 +52,7 @@ private:
         std::fflush(stdout);
     }
     bool streams_;
+    std::string prompt_;  // until it is written
     text_stream text_;
 };
 

@@ -1,0 +1,277 @@
+// generate_command_test.cpp - goal: the commands that run models keep the contract: text alone on
+// standard output, valid JSON, exit codes 0, 1 and 2, errors that say what to do. Method: the built
+// program on the demo model and on copies of it that lack something; what it prints against the
+// library's own run, and commands against each other.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "core/base/json.h"
+#include "core/model/tokenizer.h"
+#include "core/pipeline/run.h"
+#include "core/source/trace.h"
+#include "tests/unit/model_files.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
+
+struct outcome {
+    int code = -1;
+    std::string out, errors;
+    bool says(const std::string &part) const { return errors.find(part) != std::string::npos; }
+};
+
+struct bench {
+    scratch_directory place;
+    std::string file(const std::string &name) const { return (place.path() / name).string(); }
+    std::string file(const std::string &name, const std::string &content) const {
+        write_file(place.path() / name, content);
+        return file(name);
+    }
+    outcome moorage(const std::string &arguments) const {
+        const std::string errors = file("errors");
+        const std::string line = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage " + arguments +
+                                 " 2>" + errors + " </dev/null";
+        outcome result;
+        std::FILE *pipe = popen(line.c_str(), "r");
+        REQUIRE(pipe != nullptr);
+        char part[4096];
+        for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
+            result.out.append(part, count);
+        const int status = pclose(pipe);
+        if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+        result.errors = read_file(errors);
+        return result;
+    }
+    // Refused: nothing on standard output, one line of errors.
+    outcome refused(const std::string &arguments, int code) const {
+        const outcome result = moorage(arguments);
+        CAPTURE(arguments);
+        CAPTURE(result.errors);
+        CHECK(result.code == code);
+        CHECK(result.out.empty());
+        CHECK(result.errors.starts_with("moorage: "));
+        CHECK(result.errors.find('\n') == result.errors.size() - 1);
+        return result;
+    }
+    json figures(const std::string &arguments) const {
+        const outcome result = moorage(arguments + " --json -");
+        CAPTURE(arguments);
+        CAPTURE(result.errors);
+        REQUIRE(result.code == 0);
+        const json parsed = json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+        REQUIRE_FALSE(parsed.is_discarded());
+        return parsed;
+    }
+};
+
+// What the library writes after a prompt.
+std::string continuation(const std::string &prompt, uint32_t tokens) {
+    run_resources shared;
+    REQUIRE(shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+    run_config config;
+    config.file = "test.toml";
+    config.executor = "cpu";
+    config.profile = "host";
+    config.model = demo;
+    config.prompts = {prompt};
+    config.max_tokens = tokens;
+    config.prefill = 512;
+    const auto done = run(config, shared, {});
+    REQUIRE(done.ok());
+    return done->text.texts[0];
+}
+
+}  // namespace
+
+TEST_CASE("generate writes the prompt and its continuation, and nothing else") {
+    const bench on;
+    const std::string prompt = "The president said that";
+    const std::string text = prompt + continuation(prompt, 9) + "\n";
+    const outcome plain =
+        on.moorage("generate " + demo + " --prompt '" + prompt + "' --max-tokens 9");
+    CHECK(plain.code == 0);
+    CHECK(plain.out == text);
+    CHECK(plain.says("9 tokens written"));
+    const outcome quiet =
+        on.moorage("generate " + demo + " -q --prompt '" + prompt + "' --max-tokens 9 --report");
+    CHECK(quiet.out == text);
+    CHECK_FALSE(quiet.says("tokens written"));
+    // With the demo's configuration the machine is emulated; the text is the same.
+    const outcome emulated = on.moorage("generate " + demo + " --config " + home +
+                                        "/configs/demo.toml --max-tokens 9 --prompt '" + prompt +
+                                        "' --set memory.split=0.5 --temperature 0");
+    CHECK(emulated.code == 0);
+    CHECK(emulated.out == text);
+    CHECK(emulated.says("virtual time on rtx_4060_ti_16gb"));
+}
+
+TEST_CASE("several prompts follow each other") {
+    const bench on;
+    const outcome result = on.moorage("generate " + demo +
+                                      " -q --prompt 'def main(' --prompt 'Il y avait' "
+                                      "--max-tokens 4 --set run.batch=2");
+    CHECK(result.code == 0);
+    CHECK(result.out.starts_with("def main("));
+    CHECK(result.out.find("\n\nIl y avait") != std::string::npos);
+    CHECK(result.errors.empty());
+}
+
+TEST_CASE("figures of generate as JSON, on standard output or in a file") {
+    const bench on;
+    const std::string common = "generate " + demo + " -q --prompt 'def main(' --max-tokens 4";
+    const json all = on.figures(common);
+    CHECK(all["executor"] == "cpu");
+    CHECK(all["virtual_time"] == false);
+    CHECK(all["requests"] == 1);
+    const outcome both = on.moorage(common + " --json " + on.file("a.json"));
+    CHECK(both.code == 0);
+    CHECK(both.out == "def main(" + continuation("def main(", 4) + "\n");
+    const json stored = json::parse(read_file(on.file("a.json")), nullptr, false);
+    REQUIRE(stored.is_object());
+    CHECK(stored["tokens"] == all["tokens"]);
+    const outcome nowhere = on.moorage(common + " --json " + on.file("none/a.json"));
+    CHECK(nowhere.code == 1);
+    CHECK(nowhere.says("none/a.json"));
+}
+
+TEST_CASE("every executor by its name") {
+    const bench on;
+    const std::string config =
+        on.file("run.toml", "[hardware]\nprofile = \"rtx_4090\"\n[memory]\nexperts = 30\n");
+    const std::string common = "generate " + demo +
+                               " -q --prompt 'def main(' --max-tokens 4 "
+                               "--config " +
+                               config + " --executor ";
+    const std::string expected = "def main(" + continuation("def main(", 4) + "\n";
+    for (const char *name : {"cpu", "emulator"}) {
+        const outcome result = on.moorage(common + name);
+        CHECK(result.code == 0);
+        CHECK(result.out == expected);
+    }
+#ifndef MOORAGE_HAS_CUDA
+    const outcome cuda = on.refused(common + "cuda", 1);
+    CHECK(cuda.says("not part of this build"));
+    CHECK(cuda.says("--preset cuda"));
+#endif
+    CHECK(on.refused(common + "gpu", 2).says("did you mean cpu"));
+}
+
+TEST_CASE("what cannot be generated says why, and writes no half of it") {
+    const bench on;
+    const std::string prompt = " --prompt a";
+    CHECK(on.refused("generate " + on.file("none") + prompt, 1).says("none"));
+    CHECK(on.refused("generate " + demo + prompt + " --max-tokens 1024", 2).says("1024 positions"));
+    CHECK(on.refused("generate " + demo + " --prompt ''", 2).says("prompt 1"));
+    CHECK(on.refused("generate " + demo + prompt + " --config " + on.file("none.toml"), 2)
+              .says("none.toml"));
+    CHECK(on.refused("generate " + demo + prompt + " --set memory.expert=3", 2).says("experts"));
+    CHECK(on.refused("generate " + demo + prompt + " --set cache.plugin=lur", 2)
+              .says("no cache policy lur"));
+    CHECK(on.moorage("generate " + demo).code == 2);
+    CHECK(on.moorage("generate --prompt a").code == 2);
+    CHECK(on.moorage("generate " + demo + prompt + " --max-tokens 0").code == 2);
+    const scratch_directory copy(demo);
+    std::filesystem::remove(copy.path() / "tokenizer.json");
+    const std::string mute = copy.path().string();
+    CHECK(on.refused("generate " + mute + prompt, 2).says("tokenizer.json"));
+    CHECK(on.refused("eval " + mute + " --text " + home + "/README.md", 2).says("tokenizer.json"));
+    // Ids need none.
+    CHECK(on.figures("eval " + mute + " --windows " + on.file("a.json", "[[1, 2, 3]]"))["tokens"] ==
+          2);
+    write_file(copy.path() / "tokenizer.json", std::string("{"));
+    CHECK(on.refused("generate " + mute + prompt, 1).says("tokenizer.json"));
+}
+
+TEST_CASE("eval: parts add up to the whole, however they are computed") {
+    const bench on;
+    const std::string windows =
+        on.file("w.json", R"({"code": {"windows": [[1, 2, 3, 4, 5], "def main(x): return x"]},
+                      "prose": ["It was a bright cold day in April."]})");
+    const json all = on.figures("eval " + demo + " --windows " + windows);
+    const double sum =
+        all["parts"]["code"]["nll"].get<double>() * all["parts"]["code"]["tokens"].get<double>() +
+        all["parts"]["prose"]["nll"].get<double>() * all["parts"]["prose"]["tokens"].get<double>();
+    const double tokens = all["tokens"].get<double>();
+    CHECK(all["parts"]["code"]["tokens"].get<int>() + all["parts"]["prose"]["tokens"].get<int>() ==
+          all["tokens"]);
+    CHECK(all["nll"].get<double>() == doctest::Approx(sum / tokens));
+    CHECK(all["perplexity"].get<double>() == doctest::Approx(std::exp(sum / tokens)));
+    const json slow = on.figures("eval " + demo + " --windows " + windows +
+                                 " --set run.prefill=0 --set run.batch=2");
+    CHECK(slow["nll"].get<double>() == doctest::Approx(all["nll"].get<double>()).epsilon(1e-3));
+    CHECK(slow["tokens"] == all["tokens"]);
+    const outcome text = on.moorage("eval " + demo + " --windows " + windows);
+    CHECK(text.code == 0);
+    CHECK(text.out.find("prose") != std::string::npos);
+}
+
+TEST_CASE("eval: files that cannot be scored") {
+    const bench on;
+    const auto windows = [&](const std::string &content) {
+        return "eval " + demo + " --windows " + on.file("w.json", content);
+    };
+    CHECK(on.refused(windows("[[1, 2"), 2).says("w.json: not valid JSON"));
+    CHECK(on.refused(windows("[[1, 5000]]"), 2).says("w.json[0]: id 5000 at 1"));
+    CHECK(on.refused(windows("{}"), 2).says("nothing to score"));
+    CHECK(on.refused("eval " + demo + " --windows " + on.file("none.json"), 1).says("none.json"));
+    CHECK(on.refused("eval " + demo + " --text " + on.file("a.txt", ""), 2).says("a.txt: 0 ids"));
+    CHECK(on.refused("eval " + demo, 2).says("--windows"));
+    CHECK(on.refused("eval " + demo + " --text a --windows b", 2).says("one of them"));
+}
+
+TEST_CASE("trace record writes what trace info and a run can read") {
+    const bench on;
+    const std::string file = on.file("t.safetensors");
+    const std::string common =
+        "trace record " + demo + " --prompt 'def main(' --max-tokens 6 --set run.prefill=0 --out ";
+    const json figures = on.figures(common + file);
+    const auto opened = trace::open(file);
+    REQUIRE(opened.ok());
+    CHECK(opened->tokens() == figures["tokens"].get<uint64_t>());
+    CHECK(opened->layers() == 8);
+    CHECK(opened->predictions() == 8);
+    CHECK(opened->has_gate_scores());
+    CHECK(opened->has_token_ids());
+    CHECK(opened->meta("model") == "demo");
+    const json replayed = on.figures("run " + on.file("run.toml",
+                                                      "[hardware]\nprofile = "
+                                                      "\"rtx_4090\"\n[source]\ntrace = "
+                                                      "\"t.safetensors\"\n"
+                                                      "[memory]\nexperts = 40\n"));
+    CHECK(replayed["tokens"] == figures["tokens"]);
+    CHECK(replayed["experts"]["requested"] == figures["experts"]["requested"]);
+    const outcome lean =
+        on.moorage(common + on.file("u.safetensors") + " --predictions 0 --drop-gate-scores");
+    CHECK(lean.code == 0);
+    CHECK(lean.out.starts_with(on.file("u.safetensors")));
+    const auto small = trace::open(on.file("u.safetensors"));
+    REQUIRE(small.ok());
+    CHECK_FALSE(small->has_predictions());
+    CHECK_FALSE(small->has_gate_scores());
+    CHECK(small->has_weights());
+    CHECK(on.refused("trace record " + demo + " --out " + file, 2).says("--prompt"));
+    CHECK(on.refused(common + on.file("none/t.safetensors"), 1).says("none"));
+}
+
+TEST_CASE("run of a model: the same file, other executors") {
+    const bench on;
+    const std::string run = "run " + home + "/configs/demo.toml --set source.max_tokens=6";
+    const json emulated = on.figures(run);
+    CHECK(emulated["executor"] == "emulator");
+    CHECK(emulated["virtual_time"] == true);
+    const json real = on.figures(run + " --set run.executor=cpu --set hardware.profile=host");
+    CHECK(real["virtual_time"] == false);
+    CHECK(real["tokens"] == emulated["tokens"]);
+    CHECK(real["experts"]["requested"] == emulated["experts"]["requested"]);
+    CHECK(real["experts"]["hits"] == emulated["experts"]["hits"]);
+    CHECK(on.refused(run + " --set source.model=" + on.file("none"), 1).says("none"));
+    CHECK(on.refused(run + " --set source.prompt=", 2).says("prompt"));
+}
