@@ -193,11 +193,21 @@ void add_timed(std::vector<std::string> &lines, const char *title, const char *u
 
 }  // namespace
 
-double median(std::vector<double> &values) {
-    assert(!values.empty());
-    const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
-    std::nth_element(values.begin(), middle, values.end());
-    return *middle;
+namespace {
+
+double ranked(std::vector<double> &values, size_t rank) {
+    assert(rank < values.size());
+    const auto place = values.begin() + static_cast<ptrdiff_t>(rank);
+    std::nth_element(values.begin(), place, values.end());
+    return *place;
+}
+
+}  // namespace
+
+double median(std::vector<double> &values) { return ranked(values, (values.size() - 1) / 2); }
+
+double lower_quartile(std::vector<double> &values) {
+    return ranked(values, (values.size() - 1) / 4);
 }
 
 // Weighted least squares with weights 1 / seconds^2: the longest samples would drown the others.

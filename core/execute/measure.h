@@ -5,7 +5,7 @@
 //   write(to_toml(made.profile, made.sources, made.notes)); // core/config/profile_writer.h
 //
 // Whoever measures fills the same struct, so that profile and table are made in one place. All
-// times are seconds, medians over repeats unless said.
+// times are seconds; of repeats the lower quartile, since what else runs only ever slows them.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,8 @@ struct line_fit {
 line_fit fit_line(std::span<const timed> samples);
 // The middle value, of an even number the lower one of the two. Reorders. Requires: not empty.
 double median(std::vector<double> &values);
+// The largest of the lowest quarter. Likewise.
+double lower_quartile(std::vector<double> &values);
 
 // A matrix times a vector (tokens = 1) or a few.
 struct product_speed {

@@ -119,6 +119,10 @@ TEST_CASE("the median does not see what lies far out") {
     CHECK(median(odd) == 3);
     CHECK(median(even) == 2);
     CHECK(median(one) == 7);
+    std::vector<double> nine{9, 8, 7, 6, 5, 4, 3, 2, 1};
+    CHECK(lower_quartile(nine) == 3);
+    CHECK(lower_quartile(even) == 1);
+    CHECK(lower_quartile(one) == 7);
 }
 
 TEST_CASE("a profile holds the constants that the samples were made of") {

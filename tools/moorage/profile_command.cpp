@@ -36,7 +36,7 @@ struct measure_arguments {
 struct compare_arguments {
     std::string config, profile, json_file;
     std::vector<std::string> overrides;
-    uint32_t runs = 5;
+    uint32_t runs = 10;
 };
 
 std::string today() {
@@ -165,7 +165,7 @@ void add_compare(CLI::App &sub, compare_arguments &given) {
         ->type_name("SECTION.KEY=VALUE")
         ->take_all()
         ->expected(1);
-    sub.add_option("--runs", given.runs, "real runs, of which the quickest counts (5)")
+    sub.add_option("--runs", given.runs, "real runs, of which the quickest counts (10)")
         ->type_name("N")
         ->check(CLI::Range(1u, 1000u));
     sub.add_option("--json", given.json_file, "write the terms as JSON; - for standard output")

@@ -19,7 +19,7 @@ namespace {
 
 using namespace moorage::core;
 
-constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 5, halvings = 12;
+constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 20, halvings = 12;
 constexpr double load_seconds_max = 100e-6;
 
 // A file that is gone when this is.

@@ -66,7 +66,16 @@ struct copy_probe {
     }
 };
 
-std::vector<timed> measure_sizes(copy_probe &probe, double budget_s) {
+// A loop on all threads comes before each copy, as attention does in a run: they still look for
+// work then, and where the copy's thread wakes up depends on it.
+std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double budget_s) {
+    std::vector<float> sink(size_t{pool.threads()} * 16, 1.0f);
+    const auto loop = [&] {
+        pool.each(pool.threads(), [&](uint32_t item) {
+            float &value = sink[size_t{item} * 16];
+            for (uint32_t i = 0; i < 2000; ++i) value = value * 0.999f + 0.001f;
+        });
+    };
     std::vector<timed> out;
     const uint64_t most = std::min(piece_max_bytes, probe.expert_bytes);
     for (uint64_t bytes = piece_min_bytes; bytes <= most; bytes *= 4) {
@@ -76,10 +85,11 @@ std::vector<timed> measure_sizes(copy_probe &probe, double budget_s) {
         const auto begun = std::chrono::steady_clock::now();
         while (taken.size() < rounds_min || seconds_since(begun) < budget_s) {
             if (offset + bytes > probe.expert_bytes) offset = 0;
+            loop();
             taken.push_back(probe.copy(offset, bytes));
             offset += bytes;
         }
-        out.push_back({static_cast<double>(bytes), median(taken)});
+        out.push_back({static_cast<double>(bytes), lower_quartile(taken)});
     }
     return out;
 }
@@ -90,8 +100,8 @@ void measure_together(copy_probe &probe, double budget_s, measured_machine &into
     const auto bytes = static_cast<double>(probe.expert_bytes);
     uint32_t next = 0;
     const auto page = [&] { return 1 + next++ % (experts - 1); };
-    const double alone = median_seconds(budget_s, [&] { probe.compute_one(page()); });
-    const double copy_alone = median_seconds(budget_s, [&] { probe.copy(0, probe.expert_bytes); });
+    const double alone = typical_seconds(budget_s, [&] { probe.compute_one(page()); });
+    const double copy_alone = typical_seconds(budget_s, [&] { probe.copy(0, probe.expert_bytes); });
     into.expert_memory_bytes_per_s = bytes / alone;
     std::vector<double> computed, copied;
     const auto begun = std::chrono::steady_clock::now();
@@ -114,7 +124,7 @@ void measure_together(copy_probe &probe, double budget_s, measured_machine &into
         }
     }
     if (computed.empty()) computed.push_back(alone);
-    const double compute_seconds = median(computed), copy_seconds = median(copied);
+    const double compute_seconds = lower_quartile(computed), copy_seconds = lower_quartile(copied);
     into.compute_share = std::clamp(alone / compute_seconds, 0.05, 1.0);
     into.copy_share = std::clamp(copy_alone / copy_seconds, 0.05, 1.0);
     into.together_bytes_per_s = bytes / compute_seconds + bytes / copy_seconds;
@@ -127,7 +137,7 @@ status measure_copies(thread_pool &pool, double budget_s, uint64_t expert_bytes,
     copy_probe probe;
     if (const status done = probe.make(pool, expert_bytes); !done) return done.failure();
     probe.copy(0, probe.expert_bytes);  // the slot's pages are there from now on
-    into.to_device = measure_sizes(probe, budget_s);
+    into.to_device = measure_sizes(probe, pool, budget_s);
     measure_together(probe, 4 * budget_s, into);
     return success();
 }

@@ -52,7 +52,7 @@ product_speed measure_product(thread_pool &pool, double budget_s, const matrix &
     std::vector<float> input(size_t{weights.columns} * tokens, 0.01f);
     std::vector<float> output(size_t{weights.rows} * tokens);
     const product one{&weights, {input.data(), weights.columns}, {output.data(), weights.rows}};
-    const double seconds = median_seconds(budget_s, [&] { multiply(pool, tokens, {&one, 1}); });
+    const double seconds = typical_seconds(budget_s, [&] { multiply(pool, tokens, {&one, 1}); });
     return {
         weights.type, weights.rows, weights.columns, tokens, static_cast<double>(bytes_of(weights)),
         seconds};
@@ -95,7 +95,7 @@ void measure_products(thread_pool &pool, double budget_s, measured_machine &into
     constexpr uint32_t rows = 512, columns = 1024;
     std::vector<float> input(columns, 0.01f), output(rows);
     for (uint64_t count = 1; count * rows * columns * 2 <= block_bytes; count *= 2) {
-        const double seconds = median_seconds(budget_s, [&] {
+        const double seconds = typical_seconds(budget_s, [&] {
             for (uint64_t i = 0; i < count; ++i) {
                 const matrix weights = block.cut(rows, columns, i);
                 const product one{&weights, {input.data(), columns}, {output.data(), rows}};
@@ -120,7 +120,7 @@ status measure_experts(thread_pool &pool, double budget_s, measured_machine &int
         for (const uint32_t count : {1u, 2u, 4u, 8u}) {
             size_t next = 0;
             std::vector<mlp_call> calls(count);
-            by_count.push_back({static_cast<double>(count), median_seconds(budget_s, [&] {
+            by_count.push_back({static_cast<double>(count), typical_seconds(budget_s, [&] {
                                     for (uint32_t i = 0; i < count; ++i)
                                         calls[i] =
                                             call_of(experts[next++ % experts.size()], 1, input,
@@ -144,7 +144,7 @@ status measure_experts(thread_pool &pool, double budget_s, measured_machine &int
     for (const uint32_t tokens : {1u, 2u, 4u, 8u, 16u, 32u, 64u, 128u, 256u}) {
         const mlp_call call = call_of(expert, tokens, input, output);
         into.expert_tokens.push_back(
-            {static_cast<double>(tokens), median_seconds(budget_s, [&] { kernel(call); })});
+            {static_cast<double>(tokens), typical_seconds(budget_s, [&] { kernel(call); })});
     }
     return success();
 }
@@ -172,14 +172,14 @@ void measure_attention(thread_pool &pool, double budget_s, measured_machine &int
         call.from = &from;
         call.positions = &last;
         into.contexts.push_back({static_cast<double>(positions),
-                                 median_seconds(budget_s, [&] { attend(pool, call); })});
+                                 typical_seconds(budget_s, [&] { attend(pool, call); })});
     }
     into.context_bytes = 2.0 * 2 * width;
 }
 
 void measure_loop(thread_pool &pool, double budget_s, measured_machine &into) {
     std::vector<float> sink(pool.threads() * size_t{16});
-    into.loop_seconds = median_seconds(
+    into.loop_seconds = typical_seconds(
         budget_s, [&] { pool.each(pool.threads(), [&](uint32_t item) { sink[item * 16] += 1; }); });
 }
 

@@ -48,7 +48,7 @@ result<layer_time> time_layers(const model &of, thread_pool &pool, double budget
         compute.head();
         of_pass.push_back(pass_seconds + seconds_since(from));
     }
-    return layer_time{median(of_layer), median(of_pass)};
+    return layer_time{lower_quartile(of_layer), lower_quartile(of_pass)};
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// measure_timing.h - how long something takes: the middle of several runs.
+// measure_timing.h - how long something takes when nothing disturbs it.
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,10 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The median of as many runs as fit in `budget_s`, five at least, after one that is not counted.
+// The lower quartile of as many runs as fit in `budget_s`, five at least, after one that is not
+// counted.
 template <class Body>
-double median_seconds(double budget_s, Body &&body) {
+double typical_seconds(double budget_s, Body &&body) {
     constexpr size_t runs_min = 5, runs_max = 2000;
     body();
     std::vector<double> taken;
@@ -26,7 +27,7 @@ double median_seconds(double budget_s, Body &&body) {
         body();
         taken.push_back(std::max(seconds_since(from), 1e-9));
     }
-    return median(taken);
+    return lower_quartile(taken);
 }
 
 }  // namespace moorage::core
