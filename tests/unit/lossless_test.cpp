@@ -1,11 +1,12 @@
 // Goal: strategies that lose nothing change nothing: the text of a model has the same bytes
 // whatever cache, prefetch, dispatch, transport, split, memory and executor it runs with. Method: a
-// property over random settings of the demo model, against the run that computes every expert in
-// place; and the conservation laws of the report on each of them.
+// property over random settings of the demo model and of one of each architecture, against the run
+// that computes every expert in place; and the conservation laws of the report on each of them.
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
 #include "core/source/random.h"
+#include "toy_machine.h"
 
 using namespace moorage::core;
 
@@ -97,6 +98,35 @@ TEST_CASE("a scored text has the same likelihood whatever the strategy") {
         const run_report report = on.run_it();
         CHECK(report.text.scored == expected.scored);
         CHECK(report.text.nll == expected.nll);
+    }
+}
+
+TEST_CASE("every architecture scores the same, whatever the strategy") {
+    bench on;
+    toy::folder folder;
+    folder.write("windows.json", "[[5, 9, 33, 101, 7, 7, 42, 150], [1, 2, 3], [11, 13, 17, 19]]");
+    on.config.prompts.clear();
+    on.config.text = folder / "windows.json";
+    for (const char *name : {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2_lite",
+                             "deepseek_v3", "phimoe", "granitemoe", "gpt_oss", "glm4_moe"}) {
+        CAPTURE(name);
+        const std::filesystem::path text = on.config.text;
+        on.config = bench().config;
+        on.config.prompts.clear();
+        on.config.text = text;
+        on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
+        on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
+        on.config.prefill = on.random.below(2) ? 4 : 0;
+        const text_report expected = on.run_it().text;
+        REQUIRE(expected.scored == 12);
+        for (uint32_t round = 0; round < 8; ++round) {
+            on.draw();
+            on.config.experts = static_cast<uint32_t>(1 + on.random.below(40));
+            CAPTURE(round);
+            CAPTURE(on.config.split);
+            CAPTURE(on.config.executor);
+            CHECK(on.run_it().text.nll == expected.nll);
+        }
     }
 }
 
