@@ -2,7 +2,6 @@
 #include "core/pipeline/run.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
@@ -11,6 +10,7 @@
 #include "core/execute/cpu/zero_pages.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/machine.h"
+#include "core/pipeline/memory_plan.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/texts.h"
 #include "core/source/trace_source.h"
@@ -40,10 +40,7 @@ private:
     uint32_t context_of_trace() const;
     status open_hardware();
     status size_memory();
-    result<uint64_t> wanted_experts(uint64_t all);
-    result<uint64_t> experts_on_gpu(uint64_t all);
     cpu_model_limits limits() const;
-    void warn_of_size();
     status make_machine();
     status make_policies();
     status make_policy(std::string_view kind, instance *&out);
@@ -76,9 +73,8 @@ private:
     std::unique_ptr<source> source_;
     std::unique_ptr<cost_model> costs_;
     moorage_costs costs_view_{};
-    double share_ = 1;  // of an expert that is its top segment
-    uint32_t top_rows_ = 0, experts_ = 0, slots_ = 0, buffer_slots_ = 0;  // experts_: whole ones
-    uint32_t transfers_max_ = 0, needs_ = 0;
+    memory_plan memory_;
+    uint32_t needs_ = 0;
     std::unique_ptr<residency> truth_;
     std::unique_ptr<arena> places_;
     machine machine_;
@@ -203,95 +199,22 @@ status runner::open_hardware() {
     return success();
 }
 
-// Whole experts that the cache is to hold: as configured, or as many as there is room for.
-result<uint64_t> runner::wanted_experts(uint64_t all) {
-    const model_shape &shape = costs_->shape();
-    if (config_.experts) return uint64_t{*config_.experts};
-    if (config_.bytes) {
-        const uint64_t count = *config_.bytes / shape.expert_bytes;
-        if (count != 0) return count;
-        return error{format("{}: [memory] bytes = {} is less than one expert of {} ({} bytes)",
-                            config_.file.string(), *config_.bytes, shape.name, shape.expert_bytes),
-                     true};
-    }
-    if (on_host()) return all;
-    if (config_.executor == "cuda") return experts_on_gpu(all);
-    const device_profile &device = costs_->hardware().device;
-    const uint64_t beside = device.reserved_bytes + shape.non_expert_bytes +
-                            uint64_t{buffer_slots_ + pipeline::staging_slots} * shape.expert_bytes;
-    const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, beside);
-    const uint64_t fit = std::min(all, left / shape.expert_bytes);
-    if (fit != 0) return fit;
-    return error{format(
-        "{}: no expert of {} fits on {} beside the {} of everything else; choose a "
-        "larger device, or say [memory] experts",
-        config_.file.string(), shape.name, device.name, human_bytes(static_cast<double>(beside)))};
-}
-
-// As many as the GPU has room for beside everything else.
-result<uint64_t> runner::experts_on_gpu(uint64_t all) {
-    const auto room = cuda_room_for_experts(*computed_, limits(), /*device=*/0);
-    if (!room) return room.failure();
-    const uint64_t beside = buffer_slots_ + pipeline::staging_slots;
-    const uint64_t fit = *room / costs_->shape().expert_bytes;
-    if (fit > beside) return std::min(all, fit - beside);
-    return error{
-        format("{}: the GPU has {} for experts, and {} of {} beside the cache take more; "
-               "lower [memory] buffer_experts, the batch or the context",
-               config_.file.string(), human_bytes(static_cast<double>(*room)), beside,
-               human_bytes(static_cast<double>(costs_->shape().expert_bytes)))};
-}
-
 status runner::size_memory() {
-    const model_shape &shape = costs_->shape();
-    const uint64_t all = page_count();
-    buffer_slots_ = config_.buffer_experts.value_or(source_->top_k());
-    transfers_max_ = pipeline::transfers_for(source_->experts(), buffer_slots_);
-    const auto asked = wanted_experts(all);
-    if (!asked) return asked.failure();
-    if (*asked > all)
-        warn(format(
-            "[memory] room for {} experts, and {} has {}: all are resident after their first use",
-            *asked, shape.name, all));
-    experts_ = static_cast<uint32_t>(std::min(*asked, all));
-    top_rows_ = top_rows(shape.moe_intermediate, config_.split);
-    share_ = static_cast<double>(top_rows_) / shape.moe_intermediate;
-    slots_ = static_cast<uint32_t>(
-        std::min(static_cast<double>(all), std::floor(experts_ / share_ + 1e-9)));
-    if (config_.split != 1 && top_rows_ == shape.moe_intermediate)
-        warn(
-            format("[memory] split = {}: the {} rows of an expert of {} are not divided there, so "
-                   "experts stay whole",
-                   config_.split, shape.moe_intermediate, shape.name));
-    warn_of_size();
-    return success();
-}
-
-void runner::warn_of_size() {
-    const model_shape &shape = costs_->shape();
-    const device_profile &device = costs_->hardware().device;
-    const uint64_t buffer = uint64_t{buffer_slots_} + pipeline::staging_slots;
-    const uint64_t rest = shape.non_expert_bytes + buffer * shape.expert_bytes;
-    const uint64_t needed = rest + uint64_t{experts_} * shape.expert_bytes;
-    const uint64_t usable =
-        device.memory_bytes - std::min(device.memory_bytes, device.reserved_bytes);
-    if (needed > usable && !real()) {
-        const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
-        warn(format(
-            "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
-            "at most {} experts fit",
-            experts_, buffer, shape.name, human_bytes(static_cast<double>(needed)), device.name,
-            human_bytes(static_cast<double>(usable)), fit));
+    memory_request request;
+    request.config = &config_;
+    request.costs = costs_.get();
+    request.layers = source_->layers();
+    request.experts = source_->experts();
+    request.top_k = source_->top_k();
+    if (config_.executor == "cuda" && !config_.experts && !config_.bytes) {
+        const auto room = cuda_room_for_experts(*computed_, limits(), /*device=*/0);
+        if (!room) return room.failure();
+        request.gpu_room_bytes = *room;
     }
-    const uint32_t working_set = source_->layers() * source_->top_k();
-    if (config_.per_layer || slots_ >= working_set) return;
-    const bool never =
-        slots_ <= slots_without_lru_hits(source_->layers(), source_->top_k(), order::token);
-    warn(format(
-        "{} slots are below one token's working set of {} experts ({} layers x top-{}): a shared "
-        "lru hits {}; use per-layer sharing or more memory",
-        slots_, working_set, source_->layers(), source_->top_k(),
-        never ? "exactly 0 %" : "next to nothing"));
+    auto planned = plan_memory(request, warnings_);
+    if (!planned) return planned.failure();
+    memory_ = *planned;
+    return success();
 }
 
 cpu_model_limits runner::limits() const {
@@ -311,24 +234,24 @@ cpu_model_limits runner::limits() const {
 
 status runner::make_machine() {
     const std::vector<uint32_t> none_yet(source_->layers(), 0);
-    truth_ =
-        std::make_unique<residency>(source_->layers(), source_->experts(),
-                                    config_.per_layer ? none_yet : std::vector<uint32_t>{slots_});
-    std::fill(truth_->splits().begin(), truth_->splits().end(), static_cast<float>(share_));
-    const uint32_t beside = buffer_slots_ + pipeline::staging_slots;
-    places_ = std::make_unique<arena>(truth_->page_count(), slots_ + beside,
-                                      share_ < 1 ? beside : 0, share_);
+    truth_ = std::make_unique<residency>(
+        source_->layers(), source_->experts(),
+        config_.per_layer ? none_yet : std::vector<uint32_t>{memory_.slots});
+    std::fill(truth_->splits().begin(), truth_->splits().end(), static_cast<float>(memory_.share));
+    const uint32_t beside = memory_.beside();
+    places_ = std::make_unique<arena>(truth_->page_count(), memory_.slots + beside,
+                                      memory_.share < 1 ? beside : 0, memory_.share);
     machine_request request{};
     request.config = &config_;
     request.of = computed_;
     request.costs = costs_.get();
     request.places = places_.get();
     request.limits = limits();
-    request.top_rows = top_rows_;
-    request.transfers_max = transfers_max_;
+    request.top_rows = memory_.top_rows;
+    request.transfers_max = memory_.transfers_max;
     request.threads = config_.threads ? config_.threads : options_.threads;
     // On the CPU the model's own memory is fast memory when there is room for all of it.
-    const bool all_fit = slots_ == page_count() && share_ == 1;
+    const bool all_fit = memory_.slots == page_count() && memory_.share == 1;
     if (all_fit && on_host()) truth_->fill();
     request.all_fit = all_fit;
     request.sink = options_.sink;
@@ -403,12 +326,12 @@ status runner::activate() {
     limits.tokens_max = source_->tokens_max();
     limits.requests_max = source_->streams();
     limits.pools = truth_->pools();
-    limits.slots = slots_;
-    limits.buffer_slots = buffer_slots_;
+    limits.slots = memory_.slots;
+    limits.buffer_slots = memory_.buffer_slots;
     limits.segments = places_->split() ? 2 : 1;
     limits.predictions_max = source_->experts();
     limits.links = link_count;
-    limits.transfers_max = transfers_max_;
+    limits.transfers_max = memory_.transfers_max;
     limits.expert_bytes = costs_->shape().expert_bytes;
     for (const auto &one : instances_)
         if (const status done = one->activate(limits); !done) return done.failure();
@@ -418,8 +341,8 @@ status runner::activate() {
 result<run_report> runner::drive() {
     executor &where = *machine_.where;
     pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
-                   &faults_, stages_, experts_, buffer_slots_, transfers_max_, needs_,
-                   config_.per_layer, options_.watcher});
+                   &faults_, stages_, memory_.experts, memory_.buffer_slots, memory_.transfers_max,
+                   needs_, config_.per_layer, options_.watcher});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;
@@ -462,14 +385,14 @@ void runner::describe(run_report &report) {
                        {"link", hardware.link.name},
                        {"node", hardware.node.name}};
     describe_source(all["source"]);
-    all["memory"] = {{"experts", experts_},
+    all["memory"] = {{"experts", memory_.experts},
                      {"experts_all", page_count()},
-                     {"bytes", uint64_t{experts_} * costs_->shape().expert_bytes},
+                     {"bytes", uint64_t{memory_.experts} * costs_->shape().expert_bytes},
                      {"sharing", config_.per_layer ? "per-layer" : "shared"},
-                     {"buffer_experts", buffer_slots_}};
-    if (share_ < 1) {
-        all["memory"]["split"] = share_;
-        all["memory"]["slots"] = slots_;
+                     {"buffer_experts", memory_.buffer_slots}};
+    if (memory_.share < 1) {
+        all["memory"]["split"] = memory_.share;
+        all["memory"]["slots"] = memory_.slots;
     }
     all["plugins"] = {{"on_fault", config_.action == on_fault::abort ? "abort" : "replace"}};
     const std::pair<const char *, instance *> each[] = {
@@ -496,9 +419,9 @@ void runner::describe_source(json &into) {
 }
 
 void runner::count_optimum(run_report &report) {
-    if (!trace_ || share_ < 1) return;
+    if (!trace_ || memory_.share < 1) return;
     if (config_.batch != 1 || config_.prefill != 0) return;
-    const auto best = shared_.optimum(*trace_, config_.tokens, slots_, config_.per_layer);
+    const auto best = shared_.optimum(*trace_, config_.tokens, memory_.slots, config_.per_layer);
     if (best)
         report.opt_misses = *best;
     else

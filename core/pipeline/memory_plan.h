@@ -1,0 +1,39 @@
+// memory_plan.h - how the fast memory of a run is divided: slots of the cache, buffer, segments.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/config/run_config.h"
+#include "core/execute/cost_model.h"
+
+namespace moorage::core {
+
+struct memory_request {
+    const run_config *config = nullptr;
+    const cost_model *costs = nullptr;
+    uint32_t layers = 0, experts = 0, top_k = 0;  // of the source
+    // What a GPU has left for experts, where the configuration gives no size.
+    std::optional<uint64_t> gpu_room_bytes;
+};
+
+struct memory_plan {
+    uint32_t experts = 0;       // whole ones that the cache holds
+    uint32_t slots = 0;         // of the cache: top segments, or whole experts
+    uint32_t buffer_slots = 0;  // experts of the transfer buffer
+    uint32_t top_rows = 0;      // of an expert's intermediate dimension
+    double share = 1;           // of an expert that is its top segment
+    uint32_t transfers_max = 0;
+    bool split() const { return share < 1; }
+    // Slots beside the cache's, of either kind.
+    uint32_t beside() const;
+};
+
+// As configured; without a size, as many experts as fit. What a user should know of the result is
+// added to `warnings`. Errors name the file, the value and a remedy.
+result<memory_plan> plan_memory(const memory_request &request, std::vector<std::string> &warnings);
+
+}  // namespace moorage::core
