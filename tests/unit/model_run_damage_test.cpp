@@ -63,9 +63,11 @@ std::string damaged_bytes(std::string content, random_stream &random) {
         case 0:
             content.resize(at);
             break;
-        case 1:
-            content.insert(at, content.substr(random.below(content.size()), random.below(64)));
+        case 1: {
+            const size_t from = random.below(content.size());
+            content.insert(at, content.substr(from, random.below(64)));
             break;
+        }
         case 2:  // numbers that are none, all over a stretch of weights
             for (size_t i = at; i < std::min(at + 400, content.size()); ++i) content[i] = '\xff';
             break;
