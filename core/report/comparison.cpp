@@ -247,4 +247,29 @@ json to_json(const comparison &compared) {
     return {{"title", compared.title}, {"results", std::move(results)}};
 }
 
+std::vector<written_text> written_texts(const comparison &compared, const comparison_view &view) {
+    std::vector<written_text> all;
+    std::vector<bool> told(compared.rows.size(), false);
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        const text_report &wrote = compared.rows[i].report.text;
+        if (told[i] || wrote.texts.empty()) continue;
+        written_text one{&wrote, "", false};
+        size_t count = 0;
+        for (size_t j = i; j < compared.rows.size(); ++j) {
+            const text_report &other = compared.rows[j].report.text;
+            if (other.texts != wrote.texts || other.prompts != wrote.prompts) continue;
+            told[j] = true;
+            one.labels += (count++ ? "; " : "") + view.labels[j];
+        }
+        one.every_row = count == compared.rows.size();
+        all.push_back(std::move(one));
+    }
+    return all;
+}
+
+bool any_scored(const comparison &compared) {
+    return std::any_of(compared.rows.begin(), compared.rows.end(),
+                       [](const comparison_row &row) { return row.report.text.scored != 0; });
+}
+
 }  // namespace moorage::core

@@ -61,6 +61,16 @@ std::string setting_text(const run_report &report, const std::string &key);
 // know before drawing a conclusion (bounds, hit rate against speed). Warnings come last.
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view);
 
+// What models wrote: each text once, with the labels of the rows that wrote it.
+struct written_text {
+    const text_report *text = nullptr;  // borrowed from a row
+    std::string labels;                 // "lru; lfu"
+    bool every_row = false;
+};
+std::vector<written_text> written_texts(const comparison &compared, const comparison_view &view);
+// Whether any row scored a text, its own or another's.
+bool any_scored(const comparison &compared);
+
 // The table, at most 100 columns, and the reading below it.
 std::string to_text(const comparison &compared);
 // {"title", "results": [the report of each run, and "settings": {those that differ}]}

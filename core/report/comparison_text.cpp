@@ -65,7 +65,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     }
     const double unit = moved_least >= 1e8 ? 1e9 : 1e6;
     moved.heading = unit == 1e9 ? "GB/token" : "MB/token";
-    bool any_share = false, any_optimum = false, any_scored = false;
+    bool any_share = false, any_optimum = false;
     std::vector<double> moved_values, tpot_values, speed_values;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         const run_report &report = compared.rows[i].report;
@@ -82,7 +82,6 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
                 : format("{:.2f}", double(experts.misses) / double(report.opt_misses)));
         const bool scored = report.text.scored != 0;
         perplexity.cells.push_back(scored ? format("{:.3f}", report.text.perplexity()) : "-");
-        any_scored |= scored;
         any_share |= view.share[i] > 0;
         any_optimum |= report.opt_misses != 0;
     }
@@ -96,7 +95,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     for (table_column *column : {&hits, &moved, &tpot, &speed})
         columns.push_back(std::move(*column));
     if (any_optimum) columns.push_back(std::move(optimum));
-    if (any_scored) columns.push_back(std::move(perplexity));
+    if (any_scored(compared)) columns.push_back(std::move(perplexity));
     return columns;
 }
 
@@ -337,25 +336,14 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
     return lines;
 }
 
-// What models wrote, each text once with the runs that wrote it.
-static std::string written_texts(const comparison &compared, const comparison_view &view) {
+static std::string texts_of(const comparison &compared, const comparison_view &view) {
     std::string text;
-    std::vector<bool> told(compared.rows.size(), false);
-    for (size_t i = 0; i < compared.rows.size(); ++i) {
-        const text_report &wrote = compared.rows[i].report.text;
-        if (told[i] || wrote.texts.empty()) continue;
-        std::string who;
-        size_t count = 0;
-        for (size_t j = i; j < compared.rows.size(); ++j) {
-            const text_report &other = compared.rows[j].report.text;
-            if (other.texts != wrote.texts || other.prompts != wrote.prompts) continue;
-            told[j] = true;
-            who += (count++ ? "; " : "") + view.labels[j];
-        }
-        text += count == compared.rows.size() ? format("{} wrote, every run alike:\n", wrote.model)
-                                              : format("{} wrote with {}:\n", wrote.model, who);
-        for (size_t k = 0; k < wrote.texts.size(); ++k)
-            for (const std::string &part : wrapped(wrote.prompts[k] + wrote.texts[k], 76))
+    for (const written_text &one : written_texts(compared, view)) {
+        text += one.every_row ? format("{} wrote, every run alike:\n", one.text->model)
+                              : format("{} wrote with {}:\n", one.text->model, one.labels);
+        for (size_t i = 0; i < one.text->texts.size(); ++i)
+            for (const std::string &part :
+                 wrapped(one.text->prompts[i] + one.text->texts[i], table_columns - 24))
                 text += "    " + part + "\n";
         text += "\n";
     }
@@ -386,7 +374,7 @@ std::string to_text(const comparison &compared) {
             any_best |= view.best[rows[i]];
         }
     }
-    text += "\n" + written_texts(compared, view);
+    text += "\n" + texts_of(compared, view);
     if (any_best) text += "* fastest of its profile and size\n";
     for (const std::string &sentence : reading(compared, view)) {
         std::string_view lead = "- ";

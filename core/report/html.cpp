@@ -128,6 +128,8 @@ std::string table_row(const comparison &compared, const comparison_view &view, s
     cell(three_digits(report.tpot_ms.p99));
     cell(human_ms(report.ttft_ms.mean));
     cell(three_digits(report.tokens_per_s));
+    if (any_scored(compared))
+        cell(report.text.scored ? format("{:.3f}", report.text.perplexity()) : "-");
     return html + "<td>" + time_bar(report) + "</td></tr>\n";
 }
 
@@ -140,6 +142,7 @@ std::string tables(const comparison &compared, const comparison_view &view) {
         for (const char *heading : {"experts", "share", "hit rate", "misses", "misses / OPT",
                                     "moved / token", "TPOT ms", "p99 ms", "TTFT", "tokens/s"})
             html += "<th class=\"figure\">" + std::string(heading) + "</th>";
+        if (any_scored(compared)) html += "<th class=\"figure\">perplexity</th>";
         html += "<th>time</th></tr></thead>\n<tbody>\n";
         size_t previous = SIZE_MAX;
         for (size_t i = 0; i < compared.rows.size(); ++i) {
@@ -168,7 +171,22 @@ constexpr const char *words =
     "farthest in the future, for the same slots and sharing; 1 cannot be beaten by eviction "
     "alone, only by moving experts ahead of time</dd>\n"
     "<dt>moved / token</dt><dd>bytes copied from the host to the GPU for each token</dd>\n"
+    "<dt>perplexity</dt><dd>how many tokens were about as probable as the right one: of a text "
+    "that "
+    "was given, or of what the model itself wrote</dd>\n"
     "</dl>\n</section>\n";
+
+std::string texts_of(const comparison &compared, const comparison_view &view) {
+    std::string html;
+    for (const written_text &one : written_texts(compared, view)) {
+        html += "<p class=\"note\">" +
+                escape_markup(one.every_row ? "every run alike" : "with " + one.labels) + "</p>\n";
+        for (size_t i = 0; i < one.text->texts.size(); ++i)
+            html += "<blockquote><b>" + escape_markup(one.text->prompts[i]) + "</b>" +
+                    escape_markup(one.text->texts[i]) + "</blockquote>\n";
+    }
+    return html;
+}
 
 std::string layer_maps(const comparison &compared, const comparison_view &view) {
     const heat_figures figures = layer_figures(compared, view);
@@ -199,6 +217,7 @@ std::string to_html(const comparison &compared, const std::string &command) {
         findings += (sentence.starts_with("warning") ? "<li class=\"warning\">" : "<li>") +
                     escape_markup(sentence) + "</li>\n";
     html += chapter("In short", "", findings.empty() ? "" : "<ul>\n" + findings + "</ul>\n");
+    html += chapter("Text", "", texts_of(compared, view));
     html += chapter("Speed", "Mean time per output token against cache size. Lower is better.",
                     grid_of(tpot_figures(compared, view)));
     std::vector<chart_figure> cache = miss_figures(compared, view);

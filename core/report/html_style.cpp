@@ -36,6 +36,7 @@ dd { margin: 0; overflow-wrap: anywhere; }
 pre { background: var(--card); border: 1px solid var(--rule); border-radius: 6px; padding: 9px 12px;
   margin: 0; font: 13px/1.45 ui-monospace, "DejaVu Sans Mono", Menlo, monospace;
   white-space: pre-wrap; overflow-wrap: anywhere; }
+blockquote { margin: 0 0 12px; max-width: 105ch; white-space: pre-wrap; overflow-wrap: anywhere; }
 ul { margin: 6px 0 0; padding-left: 20px; }
 li { margin: 4px 0; max-width: 105ch; }
 li.warning { background: var(--warn-back); color: var(--warn); padding: 4px 10px;
