@@ -40,6 +40,7 @@ struct device_profile {
     double copy_share = 1;     // the copy beside computing, (0, 1]
     uint64_t load_ns = 0;      // is_host: of each piece copied, taken from computing
     uint64_t expert_ns = 0;    // further fixed cost of an expert
+    uint64_t token_ns = 0;    // in a layer, of each token beside the first
     uint64_t pass_ns = 0;      // fixed cost of a pass through all layers
     double context_bytes_per_s = 0;  // at which attention works through cached keys and values,
                                      // after the weights; 0: at the memory's rate, together

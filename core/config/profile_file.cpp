@@ -204,6 +204,7 @@ void read_device(profile_reader &file, device_profile &device) {
     file.maybe_positive("copy_share", device.copy_share, 1);
     file.maybe_ns("load_ns", device.load_ns);
     file.maybe_ns("expert_ns", device.expert_ns);
+    file.maybe_ns("token_ns", device.token_ns);
     file.maybe_ns("pass_ns", device.pass_ns);
     file.maybe_positive("context_bytes_per_s", device.context_bytes_per_s, rate_max);
     file.maybe_bytes("cache_bytes", device.cache_bytes);

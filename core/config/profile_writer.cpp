@@ -70,6 +70,7 @@ std::string device_text(const device_profile &device, const profile_sources &sou
     if (device.copy_share != 1) out.number("copy_share", device.copy_share);
     if (device.load_ns != 0) out.whole("load_ns", device.load_ns);
     if (device.expert_ns != 0) out.whole("expert_ns", device.expert_ns);
+    if (device.token_ns != 0) out.whole("token_ns", device.token_ns);
     if (device.pass_ns != 0) out.whole("pass_ns", device.pass_ns);
     if (device.context_bytes_per_s != 0)
         out.number("context_bytes_per_s", device.context_bytes_per_s);

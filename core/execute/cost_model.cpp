@@ -55,9 +55,10 @@ uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
     const bool apart = device.context_bytes_per_s != 0;
     const double read = read_s(apart ? layer_bytes_ : layer_bytes_ + cache);
     const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
-    return corrected(attention,
-                     device.layer_ns + device.attention_kernels * device.launch_ns +
-                         whole_ns(std::max(read, compute_s(layer_bytes_, tokens)) + looked_back));
+    const uint64_t constant = device.layer_ns + device.attention_kernels * device.launch_ns +
+                              (std::max<uint64_t>(tokens, 1) - 1) * device.token_ns;
+    const double worked = std::max(read, compute_s(layer_bytes_, tokens)) + looked_back;
+    return corrected(attention, constant + whole_ns(worked));
 }
 
 uint64_t cost_model::head_ns(uint64_t tokens) const {

@@ -45,6 +45,9 @@ cache_figures cache_of(const measured_machine &machine) {
 
 // Operations per second that further tokens of an expert are computed with.
 double compute_rate(const measured_machine &machine) {
+    if (machine.prefill_layers.size() >= 2)
+        if (const line_fit line = fit_line(machine.prefill_layers); line.slope > 0)
+            return 1 / line.slope;
     std::vector<timed> many = machine.expert_tokens;
     std::erase_if(many, [](const timed &one) { return one.amount < tokens_many; });
     if (many.size() < 2) return machine.operations_per_s;
@@ -82,6 +85,8 @@ device_profile device_of(const measured_machine &machine) {
     device.expert_kernels =
         static_cast<uint32_t>(std::clamp(machine.experts_seconds / loop + 0.5, 0.0, 100.0));
     device.expert_ns = to_ns(machine.expert_seconds);
+    if (machine.prefill_layers.size() >= 2)
+        device.token_ns = to_ns(fit_line(machine.prefill_layers).constant);
     device.pass_ns = to_ns(machine.pass_seconds);
     device.is_host = machine.is_host;
     device.compute_share = machine.compute_share;
@@ -141,7 +146,7 @@ profile_sources sources_of(const measured_machine &machine) {
     device["memory_bytes_per_s"] = how("read in order, the best of many passes");
     device["memory_efficiency"] = how("experts of one token read from memory, against that");
     device["flops_per_s"] = how("float32 multiply-adds in registers, the best of many");
-    device["flops_efficiency"] = how("an expert for more and more tokens, against that");
+    device["flops_efficiency"] = how("small models run whole, many tokens in a pass, against that");
     device["launch_ns"] = how("an empty parallel loop or kernel");
     device["sync_ns"] = how("the router's scores until the host has them");
     device["layer_ns"] =
@@ -156,6 +161,7 @@ profile_sources sources_of(const measured_machine &machine) {
         how("a small model run whole with room for a third of its experts, what the emulator did "
             "not foretell");
     device["expert_ns"] = how("small experts in one loop, at zero bytes");
+    device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
     device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
     device["context_bytes_per_s"] = how("attention of one token by the length of its past");
     device["cache_bytes"] = how("the largest set of weights that is read faster than memory");
@@ -273,6 +279,8 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
               true);
     add_timed(lines, "a layer of small models run whole, by the bytes it reads", "",
               machine.token_layers, true);
+    add_timed(lines, "a token of many in a layer of such models, by operations", "operations",
+              machine.prefill_layers, false);
     add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
     add_timed(lines, "attention of one token, by positions looked back on", "positions",
               machine.contexts, false);

@@ -87,6 +87,8 @@ struct measured_machine {
     std::vector<timed> token_layers;
     uint32_t token_experts = 0, token_layer_count = 0;
 
+    // The same with all tokens in one pass: the time of a token in a layer by its operations.
+    std::vector<timed> prefill_layers;
     double load_seconds = 0;  // of each load, beyond what the emulator made of all else
 
     // Constants: what is left at zero bytes.

@@ -9,6 +9,7 @@
 #include <doctest/doctest.h>
 
 #include "core/config/profile_file.h"
+#include "core/execute/cost_model.h"
 #include "core/report/prediction.h"
 #include "toy_machine.h"
 
@@ -150,6 +151,22 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
         measured_machine flat = machine();
         for (timed &one : flat.working_sets) one.seconds = one.amount / 45e9;
         CHECK(profile_of(flat).profile.device.cache_bytes == 0);
+    }
+    SUBCASE("passes of many tokens say what a token costs, and how fast it is computed") {
+        measured_machine many = machine();
+        for (const double operations : {1e5, 4e5, 16e5})
+            many.prefill_layers.push_back({operations, 3e-6 + operations / 0.25e12});
+        const device_profile device = profile_of(many).profile.device;
+        CHECK(device.token_ns == 3000);
+        CHECK(device.flops_efficiency == doctest::Approx(0.25));
+        // A layer of one token pays for none, one of five for four.
+        hardware_profile whole = profile_of(many).profile;
+        whole.device.flops_per_s = 1e18;
+        hardware_profile free = whole;
+        free.device.token_ns = 0;
+        const cost_model with(whole, toy::shape(2, 4, 1)), without(free, toy::shape(2, 4, 1));
+        CHECK(with.attention_ns(1, 0) == without.attention_ns(1, 0));
+        CHECK(with.attention_ns(5, 0) == without.attention_ns(5, 0) + 12000);
     }
     SUBCASE("whole tokens say what a layer costs") {
         measured_machine whole = machine();
