@@ -16,7 +16,8 @@ namespace {
 // of the CPU take their turn in the same stream.
 double rest_ms(const run_report &run, bool one_stream) {
     const double known = run.time.compute + run.time.stall + (one_stream ? run.time.cpu : 0);
-    return std::max(run.total_ms - known, 0.0);
+    const double rest = run.total_ms - known;
+    return rest < 1e-6 ? 0 : rest;  // sums of nanoseconds are not exact
 }
 
 std::string value_text(const term &one, double value) {
