@@ -56,7 +56,7 @@ struct run_config {
     double temperature = 0, top_p = 1;  // 0: always the most probable token
     uint32_t sample_top_k = 0;          // [source] top_k: tokens considered; 0: all
     bool stop = true;                   // at the model's end tokens
-    uint32_t window = 512;  // ids of a scored text that are scored together
+    uint32_t window = 512;              // ids of a scored text that are scored together
     // [memory]
     // Cache slots in whole experts; one of experts and bytes. Neither, with a model or on a real
     // executor: as many as fit.
