@@ -70,6 +70,7 @@ struct cpu_model::state {
 
     uint32_t tokens = 0;
     uint32_t layer = 0;             // of all layers: the next one to compute
+    bool shared_due = false;        // the shared expert of the layer before is not computed yet
     bool pending = false;           // the experts of the layer before are not in the residual yet
     std::vector<uint32_t> outputs;  // tokens of the pass with logits
     std::vector<float> residual, normed, branch;    // [tokens, hidden]; branch: a block's output
@@ -98,6 +99,7 @@ struct cpu_model::state {
     void run_dense_until(uint32_t end);
     void finish_experts();
     void gate();
+    void add_shared(uint32_t at);
     mlp_call call_of(const mlp_weights &of, uint32_t intermediate) const;
     // Rows [first, first + count) of an expert that was chosen; `part` keeps a view of them.
     mlp_call call_of_expert(uint32_t layer, const expert_call &of, mlp_weights &part);
@@ -124,7 +126,7 @@ void cpu_model::state::reserve() {
     computed.reserve(rows_max);
     expert_outputs.reserve(rows_max * hidden);
     expert_begins.resize(config.experts + size_t{1});
-    calls.reserve(config.experts);
+    calls.reserve(config.experts + 1);
     parts.resize(config.experts);
 }
 
@@ -191,6 +193,9 @@ void cpu_model::state::run_dense_until(uint32_t end) {
 void cpu_model::state::finish_experts() {
     if (!pending) return;
     pending = false;
+    calls.clear();
+    add_shared(layer - 1);
+    if (!calls.empty()) mlp(calls);
     const size_t hidden = config.hidden;
     const auto multiplier = static_cast<float>(config.residual_multiplier);
     each_token(pool, tokens, [&](uint32_t token) {
@@ -213,7 +218,7 @@ void cpu_model::state::finish_experts() {
     });
 }
 
-// Router logits of the layer at hand, of the next one as a prediction, and the shared expert.
+// Router logits of the layer at hand, and of the next one as a prediction.
 void cpu_model::state::gate() {
     const layer_weights &at = weights.layers[layer];
     const const_rows input = of(normed);
@@ -229,10 +234,15 @@ void cpu_model::state::gate() {
     }
     if (config.shared_gate) all[count++] = {&at.shared_gate, input, {shared_gate.data(), 1}};
     multiply(pool, tokens, {all, count});
-    if (config.shared_intermediate == 0) return;
-    mlp_call call = call_of(at.shared, config.shared_intermediate);
-    call.output = of(shared);
-    mlp(call);
+    shared_due = config.shared_intermediate != 0;
+}
+
+// The shared expert waits for the routed ones: one parallel loop for all of them.
+void cpu_model::state::add_shared(uint32_t at) {
+    if (!shared_due) return;
+    shared_due = false;
+    calls.push_back(call_of(weights.layers[at].shared, config.shared_intermediate));
+    calls.back().output = of(shared);
 }
 
 result<std::unique_ptr<cpu_model>> cpu_model::create(const model &of, thread_pool &pool,
@@ -254,7 +264,7 @@ void cpu_model::begin(const pass &tokens) {
     s.tokens = static_cast<uint32_t>(tokens.tokens.size());
     assert(s.tokens <= s.limits.tokens_max);
     s.layer = 0;
-    s.pending = false;
+    s.pending = s.shared_due = false;
     s.outputs.clear();
     const size_t hidden = s.config.hidden;
     const auto multiplier = static_cast<float>(s.config.embedding_multiplier);
@@ -348,6 +358,7 @@ void cpu_model::experts(uint32_t layer, std::span<const expert_call> calls) {
     for (const expert_call &call : calls)
         if (s.chosen(call.expert))
             s.calls.push_back(s.call_of_expert(layer, call, s.parts[s.calls.size()]));
+    s.add_shared(s.moe_layers[layer]);
     if (!s.calls.empty()) s.mlp(s.calls);
 }
 
@@ -359,6 +370,7 @@ void cpu_model::experts(uint32_t layer, std::span<const uint32_t> which) {
         if (s.chosen(expert))
             s.calls.push_back(
                 s.call_of_expert(layer, {expert, 0, s.config.moe_intermediate, nullptr}, unused));
+    s.add_shared(s.moe_layers[layer]);
     if (!s.calls.empty()) s.mlp(s.calls);
 }
 
