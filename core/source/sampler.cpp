@@ -17,37 +17,53 @@ double negative_log_likelihood(std::span<const float> logits, int32_t token) {
     return std::log(sum) + (top - static_cast<double>(logits[static_cast<size_t>(token)]));
 }
 
+// Sorts as far as `index`, the most probable first: the tokens that are drawn stand in a short
+// front of a long list.
+float sampler::weight_at(size_t index, double top) {
+    while (index >= sorted_) {
+        const size_t next = std::min(ranked_.size(), std::max<size_t>(64, 4 * sorted_));
+        const auto at = [&](size_t place) {
+            return ranked_.begin() + static_cast<ptrdiff_t>(place);
+        };
+        std::partial_sort(at(sorted_), at(next), ranked_.end(), [](const auto &a, const auto &b) {
+            return a.first > b.first || (a.first == b.first && a.second < b.second);
+        });
+        sorted_ = next;
+    }
+    return static_cast<float>(
+        std::exp((static_cast<double>(ranked_[index].first) - top) / how_.temperature));
+}
+
 int32_t sampler::operator()(std::span<const float> logits) {
     if (how_.temperature <= 0) return most_probable(logits);
     ranked_.clear();
     for (size_t id = 0; id < logits.size(); ++id)
         ranked_.emplace_back(logits[id], static_cast<int32_t>(id));
-    const size_t count =
-        how_.top_k == 0 ? ranked_.size() : std::min<size_t>(how_.top_k, ranked_.size());
-    const auto better = [](const auto &a, const auto &b) {
-        return a.first > b.first || (a.first == b.first && a.second < b.second);
-    };
-    std::partial_sort(ranked_.begin(), ranked_.begin() + static_cast<ptrdiff_t>(count),
-                      ranked_.end(), better);
-    ranked_.resize(count);
-    const double top = ranked_.front().first;
+    sorted_ = 0;
+    const double top = *std::max_element(logits.begin(), logits.end());
+    size_t count = ranked_.size();
     double sum = 0;
-    for (auto &[value, id] : ranked_) {
-        const double weight = std::exp((static_cast<double>(value) - top) / how_.temperature);
-        value = static_cast<float>(weight);
-        sum += weight;
+    if (how_.top_k != 0 && how_.top_k < count) {
+        count = how_.top_k;
+        for (size_t i = 0; i < count; ++i) sum += weight_at(i, top);
+    } else {
+        for (const float logit : logits)
+            sum += std::exp((static_cast<double>(logit) - top) / how_.temperature);
     }
     // The smallest set of the most probable that has top_p of the mass.
-    double kept = 0;
-    size_t last = 0;
-    for (; last + 1 < count; ++last) {
-        kept += ranked_[last].first;
-        if (kept >= how_.top_p * sum) break;
+    double kept = sum;
+    size_t last = count - 1;
+    if (how_.top_p < 1) {
+        kept = 0;
+        for (last = 0; last + 1 < count; ++last) {
+            kept += weight_at(last, top);
+            if (kept >= how_.top_p * sum) break;
+        }
+        if (last + 1 == count) kept = sum;
     }
-    if (last + 1 == count) kept = sum;
     double drawn = random_.unit() * kept;
     for (size_t i = 0; i < last; ++i) {
-        drawn -= ranked_[i].first;
+        drawn -= weight_at(i, top);
         if (drawn < 0) return ranked_[i].second;
     }
     return ranked_[last].second;

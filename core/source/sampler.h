@@ -28,9 +28,12 @@ public:
     int32_t operator()(std::span<const float> logits);
 
 private:
+    float weight_at(size_t index, double top);
+
     sampling how_;
     random_stream random_;
-    std::vector<std::pair<float, int32_t>> ranked_;
+    std::vector<std::pair<float, int32_t>> ranked_;  // logits and ids, the first sorted_ in order
+    size_t sorted_ = 0;
 };
 
 }  // namespace moorage::core
