@@ -112,6 +112,8 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
     if (ask > 0 && !find_victims(pool, layer, ask, cause)) return false;
 
     const moorage_cache &cache = *policy_.cache;
+    // Of a split expert a slot holds the top segment.
+    const uint8_t segments = truth_.splits()[layer] < 1 ? MOORAGE_TOP : MOORAGE_WHOLE;
     size_t next = 0;
     for (size_t i = 0; i < pages.size(); ++i) {
         const uint32_t page = pages[i];
@@ -119,7 +121,7 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
         const bool full = spare == 0;
         if (full && next == victims_.size()) continue;
         const uint32_t victim = full ? victims_[next++] : MOORAGE_NONE;
-        const moorage_admission asked{sizeof(asked), 0, page, victim, MOORAGE_WHOLE, cause};
+        const moorage_admission asked{sizeof(asked), 0, page, victim, segments, cause};
         if (cache.admit != nullptr && cache.admit(policy_.plugin(), &asked) == 0) continue;
         if (full) {
             take_out(truth_, victim);
@@ -129,7 +131,7 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
             ++truth_.used_all()[pool];
         }
         truth_.states()[page] |= set_bits;
-        if (cache.on_load != nullptr) cache.on_load(policy_.plugin(), page, MOORAGE_WHOLE, cause);
+        if (cache.on_load != nullptr) cache.on_load(policy_.plugin(), page, segments, cause);
         out[i] = {page, victim, true};
     }
     return true;

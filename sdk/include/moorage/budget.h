@@ -18,7 +18,7 @@ typedef struct moorage_budget_request {
     uint32_t layers;
     uint32_t experts;           /* of a layer: more slots than this are of no use */
     uint32_t slots;             /* whole experts that fit in all layers together */
-    uint32_t segments;          /* 1: splits must stay 1; 2: they may be chosen */
+    uint32_t segments;          /* 1: splits stay as they are; 2: they may be chosen */
     uint64_t token;             /* tokens completed */
     const uint32_t *host_slots; /* [layers] now; all 0 before the run */
     const float *host_split;    /* [layers] now */
