@@ -56,8 +56,8 @@ private:
 // Rows of an item of a streaming loop: enough bytes to be worth handing out,
 // few enough that threads end together. Sums do not depend on it.
 inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
-    constexpr uint64_t BYTES_MIN = 8 << 10, BYTES_MAX = 64 << 10;
-    const uint64_t bytes = std::clamp(total_bytes / (uint64_t{threads} * 8), BYTES_MIN, BYTES_MAX);
+    constexpr uint64_t BYTES_MIN = 16 << 10, BYTES_MAX = 64 << 10;
+    const uint64_t bytes = std::clamp(total_bytes / (uint64_t{threads} * 4), BYTES_MIN, BYTES_MAX);
     const uint64_t rows = bytes / std::max<uint64_t>(row_bytes, 1);
     return static_cast<uint32_t>(std::clamp<uint64_t>(rows / 4 * 4, 4, 64));
 }
