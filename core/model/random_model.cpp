@@ -16,7 +16,7 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/binding.h"
-#include "core/model/memory_block.h"
+#include "core/base/memory_block.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
 #include "core/source/random.h"

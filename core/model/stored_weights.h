@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/model/binding.h"
-#include "core/model/memory_block.h"
+#include "core/base/memory_block.h"
 #include "core/model/shards.h"
 
 namespace moorage::core {

@@ -7,7 +7,7 @@
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
-#include "core/execute/cpu/zero_pages.h"
+#include "core/base/memory_block.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/cache/replay.h"
-#include "core/execute/cpu/zero_pages.h"
+#include "core/base/memory_block.h"
 #include "core/pipeline/run.h"
 
 namespace moorage::core {

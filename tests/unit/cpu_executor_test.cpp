@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <map>
 
-#include "core/execute/cpu/zero_pages.h"
+#include "core/base/memory_block.h"
 #include "core/source/random.h"
 
 using namespace moorage::core;

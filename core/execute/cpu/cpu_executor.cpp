@@ -5,10 +5,8 @@
 #include <cassert>
 #include <cstring>
 
-#include <sys/mman.h>
-
 #include "core/base/text.h"
-#include "core/execute/cpu/zero_pages.h"
+#include "core/base/memory_block.h"
 
 namespace moorage::core {
 
@@ -38,19 +36,10 @@ result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_op
         made->bottom_bytes_ = slot_bytes(segment_image(one, options.top_rows, rest).bytes());
     made->arena_bytes_ = made->top_bytes_ * options.places->top_slots() +
                          made->bottom_bytes_ * options.places->bottom_slots();
-    // The system may promise more than it has and end the program when it is touched.
-    const uint64_t available = memory_available_bytes();
-    void *memory = MAP_FAILED;
-    if (made->arena_bytes_ <= available)
-        memory = ::mmap(nullptr, made->arena_bytes_, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return error{format(
-            "the arena of {} expert slots takes {}, and {} of memory are "
-            "available; lower [memory] experts",
-            options.places->top_slots(), human_bytes(static_cast<double>(made->arena_bytes_)),
-            human_bytes(static_cast<double>(available)))};
-    made->arena_ = static_cast<std::byte *>(memory);
+    auto memory = memory_block::create(
+        made->arena_bytes_, format("the arena of {} expert slots", options.places->top_slots()));
+    if (!memory) return error{memory.failure().text + "; lower [memory] experts"};
+    made->arena_ = std::move(*memory);
     made->copier_ = std::thread([executor = made.get()] { executor->copy_loop(); });
     return made;
 }
@@ -64,7 +53,6 @@ cpu_executor::~cpu_executor() {
         wanted_.notify_one();
         copier_.join();
     }
-    if (arena_) ::munmap(arena_, arena_bytes_);
 }
 
 uint64_t cpu_executor::elapsed_ns() const {
@@ -81,8 +69,8 @@ const mlp_weights &cpu_executor::expert_of(uint32_t page) const {
 std::byte *cpu_executor::slot_address(uint32_t page, uint8_t segment) const {
     const uint64_t slot = options_.places->slot(page, segment);
     assert(slot != MOORAGE_NONE);
-    if (segment == MOORAGE_TOP) return arena_ + slot * top_bytes_;
-    return arena_ + options_.places->top_slots() * top_bytes_ + slot * bottom_bytes_;
+    if (segment == MOORAGE_TOP) return arena_.data() + slot * top_bytes_;
+    return arena_.data() + options_.places->top_slots() * top_bytes_ + slot * bottom_bytes_;
 }
 
 void cpu_executor::begin(const pass &tokens) {

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/memory_block.h"
 #include "core/execute/arena.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
@@ -87,7 +88,7 @@ private:
     std::vector<uint32_t> moe_layers_;
     uint32_t experts_ = 0, intermediate_ = 0;
     uint64_t top_bytes_ = 0, bottom_bytes_ = 0, arena_bytes_ = 0;
-    std::byte *arena_ = nullptr;
+    memory_block arena_;
     std::chrono::steady_clock::time_point begun_;
     uint64_t now_ = 0;
     busy_ns busy_;

@@ -30,7 +30,7 @@ result<kv_cache> kv_cache::create(const model_config &of, const kv_limits &limit
     made.value_stride_ = latent(of) ? made.key_stride_ : value_values(of);
     made.stream_values_ = (key_values(of) + value_values(of)) * limits.context_max;
     made.values_offset_ = latent(of) ? 0 : key_values(of) * limits.context_max;
-    auto pages = zero_pages::create(
+    auto pages = memory_block::create(
         uint64_t{of.layers} * limits.streams * made.stream_values_ * sizeof(float),
         "key and value caches");
     if (!pages) return pages.failure();

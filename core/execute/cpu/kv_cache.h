@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/execute/cpu/zero_pages.h"
+#include "core/base/memory_block.h"
 #include "core/model/model_config.h"
 
 namespace moorage::core {
@@ -39,7 +39,7 @@ private:
         return reinterpret_cast<float *>(pages_.data()) +
                (static_cast<size_t>(layer) * streams_ + stream) * stream_values_;
     }
-    zero_pages pages_;
+    memory_block pages_;
     size_t streams_ = 0;
     size_t stream_values_ = 0;  // of a layer of a stream
     size_t values_offset_ = 0;  // from keys to values; 0: values lie within the keys

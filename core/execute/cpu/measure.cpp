@@ -8,7 +8,7 @@
 
 #include "core/execute/cpu/machine_speed.h"
 #include "core/execute/cpu/measure_parts.h"
-#include "core/execute/cpu/zero_pages.h"
+#include "core/base/memory_block.h"
 
 namespace moorage::core {
 

@@ -4,9 +4,9 @@
 #include "core/execute/cuda/cuda_executor.h"
 
 #include <algorithm>
-#include <fstream>
 #include <thread>
 
+#include "core/base/memory_block.h"
 #include "core/base/text.h"
 #include "core/execute/cuda/cuda_run.h"
 
@@ -19,18 +19,6 @@ namespace {
 constexpr uint64_t reserved_bytes = 256u << 20;  // what the driver and its modules still take
 
 std::string human(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
-
-// MemAvailable of the system; all there is where it does not say.
-uint64_t host_available_bytes() {
-    std::ifstream file("/proc/meminfo");
-    std::string key, unit;
-    uint64_t kilobytes = 0;
-    while (file >> key >> kilobytes) {
-        std::getline(file, unit);
-        if (key == "MemAvailable:") return kilobytes * 1024;
-    }
-    return UINT64_MAX;
-}
 
 forward_limits limits_of(const cuda_executor_options &options) {
     const cpu_model_limits &from = options.limits;
@@ -117,7 +105,7 @@ status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
     const uint64_t free_bytes = device_->free_bytes();
     if (device_bytes_ + reserved_bytes > free_bytes)
         return refuse(weights_bytes, buffers_bytes, free_bytes);
-    const uint64_t available = host_available_bytes();
+    const uint64_t available = memory_available_bytes();
     if (pinned_bytes() > available)
         return error{
             format("all experts in pinned host memory take {}, this machine has {} "

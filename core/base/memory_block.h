@@ -1,5 +1,5 @@
-// memory_block.h - a large stretch of zeroed memory, aligned to pages, for weights that are not in
-// a file.
+// memory_block.h - a large stretch of zeroed memory, aligned to pages, that takes room only where
+// it has been written.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace moorage::core {
 
 class memory_block {
 public:
-    // Refused where the machine has less memory than that; `purpose` is for the message.
+    // Refused where less memory than that is available; `purpose` is what the error calls it.
     static result<memory_block> create(uint64_t bytes, const std::string &purpose);
     memory_block() = default;
     memory_block(memory_block &&other) noexcept;
@@ -26,5 +26,8 @@ private:
     std::byte *data_ = nullptr;
     uint64_t bytes_ = 0;
 };
+
+// What the system could give to programs without swapping; UINT64_MAX where it does not say.
+uint64_t memory_available_bytes();
 
 }  // namespace moorage::core

@@ -1,11 +1,11 @@
 // memory_block.cpp - anonymous mappings, with large pages where the system gives them.
-#include "core/model/memory_block.h"
+#include "core/base/memory_block.h"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "core/base/text.h"
@@ -15,12 +15,12 @@ namespace moorage::core {
 result<memory_block> memory_block::create(uint64_t bytes, const std::string &purpose) {
     memory_block made;
     if (bytes == 0) return made;
-    const uint64_t machine = static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-                             static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
-    if (bytes > machine)
-        return error{format("{} takes {}, but the machine has {} of memory", purpose,
+    // The system may promise more than it has and end the program when it is touched.
+    const uint64_t available = memory_available_bytes();
+    if (bytes > available)
+        return error{format("{} takes {}, and {} of memory are available", purpose,
                             human_bytes(static_cast<double>(bytes)),
-                            human_bytes(static_cast<double>(machine)))};
+                            human_bytes(static_cast<double>(available)))};
     void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (address == MAP_FAILED)
@@ -44,6 +44,17 @@ memory_block &memory_block::operator=(memory_block &&other) noexcept {
 
 memory_block::~memory_block() {
     if (data_ != nullptr) ::munmap(data_, bytes_);
+}
+
+uint64_t memory_available_bytes() {
+    std::ifstream file("/proc/meminfo");
+    std::string key, unit;
+    uint64_t kibibytes = 0;
+    while (file >> key >> kibibytes) {
+        if (key == "MemAvailable:") return kibibytes * 1024;
+        std::getline(file, unit);
+    }
+    return UINT64_MAX;
 }
 
 }  // namespace moorage::core
