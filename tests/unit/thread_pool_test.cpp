@@ -64,16 +64,21 @@ TEST_CASE("thread numbers are below threads() and never run two bodies as one") 
     }
 }
 
-TEST_CASE("items are handed out in rising order") {
+TEST_CASE("each thread takes its own stretch first, in rising order, then helps the others") {
     for (const uint32_t threads : {1u, 2u, 3u}) {
         thread_pool pool(threads);
-        // What each thread gets rises; together they get everything.
         std::vector<std::vector<uint32_t>> taken(threads, std::vector<uint32_t>{});
         for (auto &items : taken) items.reserve(1000);
         pool.each(1000, [&](uint32_t item, uint32_t thread) { taken[thread].push_back(item); });
         std::vector<uint32_t> counts(1000, 0);
-        for (const auto &items : taken) {
-            CHECK(std::is_sorted(items.begin(), items.end()));
+        for (uint32_t thread = 0; thread < threads; ++thread) {
+            const std::vector<uint32_t> &items = taken[thread];
+            const auto own = [&](uint32_t item) {
+                return item >= 1000 * thread / threads && item < 1000 * (thread + 1) / threads;
+            };
+            const auto others = std::find_if_not(items.begin(), items.end(), own);
+            CHECK(std::is_sorted(items.begin(), others));
+            CHECK(std::none_of(others, items.end(), own));
             for (const uint32_t item : items) ++counts[item];
         }
         CHECK(counts == std::vector<uint32_t>(1000, 1));

@@ -55,9 +55,12 @@ uint32_t cores_allowed() {
 
 struct thread_pool::shared {
     alignas(64) std::atomic<uint64_t> word{0};
-    alignas(64) std::atomic<uint32_t> next{0};
-    // Of the open loop.
-    alignas(64) uint32_t count = 0;
+    // Of the open loop. Each thread begins with a stretch of its own.
+    struct alignas(64) stretch {
+        std::atomic<uint32_t> next{0};
+        uint32_t end = 0;
+    };
+    std::vector<stretch> stretches;
     void (*call)(void *, uint32_t, uint32_t) = nullptr;
     void *body = nullptr;
 
@@ -71,10 +74,23 @@ struct thread_pool::shared {
     float_buffer scratch;
 
     void take_items(uint32_t thread) {
-        for (;;) {
-            const uint32_t item = next.fetch_add(1, std::memory_order_relaxed);
-            if (item >= count) return;
-            call(body, item, thread);
+        for (size_t turn = 0; turn < stretches.size(); ++turn) {
+            stretch &from = stretches[(thread + turn) % stretches.size()];
+            // Looked at first: most stretches of others are used up by the time they are tried.
+            while (from.next.load(std::memory_order_relaxed) < from.end) {
+                const uint32_t item = from.next.fetch_add(1, std::memory_order_relaxed);
+                if (item >= from.end) break;
+                call(body, item, thread);
+            }
+        }
+    }
+
+    void deal(uint32_t count) {
+        const uint64_t threads = stretches.size();
+        for (uint64_t thread = 0; thread < threads; ++thread) {
+            const auto begin = static_cast<uint32_t>(count * thread / threads);
+            stretches[thread].next.store(begin, std::memory_order_relaxed);
+            stretches[thread].end = static_cast<uint32_t>(count * (thread + 1) / threads);
         }
     }
 
@@ -128,6 +144,7 @@ thread_pool::thread_pool(uint32_t threads) : shared_(std::make_unique<shared>())
     if (threads == 0) threads = cores;
     if (threads > THREADS_MAX) threads = THREADS_MAX;
     shared_->crowded = threads > cores;
+    shared_->stretches = std::vector<shared::stretch>(threads);
     shared_->workers.reserve(threads - 1);
     for (uint32_t worker = 1; worker < threads; ++worker)
         shared_->workers.emplace_back([of = shared_.get(), worker] { of->work(worker); });
@@ -156,10 +173,9 @@ void thread_pool::run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), 
     assert((before & (OPEN | INSIDE)) == 0);  // not reentrant, one caller at a time
     // Every thread may overshoot by one.
     assert(count <= UINT32_MAX - THREADS_MAX);
-    of.count = count;
+    of.deal(count);
     of.call = call;
     of.body = body;
-    of.next.store(0, std::memory_order_relaxed);
     of.word.store((((before >> LOOP_SHIFT) + 1) << LOOP_SHIFT) | OPEN);
     of.wake_sleepers();
     of.take_items(0);

@@ -19,9 +19,10 @@ public:
     uint32_t threads() const;
 
     // Calls body(item) for every item below `count`, each exactly once, on any thread, and returns
-    // when all are done. `body` does not throw. Items are handed out in rising order. Not
-    // reentrant, one caller at a time.
-    // Or body(item, thread): `thread` is below threads(), and no two bodies run as one.
+    // when all are done. `body` does not throw. Each thread begins with a stretch of the items of
+    // its own, in rising order, the same for every loop of that count: what it reads stays in its
+    // cache. Who is done takes from the others. Not reentrant, one caller at a time. Or body(item,
+    // thread): `thread` is below threads(), and no two bodies run as one.
     template <class Body>
     void each(uint32_t count, Body &&body) {
         using body_type = std::remove_reference_t<Body>;
