@@ -181,7 +181,7 @@ void section_reader::read_list(std::string_view key, std::vector<std::string> &o
     } else if (const std::string *one = read(*found)) {
         texts.push_back(*one);
     } else {
-        return fail(*found, "a list of texts is needed");
+        return fail(*found, "a text that is not empty, or a list of such texts, is needed");
     }
     out = std::move(texts);
 }
