@@ -222,7 +222,7 @@ TEST_CASE("a wrong type names the value and what is needed") {
         {"[report]\ntitle = \"\"\n", "not empty"},
         {"[report]\ntitle = \"a\\u0000b\"\n", "control characters"},
         {"[plugins]\npath = [\"a\", 3]\n", "holds 3"},
-        {"[plugins]\npath = 3\n", "a list of texts"},
+        {"[plugins]\npath = 3\n", "a list of such texts"},
         {"[plugins]\non_fault = \"ignore\"\n", "choose abort or replace"},
         {"[cache]\nplugin = 3\n", "[cache] plugin is 3"},
         {"[cache]\nplugin = \"\"\n", "[cache] plugin"},
