@@ -8,6 +8,7 @@
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/source/safetensors.h"
+#include "core/source/sampler.h"
 #include "tests/golden/golden_fixture.h"
 
 using namespace moorage::test;
@@ -38,7 +39,7 @@ std::vector<Value> values_of(const safetensors &file, const std::string &name) {
 
 // The negative log-likelihood of `next` under softmax(logits).
 double loss_of(std::span<const float> logits, int32_t next) {
-    const double largest = logits[static_cast<size_t>(largest_logit(logits))];
+    const double largest = logits[static_cast<size_t>(most_probable(logits))];
     double sum = 0;
     for (const float logit : logits) sum += std::exp(logit - largest);
     return std::log(sum) + largest - logits[static_cast<size_t>(next)];
@@ -68,7 +69,7 @@ bool greedy_equal(bench &with, const std::string &text, const std::vector<int32_
     (*with.run)(prompt_pass(std::span(ids).first(prompt), 0, 0, false));
     for (uint32_t position = prompt; position < ids.size(); ++position) {
         const auto logits = with.logits(0);
-        const int32_t next = largest_logit(logits);
+        const int32_t next = most_probable(logits);
         const int32_t expected[] = {ids[position]};
         if (next != expected[0]) {
             MESSAGE(text << ": token " << position - prompt << " is " << next << " ("

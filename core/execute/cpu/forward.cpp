@@ -45,8 +45,4 @@ pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, 
     return out;
 }
 
-int32_t largest_logit(std::span<const float> logits) {
-    return static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin());
-}
-
 }  // namespace moorage::core

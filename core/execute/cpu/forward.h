@@ -28,7 +28,5 @@ private:
 
 // `ids` as the tokens of one stream from position `first` on, all with logits or only the last.
 pass prompt_pass(std::span<const int32_t> ids, uint32_t stream, uint32_t first, bool all_outputs);
-// The first of the largest.
-int32_t largest_logit(std::span<const float> logits);
 
 }  // namespace moorage::core

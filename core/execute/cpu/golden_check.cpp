@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/execute/cpu/forward.h"
+#include "core/source/sampler.h"
 
 namespace moorage::core {
 
@@ -37,7 +38,7 @@ result<golden_report> check_golden(const model &of, const golden_data &golden, t
     // The stream begins anew: its caches are overwritten from position 0.
     run(prompt_pass(prompt, 0, 0, false));
     for (uint32_t i = 0; i < continued; ++i) {
-        const int32_t next[] = {largest_logit(compute.logits())};
+        const int32_t next[] = {most_probable(compute.logits())};
         report.greedy.push_back(next[0]);
         if (i + 1 < continued) run(prompt_pass(next, 0, golden_prompt + i, false));
     }
