@@ -41,10 +41,8 @@ void emulator::start_gpu() {
 }
 
 void emulator::attention(uint32_t layer, const pass &tokens) {
-    uint64_t context = 0;
-    for (const pass_token &token : tokens.tokens) context += token.position + 1;
     layer_ = layer;
-    const uint64_t compute_ns = costs_.attention_ns(tokens.tokens.size(), context);
+    const uint64_t compute_ns = costs_.attention_ns(tokens.tokens.size(), tokens.context());
     queue({event_kind::gate, 0, MOORAGE_NONE, MOORAGE_NONE, layer, compute_ns + costs_.sync_ns()});
 }
 

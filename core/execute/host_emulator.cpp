@@ -14,13 +14,12 @@ uint64_t rounded_up(double ns) { return static_cast<uint64_t>(std::ceil(ns - 1e-
 }  // namespace
 
 void host_emulator::attention(uint32_t layer, const pass &tokens) {
-    uint64_t context = 0;
-    for (const pass_token &token : tokens.tokens) context += token.position + 1;
     layer_ = layer;
     expert_work none;
     none.page = MOORAGE_NONE;
-    gpu_queue_.push_back({event_kind::gate, none,
-                          costs_.attention_ns(tokens.tokens.size(), context) + costs_.sync_ns()});
+    gpu_queue_.push_back(
+        {event_kind::gate, none,
+         costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns()});
 }
 
 void host_emulator::head(uint32_t tokens) {

@@ -307,24 +307,19 @@ uint64_t pipeline::window_ns() const {
     uint64_t gpu_ns = 0;
     for (const step_item &item : items_)
         if (item.site == MOORAGE_SITE_GPU) gpu_ns += costs_.gpu_expert_ns(item.tokens, 1);
-    uint64_t context = 0;
-    for (const pass_token &token : pass_.tokens) context += token.position + 1;
     const bool last = step_.view().layer + 1 == source_.layers();
     const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
     return std::max(gpu_ns, load_backlog_ns()) + head_ns +
-           costs_.attention_ns(pass_.tokens.size(), context) + costs_.sync_ns();
+           costs_.attention_ns(pass_.tokens.size(), pass_.context()) + costs_.sync_ns();
 }
 
 // On a real executor: what was timed corrects what policies are told things cost.
 void pipeline::learn(const completion &done) {
     switch (done.kind) {
-        case event_kind::gate: {
-            uint64_t context = 0;
-            for (const pass_token &token : pass_.tokens) context += token.position + 1;
+        case event_kind::gate:
             return costs_.observe(cost_model::attention,
-                                  costs_.attention_ns(pass_.tokens.size(), context),
+                                  costs_.attention_ns(pass_.tokens.size(), pass_.context()),
                                   done.duration_ns);
-        }
         case event_kind::gpu_expert: {
             const uint32_t tokens = items_[done.tag].tokens;
             return costs_.observe(cost_model::gpu_expert,

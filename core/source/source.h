@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "moorage/step.h"
@@ -29,6 +28,13 @@ struct pass_token {
 struct pass {
     int32_t phase = MOORAGE_DECODE;
     std::vector<pass_token> tokens;
+
+    // Cached tokens that all of them look back on, their own included.
+    uint64_t context() const {
+        uint64_t sum = 0;
+        for (const pass_token &token : tokens) sum += token.position + 1;
+        return sum;
+    }
 };
 
 class source {
@@ -38,11 +44,10 @@ public:
     virtual uint32_t layers() const = 0;
     virtual uint32_t experts() const = 0;
     virtual uint32_t top_k() const = 0;
-    virtual uint32_t tokens_max() const = 0;            // of one pass
-    virtual uint32_t streams() const = 0;               // live requests at one time
-    virtual uint32_t predictions_max() const = 0;       // per layer and token; 0 without
-    virtual uint32_t offers() const = 0;                // MOORAGE_NEEDS_* it can serve
-    virtual std::string failure() const { return {}; }  // why next() ended early; empty: it did not
+    virtual uint32_t tokens_max() const = 0;       // of one pass
+    virtual uint32_t streams() const = 0;          // live requests at one time
+    virtual uint32_t predictions_max() const = 0;  // per layer and token; 0 without
+    virtual uint32_t offers() const = 0;           // MOORAGE_NEEDS_* it can serve
 
     // Fills the next pass; false at the end.
     virtual bool next(pass &out) = 0;
