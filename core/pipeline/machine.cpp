@@ -25,7 +25,7 @@ status add_compute(const machine_request &request, machine &made) {
 status make_emulator(const machine_request &request, machine &made) {
     if (request.costs->hardware().device.is_host)
         made.time = std::make_unique<host_emulator>(*request.costs, request.transfers_max,
-                                                    request.all_fit, request.sink);
+                                                    request.in_place, request.sink);
     else
         made.time = std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
     if (!request.of) return success();
@@ -38,7 +38,7 @@ status make_emulator(const machine_request &request, machine &made) {
 status make_cpu(const machine_request &request, machine &made) {
     if (const status done = add_compute(request, made); !done) return done.failure();
     auto where = cpu_executor::create({request.of, made.compute.get(), request.places,
-                                       request.top_rows, request.transfers_max, request.all_fit});
+                                       request.top_rows, request.transfers_max, request.in_place});
     if (!where) return where.failure();
     made.where = std::move(where).value();
     return success();

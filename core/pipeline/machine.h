@@ -21,7 +21,7 @@ struct machine_request {
     const arena *places;
     cpu_model_limits limits;
     uint32_t top_rows, transfers_max, threads;
-    bool all_fit;  // the arena has room for every expert
+    bool in_place;  // experts are computed where the model has them
     span_sink *sink;
 };
 

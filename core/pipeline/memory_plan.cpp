@@ -96,6 +96,7 @@ result<memory_plan> planner::operator()() {
             format("[memory] split = {}: the {} rows of an expert of {} are not divided there, so "
                    "experts stay whole",
                    config_.split, shape.moe_intermediate, shape.name));
+    plan_.in_place = on_host() && plan_.slots == all && !plan_.split();
     warn_of_size();
     return plan_;
 }

@@ -27,6 +27,9 @@ struct memory_plan {
     uint32_t top_rows = 0;      // of an expert's intermediate dimension
     double share = 1;           // of an expert that is its top segment
     uint32_t transfers_max = 0;
+    // The processor is the device and has room for every whole expert: the model's own memory is
+    // fast memory, and nothing is copied.
+    bool in_place = false;
     bool split() const { return share < 1; }
     // Slots beside the cache's, of either kind.
     uint32_t beside() const;

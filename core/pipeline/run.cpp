@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "core/base/log.h"
+#include "core/base/memory_block.h"
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
-#include "core/base/memory_block.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
@@ -51,10 +51,6 @@ private:
     void count_optimum(run_report &report);
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
     bool real() const { return config_.executor != "emulator"; }
-    // The CPU of a machine is the device, for real or emulated.
-    bool on_host() const {
-        return config_.executor == "cpu" || (!real() && costs_->hardware().device.is_host);
-    }
     uint32_t page_count() const { return source_->layers() * source_->experts(); }
     std::string source_name() const {
         return trace_ ? config_.trace.string() : config_.model.string();
@@ -250,10 +246,8 @@ status runner::make_machine() {
     request.top_rows = memory_.top_rows;
     request.transfers_max = memory_.transfers_max;
     request.threads = config_.threads ? config_.threads : options_.threads;
-    // On the CPU the model's own memory is fast memory when there is room for all of it.
-    const bool all_fit = memory_.slots == page_count() && memory_.share == 1;
-    if (all_fit && on_host()) truth_->fill();
-    request.all_fit = all_fit;
+    if (memory_.in_place) truth_->fill();
+    request.in_place = memory_.in_place;
     request.sink = options_.sink;
     auto made = core::make_machine(request);
     if (!made) return made.failure();

@@ -34,10 +34,10 @@ result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_op
     const uint32_t rest = made->intermediate_ - options.top_rows;
     if (rest > 0)
         made->bottom_bytes_ = slot_bytes(segment_image(one, options.top_rows, rest).bytes());
-    made->arena_bytes_ = made->top_bytes_ * options.places->top_slots() +
-                         made->bottom_bytes_ * options.places->bottom_slots();
+    const uint64_t bytes = made->top_bytes_ * options.places->top_slots() +
+                           made->bottom_bytes_ * options.places->bottom_slots();
     auto memory = memory_block::create(
-        made->arena_bytes_, format("the arena of {} expert slots", options.places->top_slots()));
+        bytes, format("the arena of {} expert slots", options.places->top_slots()));
     if (!memory) return error{memory.failure().text + "; lower [memory] experts"};
     made->arena_ = std::move(*memory);
     made->copier_ = std::thread([executor = made.get()] { executor->copy_loop(); });

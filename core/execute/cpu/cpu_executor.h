@@ -57,7 +57,7 @@ public:
     bool virtual_time() const override { return false; }
     bool unified_memory() const override { return options_.in_place; }
 
-    uint64_t memory_bytes() const { return arena_bytes_; }
+    uint64_t memory_bytes() const { return arena_.bytes(); }
 
 private:
     struct operation {
@@ -87,7 +87,7 @@ private:
     cpu_executor_options options_;
     std::vector<uint32_t> moe_layers_;
     uint32_t experts_ = 0, intermediate_ = 0;
-    uint64_t top_bytes_ = 0, bottom_bytes_ = 0, arena_bytes_ = 0;
+    uint64_t top_bytes_ = 0, bottom_bytes_ = 0;
     memory_block arena_;
     std::chrono::steady_clock::time_point begun_;
     uint64_t now_ = 0;
