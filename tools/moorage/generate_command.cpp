@@ -108,14 +108,7 @@ command install_generate(CLI::App &app) {
     CLI::App *sub = app.add_subcommand("generate", "continue a prompt with a model");
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
-    sub->add_option("--prompt", given->prompts, "text to continue; repeatable")
-        ->required()
-        ->type_name("TEXT")
-        ->take_all()
-        ->expected(1);
-    sub->add_option("--max-tokens", given->max_tokens, "new tokens of each prompt (128)")
-        ->type_name("N")
-        ->check(CLI::Range(1u, 1u << 20));
+    add_prompt_options(*sub, given->prompts, given->max_tokens)->required();
     sub->add_option("--temperature", given->temperature,
                     "0: always the most probable token (default); higher: drawn, by [run] seed")
         ->type_name("T")

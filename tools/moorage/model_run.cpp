@@ -27,6 +27,18 @@ void add_model_options(CLI::App &command, model_run_options &options) {
         ->type_name("FILE");
 }
 
+CLI::Option *add_prompt_options(CLI::App &command, std::vector<std::string> &prompts,
+                                uint32_t &max_tokens) {
+    CLI::Option *prompt = command.add_option("--prompt", prompts, "text to continue; repeatable")
+                              ->type_name("TEXT")
+                              ->take_all()
+                              ->expected(1);
+    command.add_option("--max-tokens", max_tokens, "new tokens of each prompt (128)")
+        ->type_name("N")
+        ->check(CLI::Range(1u, 1u << 20));
+    return prompt;
+}
+
 core::result<core::run_config> model_config_of(const model_run_options &options) {
     auto overrides = read_overrides(options.overrides);
     if (!overrides) return overrides.failure();

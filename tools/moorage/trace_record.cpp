@@ -94,13 +94,7 @@ command install_record(CLI::App &app) {
     sub->add_option("--out", given->out, "trace to write")
         ->required()
         ->type_name("FILE.safetensors");
-    sub->add_option("--prompt", given->prompts, "text to continue; repeatable")
-        ->type_name("TEXT")
-        ->take_all()
-        ->expected(1);
-    sub->add_option("--max-tokens", given->max_tokens, "new tokens of each prompt (128)")
-        ->type_name("N")
-        ->check(CLI::Range(1u, 1u << 20));
+    add_prompt_options(*sub, given->prompts, given->max_tokens);
     sub->add_option("--text", given->text, "or a text file, in windows of [source] window ids")
         ->type_name("FILE");
     sub->add_option("--windows", given->windows, "or windows of ids, as for moorage eval")
