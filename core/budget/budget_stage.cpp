@@ -47,7 +47,9 @@ bool budget_stage::plan(uint64_t tokens_done) {
                                          1,
                                          tokens_done,
                                          truth_.slots_all().data(),
-                                         truth_.splits().data()};
+                                         truth_.splits().data(),
+                                         0,
+                                         0};
     moorage_budget_plan plan{sizeof(plan), 0, planned_.data(), split_.data(), 0};
     if (!policy_.budget->plan(policy_.plugin(), &request, &plan)) return true;
     std::string why;

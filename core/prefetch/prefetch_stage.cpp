@@ -188,11 +188,20 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     if (horizon_ == 0) return;
     forecast(step, tokens);
     const uint32_t free = std::min(free_slots(MOORAGE_TOP, held), free_slots(MOORAGE_BOTTOM, held));
-    const moorage_forecast view{sizeof(view),    0,
-                                horizon_,        free,
-                                window_ns,       backlog_ns,
-                                layers_.data(),  offsets_.data(),
-                                experts_.data(), scores_.data()};
+    const moorage_forecast view{sizeof(view),
+                                0,
+                                horizon_,
+                                free,
+                                window_ns,
+                                backlog_ns,
+                                layers_.data(),
+                                offsets_.data(),
+                                experts_.data(),
+                                scores_.data(),
+                                0,
+                                0,
+                                nullptr,
+                                nullptr};
     std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
     moorage_orders orders{sizeof(orders),
                           0,

@@ -152,11 +152,14 @@ mirror! {
         on_load: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, u32, i32)>,
         on_evict: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)>,
         replay: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_replay)>,
+        fill: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *const moorage_room, *mut u32) -> u32,
+        >,
     }
     // budget.h
     struct moorage_budget_request {
         size: u32, flags: u32, layers: u32, experts: u32, slots: u32, segments: u32, token: u64,
-        host_slots: *const u32, host_split: *const f32,
+        host_slots: *const u32, host_split: *const f32, idle: u32, split_step: f32,
     }
     struct moorage_budget_plan {
         size: u32, flags: u32, host_slots: *mut u32, host_split: *mut f32, gain_ns: f64,
@@ -174,7 +177,8 @@ mirror! {
     struct moorage_forecast {
         size: u32, flags: u32, target_count: u32, buffer_free: u32, window_ns: u64, backlog_ns: u64,
         host_layers: *const u32, host_offsets: *const u32, host_experts: *const u32,
-        host_scores: *const f32,
+        host_scores: *const f32, token_count: u32, token_predictions: u32,
+        host_token_experts: *const u32, host_token_scores: *const f32,
     }
     struct moorage_orders {
         size: u32, flags: u32, capacity: u32, reserved: u32, host_pages: *mut u32,
@@ -199,6 +203,7 @@ mirror! {
             ) -> u32,
         >,
         outcome: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_prefetch_outcome)>,
+        prediction: Option<unsafe extern "C" fn(*mut moorage_plugin) -> u32>,
     }
     // dispatch.h
     struct moorage_items {
@@ -285,7 +290,8 @@ constants! {
     i32: MOORAGE_OK = 0, MOORAGE_INVALID_ARGUMENT = 1, MOORAGE_UNSUPPORTED = 2,
         MOORAGE_OUT_OF_MEMORY = 3, MOORAGE_WRONG_STATE = 4, MOORAGE_INTERNAL = 5,
         MOORAGE_DEMAND = 0, MOORAGE_PREFETCH = 1, MOORAGE_BUDGET = 2, MOORAGE_MIGRATION = 3,
-        MOORAGE_ACTIVATION = 4, MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1,
+        MOORAGE_ACTIVATION = 4,
+        MOORAGE_FROM_ACTIVATION = 0, MOORAGE_FROM_RESIDENT = 1, MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1,
         MOORAGE_LOG_DEBUG = 0, MOORAGE_LOG_INFO = 1, MOORAGE_LOG_WARNING = 2, MOORAGE_LOG_ERROR = 3,
         MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
         MOORAGE_PARAM_TEXT = 4;

@@ -287,7 +287,8 @@ thunks! {
         };
     }
     Cache: moorage_cache {
-        size: 0, flags: 0, victims: None, admit: None, on_load: None, on_evict: None, replay: None
+        size: 0, flags: 0, victims: None, admit: None, on_load: None, on_evict: None, replay: None,
+        fill: None
     } {
         victims(room: *const moorage_room, out: *mut u32) -> u32 = 0; |p| {
             let data = view_mut(out, (*room).count as usize);
@@ -309,7 +310,8 @@ thunks! {
         interval() -> u64 = 0; |p| p.interval();
     }
     Prefetch: moorage_prefetch {
-        size: 0, flags: 0, horizon: None, predict: None, plan: None, outcome: None
+        size: 0, flags: 0, horizon: None, predict: None, plan: None, outcome: None,
+        prediction: None
     } {
         horizon() -> u32 = 0; |p| p.horizon();
         predict(step: *const moorage_step, layer: u32, distance: u32, capacity: u32,

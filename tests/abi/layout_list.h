@@ -102,12 +102,12 @@ STRUCT(moorage_replay)
 END
 STRUCT(moorage_cache)
     FIELD(size) FIELD(flags) FIELD(victims) FIELD(admit) FIELD(on_load) FIELD(on_evict)
-    FIELD(replay)
+    FIELD(replay) FIELD(fill)
 END
 /* budget.h */
 STRUCT(moorage_budget_request)
     FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(slots) FIELD(segments)
-    FIELD(token) FIELD(host_slots) FIELD(host_split)
+    FIELD(token) FIELD(host_slots) FIELD(host_split) FIELD(idle) FIELD(split_step)
 END
 STRUCT(moorage_budget_plan)
     FIELD(size) FIELD(flags) FIELD(host_slots) FIELD(host_split) FIELD(gain_ns)
@@ -119,7 +119,8 @@ END
 STRUCT(moorage_forecast)
     FIELD(size) FIELD(flags) FIELD(target_count) FIELD(buffer_free) FIELD(window_ns)
     FIELD(backlog_ns) FIELD(host_layers) FIELD(host_offsets) FIELD(host_experts)
-    FIELD(host_scores)
+    FIELD(host_scores) FIELD(token_count) FIELD(token_predictions) FIELD(host_token_experts)
+    FIELD(host_token_scores)
 END
 STRUCT(moorage_orders)
     FIELD(size) FIELD(flags) FIELD(capacity) FIELD(reserved) FIELD(host_pages)
@@ -131,6 +132,7 @@ STRUCT(moorage_prefetch_outcome)
 END
 STRUCT(moorage_prefetch)
     FIELD(size) FIELD(flags) FIELD(horizon) FIELD(predict) FIELD(plan) FIELD(outcome)
+    FIELD(prediction)
 END
 /* dispatch.h */
 STRUCT(moorage_items)
@@ -173,6 +175,7 @@ CONSTANT(MOORAGE_PARAM_TEXT) CONSTANT(MOORAGE_NEEDS_GATE_SCORES) CONSTANT(MOORAG
 CONSTANT(MOORAGE_NEEDS_PREDICTIONS) CONSTANT(MOORAGE_NEEDS_FUTURE) CONSTANT(MOORAGE_POLICY_LOSSY)
 CONSTANT(MOORAGE_POLICY_RANDOMISED) CONSTANT(MOORAGE_CLASS_TOP) CONSTANT(MOORAGE_CLASS_LOW)
 CONSTANT(MOORAGE_CLASS_SUBSTITUTE) CONSTANT(MOORAGE_REPLAY_KEPT) CONSTANT(MOORAGE_REPLAY_BYPASS)
+CONSTANT(MOORAGE_FROM_ACTIVATION) CONSTANT(MOORAGE_FROM_RESIDENT)
 CONSTANT(MOORAGE_SITE_GPU) CONSTANT(MOORAGE_SITE_CPU) CONSTANT(MOORAGE_SITE_REMOTE)
 ID(MOORAGE_MODULE_SYMBOL) ID(MOORAGE_SERVICE_LOG) ID(MOORAGE_SERVICE_THREAD_CHECK)
 ID(MOORAGE_SERVICE_CLOCK) ID(MOORAGE_SERVICE_RANDOM) ID(MOORAGE_SERVICE_RESIDENCY)

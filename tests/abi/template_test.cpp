@@ -203,7 +203,8 @@ TEST_CASE("budget: the first plan hands out every slot, none beyond a layer's ex
             float split[] = {1, 1};
             const uint32_t now[] = {0, 0};
             moorage_budget_plan plan{sizeof(plan), 0, slots, split, 0};
-            const moorage_budget_request request{sizeof(request), 0, 2, 4, total, 1, 0, now, split};
+            const moorage_budget_request request{sizeof(request), 0, 2, 4, total, 1, 0, now,
+                                                 split,           1, 0};
             CHECK(policy.budget->plan(policy.plugin(), &request, &plan) == 1);
             CHECK(slots[0] + slots[1] == std::min(total, 8u));
             CHECK(std::max(slots[0], slots[1]) <= 4);
@@ -223,7 +224,7 @@ TEST_CASE("budget: the C++ template moves one slot to the layer that missed more
     float split[] = {1, 1};
     moorage_budget_plan plan{sizeof(plan), 0, slots, split, 0};
     const uint32_t now[] = {3, 3};
-    const moorage_budget_request request{sizeof(request), 0, 2, 4, 6, 1, 256, now, split};
+    const moorage_budget_request request{sizeof(request), 0, 2, 4, 6, 1, 256, now, split, 1, 0};
     CHECK(policy.budget->plan(policy.plugin(), &request, &plan) == 1);
     CHECK((slots[0] == 2 && slots[1] == 4));
     CHECK(policy.budget->plan(policy.plugin(), &request, &plan) == 0);  // counts start again

@@ -1,7 +1,10 @@
 /* budget.h - interface moorage.budget/1: how many slots each layer gets, and how its experts split.
  *
  * Asked before the run and then every `interval` tokens, between tokens, when the caches are per
- * layer. The host applies the difference: a layer that shrinks evicts through its cache policy.
+ * layer. A policy that waits for an idle moment returns 0 and an interval of 1 until it has come.
+ * The host applies the difference: a layer that shrinks evicts through its cache policy; where a
+ * split changes, all caches are emptied and filled anew (moorage_cache.fill), and the run goes on
+ * when that is done.
  */
 #ifndef MOORAGE_BUDGET_H
 #define MOORAGE_BUDGET_H
@@ -22,8 +25,11 @@ typedef struct moorage_budget_request {
     uint64_t token;             /* tokens completed */
     const uint32_t *host_slots; /* [layers] now; all 0 before the run */
     const float *host_split;    /* [layers] now */
+    uint32_t idle;              /* 1: no request is under way, so a change delays nobody */
+    float split_step; /* a split is rounded down to a multiple of it, 1 excepted; the smallest
+                       * split is one step. 0: no rounding */
 } moorage_budget_request;
-MOORAGE_ASSERT(sizeof(moorage_budget_request) == 48, "moorage_budget_request layout");
+MOORAGE_ASSERT(sizeof(moorage_budget_request) == 56, "moorage_budget_request layout");
 
 /* Result, the host's arrays. A layer with `slots` and `split` costs slots * split whole experts;
  * the sum over the layers must not exceed request->slots (by more than 1e-4 of an expert, for

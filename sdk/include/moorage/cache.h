@@ -83,8 +83,13 @@ typedef struct moorage_cache {
      * by one, decision for decision. The C++ wrapper generates it. The host checks every outcome
      * against its own account. Null: the host goes step by step. [step] */
     void (*replay)(moorage_plugin *plugin, const moorage_replay *run);
+    /* Names up to room->count pages that are to fill a pool's free slots while nothing runs: before
+     * the run and after a new budget has emptied the caches (cause MOORAGE_BUDGET; room->layer is
+     * MOORAGE_NONE for a shared pool). Returns how many; each is then loaded, with on_load. Null:
+     * slots stay empty until demand fills them. [control] */
+    uint32_t (*fill)(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages);
 } moorage_cache;
-MOORAGE_ASSERT(sizeof(moorage_cache) == 48, "moorage_cache layout");
+MOORAGE_ASSERT(sizeof(moorage_cache) == 56, "moorage_cache layout");
 
 #ifdef __cplusplus
 }

@@ -6,12 +6,14 @@
 //   router     uint32_t select(const step &, route &)
 //   cache      void victims(const room &, pages &);  optional: bool admit(const admission &),
 //              void on_load(uint32_t page, uint32_t segments, int32_t cause),
-//              void on_evict(uint32_t page, int32_t cause)
+//              void on_evict(uint32_t page, int32_t cause),
+//              void fill(const room &, pages &) [control]
 //   budget     bool plan(const budget_request &, budget_plan &) [control]; optional:
 //              uint64_t interval() [control]
 //   prefetch   void plan(const step &, const forecast &, orders &); uint32_t horizon() [control];
 //              optional: uint32_t predict(const step &, uint32_t layer, uint32_t distance,
-//              std::span<uint32_t> experts, std::span<float> scores), void outcome(...)
+//              std::span<uint32_t> experts, std::span<float> scores), void outcome(...),
+//              uint32_t prediction() [control]
 //   dispatch   uint32_t assign(const step &, const items &, std::span<uint32_t> sites,
 //              std::span<uint32_t> order); optional: void outcome(const dispatched &)
 //   transport  void submit(const transfer &), void cancel(uint32_t id),
@@ -59,6 +61,10 @@ concept sees_evictions = requires(P &p) {
     p.on_evict(0u, 0);
 };
 template <class P>
+concept fills = requires(P &p, const room &r, pages &out) {
+    p.fill(r, out);
+};
+template <class P>
 concept budgets = requires(P &p, const budget_request &r, budget_plan &out) {
     p.plan(r, out);
 };
@@ -73,6 +79,10 @@ concept prefetches = requires(P &p, const step &s, const forecast &f, orders &o)
 template <class P>
 concept predicts = requires(P &p, const step &s) {
     p.predict(s, 0u, 0u, std::span<uint32_t>(), std::span<float>());
+};
+template <class P>
+concept chooses_prediction = requires(P &p) {
+    p.prediction();
 };
 template <class P>
 concept sees_prefetches = requires(P &p, const prefetch_outcome &o) {
@@ -191,6 +201,11 @@ struct tables {
     static void on_evict(moorage_plugin *plugin, uint32_t page, int32_t cause) noexcept {
         self<P>(plugin).on_evict(page, cause);
     }
+    static uint32_t fill(moorage_plugin *plugin, const moorage_room *r, uint32_t *out) noexcept {
+        pages list(out, r->count);
+        self<P>(plugin).fill(*r, list);
+        return list.size();
+    }
     static void replay(moorage_plugin *plugin, const moorage_replay *run) noexcept {
         replayer<P>(self<P>(plugin), *run, *holder<P>::from(plugin)->services.residency())();
     }
@@ -215,6 +230,9 @@ struct tables {
     }
     static void prefetch_seen(moorage_plugin *plugin, const moorage_prefetch_outcome *o) noexcept {
         self<P>(plugin).outcome(*o);
+    }
+    static uint32_t prediction(moorage_plugin *plugin) noexcept {
+        return self<P>(plugin).prediction();
     }
     static uint32_t assign(moorage_plugin *plugin, const moorage_step *s, const moorage_items *i,
                            uint32_t *sites, uint32_t *order) noexcept {
@@ -283,10 +301,12 @@ struct tables {
         return nullptr;
     }
     static constexpr moorage_cache cache_table() {
-        moorage_cache t{sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, replay};
+        moorage_cache t{
+            sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, replay, nullptr};
         if constexpr (admits<P>) t.admit = admit;
         if constexpr (sees_loads<P>) t.on_load = on_load;
         if constexpr (sees_evictions<P>) t.on_evict = on_evict;
+        if constexpr (fills<P>) t.fill = fill;
         return t;
     }
     static constexpr moorage_budget budget_table() {
@@ -295,9 +315,11 @@ struct tables {
         return t;
     }
     static constexpr moorage_prefetch prefetch_table() {
-        moorage_prefetch t{sizeof(moorage_prefetch), 0, horizon, nullptr, plan_prefetch, nullptr};
+        moorage_prefetch t{
+            sizeof(moorage_prefetch), 0, horizon, nullptr, plan_prefetch, nullptr, nullptr};
         if constexpr (predicts<P>) t.predict = predict;
         if constexpr (sees_prefetches<P>) t.outcome = prefetch_seen;
+        if constexpr (chooses_prediction<P>) t.prediction = prediction;
         return t;
     }
     static constexpr moorage_dispatch dispatch_table() {

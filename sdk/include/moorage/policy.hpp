@@ -209,6 +209,18 @@ struct forecast : moorage_forecast {
         return {host_scores + host_offsets[target],
                 host_offsets[target + 1] - host_offsets[target]};
     }
+    // Of one token for target 0, best first; empty where it is not known.
+    std::span<const uint32_t> token_experts(uint32_t token) const {
+        if (!host_token_experts) return {};
+        const uint32_t *list = host_token_experts + size_t{token} * token_predictions;
+        uint32_t count = 0;
+        while (count < token_predictions && list[count] != none) ++count;
+        return {list, count};
+    }
+    std::span<const float> token_scores(uint32_t token) const {
+        if (!host_token_scores) return {};
+        return {host_token_scores + size_t{token} * token_predictions, token_experts(token).size()};
+    }
 };
 
 // Prefetches being ordered, first to go first; those beyond the capacity are dropped.

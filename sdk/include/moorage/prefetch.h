@@ -26,8 +26,15 @@ typedef struct moorage_forecast {
     const uint32_t *host_offsets; /* [target_count + 1] */
     const uint32_t *host_experts;
     const float *host_scores; /* probability or score of each, or null */
+    /* Target 0 token by token, where the source predicted it: [token_count, token_predictions],
+     * best first; MOORAGE_NONE ends a token's list early. Null: not known. Of one token they are
+     * target 0's list itself. */
+    uint32_t token_count;
+    uint32_t token_predictions;
+    const uint32_t *host_token_experts;
+    const float *host_token_scores; /* their gate scores, or null: only their order is known */
 } moorage_forecast;
-MOORAGE_ASSERT(sizeof(moorage_forecast) == 64, "moorage_forecast layout");
+MOORAGE_ASSERT(sizeof(moorage_forecast) == 88, "moorage_forecast layout");
 
 /* Orders, first to go first; arrays are the host's. Pages that are resident or in flight already,
  * or beyond the buffer's room, are skipped without fault. */
@@ -55,6 +62,12 @@ typedef struct moorage_prefetch_outcome {
 } moorage_prefetch_outcome;
 MOORAGE_ASSERT(sizeof(moorage_prefetch_outcome) == 40, "moorage_prefetch_outcome layout");
 
+/* What the source is to predict the next layer's routing from. A trace has what was recorded. */
+enum {
+    MOORAGE_FROM_ACTIVATION = 0, /* the next gate on this layer's input of the experts */
+    MOORAGE_FROM_RESIDENT = 1 /* shared and resident experts, the next attention, the next gate */
+};
+
 #define MOORAGE_INTERFACE_PREFETCH "moorage.prefetch/1"
 typedef struct moorage_prefetch {
     uint32_t size;
@@ -71,8 +84,10 @@ typedef struct moorage_prefetch {
                      const moorage_forecast *forecast, moorage_orders *orders);
     /* May be null. [step] */
     void (*outcome)(moorage_plugin *plugin, const moorage_prefetch_outcome *outcome);
+    /* MOORAGE_FROM_*; null: MOORAGE_FROM_ACTIVATION. [control] */
+    uint32_t (*prediction)(moorage_plugin *plugin);
 } moorage_prefetch;
-MOORAGE_ASSERT(sizeof(moorage_prefetch) == 40, "moorage_prefetch layout");
+MOORAGE_ASSERT(sizeof(moorage_prefetch) == 48, "moorage_prefetch layout");
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,9 @@ void driver::plan_budget() {
                                          o.two_segments ? 2u : 1u,
                                          step_.token,
                                          world_slots_now_.all(),
-                                         world_split_now_.all()};
+                                         world_split_now_.all(),
+                                         draw_.below(2),
+                                         o.two_segments ? 0.125f : 0.0f};
     moorage_budget_plan plan{sizeof(plan), 0, budget_slots_.all(), budget_split_.all(), 0};
     uint32_t apply = 0;
     call("plan (budget)", [&] { apply = policy_.budget->plan(policy_.plugin, &request, &plan); });
@@ -134,7 +136,11 @@ void driver::prefetch() {
                                     target_layers_.last(horizon_),
                                     target_offsets_.last(horizon_ + 1),
                                     target_experts_.all(),
-                                    target_scores_.all()};
+                                    target_scores_.all(),
+                                    0,
+                                    0,
+                                    nullptr,
+                                    nullptr};
     moorage_orders orders{
         sizeof(orders), 0, room, 0, orders_.last(room), order_segments_.last(room)};
     std::fill_n(orders.host_segments, room, uint8_t{MOORAGE_WHOLE});
