@@ -10,9 +10,9 @@
 #include <cstring>
 #include <string>
 
-#include "core/execute/cpu/forward.h"
+#include "core/execute/cuda/cuda_executor.h"
+#include "core/execute/executor_drive.h"
 #include "tests/gpu/device_rates.h"
-#include "tests/gpu/executor_drive.h"
 
 namespace {
 
@@ -109,12 +109,14 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     uint32_t position = 0;
     const uint32_t warm = asked.cached ? 32 : 1200;
     for (uint32_t i = 0; i < warm; ++i)
-        if (const std::string text = drive.run(decode_pass(position++)); !text.empty()) return text;
+        if (const status done = drive.run(decode_pass(position++)); !done)
+            return done.failure().text;
     drive.hits = drive.misses = drive.on_cpu = 0;
     const busy_ns before = made->where->busy();
     const auto begun = std::chrono::steady_clock::now();
     for (uint32_t i = 0; i < asked.tokens; ++i)
-        if (const std::string text = drive.run(decode_pass(position++)); !text.empty()) return text;
+        if (const status done = drive.run(decode_pass(position++)); !done)
+            return done.failure().text;
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
     busy_ns busy = made->where->busy();
     busy.gpu -= before.gpu, busy.h2d -= before.h2d, busy.cpu -= before.cpu;

@@ -11,11 +11,9 @@
 #include <string>
 
 #include "core/execute/cpu/cpu_executor.h"
-#include "core/execute/cpu/forward.h"
 #include "core/execute/cpu/golden_check.h"
+#include "core/execute/cuda/cuda_executor.h"
 #include "core/model/golden.h"
-#include "core/source/sampler.h"
-#include "tests/gpu/executor_drive.h"
 
 namespace {
 
@@ -61,14 +59,11 @@ enum class precision { exact, fast, on_cpu };
 outcome check(const model &of, const golden_data &golden, const drive_options &how,
               precision mode) {
     outcome out;
-    const auto count = static_cast<uint32_t>(golden.input_ids.size());
-    const auto continued = static_cast<uint32_t>(golden.greedy.size());
     executor_drive drive(of, how);
     cuda_executor_options options;
     options.of = &of;
     options.places = &drive.places;
-    options.limits.tokens_max = options.limits.outputs_max = count;
-    options.limits.context_max = std::max(count, golden_prompt + continued);
+    options.limits = golden_limits(golden);
     options.top_rows = drive.top();
     options.transfers_max = drive.transfers_max();
     options.threads = 2;
@@ -76,17 +71,10 @@ outcome check(const model &of, const golden_data &golden, const drive_options &h
     auto made = make_machine(options, mode == precision::on_cpu);
     if (!made) return {0, 0, made.failure().text};
     drive.use(*made->where, *made->results);
-    out.failure = drive.run(prompt_pass(golden.input_ids, 0, 0, true));
-    if (!out.failure.empty()) return out;
-    out.error = relative_error(made->results->logits(), golden.logits);
-    out.failure =
-        drive.run(prompt_pass(std::span(golden.input_ids).first(golden_prompt), 0, 0, false));
-    for (uint32_t i = 0; i < continued && out.failure.empty(); ++i) {
-        const int32_t next[] = {most_probable(made->results->logits())};
-        if (next[0] != golden.greedy[i]) break;
-        ++out.greedy_equal;
-        out.failure = drive.run(prompt_pass(next, 0, golden_prompt + i, false));
-    }
+    const auto report = check_golden(golden, drive, *made->results);
+    if (!report) return {0, 0, report.failure().text};
+    out.error = report->logits_error;
+    out.greedy_equal = report->greedy_equal;
     return out;
 }
 

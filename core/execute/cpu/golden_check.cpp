@@ -12,39 +12,74 @@ uint32_t golden_report::worst_layer() const {
     return static_cast<uint32_t>(std::ranges::max_element(hidden_error) - hidden_error.begin());
 }
 
-result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool) {
-    const model_config &config = of.config();
+cpu_model_limits golden_limits(const golden_data &golden) {
     const auto count = static_cast<uint32_t>(golden.input_ids.size());
-    const std::span prompt = std::span(golden.input_ids).first(golden_prompt);
     const auto continued = static_cast<uint32_t>(golden.greedy.size());
     cpu_model_limits limits;
     limits.tokens_max = limits.outputs_max = count;
     limits.context_max = std::max(count, golden_prompt + continued);
+    return limits;
+}
+
+namespace {
+
+// Both checks; run(pass) computes one, after_prompt() looks at what else of it there is.
+template <class Run, class AfterPrompt>
+status check_with(const golden_data &golden, const pass_results &computed, golden_report &report,
+                  Run &&run, AfterPrompt &&after_prompt) {
+    const std::span prompt = std::span(golden.input_ids).first(golden_prompt);
+    const auto continued = static_cast<uint32_t>(golden.greedy.size());
+    if (const status done = run(prompt_pass(golden.input_ids, 0, 0, true)); !done) return done;
+    report.logits_error = relative_error(computed.logits(), golden.logits);
+    after_prompt();
+    // The stream begins anew: its caches are overwritten from position 0.
+    if (const status done = run(prompt_pass(prompt, 0, 0, false)); !done) return done;
+    for (uint32_t i = 0; i < continued; ++i) {
+        const int32_t next[] = {most_probable(computed.logits())};
+        report.greedy.push_back(next[0]);
+        if (i + 1 == continued) break;
+        const status done = run(prompt_pass(next, 0, golden_prompt + i, false));
+        if (!done) return done;
+    }
+    const auto apart = std::ranges::mismatch(report.greedy, golden.greedy);
+    report.greedy_equal = static_cast<uint32_t>(apart.in1 - report.greedy.begin());
+    report.greedy_match = report.greedy_equal == continued;
+    return success();
+}
+
+}  // namespace
+
+result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool) {
+    const model_config &config = of.config();
+    cpu_model_limits limits = golden_limits(golden);
     limits.keep_hidden = true;
     auto made = cpu_model::create(of, pool, limits);
     if (!made) return made.failure();
     cpu_model &compute = **made;
     forward run(compute, of);
-
     golden_report report;
-    run(prompt_pass(golden.input_ids, 0, 0, true));
-    report.logits_error = relative_error(compute.logits(), golden.logits);
-    const size_t layer_values = size_t{count} * config.hidden;
-    for (size_t layer = 0; layer <= config.layers; ++layer)
-        report.hidden_error.push_back(relative_error(
-            compute.hidden_states().subspan(layer * layer_values, layer_values),
-            std::span(golden.hidden_states).subspan(layer * layer_values, layer_values)));
+    const auto compare_hidden = [&] {
+        const size_t layer_values = golden.input_ids.size() * config.hidden;
+        for (size_t layer = 0; layer <= config.layers; ++layer)
+            report.hidden_error.push_back(relative_error(
+                compute.hidden_states().subspan(layer * layer_values, layer_values),
+                std::span(golden.hidden_states).subspan(layer * layer_values, layer_values)));
+    };
+    const auto one_pass = [&](const pass &tokens) {
+        run(tokens);
+        return success();
+    };
+    const status done = check_with(golden, compute, report, one_pass, compare_hidden);
+    if (!done) return done.failure();
+    return report;
+}
 
-    // The stream begins anew: its caches are overwritten from position 0.
-    run(prompt_pass(prompt, 0, 0, false));
-    for (uint32_t i = 0; i < continued; ++i) {
-        const int32_t next[] = {most_probable(compute.logits())};
-        report.greedy.push_back(next[0]);
-        if (i + 1 < continued) run(prompt_pass(next, 0, golden_prompt + i, false));
-    }
-    const auto apart = std::ranges::mismatch(report.greedy, golden.greedy);
-    report.greedy_equal = static_cast<uint32_t>(apart.in1 - report.greedy.begin());
-    report.greedy_match = report.greedy_equal == continued;
+result<golden_report> check_golden(const golden_data &golden, executor_drive &drive,
+                                   const pass_results &computed) {
+    golden_report report;
+    const status done = check_with(
+        golden, computed, report, [&](const pass &tokens) { return drive.run(tokens); }, [] {});
+    if (!done) return done.failure();
     return report;
 }
 

@@ -1,7 +1,9 @@
-// golden_check.h - compares what the CPU computes with a model's reference results.
+// golden_check.h - compares what this machine computes with a model's reference results.
 #pragma once
 
+#include "core/execute/cpu/cpu_model.h"
 #include "core/execute/cpu/thread_pool.h"
+#include "core/execute/executor_drive.h"
 #include "core/model/golden.h"
 #include "core/model/model.h"
 
@@ -12,16 +14,21 @@ inline constexpr double golden_error_max = 2e-3;
 
 struct golden_report {
     double logits_error = 0;           // relative_error() of the prompt's logits
-    std::vector<double> hidden_error;  // [layers + 1] of the hidden states
+    std::vector<double> hidden_error;  // [layers + 1] of the hidden states; empty: not kept
     std::vector<int32_t> greedy;       // the continuation computed
     uint32_t greedy_equal = 0;         // its first ids that are the reference's
     bool greedy_match = false;
     bool pass() const { return greedy_match && logits_error <= golden_error_max; }
-    // The index of the largest hidden_error.
+    // The index of the largest hidden_error. Requires: they were kept.
     uint32_t worst_layer() const;
 };
 
 // The whole input as one prompt, then the first ids as a prompt continued token by token.
 result<golden_report> check_golden(const model &of, const golden_data &golden, thread_pool &pool);
+// The same on any executor that `drive` uses, whose results are `computed`, without hidden states.
+// Its limits are golden_limits().
+result<golden_report> check_golden(const golden_data &golden, executor_drive &drive,
+                                   const pass_results &computed);
+cpu_model_limits golden_limits(const golden_data &golden);
 
 }  // namespace moorage::core

@@ -13,7 +13,7 @@ static error absent() {
 
 result<cuda_machine> make_cuda_executor(const cuda_executor_options &) { return absent(); }
 
-result<uint64_t> cuda_room_for_experts(const model &, const cpu_model_limits &, int32_t) {
+result<uint64_t> cuda_room_for_experts(const model &, const cpu_model_limits &, int32_t, bool) {
     return absent();
 }
 

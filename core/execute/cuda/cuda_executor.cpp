@@ -165,13 +165,14 @@ result<cuda_machine> make_cuda_executor(const cuda_executor_options &options) {
 }
 
 result<uint64_t> cuda_room_for_experts(const model &of, const cpu_model_limits &limits,
-                                       int32_t device) {
+                                       int32_t device, bool exact) {
     auto opened = cuda::cuda_device::create(device);
     if (!opened) return opened.failure();
     cuda::memory_plan weights, buffers, pinned;
     cuda::weights_loader(**opened, weights).load(of.weights(), of.config().expert_bias);
     cuda_executor_options options;
     options.limits = limits;
+    options.exact = exact;
     cuda::lay_out(of.config(), cuda::limits_of(options), buffers, pinned);
     const uint64_t fixed = weights.bytes() + buffers.bytes() + cuda::cuda_device::workspace_bytes +
                            cuda::reserved_bytes;

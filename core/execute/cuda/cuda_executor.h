@@ -48,6 +48,6 @@ result<cuda_machine> make_cuda_executor(const cuda_executor_options &options);
 // What a GPU has left for expert slots beside everything else of such a run, in bytes. Errors as
 // above.
 result<uint64_t> cuda_room_for_experts(const model &of, const cpu_model_limits &limits,
-                                       int32_t device);
+                                       int32_t device, bool exact = false);
 
 }  // namespace moorage::core

@@ -1,0 +1,15 @@
+// cuda_golden_check.h - compares what the GPU computes with a model's reference results.
+#pragma once
+
+#include "core/base/result.h"
+#include "core/execute/cpu/golden_check.h"
+
+namespace moorage::core {
+
+// As check_golden() on the CPU, without hidden states; with all the precision that the kernels
+// have, and as many experts on the GPU as fit, the others loaded when they are asked for. threads:
+// of host work; 0: one a core but one.
+result<golden_report> check_golden_on_gpu(const model &of, const golden_data &golden,
+                                          uint32_t threads);
+
+}  // namespace moorage::core

@@ -1,0 +1,175 @@
+// executor_drive.cpp - the calls of a pass in the order in which the pipeline makes them.
+#include "core/execute/executor_drive.h"
+
+#include <algorithm>
+
+namespace moorage::core {
+
+status executor_drive::run(const pass &tokens) {
+    const std::vector<uint32_t> layers = of_.config().moe_layers();
+    where_->begin(tokens);
+    for (uint32_t layer = 0; layer < layers.size(); ++layer) {
+        where_->attention(layer, tokens);
+        if (!wait_for(event_kind::gate)) return error{where_->failure()};
+        choose(tokens, layer, layers[layer]);
+        where_->route(chosen_, weights_);
+        if (!run_experts()) return error{where_->failure()};
+    }
+    where_->head(static_cast<uint32_t>(tokens.tokens.size()));
+    if (!wait_for(event_kind::head)) return error{where_->failure()};
+    return success();
+}
+
+void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_layer) {
+    const uint32_t k = of_.config().top_k, experts = of_.config().experts;
+    chosen_.resize(tokens.tokens.size() * k);
+    weights_.resize(chosen_.size());
+    const std::span<const float> logits = results_->router_logits();
+    for (size_t t = 0; t < tokens.tokens.size(); ++t) {
+        const std::span<uint32_t> chosen(chosen_.data() + t * k, k);
+        const std::span<float> weights(weights_.data() + t * k, k);
+        if (!options_.random_routing) {
+            rule_.choose(logits.subspan(t * experts, experts),
+                         of_.weights().layers[model_layer].correction_bias, chosen, weights);
+            continue;
+        }
+        std::fill(weights.begin(), weights.end(), 1.0f / static_cast<float>(k));
+        for (uint32_t i = 0; i < k; ++i) do {
+                chosen[i] = static_cast<uint32_t>(random_() % experts);
+            } while (std::find(chosen.begin(), chosen.begin() + i, chosen[i]) !=
+                     chosen.begin() + i);
+    }
+    distinct_ = chosen_;
+    std::sort(distinct_.begin(), distinct_.end());
+    distinct_.erase(std::unique(distinct_.begin(), distinct_.end()), distinct_.end());
+    for (uint32_t &one : distinct_) one += layer * experts;
+}
+
+// Resident experts first, then what is loaded, in the order of its transfers.
+bool executor_drive::run_experts() {
+    std::vector<uint32_t> missing;
+    tag_ = 0;
+    for (const uint32_t page : distinct_) {
+        if (held(page)) {
+            ++hits;
+            queue(page, MOORAGE_NONE, MOORAGE_NONE);
+        } else {
+            missing.push_back(page);
+        }
+    }
+    std::vector<uint32_t> loads;
+    for (const uint32_t page : missing) {
+        const bool to_cpu =
+            std::uniform_real_distribution<double>(0, 1)(random_) < options_.cpu_share;
+        if (!to_cpu) {
+            loads.push_back(page);
+            continue;
+        }
+        ++on_cpu;
+        ++open_;
+        where_->expert_on_cpu({page, 0, 1, MOORAGE_NONE, tag_++, MOORAGE_WHOLE});
+    }
+    misses += loads.size();
+    // Slots are few: as many loads at a time as there is room beside what computes.
+    for (size_t next = 0; next < loads.size();) {
+        const size_t before = next;
+        for (; next < loads.size() && make_room(); ++next) load(loads[next]);
+        if (next == before || next < loads.size()) {
+            if (!wait_all()) return false;
+        }
+    }
+    return wait_all();
+}
+
+// A free slot for one expert, taken from pages that nothing under way uses.
+bool executor_drive::make_room() {
+    if (order_.size() < options_.top_slots) return true;
+    for (size_t i = 0; i < order_.size(); ++i) {
+        const uint32_t page = order_.front();
+        order_.pop_front();
+        const bool used = std::find(busy_.begin(), busy_.end(), page) != busy_.end();
+        if (used) {
+            order_.push_back(page);
+            continue;
+        }
+        places.release(page, whole());
+        return true;
+    }
+    return false;
+}
+
+void executor_drive::load(uint32_t page) {
+    places.take(page, whole());
+    order_.push_back(page);
+    uint32_t ids[2] = {MOORAGE_NONE, MOORAGE_NONE};
+    const mlp_weights &expert = of_.weights()
+                                    .layers[of_.config().moe_layers()[page / of_.config().experts]]
+                                    .experts[page % of_.config().experts];
+    for (uint32_t segment = 0; segment < (split() ? 2u : 1u); ++segment) {
+        const uint32_t first = segment == 0 ? 0 : top_rows_;
+        const uint32_t rows = segment == 0 ? top_rows_ : of_.config().moe_intermediate - top_rows_;
+        ids[segment] = next_id_++ % transfers_max();
+        where_->expect(ids[segment]);
+        const uint8_t mask = !split() ? MOORAGE_WHOLE : segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM;
+        const uint64_t bytes = segment_image(expert, first, rows).bytes();
+        // In pieces, so that offsets within an image are used too.
+        const uint64_t piece = std::max<uint64_t>(bytes / 3 / 64 * 64, 64);
+        for (uint64_t at = 0; at < bytes; at += piece) {
+            const uint64_t count = std::min(piece, bytes - at);
+            pieces_.push_back({{link_h2d, page, mask, at, count},
+                               at + count == bytes ? ids[segment] : MOORAGE_NONE});
+        }
+    }
+    queue(page, ids[0], ids[1]);
+    send_next();
+}
+
+void executor_drive::queue(uint32_t page, uint32_t top_id, uint32_t bottom_id) {
+    busy_.push_back(page);
+    if (!split()) {
+        ++open_;
+        where_->expert_on_gpu({page, 0, 1, top_id, tag_++, MOORAGE_WHOLE});
+        return;
+    }
+    open_ += 2;
+    where_->expert_on_gpu({page, 0, options_.theta, top_id, tag_, MOORAGE_TOP});
+    where_->expert_on_gpu({page, 0, 1 - options_.theta, bottom_id, tag_++, MOORAGE_BOTTOM});
+}
+
+void executor_drive::send_next() {
+    if (pieces_.empty() || !where_->idle(link_h2d)) return;
+    current_ = pieces_.front().second;
+    where_->send(pieces_.front().first);
+    pieces_.pop_front();
+}
+
+bool executor_drive::handle() {
+    const completion done = where_->wait();
+    if (where_->failed()) return false;
+    if (done.kind == event_kind::piece) {
+        if (current_ != MOORAGE_NONE) where_->arrived(current_);
+        send_next();
+    } else if (done.kind == event_kind::gpu_expert || done.kind == event_kind::cpu_expert) {
+        --open_;
+    } else {
+        last_ = done.kind;
+        seen_ = true;
+    }
+    return true;
+}
+
+bool executor_drive::wait_all() {
+    while (open_ != 0)
+        if (!handle()) return false;
+    busy_.clear();
+    return true;
+}
+
+bool executor_drive::wait_for(event_kind kind) {
+    seen_ = false;
+    while (!seen_ || last_ != kind)
+        if (!handle()) return false;
+    return true;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,84 @@
+// executor_drive.h - drives an executor through passes as the pipeline does, without policies: the
+// model's own routing, an arena filled in the order of need, some experts on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/execute/arena.h"
+#include "core/execute/executor.h"
+#include "core/execute/pass_results.h"
+#include "core/model/model.h"
+#include "core/model/routing.h"
+#include "core/model/segment.h"
+
+namespace moorage::core {
+
+struct drive_options {
+    uint32_t top_slots = 0, bottom_slots = 0;  // bottom: experts are split
+    double theta = 1;                          // of the split
+    double cpu_share = 0;                      // of missing experts that the CPU computes
+    bool random_routing = false;               // instead of the model's
+    uint64_t seed = 0;
+};
+
+class executor_drive {
+public:
+    executor_drive(const model &of, const drive_options &options)
+        : places(static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts,
+                 options.top_slots, options.bottom_slots),
+          of_(of),
+          options_(options),
+          top_rows_(top_rows(of.config().moe_intermediate, options.theta)),
+          rule_(of.config()),
+          random_(options.seed) {}
+
+    uint32_t top() const { return top_rows_; }
+    uint32_t transfers_max() const { return 4 * of_.config().experts; }
+    void use(executor &where, const pass_results &results) {
+        where_ = &where;
+        results_ = &results;
+    }
+
+    // An error when the machine under the executor fails.
+    status run(const pass &tokens);
+
+    arena places;
+    uint64_t hits = 0, misses = 0, on_cpu = 0;
+
+private:
+    void choose(const pass &tokens, uint32_t layer, uint32_t model_layer);
+    bool split() const { return places.split(); }
+    uint8_t whole() const { return split() ? MOORAGE_WHOLE : MOORAGE_TOP; }
+    bool held(uint32_t page) const { return places.slot(page, MOORAGE_TOP) != MOORAGE_NONE; }
+    bool run_experts();
+    bool make_room();
+    void load(uint32_t page);
+    void queue(uint32_t page, uint32_t top_id, uint32_t bottom_id);
+    void send_next();
+    bool handle();
+    bool wait_all();
+    bool wait_for(event_kind kind);
+
+    const model &of_;
+    drive_options options_;
+    uint32_t top_rows_;
+    routing_rule rule_;
+    std::mt19937_64 random_;
+    executor *where_ = nullptr;
+    const pass_results *results_ = nullptr;
+    std::vector<uint32_t> chosen_, distinct_;
+    std::vector<uint32_t> busy_;  // pages of what is under way
+    std::vector<float> weights_;
+    std::deque<uint32_t> order_;
+    std::deque<std::pair<link_piece, uint32_t>> pieces_;
+    uint32_t current_ = MOORAGE_NONE, next_id_ = 0, tag_ = 0, open_ = 0;
+    event_kind last_ = event_kind::piece;
+    bool seen_ = false;
+};
+
+}  // namespace moorage::core
