@@ -18,7 +18,7 @@ namespace {
 // into an allocation.
 constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024,
                    model_prefill_max = 1 << 16, max_tokens_max = 1 << 20, experts_max = 1 << 20,
-                   buffer_experts_max = 1 << 16;
+                   buffer_experts_max = 1 << 16, exact_requests_max = 1 << 20;
 constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
 constexpr uint64_t bytes_max = uint64_t{1} << 50;
 
@@ -41,6 +41,12 @@ const std::vector<closed_section> &closed_sections() {
         {"report", {"title"}},
     };
     return sections;
+}
+// Keys of [router] that are the host's, not the policy's.
+constexpr std::string_view exact_requests = "exact_requests", substitution_max = "substitution_max";
+bool is_host_key(std::string_view kind, std::string_view key) {
+    return key == "plugin" ||
+           (kind == "router" && (key == exact_requests || key == substitution_max));
 }
 constexpr std::string_view stages[] = {"router",   "cache",     "budget",   "prefetch",
                                        "dispatch", "placement", "transport"};
@@ -91,6 +97,7 @@ private:
     void read_memory(run_config &config);
     void read_plugins(run_config &config);
     void read_cluster();
+    void read_router(run_config &config);
     void read_stage(std::string_view kind, stage_config &stage);
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
                     stage_config &stage);
@@ -295,10 +302,18 @@ void builder::read_cluster() {
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
                         std::string_view kind, bool may_replace, stage_config &stage) {
-    const std::vector<std::string> reserved = {"plugin"};
-    if (!nearest(key, reserved).empty())
+    std::vector<std::string> reserved = {"plugin"};
+    const std::string stage_name(kind.substr(0, kind.find('.')));
+    if (stage_name == "router") {
+        reserved.emplace_back(exact_requests);
+        reserved.emplace_back(substitution_max);
+    }
+    if (is_host_key(stage_name, key))
+        return reader.fail(format("{}: {} is no parameter of a policy; put it in [{}] itself",
+                                  value.place, key, stage_name));
+    if (const std::string meant = nearest(key, reserved); !meant.empty())
         return reader.fail(
-            format("{}: unknown key {} in [{}]; did you mean plugin", value.place, key, kind));
+            format("{}: unknown key {} in [{}]; did you mean {}", value.place, key, kind, meant));
     const std::optional<setting_value> read = setting_of(value);
     if (!read)
         return reader.fail(value,
@@ -340,7 +355,7 @@ void builder::read_stage(std::string_view kind, stage_config &stage) {
 
     for (const given &value : reader.values()) {
         if (reader.failed()) return;
-        if (value.key == "plugin") continue;
+        if (is_host_key(kind, value.key)) continue;
         const size_t dot = value.raw ? value.key.find('.') : std::string::npos;
         if (dot != std::string::npos) {
             if (value.key.substr(0, dot) == stage.plugin)
@@ -357,6 +372,12 @@ void builder::read_stage(std::string_view kind, stage_config &stage) {
     }
 }
 
+void builder::read_router(run_config &config) {
+    section_reader &router = section("router");
+    router.read_counts(exact_requests, config.exact_requests, exact_requests_max);
+    router.read_above(substitution_max, config.substitution_max, 0, 1, /*or_equal=*/true);
+}
+
 status builder::build(run_config &config) {
     for (const auto &[name, keys] : closed_sections()) {
         section_reader &reader = section(name);
@@ -370,6 +391,7 @@ status builder::build(run_config &config) {
     read_plugins(config);
     read_cluster();
     section("report").read("title", config.title);
+    read_router(config);
     for (const std::string_view kind : stages) read_stage(kind, config.stage(kind));
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();

@@ -72,6 +72,9 @@ struct run_config {
     stage_config router{"topk", "default", {}}, cache{"lru", "default", {}},
         budget{"uniform", "default", {}}, prefetch{"none", "default", {}},
         dispatch{"load_all", "default", {}}, placement{}, transport{"direct", "default", {}};
+    // [router] beside the policy's own: keys of the host, which hold it back.
+    std::vector<uint64_t> exact_requests;  // the model's own choice stands for these
+    double substitution_max = 1;           // share of a request's choices that may be substituted
     // [report]
     std::string title;  // heading of text and HTML reports
 

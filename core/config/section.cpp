@@ -186,6 +186,26 @@ void section_reader::read_list(std::string_view key, std::vector<std::string> &o
     out = std::move(texts);
 }
 
+void section_reader::read_counts(std::string_view key, std::vector<uint64_t> &out,
+                                 size_t count_max) {
+    const given *found = find(key);
+    if (!found || failed()) return;
+    const bool is_list = found->value.type == node_type::list;
+    const std::vector<node> items = is_list ? found->value.items : std::vector{found->value};
+    if (items.size() > count_max)
+        return fail(*found, format("at most {} whole numbers are of use", count_max));
+    std::vector<uint64_t> counts;
+    for (const node &item : items) {
+        if (item.type != node_type::integer || item.integer < 0)
+            return fail(*found, format("{}whole numbers from 0 are needed",
+                                       is_list ? "it holds " + describe(item) + ", and " : ""));
+        counts.push_back(static_cast<uint64_t>(item.integer));
+    }
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    out = std::move(counts);
+}
+
 void section_reader::require(std::string_view key, std::string_view remedy) {
     if (!find(key)) fail(format("{}: {} {} is not given; {}", file_, title_, key, remedy));
 }

@@ -58,6 +58,8 @@ public:
     void read_texts(std::string_view key, std::vector<std::string> &out);  // a list, or one text
     // As read_texts, for prose: line breaks and tabs may be in it.
     void read_prose(std::string_view key, std::vector<std::string> &out);
+    // A list of whole numbers from 0, or one; in ascending order, each once.
+    void read_counts(std::string_view key, std::vector<uint64_t> &out, size_t count_max);
     // Fails when the key is not given.
     void require(std::string_view key, std::string_view remedy);
 

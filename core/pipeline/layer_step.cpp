@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 namespace moorage::core {
 
@@ -53,19 +54,27 @@ void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
     view_.distinct_count = 0;
 }
 
-uint64_t layer_step::adopt_route() {
-    const size_t k = view_.top_k, count = view_.token_count * k;
-    uint64_t changed = 0;
-    if (std::memcmp(routed.data(), chosen_.data(), count * sizeof(uint32_t)) != 0) {
-        for (size_t i = 0; i < count; ++i) {
-            const auto own = chosen_.begin() + static_cast<ptrdiff_t>(i / k * k);
-            changed += std::find(own, own + static_cast<ptrdiff_t>(k), routed[i]) ==
-                       own + static_cast<ptrdiff_t>(k);
-        }
-    }
+uint32_t layer_step::substituted(uint32_t row) const {
+    const size_t k = view_.top_k;
+    const uint32_t *own = chosen_.data() + row * k, *now = routed.data() + row * k;
+    return static_cast<uint32_t>(std::count_if(
+        now, now + k, [&](uint32_t expert) { return std::find(own, own + k, expert) == own + k; }));
+}
+
+bool layer_step::repeats_own() const {
+    return std::memcmp(routed.data(), chosen_.data(), chosen().size() * sizeof(uint32_t)) == 0;
+}
+
+void layer_step::restore_row(uint32_t row) {
+    const size_t k = view_.top_k, at = row * k;
+    std::copy_n(chosen_.data() + at, k, routed.data() + at);
+    std::fill_n(routed_weights.data() + at, k, std::numeric_limits<float>::quiet_NaN());
+    std::fill_n(routed_classes.data() + at, k, uint8_t{MOORAGE_CLASS_TOP});
+}
+
+void layer_step::adopt_route() {
     view_.host_chosen = routed.data();
     view_.host_classes = routed_classes.data();
-    return changed;
 }
 
 void layer_step::weigh(source &from, const pass &tokens) {

@@ -18,8 +18,14 @@ public:
 
     // Reads the model's own choice for `layer` (and weights and scores, where a policy needs them).
     void fill(source &from, const pass &tokens, uint32_t layer);
-    // Takes over a router's choice; counts the experts that the model would not have chosen.
-    uint64_t adopt_route();
+    // Takes over a router's choice.
+    void adopt_route();
+    // Experts of token `row`'s route that the model would not have chosen. Before adopt_route().
+    uint32_t substituted(uint32_t row) const;
+    // Whether the route of all tokens is the model's own, expert by expert.
+    bool repeats_own() const;
+    // The model's own choice and weights for token `row`, in place of the route.
+    void restore_row(uint32_t row);
     // Completes the weights of a router's choice; nothing to do where the model's own stands.
     void weigh(source &from, const pass &tokens);
     // [B, k] of what is computed; weights empty where the source has none.

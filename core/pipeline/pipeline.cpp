@@ -14,7 +14,7 @@ pipeline::pipeline(const parts &of)
       truth_(*of.truth),
       places_(*of.places),
       faults_(*of.faults),
-      router_(*of.policies.router, faults_),
+      router_(*of.policies.router, faults_, of.routing, source_.streams()),
       cache_(*of.policies.cache, truth_, faults_),
       budget_(*of.policies.budget, faults_, truth_, cache_, of.slots),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
@@ -64,7 +64,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     executor_.attention(layer, pass_);
     if (!wait_for(event_kind::gate)) return false;
     step_.fill(source_, pass_, layer);
-    if (!router_.select(step_, account.experts.substituted)) return false;
+    if (!router_.select(step_, account)) return false;
     step_.weigh(source_, pass_);
     step_.group();
     find_items(account);  // looks up and pins
@@ -445,6 +445,7 @@ void pipeline::finish(run_report &report) {
     for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
         layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
         report.experts += layers_[layer].experts;
+        report.routing += layers_[layer].routing;
         report.predicted += layers_[layer].predicted;
         report.predicted_right += layers_[layer].predicted_right;
     }

@@ -44,6 +44,7 @@ public:
         uint32_t slots, buffer_slots, transfers_max, needs;
         bool per_layer;
         step_watcher *watcher;  // may be null
+        routing_rules routing = {};
     };
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);

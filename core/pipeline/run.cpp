@@ -46,6 +46,12 @@ private:
     status make_policy(std::string_view kind, instance *&out);
     status activate();
     result<run_report> drive();
+    bool lossy() const {
+        return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
+    }
+    routing_rules routing() const {
+        return {config_.exact_requests, config_.substitution_max, lossy()};
+    }
     void describe(run_report &report);
     void describe_source(json &into);
     void count_optimum(run_report &report);
@@ -336,7 +342,7 @@ result<run_report> runner::drive() {
     executor &where = *machine_.where;
     pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
                    &faults_, stages_, memory_.experts, memory_.buffer_slots, memory_.transfers_max,
-                   needs_, config_.per_layer, options_.watcher});
+                   needs_, config_.per_layer, options_.watcher, routing()});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;
@@ -367,6 +373,7 @@ void runner::describe(run_report &report) {
     report.profile = config_.profile;
     report.title = config_.title;
     report.seed = config_.seed;
+    report.lossy = lossy();
     json &all = report.config;
     all["run"] = {{"executor", config_.executor},
                   {"tokens", config_.tokens},
@@ -397,6 +404,8 @@ void runner::describe(run_report &report) {
         all[kind] = {{"plugin", std::string(one->name())}};
         for (const auto &[key, value] : one->parameters()) all[kind][key] = json_of(value);
     }
+    if (config_.substitution_max < 1) all["router"]["substitution_max"] = config_.substitution_max;
+    if (!config_.exact_requests.empty()) all["router"]["exact_requests"] = config_.exact_requests;
 }
 
 void runner::describe_source(json &into) {

@@ -236,6 +236,15 @@ expert_counts &expert_counts::operator+=(const expert_counts &other) {
     return *this;
 }
 
+routing_counts &routing_counts::operator+=(const routing_counts &other) {
+    choices += other.choices;
+    rows += other.rows;
+    rows_unchanged += other.rows_unchanged;
+    held_exact += other.held_exact;
+    held_cap += other.held_cap;
+    return *this;
+}
+
 double text_report::perplexity() const { return std::exp(nll); }
 
 json to_json(const text_report &text) {

@@ -33,6 +33,15 @@ struct expert_counts {
     expert_counts &operator+=(const expert_counts &other);
 };
 
+// What became of the model's own choices, k of them in a row: a token at a layer. A row is
+// unchanged when the router left it its experts and the weights that the model gives them.
+struct routing_counts {
+    uint64_t choices = 0, rows = 0, rows_unchanged = 0;
+    uint64_t held_exact = 0;  // substitutions undone: the request was to be exact ...
+    uint64_t held_cap = 0;    // ... or would have had more of them than [router] allows
+    routing_counts &operator+=(const routing_counts &other);
+};
+
 struct byte_counts {
     uint64_t h2d = 0, d2h = 0, network = 0;
     uint64_t prefetched = 0, prefetch_used = 0, prefetch_wasted = 0;
@@ -48,6 +57,7 @@ struct time_ms {
 
 struct layer_report {
     expert_counts experts;
+    routing_counts routing;
     uint64_t h2d_bytes = 0;
     double stall_ms = 0;
     uint32_t slots = 0;            // at the end
@@ -80,6 +90,8 @@ struct run_report {
     summary_ms tpot_ms, ttft_ms;
     double tokens_per_s = 0;
     expert_counts experts;
+    routing_counts routing;
+    bool lossy = false;  // the router may choose what the model does not
     byte_counts bytes;
     time_ms time;
     bool has_predictions = false;

@@ -1,7 +1,8 @@
-// router_stage.cpp - one call, and the check of its result.
+// router_stage.cpp - one call, the check of its result, and the account of it.
 #include "core/router/router_stage.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -9,27 +10,83 @@
 
 namespace moorage::core {
 
-bool router_stage::valid(const layer_step &step, std::string &why) const {
+namespace {
+
+constexpr uint64_t millionths = 1'000'000;
+
+}  // namespace
+
+router_stage::router_stage(instance &policy, fault_log &faults, const routing_rules &rules,
+                           uint32_t streams)
+    : policy_(policy),
+      faults_(faults),
+      rules_(rules),
+      max_millionths_(static_cast<uint64_t>(std::llround(rules.substitution_max * 1e6))),
+      requests_(streams) {
+    assert(rules.substitution_max >= 0 && rules.substitution_max <= 1);
+    assert(std::is_sorted(rules.exact_requests.begin(), rules.exact_requests.end()));
+}
+
+std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) const {
     const moorage_step &view = step.view();
+    if (routed != view.token_count)
+        return format("{} of {} tokens routed", routed, view.token_count);
     for (uint32_t token = 0; token < view.token_count; ++token) {
         const uint32_t *experts = step.routed.data() + size_t{token} * view.top_k;
         for (uint32_t rank = 0; rank < view.top_k; ++rank) {
-            if (experts[rank] >= view.experts) {
-                why = format("layer {}: expert {} of token {} is beyond the {} experts of a layer",
-                             view.layer, experts[rank], token, view.experts);
-                return false;
-            }
-            if (std::find(experts, experts + rank, experts[rank]) != experts + rank) {
-                why = format("layer {}: expert {} is chosen twice for token {}", view.layer,
-                             experts[rank], token);
-                return false;
-            }
+            if (experts[rank] >= view.experts)
+                return format("layer {}: expert {} of token {} is beyond the {} experts of a layer",
+                              view.layer, experts[rank], token, view.experts);
+            if (std::find(experts, experts + rank, experts[rank]) != experts + rank)
+                return format("layer {}: expert {} is chosen twice for token {}", view.layer,
+                              experts[rank], token);
         }
     }
-    return true;
+    if (rules_.lossy || step.repeats_own()) return "";
+    return format(
+        "layer {}: the route is not the model's own, and the policy does not declare "
+        "MOORAGE_POLICY_LOSSY",
+        view.layer);
 }
 
-bool router_stage::select(layer_step &step, uint64_t &substituted) {
+bool router_stage::is_exact(uint64_t request) const {
+    return std::binary_search(rules_.exact_requests.begin(), rules_.exact_requests.end(), request);
+}
+
+// One token: its route stands, or the model's own where the rules want that.
+void router_stage::settle_row(layer_step &step, uint32_t row, layer_report &account) {
+    const moorage_step &view = step.view();
+    request_account &of = requests_[view.host_streams[row]];
+    if (of.request != view.host_requests[row]) of = {view.host_requests[row]};
+    of.choices += view.top_k;
+    uint32_t changed = step.substituted(row);
+    const bool exact = is_exact(of.request);
+    const bool beyond = (of.substituted + changed) * millionths > of.choices * max_millionths_;
+    if (exact || (changed != 0 && beyond)) {
+        step.restore_row(row);
+        (exact ? account.routing.held_exact : account.routing.held_cap) += changed;
+        changed = 0;
+    }
+    of.substituted += changed;
+    account.experts.substituted += changed;
+    const float *weights = step.routed_weights.data() + size_t{row} * view.top_k;
+    const bool own_weights =
+        std::all_of(weights, weights + view.top_k, [](float one) { return std::isnan(one); });
+    account.routing.rows_unchanged += changed == 0 && own_weights;
+}
+
+void router_stage::settle(layer_step &step, layer_report &account) {
+    const uint32_t rows = step.view().token_count;
+    account.routing.choices += step.chosen().size();
+    account.routing.rows += rows;
+    if (!rules_.lossy) {
+        account.routing.rows_unchanged += rows;  // wrong_with() saw to it
+        return;
+    }
+    for (uint32_t row = 0; row < rows; ++row) settle_row(step, row, account);
+}
+
+bool router_stage::select(layer_step &step, layer_report &account) {
     const moorage_step &view = step.view();
     const size_t count = size_t{view.token_count} * view.top_k;
     std::fill_n(step.routed_weights.begin(), count, std::numeric_limits<float>::quiet_NaN());
@@ -37,15 +94,13 @@ bool router_stage::select(layer_step &step, uint64_t &substituted) {
     moorage_route route{sizeof(route), 0, step.routed.data(), step.routed_weights.data(),
                         step.routed_classes.data()};
     const uint32_t routed = policy_.router->select(policy_.plugin(), &view, &route);
-    if (routed == 0) return true;
-    std::string why;
-    if (routed != view.token_count)
-        why = format("{} of {} tokens routed", routed, view.token_count);
-    else if (valid(step, why)) {
-        substituted += step.adopt_route();
-        return true;
-    }
-    return faults_.report(policy_.name(), why);
+    const std::string why = routed == 0 ? "" : wrong_with(step, routed);
+    const bool stands = routed != 0 && why.empty();
+    if (!stands)
+        for (uint32_t row = 0; row < view.token_count; ++row) step.restore_row(row);
+    settle(step, account);
+    if (stands) step.adopt_route();
+    return why.empty() || faults_.report(policy_.name(), why);
 }
 
 }  // namespace moorage::core

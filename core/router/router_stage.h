@@ -1,25 +1,52 @@
-// router_stage.h - the router stage: asks the policy and checks that its choice can be computed.
+// router_stage.h - the router stage: asks the policy, checks that its choice can be computed, keeps
+// it within what the run allows, and counts what it changed.
 #pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "core/host/faults.h"
 #include "core/host/instance.h"
 #include "core/pipeline/layer_step.h"
+#include "core/report/report.h"
 
 namespace moorage::core {
 
+// How far a router may depart from the model's own choice.
+struct routing_rules {
+    std::vector<uint64_t> exact_requests = {};  // ascending: the model's own choice stands for them
+    // Share of a request's choices, counted from its first token on, that may be substituted; read
+    // in millionths. A token whose route would go beyond it keeps the model's choice.
+    double substitution_max = 1;
+    bool lossy = false;  // the policy declares that it may choose otherwise
+};
+
 class router_stage {
 public:
-    router_stage(instance &policy, fault_log &faults) : policy_(policy), faults_(faults) {}
+    // `streams`: tokens of a step carry smaller stream numbers. policy and faults are borrowed.
+    router_stage(instance &policy, fault_log &faults, const routing_rules &rules, uint32_t streams);
 
-    // Routes the step; a wrong choice is reported and replaced by the model's own. Adds the experts
-    // that the model would not have chosen to `substituted`. False: the run has to end. [step]
-    bool select(layer_step &step, uint64_t &substituted);
+    // Routes the step; a wrong choice is reported and replaced by the model's own. Adds what was
+    // changed to `account`. False: the run has to end. [step]
+    bool select(layer_step &step, layer_report &account);
 
 private:
-    bool valid(const layer_step &step, std::string &why) const;
+    // Of the request that a stream carries.
+    struct request_account {
+        uint64_t request = UINT64_MAX, choices = 0, substituted = 0;
+    };
+    // What keeps the route of `routed` tokens from being computed; empty: nothing.
+    std::string wrong_with(const layer_step &step, uint32_t routed) const;
+    void settle(layer_step &step, layer_report &account);
+    void settle_row(layer_step &step, uint32_t row, layer_report &account);
+    bool is_exact(uint64_t request) const;
 
     instance &policy_;
     fault_log &faults_;
+    const routing_rules rules_;
+    const uint64_t max_millionths_;
+    std::vector<request_account> requests_;  // by stream
 };
 
 }  // namespace moorage::core
