@@ -1,0 +1,288 @@
+// hybrimoe.cpp - cache, prefetch and dispatch of HybriMoE, each usable alone.
+//
+// Source: HybriMoE (Zhong et al., DAC 2025, arXiv 2504.05897).
+// - Cache, "minus recent score": a page has the priority S = alpha TopP(s) + (1 - alpha) S, renewed
+//   whenever its layer is visited; TopP keeps the p largest scores of a token and counts the others
+//   as 0. The least S goes (ties: smaller page). Of several tokens the largest score counts.
+//   Without scores of all experts, the weights of the chosen ones are what is known of s.
+// - Dispatch, schedule within a layer: GPU, CPU and link work on one list of the step's experts.
+// The
+//   GPU takes cached experts from the heaviest load down, the link brings absent ones from the
+//   heaviest down, the CPU computes absent ones from the lightest up, and cached ones, lightest
+//   first, when no absent one is left. What would end first is settled next, until all is.
+// - Prefetch, driven by impact: the coming layers are scheduled so in advance, with their predicted
+//   experts at one token each. The absent expert whose presence shortens its layer most goes first
+//   (ties: nearer layer, better prediction), and so on until nothing gains. The next layer's
+//   experts are the source's prediction; of those further ahead the pages of highest priority S are
+//   taken.
+// Cost per call: observe O(experts of a layer x tokens); a victim O(pages); assign O(items
+// squared); a plan O(layers x k^3).
+
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace {
+
+// What one expert of a layer asks of the three resources.
+struct job {
+    uint32_t item;
+    uint32_t load;  // tokens
+    bool absent;
+    uint64_t load_ns, gpu_ns, cpu_ns;
+};
+
+// The greedy schedule within a layer.
+class schedule {
+public:
+    void reserve(size_t jobs) {
+        cached_.reserve(jobs);
+        absent_.reserve(jobs);
+    }
+    void clear() {
+        cached_.clear();
+        absent_.clear();
+    }
+    void add(const job &one) { (one.absent ? absent_ : cached_).push_back(one); }
+
+    // Calls settle(item, site) in the order in which work is settled; returns when all of it ends.
+    template <class Settle>
+    uint64_t run(uint64_t link_ns, uint64_t cpu_ns, Settle &&settle) {
+        const auto heavier = [](const job &a, const job &b) {
+            return a.load != b.load ? a.load > b.load : a.item < b.item;
+        };
+        std::sort(cached_.begin(), cached_.end(), heavier);
+        std::sort(absent_.begin(), absent_.end(), heavier);
+        size_t cached = 0, cached_end = cached_.size(), absent = 0, absent_end = absent_.size();
+        uint64_t gpu_ns = 0, end_ns = 0;
+        while (cached < cached_end || absent < absent_end) {
+            const bool resident = cached < cached_end, missing = absent < absent_end;
+            const job &light = missing ? absent_[absent_end - 1] : cached_[cached_end - 1];
+            const uint64_t on_cpu = cpu_ns + light.cpu_ns;
+            const uint64_t on_gpu = resident ? gpu_ns + cached_[cached].gpu_ns : MOORAGE_NEVER;
+            const uint64_t arrival = missing ? link_ns + absent_[absent].load_ns : 0;
+            const uint64_t by_link =
+                missing ? std::max(gpu_ns, arrival) + absent_[absent].gpu_ns : MOORAGE_NEVER;
+            if (on_gpu <= by_link && on_gpu <= on_cpu) {
+                settle(cached_[cached++].item, MOORAGE_SITE_GPU);
+                gpu_ns = on_gpu;
+            } else if (by_link <= on_cpu) {
+                settle(absent_[absent++].item, MOORAGE_SITE_GPU);
+                link_ns = arrival;
+                gpu_ns = by_link;
+            } else {
+                settle(light.item, MOORAGE_SITE_CPU);
+                cpu_ns = on_cpu;
+                end_ns = std::max(end_ns, cpu_ns);
+                missing ? --absent_end : --cached_end;
+            }
+        }
+        return std::max(end_ns, gpu_ns);
+    }
+
+private:
+    std::vector<job> cached_, absent_;
+};
+
+class hybrimoe {
+public:
+    static constexpr moorage::about about{
+        .name = "hybrimoe",
+        .summary = "recent scores cache, simulated gain fetches, one schedule for GPU and CPU",
+        .source = "HybriMoE (arXiv 2504.05897)",
+        .needs = MOORAGE_NEEDS_WEIGHTS,
+    };
+    static constexpr moorage::param params[] = {
+        moorage::real("alpha", 0.5, 0, 1, "share of the newest scores in a page's priority"),
+        moorage::integer("top_p", 0, 0, 4096,
+                         "largest scores of a token that count; 0: twice the model's top-k"),
+        moorage::integer("layers", 3, 1, 64, "coming layers that are scheduled for the prefetch"),
+    };
+
+    explicit hybrimoe(const moorage::setup &setup)
+        : host_(setup.host),
+          alpha_(setup.real("alpha")),
+          top_p_(static_cast<uint32_t>(setup.integer("top_p"))),
+          ahead_(static_cast<uint32_t>(setup.integer("layers"))) {}
+
+    void activate(const moorage::limits &limits) {
+        layers_ = limits.layers;
+        experts_ = limits.experts;
+        top_k_ = limits.top_k;
+        pools_ = limits.pools;
+        ahead_ = std::min(ahead_, layers_);
+        depth_ = std::min(top_p_ ? top_p_ : 2 * top_k_, experts_);
+        state_ = host_.residency()->host_state;
+        priority_.resize(size_t{layers_} * experts_);
+        newest_.resize(experts_);
+        order_.resize(experts_);
+        going_.reserve(priority_.size());
+        layer_.reserve(experts_);
+        targets_.resize(ahead_);
+        for (target &one : targets_) one.experts.reserve(top_k_), one.there.reserve(top_k_);
+        reset();
+    }
+    void reset() { std::fill(priority_.begin(), priority_.end(), 0.0); }
+
+    void observe(const moorage::step &step) {
+        std::fill(newest_.begin(), newest_.end(), 0.0);
+        for (uint32_t token = 0; token < step.token_count; ++token) {
+            if (step.host_gate_scores)
+                take_scores(step.gate_scores(token));
+            else
+                take_weights(step, token);
+        }
+        double *of_layer = priority_.data() + size_t{step.layer} * experts_;
+        for (uint32_t expert = 0; expert < experts_; ++expert)
+            of_layer[expert] = alpha_ * newest_[expert] + (1 - alpha_) * of_layer[expert];
+    }
+
+    void victims(const moorage::room &room, moorage::pages &out) {
+        const uint32_t first = pools_ == 1 ? 0 : room.pool * experts_;
+        const uint32_t last = pools_ == 1 ? layers_ * experts_ : first + experts_;
+        going_.clear();
+        for (uint32_t page = first; page < last; ++page)
+            if (moorage::evictable(state_[page])) going_.push_back(page);
+        const size_t count = std::min<size_t>(room.count, going_.size());
+        std::partial_sort(going_.begin(), going_.begin() + static_cast<ptrdiff_t>(count),
+                          going_.end(), [this](uint32_t a, uint32_t b) {
+                              return priority_[a] != priority_[b] ? priority_[a] < priority_[b]
+                                                                  : a < b;
+                          });
+        for (size_t i = 0; i < count; ++i) out.push(going_[i]);
+    }
+
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+                    std::span<uint32_t> order) {
+        layer_.clear();
+        for (uint32_t i = 0; i < items.count; ++i)
+            layer_.add({i, items.host_tokens[i], items.host_missing[i] != 0, items.host_load_ns[i],
+                        items.host_gpu_ns[i], items.host_cpu_ns[i]});
+        uint32_t next = 0;
+        layer_.run(items.load_backlog_ns, items.cpu_backlog_ns, [&](uint32_t item, uint32_t site) {
+            sites[item] = site;
+            order[next++] = item;
+        });
+        return items.count;
+    }
+
+    uint32_t horizon() { return ahead_; }
+
+    // The next layer's prediction is the source's.
+    uint32_t predict(const moorage::step &, uint32_t layer, uint32_t distance,
+                     std::span<uint32_t> experts, std::span<float> scores) {
+        if (distance == 1) return 0;
+        const double *of_layer = priority_.data() + size_t{layer} * experts_;
+        for (uint32_t expert = 0; expert < experts_; ++expert) order_[expert] = expert;
+        const auto count = std::min(top_k_, static_cast<uint32_t>(experts.size()));
+        std::partial_sort(order_.begin(), order_.begin() + count, order_.end(),
+                          [&](uint32_t a, uint32_t b) {
+                              return of_layer[a] != of_layer[b] ? of_layer[a] > of_layer[b] : a < b;
+                          });
+        uint32_t written = 0;
+        for (; written < count && of_layer[order_[written]] > 0; ++written) {
+            experts[written] = order_[written];
+            scores[written] = static_cast<float>(of_layer[order_[written]]);
+        }
+        return written;
+    }
+
+    void plan(const moorage::step &, const moorage::forecast &forecast, moorage::orders &orders) {
+        const moorage_costs *costs = host_.costs();
+        if (!costs) return;
+        const uint32_t count = std::min(forecast.target_count, ahead_);
+        for (uint32_t i = 0; i < count; ++i) prepare(targets_[i], forecast, i, *costs);
+        for (uint32_t room = forecast.buffer_free; room > 0 && !orders.full(); --room) {
+            target *best = nullptr;
+            for (uint32_t i = 0; i < count; ++i)
+                if (!best || targets_[i].gain_ns > best->gain_ns) best = &targets_[i];
+            if (!best || best->gain_ns == 0) return;
+            orders.push(best->layer * experts_ + best->experts[best->candidate]);
+            best->there[best->candidate] = 1;
+            weigh(*best, *costs);
+        }
+    }
+
+private:
+    // A coming layer: what it is expected to ask for, and which prefetch would gain most.
+    struct target {
+        uint32_t layer = 0, candidate = 0;
+        uint64_t gain_ns = 0;
+        std::vector<uint32_t> experts;
+        std::vector<uint8_t> there;
+    };
+
+    void take_scores(std::span<const float> scores) {
+        for (uint32_t expert = 0; expert < experts_; ++expert) order_[expert] = expert;
+        std::partial_sort(order_.begin(), order_.begin() + depth_, order_.end(),
+                          [&](uint32_t a, uint32_t b) {
+                              return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+                          });
+        for (uint32_t i = 0; i < depth_; ++i) raise(order_[i], double{scores[order_[i]]});
+    }
+    void take_weights(const moorage::step &step, uint32_t token) {
+        const std::span<const uint32_t> chosen = step.chosen(token);
+        const uint32_t count = std::min(depth_, step.top_k);
+        for (uint32_t i = 0; i < count; ++i) {
+            const size_t at = size_t{token} * step.top_k + i;
+            raise(chosen[i], step.host_weights ? double{step.host_weights[at]} : 1.0 / step.top_k);
+        }
+    }
+    void raise(uint32_t expert, double score) {
+        newest_[expert] = std::max(newest_[expert], score);
+    }
+
+    void prepare(target &into, const moorage::forecast &forecast, uint32_t index,
+                 const moorage_costs &costs) {
+        into.layer = forecast.host_layers[index];
+        into.experts.clear();
+        into.there.clear();
+        for (const uint32_t expert : forecast.experts(index)) {
+            if (into.experts.size() == top_k_) break;
+            const uint8_t state = state_[into.layer * experts_ + expert];
+            const int there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+            into.experts.push_back(expert);
+            into.there.push_back((state & there) != 0);
+        }
+        weigh(into, costs);
+    }
+
+    void weigh(target &one, const moorage_costs &costs) {
+        one.gain_ns = 0;
+        const uint64_t as_is = makespan_ns(one, costs);
+        for (uint32_t i = 0; i < one.experts.size(); ++i) {
+            if (one.there[i]) continue;
+            one.there[i] = 1;
+            const uint64_t with = makespan_ns(one, costs);
+            one.there[i] = 0;
+            if (with >= as_is || as_is - with <= one.gain_ns) continue;
+            one.gain_ns = as_is - with;
+            one.candidate = i;
+        }
+    }
+
+    uint64_t makespan_ns(const target &one, const moorage_costs &costs) {
+        layer_.clear();
+        for (uint32_t i = 0; i < one.experts.size(); ++i)
+            layer_.add(
+                {i, 1, !one.there[i], costs.load_ns, costs.gpu_expert_ns, costs.cpu_expert_ns});
+        return layer_.run(0, 0, [](uint32_t, uint32_t) {});
+    }
+
+    moorage::host host_;
+    const double alpha_;
+    const uint32_t top_p_;
+    uint32_t ahead_, depth_ = 0;
+    uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, pools_ = 1;
+    const uint8_t *state_ = nullptr;
+    std::vector<double> priority_;  // [pages] S
+    std::vector<double> newest_;    // [experts] TopP of the running step
+    std::vector<uint32_t> order_, going_;
+    schedule layer_;
+    std::vector<target> targets_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.hybrimoe", "1.0.0", hybrimoe)
