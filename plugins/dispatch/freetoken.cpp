@@ -1,0 +1,100 @@
+// freetoken.cpp - divides the absent experts between link and CPU so that both end together.
+//
+// Source: FreeToken (arXiv 2608.16157; its hybrid decode). Of m absent experts q* m are loaded and
+// the rest is computed on the CPU, where q* = B_P / B_H: B_P is what the link brings, B_H what the
+// CPU's kernel reads when it is alone. As loads take their bytes from the same memory, the CPU has
+// B_H - B_P beside them, so the two ends meet at q*. The number loaded is the integer next to q* m
+// whose slower side is the shorter; of two alike the smaller. Experts that were asked for most
+// recently are loaded first (ties: as they stand in the step), for they are worth keeping.
+//
+// In times of one expert, q* = cpu_ns / load_ns, taken over the step's absent experts; `fraction`
+// replaces the calibration by a given q*.
+// Cost per call: O(items log items).
+
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace {
+
+class freetoken {
+public:
+    static constexpr moorage::about about{
+        .name = "freetoken",
+        .summary = "loads the share of the absent experts that link and CPU end together with",
+        .source = "FreeToken (arXiv 2608.16157), hybrid decode",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::real("fraction", 0, 0, 1,
+                      "share of the absent experts that is loaded, q*; 0: from what things cost"),
+    };
+
+    explicit freetoken(const moorage::setup &setup) : given_(setup.real("fraction")) {}
+
+    void activate(const moorage::limits &limits) {
+        last_.resize(size_t{limits.layers} * limits.experts);
+        before_.resize(limits.experts);
+        absent_.reserve(limits.experts);
+        reset();
+    }
+    void reset() {
+        std::fill(last_.begin(), last_.end(), 0);
+        std::fill(before_.begin(), before_.end(), 0);
+    }
+
+    // Remembers when the step's experts were last asked for before it.
+    void observe(const moorage::step &step) {
+        for (const uint32_t expert : step.distinct()) {
+            uint64_t &last = last_[step.page(expert)];
+            before_[expert] = last;
+            last = step.index + 1;
+        }
+    }
+
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+                    std::span<uint32_t>) {
+        absent_.clear();
+        uint64_t load_ns = 0, cpu_ns = 0;
+        for (uint32_t i = 0; i < items.count; ++i) {
+            if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
+            absent_.push_back(i);
+            load_ns += items.host_load_ns[i];
+            cpu_ns += items.host_cpu_ns[i];
+        }
+        const uint32_t loads = split(load_ns, cpu_ns);
+        std::sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
+            const uint64_t left = before_[items.host_experts[a]];
+            const uint64_t right = before_[items.host_experts[b]];
+            return left != right ? left > right : a < b;
+        });
+        for (uint32_t i = 0; i < absent_.size(); ++i)
+            sites[absent_[i]] = i < loads ? MOORAGE_SITE_GPU : MOORAGE_SITE_CPU;
+        return items.count;
+    }
+
+private:
+    // How many of the absent experts are loaded, given what all of them cost.
+    uint32_t split(uint64_t load_ns, uint64_t cpu_ns) const {
+        const auto count = static_cast<double>(absent_.size());
+        double share = given_;
+        if (share == 0)
+            share =
+                cpu_ns >= load_ns ? 1 : static_cast<double>(cpu_ns) / static_cast<double>(load_ns);
+        const auto slower = [&](double loads) {
+            return std::max(loads * (1 - share), (count - loads) * share);
+        };
+        const auto fewer = static_cast<uint32_t>(share * count);
+        const uint32_t loads = slower(fewer) <= slower(fewer + 1) ? fewer : fewer + 1;
+        return std::min(loads, static_cast<uint32_t>(absent_.size()));
+    }
+
+    const double given_;
+    std::vector<uint64_t> last_;    // [pages] step of the last request, from 1
+    std::vector<uint64_t> before_;  // [experts] of the running step's, before it
+    std::vector<uint32_t> absent_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.freetoken", "1.0.0", freetoken)
