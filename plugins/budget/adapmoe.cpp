@@ -1,0 +1,197 @@
+// adapmoe.cpp - slots per layer that minimise the loads on demand, by dynamic programming.
+//
+// Source: AdapMoE (Zhong et al., ICCAD 2024, arXiv 2408.10284), dynamic cache allocation. Its cost
+// of a layer with C slots is the number of experts that a token is expected to load on demand:
+// those that are not cached, less what the prefetch brought, which is right with the layer's own
+// accuracy a. With m experts missing and p prefetched in time this is E[m] - a E[min(m, p)]; the
+// paper has p = 1, and shares of m under uniform routing. Here both expectations are measured, for
+// every C at once: an LRU cache of C slots misses exactly what has a stack distance above C (the
+// number of distinct experts of the layer asked for since its last request, itself included). As in
+// the paper a layer has at least one slot, and all slots are given.
+//
+// The accuracy is the share of the first p predicted experts that are then chosen; without
+// predictions it is 0. Before anything has been seen the slots are divided evenly. Sums are
+// integers: all layers have the same number of visits between two tokens.
+// Cost per call: observe O(experts of the step x experts of a layer) at worst; plan O(layers x
+// slots x experts).
+
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+namespace {
+
+class adapmoe {
+public:
+    static constexpr moorage::about about{
+        .name = "adapmoe",
+        .summary = "divides the slots so that the fewest loads on demand are expected",
+        .source = "AdapMoE (arXiv 2408.10284), dynamic cache allocation",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::integer("interval", 1000, 0, 1'000'000'000,
+                         "tokens between two plans; 0: only before the run, which divides evenly"),
+        moorage::integer("prefetched", 1, 0, 4096,
+                         "predicted experts that are taken to arrive in time (paper: 1)"),
+    };
+
+    explicit adapmoe(const moorage::setup &setup)
+        : host_(setup.host),
+          interval_(static_cast<uint64_t>(setup.integer("interval"))),
+          prefetched_(static_cast<uint32_t>(setup.integer("prefetched"))) {}
+
+    void activate(const moorage::limits &limits) {
+        layers_ = limits.layers;
+        experts_ = limits.experts;
+        recent_.resize(size_t{layers_} * experts_);
+        known_.resize(layers_);
+        missed_.resize(size_t{layers_} * (experts_ + 2));
+        covered_.resize(missed_.size());
+        right_.resize(layers_);
+        distances_.reserve(experts_);
+        chosen_.resize(experts_);
+        reset();
+    }
+
+    void reset() {
+        std::fill(known_.begin(), known_.end(), 0);
+        std::fill(missed_.begin(), missed_.end(), 0);
+        std::fill(covered_.begin(), covered_.end(), 0);
+        std::fill(right_.begin(), right_.end(), 0);
+        std::fill(chosen_.begin(), chosen_.end(), 0);
+        visits_ = 0;
+    }
+
+    uint64_t interval() { return interval_; }
+
+    void observe(const moorage::step &step) {
+        visits_ += step.layer == 0;
+        for (const uint32_t expert : step.distinct()) chosen_[expert] = 1;
+        count_right(step);
+        measure(step);
+        for (const uint32_t expert : step.distinct()) chosen_[expert] = 0;
+    }
+
+    bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
+        const uint32_t slots =
+            std::min(static_cast<uint32_t>(request.slots / double{request.host_split[0]} + 1e-4),
+                     request.layers * request.experts);
+        if (visits_ == 0)
+            divide_evenly(slots, plan.host_slots);
+        else
+            choose(slots, plan.host_slots);
+        int64_t gain = 0;
+        bool changes = false;
+        for (uint32_t layer = 0; layer < layers_; ++layer) {
+            gain += cost(layer, std::min(request.host_slots[layer], experts_)) -
+                    cost(layer, plan.host_slots[layer]);
+            changes |= plan.host_slots[layer] != request.host_slots[layer];
+        }
+        const moorage_costs *costs = host_.costs();
+        if (costs && visits_ > 0) {
+            const auto visits = static_cast<double>(visits_);
+            plan.gain_ns = static_cast<double>(gain) / (visits * visits * scale()) *
+                           static_cast<double>(costs->load_ns);
+        }
+        return changes;
+    }
+
+private:
+    int64_t scale() const { return std::max(prefetched_, 1u); }
+
+    void count_right(const moorage::step &step) {
+        const std::span<const uint32_t> predicted = step.predicted();
+        const size_t depth = std::min<size_t>(prefetched_, predicted.size());
+        for (size_t i = 0; i < depth; ++i) right_[step.layer] += chosen_[predicted[i]];
+    }
+
+    // Stack distances of the step's experts, all against what was before it; then they are the most
+    // recent, the first of the step the oldest of them.
+    void measure(const moorage::step &step) {
+        uint32_t *recent = recent_.data() + size_t{step.layer} * experts_;
+        uint32_t &known = known_[step.layer];
+        const size_t row = size_t{step.layer} * (experts_ + 2);
+        distances_.clear();
+        uint32_t kept = 0;
+        for (uint32_t i = 0; i < known; ++i) {
+            if (chosen_[recent[i]])
+                distances_.push_back(known - i);
+            else
+                recent[kept++] = recent[i];
+        }
+        const uint32_t cold = step.distinct_count - static_cast<uint32_t>(distances_.size());
+        missed_[row + experts_ + 1] += cold;
+        covered_[row + experts_ + 1] += std::min(cold, prefetched_);
+        uint32_t left = prefetched_ - std::min(cold, prefetched_);
+        for (const uint32_t distance : distances_) {  // the furthest first
+            ++missed_[row + distance];
+            covered_[row + distance] += left > 0;
+            left -= left > 0;
+        }
+        for (const uint32_t expert : step.distinct()) recent[kept++] = expert;
+        known = kept;
+    }
+
+    // Loads on demand of all visits so far, times visits and scale().
+    int64_t cost(uint32_t layer, uint32_t slots) const {
+        const size_t row = size_t{layer} * (experts_ + 2);
+        int64_t missed = 0, covered = 0;
+        for (uint32_t distance = slots + 1; distance <= experts_ + 1; ++distance) {
+            missed += missed_[row + distance];
+            covered += covered_[row + distance];
+        }
+        return missed * visits_ * scale() - right_[layer] * covered;
+    }
+
+    void divide_evenly(uint32_t slots, uint32_t *host_slots) const {
+        for (uint32_t layer = 0; layer < layers_; ++layer)
+            host_slots[layer] = slots / layers_ + (layer < slots % layers_ ? 1 : 0);
+    }
+
+    // best[c]: least cost of the layers so far with exactly c slots. Of equal plans the one that
+    // gives a later layer less.
+    void choose(uint32_t slots, uint32_t *host_slots) const {
+        constexpr int64_t never = std::numeric_limits<int64_t>::max();
+        const uint32_t least = slots >= layers_ ? 1 : 0;
+        const size_t width = size_t{slots} + 1;
+        std::vector<int64_t> best(width, never), next(width), costs(experts_ + 1);
+        std::vector<uint16_t> given(layers_ * width, 0);
+        best[0] = 0;
+        for (uint32_t layer = 0; layer < layers_; ++layer) {
+            for (uint32_t own = 0; own <= experts_; ++own) costs[own] = cost(layer, own);
+            std::fill(next.begin(), next.end(), never);
+            uint16_t *from = given.data() + layer * width;
+            for (uint32_t own = least; own <= std::min(experts_, slots); ++own)
+                for (uint32_t rest = 0; rest + own <= slots; ++rest) {
+                    if (best[rest] == never) continue;
+                    const int64_t sum = best[rest] + costs[own];
+                    if (sum >= next[rest + own]) continue;
+                    next[rest + own] = sum;
+                    from[rest + own] = static_cast<uint16_t>(own);
+                }
+            best.swap(next);
+        }
+        for (uint32_t layer = layers_; layer-- > 0;) {
+            host_slots[layer] = given[layer * width + slots];
+            slots -= host_slots[layer];
+        }
+    }
+
+    moorage::host host_;
+    const uint64_t interval_;
+    const uint32_t prefetched_;
+    uint32_t layers_ = 0, experts_ = 0;
+    int64_t visits_ = 0;                     // of each layer
+    std::vector<uint32_t> recent_;           // [layers, experts] asked for, the oldest first
+    std::vector<uint32_t> known_;            // [layers] of them
+    std::vector<int64_t> missed_, covered_;  // [layers, distance]; the last: never asked for
+    std::vector<int64_t> right_;             // [layers] predicted and chosen
+    std::vector<uint32_t> distances_;
+    std::vector<uint8_t> chosen_;  // [experts] by the running step
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.adapmoe", "1.0.0", adapmoe)
