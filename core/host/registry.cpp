@@ -8,6 +8,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/host/library.h"
+#include "moorage/step.h"
 
 namespace moorage::core {
 
@@ -21,6 +22,16 @@ std::string list_kinds(const policy &of) {
     for (const std::string_view kind : kinds)
         if (of.is(kind)) text += (text.empty() ? "" : ", ") + std::string(kind);
     return text;
+}
+
+// Whether TOML could mean either of them by the same name.
+bool share_kind(const moorage_descriptor &a, const moorage_descriptor &b) {
+    for (uint32_t i = 0; i < a.kind_count; ++i)
+        for (uint32_t j = 0; j < b.kind_count; ++j) {
+            const std::string_view kind = a.plugin_kinds[i];
+            if (kind == b.plugin_kinds[j] && kind != MOORAGE_INTERFACE_OBSERVER) return true;
+        }
+    return false;
 }
 
 }  // namespace
@@ -45,7 +56,7 @@ void registry::content::add(const std::filesystem::path &file) {
     library &from = **loaded;
     for (const moorage_descriptor &d : from.descriptors)
         for (const policy &known : policies)
-            if (known.name() == d.plugin_name)
+            if (known.name() == d.plugin_name && share_kind(*known.descriptor, d))
                 return refuse(file, format("policy {} is already in {}; rename one of them",
                                            d.plugin_name, known.path.string()));
     if (policies.size() + from.descriptors.size() > policies_max)

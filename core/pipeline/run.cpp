@@ -285,7 +285,7 @@ status runner::make_policy(std::string_view kind, instance *&out) {
                 true};
     needs_ |= chosen.descriptor->needs;
     for (const auto &known : instances_) {
-        if (known->name() != stage.plugin) continue;
+        if (&known->from() != &chosen) continue;
         out = known.get();  // one instance for all its stages: they share their history
         return success();
     }

@@ -111,6 +111,17 @@ TEST_CASE("a policy's name is taken once") {
     CHECK(all.refusals().size() == 1);
 }
 
+TEST_CASE("policies of different kinds may share a name: the kind tells them apart") {
+    core::registry all;
+    REQUIRE(scan(all, {build / "plugins/router/smoe.so", build / "plugins/prefetch/smoe.so"}).ok());
+    CHECK(all.refusals().empty());
+    const auto router = all.find("smoe", "router"), prefetch = all.find("smoe", "prefetch");
+    REQUIRE(router.ok());
+    REQUIRE(prefetch.ok());
+    CHECK((*router)->path == build / "plugins/router/smoe.so");
+    CHECK((*prefetch)->path == build / "plugins/prefetch/smoe.so");
+}
+
 TEST_CASE("folders are searched below, in order; other files do not count") {
     folder temporary;
     fs::create_directories(temporary.path / "b/deep");

@@ -184,14 +184,18 @@ int plugins_describe(const plugins_describe_options &options) {
     const auto all = open_registry(options.paths);
     if (!all) return fail(all.failure());
     std::vector<std::string> names;
+    json found = json::array();
     for (const policy &one : all->policies()) {
         names.emplace_back(one.name());
         if (one.name() != options.name) continue;
-        if (options.json.empty())
-            print_policy(one);
-        else if (const auto written = write_json(options.json, json_of(one, true)); !written)
-            return fail(written.failure());
-        return exit_ok;
+        if (options.json.empty()) print_policy(one);
+        found.push_back(json_of(one, true));
+    }
+    if (!found.empty()) {
+        // Policies of different kinds may have one name: then a list of them.
+        if (options.json.empty()) return exit_ok;
+        const auto written = write_json(options.json, found.size() == 1 ? found[0] : found);
+        return written ? exit_ok : fail(written.failure());
     }
     return fail({format("no policy {}{}; see: moorage plugins list", options.name,
                         core::did_you_mean(options.name, names)),

@@ -65,7 +65,7 @@ enum {
 typedef struct moorage_descriptor {
     uint32_t size;
     uint32_t flags;                     /* MOORAGE_POLICY_* */
-    const char *plugin_name;            /* the name in TOML, unique: "lru" */
+    const char *plugin_name;            /* the name in TOML: "lru"; policies of one kind differ */
     const char *plugin_version;         /* "1.2.0" */
     const char *plugin_summary;         /* one line */
     const char *plugin_source;          /* paper, section, equation; may be empty */
