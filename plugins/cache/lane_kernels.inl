@@ -1,0 +1,275 @@
+// lane_kernels.inl - the arithmetic of the learning caches over LANES values at a time.
+//
+// Included once per instruction set by lanes.hpp, each time in a namespace of its own, with
+//   LANES        floats in a vector: 4, 8 or 16
+//   LANES_CODE   the attribute that allows the instruction set
+// Every form gives the same bits: operations are element by element in one order, each rounded once
+// (no fused multiply-add), logarithm and exponential are the polynomials below instead of a
+// library's, and sums over elements are taken in 16 strided parts whatever LANES is.
+//
+// Arrays are aligned to 64 bytes and padded to a multiple of 16 elements.
+
+#define LANES_INLINE static inline __attribute__((always_inline)) LANES_CODE
+
+using vf = float __attribute__((vector_size(4 * LANES)));
+using vi = int32_t __attribute__((vector_size(4 * LANES)));
+using vu = uint32_t __attribute__((vector_size(4 * LANES)));
+
+LANES_INLINE vf load(const float *from) {
+    vf v;
+    __builtin_memcpy(&v, from, sizeof(v));
+    return v;
+}
+LANES_INLINE vu load(const uint32_t *from) {
+    vu v;
+    __builtin_memcpy(&v, from, sizeof(v));
+    return v;
+}
+LANES_INLINE void store(float *to, vf v) { __builtin_memcpy(to, &v, sizeof(v)); }
+LANES_INLINE vf splat(float x) { return x - vf{}; }
+LANES_INLINE vu splat(uint32_t x) { return x - vu{}; }
+LANES_INLINE vf least(vf a, vf b) { return a < b ? a : b; }
+LANES_INLINE vf most(vf a, vf b) { return a > b ? a : b; }
+
+// Natural logarithm of normal positive numbers: x = m 2^e with m in [sqrt(1/2), sqrt(2)), then the
+// minimax polynomial of Cephes' logf.
+LANES_INLINE vf logarithm(vf x) {
+    const vi bits = (vi)x;
+    const vi e = (bits - 0x3f3504f3) >> 23;
+    const vf m = (vf)(bits - (e << 23)) - 1.0f;
+    vf p = splat(7.0376836292e-2f);
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    const vf exponent = __builtin_convertvector(e, vf), square = m * m;
+    p = p * m * square + exponent * -2.12194440e-4f;
+    return m + (p - 0.5f * square) + exponent * 0.693359375f;
+}
+
+// e^x for |x| <= 80: x = n ln 2 + r, then the minimax polynomial of Cephes' expf.
+LANES_INLINE vf exponential(vf x) {
+    x = most(least(x, splat(80.0f)), splat(-80.0f));
+    const vf n = (x * 1.44269504088896341f + 12582912.0f) - 12582912.0f;  // nearest whole number
+    const vf r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    vf p = splat(1.9875691500e-4f);
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return p * (vf)((__builtin_convertvector(n, vi) + 127) << 23);
+}
+
+LANES_INLINE vf log_odds(vf p) {
+    p = most(least(p, splat(1 - odds_floor)), splat(odds_floor));
+    return logarithm(p / (1.0f - p));
+}
+
+// Set bits of each element.
+LANES_INLINE vu set_bits(vu v) {
+#if LANES == 16
+    return (vu)_mm512_popcnt_epi32((__m512i)v);
+#elif LANES == 8
+    const __m256i nibbles = _mm256_set1_epi8(15);
+    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
+                                           0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
+    const __m256i low = _mm256_and_si256((__m256i)v, nibbles);
+    const __m256i high = _mm256_and_si256(_mm256_srli_epi16((__m256i)v, 4), nibbles);
+    const __m256i bytes =
+        _mm256_add_epi8(_mm256_shuffle_epi8(table, low), _mm256_shuffle_epi8(table, high));
+    const __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1));
+    return (vu)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+#else
+    v = v - ((v >> 1) & 0x55555555u);
+    v = (v & 0x33333333u) + ((v >> 2) & 0x33333333u);
+    v = (v + (v >> 4)) & 0x0f0f0f0fu;
+    v = v + (v >> 8);
+    return (v + (v >> 16)) & 0x3fu;
+#endif
+}
+
+// One bit for each of 16 elements: whether it is greater than `bar`.
+LANES_INLINE uint32_t above(const float *from, float bar) {
+#if LANES == 16
+    return _mm512_cmp_ps_mask((__m512)load(from), _mm512_set1_ps(bar), _CMP_GT_OQ);
+#elif LANES == 8
+    const __m256 than = _mm256_set1_ps(bar);
+    const auto one = [&](const float *at) LANES_CODE {
+        return static_cast<uint32_t>(
+            _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(at), than, _CMP_GT_OQ)));
+    };
+    return one(from) | one(from + 8) << 8;
+#else
+    uint32_t bits = 0;
+    for (uint32_t lane = 0; lane < 16; ++lane) bits |= uint32_t{from[lane] > bar} << lane;
+    return bits;
+#endif
+}
+
+LANES_INLINE void count_words(float *scores, const uint32_t *rows, const uint32_t *mask,
+                              uint32_t words, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) {
+        vu common = set_bits(load(rows + i) & splat(mask[0]));
+        for (uint32_t word = 1; word < words; ++word)
+            common += set_bits(load(rows + size_t{word} * count + i) & splat(mask[word]));
+        store(scores + i, load(scores + i) + __builtin_convertvector((vi)common, vf));
+    }
+}
+
+// scores[row] += experts that the row and the mask have in common; rows are [words][count].
+LANES_CODE static void count_common(float *scores, const uint32_t *rows, const uint32_t *mask,
+                                    uint32_t words, uint32_t count) {
+    if (words == 1)
+        count_words(scores, rows, mask, 1, count);
+    else if (words == 2)
+        count_words(scores, rows, mask, 2, count);
+    else
+        count_words(scores, rows, mask, words, count);
+}
+
+// to[row] = factor * from[row - 1]; from[-1] can be read.
+LANES_CODE static void shift(float *to, const float *from, float factor, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) store(to + i, factor * load(from + i - 1));
+}
+
+// Looks through the rows [first, last) from the last down for scores greater than the bar.
+LANES_CODE static void find_best(const float *scores, uint32_t first, uint32_t last,
+                                 best_rows &best) {
+    for (uint32_t end = last; end > first;) {
+        const uint32_t begin = (end - 1) & ~15u;
+        uint32_t bits = above(scores + begin, best.bar);
+        if (bits) [[unlikely]] {
+            if (begin + 16 > end) bits &= (1u << (end - begin)) - 1;
+            if (begin < first) bits &= ~0u << (first - begin);
+            while (bits) {
+                const auto lane = static_cast<uint32_t>(std::bit_width(bits)) - 1;
+                bits &= ~(1u << lane);
+                if (scores[begin + lane] > best.bar) best.insert(scores[begin + lane], begin + lane);
+            }
+        }
+        end = begin;
+    }
+}
+
+// weights[i] = e^((scores[i] - scores[0]) * sharpness), 16 of them.
+LANES_CODE static void match_weights(float *weights, const float *scores, float sharpness) {
+    for (uint32_t i = 0; i < 16; i += LANES)
+        store(weights + i, exponential((load(scores + i) - scores[0]) * sharpness));
+}
+
+LANES_CODE static void log_odds_of(float *to, const float *from, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) store(to + i, log_odds(load(from + i)));
+}
+LANES_CODE static void chances_of(float *to, const float *log_odds, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES)
+        store(to + i, 1.0f / (1.0f + exponential(-load(log_odds + i))));
+}
+
+// values += rate * (target - values)
+LANES_CODE static void approach(float *values, const float *target, float rate, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) {
+        const vf v = load(values + i);
+        store(values + i, v + rate * (load(target + i) - v));
+    }
+}
+
+// to += factor * from
+LANES_CODE static void add_scaled(float *to, const float *from, float factor, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES)
+        store(to + i, load(to + i) + factor * load(from + i));
+}
+
+// to = chance that at least one of two happens, or, for the first, the one alone; each is
+// (part + prior * min(most, gain * rate)) / whole.
+LANES_CODE static void join(float *to, const float *part, const float *rate, const blend &with,
+                            uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) {
+        const vf prior = least(splat(with.most), with.gain * load(rate + i));
+        const vf p = (load(part + i) + with.prior * prior) * with.inverse;
+        const vf before = load(to + i);
+        store(to + i, with.first ? p : before + p * (1.0f - before));
+    }
+}
+
+// cumulative = (count + mass * base) / (visits + mass); count has been updated.
+LANES_CODE static void mean_rates(float *to, const float *counts, float prior, float inverse,
+                                  uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) store(to + i, (load(counts + i) + prior) * inverse);
+}
+
+// Features, values and the gradient of one visit; see use_values.hpp.
+template <uint32_t Extras>
+LANES_INLINE void value_step_of(const value_step &of) {
+    constexpr uint32_t features = 6 + Extras;
+    const uint32_t n = of.padded;
+    for (uint32_t f = 0; f < 16 * features; ++f) of.gradient[f] = 0;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        const vf r2 = log_odds(load(of.rates + i)), r8 = log_odds(load(of.rates + n + i));
+        const vf r32 = log_odds(load(of.rates + 2 * n + i));
+        const vf r128 = log_odds(load(of.rates + 3 * n + i));
+        const vf cumulative = log_odds(load(of.cumulative + i));
+        vf x[features];
+        x[0] = splat(1.0f);
+        x[1] = r2 - r8;
+        x[2] = r8 - r32;
+        x[3] = r32 - r128;
+        x[4] = r128 - cumulative;
+        x[5] = cumulative - of.base;
+        for (uint32_t j = 0; j < Extras; ++j) x[6 + j] = log_odds(load(of.extra[j] + i)) - r32;
+        vf z = splat(of.weights[0]);
+        for (uint32_t f = 1; f < features; ++f) z += of.weights[f] * x[f];
+        const vf value = 1.0f / (1.0f + exponential(-z));
+        const vf used = load(of.used + i);
+        const vf target = used + (1.0f - used) * (of.discount * value);
+        const vf error = (load(of.values + i) - target) * load(of.real + i);
+        store(of.values + i, value);
+        float *sum = of.gradient + i % 16;
+        store(sum, load(sum) + error);
+        store(of.features + i, x[0]);
+        for (uint32_t f = 1; f < features; ++f) {
+            float *feature = of.features + size_t{f} * n + i;
+            store(sum + 16 * f, load(sum + 16 * f) + error * load(feature));
+            store(feature, x[f]);
+        }
+    }
+}
+
+LANES_CODE static void run_value_step(const value_step &of) {
+    switch (of.extras) {
+        case 0:
+            return value_step_of<0>(of);
+        case 1:
+            return value_step_of<1>(of);
+        case 2:
+            return value_step_of<2>(of);
+        default:
+            return value_step_of<3>(of);
+    }
+}
+
+// The first page of the greatest wait (the least value) among those of a layer that may go.
+LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
+                                      const uint8_t *taken, uint32_t count) {
+    uint32_t least = 0xffffffffu, at = none_found;
+    for (uint32_t i = 0; i < count; ++i) {
+        const bool may = (state[i] & 0x0f) != 0 && (state[i] & 0x70) == 0 && !taken[i];
+        const uint32_t key = may ? std::bit_cast<uint32_t>(values[i]) : 0xffffffffu;
+        at = key < least ? i : at;
+        least = key < least ? key : least;
+    }
+    return at;
+}
+
+static constexpr lane_kernels table{count_common, shift, find_best, match_weights, log_odds_of,
+                                    chances_of,   approach, add_scaled, join,
+                                    mean_rates,   run_value_step,   find_least};
+
+#undef LANES_INLINE
+#undef LANES
+#undef LANES_CODE

@@ -1,0 +1,285 @@
+// route_history.hpp - finds earlier tokens whose routing resembles that of the running one.
+//
+// Every token is a row: for each layer the set of experts it used, as bits. The rows of the last
+// `window` tokens of all streams stand in one ring, each linked to the row before and after it in
+// its own stream, so streams may interleave, sit in one batch, come and go: a match is a row of any
+// stream, and what followed it is found along that row's own links. (Requests that follow one
+// another on a stream are linked like the tokens of one: with a single stream this is the ring of
+// the study.) What differs by stream is how well each row matches: a score per row, raised at every
+// layer by the experts that the row has in common with the stream's token, and handed on, times
+// `carry`, from a row to its successor when the stream's next token begins. For one stream that is
+// a score per lag.
+//
+// A step with several tokens of a stream (a prefill) enters them all as rows and scores the last.
+// Memory: window * layers * ceil(experts / 32) * 4 bytes and window * 4 bytes a stream. Cost per
+// step and stream: window / 16 vector steps.
+#pragma once
+
+#include <algorithm>
+
+#include "use_values.hpp"
+
+namespace learning {
+
+class route_history {
+public:
+    static constexpr uint32_t reach = 16;  // successors looked at
+
+    struct options {
+        uint32_t window, matches;
+        float carry, sharpness;  // sharpness: of the score as a share of all experts of a token
+    };
+
+    void activate(const moorage::limits &limits, const lane_kernels &lanes, const options &with) {
+        lanes_ = &lanes;
+        with_ = with;
+        layers_ = limits.layers;
+        words_ = (limits.experts + 31) / 32;
+        pass_rows_ = std::clamp(limits.tokens_max, 1u, with.window);
+        rows_ = padded_to_lanes(with.window + pass_rows_ + 1);
+        plain_ = limits.requests_max == 1;
+        inverse_sharpness_ = 1 / (with.sharpness * static_cast<float>(layers_) *
+                                  static_cast<float>(std::min(limits.top_k, limits.experts)));
+        bits_.assign(size_t{layers_} * words_ * rows_);
+        before_.resize(rows_);
+        after_.resize(rows_);
+        serials_.resize(rows_);
+        spare_.assign(rows_ + 16);
+        streams_.resize(limits.requests_max);
+        for (stream &of : streams_) of.scores.assign(rows_ + 16);
+        pass_streams_.reserve(limits.tokens_max);
+        mask_.resize(words_);
+        decay_[0] = 0;
+        decay_[1] = 1;
+        for (uint32_t h = 2; h <= reach; ++h) decay_[h] = h == 2 ? 0.9f : decay_[h - 1] * 0.9f;
+    }
+
+    void reset() {
+        bits_.fill(0);
+        std::fill(before_.begin(), before_.end(), none_found);
+        std::fill(after_.begin(), after_.end(), none_found);
+        std::fill(serials_.begin(), serials_.end(), 0);
+        for (stream &of : streams_) {
+            of.scores.fill(0);
+            of.serial = 0;
+            of.seen = 0;
+            of.fresh = false;
+            of.best.clear(with_.matches, 0);
+        }
+        pass_streams_.clear();
+        round_ = MOORAGE_NEVER;
+        newest_ = pass_first_ = 0;
+    }
+
+    // Enters the step's sets, for all its streams, before any of them is matched.
+    void record(const moorage::step &step) {
+        if (step.visit / layers_ != round_ || !same_tokens(step)) begin_pass(step);
+        layer_ = step.layer;
+        const uint32_t skipped = step.token_count - recorded_;
+        for (uint32_t i = 0; i < recorded_; ++i) {
+            uint32_t *row = bits_of(layer_) + row_of(pass_first_ + i);
+            for (const uint32_t expert : step.chosen(skipped + i))
+                row[size_t{expert / 32} * rows_] |= 1u << expert % 32;
+        }
+    }
+
+    // Raises the scores of the stream by this step's set and finds the best rows.
+    void match(const moorage::step &step, const stream_groups::group &group) {
+        stream &of = streams_[group.stream];
+        std::fill(mask_.begin(), mask_.end(), 0);
+        for (const uint32_t expert : step.chosen(group.last))
+            mask_[expert / 32] |= 1u << expert % 32;
+        if (!of.fresh) begin_token(of, group.tokens);
+        float *scores = of.scores.data() + 16;
+        lanes_->count_common(scores, bits_of(layer_), mask_.data(), words_, rows_);
+        find(of, scores);
+    }
+
+    struct weighed {
+        float total;
+        const float *weights;
+        std::span<const uint32_t> rows;
+    };
+    // The best rows of a stream; weights relative to the first.
+    weighed matches(uint32_t index) const {
+        const stream &of = streams_[index];
+        return {of.total, of.weights, {of.best.rows, of.best.count}};
+    }
+
+    // For the layer's next visit: next[e] += weight of the matches whose successor used e, soon[e]
+    // += weight * 0.9^(h - 1) for the first h in 2 .. 16 of their successors that did.
+    void follow(uint32_t index, float *next, float *soon) const {
+        const stream &of = streams_[index];
+        const uint32_t *rows = bits_of(layer_);
+        for (uint32_t match = 0; match < of.best.count; ++match) {
+            uint32_t chain[reach + 1];
+            uint32_t length = 0;
+            for (uint32_t row = of.best.rows[match]; length < reach;) {
+                row = after_[row];
+                if (row == none_found) break;
+                chain[++length] = row;
+            }
+            if (length == 0) continue;
+            const float weight = of.weights[match];
+            for (uint32_t word = 0; word < words_; ++word) {
+                const uint32_t *line = rows + size_t{word} * rows_;
+                spread(line[chain[1]], weight, next + 32 * word);
+                uint32_t seen = 0;
+                for (uint32_t h = 2; h <= length; ++h) {
+                    const uint32_t fresh = line[chain[h]] & ~seen;
+                    seen |= fresh;
+                    spread(fresh, weight * decay_[h], soon + 32 * word);
+                }
+            }
+        }
+    }
+
+    // What the matches used `visits` layer steps after the running one: into[e] += weight. Returns
+    // the weight of the matches that know.
+    float ahead(uint32_t index, uint32_t visits, float *into) const {
+        const stream &of = streams_[index];
+        const uint32_t layer = (layer_ + visits) % layers_;
+        float known = 0;
+        for (uint32_t match = 0; match < of.best.count; ++match) {
+            uint32_t row = of.best.rows[match];
+            for (uint32_t tokens = (layer_ + visits) / layers_; tokens > 0 && row != none_found;
+                 --tokens)
+                row = after_[row];
+            if (row == none_found || (serials_[row] >= pass_first_ && layer > layer_)) continue;
+            known += of.weights[match];
+            for (uint32_t word = 0; word < words_; ++word)
+                spread(bits_of(layer)[size_t{word} * rows_ + row], of.weights[match],
+                       into + 32 * word);
+        }
+        return known;
+    }
+
+    uint32_t row_count() const { return rows_; }
+
+private:
+    struct stream {
+        lane_array<float> scores;  // [16 + rows] by row, after 16 in front
+        uint64_t serial;           // of its last token, 0 before the first
+        uint64_t seen;             // newest serial when its scores were last raised
+        bool fresh;                // the scores are those of the running token
+        best_rows best;
+        alignas(64) float weights[matches_max];
+        float total;
+    };
+
+    uint32_t *bits_of(uint32_t layer) { return bits_.data() + size_t{layer} * words_ * rows_; }
+    const uint32_t *bits_of(uint32_t layer) const {
+        return bits_.data() + size_t{layer} * words_ * rows_;
+    }
+    // Serials count from 1.
+    uint32_t row_of(uint64_t serial) const { return static_cast<uint32_t>((serial - 1) % rows_); }
+
+    static void spread(uint32_t bits, float value, float *into) {
+        for (; bits; bits &= bits - 1) into[std::countr_zero(bits)] += value;
+    }
+
+    bool same_tokens(const moorage::step &step) const {
+        return std::equal(pass_streams_.begin(), pass_streams_.end(), step.host_streams,
+                          step.host_streams + step.token_count);
+    }
+
+    void begin_pass(const moorage::step &step) {
+        round_ = step.visit / layers_;
+        for (const uint32_t stream : pass_streams_) streams_[stream].fresh = false;
+        pass_streams_.assign(step.host_streams, step.host_streams + step.token_count);
+        for (const uint32_t stream : pass_streams_) streams_[stream].fresh = false;
+        recorded_ = std::min(step.token_count, pass_rows_);
+        pass_first_ = newest_ + 1;
+        for (uint32_t i = step.token_count - recorded_; i < step.token_count; ++i)
+            append(streams_[step.host_streams[i]]);
+    }
+
+    void append(stream &of) {
+        const uint32_t row = row_of(++newest_);
+        const uint32_t old = before_[row];
+        if (old != none_found && after_[old] == row) after_[old] = none_found;
+        const uint32_t next = after_[row];
+        if (next != none_found && before_[next] == row) before_[next] = none_found;
+        for (size_t line = 0; line < size_t{layers_} * words_; ++line)
+            bits_[line * rows_ + row] = 0;
+        const bool linked =
+            of.serial != 0 && row_of(of.serial) != row && serials_[row_of(of.serial)] == of.serial;
+        before_[row] = linked ? row_of(of.serial) : none_found;
+        after_[row] = none_found;
+        if (linked) after_[before_[row]] = row;
+        serials_[row] = of.serial = newest_;
+    }
+
+    // Scores go from rows to their successors. What the stream has not seen since is worth nothing.
+    void begin_token(stream &of, uint32_t tokens) {
+        float *from = of.scores.data() + 16, *to = spare_.data() + 16;
+        if (tokens > 1) {
+            of.scores.fill(0);
+            of.best.count = 0;
+        } else if (plain_) {
+            from[-1] = from[rows_ - 1];
+            lanes_->shift(to, from, with_.carry, rows_);
+            std::swap(of.scores, spare_);
+        } else {
+            for (uint32_t row = 0; row < rows_; ++row) {
+                const uint32_t old = before_[row];
+                to[row] =
+                    old != none_found && serials_[old] <= of.seen ? with_.carry * from[old] : 0;
+            }
+            std::swap(of.scores, spare_);
+        }
+        for (uint32_t i = 0; i < of.best.count; ++i) {
+            const uint32_t row = of.best.rows[i];
+            of.best.rows[i] = serials_[row] <= of.seen ? after_[row] : none_found;
+        }
+        of.seen = newest_;
+        of.fresh = true;
+    }
+
+    // The matches of the step before are a lower bound to begin with; the newest go first.
+    void find(stream &of, const float *scores) {
+        const uint64_t last = pass_first_ - 1;  // complete
+        const uint64_t count = std::min<uint64_t>(last, with_.window);
+        float bar = -1;
+        if (of.best.count == with_.matches) {
+            bar = 3e38f;
+            for (uint32_t i = 0; i < with_.matches; ++i) {
+                const uint32_t row = of.best.rows[i];
+                const bool may =
+                    row != none_found && serials_[row] <= last && serials_[row] + count > last;
+                bar = std::min(bar, may ? scores[row] : -1);
+            }
+            // Equal ones pass: the float below. Scores are 0 or more.
+            bar = bar > 0 ? std::bit_cast<float>(std::bit_cast<uint32_t>(bar) - 1) : -1;
+        }
+        of.best.clear(with_.matches, bar);
+        if (count == 0) {
+            of.total = 0;
+            return;
+        }
+        const uint32_t end = row_of(last) + 1;
+        const auto size = static_cast<uint32_t>(count);
+        lanes_->find_best(scores, end - std::min(end, size), end, of.best);
+        if (size > end) lanes_->find_best(scores, rows_ - (size - end), rows_, of.best);
+        for (uint32_t i = of.best.count; i < matches_max; ++i) of.best.scores[i] = 0;
+        lanes_->match_weights(of.weights, of.best.scores, inverse_sharpness_);
+        of.total = 0;
+        for (uint32_t i = 0; i < of.best.count; ++i) of.total += of.weights[i];
+    }
+
+    const lane_kernels *lanes_ = nullptr;
+    options with_{};
+    uint32_t layers_ = 0, words_ = 1, rows_ = 0, pass_rows_ = 1, recorded_ = 0, layer_ = 0;
+    bool plain_ = true;  // one stream: the successor of a row is the next row
+    float inverse_sharpness_ = 0;
+    float decay_[reach + 1] = {};
+    lane_array<uint32_t> bits_;             // [layers][words][rows]
+    std::vector<uint32_t> before_, after_;  // [rows] of the same stream, or none
+    std::vector<uint64_t> serials_;         // [rows] running number of the token there
+    lane_array<float> spare_;               // scores being made
+    std::vector<stream> streams_;
+    std::vector<uint32_t> pass_streams_, mask_;
+    uint64_t round_ = 0, newest_ = 0, pass_first_ = 0;  // serials; the running pass begins there
+};
+
+}  // namespace learning

@@ -1,0 +1,123 @@
+// value_order.hpp - the next victim by learned values, over all layers.
+//
+// In a shared cache the page with the greatest
+//     (1 - V) / (V (1 - discount)) + position * D / layers
+// goes: the first term is the expected number of visits without use, D the number of layer steps
+// until the expert's layer comes up again (1 .. layers). Within a layer only V decides, so each
+// layer has one candidate, looked for again only after something of the layer changed. In a cache
+// of one layer the least V goes. Ties: the smallest page of a layer, then the layer that is
+// furthest. Cost: O(layers + experts of a layer) a victim.
+#pragma once
+
+#include "use_values.hpp"
+
+namespace learning {
+
+class value_order {
+public:
+    void activate(const moorage::limits &limits, const uint8_t *state, const lane_kernels &lanes,
+                  float discount, float position) {
+        lanes_ = &lanes;
+        state_ = state;
+        layers_ = limits.layers;
+        experts_ = limits.experts;
+        shared_ = limits.pools == 1;
+        discount_ = discount;
+        position_ = position / static_cast<float>(layers_);
+        candidates_.resize(layers_);
+        taken_.resize(size_t{layers_} * experts_);
+        named_.reserve(taken_.size());
+    }
+    void reset() {
+        for (candidate &of : candidates_) of = {none_found, 0, false};
+        std::fill(taken_.begin(), taken_.end(), uint8_t{0});
+        layer_ = 0;
+    }
+
+    // The pins of the layer before end, this one's values change.
+    void visit(uint32_t layer) {
+        candidates_[layer_].fresh = false;
+        candidates_[layer].fresh = false;
+        layer_ = layer;
+    }
+    void change(uint32_t page) { candidates_[page / experts_].fresh = false; }
+
+    void victims(const moorage::room &room, moorage::pages &out, use_values &values) {
+        candidates_[layer_].fresh = false;  // pins may have come or gone
+        named_.clear();
+        if (!shared_) {
+            while (!out.full() && find(room.pool, values)) take(room.pool, out);
+        } else {
+            for (bool again = true; !out.full();) {
+                const uint32_t layer = furthest(values);
+                if (layer != none_found) {
+                    take(layer, out);
+                } else if (again) {
+                    for (candidate &of : candidates_) of.fresh = again = false;
+                } else {
+                    break;
+                }
+            }
+        }
+        for (const uint32_t page : named_) {
+            taken_[page] = 0;
+            change(page);
+        }
+    }
+
+private:
+    struct candidate {
+        uint32_t page;
+        float wait;
+        bool fresh;
+    };
+
+    void take(uint32_t layer, moorage::pages &out) {
+        const uint32_t page = candidates_[layer].page;
+        candidates_[layer].fresh = false;
+        taken_[page] = 1;
+        named_.push_back(page);
+        out.push(page);
+    }
+
+    bool find(uint32_t layer, use_values &values) {
+        candidate &of = candidates_[layer];
+        const uint32_t first = layer * experts_;
+        const float *value = values.values_of(layer);
+        const uint32_t expert =
+            lanes_->find_least(value, state_ + first, taken_.data() + first, experts_);
+        of = {none_found, 0, true};
+        if (expert == none_found) return false;
+        of.page = first + expert;
+        of.wait = (1 - value[expert]) / (value[expert] * (1 - discount_));
+        return true;
+    }
+
+    // The layer whose candidate goes first, furthest layers first.
+    uint32_t furthest(use_values &values) {
+        uint32_t best = none_found;
+        float most = -1;
+        for (uint32_t steps = layers_, layer = layer_; steps > 0; --steps) {
+            candidate &of = candidates_[layer];
+            if (!of.fresh || (of.page != none_found && !moorage::evictable(state_[of.page])))
+                find(layer, values);
+            if (of.page != none_found) {
+                const float wait = of.wait + position_ * static_cast<float>(steps);
+                if (wait > most) most = wait, best = layer;
+            }
+            layer = layer == 0 ? layers_ - 1 : layer - 1;
+        }
+        return best;
+    }
+
+    const lane_kernels *lanes_ = nullptr;
+    const uint8_t *state_ = nullptr;
+    uint32_t layers_ = 0, experts_ = 0, layer_ = 0;
+    bool shared_ = true;
+    float discount_ = 0, position_ = 0;
+    std::vector<candidate> candidates_;  // [layers]
+    std::vector<uint8_t> taken_;         // [pages] named in the running call
+    std::vector<uint32_t> named_;        // those
+};
+
+}  // namespace learning
