@@ -1,0 +1,176 @@
+// balance.cpp - absent experts from both ends of a list sorted by score: the best are loaded, the
+// lowest computed on the CPU, so that both sides end at about the same time.
+//
+// Source: SMoE, Algorithm 2 and Equation 4, Section V-A. Whoever is behind gets the next expert: if
+// T_load <= T_CPU the best one left is loaded, else the CPU takes the lowest one left; T_load grows
+// by C_load, T_CPU by C_CPU. Read as printed, equality loads, so a single absent expert is always
+// loaded, however much faster the CPU is. `exact` replaces the rule by the optimum of Equation 4:
+// of all ways to load the n best-scored and compute the others, the first in max(n C_load,
+// rest C_CPU), ties to the larger n, as loads also serve the cache.
+//
+// C_load and C_CPU are means over the last p transfers and the last p runs on the CPU (`window`),
+// as measured; until there is one, over the prices of the step's absent experts. Sums are whole
+// nanoseconds and means are compared as fractions, so nothing is rounded. Resident experts stay on
+// the GPU. Order: resident ones, then loads by score, then the CPU's as it took them. Equal scores:
+// the smaller expert first. Cost per call: O(n log n) of the absent experts.
+
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace {
+
+__extension__ typedef unsigned __int128 wide;
+
+// Mean of the last `window` durations, as a sum and a count.
+class recent_durations {
+public:
+    void assign(uint32_t window) {
+        ring_.resize(window);
+        clear();
+    }
+    void clear() {
+        sum_ = 0;
+        count_ = next_ = 0;
+    }
+    void add(uint64_t ns) {
+        ns = std::min(ns, longest_ns);
+        if (count_ == ring_.size())
+            sum_ -= ring_[next_];
+        else
+            ++count_;
+        sum_ += ring_[next_] = ns;
+        next_ = next_ + 1 == ring_.size() ? 0 : next_ + 1;
+    }
+    uint64_t sum() const { return sum_; }
+    uint32_t count() const { return count_; }
+
+    static constexpr uint64_t longest_ns = uint64_t{1} << 50;  // 13 days: sums stay in 64 bits
+
+private:
+    std::vector<uint64_t> ring_;
+    uint64_t sum_ = 0;
+    uint32_t count_ = 0, next_ = 0;
+};
+
+class balance {
+public:
+    static constexpr moorage::about about{
+        .name = "balance",
+        .summary =
+            "loads the best-scored absent experts and computes the lowest on the CPU, evenly",
+        .source = "SMoE, Algorithm 2, Section V-A, Equation 4",
+        .needs = MOORAGE_NEEDS_WEIGHTS,
+    };
+    static constexpr moorage::param params[] = {
+        moorage::integer(
+            "window", 16, 1, 4096,
+            "transfers, and runs on the CPU, whose mean times are used (the paper's p)"),
+        moorage::flag("exact", false, "the optimum of Equation 4 instead of Algorithm 2"),
+    };
+
+    explicit balance(const moorage::setup &setup)
+        : window_(static_cast<uint32_t>(setup.integer("window"))), exact_(setup.flag("exact")) {}
+
+    void activate(const moorage::limits &limits) {
+        absent_.reserve(limits.experts);
+        loads_.assign(window_);
+        runs_.assign(window_);
+    }
+    void reset() {
+        loads_.clear();
+        runs_.clear();
+    }
+
+    void outcome(const moorage::dispatched &done) {
+        if (done.site == MOORAGE_SITE_GPU && done.load_ns > 0) loads_.add(done.load_ns);
+        if (done.site == MOORAGE_SITE_CPU && done.run_ns > 0) runs_.add(done.run_ns);
+    }
+
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+                    std::span<uint32_t> order) {
+        absent_.clear();
+        uint32_t placed = 0;
+        for (uint32_t i = 0; i < items.count; ++i) {
+            if (items.host_missing[i] == 0)
+                order[placed++] = i;
+            else
+                absent_.push_back(i);
+            sites[i] = MOORAGE_SITE_GPU;
+        }
+        if (absent_.empty()) return items.count;
+        sort(items);
+        const auto count = static_cast<uint32_t>(absent_.size());
+        set_prices(items);
+        const uint32_t loaded = exact_ ? best_split(count) : two_ends(count);
+        for (uint32_t i = 0; i < loaded; ++i) order[placed++] = absent_[i];
+        for (uint32_t i = count; i-- > loaded;) {
+            order[placed++] = absent_[i];
+            sites[absent_[i]] = MOORAGE_SITE_CPU;
+        }
+        return items.count;
+    }
+
+private:
+    void sort(const moorage::items &items) {
+        if (!items.host_scores) return;  // the host names the best first
+        const auto score = [&](uint32_t i) {
+            return items.host_scores[i] >= 0 ? items.host_scores[i] : 0.0f;  // not a number: 0
+        };
+        std::sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
+            if (score(a) != score(b)) return score(a) > score(b);
+            return items.host_experts[a] < items.host_experts[b];
+        });
+    }
+
+    // C_load and C_CPU, both times the product of their counts.
+    void set_prices(const moorage::items &items) {
+        uint64_t load_sum = loads_.sum(), cpu_sum = runs_.sum();
+        uint32_t load_count = loads_.count(), cpu_count = runs_.count();
+        if (load_count == 0) {
+            for (const uint32_t i : absent_)
+                load_sum += std::min(items.host_load_ns[i], recent_durations::longest_ns);
+            load_count = static_cast<uint32_t>(absent_.size());
+        }
+        if (cpu_count == 0) {
+            for (const uint32_t i : absent_)
+                cpu_sum += std::min(items.host_cpu_ns[i], recent_durations::longest_ns);
+            cpu_count = static_cast<uint32_t>(absent_.size());
+        }
+        load_ = wide{load_sum} * cpu_count;
+        cpu_ = wide{cpu_sum} * load_count;
+    }
+
+    // Algorithm 2: how many are loaded.
+    uint32_t two_ends(uint32_t count) const {
+        uint32_t loaded = 0, computed = 0;
+        while (loaded + computed < count) {
+            if (loaded * load_ <= computed * cpu_)
+                ++loaded;
+            else
+                ++computed;
+        }
+        return loaded;
+    }
+
+    uint32_t best_split(uint32_t count) const {
+        uint32_t best = count;
+        for (uint32_t loaded = count; loaded-- > 0;)
+            if (takes(loaded, count) < takes(best, count)) best = loaded;
+        return best;
+    }
+    wide takes(uint32_t loaded, uint32_t count) const {
+        return std::max(loaded * load_, (count - loaded) * cpu_);
+    }
+
+    const uint32_t window_;
+    const bool exact_;
+    recent_durations loads_, runs_;
+    std::vector<uint32_t> absent_;  // items, best score first
+    wide load_ = 0, cpu_ = 0;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.balance", "1.0.0", balance)
