@@ -9,7 +9,9 @@
 // The
 //   GPU takes cached experts from the heaviest load down, the link brings absent ones from the
 //   heaviest down, the CPU computes absent ones from the lightest up, and cached ones, lightest
-//   first, when no absent one is left. What would end first is settled next, until all is.
+//   first, when no absent one is left. What would end first is settled next, until all is. While
+//   the cache has free slots, absent experts are loaded whatever the schedule says (`fill`): the
+//   authors begin with a cache that a warm-up has filled.
 // - Prefetch, driven by impact: the coming layers are scheduled so in advance, with their predicted
 //   experts at one token each. The absent expert whose presence shortens its layer most goes first
 //   (ties: nearer layer, better prediction), and so on until nothing gains. The next layer's
@@ -98,12 +100,14 @@ public:
         moorage::integer("top_p", 0, 0, 4096,
                          "largest scores of a token that count; 0: twice the model's top-k"),
         moorage::integer("layers", 3, 1, 64, "coming layers that are scheduled for the prefetch"),
+        moorage::flag("fill", true, "load absent experts while the cache has free slots"),
     };
 
     explicit hybrimoe(const moorage::setup &setup)
         : host_(setup.host),
           alpha_(setup.real("alpha")),
           top_p_(static_cast<uint32_t>(setup.integer("top_p"))),
+          fill_(setup.flag("fill")),
           ahead_(static_cast<uint32_t>(setup.integer("layers"))) {}
 
     void activate(const moorage::limits &limits) {
@@ -113,7 +117,8 @@ public:
         pools_ = limits.pools;
         ahead_ = std::min(ahead_, layers_);
         depth_ = std::min(top_p_ ? top_p_ : 2 * top_k_, experts_);
-        state_ = host_.residency()->host_state;
+        view_ = host_.residency();
+        state_ = view_->host_state;
         priority_.resize(size_t{layers_} * experts_);
         newest_.resize(experts_);
         order_.resize(experts_);
@@ -153,8 +158,8 @@ public:
         for (size_t i = 0; i < count; ++i) out.push(going_[i]);
     }
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
-                    std::span<uint32_t> order) {
+    uint32_t assign(const moorage::step &step, const moorage::items &items,
+                    std::span<uint32_t> sites, std::span<uint32_t> order) {
         layer_.clear();
         for (uint32_t i = 0; i < items.count; ++i)
             layer_.add({i, items.host_tokens[i], items.host_missing[i] != 0, items.host_load_ns[i],
@@ -164,6 +169,12 @@ public:
             sites[item] = site;
             order[next++] = item;
         });
+        uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
+        for (uint32_t i = 0; i < items.count && free > 0; ++i) {
+            if (items.host_missing[i] == 0) continue;
+            sites[i] = MOORAGE_SITE_GPU;
+            --free;
+        }
         return items.count;
     }
 
@@ -273,8 +284,10 @@ private:
     moorage::host host_;
     const double alpha_;
     const uint32_t top_p_;
+    const bool fill_;
     uint32_t ahead_, depth_ = 0;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, pools_ = 1;
+    const moorage::residency *view_ = nullptr;
     const uint8_t *state_ = nullptr;
     std::vector<double> priority_;  // [pages] S
     std::vector<double> newest_;    // [experts] TopP of the running step

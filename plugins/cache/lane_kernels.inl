@@ -14,6 +14,7 @@
 using vf = float __attribute__((vector_size(4 * LANES)));
 using vi = int32_t __attribute__((vector_size(4 * LANES)));
 using vu = uint32_t __attribute__((vector_size(4 * LANES)));
+using vb = uint8_t __attribute__((vector_size(LANES)));
 
 LANES_INLINE vf load(const float *from) {
     vf v;
@@ -71,6 +72,18 @@ LANES_INLINE vf log_odds(vf p) {
     return logarithm(p / (1.0f - p));
 }
 
+// Element i + lane of `bits` chooses: `value` where it is set, else that of `other`.
+LANES_INLINE vf where(uint32_t bits, uint32_t i, float value, vf other) {
+#if LANES == 16
+    return (vf)_mm512_mask_mov_ps((__m512)other, static_cast<__mmask16>(bits >> i),
+                                  _mm512_set1_ps(value));
+#else
+    vu ones;
+    for (uint32_t lane = 0; lane < LANES; ++lane) ones[lane] = 1u << lane;
+    return (splat(bits >> i) & ones) != 0u ? splat(value) : other;
+#endif
+}
+
 // Set bits of each element.
 LANES_INLINE vu set_bits(vu v) {
 #if LANES == 16
@@ -105,6 +118,13 @@ LANES_INLINE uint32_t above(const float *from, float bar) {
             _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(at), than, _CMP_GT_OQ)));
     };
     return one(from) | one(from + 8) << 8;
+#elif defined(__SSE2__)
+    const __m128 than = _mm_set1_ps(bar);
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < 16; i += 4)
+        bits |= static_cast<uint32_t>(_mm_movemask_ps(_mm_cmpgt_ps(_mm_loadu_ps(from + i), than)))
+                << i;
+    return bits;
 #else
     uint32_t bits = 0;
     for (uint32_t lane = 0; lane < 16; ++lane) bits |= uint32_t{from[lane] > bar} << lane;
@@ -253,22 +273,53 @@ LANES_CODE static void run_value_step(const value_step &of) {
     }
 }
 
-// The first page of the greatest wait (the least value) among those of a layer that may go.
+// For one match and 32 experts, of which bits[h] tells who was used h visits later: next += worth[1]
+// where bits[1] is set, soon += worth[h] for the first h >= 2 whose bit is set.
+LANES_CODE static void add_followers(float *next, float *soon, const uint32_t *bits,
+                                     const float *worth, uint32_t length, uint32_t count) {
+    for (uint32_t i = 0; i < count; i += LANES) {
+        vf first = vf{};
+        for (uint32_t h = length; h >= 2; --h) first = where(bits[h], i, worth[h], first);
+        store(soon + i, load(soon + i) + first);
+        store(next + i, load(next + i) + where(bits[1], i, worth[1], vf{}));
+    }
+}
+
+// The first of the least values among the experts of a layer that may go: in a slot (0x0f), neither
+// pinned nor buffered (0x70), not taken.
 LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
                                       const uint8_t *taken, uint32_t count) {
-    uint32_t least = 0xffffffffu, at = none_found;
-    for (uint32_t i = 0; i < count; ++i) {
-        const bool may = (state[i] & 0x0f) != 0 && (state[i] & 0x70) == 0 && !taken[i];
-        const uint32_t key = may ? std::bit_cast<uint32_t>(values[i]) : 0xffffffffu;
-        at = key < least ? i : at;
-        least = key < least ? key : least;
+    uint32_t least = 0xffffffffu, at = none_found, i = 0;
+    const auto see = [&](uint32_t expert, uint32_t key) {
+        if (key < least || (key == least && key != 0xffffffffu && expert < at))
+            least = key, at = expert;
+    };
+    if (count >= LANES) {
+        vu keys = splat(0xffffffffu), places = splat(none_found);
+        vu place;
+        for (uint32_t lane = 0; lane < LANES; ++lane) place[lane] = lane;
+        for (; i + LANES <= count; i += LANES, place += LANES) {
+            vb bytes, named;
+            __builtin_memcpy(&bytes, state + i, LANES);
+            __builtin_memcpy(&named, taken + i, LANES);
+            const vu of = __builtin_convertvector(bytes, vu);
+            const vu held = (of & 0x70u) | __builtin_convertvector(named, vu);
+            const vu value = (vu)load(values + i);  // positive floats are ordered like their bits
+            const vu key = ((held == 0u) & ((of & 0x0fu) != 0u)) ? value : splat(0xffffffffu);
+            places = key < keys ? place : places;
+            keys = key < keys ? key : keys;
+        }
+        for (uint32_t lane = 0; lane < LANES; ++lane) see(places[lane], keys[lane]);
     }
+    for (; i < count; ++i)
+        if ((state[i] & 0x0f) != 0 && (state[i] & 0x70) == 0 && !taken[i])
+            see(i, std::bit_cast<uint32_t>(values[i]));
     return at;
 }
 
 static constexpr lane_kernels table{count_common, shift, find_best, match_weights, log_odds_of,
                                     chances_of,   approach, add_scaled, join,
-                                    mean_rates,   run_value_step,   find_least};
+                                    mean_rates,   run_value_step,   add_followers, find_least};
 
 #undef LANES_INLINE
 #undef LANES

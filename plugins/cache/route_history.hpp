@@ -35,6 +35,7 @@ public:
         with_ = with;
         layers_ = limits.layers;
         words_ = (limits.experts + 31) / 32;
+        padded_ = padded_to_lanes(limits.experts);
         pass_rows_ = std::clamp(limits.tokens_max, 1u, with.window);
         rows_ = padded_to_lanes(with.window + pass_rows_ + 1);
         plain_ = limits.requests_max == 1;
@@ -51,7 +52,7 @@ public:
         mask_.resize(words_);
         decay_[0] = 0;
         decay_[1] = 1;
-        for (uint32_t h = 2; h <= reach; ++h) decay_[h] = h == 2 ? 0.9f : decay_[h - 1] * 0.9f;
+        for (uint32_t h = 2; h <= reach; ++h) decay_[h] = decay_[h - 1] * 0.9f;
     }
 
     void reset() {
@@ -120,16 +121,14 @@ public:
                 chain[++length] = row;
             }
             if (length == 0) continue;
-            const float weight = of.weights[match];
+            float worth[reach + 1];
+            for (uint32_t h = 1; h <= reach; ++h) worth[h] = of.weights[match] * decay_[h];
             for (uint32_t word = 0; word < words_; ++word) {
                 const uint32_t *line = rows + size_t{word} * rows_;
-                spread(line[chain[1]], weight, next + 32 * word);
-                uint32_t seen = 0;
-                for (uint32_t h = 2; h <= length; ++h) {
-                    const uint32_t fresh = line[chain[h]] & ~seen;
-                    seen |= fresh;
-                    spread(fresh, weight * decay_[h], soon + 32 * word);
-                }
+                uint32_t bits[reach + 1];
+                for (uint32_t h = 1; h <= length; ++h) bits[h] = line[chain[h]];
+                lanes_->add_followers(next + 32 * word, soon + 32 * word, bits, worth, length,
+                                      std::min(32u, padded_ - 32 * word));
             }
         }
     }
@@ -269,7 +268,8 @@ private:
 
     const lane_kernels *lanes_ = nullptr;
     options with_{};
-    uint32_t layers_ = 0, words_ = 1, rows_ = 0, pass_rows_ = 1, recorded_ = 0, layer_ = 0;
+    uint32_t layers_ = 0, words_ = 1, padded_ = 0, rows_ = 0, pass_rows_ = 1, recorded_ = 0,
+             layer_ = 0;
     bool plain_ = true;  // one stream: the successor of a row is the next row
     float inverse_sharpness_ = 0;
     float decay_[reach + 1] = {};

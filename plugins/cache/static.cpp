@@ -34,7 +34,7 @@ public:
         moorage::text("which", "first_layers", "first_layers|popular|listed|nothing",
                       "what is kept: whole layers from the first on, what the first tokens asked "
                       "for most, `listed`, or nothing"),
-        moorage::integer("learn_tokens", 256, 1, 1'000'000'000,
+        moorage::integer("learn_tokens", 64, 1, 1'000'000'000,
                          "tokens over which `popular` counts requests"),
         moorage::text("listed", "", nullptr,
                       "pages (layer * experts + expert), best first, separated by commas"),
