@@ -221,6 +221,17 @@ TEST_CASE("times are means of the last p transfers and the last p runs") {
     // A transfer that was cut off by a move to the CPU is none.
     measure(policy, MOORAGE_SITE_CPU, 5, 700);
     CHECK(loads() == expected(210, 2031.0 / 3));
+    // Whole windows later still the last three, of both kinds.
+    std::deque<uint64_t> transfers = {100, 200, 330}, runs = {700, 631, 700};
+    for (uint32_t i = 0; i < 50; ++i) {
+        transfers.push_back(50 + draw() % 900), transfers.pop_front();
+        runs.push_back(50 + draw() % 900), runs.pop_front();
+        measure(policy, MOORAGE_SITE_GPU, transfers.back(), 10);
+        measure(policy, MOORAGE_SITE_CPU, 0, runs.back());
+        // Thrice the means, which are whole.
+        CHECK(loads() == expected(static_cast<double>(transfers[0] + transfers[1] + transfers[2]),
+                                  static_cast<double>(runs[0] + runs[1] + runs[2])));
+    }
     policy.plugin->reset(policy.plugin);
     CHECK(loads() == expected(100, 100));
     CHECK(policy.about->needs == MOORAGE_NEEDS_WEIGHTS);
