@@ -1,10 +1,11 @@
 // lfu.cpp - least frequently used, with counts that may halve over time.
 //
-// Source: textbook baseline; a half-life of 16 to 32 tokens is a strong and cheap choice for
-// experts. A request at token t adds 2^(t / half_life) to the page's weight, which orders pages as
-// counts that halve every half_life tokens would, without touching them; half_life 0 adds 1. Ties:
-// least recently used. Counts outlive eviction unless forget_on_evict: then they begin again at the
-// request that loads. A step counts once per expert, however many of its tokens chose it.
+// Source: textbook baseline, which is half_life = 0; a half-life of 16 to 32 tokens is a strong and
+// cheap choice for experts, and the default. A request at token t adds 2^(t / half_life) to the
+// page's weight, which orders pages as counts that halve every half_life tokens would, without
+// touching them; half_life 0 adds 1. Ties: least recently used. Counts outlive eviction unless
+// forget_on_evict: then they begin again at the request that loads. A step counts once per expert,
+// however many of its tokens chose it.
 //
 // Weights only grow, so the heap of pages may keep an old one, a lower bound, until it comes to the
 // top. Cost per call: O(experts of the step); a victim amortised O(log slots).
@@ -22,11 +23,11 @@ class lfu {
 public:
     static constexpr moorage::about about{
         .name = "lfu",
-        .summary = "evicts the least frequently used expert",
+        .summary = "evicts the expert used least of late, or in all",
         .source = "textbook baseline; half-life: exponentially decayed counts",
     };
     static constexpr moorage::param params[] = {
-        moorage::real("half_life", 0, 0, 1e9, "tokens in which a count halves; 0: counts stay"),
+        moorage::real("half_life", 16, 0, 1e9, "tokens in which a count halves; 0: counts stay"),
         moorage::flag("forget_on_evict", false, "an evicted expert loses its count"),
     };
 

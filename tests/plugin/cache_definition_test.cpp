@@ -57,8 +57,9 @@ std::vector<contender> contenders() {
              return std::make_unique<lru_definition>(model.shape, true);
          }},
         {"fifo", {}, by_shape<fifo_definition>()},
-        {"lfu", {}, lfu_by(0, false)},
-        {"lfu", {{"forget_on_evict", "1"}}, lfu_by(0, true)},
+        {"lfu", {}, lfu_by(16, false)},
+        {"lfu", {{"half_life", "0"}}, lfu_by(0, false)},
+        {"lfu", {{"half_life", "0"}, {"forget_on_evict", "1"}}, lfu_by(0, true)},
         {"lfu", {{"half_life", "1"}}, lfu_by(1, false)},
         {"lfu", {{"half_life", "3.5"}}, lfu_by(3.5, false)},
         {"lfu", {{"half_life", "5"}, {"forget_on_evict", "1"}}, lfu_by(5, true)},

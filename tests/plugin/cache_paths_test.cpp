@@ -27,7 +27,12 @@ const std::vector<variant> everyone = {
     {"llru", {{"distance", "literal"}}},
     {"lfu", {}},
     {"lfu", {{"forget_on_evict", "1"}}},
+    {"lfu", {{"half_life", "0"}}},
     {"lfu", {{"half_life", "2.5"}}},
+    {"ema", {}},
+    {"lin", {}},
+    {"echo", {}},
+    {"echo", {{"history", "16"}, {"matches", "3"}, {"learning_rate", "0.01"}}},
     {"belady", {}},
     {"belady", {{"lookahead", "2"}}},
 };

@@ -38,7 +38,7 @@ struct variant {
 const std::vector<variant> everyone = {
     {"lru", {}},
     {"fifo", {}},
-    {"lfu", {}},
+    {"lfu", {{"half_life", "0"}}},
     {"lfu", {{"half_life", "8"}}},
     {"llru", {}},
     {"sieve", {}},
@@ -143,7 +143,7 @@ TEST_CASE("bounds of every policy") {
 TEST_CASE("stack algorithms: misses never rise with the capacity") {
     std::mt19937_64 generator(12);
     const std::vector<variant> stack = {{"lru", {}},
-                                        {"lfu", {}},
+                                        {"lfu", {{"half_life", "0"}}},
                                         {"llru", {}},
                                         {"llru", {{"distance", "literal"}}},
                                         {"belady", {}}};
@@ -257,8 +257,10 @@ TEST_CASE("known miss ratios of independent draws, serial order") {
         {{"lru", {}}, {.707, .434, .141}, {.01, .01, .01}},
         {{"fifo", {}}, {.750, .467, .185}, {.01, .01, .01}},
         {{"sieve", {}}, {.86, .34, .119}, {.03, .035, .01}},
-        {{"lfu", {{"forget_on_evict", "1"}}}, {.86, .34, .121}, {.03, .035, .01}},
-        {{"lfu", {}}, {.500, .264, .098}, {.01, .01, .01}},
+        {{"lfu", {{"half_life", "0"}, {"forget_on_evict", "1"}}},
+         {.86, .34, .121},
+         {.03, .035, .01}},
+        {{"lfu", {{"half_life", "0"}}}, {.500, .264, .098}, {.01, .01, .01}},
         {{"belady", {}}, {.381, .161, .043}, {.01, .01, .01}},
     };
     std::mt19937_64 generator(15);
