@@ -1,0 +1,257 @@
+// moepic.cpp - MoEpic's budget (slots and split ratio of each layer) and its speculative prefetch.
+//
+// Source: MoEpic, sections 3.2 and 3.4. As a budget it keeps H(C), P(y) and PH(y, C) of every layer
+// (moepic_statistics.h), and every tau tokens, at the next moment when no request is under way,
+// allots the memory anew (moepic_allocation.h). Until then all layers get the same, with experts
+// split in half. The times come from the host's costs, for one token. A plan that by its own
+// figures would not lower the exposed latency is not applied. Where splits may not change only the
+// slots are allotted. A batch counts as its tokens one after the other, each with the predictions
+// of the batch.
+//
+// As a prefetch it orders what the source predicts for the next layer, best first: the bottom where
+// the top is cached, else the whole expert, as many as the transfer buffer takes. The host stops
+// them when the layer is routed. Each stage works without the other.
+// Cost: O(experts) a token and layer for the statistics; a plan O(moves * layers * experts).
+
+#include <moorage/moorage.hpp>
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "moepic_allocation.h"
+#include "moepic_statistics.h"
+
+namespace {
+
+class moepic_policy {
+public:
+    static constexpr moorage::about about{
+        .name = "moepic",
+        .summary = "slots and split ratio by expected exposed latency; fetches missing segments",
+        .source = "MoEpic, sections 3.2 and 3.4, Algorithm 1",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::integer("tau", 5000, 1, 1LL << 40,
+                         "tokens between two configurations (Algorithm 1; section 4.1: 5,000)"),
+        moorage::integer("first_tokens", 0, 0, 1LL << 40,
+                         "tokens before the first configuration; 0: tau"),
+        moorage::text("when", "idle", "idle|due",
+                      "configure when no request is under way (Algorithm 1), or as soon as due"),
+        moorage::real("zeta", 0.01, 0.0001, 0.5,
+                      "share of all memory that one move takes from a layer (Algorithm 1)"),
+        moorage::real("first_split", 0.5, 0.01, 1,
+                      "top share of an expert before the first configuration (Algorithm 1)"),
+        moorage::real("min_gain", 0, 0, 1,
+                      "share of the expected exposed latency that a new configuration must save"),
+        moorage::text("statistics", "sim", "sim|rank",
+                      "cache of size C: an lcp cache that serves all tokens, or the C experts of "
+                      "highest priority"),
+        moorage::integer("omega", 128, 1, 1 << 30,
+                         "observation window of that cache, in tokens (Eq. 4)"),
+        moorage::real("rho", 0.25, 0.0001, 0.999999,
+                      "decay of its priority over omega tokens (Eq. 4)"),
+    };
+
+    explicit moepic_policy(const moorage::setup &setup)
+        : host_(setup.host),
+          tau_(static_cast<uint64_t>(setup.integer("tau"))),
+          first_(static_cast<uint64_t>(setup.integer("first_tokens"))),
+          waits_(setup.text("when") == "idle"),
+          zeta_(setup.real("zeta")),
+          first_split_(setup.real("first_split")),
+          min_gain_(setup.real("min_gain")),
+          seen_(static_cast<uint64_t>(setup.integer("omega")), setup.real("rho"),
+                setup.text("statistics") == "rank") {}
+
+    void activate(const moorage::limits &limits) {
+        top_k_ = limits.top_k;
+        state_ = host_.residency()->host_state;
+        seen_.assign(limits.layers, limits.experts, limits.top_k);
+        reset();
+    }
+    void reset() {
+        seen_.clear();
+        tokens_ = 0;
+        due_ = first_ ? first_ : tau_;
+    }
+
+    void observe(const moorage::step &step) {
+        tokens_ = std::max(tokens_, step.token + step.token_count);
+        for (uint32_t i = 0; i < step.token_count; ++i) {
+            const auto chosen = step.chosen(i);
+            seen_.count(step.layer, chosen.first(std::min<size_t>(chosen.size(), top_k_)),
+                        step.predicted());
+        }
+    }
+
+    // Asked again after every token while the moment has come and the device is not idle.
+    uint64_t interval() { return tokens_ >= due_ ? 1 : due_ - tokens_; }
+
+    bool plan(const moorage::budget_request &request, moorage::budget_plan &plan) {
+        tokens_ = std::max(tokens_, request.token);
+        const std::span<const uint32_t> slots(request.host_slots, request.layers);
+        if (std::all_of(slots.begin(), slots.end(), [](uint32_t n) { return n == 0; }))
+            return begin(request, plan);
+        if (tokens_ < due_ || (waits_ && request.idle == 0)) return false;
+        due_ = tokens_ - tokens_ % tau_ + tau_;
+        const moorage_costs *costs = host_.costs();
+        for (uint32_t layer = 0; layer < seen_.layers(); ++layer)
+            if (seen_.tokens(layer) == 0) return false;
+        return costs != nullptr && configure(request, *costs, plan);
+    }
+
+    uint32_t horizon() { return 1; }
+    void plan(const moorage::step &step, const moorage::forecast &forecast,
+              moorage::orders &orders) {
+        if (forecast.target_count == 0) return;
+        for (const uint32_t expert : forecast.experts(0)) {
+            if (orders.full() || orders.size() == forecast.buffer_free) break;
+            const uint32_t page = forecast.host_layers[0] * step.experts + expert;
+            const uint32_t state = state_[page];
+            const uint32_t there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                   state >> MOORAGE_STATE_BUFFERED_SHIFT;
+            const auto missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~there);
+            if (missing != 0) orders.push(page, missing);
+        }
+    }
+
+private:
+    struct layout {
+        std::vector<uint32_t> slots;
+        std::vector<double> split;
+    };
+
+    // All layers alike (Algorithm 1, line 4).
+    bool begin(const moorage::budget_request &request, moorage::budget_plan &plan) {
+        const double room = static_cast<double>(request.slots) / request.layers;
+        layout all;
+        for (uint32_t layer = 0; layer < request.layers; ++layer) {
+            const double share =
+                request.segments == 1 ? double{request.host_split[layer]} : first_share(request);
+            const double count = room / share + 1e-9;
+            all.slots.push_back(count >= request.experts ? request.experts
+                                                         : static_cast<uint32_t>(count));
+            all.split.push_back(share);
+        }
+        const std::vector<double> rooms(request.layers, room);
+        hand_out(request, rooms, all);
+        return write(request, all, plan);
+    }
+    // Half, or more where there is room for more than half of every expert.
+    double first_share(const moorage::budget_request &request) const {
+        const double room = static_cast<double>(request.slots) / request.layers;
+        const double share = std::max(first_split_, room / request.experts);
+        if (share >= 1) return 1;
+        if (!(request.split_step > 0)) return share;
+        const double steps = std::floor(share / request.split_step + 5e-7);
+        return std::max(steps, 1.0) * request.split_step;
+    }
+
+    bool configure(const moorage::budget_request &request, const moorage_costs &costs,
+                   moorage::budget_plan &plan) {
+        const moepic::times times{static_cast<double>(costs.attention_ns),
+                                  static_cast<double>(costs.gpu_expert_ns) * top_k_,
+                                  static_cast<double>(costs.head_ns),
+                                  static_cast<double>(costs.load_ns)};
+        const std::span<const float> split(request.host_split, request.layers);
+        moepic::cutting how{static_cast<double>(request.slots), zeta_, request.split_step, {}};
+        if (request.segments == 1 && how.slots > 0) {
+            // Only whole slots count, so a smaller move would gain and lose nothing.
+            how.fixed_split = split;
+            const double slot = *std::max_element(split.begin(), split.end());
+            how.granularity = std::max(zeta_, slot / how.slots);
+        }
+        moepic::allocation memory(seen_, top_k_, times, how);
+        const double before =
+            memory.total(memory.cost_of({request.host_slots, request.layers}, split));
+        const auto solved = memory.solve();
+        layout all;
+        std::vector<double> rooms;
+        for (uint32_t layer = 0; layer < request.layers; ++layer) {
+            all.slots.push_back(solved[layer].best.slots);
+            all.split.push_back(solved[layer].best.split);
+            rooms.push_back(memory.memory(layer));
+        }
+        // Rounding leaves room over.
+        if (request.segments == 1 || request.split_step > 0) hand_out(request, rooms, all);
+        const std::vector<float> rounded(all.split.begin(), all.split.end());
+        const double after = memory.total(memory.cost_of(all.slots, rounded));
+        const bool better = before - after > std::max(min_gain_, 1e-6) * before;
+        const bool changed = better && write(request, all, plan);
+        plan.gain_ns = changed ? before - after : 0;
+        report(request, all, before, after, changed);
+        return changed;
+    }
+
+    // Gives the memory that is left to one slot after the other, each to the layer that has least
+    // of what it was allotted.
+    static void hand_out(const moorage::budget_request &request, const std::vector<double> &rooms,
+                         layout &all) {
+        double left = request.slots;
+        for (uint32_t layer = 0; layer < request.layers; ++layer)
+            left -= all.slots[layer] * all.split[layer];
+        for (;;) {
+            uint32_t next = moorage::none;
+            double most = 0;
+            for (uint32_t layer = 0; layer < request.layers; ++layer) {
+                if (all.slots[layer] == request.experts || all.split[layer] > left + 1e-9) continue;
+                const double lacking = rooms[layer] - all.slots[layer] * all.split[layer];
+                if (next != moorage::none && lacking <= most) continue;
+                next = layer;
+                most = lacking;
+            }
+            if (next == moorage::none) return;
+            ++all.slots[next];
+            left -= all.split[next];
+        }
+    }
+
+    // Single precision must neither lose a step of the split nor exceed the memory. Returns whether
+    // anything is other than what is in force.
+    static bool write(const moorage::budget_request &request, const layout &all,
+                      moorage::budget_plan &plan) {
+        bool changed = false;
+        for (uint32_t layer = 0; layer < request.layers; ++layer) {
+            const double exact = all.split[layer];
+            auto split = static_cast<float>(exact);
+            if (request.segments == 1)
+                split = request.host_split[layer];
+            else if (request.split_step > 0 && split < exact)
+                split = std::nextafter(split, 1.0f);
+            else if (request.split_step <= 0 && split > exact)
+                split = std::nextafter(split, 0.0f);
+            changed = changed || all.slots[layer] != request.host_slots[layer] ||
+                      std::abs(split - request.host_split[layer]) > 1e-6f;
+            plan.host_slots[layer] = all.slots[layer];
+            plan.host_split[layer] = split;
+        }
+        return changed;
+    }
+
+    void report(const moorage::budget_request &request, const layout &all, double before,
+                double after, bool changed) const {
+        const auto [fewest, most] = std::minmax_element(all.slots.begin(), all.slots.end());
+        const auto [least, largest] = std::minmax_element(all.split.begin(), all.split.end());
+        char line[256];
+        std::snprintf(line, sizeof line,
+                      "moepic: after %llu tokens: expected exposed load latency %.3f ms a token, "
+                      "with %u to %u slots a layer and splits %.3f to %.3f it is %.3f ms: %s",
+                      static_cast<unsigned long long>(request.token), before * 1e-6, *fewest, *most,
+                      *least, *largest, after * 1e-6, changed ? "changed" : "left as it is");
+        host_.log(MOORAGE_LOG_INFO, line);
+    }
+
+    moorage::host host_;
+    const uint64_t tau_, first_;
+    const bool waits_;
+    const double zeta_, first_split_, min_gain_;
+    moepic::statistics seen_;
+    const uint8_t *state_ = nullptr;
+    uint32_t top_k_ = 1;
+    uint64_t tokens_ = 0, due_ = 0;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.moepic", "1.0.0", moepic_policy)
