@@ -1,0 +1,197 @@
+// smoe_perf.cpp - what SMoE's policies cost in a layer step, called through the border.
+//
+//   bin/smoe_perf
+//
+// 24 layers of 64 experts, top-6, half of the experts resident, skewed scores drawn anew for 512
+// steps. `per_token_ns` is what the router takes a token and layer (limit: 2,000). The score cache
+// is asked for one victim a step, in a pool shared by all layers.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/host/instance.h"
+
+namespace moorage::perf {
+
+namespace {
+
+constexpr uint32_t layers = 24, experts = 64, top_k = 6, tokens_max = 8, drawn_steps = 512;
+
+// One layer step of `tokens` tokens with all its arrays.
+struct perf_step {
+    std::vector<uint32_t> chosen, streams;
+    std::vector<uint64_t> requests;
+    std::vector<float> scores, weights;
+    moorage_step table{};
+
+    void draw(std::mt19937_64 &source, uint32_t layer, uint32_t tokens) {
+        std::vector<uint32_t> order(experts);
+        streams.resize(tokens);
+        requests.resize(tokens);
+        for (uint32_t token = 0; token < tokens; ++token) {
+            std::vector<float> row(experts);
+            for (float &score : row)
+                score = std::exp(3 * static_cast<float>(source() >> 40) * 0x1p-24f);
+            const float sum = std::accumulate(row.begin(), row.end(), 0.0f);
+            for (float &score : row) score /= sum;
+            std::iota(order.begin(), order.end(), 0u);
+            std::sort(order.begin(), order.end(), [&](auto a, auto b) { return row[a] > row[b]; });
+            chosen.insert(chosen.end(), order.begin(), order.begin() + top_k);
+            scores.insert(scores.end(), row.begin(), row.end());
+            for (uint32_t rank = 0; rank < top_k; ++rank) weights.push_back(row[order[rank]]);
+        }
+        table.size = sizeof(table);
+        table.layer = layer;
+        table.phase = MOORAGE_DECODE;
+        table.token_count = tokens;
+        table.top_k = top_k;
+        table.experts = experts;
+        table.distinct_count = top_k;
+        table.host_streams = streams.data();
+        table.host_requests = requests.data();
+        table.host_chosen = table.host_distinct = chosen.data();
+        table.host_weights = weights.data();
+        table.host_gate_scores = scores.data();
+    }
+};
+
+struct bench {
+    core::registry policies;
+    std::vector<uint8_t> state = std::vector<uint8_t>(layers * experts);
+    uint32_t slots = layers * experts / 2, used = slots;
+    std::vector<float> split = std::vector<float>(layers, 1.0f);
+    moorage_residency view{};
+
+    bench() {
+        std::mt19937_64 source(7);
+        for (uint8_t &one : state) one = source() % 2 ? MOORAGE_WHOLE : 0;
+        view = {sizeof(view), 0, layers, experts, 1, 0, state.data(), &slots, &used, split.data()};
+    }
+    std::unique_ptr<core::instance> make(const char *name, const char *kind) const {
+        const auto found = policies.find(name, kind);
+        if (!found) return nullptr;
+        core::environment where;
+        where.residency = &view;
+        auto made = core::instance::create(**found, {}, where);
+        if (!made) return nullptr;
+        moorage_limits limits{};
+        limits.size = sizeof(limits);
+        limits.layers = layers;
+        limits.experts = experts;
+        limits.top_k = top_k;
+        limits.tokens_max = limits.requests_max = tokens_max;
+        limits.pools = limits.segments = 1;
+        limits.slots = slots;
+        return (*made)->activate(limits) ? std::move(*made) : nullptr;
+    }
+};
+
+std::vector<perf_step> draw_steps(uint32_t tokens) {
+    std::mt19937_64 source(1);
+    std::vector<perf_step> steps(drawn_steps);
+    for (uint32_t i = 0; i < drawn_steps; ++i) steps[i].draw(source, i % layers, tokens);
+    return steps;
+}
+
+void set_per(benchmark::State &state, const char *what, uint32_t count) {
+    state.counters[what] = benchmark::Counter(
+        1e-9 * count, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void route(benchmark::State &state, const bench &on) {
+    const auto policy = on.make("smoe", "router");
+    if (!policy) return state.SkipWithError("router smoe was not found");
+    const auto tokens = static_cast<uint32_t>(state.range(0));
+    const std::vector<perf_step> steps = draw_steps(tokens);
+    std::vector<uint32_t> out(tokens * top_k);
+    std::vector<float> weights(out.size());
+    std::vector<uint8_t> classes(out.size());
+    moorage_route to{sizeof(to), 0, out.data(), weights.data(), classes.data()};
+    uint64_t changed = 0;
+    size_t next = 0;
+    for (auto _ : state) {
+        policy->router->select(policy->plugin(), &steps[next++ % drawn_steps].table, &to);
+        changed += classes[top_k - 1] == MOORAGE_CLASS_SUBSTITUTE;
+    }
+    set_per(state, "per_token_ns", tokens);
+    state.counters["changed"] =
+        static_cast<double>(changed) / static_cast<double>(state.iterations());
+}
+
+void score(benchmark::State &state, const bench &on) {
+    const auto policy = on.make("score", "cache");
+    if (!policy) return state.SkipWithError("cache score was not found");
+    const std::vector<perf_step> steps = draw_steps(1);
+    size_t next = 0;
+    for (auto _ : state) {
+        const moorage_step &step = steps[next++ % drawn_steps].table;
+        policy->observer->observe(policy->plugin(), &step);
+        const moorage_room room{sizeof(room), 0, 0, step.layer, 1, MOORAGE_DEMAND};
+        uint32_t page = MOORAGE_NONE;
+        policy->cache->victims(policy->plugin(), &room, &page);
+        benchmark::DoNotOptimize(page);
+        // It goes and comes back, so that the pool stays as it is.
+        policy->cache->on_evict(policy->plugin(), page, MOORAGE_DEMAND);
+        policy->cache->on_load(policy->plugin(), page, MOORAGE_WHOLE, MOORAGE_DEMAND);
+    }
+}
+
+void balance(benchmark::State &state, const bench &on) {
+    const auto policy = on.make("balance", "dispatch");
+    if (!policy) return state.SkipWithError("dispatch balance was not found");
+    const std::vector<perf_step> steps = draw_steps(1);
+    const std::vector<uint32_t> tokens(top_k, 1);
+    const std::vector<uint8_t> missing = {0, 0, 3, 3, 3, 3};
+    const std::vector<uint64_t> ns(top_k, 1000);
+    std::vector<uint32_t> sites(top_k), order(top_k);
+    size_t next = 0;
+    for (auto _ : state) {
+        const moorage_step &step = steps[next++ % drawn_steps].table;
+        const moorage_items items{sizeof(items),
+                                  0,
+                                  top_k,
+                                  0,
+                                  0,
+                                  0,
+                                  step.host_chosen,
+                                  tokens.data(),
+                                  missing.data(),
+                                  step.host_weights,
+                                  ns.data(),
+                                  ns.data(),
+                                  ns.data(),
+                                  nullptr};
+        policy->dispatch->assign(policy->plugin(), &step, &items, sites.data(), order.data());
+        benchmark::DoNotOptimize(order.data());
+    }
+}
+
+int run(int argc, char **argv) {
+    core::set_log_level(core::log_level::error);
+    benchmark::Initialize(&argc, argv);
+    if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+    bench on;
+    const auto scanned = on.policies.scan(core::registry::default_paths());
+    if (!scanned) std::fprintf(stderr, "%s\n", scanned.failure().text.c_str());
+    benchmark::RegisterBenchmark("router", [&on](auto &state) { route(state, on); })
+        ->Arg(1)
+        ->Arg(4)
+        ->Arg(8);
+    benchmark::RegisterBenchmark("score", [&on](auto &state) { score(state, on); });
+    benchmark::RegisterBenchmark("balance", [&on](auto &state) { balance(state, on); });
+    benchmark::RunSpecifiedBenchmarks();
+    return 0;
+}
+
+}  // namespace
+
+}  // namespace moorage::perf
+
+int main(int argc, char **argv) { return moorage::perf::run(argc, argv); }
