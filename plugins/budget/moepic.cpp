@@ -68,6 +68,10 @@ public:
         top_k_ = limits.top_k;
         state_ = host_.residency()->host_state;
         seen_.assign(limits.layers, limits.experts, limits.top_k);
+        memory_.assign(limits.layers, limits.experts, limits.top_k);
+        made_.slots.resize(limits.layers);
+        for (auto *each : {&made_.split, &made_.room}) each->resize(limits.layers);
+        rounded_.resize(limits.layers);
         reset();
     }
     void reset() {
@@ -93,7 +97,7 @@ public:
         const std::span<const uint32_t> slots(request.host_slots, request.layers);
         if (std::all_of(slots.begin(), slots.end(), [](uint32_t n) { return n == 0; }))
             return begin(request, plan);
-        if (tokens_ < due_ || (waits_ && request.idle == 0)) return false;
+        if (tokens_ < due_ || (waits_ && !idle(request))) return false;
         due_ = tokens_ - tokens_ % tau_ + tau_;
         const moorage_costs *costs = host_.costs();
         for (uint32_t layer = 0; layer < seen_.layers(); ++layer)
@@ -120,32 +124,41 @@ private:
     struct layout {
         std::vector<uint32_t> slots;
         std::vector<double> split;
+        std::vector<double> room;  // that the layer was allotted, whole experts
     };
+
+    // Newer than the first version of the request.
+    static bool idle(const moorage::budget_request &request) {
+        return !MOORAGE_HAS(&request, moorage_budget_request, idle) || request.idle != 0;
+    }
+    static double split_step(const moorage::budget_request &request) {
+        const bool known = MOORAGE_HAS(&request, moorage_budget_request, split_step);
+        return known ? double{request.split_step} : 0;
+    }
 
     // All layers alike (Algorithm 1, line 4).
     bool begin(const moorage::budget_request &request, moorage::budget_plan &plan) {
         const double room = static_cast<double>(request.slots) / request.layers;
-        layout all;
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
             const double share =
                 request.segments == 1 ? double{request.host_split[layer]} : first_share(request);
             const double count = room / share + 1e-9;
-            all.slots.push_back(count >= request.experts ? request.experts
-                                                         : static_cast<uint32_t>(count));
-            all.split.push_back(share);
+            made_.slots[layer] =
+                count >= request.experts ? request.experts : static_cast<uint32_t>(count);
+            made_.split[layer] = share;
+            made_.room[layer] = room;
         }
-        const std::vector<double> rooms(request.layers, room);
-        hand_out(request, rooms, all);
-        return write(request, all, plan);
+        hand_out(request, made_);
+        return write(request, plan);
     }
     // Half, or more where there is room for more than half of every expert.
     double first_share(const moorage::budget_request &request) const {
         const double room = static_cast<double>(request.slots) / request.layers;
         const double share = std::max(first_split_, room / request.experts);
         if (share >= 1) return 1;
-        if (!(request.split_step > 0)) return share;
-        const double steps = std::floor(share / request.split_step + 5e-7);
-        return std::max(steps, 1.0) * request.split_step;
+        if (!(split_step(request) > 0)) return share;
+        const double steps = std::floor(share / split_step(request) + 5e-7);
+        return std::max(steps, 1.0) * split_step(request);
     }
 
     bool configure(const moorage::budget_request &request, const moorage_costs &costs,
@@ -155,39 +168,36 @@ private:
                                   static_cast<double>(costs.head_ns),
                                   static_cast<double>(costs.load_ns)};
         const std::span<const float> split(request.host_split, request.layers);
-        moepic::cutting how{static_cast<double>(request.slots), zeta_, request.split_step, {}};
+        moepic::cutting how{static_cast<double>(request.slots), zeta_, split_step(request), {}};
         if (request.segments == 1 && how.slots > 0) {
             // Only whole slots count, so a smaller move would gain and lose nothing.
             how.fixed_split = split;
             const double slot = *std::max_element(split.begin(), split.end());
             how.granularity = std::max(zeta_, slot / how.slots);
         }
-        moepic::allocation memory(seen_, top_k_, times, how);
+        memory_.read(seen_, times, how);
         const double before =
-            memory.total(memory.cost_of({request.host_slots, request.layers}, split));
-        const auto solved = memory.solve();
-        layout all;
-        std::vector<double> rooms;
+            memory_.total(memory_.cost_of({request.host_slots, request.layers}, split));
+        const moepic::layer_plans &solved = memory_.solve();
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
-            all.slots.push_back(solved[layer].best.slots);
-            all.split.push_back(solved[layer].best.split);
-            rooms.push_back(memory.memory(layer));
+            made_.slots[layer] = solved[layer].best.slots;
+            made_.split[layer] = solved[layer].best.split;
+            made_.room[layer] = memory_.memory(layer);
         }
         // Rounding leaves room over.
-        if (request.segments == 1 || request.split_step > 0) hand_out(request, rooms, all);
-        const std::vector<float> rounded(all.split.begin(), all.split.end());
-        const double after = memory.total(memory.cost_of(all.slots, rounded));
+        if (request.segments == 1 || split_step(request) > 0) hand_out(request, made_);
+        std::copy(made_.split.begin(), made_.split.end(), rounded_.begin());
+        const double after = memory_.total(memory_.cost_of(made_.slots, rounded_));
         const bool better = before - after > std::max(min_gain_, 1e-6) * before;
-        const bool changed = better && write(request, all, plan);
+        const bool changed = better && write(request, plan);
         plan.gain_ns = changed ? before - after : 0;
-        report(request, all, before, after, changed);
+        report(request, before, after, changed);
         return changed;
     }
 
     // Gives the memory that is left to one slot after the other, each to the layer that has least
     // of what it was allotted.
-    static void hand_out(const moorage::budget_request &request, const std::vector<double> &rooms,
-                         layout &all) {
+    static void hand_out(const moorage::budget_request &request, layout &all) {
         double left = request.slots;
         for (uint32_t layer = 0; layer < request.layers; ++layer)
             left -= all.slots[layer] * all.split[layer];
@@ -196,7 +206,7 @@ private:
             double most = 0;
             for (uint32_t layer = 0; layer < request.layers; ++layer) {
                 if (all.slots[layer] == request.experts || all.split[layer] > left + 1e-9) continue;
-                const double lacking = rooms[layer] - all.slots[layer] * all.split[layer];
+                const double lacking = all.room[layer] - all.slots[layer] * all.split[layer];
                 if (next != moorage::none && lacking <= most) continue;
                 next = layer;
                 most = lacking;
@@ -209,30 +219,29 @@ private:
 
     // Single precision must neither lose a step of the split nor exceed the memory. Returns whether
     // anything is other than what is in force.
-    static bool write(const moorage::budget_request &request, const layout &all,
-                      moorage::budget_plan &plan) {
+    bool write(const moorage::budget_request &request, moorage::budget_plan &plan) const {
         bool changed = false;
         for (uint32_t layer = 0; layer < request.layers; ++layer) {
-            const double exact = all.split[layer];
+            const double exact = made_.split[layer];
             auto split = static_cast<float>(exact);
             if (request.segments == 1)
                 split = request.host_split[layer];
-            else if (request.split_step > 0 && split < exact)
+            else if (split_step(request) > 0 && split < exact)
                 split = std::nextafter(split, 1.0f);
-            else if (request.split_step <= 0 && split > exact)
+            else if (split_step(request) <= 0 && split > exact)
                 split = std::nextafter(split, 0.0f);
-            changed = changed || all.slots[layer] != request.host_slots[layer] ||
+            changed = changed || made_.slots[layer] != request.host_slots[layer] ||
                       std::abs(split - request.host_split[layer]) > 1e-6f;
-            plan.host_slots[layer] = all.slots[layer];
+            plan.host_slots[layer] = made_.slots[layer];
             plan.host_split[layer] = split;
         }
         return changed;
     }
 
-    void report(const moorage::budget_request &request, const layout &all, double before,
-                double after, bool changed) const {
-        const auto [fewest, most] = std::minmax_element(all.slots.begin(), all.slots.end());
-        const auto [least, largest] = std::minmax_element(all.split.begin(), all.split.end());
+    void report(const moorage::budget_request &request, double before, double after,
+                bool changed) const {
+        const auto [fewest, most] = std::minmax_element(made_.slots.begin(), made_.slots.end());
+        const auto [least, largest] = std::minmax_element(made_.split.begin(), made_.split.end());
         char line[256];
         std::snprintf(line, sizeof line,
                       "moepic: after %llu tokens: expected exposed load latency %.3f ms a token, "
@@ -247,6 +256,9 @@ private:
     const bool waits_;
     const double zeta_, first_split_, min_gain_;
     moepic::statistics seen_;
+    moepic::allocation memory_;
+    layout made_;                 // of the running call of plan
+    std::vector<float> rounded_;  // [layers] its splits
     const uint8_t *state_ = nullptr;
     uint32_t top_k_ = 1;
     uint64_t tokens_ = 0, due_ = 0;

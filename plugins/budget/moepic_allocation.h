@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace moepic {
@@ -33,62 +34,63 @@ struct cutting {
     std::span<const float> fixed_split = {};  // [layers] where splits may not change, else empty
 };
 
+struct layer_plan {
+    double exposed_ns = 0;  // T
+    choice best;
+};
+using layer_plans = std::vector<layer_plan>;
+
 class allocation {
 public:
+    // The only place that allocates.
+    void assign(uint32_t layers, uint32_t experts, uint32_t top_k) {
+        layers_ = layers;
+        experts_ = experts;
+        top_k_ = top_k;
+        sizes_ = experts + 1;
+        hits_.resize(size_t{layers} * sizes_);
+        activated_.resize(size_t{layers} * sizes_);
+        present_.resize(size_t{layers} * sizes_ * sizes_);
+        both_.resize(size_t{layers} * sizes_ * sizes_);
+        ranks_.resize(experts);
+        moves_.assign(layers, 0);
+        for (layer_plans *each : {&now_, &then_, &more_, &less_}) each->resize(layers);
+    }
+
     // Takes the counts (moepic_statistics.h) as they are now. Requires: tokens(layer) > 0 for all
     // layers.
     template <class Counts>
-    allocation(const Counts &from, uint32_t top_k, const times &of, const cutting &how)
-        : layers_(from.layers()),
-          experts_(from.experts()),
-          top_k_(top_k),
-          times_(of),
-          how_(how),
-          tables_(layers_),
-          moves_(layers_, 0) {
-        for (uint32_t layer = 0; layer < layers_; ++layer) read(from, layer);
+    void read(const Counts &from, const times &of, const cutting &how) {
+        times_ = of;
+        how_ = how;
+        std::fill(moves_.begin(), moves_.end(), 0);
+        for (uint32_t layer = 0; layer < layers_; ++layer) read_layer(from, layer);
     }
 
-    struct layer_plan {
-        double exposed_ns;  // T
-        choice best;
-    };
-    using plan = std::vector<layer_plan>;
-
-    // VramAllocation; memory() is then what each layer got.
-    plan solve() {
+    // VramAllocation; memory() is then what each layer got. Plans are valid until the next call.
+    const layer_plans &solve() {
         std::fill(moves_.begin(), moves_.end(), 0);
-        plan now = split_all(0);
+        split_all(0, now_);
         for (uint32_t round = 0; layers_ > 1 && round < rounds_max; ++round) {
-            const plan more = split_all(1), less = split_all(-1);
-            // Gains that differ in their last digits are equal, and the first layer has it.
-            const double same = 1e-12 * total(now);
-            const auto gain = [&](uint32_t i) { return now[i].exposed_ns - more[i].exposed_ns; };
-            const auto loss = [&](uint32_t i) { return less[i].exposed_ns - now[i].exposed_ns; };
-            uint32_t taker = 0, giver = layers_;
-            for (uint32_t layer = 1; layer < layers_; ++layer)
-                if (gain(layer) > gain(taker) + same) taker = layer;
-            for (uint32_t layer = 0; layer < layers_; ++layer) {
-                if (layer == taker || memory(layer, -1) <= nothing) continue;
-                if (giver == layers_ || loss(layer) < loss(giver) - same) giver = layer;
-            }
+            split_all(1, more_);
+            split_all(-1, less_);
+            const auto [taker, giver] = find_move();
             if (giver == layers_) break;
             ++moves_[taker];
             --moves_[giver];
-            plan then = split_all(0);
-            if (!(total(then) < total(now) * (1 - 1e-12))) {
+            split_all(0, then_);
+            if (!(total(then_) < total(now_) * (1 - 1e-12))) {
                 --moves_[taker];
                 ++moves_[giver];
                 break;
             }
-            now = std::move(then);
+            std::swap(now_, then_);
         }
-        return now;
+        return now_;
     }
 
     // ExpertSplit of the memory in force, each layer's shifted by `shift` grains.
-    plan split_all(int32_t shift) const {
-        plan all(layers_);
+    void split_all(int32_t shift, layer_plans &all) const {
         double window = times_.head + times_.attention;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             const double room = memory(layer, shift);
@@ -96,24 +98,22 @@ public:
             all[layer].exposed_ns = room > nothing ? exposed_ns(all[layer].best.loaded) : endless;
             window = next_window(all[layer].best.loaded);
         }
-        return all;
     }
 
     // What a given configuration is expected to cost.
-    plan cost_of(std::span<const uint32_t> slots, std::span<const float> split) const {
-        plan all(layers_);
+    const layer_plans &cost_of(std::span<const uint32_t> slots, std::span<const float> split) {
         double window = times_.head + times_.attention;
         for (uint32_t layer = 0; layer < layers_; ++layer) {
             const uint32_t count = std::min(slots[layer], experts_);
             const double share = count == 0 ? 0 : double{split[layer]};
-            all[layer].best = {count, split[layer], loaded(layer, count, share, window)};
-            all[layer].exposed_ns = exposed_ns(all[layer].best.loaded);
-            window = next_window(all[layer].best.loaded);
+            then_[layer].best = {count, split[layer], loaded(layer, count, share, window)};
+            then_[layer].exposed_ns = exposed_ns(then_[layer].best.loaded);
+            window = next_window(then_[layer].best.loaded);
         }
-        return all;
+        return then_;
     }
 
-    static double total(const plan &all) {
+    static double total(const layer_plans &all) {
         double sum = 0;
         for (const layer_plan &of : all) sum += of.exposed_ns;
         return sum;
@@ -147,42 +147,50 @@ private:
     struct limits {
         uint32_t first, last;
     };
-    struct table {
-        std::vector<double> hits;       // [C] K * H(C), C from 0
-        std::vector<double> activated;  // [y] P(1) + ... + P(y)
-        std::vector<double> present;    // [C, y] PH(1, C) + ... + PH(y, C)
-        std::vector<double> both;       // [C, y] the sum of PH(y, C) * P(y)
-    };
+
+    // The layer that gains most by a grain more, and of the others the one that loses least by one
+    // less; `layers_` when none can give. What differs in the last digits is equal, and the first
+    // layer has it.
+    std::pair<uint32_t, uint32_t> find_move() const {
+        const double same = 1e-12 * total(now_);
+        const auto gain = [this](uint32_t i) { return now_[i].exposed_ns - more_[i].exposed_ns; };
+        const auto loss = [this](uint32_t i) { return less_[i].exposed_ns - now_[i].exposed_ns; };
+        uint32_t taker = 0, giver = layers_;
+        for (uint32_t layer = 1; layer < layers_; ++layer)
+            if (gain(layer) > gain(taker) + same) taker = layer;
+        for (uint32_t layer = 0; layer < layers_; ++layer) {
+            if (layer == taker || memory(layer, -1) <= nothing) continue;
+            if (giver == layers_ || loss(layer) < loss(giver) - same) giver = layer;
+        }
+        return {taker, giver};
+    }
 
     // Sums of counts are exact; what is divided is divided once.
     template <class Counts>
-    void read(const Counts &from, uint32_t layer) {
-        table &into = tables_[layer];
-        const uint32_t sizes = experts_ + 1;
+    void read_layer(const Counts &from, uint32_t layer) {
         const auto tokens = static_cast<double>(from.tokens(layer));
-        into.hits.assign(sizes, 0);
-        into.activated.assign(sizes, 0);
-        into.present.assign(size_t{sizes} * sizes, 0);
-        into.both.assign(size_t{sizes} * sizes, 0);
         double hits = 0, activated = 0;
         for (uint32_t i = 0; i < experts_; ++i) {
             hits += from.hits(layer, i);
             activated += from.activated(layer, i);
-            into.hits[i + 1] = hits / tokens;
-            into.activated[i + 1] = activated / tokens;
+            hits_[row(layer) + i + 1] = hits / tokens;
+            activated_[row(layer) + i + 1] = activated / tokens;
         }
-        std::vector<double> present(experts_, 0);  // of each rank, in the cache of this size
-        for (uint32_t size = 1; size < sizes; ++size) {
-            double sum = 0, both = 0;
+        std::fill(ranks_.begin(), ranks_.end(), 0);
+        for (uint32_t size = 1; size < sizes_; ++size) {
+            double *present = present_.data() + (row(layer) + size) * sizes_;
+            double *both = both_.data() + (row(layer) + size) * sizes_;
+            double sum = 0;
             for (uint32_t rank = 0; rank < experts_; ++rank) {
-                present[rank] += from.present(layer, rank, size - 1);
-                sum += present[rank];
-                both += present[rank] / tokens * (from.activated(layer, rank) / tokens);
-                into.present[size_t{size} * sizes + rank + 1] = sum / tokens;
-                into.both[size_t{size} * sizes + rank + 1] = both;
+                ranks_[rank] += from.present(layer, rank, size - 1);
+                sum += ranks_[rank];
+                present[rank + 1] = sum / tokens;
+                both[rank + 1] =
+                    both[rank] + ranks_[rank] / tokens * (from.activated(layer, rank) / tokens);
             }
         }
     }
+    size_t row(uint32_t layer) const { return size_t{layer} * sizes_; }
 
     // Experts that may be kept in `room`: with all of them whole, up to all of the layer. Where
     // splits are rounded, whole experts that do not use up the room are a choice too.
@@ -209,9 +217,8 @@ private:
 
     // m: what is cached, and the whole prefetches that fit into the window, best predicted first.
     double loaded(uint32_t layer, uint32_t slots, double share, double window) const {
-        const table &of = tables_[layer];
-        const double *present = of.present.data() + size_t{slots} * (experts_ + 1);
-        const double *both = of.both.data() + size_t{slots} * (experts_ + 1);
+        const double *present = present_.data() + (row(layer) + slots) * sizes_;
+        const double *both = both_.data() + (row(layer) + slots) * sizes_;
         const double room = window + 1e-9 * times_.load;
         // The time of `count` prefetches grows with their number.
         uint32_t count = 0, beyond = experts_ + 1;
@@ -222,7 +229,8 @@ private:
             else
                 beyond = middle;
         }
-        const double m = of.hits[slots] * share + (of.activated[count] - share * both[count]);
+        const double m = hits_[row(layer) + slots] * share +
+                         (activated_[row(layer) + count] - share * both[count]);
         return std::clamp(m, 0.0, static_cast<double>(top_k_));
     }
 
@@ -233,11 +241,16 @@ private:
         return times_.experts - std::min(hidden_ns(m), missing_ns(m)) + times_.attention;
     }
 
-    const uint32_t layers_, experts_, top_k_;
-    const times times_;
-    const cutting how_;
-    std::vector<table> tables_;
-    std::vector<int32_t> moves_;  // [layers] grains given to the layer, less those taken
+    uint32_t layers_ = 0, experts_ = 0, top_k_ = 1, sizes_ = 1;
+    times times_{};
+    cutting how_;
+    std::vector<double> hits_;       // [layers, C] K * H(C), C from 0
+    std::vector<double> activated_;  // [layers, y] P(1) + ... + P(y)
+    std::vector<double> present_;    // [layers, C, y] PH(1, C) + ... + PH(y, C)
+    std::vector<double> both_;       // [layers, C, y] the sum of PH(y, C) * P(y)
+    std::vector<double> ranks_;      // [y] of the cache size being read
+    std::vector<int32_t> moves_;     // [layers] grains given, less those taken
+    layer_plans now_, then_, more_, less_;
 };
 
 }  // namespace moepic

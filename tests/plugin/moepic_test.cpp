@@ -33,6 +33,25 @@ struct written {
     uint32_t present(uint32_t, uint32_t rank, uint32_t place) const { return at[rank][place]; }
 };
 
+// The arithmetic over given counts.
+class solver : public moepic::allocation {
+public:
+    template <class Counts>
+    solver(const Counts &counts, uint32_t top_k, const moepic::times &of,
+           const moepic::cutting &how) {
+        assign(counts.layers(), counts.experts(), top_k);
+        read(counts, of, how);
+        scratch_.resize(counts.layers());
+    }
+    double split_total() {
+        split_all(0, scratch_);
+        return total(scratch_);
+    }
+
+private:
+    moepic::layer_plans scratch_;
+};
+
 // Distinct experts, skewed towards small ids; the prediction is right more often than not.
 struct token_maker {
     std::mt19937_64 generator;
@@ -109,12 +128,12 @@ TEST_CASE("ExpertSplit by hand: four experts, two of them active, memory for one
     const double m[] = {1.67, 1.185, 1.16333333333333333, 1.175};
     for (uint32_t slots = 1; slots <= 4; ++slots) {
         // cost_of with theta = V / C gives m of every C, also of those that lose.
-        const moepic::allocation memory(counts, 2, times, {1});
+        solver memory(counts, 2, times, {1});
         const float split = 1.0f / static_cast<float>(slots);
         CHECK(memory.cost_of(std::vector<uint32_t>{slots}, std::vector<float>{split})[0]
                   .best.loaded == doctest::Approx(m[slots - 1]).epsilon(1e-7));
     }
-    moepic::allocation memory(counts, 2, times, {1});
+    solver memory(counts, 2, times, {1});
     const auto plan = memory.solve();
     CHECK(plan[0].best.slots == 1);
     CHECK(plan[0].best.split == 1);
@@ -124,7 +143,7 @@ TEST_CASE("ExpertSplit by hand: four experts, two of them active, memory for one
     CHECK(plan[0].exposed_ns == 0);
     // A window of one unit less holds one prefetch: m = .8 + .5 * .9 = 1.25 with C = 1, and
     // 1.185 with C = 2.
-    moepic::allocation shorter(counts, 2, {5, 8, 6, 10}, {1});
+    solver shorter(counts, 2, {5, 8, 6, 10}, {1});
     CHECK(shorter.solve()[0].best.loaded == doctest::Approx(1.25));
     CHECK(shorter.solve()[0].exposed_ns == doctest::Approx(.75 * 10 - 1.25 * 4));
 }
@@ -132,7 +151,7 @@ TEST_CASE("ExpertSplit by hand: four experts, two of them active, memory for one
 TEST_CASE("Eq. (5) to (7): what is exposed, and the window of the next layer") {
     // Two layers; nothing is ever predicted, everything that is cached hits.
     written counts{2, 1, {1, 1}, {0, 0}, {{0, 0}, {0, 0}}, 2};
-    const moepic::allocation memory(counts, 2, {3, 8, 4, 10}, {2});
+    solver memory(counts, 2, {3, 8, 4, 10}, {2});
     const auto all = memory.cost_of(std::vector<uint32_t>{2, 1}, std::vector<float>{1, 1});
     CHECK(all[0].best.loaded == 2);
     CHECK(all[0].exposed_ns == 0);
@@ -141,7 +160,7 @@ TEST_CASE("Eq. (5) to (7): what is exposed, and the window of the next layer") {
     // Predictions that are always right, one prefetch in 10: the window is 4 + 3 for the first
     // layer, and for the second 3 and what the first layer computes while it does not wait.
     counts.active = {1, 1};
-    const moepic::allocation predicted(counts, 2, {3, 8, 4, 10}, {2});
+    solver predicted(counts, 2, {3, 8, 4, 10}, {2});
     const auto whole = predicted.cost_of(std::vector<uint32_t>{2, 0}, std::vector<float>{1, 1});
     CHECK(whole[1].best.loaded == 1);  // 8 + 3 - 0
     const auto half = predicted.cost_of(std::vector<uint32_t>{1, 0}, std::vector<float>{1, 1});
@@ -153,7 +172,7 @@ TEST_CASE("uniform popularity: K H(C) theta is K V / N for every C, and the smal
     written counts{N, 120, std::vector<uint32_t>(N, 30), std::vector<uint32_t>(N, 0),
                    std::vector<std::vector<uint32_t>>(N, std::vector<uint32_t>(N, 10))};
     for (uint32_t room = 1; room <= N; ++room) {
-        moepic::allocation memory(counts, 3, {1, 3, 1, 1000}, {static_cast<double>(room)});
+        solver memory(counts, 3, {1, 3, 1, 1000}, {static_cast<double>(room)});
         for (uint32_t slots = room; slots <= N; ++slots) {
             const float split = static_cast<float>(room) / static_cast<float>(slots);
             const auto of = memory.cost_of(std::vector<uint32_t>{slots}, std::vector<float>{split});
@@ -301,8 +320,8 @@ TEST_CASE(
                 counts.count(layer, chosen, maker.predict(chosen));
             }
         const moepic::times times{80, 60, 40, 300};
-        moepic::allocation memory(counts, 2, times, {9, 0.05});
-        const double uniform = memory.total(memory.split_all(0));
+        solver memory(counts, 2, times, {9, 0.05});
+        const double uniform = memory.split_total();
         const double found = memory.total(memory.solve());
         CHECK(found <= uniform);
         double sum = 0;
@@ -311,7 +330,7 @@ TEST_CASE(
             sum += memory.memory(layer);
         }
         CHECK(sum == doctest::Approx(9).epsilon(1e-12));
-        CHECK(found == doctest::Approx(memory.total(memory.split_all(0))));
+        CHECK(found == doctest::Approx(memory.split_total()));
         // All ways to move twentieths of the memory between the three layers.
         double lowest = uniform;
         for (int a = -6; a <= 12; ++a)
