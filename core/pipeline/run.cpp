@@ -11,6 +11,7 @@
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
+#include "core/pipeline/own_routing.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/texts.h"
 #include "core/source/trace_source.h"
@@ -31,6 +32,9 @@ public:
             if (const status done = (this->*part)(); !done) return done.failure();
         return drive();
     }
+
+    // What the model wrote, as texts to be scored after their prompts.
+    std::vector<model_request> written() const;
 
 private:
     status open_source();
@@ -155,9 +159,13 @@ status runner::open_model() {
     if (!opened) return opened.failure();
     opened_ = *opened;
     computed_ = opened_->of.get();
-    auto job = make_job(config_, *computed_, opened_->words.get());
-    if (!job) return job.failure();
-    job_ = std::move(job).value();
+    if (options_.requests) {
+        job_.requests = *options_.requests;
+    } else {
+        auto job = make_job(config_, *computed_, opened_->words.get());
+        if (!job) return job.failure();
+        job_ = std::move(job).value();
+    }
     model_source_options options;
     options.batch = config_.batch;
     options.prefill = config_.prefill;
@@ -368,6 +376,20 @@ result<run_report> runner::drive() {
     return report;
 }
 
+std::vector<model_request> runner::written() const {
+    std::vector<model_request> all;
+    if (!texts_ || texts_->scores_texts()) return all;
+    for (size_t i = 0; i < texts_->requests().size(); ++i) {
+        model_request one{texts_->requests()[i].ids, 0};
+        const std::vector<int32_t> &ids = texts_->written()[i];
+        if (ids.empty()) continue;
+        one.score_from = static_cast<uint32_t>(one.ids.size());
+        one.ids.insert(one.ids.end(), ids.begin(), ids.end());
+        all.push_back(std::move(one));
+    }
+    return all;
+}
+
 void runner::describe(run_report &report) {
     report.executor = config_.executor;
     report.profile = config_.profile;
@@ -435,7 +457,16 @@ void runner::count_optimum(run_report &report) {
 
 result<run_report> run(const run_config &config, run_resources &shared,
                        const run_options &options) {
-    return runner(config, shared, options)();
+    std::vector<model_request> written;
+    auto report = [&] {
+        runner one(config, shared, options);  // gone before the next: its memory is needed
+        auto made = one();
+        if (made && made->lossy) written = one.written();
+        return made;
+    }();
+    if (report && report->lossy && options.own_routing)
+        add_own_routing(config, shared, options, written, *report);
+    return report;
 }
 
 }  // namespace moorage::core

@@ -24,6 +24,7 @@
 #include "core/pipeline/pipeline.h"
 #include "core/report/report.h"
 #include "core/source/future.h"
+#include "core/source/model_source.h"
 #include "core/source/trace.h"
 
 namespace moorage::core {
@@ -55,6 +56,10 @@ public:
     // call. An error where the policy belady is not to be had.
     result<uint64_t> optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
 
+    // The text of a run with the model's own routing, made at the first call of its key.
+    const result<text_report> &own_routing(const std::string &key,
+                                           const std::function<result<text_report>()> &make);
+
 private:
     // Values by key, each made once, by the first thread that asks; the others wait for it.
     template <class Key, class Value>
@@ -77,6 +82,7 @@ private:
     std::unique_ptr<model> random_;
     kept<std::pair<const trace *, uint64_t>, future> futures_;
     kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, result<uint64_t>> optima_;
+    kept<std::string, result<text_report>> own_texts_;
 };
 
 struct run_options {
@@ -86,6 +92,9 @@ struct run_options {
     std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes
     step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
     uint32_t threads = 0;             // of the CPU's arithmetic, where the configuration says none
+    // Of a lossy router: score the text once more with the model's own routing (own_routing.h).
+    bool own_routing = true;
+    const std::vector<model_request> *requests = nullptr;  // in place of the prompts and the text
 };
 
 // Runs a configuration. Requires: shared.scan(config.plugin_paths) went well.

@@ -96,4 +96,9 @@ result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32
     });
 }
 
+const result<text_report> &run_resources::own_routing(
+    const std::string &key, const std::function<result<text_report>()> &make) {
+    return own_texts_.at(key, mutex_, make);
+}
+
 }  // namespace moorage::core

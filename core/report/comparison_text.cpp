@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/report/comparison.h"
 #include "core/report/figures.h"
+#include "core/report/substitution.h"
 
 namespace moorage::core {
 
@@ -56,7 +57,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
     table_column slots{"experts", {}}, share{"share", {}}, hits{"hit rate", {}}, moved{"", {}},
         tpot{"TPOT ms", {}}, speed{"tokens/s", {}}, optimum{"misses/OPT", {}},
-        perplexity{"perplexity", {}};
+        perplexity{"perplexity", {}}, substituted{"substituted", {}}, change{"change", {}};
     double moved_least = 0;  // of those that moved any
     for (const comparison_row &row : compared.rows) {
         const double moved_bytes = bytes_per_token(row.report);
@@ -82,6 +83,9 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
                 : format("{:.2f}", double(experts.misses) / double(report.opt_misses)));
         const bool scored = report.text.scored != 0;
         perplexity.cells.push_back(scored ? format("{:.3f}", report.text.perplexity()) : "-");
+        const double choices = double(report.routing.choices);
+        substituted.cells.push_back(percent(double(report.experts.substituted), choices));
+        change.cells.push_back(perplexity_change(report.text));
         any_share |= view.share[i] > 0;
         any_optimum |= report.opt_misses != 0;
     }
@@ -92,10 +96,14 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     for (size_t i = 0; i < tpot.cells.size(); ++i) tpot.cells[i] += view.best[i] ? " *" : "  ";
     columns.push_back(std::move(slots));
     if (any_share) columns.push_back(std::move(share));
-    for (table_column *column : {&hits, &moved, &tpot, &speed})
-        columns.push_back(std::move(*column));
+    for (table_column *column : {&hits, &moved, &tpot}) columns.push_back(std::move(*column));
+    const bool lossy = any_lossy(compared), scored = any_scored(compared);
+    // Says what TPOT says, and gives way where the table would be too wide.
+    if (!lossy || !scored) columns.push_back(std::move(speed));
     if (any_optimum) columns.push_back(std::move(optimum));
-    if (any_scored(compared)) columns.push_back(std::move(perplexity));
+    if (scored) columns.push_back(std::move(perplexity));
+    if (lossy && scored) columns.push_back(std::move(change));  // of perplexity
+    if (lossy) columns.push_back(std::move(substituted));
     return columns;
 }
 
@@ -331,6 +339,8 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
     if (const std::string text = hit_rate_sentence(compared, view); !text.empty())
         lines.push_back(text);
     if (const std::string text = below_optimum_sentence(compared); !text.empty())
+        lines.push_back(text);
+    if (const std::string text = lossy_sentence(compared, view); !text.empty())
         lines.push_back(text);
     add_warnings(lines, compared);
     return lines;

@@ -7,6 +7,7 @@
 #include "core/report/comparison_charts.h"
 #include "core/report/figures.h"
 #include "core/report/html_style.h"
+#include "core/report/substitution.h"
 #include "core/report/svg.h"
 
 namespace moorage::core {
@@ -130,6 +131,11 @@ std::string table_row(const comparison &compared, const comparison_view &view, s
     cell(three_digits(report.tokens_per_s));
     if (any_scored(compared))
         cell(report.text.scored ? format("{:.3f}", report.text.perplexity()) : "-");
+    if (any_lossy(compared)) {
+        if (any_scored(compared)) cell(unbroken(perplexity_change(report.text)));
+        cell(percent(double(experts.substituted), double(report.routing.choices)));
+        cell(percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
+    }
     return html + "<td>" + time_bar(report) + "</td></tr>\n";
 }
 
@@ -143,6 +149,10 @@ std::string tables(const comparison &compared, const comparison_view &view) {
                                     "moved / token", "TPOT ms", "p99 ms", "TTFT", "tokens/s"})
             html += "<th class=\"figure\">" + std::string(heading) + "</th>";
         if (any_scored(compared)) html += "<th class=\"figure\">perplexity</th>";
+        if (any_lossy(compared)) {
+            if (any_scored(compared)) html += "<th class=\"figure\">change</th>";
+            html += "<th class=\"figure\">substituted</th><th class=\"figure\">rows kept</th>";
+        }
         html += "<th>time</th></tr></thead>\n<tbody>\n";
         size_t previous = SIZE_MAX;
         for (size_t i = 0; i < compared.rows.size(); ++i) {
@@ -174,6 +184,10 @@ constexpr const char *words =
     "<dt>perplexity</dt><dd>how many tokens were about as probable as the right one: of a text "
     "that "
     "was given, or of what the model itself wrote</dd>\n"
+    "<dt>substituted, rows kept, change</dt><dd>of a router that may change the model's output: "
+    "the share of the model's choices of experts that it replaced, the share of the rows (a token "
+    "at a layer) that it left alone, and the perplexity of the same text against that of the "
+    "model's own routing</dd>\n"
     "</dl>\n</section>\n";
 
 std::string texts_of(const comparison &compared, const comparison_view &view) {

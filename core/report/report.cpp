@@ -8,6 +8,7 @@
 
 #include "core/base/text.h"
 #include "core/report/figures.h"
+#include "core/report/substitution.h"
 
 namespace moorage::core {
 
@@ -37,7 +38,7 @@ json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
     return stable(double(right) / double(predicted));
 }
 
-json to_json(const layer_report &layer, bool has_predictions) {
+json to_json(const layer_report &layer, bool has_predictions, bool lossy) {
     json object = {{"requested", layer.experts.requested},         {"hits", layer.experts.hits},
                    {"partial_hits", layer.experts.partial_hits},   {"misses", layer.experts.misses},
                    {"hit_rate", stable(layer.experts.hit_rate())}, {"h2d_bytes", layer.h2d_bytes},
@@ -46,6 +47,7 @@ json to_json(const layer_report &layer, bool has_predictions) {
     object["loaded"] = layer.experts.loaded;
     object["prediction_accuracy"] =
         accuracy(has_predictions, layer.predicted, layer.predicted_right);
+    if (lossy) object["routing"] = to_json(layer.routing, layer.experts.substituted);
     return object;
 }
 
@@ -187,6 +189,14 @@ std::string layer_lines(const run_report &report) {
         text += line("waiting", spark_line(stalls, stall_top, spark_columns));
         text += line("", extremes(stalls, human_ms));
     }
+    if (report.lossy && report.experts.substituted != 0) {
+        std::vector<double> shares;
+        for (const layer_report &layer : report.layers)
+            shares.push_back(substituted_share(layer.routing, layer.experts.substituted));
+        const double top = *std::max_element(shares.begin(), shares.end());
+        text += line("substituted", spark_line(shares, top, spark_columns));
+        text += line("", extremes(shares, [](double share) { return percent(share, 1); }));
+    }
     return text;
 }
 
@@ -247,6 +257,11 @@ routing_counts &routing_counts::operator+=(const routing_counts &other) {
 
 double text_report::perplexity() const { return std::exp(nll); }
 
+double text_report::nll_change() const {
+    assert(own_nll);
+    return nll - *own_nll;
+}
+
 json to_json(const text_report &text) {
     if (text.model.empty()) return json();
     json all = {{"model", text.model}};
@@ -256,6 +271,11 @@ json to_json(const text_report &text) {
         all["perplexity"] = stable(text.perplexity());
         for (const text_report::part &part : text.parts)
             all["parts"][part.name] = {{"scored", part.scored}, {"nll", stable(part.nll)}};
+        if (text.own_nll) {
+            all["own_routing"] = {{"nll", stable(*text.own_nll)},
+                                  {"perplexity", stable(std::exp(*text.own_nll))}};
+            all["nll_change"] = stable(text.nll_change());
+        }
     }
     if (text.texts.empty()) return all;
     all["written"] = text.written;
@@ -268,7 +288,7 @@ json to_json(const text_report &text) {
 json to_json(const run_report &report) {
     json layers = json::array();
     for (const layer_report &layer : report.layers)
-        layers.push_back(to_json(layer, report.has_predictions));
+        layers.push_back(to_json(layer, report.has_predictions, report.lossy));
     json faults = json::object();
     for (const auto &[plugin, count] : report.faults) faults[plugin] = count;
     const byte_counts &bytes = report.bytes;
@@ -305,6 +325,7 @@ json to_json(const run_report &report) {
                 {"total_ms", stable(report.total_ms)},
                 {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
                 {"warnings", report.warnings}};
+    if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);
     return all;
 }
@@ -314,8 +335,9 @@ std::string to_text(const run_report &report) {
     text += summary_line("TPOT", report.tpot_ms);
     text += summary_line("TTFT", report.ttft_ms);
     text += line("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
-    return text + text_lines(report.text) + expert_lines(report) + byte_lines(report) +
-           time_lines(report) + layer_lines(report) + notes(report);
+    text += text_lines(report.text) + expert_lines(report);
+    for (const auto &[label, said] : routing_lines(report)) text += line(label, said);
+    return text + byte_lines(report) + time_lines(report) + layer_lines(report) + notes(report);
 }
 
 }  // namespace moorage::core

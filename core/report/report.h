@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,7 +79,10 @@ struct text_report {
         double nll = 0;
     };
     std::vector<part> parts;  // of the scored text, where it has several
+    // With a lossy router: nll of the same tokens when the model's own choice stands.
+    std::optional<double> own_nll;
     double perplexity() const;
+    double nll_change() const;  // nll - *own_nll; Requires: own_nll
 };
 
 struct run_report {

@@ -103,7 +103,8 @@ void model_source::add_token(pass &out, stream &one, uint32_t index, bool decodi
     token.stream = index;
     token.position = position;
     token.token_id = position < request.ids.size() ? request.ids[position] : one.next_id;
-    token.output = scored ? !prompt_end : one.position >= request.ids.size();
+    token.output = scored ? !prompt_end && one.position >= request.score_from
+                          : one.position >= request.ids.size();
     // A scored text has no prompt: decoded, every token counts as an output.
     token.silent = decoding && !scored && !token.output;
     token.first = scored && decoding ? position == 0 : prompt_end;

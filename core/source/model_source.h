@@ -22,7 +22,8 @@ namespace moorage::core {
 
 struct model_request {
     std::vector<int32_t> ids;  // the prompt, or the text to score; at least one
-    uint32_t new_tokens = 0;   // at most; 0: the text is scored
+    uint32_t new_tokens = 0;   // at most; 0: the text is scored ...
+    uint32_t score_from = 0;   // ... from this id on
 };
 
 struct model_source_options {

@@ -278,6 +278,28 @@ TEST_CASE("a run that misses less than the optimum says how that can be") {
     CHECK_FALSE(said(200));
 }
 
+TEST_CASE("what lossy runs change stands beside their speed") {
+    auto rows = std::vector{row_of({.cache = "lru"}), row_of({.cache = "score", .tpot_ms = 10})};
+    for (comparison_row &row : rows) {
+        row.report.routing = {.choices = 1000, .rows = 500, .rows_unchanged = 500};
+        row.report.text = {.model = "demo", .scored = 100, .nll = 1.5};
+    }
+    CHECK(to_text(compared(rows)).find("substituted") == std::string::npos);
+    CHECK(to_text(compared(rows)).find("lossy") == std::string::npos);
+    run_report &lossy = rows[1].report;
+    lossy.lossy = true;
+    lossy.experts.substituted = 42;
+    lossy.routing.rows_unchanged = 460;
+    lossy.text.own_nll = 1.49;  // exp(0.01) - 1 = 1.005 %
+    const std::string text = to_text(compared(rows));
+    CHECK(text.find("perplexity    change  substituted\n") != std::string::npos);
+    CHECK(text.find("     4.482  +1.01 %        4.2 %\n") != std::string::npos);
+    CHECK(text.find("     4.482        -        0.0 %\n") != std::string::npos);
+    CHECK(text.find("lossy: 1 of 2 runs may change the model's routing; the most does score with "
+                    "64") != std::string::npos);
+    CHECK(text.find("perplexity +1.01 %") != std::string::npos);
+}
+
 TEST_CASE("more hits that are not faster are pointed out, but not within a percent") {
     comparison made = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 300}),
                                 row_of({.cache = "lfu", .tpot_ms = 25, .misses = 200})});

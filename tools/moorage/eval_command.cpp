@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/progress.h"
+#include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"
 #include "tools/moorage/output.h"
@@ -29,6 +30,11 @@ json figures_of(const run_report &report) {
     json all = {{"tokens", report.text.scored},
                 {"nll", report.text.nll},
                 {"perplexity", report.text.perplexity()}};
+    if (report.text.own_nll) {
+        all["own_routing"] = {{"nll", *report.text.own_nll},
+                              {"perplexity", std::exp(*report.text.own_nll)}};
+        all["nll_change"] = report.text.nll_change();
+    }
     for (const text_report::part &part : report.text.parts)
         all["parts"][part.name] = {
             {"tokens", part.scored}, {"nll", part.nll}, {"perplexity", std::exp(part.nll)}};
@@ -60,6 +66,11 @@ int evaluate(const arguments &given) {
         }
         std::printf("  %-20s %10llu %10.5f %12.4f\n", "all",
                     static_cast<unsigned long long>(text.scored), text.nll, text.perplexity());
+        if (text.own_nll)
+            std::printf("  %-20s %10llu %10.5f %12.4f\n  %-20s %10s %+10.5f %12s\n",
+                        "by its own routing", static_cast<unsigned long long>(text.scored),
+                        *text.own_nll, std::exp(*text.own_nll), "change", "", text.nll_change(),
+                        perplexity_change(text).c_str());
         if (given.figures) std::printf("\n%s", to_text(*report).c_str());
     }
     if (!given.common.json_file.empty())

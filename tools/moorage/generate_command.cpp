@@ -66,6 +66,10 @@ void print_figures(const run_report &report) {
     if (report.experts.hits != report.experts.requested)
         line += format(", hit rate {}", percent(static_cast<double>(report.experts.hits),
                                                 static_cast<double>(report.experts.requested)));
+    if (report.lossy)
+        line += format("; lossy: {} of the model's choices of experts substituted",
+                       percent(static_cast<double>(report.experts.substituted),
+                               static_cast<double>(report.routing.choices)));
     std::fprintf(stderr, "%s\n", line.c_str());
 }
 
@@ -89,6 +93,7 @@ int generate(const arguments &given) {
     printer shown(*config, *(*opened)->words, to_stdout);
     run_options options;
     options.on_token = [&](uint64_t, int32_t id) { shown.token(id); };
+    options.own_routing = given.figures || !given.common.json_file.empty();
     const auto report = run(*config, shared, options);
     if (!report) return fail(report.failure());
     shown.end(report->text, to_stdout);

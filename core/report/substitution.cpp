@@ -1,0 +1,106 @@
+// substitution.cpp - shares, lines and sentences about routes that are not the model's own.
+#include "core/report/substitution.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+double share_of(uint64_t part, uint64_t whole) {
+    return whole == 0 ? 0 : double(part) / double(whole);
+}
+
+std::string with_sign(double value, int decimals) { return format("{:+.{}f}", value, decimals); }
+
+std::string quality_text(const run_report &report) {
+    const text_report &text = report.text;
+    if (text.own_nll)
+        return format(
+            "nll {:.5f} against {:.5f} of the same tokens by the model's own routing: "
+            "{}, perplexity {}",
+            text.nll, *text.own_nll, with_sign(text.nll_change(), 5), perplexity_change(text));
+    if (text.model.empty())
+        return "not known of a trace: score a text with a model ([source] model and text)";
+    return "not measured for what is written on a real machine; score a text ([source] text) or "
+           "take the emulator";
+}
+
+}  // namespace
+
+double substituted_share(const routing_counts &routing, uint64_t substituted) {
+    return share_of(substituted, routing.choices);
+}
+
+json to_json(const routing_counts &routing, uint64_t substituted) {
+    const double share = substituted_share(routing, substituted);
+    return {{"choices", routing.choices},
+            {"substituted", substituted},
+            {"substituted_share", stable(share)},
+            {"agreement", stable(1 - share)},
+            {"rows", routing.rows},
+            {"rows_unchanged", routing.rows_unchanged},
+            {"rows_agreement", stable(share_of(routing.rows_unchanged, routing.rows))},
+            {"held_exact", routing.held_exact},
+            {"held_cap", routing.held_cap}};
+}
+
+std::vector<std::pair<std::string, std::string>> routing_lines(const run_report &report) {
+    if (!report.lossy) return {};
+    const routing_counts &routing = report.routing;
+    std::vector<std::pair<std::string, std::string>> lines;
+    const double choices = double(routing.choices);
+    const uint64_t stood = routing.choices - report.experts.substituted;
+    lines.emplace_back("routing",
+                       format("lossy: {} of the model's {} choices substituted, {} stood; {} of {} "
+                              "rows (a token at a layer) unchanged",
+                              percent(double(report.experts.substituted), choices),
+                              with_commas(routing.choices), percent(double(stood), choices),
+                              percent(double(routing.rows_unchanged), double(routing.rows)),
+                              with_commas(routing.rows)));
+    if (routing.held_exact + routing.held_cap != 0)
+        lines.emplace_back("held back",
+                           format("substitutions in exact requests {}, beyond the cap {}",
+                                  with_commas(routing.held_exact), with_commas(routing.held_cap)));
+    lines.emplace_back("quality", quality_text(report));
+    return lines;
+}
+
+std::string perplexity_change(const text_report &text) {
+    if (!text.own_nll) return "-";
+    return with_sign(100 * std::expm1(text.nll_change()) + 0.0, 2) + " %";
+}
+
+bool any_lossy(const comparison &compared) {
+    return std::any_of(compared.rows.begin(), compared.rows.end(),
+                       [](const comparison_row &row) { return row.report.lossy; });
+}
+
+std::string lossy_sentence(const comparison &compared, const comparison_view &view) {
+    const auto share = [&](size_t i) {
+        const run_report &report = compared.rows[i].report;
+        return substituted_share(report.routing, report.experts.substituted);
+    };
+    size_t count = 0, most = 0;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        if (!compared.rows[i].report.lossy) continue;
+        if (count++ == 0 || share(i) > share(most)) most = i;
+    }
+    if (count == 0) return "";
+    const run_report &report = compared.rows[most].report;
+    std::string text = format(
+        "lossy: {} of {} runs may change the model's routing; the most does {} with {} experts, "
+        "{} of the choices substituted, {} of the rows unchanged",
+        count, compared.rows.size(), view.labels[most], view.slots[most], percent(share(most), 1),
+        percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
+    if (report.text.own_nll)
+        text += format(", perplexity {} against the model's own routing",
+                       perplexity_change(report.text));
+    return text;
+}
+
+}  // namespace moorage::core

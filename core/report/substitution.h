@@ -1,0 +1,32 @@
+// substitution.h - what a lossy router changed, and what it cost, for every form of the report.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/report/comparison.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+// Of the model's own choices; 0 when there were none.
+double substituted_share(const routing_counts &routing, uint64_t substituted);
+
+// {"choices", "substituted", "substituted_share", "agreement", "rows", "rows_unchanged",
+//  "rows_agreement", "held_exact", "held_cap"}: agreement is the share of the model's own choices
+// that stood, rows_agreement that of the rows (a token at a layer) left as they were.
+json to_json(const routing_counts &routing, uint64_t substituted);
+
+// Label and text of the lines of a run's report; none where the router is lossless.
+std::vector<std::pair<std::string, std::string>> routing_lines(const run_report &report);
+
+// "+1.14 %": perplexity against that of the model's own routing; "-" where it is not known.
+std::string perplexity_change(const text_report &text);
+
+bool any_lossy(const comparison &compared);
+// What the rows that change the routing change; "" where none does.
+std::string lossy_sentence(const comparison &compared, const comparison_view &view);
+
+}  // namespace moorage::core

@@ -1,0 +1,65 @@
+// substitute.cpp - routers that change the model's choice to order, for the tests of the account.
+//
+// `substitute` replaces the last-ranked `count` experts of every `every`-th token (counted over all
+// layers, the first one included) by the smallest experts that the model did not choose.
+// `undeclared` does the same and does not say that it is lossy.
+
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+
+namespace {
+
+class substitute {
+public:
+    static constexpr moorage::about about{
+        .name = "substitute", .summary = "substitutes to order", .flags = MOORAGE_POLICY_LOSSY};
+    static constexpr moorage::param params[] = {
+        moorage::integer("every", 1, 1, 1'000'000, "tokens from one changed to the next"),
+        moorage::integer("count", 1, 0, 64, "experts replaced in each"),
+        moorage::flag("weights", false, "gives weights of its own, all alike"),
+    };
+
+    explicit substitute(const moorage::setup &setup)
+        : every_(static_cast<uint64_t>(setup.integer("every"))),
+          count_(static_cast<uint32_t>(setup.integer("count"))),
+          weights_(setup.flag("weights")) {}
+
+    void activate(const moorage::limits &) { reset(); }
+    void reset() { rows_ = 0; }
+
+    uint32_t select(const moorage::step &step, moorage::route &route) {
+        const uint32_t k = step.top_k;
+        for (uint32_t token = 0; token < step.token_count; ++token) {
+            const auto own = step.chosen(token);
+            uint32_t *experts = route.host_experts + size_t{token} * k;
+            std::copy(own.begin(), own.end(), experts);
+            if (weights_) std::fill_n(route.host_weights + size_t{token} * k, k, 1.0f / 8);
+            if (rows_++ % every_ != 0) continue;
+            uint32_t next = 0;
+            for (uint32_t rank = k - std::min(count_, k); rank < k; ++rank) {
+                while (std::find(own.begin(), own.end(), next) != own.end()) ++next;
+                if (next >= step.experts) break;
+                route.host_classes[size_t{token} * k + rank] = MOORAGE_CLASS_SUBSTITUTE;
+                experts[rank] = next++;
+            }
+        }
+        return step.token_count;
+    }
+
+private:
+    uint64_t every_, rows_ = 0;
+    uint32_t count_;
+    bool weights_;
+};
+
+class undeclared : public substitute {
+public:
+    static constexpr moorage::about about{.name = "undeclared",
+                                          .summary = "substitutes and does not say so"};
+    using substitute::substitute;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.substitute", "1.0.0", substitute, undeclared)
