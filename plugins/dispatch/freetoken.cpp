@@ -8,8 +8,9 @@
 // recently are loaded first (ties: as they stand in the step), for they are worth keeping.
 //
 // In times of one expert, q* = cpu_ns / load_ns, taken over the step's absent experts; `fraction`
-// replaces the calibration by a given q*.
-// Cost per call: O(items log items).
+// replaces the calibration by a given q*. While the cache of the layer has free slots, as many
+// absent experts are loaded at least (`fill`), for where q* m rounds to nothing the cache would
+// stay empty: FreeToken's own is filled by the prompt. Cost per call: O(items log items).
 
 #include <moorage/moorage.hpp>
 
@@ -28,11 +29,14 @@ public:
     static constexpr moorage::param params[] = {
         moorage::real("fraction", 0, 0, 1,
                       "share of the absent experts that is loaded, q*; 0: from what things cost"),
+        moorage::flag("fill", true, "load absent experts while the cache has free slots"),
     };
 
-    explicit freetoken(const moorage::setup &setup) : given_(setup.real("fraction")) {}
+    explicit freetoken(const moorage::setup &setup)
+        : host_(setup.host), given_(setup.real("fraction")), fill_(setup.flag("fill")) {}
 
     void activate(const moorage::limits &limits) {
+        view_ = host_.residency();
         last_.resize(size_t{limits.layers} * limits.experts);
         before_.resize(limits.experts);
         absent_.reserve(limits.experts);
@@ -52,8 +56,8 @@ public:
         }
     }
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
-                    std::span<uint32_t>) {
+    uint32_t assign(const moorage::step &step, const moorage::items &items,
+                    std::span<uint32_t> sites, std::span<uint32_t>) {
         absent_.clear();
         uint64_t load_ns = 0, cpu_ns = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
@@ -62,7 +66,8 @@ public:
             load_ns += items.host_load_ns[i];
             cpu_ns += items.host_cpu_ns[i];
         }
-        const uint32_t loads = split(load_ns, cpu_ns);
+        const uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
+        const uint32_t loads = std::max(split(load_ns, cpu_ns), free);
         std::sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
             const uint64_t left = before_[items.host_experts[a]];
             const uint64_t right = before_[items.host_experts[b]];
@@ -89,7 +94,10 @@ private:
         return std::min(loads, static_cast<uint32_t>(absent_.size()));
     }
 
+    moorage::host host_;
     const double given_;
+    const bool fill_;
+    const moorage::residency *view_ = nullptr;
     std::vector<uint64_t> last_;    // [pages] step of the last request, from 1
     std::vector<uint64_t> before_;  // [experts] of the running step's, before it
     std::vector<uint32_t> absent_;
