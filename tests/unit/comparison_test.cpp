@@ -282,7 +282,9 @@ TEST_CASE("what lossy runs change stands beside their speed") {
     auto rows = std::vector{row_of({.cache = "lru"}), row_of({.cache = "score", .tpot_ms = 10})};
     for (comparison_row &row : rows) {
         row.report.routing = {.choices = 1000, .rows = 500, .rows_unchanged = 500};
-        row.report.text = {.model = "demo", .scored = 100, .nll = 1.5};
+        row.report.text.model = "demo";
+        row.report.text.scored = 100;
+        row.report.text.nll = 1.5;
     }
     CHECK(to_text(compared(rows)).find("substituted") == std::string::npos);
     CHECK(to_text(compared(rows)).find("lossy") == std::string::npos);
