@@ -9,54 +9,90 @@
 namespace moorage::core {
 
 budget_stage::budget_stage(instance &policy, fault_log &faults, residency &truth,
-                           cache_stage &cache, uint32_t slots)
-    : policy_(policy), faults_(faults), truth_(truth), cache_(cache), slots_(slots) {}
+                           cache_stage &cache, const arena &places, uint32_t slots,
+                           uint32_t part_rows)
+    : policy_(policy),
+      faults_(faults),
+      truth_(truth),
+      cache_(cache),
+      places_(places),
+      slots_(slots),
+      part_rows_(part_rows),
+      top_rows_(truth.layers()) {}
 
-bool budget_stage::valid(std::string &why) const {
+// Rounded down, so that what was planned still fits.
+uint32_t budget_stage::rows_of(float split) const {
+    const uint32_t rows = places_.rows();
+    if (split >= 1) return rows;
+    // A split that was computed as a multiple of a part must not lose one to its rounding.
+    const auto wanted = static_cast<uint32_t>(std::floor(static_cast<double>(split) * rows + 0.01));
+    return std::clamp(wanted / part_rows_ * part_rows_, part_rows_, rows);
+}
+
+// Fills top_rows_ too.
+bool budget_stage::valid(std::string &why) {
     double sum = 0;
     for (uint32_t layer = 0; layer < truth_.layers(); ++layer) {
+        const float split = split_[layer];
         if (planned_[layer] > truth_.experts()) {
             why = format("layer {}: {} slots are more than its {} experts", layer, planned_[layer],
                          truth_.experts());
             return false;
         }
-        if (split_[layer] != truth_.splits()[layer]) {
-            why = format("layer {}: split {} where it is {} for the whole run", layer,
-                         split_[layer], truth_.splits()[layer]);
+        if (!(split > 0 && split <= 1)) {
+            why = format("layer {}: split {} is not above 0 and up to 1", layer, split);
             return false;
         }
-        sum += static_cast<double>(planned_[layer]) * split_[layer];
+        if (split == truth_.splits()[layer]) {
+            top_rows_[layer] = places_.top_rows(layer);
+        } else if (part_rows_ == 0) {
+            why = format("layer {}: split {} where it is {} for the whole run", layer, split,
+                         truth_.splits()[layer]);
+            return false;
+        } else {
+            top_rows_[layer] = rows_of(split);
+        }
+        sum += static_cast<double>(planned_[layer]) * top_rows_[layer] / places_.rows();
     }
     if (sum <= slots_ + 1e-4) return true;
-    why = format("{} slots are more than the {} there are", sum, slots_);
+    why = format("slots for {} experts are more than the {} there are", sum, slots_);
     return false;
 }
 
-bool budget_stage::plan(uint64_t tokens_done) {
+bool budget_stage::plan(uint64_t tokens_done, bool idle) {
     evicted_.clear();
-    const uint64_t interval =
-        policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
-    due_ = interval == 0 ? MOORAGE_NEVER : tokens_done + interval;
+    divides_ = false;
     planned_.assign(truth_.slots_all().begin(), truth_.slots_all().end());
     split_.assign(truth_.splits().begin(), truth_.splits().end());
+    const float step = part_rows_ == 0 ? 0 : static_cast<float>(part_rows_) / places_.rows();
     const moorage_budget_request request{sizeof(request),
                                          0,
                                          truth_.layers(),
                                          truth_.experts(),
                                          slots_,
-                                         1,
+                                         part_rows_ == 0 ? 1u : 2u,
                                          tokens_done,
                                          truth_.slots_all().data(),
                                          truth_.splits().data(),
-                                         0,
-                                         0};
+                                         idle ? 1u : 0u,
+                                         step};
     moorage_budget_plan plan{sizeof(plan), 0, planned_.data(), split_.data(), 0};
-    if (!policy_.budget->plan(policy_.plugin(), &request, &plan)) return true;
+    const bool apply = policy_.budget->plan(policy_.plugin(), &request, &plan) != 0;
+    const uint64_t interval =
+        policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
+    due_ = interval == 0 || interval > MOORAGE_NEVER - tokens_done ? MOORAGE_NEVER
+                                                                   : tokens_done + interval;
+    if (!apply) return true;
     std::string why;
     if (!valid(why)) return faults_.report(policy_.name(), why);
+    divides_ = !places_.keeps_places(top_rows_, planned_);
+    if (divides_) cache_.empty(evicted_);
     std::copy(planned_.begin(), planned_.end(), truth_.slots_all().begin());
-    for (uint32_t layer = 0; layer < truth_.layers(); ++layer)
+    for (uint32_t layer = 0; layer < truth_.layers(); ++layer) {
+        if (top_rows_[layer] != places_.top_rows(layer))
+            truth_.splits()[layer] = static_cast<float>(top_rows_[layer]) / places_.rows();
         if (!cache_.shrink(layer, evicted_)) return false;
+    }
     return true;
 }
 

@@ -1,13 +1,16 @@
-// budget_stage.h - the budget stage: how many slots each layer has, now and as the run goes on.
+// budget_stage.h - the budget stage: how many slots each layer has and how its experts are split,
+// now and as the run goes on.
 //
 // Only per-layer caches have a budget; a shared pool is one budget by itself.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "core/cache/cache_stage.h"
 #include "core/cache/residency.h"
+#include "core/execute/arena.h"
 #include "core/host/faults.h"
 #include "core/host/instance.h"
 
@@ -15,28 +18,37 @@ namespace moorage::core {
 
 class budget_stage {
 public:
-    // All borrowed. `slots` whole experts fit in all layers together.
+    // All borrowed. `slots` whole experts fit in all layers together. `part_rows`: splits are
+    // rounded down to a multiple of so many rows; 0: they stay as they are.
     budget_stage(instance &policy, fault_log &faults, residency &truth, cache_stage &cache,
-                 uint32_t slots);
+                 const arena &places, uint32_t slots, uint32_t part_rows);
 
-    // Asks for a plan and applies it; layers that shrink evict through the cache policy. Wrong
-    // advice is reported and replaced by what is in force. False: the run has to end. [control]
-    bool plan(uint64_t tokens_done);
+    // Asks for a plan and applies it to the counts of the residency view; layers that shrink evict
+    // through the cache policy, and a new split empties all caches. Wrong advice is reported and
+    // replaced by what is in force. `idle`: no request is under way. False: the run has to end.
+    // [control]
+    bool plan(uint64_t tokens_done, bool idle);
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.
     uint64_t due() const { return due_; }
     // Pages that the last plan() took out of the cache.
     const std::vector<uint32_t> &evicted() const { return evicted_; }
+    // The last plan() calls for an arena divided by these rows of the top segment of each layer.
+    bool divides() const { return divides_; }
+    const std::vector<uint32_t> &top_rows() const { return top_rows_; }
 
 private:
-    bool valid(std::string &why) const;
+    bool valid(std::string &why);
+    uint32_t rows_of(float split) const;
 
     instance &policy_;
     fault_log &faults_;
     residency &truth_;
     cache_stage &cache_;
-    uint32_t slots_;
+    const arena &places_;
+    uint32_t slots_, part_rows_;
     uint64_t due_ = 0;
-    std::vector<uint32_t> planned_, evicted_;
+    bool divides_ = false;
+    std::vector<uint32_t> planned_, evicted_, top_rows_;
     std::vector<float> split_;
 };
 

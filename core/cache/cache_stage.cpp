@@ -100,6 +100,11 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     return true;
 }
 
+// Of a split expert a slot holds the top segment.
+uint32_t cache_stage::segments_of(uint32_t layer) const {
+    return truth_.splits()[layer] < 1 ? MOORAGE_TOP : MOORAGE_WHOLE;
+}
+
 bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t set_bits,
                        std::span<placement_in_cache> out) {
     assert(out.size() == pages.size());
@@ -112,8 +117,7 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
     if (ask > 0 && !find_victims(pool, layer, ask, cause)) return false;
 
     const moorage_cache &cache = *policy_.cache;
-    // Of a split expert a slot holds the top segment.
-    const uint8_t segments = truth_.splits()[layer] < 1 ? MOORAGE_TOP : MOORAGE_WHOLE;
+    const uint32_t segments = segments_of(layer);
     size_t next = 0;
     for (size_t i = 0; i < pages.size(); ++i) {
         const uint32_t page = pages[i];
@@ -133,6 +137,52 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
         truth_.states()[page] |= set_bits;
         if (cache.on_load != nullptr) cache.on_load(policy_.plugin(), page, segments, cause);
         out[i] = {page, victim, true};
+    }
+    return true;
+}
+
+void cache_stage::empty(std::vector<uint32_t> &evicted) {
+    for (uint32_t page = 0; page < truth_.page_count(); ++page) {
+        if (!truth_.evictable(page)) continue;
+        take_out(truth_, page);
+        --truth_.used_all()[truth_.pool_of_page(page)];
+        if (policy_.cache->on_evict != nullptr)
+            policy_.cache->on_evict(policy_.plugin(), page, MOORAGE_BUDGET);
+        evicted.push_back(page);
+    }
+}
+
+bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
+    const moorage_cache &cache = *policy_.cache;
+    const uint32_t spare = truth_.free(pool);
+    if (cache.fill == nullptr || spare == 0) return true;
+    const moorage_room room{
+        sizeof(room), 0, pool, truth_.pools() == 1 ? MOORAGE_NONE : pool, spare, MOORAGE_BUDGET};
+    victims_.assign(spare, MOORAGE_NONE);
+    const uint32_t given = cache.fill(policy_.plugin(), &room, victims_.data());
+    std::string why;
+    if (given > spare) why = format("{} pages given to fill {} slots", given, spare);
+    if (!why.empty() && !faults_.report(policy_.name(), why)) return false;
+    for (uint32_t i = 0; i < std::min(given, spare); ++i) {
+        const uint32_t page = victims_[i];
+        why.clear();
+        if (page >= truth_.page_count())
+            why = format("fills a slot with page {}; there are {}", page, truth_.page_count());
+        else if (truth_.pool_of_page(page) != pool)
+            why = format("fills a slot of pool {} with page {} of pool {}", pool, page,
+                         truth_.pool_of_page(page));
+        if (!why.empty()) {
+            if (!faults_.report(policy_.name(), why)) return false;
+            continue;
+        }
+        uint8_t &state = truth_.states()[page];
+        if (state != 0) continue;  // there already
+        const uint32_t segments = segments_of(page / truth_.experts());
+        state = static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        ++truth_.used_all()[pool];
+        if (cache.on_load != nullptr)
+            cache.on_load(policy_.plugin(), page, segments, MOORAGE_BUDGET);
+        loaded.push_back(page);
     }
     return true;
 }

@@ -35,8 +35,16 @@ public:
     // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). The
     // victims are appended to `evicted`. Pinned pages stay; they go at the next call. [control]
     bool shrink(uint32_t pool, std::vector<uint32_t> &evicted);
+    // Empties every pool, through on_evict; the pages are appended to `evicted`. Requires: nothing
+    // is pinned, buffered or in flight. [control]
+    void empty(std::vector<uint32_t> &evicted);
+    // Asks the policy what the pool's free slots are to hold; the pages, whose slots are taken now,
+    // are appended to `loaded`. Wrong ones are reported and left out. False: the run has to end.
+    // [control]
+    bool fill(uint32_t pool, std::vector<uint32_t> &loaded);
 
 private:
+    uint32_t segments_of(uint32_t layer) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no
     // more).
     bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);

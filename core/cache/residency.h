@@ -41,6 +41,7 @@ public:
     std::span<uint8_t> states() { return state_; }
     std::span<uint32_t> used_all() { return used_; }
     std::span<uint32_t> slots_all() { return slots_; }
+    std::span<const uint32_t> slots_all() const { return slots_; }
     std::span<float> splits() { return split_; }
 
     // Everything absent, nothing pinned, slots as they are.

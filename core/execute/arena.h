@@ -1,13 +1,17 @@
-// arena.h - fast memory for experts as numbered slots: which segment of which page lies where.
+// arena.h - fast memory for experts, counted in rows: which segment of which page lies where.
 //
-// Two kinds of slots: top slots hold a top segment (a whole expert where experts are not split),
-// bottom slots a bottom segment. Cached pages own a top slot; what is in the transfer buffer or
-// staged for the step owns slots of either kind. All slots of a kind are equal, so moving from the
-// buffer into the cache changes a label, not a place. Kept by the pipeline; executors read it.
+// A row is one of an expert's intermediate dimension; an executor knows its bytes. A *frame* has
+// room for a whole expert. A layer whose experts are not split keeps them in frames, cached or not,
+// so moving from the transfer buffer into the cache changes a label, not a place. A layer whose
+// experts are split keeps the top segments of cached ones in *slots* of just that size, which all
+// layers of the same split share; everything else of it (bottoms, and tops that are buffered or
+// staged for the step) lies in the page's frame: the top at its beginning, the bottom behind it. A
+// top that arrived in a frame and is to be cached has to be moved. Kept by the pipeline; executors
+// read it.
 #pragma once
 
-#include <cassert>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "moorage/base.h"
@@ -16,68 +20,77 @@ namespace moorage::core {
 
 class arena {
 public:
-    // `top_share`: of an expert that is its top segment, 1 where experts are not split.
-    arena(uint32_t pages, uint32_t top_slots, uint32_t bottom_slots, double top_share = 1)
-        : top_share_(top_share),
-          places_{std::vector<uint32_t>(pages, MOORAGE_NONE),
-                  std::vector<uint32_t>(pages, MOORAGE_NONE)},
-          counts_{top_slots, bottom_slots} {
-        for (uint32_t kind = 0; kind < 2; ++kind)
-            for (uint32_t slot = counts_[kind]; slot-- > 0;) free_[kind].push_back(slot);
+    // Room for `cached_experts` whole ones in the cache and `frames` beside it; unsplit at first.
+    arena(uint32_t layers, uint32_t experts, uint32_t rows, uint32_t cached_experts,
+          uint32_t frames);
+
+    // Lays the cache out anew: rows of the top segment of every layer (`rows`: not split) and the
+    // slots of each pool (1 or one a layer). Everything must have been released, unless
+    // keeps_places() says that nothing moves. Requires: the slots fit.
+    void divide(std::span<const uint32_t> top_rows, std::span<const uint32_t> pool_slots);
+    bool keeps_places(std::span<const uint32_t> top_rows,
+                      std::span<const uint32_t> pool_slots) const;
+
+    uint32_t rows() const { return rows_; }         // of an expert
+    uint64_t rows_total() const { return total_; }  // of the whole arena
+    uint32_t top_rows(uint32_t layer) const { return top_rows_[layer]; }
+    bool split(uint32_t layer) const { return top_rows_[layer] != rows_; }
+    uint32_t layer_of(uint32_t page) const { return page / experts_; }
+    // Of an expert of the layer that the segments of the mask are.
+    double share(uint32_t layer, uint8_t segments) const;
+    // What the cache keeps of the layer's experts.
+    uint8_t cached_segments(uint32_t layer) const {
+        return split(layer) ? MOORAGE_TOP : MOORAGE_WHOLE;
     }
 
-    // Of an expert that the segments of the mask are.
-    double share(uint8_t segments) const {
-        return (segments & MOORAGE_TOP ? top_share_ : 0) +
-               (segments & MOORAGE_BOTTOM ? 1 - top_share_ : 0);
-    }
-    bool split() const { return counts_[1] != 0; }
-    uint32_t top_slots() const { return counts_[0]; }
-    uint32_t bottom_slots() const { return counts_[1]; }
-    // MOORAGE_TOP (also for a whole expert) or MOORAGE_BOTTOM; MOORAGE_NONE: not in the arena.
-    uint32_t slot(uint32_t page, uint8_t segment) const { return places_[kind(segment)][page]; }
-    // For kernels that read the whole map: [pages].
-    const std::vector<uint32_t> &slots(uint8_t segment) const { return places_[kind(segment)]; }
+    // Row at which the segment begins: MOORAGE_TOP (also for a whole expert) or MOORAGE_BOTTOM.
+    // MOORAGE_NEVER: not in the arena.
+    uint64_t row_of(uint32_t page, uint8_t segment) const;
 
-    // Whether a slot is free for each segment of the mask that `page` does not hold yet.
-    bool has_room(uint32_t page, uint8_t segments) const {
-        for (uint8_t segment = MOORAGE_TOP; segment <= MOORAGE_BOTTOM; ++segment)
-            if ((wanted(segments) & segment) && slot(page, segment) == MOORAGE_NONE &&
-                free_[kind(segment)].empty())
-                return false;
-        return true;
+    // Whether there is room for the segments that `page` does not hold yet. `cached`: it owns a
+    // place in the cache.
+    bool has_room(uint32_t page, uint8_t segments, bool cached) const;
+    // Requires: room.
+    void take(uint32_t page, uint8_t segments, bool cached);
+    void release(uint32_t page, uint8_t segments);
+    uint32_t free_frames() const { return static_cast<uint32_t>(frames_.size()); }
+
+    // A cached page whose top segment lies in its frame: the slot it is to be moved to, taken now;
+    // row_of() tells the old place until moved().
+    bool must_move(uint32_t page) const {
+        return split(layer_of(page)) && (frame_use_[page] & MOORAGE_TOP) != 0;
     }
-    // Gives `page` a slot for each segment of the mask that it does not hold. Requires: room.
-    void take(uint32_t page, uint8_t segments) {
-        for (uint8_t segment = MOORAGE_TOP; segment <= MOORAGE_BOTTOM; ++segment) {
-            uint32_t &place = places_[kind(segment)][page];
-            if (!(wanted(segments) & segment) || place != MOORAGE_NONE) continue;
-            std::vector<uint32_t> &free = free_[kind(segment)];
-            assert(!free.empty());
-            place = free.back();
-            free.pop_back();
-        }
-    }
-    void release(uint32_t page, uint8_t segments) {
-        for (uint8_t segment = MOORAGE_TOP; segment <= MOORAGE_BOTTOM; ++segment) {
-            uint32_t &place = places_[kind(segment)][page];
-            if (!(wanted(segments) & segment) || place == MOORAGE_NONE) continue;
-            free_[kind(segment)].push_back(place);
-            place = MOORAGE_NONE;
-        }
-    }
+    uint64_t take_slot(uint32_t page);
+    void moved(uint32_t page) { leave_frame(page, MOORAGE_TOP); }
 
 private:
-    static uint32_t kind(uint8_t segment) { return segment == MOORAGE_BOTTOM ? 1 : 0; }
-    // Without a split an expert is its top segment.
-    uint8_t wanted(uint8_t segments) const {
-        return split() || segments == 0 ? segments : uint8_t{MOORAGE_TOP};
+    // Slots of one size.
+    struct slot_class {
+        uint32_t rows, count;
+        std::vector<uint64_t> free;
+    };
+    std::vector<slot_class> classes_of(std::span<const uint32_t> top_rows,
+                                       std::span<const uint32_t> pool_slots) const;
+    slot_class &class_of(uint32_t page) { return classes_[class_of_layer_[layer_of(page)]]; }
+    const slot_class &class_of(uint32_t page) const {
+        return classes_[class_of_layer_[layer_of(page)]];
     }
+    bool in_slot(uint32_t page, uint8_t segment, bool cached) const {
+        return cached && segment == MOORAGE_TOP && split(layer_of(page));
+    }
+    // Without a split an expert is its top segment.
+    uint8_t wanted(uint32_t page, uint8_t segments) const {
+        return split(layer_of(page)) || segments == 0 ? segments : uint8_t{MOORAGE_TOP};
+    }
+    void leave_frame(uint32_t page, uint8_t segments);
 
-    double top_share_;
-    std::vector<uint32_t> places_[2];  // [pages]
-    std::vector<uint32_t> free_[2];
-    uint32_t counts_[2];
+    uint32_t experts_, rows_, cached_experts_, frame_count_;
+    uint64_t total_;
+    std::vector<uint32_t> top_rows_, class_of_layer_;  // [layers]
+    std::vector<slot_class> classes_;
+    std::vector<uint64_t> frames_;        // free ones
+    std::vector<uint64_t> frame_, slot_;  // [pages] first row, or MOORAGE_NEVER
+    std::vector<uint8_t> frame_use_;      // [pages] segments that lie in the frame
 };
 
 }  // namespace moorage::core

@@ -84,6 +84,11 @@ uint64_t cost_model::cpu_expert_ns(uint64_t tokens, double share) const {
                                      whole_ns(std::max(read, operations / node.cpu_flops_per_s)));
 }
 
+uint64_t cost_model::move_ns(double share) const {
+    const double bytes = static_cast<double>(shape_.expert_bytes) * share;
+    return hardware_.device.launch_ns + whole_ns(2 * read_s(bytes));  // read and written
+}
+
 uint64_t cost_model::load_ns(uint64_t bytes) const {
     if (hardware_.device.unified_memory) return 0;
     const double rate = std::min(hardware_.link.h2d_bytes_per_s, hardware_.node.memory_bytes_per_s);

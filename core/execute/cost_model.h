@@ -30,6 +30,8 @@ public:
     uint64_t expert_loop_ns() const {
         return uint64_t{hardware_.device.expert_kernels} * hardware_.device.launch_ns;
     }
+    // `share` of an expert copied within the device's memory.
+    uint64_t move_ns(double share) const;
     // One transfer, host to GPU, alone on link and memory.
     uint64_t load_ns(uint64_t bytes) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }

@@ -37,6 +37,10 @@ public:
         note(work);
         time_.expert_on_cpu(work);
     }
+    void move_top(const expert_work &work, uint64_t to_row) override {
+        time_.move_top(work, to_row);
+    }
+    void divided() override { time_.divided(); }
     void head(uint32_t tokens) override {
         flush();
         compute_.head();

@@ -52,6 +52,11 @@ void emulator::expert_on_gpu(const expert_work &work) {
            work.segments});
 }
 
+void emulator::move_top(const expert_work &work, uint64_t) {
+    queue({event_kind::moved, work.tag, work.transfer, work.page, layer_,
+           costs_.move_ns(work.share), work.segments});
+}
+
 void emulator::head(uint32_t tokens) {
     queue({event_kind::head, 0, MOORAGE_NONE, MOORAGE_NONE, layer_, costs_.head_ns(tokens)});
 }
@@ -140,9 +145,10 @@ completion emulator::finish_gpu() {
     due_[gpu] = MOORAGE_NEVER;
     busy_.gpu += work.duration_ns;
     if (sink_) {
-        const char *kind = work.kind == event_kind::gate   ? "attention"
-                           : work.kind == event_kind::head ? "head"
-                                                           : "expert";
+        const char *kind = work.kind == event_kind::gate    ? "attention"
+                           : work.kind == event_kind::head  ? "head"
+                           : work.kind == event_kind::moved ? "move"
+                                                            : "expert";
         sink_->span(span_sink::gpu, kind, work.layer, work.page, gpu_started_, now_);
     }
     gpu_waiting_since_ = now_;

@@ -39,7 +39,7 @@ struct link_piece {
     uint64_t bytes = 0;                // >= 1
 };
 
-enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, head, piece };
+enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, moved, head, piece };
 
 struct completion {
     event_kind kind;
@@ -70,6 +70,11 @@ public:
     virtual void route(std::span<const uint32_t>, std::span<const float>) {}
     virtual void expert_on_gpu(const expert_work &work) = 0;
     virtual void expert_on_cpu(const expert_work &work) = 0;
+    // Copies the top segment of the work's page within fast memory, from where the arena says it
+    // lies to the slot at `to_row`, after all work queued before; completes (moved) with the tag.
+    virtual void move_top(const expert_work &work, uint64_t to_row) = 0;
+    // The arena was divided anew. Requires: nothing is under way, no link is busy.
+    virtual void divided() {}
     virtual void head(uint32_t tokens) = 0;
     // Nothing of the transfer has crossed yet: work that names it will wait.
     virtual void expect(uint32_t transfer) = 0;

@@ -83,7 +83,7 @@ bool executor_drive::run_experts() {
 
 // A free slot for one expert, taken from pages that nothing under way uses.
 bool executor_drive::make_room() {
-    if (order_.size() < options_.top_slots) return true;
+    if (order_.size() < options_.slots) return true;
     for (size_t i = 0; i < order_.size(); ++i) {
         const uint32_t page = order_.front();
         order_.pop_front();
@@ -99,7 +99,7 @@ bool executor_drive::make_room() {
 }
 
 void executor_drive::load(uint32_t page) {
-    places.take(page, whole());
+    places.take(page, whole(), false);
     order_.push_back(page);
     uint32_t ids[2] = {MOORAGE_NONE, MOORAGE_NONE};
     const mlp_weights &expert = of_.weights()

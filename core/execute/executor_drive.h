@@ -19,25 +19,27 @@
 namespace moorage::core {
 
 struct drive_options {
-    uint32_t top_slots = 0, bottom_slots = 0;  // bottom: experts are split
-    double theta = 1;                          // of the split
-    double cpu_share = 0;                      // of missing experts that the CPU computes
-    bool random_routing = false;               // instead of the model's
+    uint32_t slots = 0;           // each for a whole expert
+    double theta = 1;             // of an expert that is its top segment; 1: not split
+    double cpu_share = 0;         // of missing experts that the CPU computes
+    bool random_routing = false;  // instead of the model's
     uint64_t seed = 0;
 };
 
 class executor_drive {
 public:
     executor_drive(const model &of, const drive_options &options)
-        : places(static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts,
-                 options.top_slots, options.bottom_slots),
+        : places(static_cast<uint32_t>(of.config().moe_layers().size()), of.config().experts,
+                 of.config().moe_intermediate, 0, options.slots),
           of_(of),
           options_(options),
           top_rows_(top_rows(of.config().moe_intermediate, options.theta)),
           rule_(of.config()),
-          random_(options.seed) {}
+          random_(options.seed) {
+        // Nothing is cached in the arena's sense: every expert lies in a frame, top and bottom.
+        places.divide(std::vector<uint32_t>(of.config().moe_layers().size(), top_rows_), {});
+    }
 
-    uint32_t top() const { return top_rows_; }
     uint32_t transfers_max() const { return 4 * of_.config().experts; }
     void use(executor &where, const pass_results &results) {
         where_ = &where;
@@ -52,9 +54,9 @@ public:
 
 private:
     void choose(const pass &tokens, uint32_t layer, uint32_t model_layer);
-    bool split() const { return places.split(); }
+    bool split() const { return places.split(0); }
     uint8_t whole() const { return split() ? MOORAGE_WHOLE : MOORAGE_TOP; }
-    bool held(uint32_t page) const { return places.slot(page, MOORAGE_TOP) != MOORAGE_NONE; }
+    bool held(uint32_t page) const { return places.row_of(page, MOORAGE_TOP) != MOORAGE_NEVER; }
     bool run_experts();
     bool make_room();
     void load(uint32_t page);

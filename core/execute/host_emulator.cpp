@@ -33,6 +33,10 @@ void host_emulator::expert_on_gpu(const expert_work &work) {
         {event_kind::gpu_expert, work, costs_.gpu_expert_ns(work.tokens, work.share)});
 }
 
+void host_emulator::move_top(const expert_work &work, uint64_t) {
+    gpu_queue_.push_back({event_kind::moved, work, costs_.move_ns(work.share)});
+}
+
 // The same kernels on the same cores, wherever the weights lie: the device's figures hold.
 void host_emulator::expert_on_cpu(const expert_work &work) {
     cpu_queue_.push_back(
@@ -150,7 +154,7 @@ void host_emulator::compute(std::deque<operation> &from) {
         pass_time(static_cast<double>(take_loop(from)));
     } else {
         from.pop_front();
-        done_.push_back({next.kind, 0, 0, 0});
+        done_.push_back({next.kind, next.work.tag, 0, 0});
         pass_time(static_cast<double>(next.duration_ns));
     }
     const uint64_t duration_ns = now_ - begin_ns;
@@ -158,7 +162,10 @@ void host_emulator::compute(std::deque<operation> &from) {
     (on_cpu ? busy_.cpu : busy_.gpu) += duration_ns;
     for (completion &one : done_) one.duration_ns = duration_ns / done_.size();
     if (!sink_) return;
-    const char *kind = expert ? "expert" : next.kind == event_kind::gate ? "attention" : "head";
+    const char *kind = expert                           ? "expert"
+                       : next.kind == event_kind::gate  ? "attention"
+                       : next.kind == event_kind::moved ? "move"
+                                                        : "head";
     sink_->span(on_cpu ? span_sink::cpu : span_sink::gpu, kind, layer_, next.work.page, begin_ns,
                 now_);
 }

@@ -37,8 +37,8 @@ status make_emulator(const machine_request &request, machine &made) {
 
 status make_cpu(const machine_request &request, machine &made) {
     if (const status done = add_compute(request, made); !done) return done.failure();
-    auto where = cpu_executor::create({request.of, made.compute.get(), request.places,
-                                       request.top_rows, request.transfers_max, request.in_place});
+    auto where = cpu_executor::create(
+        {request.of, made.compute.get(), request.places, request.transfers_max, request.in_place});
     if (!where) return where.failure();
     made.where = std::move(where).value();
     return success();
@@ -49,7 +49,6 @@ status make_cuda(const machine_request &request, machine &made) {
     options.of = request.of;
     options.places = request.places;
     options.limits = request.limits;
-    options.top_rows = request.top_rows;
     options.transfers_max = request.transfers_max;
     options.threads = request.threads;
     auto where = make_cuda_executor(options);

@@ -20,7 +20,7 @@ struct machine_request {
     const cost_model *costs;
     const arena *places;
     cpu_model_limits limits;
-    uint32_t top_rows, transfers_max, threads;
+    uint32_t transfers_max, threads;
     bool in_place;  // experts are computed where the model has them
     span_sink *sink;
 };

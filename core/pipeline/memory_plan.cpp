@@ -87,6 +87,7 @@ result<memory_plan> planner::operator()() {
             "[memory] room for {} experts, and {} has {}: all are resident after their first use",
             *asked, shape.name, all));
     plan_.experts = static_cast<uint32_t>(std::min(*asked, all));
+    plan_.rows = shape.moe_intermediate;
     plan_.top_rows = top_rows(shape.moe_intermediate, config_.split);
     plan_.share = static_cast<double>(plan_.top_rows) / shape.moe_intermediate;
     plan_.slots = static_cast<uint32_t>(
@@ -97,6 +98,8 @@ result<memory_plan> planner::operator()() {
                    "experts stay whole",
                    config_.split, shape.moe_intermediate, shape.name));
     plan_.in_place = on_host() && plan_.slots == all && !plan_.split();
+    const expert_parts parts = parts_of(shape.moe_intermediate);
+    if (config_.per_layer && !plan_.in_place && parts.count() > 1) plan_.part_rows = parts.part;
     warn_of_size();
     return plan_;
 }

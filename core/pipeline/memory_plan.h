@@ -24,8 +24,11 @@ struct memory_plan {
     uint32_t experts = 0;       // whole ones that the cache holds
     uint32_t slots = 0;         // of the cache: top segments, or whole experts
     uint32_t buffer_slots = 0;  // experts of the transfer buffer
-    uint32_t top_rows = 0;      // of an expert's intermediate dimension
-    double share = 1;           // of an expert that is its top segment
+    uint32_t rows = 0;          // of an expert's intermediate dimension ...
+    uint32_t top_rows = 0;      // ... and of its top segment
+    // Splits are multiples of so many rows where a budget may choose them; 0: it may not.
+    uint32_t part_rows = 0;
+    double share = 1;  // of an expert that is its top segment
     uint32_t transfers_max = 0;
     // The processor is the device and has room for every whole expert: the model's own memory is
     // fast memory, and nothing is copied.

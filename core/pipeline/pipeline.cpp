@@ -16,7 +16,7 @@ pipeline::pipeline(const parts &of)
       faults_(*of.faults),
       router_(*of.policies.router, faults_, of.routing, source_.streams()),
       cache_(*of.policies.cache, truth_, faults_),
-      budget_(*of.policies.budget, faults_, truth_, cache_, of.slots),
+      budget_(*of.policies.budget, faults_, truth_, cache_, places_, of.slots, of.part_rows),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
       prefetch_(*of.policies.prefetch, faults_, truth_, places_, transport_, costs_, source_,
                 of.buffer_slots),
@@ -45,10 +45,7 @@ pipeline::pipeline(const parts &of)
 }
 
 bool pipeline::next_pass() {
-    if (per_layer_ && tokens_done_ >= budget_.due()) {
-        if (!budget_.plan(tokens_done_)) return false;
-        for (const uint32_t page : budget_.evicted()) places_.release(page, cached_segments());
-    }
+    if (!arrange()) return false;
     if (!source_.next(pass_)) return false;
     const instance::stepping mark;
     for (const pass_token &token : pass_.tokens)
@@ -57,6 +54,68 @@ bool pipeline::next_pass() {
     for (uint32_t layer = 0; layer < source_.layers(); ++layer)
         if (!layer_step_at(layer)) return false;
     return end_pass();
+}
+
+// Between passes: what the budget changes, and the content of caches that have none yet.
+bool pipeline::arrange() {
+    bool empty = !arranged_;
+    if (per_layer_ && tokens_done_ >= budget_.due()) {
+        if (!budget_.plan(tokens_done_, source_.idle())) return false;
+        if (budget_.divides()) {
+            empty = true;
+            if (!divide()) return false;
+        } else {
+            release(budget_.evicted());
+        }
+    }
+    if (!empty) return true;
+    const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
+    if (!fill()) return false;
+    const uint64_t moved = transport_.moved_bytes(link_h2d) - moved_before;
+    const double ms = static_cast<double>(now_ns() - begin_ns) / 1e6;
+    if (arranged_) {
+        ++arrangement_.changes;
+        arrangement_.bytes += moved;
+        arrangement_.ms += ms;
+    } else {
+        arrangement_.first_bytes = moved;
+        arrangement_.first_ms = ms;
+        begun_ns_ = now_ns();
+    }
+    arranged_ = true;
+    return true;
+}
+
+// The budget has emptied the caches: the buffer and the link follow before the arena changes.
+bool pipeline::divide() {
+    prefetch_.drain(bytes_);
+    while (!executor_.idle(link_h2d) && running()) handle(executor_.wait());
+    release(budget_.evicted());
+    if (!running()) return false;
+    places_.divide(budget_.top_rows(), truth_.slots_all());
+    executor_.divided();
+    return true;
+}
+
+// As the cache policy wishes; what it leaves free waits for demand.
+bool pipeline::fill() {
+    filled_.clear();
+    for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
+        if (!cache_.fill(pool, filled_)) return false;
+    for (const uint32_t page : filled_) {
+        const uint32_t its_layer = places_.layer_of(page);
+        const uint8_t segments = places_.cached_segments(its_layer);
+        places_.take(page, segments, true);
+        const uint64_t bytes = costs_.expert_bytes(places_.share(its_layer, segments));
+        while (transport_.submit(link_h2d, MOORAGE_BUDGET, page, segments, bytes, MOORAGE_NEVER) ==
+               MOORAGE_NONE) {
+            if (!running()) return false;
+            handle(executor_.wait());
+        }
+        ++filling_;
+    }
+    while (filling_ != 0 && running()) handle(executor_.wait());
+    return running();
 }
 
 bool pipeline::layer_step_at(uint32_t layer) {
@@ -78,7 +137,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
     if (prefetch_.active())
-        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_in_buffer());
+        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
     finish_compute();
     end_step(account);
     return running();
@@ -135,7 +194,7 @@ void pipeline::order_items() {
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
-        item.load_left_bytes = costs_.expert_bytes(places_.share(item.missing));
+        item.load_left_bytes = costs_.expert_bytes(share(item.missing));
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_left_bytes -= transport_.record(id).moved_bytes;
@@ -193,7 +252,7 @@ bool pipeline::find_room() {
     for (size_t n = 0; n < to_cache_.size(); ++n) {
         step_item &item = items_[to_cache_items_[n]];
         item.cached = placed[n].cached;
-        if (placed[n].victim != MOORAGE_NONE) places_.release(placed[n].victim, cached_segments());
+        if (placed[n].victim != MOORAGE_NONE) release({&placed[n].victim, 1});
         // What was prefetched only changes its label.
         if (item.cached)
             truth_.states()[item.page] &=
@@ -207,8 +266,7 @@ void pipeline::start_segment(uint32_t index, uint8_t segments) {
     step_item &item = items_[index];
     const bool there = (item.missing & segments) == 0;
     const uint32_t transfer = there ? MOORAGE_NONE : item.transfers[part_of(segments)];
-    executor_.expert_on_gpu(
-        {item.page, item.tokens, places_.share(segments), transfer, index, segments});
+    executor_.expert_on_gpu({item.page, item.tokens, share(segments), transfer, index, segments});
     ++item.open;
     ++open_;
 }
@@ -219,7 +277,7 @@ void pipeline::start_segment(uint32_t index, uint8_t segments) {
 void pipeline::start_compute() {
     waiting_.clear();
     next_waiting_ = 0;
-    const bool split = places_.split();
+    const bool split = places_.split(layer());
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
         if (item.site == MOORAGE_SITE_CPU) {
@@ -254,10 +312,10 @@ void pipeline::start_waiting() {
         step_item &item = items_[index];
         uint32_t &transfer = item.transfers[part_of(segments)];
         if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
-            if (!places_.has_room(item.page, segments)) return;
-            places_.take(item.page, segments);
+            if (!places_.has_room(item.page, segments, item.cached)) return;
+            places_.take(item.page, segments, item.cached);
             transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, segments,
-                                         costs_.expert_bytes(places_.share(segments)), now_ns());
+                                         costs_.expert_bytes(share(segments)), now_ns());
         }
         start_segment(index, segments);
     }
@@ -286,12 +344,28 @@ void pipeline::segment_done(step_item &item, uint8_t segments) {
     start_waiting();
 }
 
-// Experts that came out of the transfer buffer and got no slot of the cache.
-uint32_t pipeline::held_in_buffer() const {
+// A top segment that came by way of the buffer, and that the cache keeps, moves to its slot once it
+// has been computed.
+void pipeline::move_top(step_item &item) {
+    if (!item.cached || !places_.must_move(item.page)) return;
+    const auto index = static_cast<uint32_t>(&item - items_.data());
+    executor_.move_top(
+        {item.page, 0, share(MOORAGE_TOP), MOORAGE_NONE, index, uint8_t{MOORAGE_TOP}},
+        places_.take_slot(item.page));
+    ++item.open;
+    ++open_;
+}
+
+// Frames of the buffer that experts of the step hold until it ends: those that came out of it, but
+// for whole ones that are cached now.
+uint32_t pipeline::held_frames() const {
     uint32_t held = 0;
-    for (const prefetch_stage::taken &one : taken_) {
-        const uint32_t expert = one.page % truth_.experts();
-        for (const step_item &item : items_) held += item.expert == expert && !item.cached;
+    for (size_t i = 0; i < taken_.size(); ++i) {
+        const uint32_t page = taken_[i].page;
+        const auto same = [&](const prefetch_stage::taken &one) { return one.page == page; };
+        if (std::any_of(taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(i), same)) continue;
+        const auto item = std::ranges::find(items_, page, &step_item::page);
+        held += places_.split(layer()) || (item != items_.end() && !item->cached);
     }
     return held;
 }
@@ -323,7 +397,7 @@ void pipeline::learn(const completion &done) {
         case event_kind::gpu_expert: {
             const uint32_t tokens = items_[done.tag].tokens;
             return costs_.observe(cost_model::gpu_expert,
-                                  costs_.gpu_expert_ns(tokens, places_.share(done.segments)),
+                                  costs_.gpu_expert_ns(tokens, share(done.segments)),
                                   done.duration_ns);
         }
         case event_kind::cpu_expert:
@@ -334,6 +408,8 @@ void pipeline::learn(const completion &done) {
             return costs_.observe(cost_model::load,
                                   costs_.load_ns(transport_.piece_bytes(done.tag)),
                                   done.duration_ns);
+        case event_kind::moved:
+            return;
         case event_kind::head:
             // Once a pass is often enough for those who look.
             costs_.refresh(shown_);
@@ -353,7 +429,12 @@ void pipeline::handle(const completion &done) {
             uint8_t &state = truth_.states()[record.page];
             state = static_cast<uint8_t>((state & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) |
                                          segments);
-            prefetch_.arrived(ended);
+            if (record.cause == MOORAGE_BUDGET) {
+                --filling_;
+                transport_.release(ended);
+            } else {
+                prefetch_.arrived(ended);
+            }
             return;
         }
         case event_kind::gpu_expert:
@@ -362,7 +443,17 @@ void pipeline::handle(const completion &done) {
             item.run_ns += done.duration_ns;
             --item.open;
             --open_;
-            if (done.kind == event_kind::gpu_expert) segment_done(item, done.segments);
+            const bool on_cpu = done.kind == event_kind::cpu_expert;
+            if (on_cpu ? item.missing == 0 : (done.segments & MOORAGE_TOP) != 0) move_top(item);
+            if (!on_cpu) segment_done(item, done.segments);
+            return;
+        }
+        case event_kind::moved: {
+            step_item &item = items_[done.tag];
+            places_.moved(item.page);
+            --item.open;
+            --open_;
+            start_waiting();
             return;
         }
         case event_kind::gate:
@@ -424,12 +515,14 @@ void pipeline::finish(run_report &report) {
     report.tokens = tokens_done_;
     report.requests = requests_done_;
     report.virtual_time = executor_.virtual_time();
-    report.total_ms = static_cast<double>(now_ns()) / 1e6;
+    const uint64_t taken_ns = now_ns() - begun_ns_;
+    report.total_ms = static_cast<double>(taken_ns) / 1e6;
     report.tokens_per_s =
-        now_ns() ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(now_ns()) : 0;
+        taken_ns ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(taken_ns) : 0;
     report.tpot_ms = summarise(tpot_ns_);
     report.ttft_ms = summarise(ttft_ns_);
-    bytes_.h2d = transport_.moved_bytes(link_h2d);
+    bytes_.h2d = transport_.moved_bytes(link_h2d) - arrangement_.first_bytes - arrangement_.bytes;
+    report.arrangement = arrangement_;
     bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
     if (executor_.unified_memory()) {  // nothing was copied
         bytes_ = {};

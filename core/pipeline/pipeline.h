@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,7 @@ public:
         fault_log *faults;
         stages policies;
         uint32_t slots, buffer_slots, transfers_max, needs;
+        uint32_t part_rows;  // splits that a budget chooses are multiples of it; 0: it chooses none
         bool per_layer;
         step_watcher *watcher;  // may be null
         routing_rules routing = {};
@@ -68,6 +70,9 @@ public:
     static constexpr uint32_t staging_slots = 2;
 
 private:
+    bool arrange();
+    bool divide();
+    bool fill();
     bool layer_step_at(uint32_t layer);
     void observe();
     void find_items(layer_report &account);
@@ -80,7 +85,8 @@ private:
     void start_waiting();
     void finish_compute();
     void segment_done(step_item &item, uint8_t segments);
-    uint32_t held_in_buffer() const;
+    void move_top(step_item &item);
+    uint32_t held_frames() const;
     uint64_t load_backlog_ns() const;
     uint64_t window_ns() const;
     void handle(const completion &done);
@@ -89,8 +95,15 @@ private:
     bool running() const {
         return transport_.running() && prefetch_.running() && !executor_.failed();
     }
-    // Segments that a slot of the cache holds.
-    uint8_t cached_segments() const { return places_.split() ? MOORAGE_TOP : MOORAGE_WHOLE; }
+    uint32_t layer() const { return step_.view().layer; }
+    // Segments that a slot of the cache holds in the layer under way.
+    uint8_t cached_segments() const { return places_.cached_segments(layer()); }
+    double share(uint8_t segments) const { return places_.share(layer(), segments); }
+    // Pages that lost their place in the cache.
+    void release(std::span<const uint32_t> pages) {
+        for (const uint32_t page : pages)
+            places_.release(page, places_.cached_segments(places_.layer_of(page)));
+    }
     void end_step(layer_report &account);
     bool end_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
@@ -123,6 +136,12 @@ private:
     uint32_t open_ = 0;     // computations of the step under way
     bool awaited_ = false;  // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
+
+    bool arranged_ = false;  // the caches have had their first content
+    uint32_t filling_ = 0;   // transfers of it under way
+    std::vector<uint32_t> filled_;
+    arrangement_report arrangement_;
+    uint64_t begun_ns_ = 0;
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;
     uint64_t activation_bytes_ = 0;

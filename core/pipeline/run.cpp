@@ -249,15 +249,16 @@ status runner::make_machine() {
         config_.per_layer ? none_yet : std::vector<uint32_t>{memory_.slots});
     std::fill(truth_->splits().begin(), truth_->splits().end(), static_cast<float>(memory_.share));
     const uint32_t beside = memory_.beside();
-    places_ = std::make_unique<arena>(truth_->page_count(), memory_.slots + beside,
-                                      memory_.share < 1 ? beside : 0, memory_.share);
+    places_ = std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
+                                      memory_.experts, beside);
+    const std::vector<uint32_t> top_rows(source_->layers(), memory_.top_rows);
+    places_->divide(top_rows, std::as_const(*truth_).slots_all());
     machine_request request{};
     request.config = &config_;
     request.of = computed_;
     request.costs = costs_.get();
     request.places = places_.get();
     request.limits = limits();
-    request.top_rows = memory_.top_rows;
     request.transfers_max = memory_.transfers_max;
     request.threads = config_.threads ? config_.threads : options_.threads;
     if (memory_.in_place) truth_->fill();
@@ -334,9 +335,14 @@ status runner::activate() {
     limits.tokens_max = source_->tokens_max();
     limits.requests_max = source_->streams();
     limits.pools = truth_->pools();
-    limits.slots = memory_.slots;
+    // As many as the smallest split makes of them, where a budget may choose it.
+    limits.slots =
+        memory_.part_rows == 0
+            ? memory_.slots
+            : static_cast<uint32_t>(std::min<uint64_t>(
+                  page_count(), uint64_t{memory_.experts} * memory_.rows / memory_.part_rows));
     limits.buffer_slots = memory_.buffer_slots;
-    limits.segments = places_->split() ? 2 : 1;
+    limits.segments = memory_.split() || memory_.part_rows != 0 ? 2 : 1;
     limits.predictions_max = source_->experts();
     limits.links = link_count;
     limits.transfers_max = memory_.transfers_max;
@@ -350,7 +356,7 @@ result<run_report> runner::drive() {
     executor &where = *machine_.where;
     pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
                    &faults_, stages_, memory_.experts, memory_.buffer_slots, memory_.transfers_max,
-                   needs_, config_.per_layer, options_.watcher, routing()});
+                   needs_, memory_.part_rows, config_.per_layer, options_.watcher, routing()});
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;

@@ -24,7 +24,12 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &t
     horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
     if (horizon_ == 0) return;
     const size_t experts = from.experts();
+    if (policy.prefetch->prediction)
+        from.predict_from(policy.prefetch->prediction(policy.plugin()));
     entries_.reserve(2 * size_t{capacity});
+    entries_of_.resize(truth.page_count());
+    token_experts_.resize(size_t{from.tokens_max()} * from.predictions_max());
+    token_scores_.resize(token_experts_.size());
     predicted_.resize(from.layers());
     for (auto &list : predicted_) list.reserve(experts);
     layers_.resize(horizon_);
@@ -70,6 +75,7 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
             entries_[kept++] = one;
             continue;
         }
+        remove(one);
         if (step.item_of(one.page % truth_.experts()) == MOORAGE_NONE) {
             ++(one.arrived ? outcome.wasted : outcome.cut_off);
             drop(one, bytes);
@@ -90,18 +96,27 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
     if (policy_.prefetch->outcome) policy_.prefetch->outcome(policy_.plugin(), &outcome);
 }
 
-// The source's predictions for one layer, merged over the tokens: best score of any of them first.
+// The source's predictions for one layer, by token and merged over them: best score of any first.
 uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool next_pass) {
-    if (source_.predictions_max() == 0) return 0;
-    const bool single = tokens.tokens.size() == 1;
+    const uint32_t width = source_.predictions_max();
+    if (width == 0) return 0;
+    token_count_ = static_cast<uint32_t>(tokens.tokens.size());
     std::fill(best_.begin(), best_.end(), -1.0f);
-    for (const pass_token &token : tokens.tokens) {
+    for (size_t i = 0; i < token_count_; ++i) {
+        const pass_token &token = tokens.tokens[i];
         const uint64_t row = next_pass ? token.next_row : token.row;
-        if (row == MOORAGE_NEVER) continue;
-        const uint32_t count = source_.predict(row, layer, one_experts_.data(), one_scores_.data());
-        if (single) return count;
-        for (uint32_t i = 0; i < count; ++i)
-            best_[one_experts_[i]] = std::max(best_[one_experts_[i]], one_scores_[i]);
+        uint32_t *experts = token_experts_.data() + i * width;
+        float *scores = token_scores_.data() + i * width;
+        const uint32_t count =
+            row == MOORAGE_NEVER ? 0 : source_.predict(row, layer, experts, scores);
+        if (count < width) experts[count] = MOORAGE_NONE;
+        if (token_count_ == 1) {
+            std::copy_n(experts, count, one_experts_.begin());
+            std::copy_n(scores, count, one_scores_.begin());
+            return count;
+        }
+        for (uint32_t rank = 0; rank < count; ++rank)
+            best_[experts[rank]] = std::max(best_[experts[rank]], scores[rank]);
     }
     uint32_t count = 0;
     for (uint32_t expert = 0; expert < best_.size(); ++expert)
@@ -116,6 +131,7 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
     const uint32_t layer_count = source_.layers(), expert_count = source_.experts();
     experts_.clear();
     scores_.clear();
+    token_count_ = 0;
     offsets_[0] = 0;
     for (uint32_t distance = 1; distance <= horizon_; ++distance) {
         const uint32_t at = step.view().layer + distance, layer = at % layer_count;
@@ -143,11 +159,9 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
     }
 }
 
-// Experts of which the buffer can still take these segments.
-uint32_t prefetch_stage::free_slots(uint8_t segments, uint32_t held) const {
-    uint32_t taken = held;
-    for (const entry &one : entries_) taken += (one.segments & segments) != 0;
-    return capacity_ - std::min(capacity_, taken);
+// Experts that the buffer can still take.
+uint32_t prefetch_stage::free_frames(uint32_t held) const {
+    return capacity_ - std::min(capacity_, pages_ + held);
 }
 
 void prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
@@ -162,46 +176,58 @@ void prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
     const int there =
         state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT;
     const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);
-    if (!places_.split()) {
-        if (missing == MOORAGE_WHOLE && free_slots(MOORAGE_WHOLE, held) > 0)
-            order_segment(page, MOORAGE_WHOLE);
+    if (!places_.split(page / truth_.experts())) {
+        if (missing == MOORAGE_WHOLE) add(page, MOORAGE_WHOLE, held);
         return;
     }
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
-        if ((missing & segment) && free_slots(segment, held) > 0) order_segment(page, segment);
+        if ((missing & segment) && !add(page, segment, held)) return;
 }
 
-void prefetch_stage::order_segment(uint32_t page, uint8_t segments) {
-    const uint64_t bytes = costs_.expert_bytes(places_.share(segments));
-    if (bytes == 0 || !places_.has_room(page, segments)) return;
-    places_.take(page, segments);  // first: its bytes may set out at once
+bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
+    const uint64_t bytes = costs_.expert_bytes(places_.share(page / truth_.experts(), segments));
+    if (entries_of_[page] == 0 && free_frames(held) == 0) return false;
+    if (bytes == 0 || !places_.has_room(page, segments, false)) return false;
+    places_.take(page, segments, false);  // first: its bytes may set out at once
     const uint32_t id =
         transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes, MOORAGE_NEVER);
-    if (id == MOORAGE_NONE) return places_.release(page, segments);
+    if (id == MOORAGE_NONE) {
+        places_.release(page, segments);
+        return false;
+    }
     entries_.push_back({page, id, segments, false});
+    pages_ += entries_of_[page] == 0;
+    entries_of_[page] |= segments;
     truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                                   segments << MOORAGE_STATE_BUFFERED_SHIFT);
+    return true;
+}
+
+// The entry leaves the list; what becomes of its bytes is the caller's affair.
+void prefetch_stage::remove(const entry &one) {
+    entries_of_[one.page] &= static_cast<uint8_t>(~one.segments);
+    pages_ -= entries_of_[one.page] == 0;
 }
 
 void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t window_ns,
                           uint64_t backlog_ns, uint32_t held) {
     if (horizon_ == 0) return;
     forecast(step, tokens);
-    const uint32_t free = std::min(free_slots(MOORAGE_TOP, held), free_slots(MOORAGE_BOTTOM, held));
+    const bool scored = source_.scored_predictions();
     const moorage_forecast view{sizeof(view),
                                 0,
                                 horizon_,
-                                free,
+                                free_frames(held),
                                 window_ns,
                                 backlog_ns,
                                 layers_.data(),
                                 offsets_.data(),
                                 experts_.data(),
                                 scores_.data(),
-                                0,
-                                0,
-                                nullptr,
-                                nullptr};
+                                token_count_,
+                                token_count_ == 0 ? 0 : source_.predictions_max(),
+                                token_count_ == 0 ? nullptr : token_experts_.data(),
+                                token_count_ == 0 || !scored ? nullptr : token_scores_.data()};
     std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
     moorage_orders orders{sizeof(orders),
                           0,
@@ -221,7 +247,10 @@ bool prefetch_stage::arrived(uint32_t transfer) {
 }
 
 void prefetch_stage::drain(byte_counts &bytes) {
-    for (const entry &one : entries_) drop(one, bytes);
+    for (const entry &one : entries_) {
+        remove(one);
+        drop(one, bytes);
+    }
     entries_.clear();
 }
 

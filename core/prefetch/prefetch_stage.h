@@ -43,8 +43,8 @@ public:
     // their state bits; all others of the layer are cut off. [step]
     void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
     // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next
-    // layer is routed; `backlog_ns`: of the link with demand loads; `held`: experts of the buffer
-    // that the step uses. [step]
+    // layer is routed; `backlog_ns`: of the link with demand loads; `held`: frames of the
+    // buffer that the step uses. [step]
     void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns,
               uint32_t held);
     // A transfer ended. True when it was one of the buffer's. [step]
@@ -61,8 +61,9 @@ private:
     void forecast(const layer_step &step, const pass &tokens);
     uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
     void order(uint32_t page, uint8_t segments, uint32_t held);
-    void order_segment(uint32_t page, uint8_t segments);
-    uint32_t free_slots(uint8_t segments, uint32_t held) const;
+    bool add(uint32_t page, uint8_t segments, uint32_t held);
+    uint32_t free_frames(uint32_t held) const;
+    void remove(const entry &one);
     uint64_t sent_bytes(const entry &one) const;
     void drop(const entry &one, byte_counts &bytes);
 
@@ -76,9 +77,13 @@ private:
     source &source_;
     uint32_t capacity_, horizon_;
     std::vector<entry> entries_;
+    std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
+    uint32_t pages_ = 0;                            // that have an entry
     std::vector<std::vector<uint32_t>> predicted_;  // [layers]
     std::vector<uint32_t> layers_, offsets_, experts_, order_pages_, one_experts_;
-    std::vector<float> scores_, one_scores_, best_;
+    std::vector<uint32_t> token_experts_;  // [tokens, predictions], of target 0
+    std::vector<float> scores_, one_scores_, best_, token_scores_;
+    uint32_t token_count_ = 0;  // 0: target 0 is the policy's own
     std::vector<uint8_t> order_segments_;
 };
 

@@ -117,6 +117,14 @@ std::string byte_lines(const run_report &report) {
     if (bytes.d2h != 0) moved += ", " + human_bytes(double(bytes.d2h)) + " back";
     if (bytes.network != 0) moved += ", " + human_bytes(double(bytes.network)) + " by network";
     std::string text = line("moved", moved);
+    const arrangement_report &filled = report.arrangement;
+    if (filled.first_bytes != 0)
+        text += line("first content",
+                     format("{} in {} before the first request",
+                            human_bytes(double(filled.first_bytes)), human_ms(filled.first_ms)));
+    if (filled.changes != 0)
+        text += line("new budgets", format("{}, {} in {} between requests", filled.changes,
+                                           human_bytes(double(filled.bytes)), human_ms(filled.ms)));
     if (bytes.prefetched != 0) {
         const double all = double(bytes.prefetched);
         text += line("prefetch", format("{} moved ahead, {} used, {} wasted", human_bytes(all),
@@ -308,7 +316,13 @@ json to_json(const run_report &report) {
                   {"network", bytes.network},
                   {"prefetched", bytes.prefetched},
                   {"prefetch_used", bytes.prefetch_used},
-                  {"prefetch_wasted", bytes.prefetch_wasted}}},
+                  {"prefetch_wasted", bytes.prefetch_wasted},
+                  {"first_fill", report.arrangement.first_bytes},
+                  {"refill", report.arrangement.bytes}}},
+                {"refill",
+                 {{"changes", report.arrangement.changes},
+                  {"ms", stable(report.arrangement.ms)},
+                  {"first_ms", stable(report.arrangement.first_ms)}}},
                 {"time_ms",
                  {{"compute", stable(report.time.compute)},
                   {"transfer", stable(report.time.transfer)},

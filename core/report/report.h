@@ -85,6 +85,13 @@ struct text_report {
     double nll_change() const;  // nll - *own_nll; Requires: own_nll
 };
 
+// What was loaded while no request was under way: the caches' first content, as its policy names
+// it, and what a budget that changed splits or sizes brought anew. Not part of the other figures.
+struct arrangement_report {
+    uint64_t first_bytes = 0, bytes = 0, changes = 0;
+    double first_ms = 0, ms = 0;
+};
+
 struct run_report {
     uint64_t tokens = 0, requests = 0;
     std::string executor, profile, title;
@@ -97,6 +104,7 @@ struct run_report {
     routing_counts routing;
     bool lossy = false;  // the router may choose what the model does not
     byte_counts bytes;
+    arrangement_report arrangement;
     time_ms time;
     bool has_predictions = false;
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers

@@ -141,6 +141,12 @@ uint64_t model_source::tokens_left() const {
     return options_.tokens - std::min(options_.tokens, rows_);
 }
 
+bool model_source::idle() {
+    take_results();  // who goes on shows only now
+    return std::ranges::none_of(
+        streams_, [](const stream &one) { return one.live && one.position != 0; });
+}
+
 bool model_source::next(pass &out) {
     assert(results_ && "connect() comes first");
     take_results();

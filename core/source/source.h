@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "moorage/prefetch.h"
 #include "moorage/step.h"
 
 namespace moorage::core {
@@ -49,6 +50,12 @@ public:
     virtual uint32_t predictions_max() const = 0;  // per layer and token; 0 without
     virtual uint32_t offers() const = 0;           // MOORAGE_NEEDS_* it can serve
 
+    // Whether no request is under way: the next pass begins one, or nothing is left.
+    virtual bool idle() = 0;
+    // Where predictions come from: MOORAGE_FROM_*. Without effect on what was recorded. [control]
+    virtual void predict_from(uint32_t) {}
+    // Whether predictions come with gate scores, not with an order alone.
+    virtual bool scored_predictions() const = 0;
     // Fills the next pass; false at the end.
     virtual bool next(pass &out) = 0;
     // The model's own choice for every token of the pass: `chosen` [B, k], best first.

@@ -64,6 +64,11 @@ bool trace_source::prefill_pass(pass &out) {
     return false;
 }
 
+bool trace_source::idle() {
+    return std::ranges::none_of(
+        streams_, [](const stream &one) { return one.live && one.row != one.begin; });
+}
+
 bool trace_source::next(pass &out) {
     out.tokens.clear();
     if (prefill_pass(out)) return true;

@@ -31,6 +31,8 @@ public:
     uint32_t streams() const override { return options_.batch; }
     uint32_t predictions_max() const override { return trace_.predictions(); }
     uint32_t offers() const override;
+    bool idle() override;
+    bool scored_predictions() const override { return trace_.has_prediction_scores(); }
     bool next(pass &out) override;
     void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
     void weights(const pass &of, uint32_t layer, float *out) override;

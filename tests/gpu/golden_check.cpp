@@ -47,8 +47,8 @@ result<machine> make_machine(const cuda_executor_options &options, bool on_cpu) 
     if (!compute) return compute.failure();
     out.compute = std::move(*compute);
     out.results = out.compute.get();
-    auto where = cpu_executor::create({options.of, out.compute.get(), options.places,
-                                       options.top_rows, options.transfers_max, false});
+    auto where = cpu_executor::create(
+        {options.of, out.compute.get(), options.places, options.transfers_max, false});
     if (!where) return where.failure();
     out.where = std::move(*where);
     return {std::move(out)};
@@ -64,7 +64,6 @@ outcome check(const model &of, const golden_data &golden, const drive_options &h
     options.of = &of;
     options.places = &drive.places;
     options.limits = golden_limits(golden);
-    options.top_rows = drive.top();
     options.transfers_max = drive.transfers_max();
     options.threads = 2;
     options.exact = mode != precision::fast;
@@ -97,10 +96,10 @@ bool check_directory(const std::string &directory, precision mode) {
     const struct {
         const char *name;
         drive_options options;
-    } runs[] = {{"resident", {pages, 0, 1, 0, false, 1}},
-                {"half the experts of a layer", {experts / 2 + 1, 0, 1, 0, false, 2}},
-                {"split", {experts, can_split ? experts : 0, can_split ? 0.5 : 1, 0, false, 3}},
-                {"with the CPU", {experts / 2 + 1, 0, 1, 0.5, false, 4}}};
+    } runs[] = {{"resident", {pages, 1, 0, false, 1}},
+                {"half the experts of a layer", {experts / 2 + 1, 1, 0, false, 2}},
+                {"split", {experts, can_split ? 0.5 : 1, 0, false, 3}},
+                {"with the CPU", {experts / 2 + 1, 1, 0.5, false, 4}}};
     bool good = true;
     for (const auto &run : runs) {
         const outcome is = check(of, *golden, run.options, mode);

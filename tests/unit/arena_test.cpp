@@ -1,11 +1,13 @@
-// arena_test.cpp - goal: slots are dealt out once, kept while they are held and found again.
-// Method: small arenas by hand; random takes and releases against a model of sets, in which room,
-// places and counts are worked out from what is held.
+// arena_test.cpp - goal: fast memory is dealt out once, kept while it is held and found again.
+// Method: small arenas by hand; random takes, moves and releases against a model of sets, in which
+// room is worked out from what is held and no two segments may share a row.
 #include "core/execute/arena.h"
 
 #include <doctest/doctest.h>
 
-#include <set>
+#include <algorithm>
+#include <map>
+#include <vector>
 
 #include "core/source/random.h"
 
@@ -15,110 +17,179 @@ namespace {
 
 constexpr uint8_t top = MOORAGE_TOP, bottom = MOORAGE_BOTTOM, whole = MOORAGE_WHOLE;
 
-// What an arena must be like, slowly: who holds a slot of which kind.
-struct holders {
-    uint32_t counts[2];
-    std::set<uint32_t> pages[2];
-
-    bool split() const { return counts[1] != 0; }
-    bool wants(uint8_t segments, uint32_t kind) const {
-        if (!split()) return kind == 0 && segments != 0;
-        return segments & (kind == 0 ? top : bottom);
-    }
-    bool has_room(uint32_t page, uint8_t segments) const {
-        for (uint32_t kind = 0; kind < 2; ++kind)
-            if (wants(segments, kind) && !pages[kind].count(page) &&
-                pages[kind].size() == counts[kind])
-                return false;
-        return true;
-    }
-};
-
-void check_places(const arena &slots, const holders &expected, uint32_t page_count) {
-    for (uint32_t kind = 0; kind < 2; ++kind) {
-        const uint8_t segment = kind == 0 ? top : bottom;
-        REQUIRE(slots.slots(segment).size() == page_count);
-        std::set<uint32_t> seen;
-        for (uint32_t page = 0; page < page_count; ++page) {
-            const uint32_t place = slots.slot(page, segment);
-            CHECK(slots.slots(segment)[page] == place);
-            CHECK((place != MOORAGE_NONE) == (expected.pages[kind].count(page) == 1));
-            if (place == MOORAGE_NONE) continue;
-            CHECK(place < expected.counts[kind]);
-            CHECK(seen.insert(place).second);  // no two pages in one slot
-        }
-    }
+// Layers of 4 experts of 8 rows.
+arena small(std::vector<uint32_t> top_rows, std::vector<uint32_t> slots, uint32_t cached,
+            uint32_t frames) {
+    arena made(static_cast<uint32_t>(top_rows.size()), 4, 8, cached, frames);
+    made.divide(top_rows, slots);
+    return made;
 }
 
 }  // namespace
 
 TEST_CASE("without a split an expert is its top segment, whatever is asked") {
-    arena slots(/*pages=*/5, /*top_slots=*/2, /*bottom_slots=*/0);
-    CHECK_FALSE(slots.split());
-    for (const uint8_t segments : {top, bottom, whole}) {
-        CAPTURE(segments);
-        CHECK(slots.has_room(3, segments));
-        slots.take(3, segments);
-        CHECK(slots.slot(3, top) < 2);
-        CHECK(slots.slot(3, bottom) == MOORAGE_NONE);
-        slots.release(3, segments);
-        CHECK(slots.slot(3, top) == MOORAGE_NONE);
+    arena of(/*layers=*/2, /*experts=*/4, /*rows=*/8, /*cached_experts=*/1, /*frames=*/1);
+    CHECK(of.rows_total() == 16);
+    CHECK_FALSE(of.split(0));
+    CHECK(of.cached_segments(1) == whole);
+    for (const bool cached : {false, true}) {
+        for (const uint8_t segments : {top, bottom, whole}) {
+            CHECK(of.has_room(3, segments, cached));
+            of.take(3, segments, cached);
+            CHECK(of.row_of(3, top) < 16);
+            CHECK(of.row_of(3, bottom) == MOORAGE_NEVER);
+            CHECK_FALSE(of.must_move(3));  // caching it changes a label
+            of.release(3, segments);
+            CHECK(of.row_of(3, top) == MOORAGE_NEVER);
+        }
     }
-    slots.take(0, whole);
-    slots.take(1, whole);
-    CHECK_FALSE(slots.has_room(2, whole));
-    CHECK(slots.has_room(0, whole));  // holds one already
-    slots.release(0, 0);              // nothing asked, nothing done
-    CHECK_FALSE(slots.has_room(2, whole));
-    slots.release(0, whole);
-    CHECK(slots.has_room(2, whole));
-    CHECK(slots.has_room(2, 0));
+    of.take(0, whole, true);
+    of.take(1, whole, false);
+    CHECK_FALSE(of.has_room(2, whole, true));
+    CHECK(of.has_room(0, whole, false));  // holds its place already
+    of.release(0, 0);                     // nothing asked, nothing done
+    CHECK_FALSE(of.has_room(2, whole, false));
+    of.release(0, whole);
+    CHECK(of.has_room(2, whole, false));
+    CHECK(of.has_room(2, 0, false));
 }
 
-TEST_CASE("split: tops and bottoms come from slots of their own") {
-    arena slots(/*pages=*/4, /*top_slots=*/3, /*bottom_slots=*/1);
-    CHECK(slots.split());
-    CHECK(slots.top_slots() == 3);
-    CHECK(slots.bottom_slots() == 1);
-    slots.take(0, whole);
-    const uint32_t place = slots.slot(0, top);
-    CHECK_FALSE(slots.has_room(1, bottom));
-    CHECK_FALSE(slots.has_room(1, whole));
-    CHECK(slots.has_room(1, top));
-    slots.take(1, top);
-    slots.release(0, bottom);
-    CHECK(slots.slot(0, top) == place);  // the top stays where it is
-    CHECK(slots.slot(0, bottom) == MOORAGE_NONE);
-    slots.take(1, whole);  // the bottom joins the top it has
-    CHECK(slots.slot(1, bottom) == 0);
-    slots.take(1, whole);
-    CHECK(slots.slot(1, top) != place);
+TEST_CASE("split: cached tops lie in slots of their size, all else in a frame of the page") {
+    // One layer, tops of 3 rows: 8 rows of cache make two slots of 3.
+    arena of = small({3}, {2}, 1, 1);
+    CHECK(of.cached_segments(0) == top);
+    CHECK(of.share(0, top) == doctest::Approx(3.0 / 8));
+    CHECK(of.share(0, bottom) == doctest::Approx(5.0 / 8));
+    CHECK(of.free_frames() == 1);
+    of.take(0, top, true);
+    of.take(1, top, true);
+    CHECK_FALSE(of.has_room(2, top, true));
+    CHECK(of.has_room(2, top, false));
+    CHECK(of.free_frames() == 1);
+    of.take(0, bottom, true);
+    CHECK(of.free_frames() == 0);
+    CHECK_FALSE(of.has_room(1, bottom, true));
+    of.release(0, bottom);
+    CHECK(of.row_of(0, top) != MOORAGE_NEVER);  // the top stays where it is
+    // Both segments in a frame: one after the other.
+    of.take(2, whole, false);
+    CHECK(of.row_of(2, bottom) == of.row_of(2, top) + 3);
+    of.release(2, top);
+    CHECK(of.free_frames() == 0);  // the bottom keeps it
+    of.release(2, bottom);
+    CHECK(of.free_frames() == 1);
 }
 
-TEST_CASE("random takes and releases, against sets of holders") {
+TEST_CASE("a top that came in a frame moves to a slot, and leaves the frame to its bottom") {
+    arena of = small({3}, {2}, 1, 1);
+    of.take(1, whole, false);
+    const uint64_t frame = of.row_of(1, top);
+    CHECK(of.must_move(1));
+    const uint64_t slot = of.take_slot(1);
+    CHECK(slot != frame);
+    CHECK(of.take_slot(1) == slot);  // once
+    CHECK(of.row_of(1, top) == frame);
+    of.moved(1);
+    CHECK(of.row_of(1, top) == slot);
+    CHECK_FALSE(of.must_move(1));
+    CHECK(of.row_of(1, bottom) == frame + 3);
+    of.release(1, whole);
+    CHECK(of.free_frames() == 1);
+    of.take(0, top, true);
+    of.take(2, top, true);  // both slots are there again
+    CHECK_FALSE(of.has_room(3, top, true));
+}
+
+TEST_CASE("division: layers of one split share its slots, unsplit layers share the frames") {
+    // 4 cached experts are 32 rows: 2 x 3 + 3 x 3 + 1 x 8 = 23.
+    arena of = small({3, 3, 8}, {2, 3, 1}, 4, 2);
+    uint32_t taken = 0;
+    for (uint32_t page = 0; page < 8; ++page) {
+        if (!of.has_room(page, top, true)) break;
+        of.take(page, top, true);
+        ++taken;
+    }
+    CHECK(taken == 5);
+    CHECK(of.keeps_places(std::vector<uint32_t>{3, 3, 8}, std::vector<uint32_t>{1, 4, 1}));
+    CHECK_FALSE(of.keeps_places(std::vector<uint32_t>{3, 3, 8}, std::vector<uint32_t>{2, 4, 1}));
+    CHECK_FALSE(of.keeps_places(std::vector<uint32_t>{3, 4, 8}, std::vector<uint32_t>{2, 3, 1}));
+    of.divide(std::vector<uint32_t>{3, 3, 8}, std::vector<uint32_t>{1, 4, 1});
+    CHECK(of.row_of(0, top) != MOORAGE_NEVER);  // nothing moved
+    for (uint32_t page = 0; page < 8; ++page) of.release(page, whole);
+    of.divide(std::vector<uint32_t>{8, 8, 8}, std::vector<uint32_t>{1, 2, 1});
+    CHECK(of.free_frames() == 6);
+    // Unsplit layers keep their places whatever their slots.
+    CHECK(of.keeps_places(std::vector<uint32_t>{8, 8, 8}, std::vector<uint32_t>{0, 0, 4}));
+}
+
+TEST_CASE("random takes, moves and releases: no row twice, room as counted") {
     random_stream random(4, 1);
-    for (uint32_t round = 0; round < 60; ++round) {
+    for (uint32_t round = 0; round < 80; ++round) {
         CAPTURE(round);
-        const auto pages = static_cast<uint32_t>(1 + random.below(12));
-        holders expected{{static_cast<uint32_t>(1 + random.below(8)),
-                          static_cast<uint32_t>(random.below(2) * (1 + random.below(8)))},
-                         {}};
-        arena slots(pages, expected.counts[0], expected.counts[1]);
-        for (uint32_t step = 0; step < 200; ++step) {
+        const auto layers = static_cast<uint32_t>(1 + random.below(3));
+        const uint32_t rows = 8, pages = layers * 4;
+        std::vector<uint32_t> cut, slots;
+        uint32_t needed = 0;
+        std::map<uint32_t, uint32_t> room;  // slots by size
+        for (uint32_t layer = 0; layer < layers; ++layer) {
+            cut.push_back(static_cast<uint32_t>(1 + random.below(rows)));
+            slots.push_back(static_cast<uint32_t>(random.below(5)));
+            needed += cut.back() * slots.back();
+            if (cut.back() != rows) room[cut.back()] += slots.back();
+        }
+        const auto frames = static_cast<uint32_t>(1 + random.below(4));
+        arena of(layers, 4, rows, (needed + rows - 1) / rows, frames);
+        of.divide(cut, slots);
+        const uint32_t all_frames = of.free_frames();
+        std::vector<uint8_t> framed(pages, 0), slotted(pages, 0);
+        for (uint32_t step = 0; step < 300; ++step) {
             const auto page = static_cast<uint32_t>(random.below(pages));
-            const auto segments = static_cast<uint8_t>(random.below(4));
-            const bool room = expected.has_room(page, segments);
-            REQUIRE(slots.has_room(page, segments) == room);
-            if (random.below(2) == 0) {
-                slots.release(page, segments);
-                for (uint32_t kind = 0; kind < 2; ++kind)
-                    if (expected.wants(segments, kind)) expected.pages[kind].erase(page);
-            } else if (room) {
-                slots.take(page, segments);
-                for (uint32_t kind = 0; kind < 2; ++kind)
-                    if (expected.wants(segments, kind)) expected.pages[kind].insert(page);
+            const auto segments = static_cast<uint8_t>(1 + random.below(3));
+            const bool cached = random.below(2) == 0, split = cut[page / 4] != rows;
+            const auto used = static_cast<uint32_t>(
+                std::count_if(framed.begin(), framed.end(), [](uint8_t f) { return f != 0; }));
+            uint32_t in_slots = 0;
+            for (uint32_t other = 0; other < pages; ++other)
+                in_slots += slotted[other] && cut[other / 4] == cut[page / 4];
+            const uint8_t wanted = split ? segments : top;
+            const bool has_top = slotted[page] || (framed[page] & top);
+            const bool top_in_slot = (wanted & top) && !has_top && split && cached;
+            const bool in_frame = ((wanted & top) && !has_top && !top_in_slot) ||
+                                  ((wanted & bottom) && !(framed[page] & bottom));
+            const bool expected = (!top_in_slot || in_slots < room[cut[page / 4]]) &&
+                                  (!in_frame || framed[page] != 0 || used < all_frames);
+            REQUIRE(of.has_room(page, segments, cached) == expected);
+            REQUIRE(of.free_frames() == all_frames - used);
+            const uint64_t what = random.below(3);
+            if (what == 0) {
+                of.release(page, segments);
+                framed[page] &= static_cast<uint8_t>(~wanted);
+                if (wanted & top) slotted[page] = 0;
+            } else if (what == 1 && expected) {
+                of.take(page, segments, cached);
+                if (top_in_slot) slotted[page] = 1;
+                if ((wanted & top) && !has_top && !top_in_slot) framed[page] |= top;
+                if (wanted & bottom) framed[page] |= bottom;
+            } else if (what == 2 && of.must_move(page) && in_slots < room[cut[page / 4]]) {
+                REQUIRE((split && (framed[page] & top)));
+                of.take_slot(page);
+                of.moved(page);
+                framed[page] &= static_cast<uint8_t>(~top);
+                slotted[page] = 1;
             }
-            check_places(slots, expected, pages);
+            std::vector<uint8_t> owner(of.rows_total(), 0);
+            for (uint32_t other = 0; other < pages; ++other) {
+                for (const uint8_t segment : {top, bottom}) {
+                    const uint64_t row = of.row_of(other, segment);
+                    const bool held = segment == top ? slotted[other] || (framed[other] & top)
+                                                     : (framed[other] & bottom) != 0;
+                    REQUIRE((row != MOORAGE_NEVER) == held);
+                    if (!held) continue;
+                    const uint32_t count = segment == top ? cut[other / 4] : rows - cut[other / 4];
+                    REQUIRE(row + count <= of.rows_total());
+                    for (uint64_t i = row; i < row + count; ++i) REQUIRE(owner[i]++ == 0);
+                }
+            }
         }
     }
 }

@@ -65,14 +65,16 @@ struct bench {
     arena places;
     std::unique_ptr<cpu_executor> where;
 
-    bench(uint32_t top_slots, uint32_t bottom_slots, uint32_t top_rows, bool in_place = false)
-        : places(layers * experts, top_slots, bottom_slots) {
+    // Every expert lies in one of `frames`, cut at `top_rows` of 80.
+    bench(uint32_t frames, uint32_t top_rows, bool in_place = false)
+        : places(layers, experts, 80, 0, frames) {
+        places.divide(std::vector<uint32_t>(layers, top_rows), {});
         auto made = cpu_model::create(
             mixtral(), pool, {.tokens_max = 4, .streams = 1, .context_max = 64, .outputs_max = 4});
         REQUIRE(made.ok());
         compute = std::move(*made);
-        auto executor = cpu_executor::create(
-            {&mixtral(), compute.get(), &places, top_rows, transfers, in_place});
+        auto executor =
+            cpu_executor::create({&mixtral(), compute.get(), &places, transfers, in_place});
         if (!executor) FAIL(executor.failure().text);
         where = std::move(*executor);
     }
@@ -123,7 +125,7 @@ std::vector<std::pair<uint64_t, uint64_t>> pieces_of(uint64_t bytes, random_stre
 
 // Everything of three passes in place, for the routing of a seed: the logits of each.
 std::vector<std::vector<float>> expected_logits(uint64_t seed) {
-    bench on(1, 0, 80, /*in_place=*/true);
+    bench on(1, 80, /*in_place=*/true);
     random_stream random(seed, 1);
     std::vector<std::vector<float>> all;
     for (uint32_t number = 0; number < 3; ++number) {
@@ -180,12 +182,12 @@ struct step_under_way {
 // The experts of a step through slots: whole, or top and bottom as one transfer or two.
 void compute_step(bench &on, uint32_t layer, const std::vector<uint32_t> &distinct,
                   uint32_t top_rows, random_stream &random) {
-    const bool split = on.places.split();
+    const bool split = on.places.split(0);
     step_under_way step{on, random, {}, 0, 0};
     uint32_t id = 0, queued = 0;
     for (const uint32_t expert : distinct) {
         const uint32_t page = layer * experts + expert;
-        on.places.take(page, whole);
+        on.places.take(page, whole, false);
         const bool together = !split || random.below(2) == 0;
         for (const uint8_t segments : together ? std::vector{whole} : std::vector{top, bottom}) {
             on.where->expect(id);
@@ -217,7 +219,7 @@ TEST_CASE("pieces of any size in any order land where they belong") {
             CAPTURE(top_rows);
             CAPTURE(seed);
             const std::vector<std::vector<float>> expected = expected_logits(seed);
-            bench on(5, top_rows < 80 ? 4 : 0, top_rows);
+            bench on(5, top_rows);
             random_stream random(seed, 1), cuts(seed, 2);
             for (uint32_t number = 0; number < 3; ++number) {
                 const pass now = pass_at(2 * number, 2);
@@ -238,7 +240,7 @@ TEST_CASE("pieces of any size in any order land where they belong") {
 TEST_CASE("a cancelled transfer does not spoil what takes its slot") {
     const std::vector<float> expected = expected_logits(3)[0];
     for (uint32_t round = 0; round < 20; ++round) {
-        bench on(2, 0, 80);
+        bench on(2, 80);
         random_stream random(3, 1);
         const pass now = pass_at(0, 2);
         on.where->begin(now);
@@ -251,11 +253,11 @@ TEST_CASE("a cancelled transfer does not spoil what takes its slot") {
             for (const uint32_t expert : to.distinct()) {
                 const uint32_t page = layer * experts + expert;
                 const uint32_t other = (layer * experts + (expert + 3) % experts);
-                on.places.take(other, whole);
+                on.places.take(other, whole, false);
                 on.where->expect(id++);
                 on.send(other, whole, 0, on.bytes(whole, 80));  // sets out, then is not wanted
                 on.places.release(other, whole);
-                on.places.take(page, whole);  // the same slot
+                on.places.take(page, whole, false);  // the same slot
                 on.next(event_kind::piece);
                 on.bring(id, page, whole, 80);
                 on.where->expert_on_gpu({.page = page, .tokens = 1, .transfer = id++});
@@ -268,7 +270,7 @@ TEST_CASE("a cancelled transfer does not spoil what takes its slot") {
 }
 
 TEST_CASE("in place nothing is copied and nothing waits for long") {
-    bench on(1, 0, 80, /*in_place=*/true);
+    bench on(1, 80, /*in_place=*/true);
     CHECK(on.where->unified_memory());
     CHECK(on.where->memory_bytes() == 0);
     CHECK_FALSE(on.where->virtual_time());
@@ -283,15 +285,15 @@ TEST_CASE("in place nothing is copied and nothing waits for long") {
 }
 
 TEST_CASE("work completes in order; the CPU fills the time in which the GPU's queue waits") {
-    bench on(4, 4, 32);
+    bench on(4, 32);
     const pass now = pass_at(0, 2);
     on.where->begin(now);
     on.where->attention(0, now);
     on.next(event_kind::gate);
     on.where->route(std::vector<uint32_t>{0, 1, 2, 3}, std::vector<float>{0.5, 0.5, 0.5, 0.5});
-    on.places.take(0, whole);
-    on.places.take(1, top);
-    on.places.take(2, whole);
+    on.places.take(0, whole, false);
+    on.places.take(1, top, false);
+    on.places.take(2, whole, false);
     on.bring(0, 0, whole, 32);
     on.bring(1, 1, top, 32);
     const auto queue = [&](uint32_t page, uint8_t segments, uint32_t transfer) {
@@ -321,7 +323,7 @@ TEST_CASE("work completes in order; the CPU fills the time in which the GPU's qu
     on.send(2, whole, 0, on.bytes(whole, 32));
     on.next(event_kind::piece);
     on.where->arrived(3);
-    on.places.take(1, bottom);
+    on.places.take(1, bottom, false);
     on.send(1, bottom, 0, on.bytes(bottom, 32));
     on.next(event_kind::piece);  // still nothing computed: the queue keeps its order
     on.where->arrived(2);
@@ -335,14 +337,14 @@ TEST_CASE("work completes in order; the CPU fills the time in which the GPU's qu
 }
 
 TEST_CASE("times add up: copies, the clock, what the queue waited for") {
-    bench on(5, 0, 80);
+    bench on(5, 80);
     const pass now = pass_at(0, 2);
     on.where->begin(now);
     uint64_t before = *on.where->clock(), copied_ns = 0;
     on.where->attention(0, now);
     on.next(event_kind::gate);
     for (uint32_t page = 0; page < 5; ++page) {
-        on.places.take(page, whole);
+        on.places.take(page, whole, false);
         on.where->expect(page);
         on.send(page, whole, 0, on.bytes(whole, 80));
         const completion done = on.next(event_kind::piece);
@@ -368,9 +370,8 @@ TEST_CASE("an arena beyond the memory of the machine is refused with the sizes")
         MESSAGE("skipped: too much memory to ask for more");
         return;
     }
-    const arena places(layers * experts, static_cast<uint32_t>(slots), 0);
-    const auto made =
-        cpu_executor::create({&mixtral(), compute->get(), &places, 80, transfers, false});
+    const arena places(layers, experts, 80, 0, static_cast<uint32_t>(slots));
+    const auto made = cpu_executor::create({&mixtral(), compute->get(), &places, transfers, false});
     REQUIRE_FALSE(made.ok());
     CHECK(made.failure().text.find(std::to_string(slots)) != std::string::npos);
     CHECK(made.failure().text.find("[memory] experts") != std::string::npos);
@@ -378,8 +379,8 @@ TEST_CASE("an arena beyond the memory of the machine is refused with the sizes")
 
 TEST_CASE("an executor that is dropped ends its copies first") {
     for (uint32_t round = 0; round < 30; ++round) {
-        bench on(2, 0, 80);
-        on.places.take(5, whole);
+        bench on(2, 80);
+        on.places.take(5, whole, false);
         on.where->expect(0);
         on.send(5, whole, 0, on.bytes(whole, 80));
     }

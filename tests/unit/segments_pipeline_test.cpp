@@ -248,11 +248,10 @@ TEST_CASE("experts on the CPU are computed whole, a late bottom for them is wast
 
 TEST_CASE("prefetched segments in every place do not keep a demanded one out") {
     bench on;
-    // All layers ask for experts 0 to 5 of 16; 3, 2 and 2 slots, 18 places for tops, 11 for
-    // bottoms. From token 1 on, layer 1 finds 8 tops of layer 2 in the buffer and 5 bottoms of its
-    // own, two of them of its cached experts. The tops of 2, 3 and 4 take the last places, that of
-    // 5 waits; six bottoms of layer 2 take the last places of bottoms. Nothing of the step would
-    // free one for the bottom of 5.
+    // All layers ask for experts 0 to 5 of 16; there are 11 frames. From token 1 on layer 1 finds 2
+    // tops of layer 2 in the buffer and 5 bottoms of its own, two of them of its cached experts;
+    // what it demands takes the other frames, and its own orders all that the buffer may still
+    // have.
     const std::vector<std::vector<uint16_t>> layers(3, {0, 1, 2, 3, 4, 5});
     on.write(toy::routing({layers, layers, layers}, 16, {0, 3}, false));
     on.slow_down();

@@ -10,13 +10,6 @@
 
 namespace moorage::core {
 
-namespace {
-
-// Slots begin on cache lines.
-uint64_t slot_bytes(uint64_t image_bytes) { return (image_bytes + 63) / 64 * 64; }
-
-}  // namespace
-
 cpu_executor::cpu_executor(const cpu_executor_options &options)
     : options_(options),
       moe_layers_(options.of->config().moe_layers()),
@@ -26,18 +19,19 @@ cpu_executor::cpu_executor(const cpu_executor_options &options)
       arrived_(options.transfers_max, 0) {}
 
 result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
-    assert(options.top_rows > 0 && options.top_rows <= options.of->config().moe_intermediate);
     std::unique_ptr<cpu_executor> made(new cpu_executor(options));
     if (options.in_place) return made;
-    const mlp_weights &one = made->expert_of(0);
-    made->top_bytes_ = slot_bytes(segment_image(one, 0, options.top_rows).bytes());
-    const uint32_t rest = made->intermediate_ - options.top_rows;
-    if (rest > 0)
-        made->bottom_bytes_ = slot_bytes(segment_image(one, options.top_rows, rest).bytes());
-    const uint64_t bytes = made->top_bytes_ * options.places->top_slots() +
-                           made->bottom_bytes_ * options.places->bottom_slots();
+    const arena &places = *options.places;
+    assert(places.rows() == made->intermediate_);
+    // Layers may be of different types; an arena's rows are as wide as the widest.
+    for (const uint32_t layer : made->moe_layers_) {
+        const mlp_weights &one = options.of->weights().layers[layer].experts[0];
+        const uint64_t bytes = segment_image(one, 0, made->intermediate_).bytes();
+        made->row_bytes_ = std::max(made->row_bytes_, (bytes + places.rows() - 1) / places.rows());
+    }
     auto memory = memory_block::create(
-        bytes, format("the arena of {} expert slots", options.places->top_slots()));
+        made->row_bytes_ * places.rows_total(),
+        format("the arena of {} expert slots", places.rows_total() / places.rows()));
     if (!memory) return error{memory.failure().text + "; lower [memory] experts"};
     made->arena_ = std::move(*memory);
     made->copier_ = std::thread([executor = made.get()] { executor->copy_loop(); });
@@ -66,11 +60,10 @@ const mlp_weights &cpu_executor::expert_of(uint32_t page) const {
     return layer.experts[page % experts_];
 }
 
-std::byte *cpu_executor::slot_address(uint32_t page, uint8_t segment) const {
-    const uint64_t slot = options_.places->slot(page, segment);
-    assert(slot != MOORAGE_NONE);
-    if (segment == MOORAGE_TOP) return arena_.data() + slot * top_bytes_;
-    return arena_.data() + options_.places->top_slots() * top_bytes_ + slot * bottom_bytes_;
+std::byte *cpu_executor::address(uint32_t page, uint8_t segment) const {
+    const uint64_t row = options_.places->row_of(page, segment);
+    assert(row != MOORAGE_NEVER);
+    return arena_.data() + row * row_bytes_;
 }
 
 void cpu_executor::begin(const pass &tokens) {
@@ -95,6 +88,10 @@ void cpu_executor::expert_on_cpu(const expert_work &work) {
     cpu_queue_.push_back({event_kind::cpu_expert, work, layer_});
 }
 
+void cpu_executor::move_top(const expert_work &work, uint64_t to_row) {
+    gpu_queue_.push_back({event_kind::moved, work, layer_, to_row});
+}
+
 void cpu_executor::head(uint32_t) { gpu_queue_.push_back({event_kind::head, {}, layer_}); }
 
 void cpu_executor::send(const link_piece &piece) {
@@ -105,9 +102,11 @@ void cpu_executor::send(const link_piece &piece) {
     // Fixed now: a piece under way goes on when its transfer is cancelled and the slot given away;
     // what comes there next waits for the link.
     const bool copies = !options_.in_place && piece.page != MOORAGE_NONE;
+    const bool split = copies && options_.places->split(piece.page / experts_);
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
-        if (copies && (piece.segments & segment) && (segment == MOORAGE_TOP || bottom_bytes_ > 0))
-            link.targets[segment == MOORAGE_BOTTOM] = slot_address(piece.page, segment);
+        if (copies && (piece.segments & segment) && (segment == MOORAGE_TOP || split))
+            link.targets[segment == MOORAGE_BOTTOM] = address(piece.page, segment);
+    if (copies) link.top_rows = options_.places->top_rows(piece.page / experts_);
     link.started_ns = link.ended_ns = elapsed_ns();  // the copy thread moves the end
     {
         const std::lock_guard lock(mutex_);
@@ -140,7 +139,7 @@ void cpu_executor::copy_loop() {
 void cpu_executor::copy(const link_state &link) {
     const link_piece &piece = link.piece;
     const mlp_weights &expert = expert_of(piece.page);
-    const uint32_t top = options_.top_rows;
+    const uint32_t top = link.top_rows;
     uint64_t begin = piece.offset_bytes, left = piece.bytes;
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
         const bool is_top = segment == MOORAGE_TOP;
@@ -217,22 +216,31 @@ void cpu_executor::compute(std::deque<operation> &from) {
         from.pop_front();
         if (next.kind == event_kind::gate)
             options_.compute->attention(next.layer);
+        else if (next.kind == event_kind::moved)
+            move(next);
         else
             options_.compute->head();
-        done_.push_back({next.kind, 0, 0, 0});
+        done_.push_back({next.kind, next.work.tag, 0, 0});
     }
     const uint64_t duration_ns = elapsed_ns() - begin_ns;
     (next.kind == event_kind::cpu_expert ? busy_.cpu : busy_.gpu) += duration_ns;
     for (completion &one : done_) one.duration_ns = duration_ns / done_.size();
 }
 
+void cpu_executor::move(const operation &next) {
+    const uint32_t page = next.work.page, rows = options_.places->top_rows(page / experts_);
+    std::memcpy(arena_.data() + next.to_row * row_bytes_, address(page, MOORAGE_TOP),
+                segment_image(expert_of(page), 0, rows).bytes());
+}
+
 mlp_weights cpu_executor::view_of(const expert_work &work) const {
     const bool bottom = work.segments == MOORAGE_BOTTOM;
-    const uint32_t top = options_.top_rows, first = bottom ? top : 0;
+    const uint32_t top = options_.places->top_rows(work.page / experts_);
+    const uint32_t first = bottom ? top : 0;
     const uint32_t count =
         bottom ? intermediate_ - top : (work.segments == MOORAGE_TOP ? top : intermediate_);
     const segment_image image(expert_of(work.page), first, count);
-    return image.view(slot_address(work.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP));
+    return image.view(address(work.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP));
 }
 
 // All experts at the front of the queue that can run, in one go: one parallel loop for a step.
@@ -251,10 +259,9 @@ void cpu_executor::compute_experts(std::deque<operation> &from) {
                 return call.expert == work.page % experts_;
             }))
             break;
-        const uint32_t first = bottom ? options_.top_rows : 0;
-        const uint32_t count = whole    ? intermediate_
-                               : bottom ? intermediate_ - options_.top_rows
-                                        : options_.top_rows;
+        const uint32_t top = options_.places->top_rows(work.page / experts_);
+        const uint32_t first = bottom ? top : 0;
+        const uint32_t count = whole ? intermediate_ : bottom ? intermediate_ - top : top;
         const mlp_weights *weights = nullptr;
         if (!in_place) {
             views_.push_back(view_of(work));

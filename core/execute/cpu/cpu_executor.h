@@ -29,7 +29,6 @@ struct cpu_executor_options {
     const model *of = nullptr;
     cpu_model *compute = nullptr;
     const arena *places = nullptr;
-    uint32_t top_rows = 0;  // of an expert's intermediate dimension, in a top slot
     uint32_t transfers_max = 0;
     bool in_place = false;  // experts are read where the model has them; loads copy nothing
 };
@@ -47,6 +46,7 @@ public:
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
+    void move_top(const expert_work &work, uint64_t to_row) override;
     void head(uint32_t tokens) override;
     void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
     void arrived(uint32_t transfer) override { arrived_[transfer] = 1; }
@@ -64,11 +64,13 @@ private:
         event_kind kind;
         expert_work work;
         uint32_t layer;
+        uint64_t to_row = 0;  // of a move
     };
     struct link_state {
         bool busy = false;  // from send() until its completion is handed out
         link_piece piece;
         std::byte *targets[2] = {nullptr, nullptr};  // of the top and the bottom segment
+        uint32_t top_rows = 0;
         uint64_t started_ns = 0, ended_ns = 0;
     };
 
@@ -81,13 +83,14 @@ private:
     bool take_piece(completion &out);
     void copy_loop();
     void copy(const link_state &link);
-    std::byte *slot_address(uint32_t page, uint8_t segment) const;
+    std::byte *address(uint32_t page, uint8_t segment) const;
+    void move(const operation &work);
     const mlp_weights &expert_of(uint32_t page) const;
 
     cpu_executor_options options_;
     std::vector<uint32_t> moe_layers_;
     uint32_t experts_ = 0, intermediate_ = 0;
-    uint64_t top_bytes_ = 0, bottom_bytes_ = 0;
+    uint64_t row_bytes_ = 0;  // of the arena
     memory_block arena_;
     std::chrono::steady_clock::time_point begun_;
     uint64_t now_ = 0;

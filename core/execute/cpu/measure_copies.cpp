@@ -4,6 +4,7 @@
 
 #include "core/execute/cpu/cpu_executor.h"
 #include "core/execute/cpu/forward.h"
+#include "core/execute/cpu/measure_beside.h"
 #include "core/execute/cpu/measure_models.h"
 #include "core/execute/cpu/measure_parts.h"
 #include "core/execute/cpu/measure_timing.h"
@@ -19,7 +20,7 @@ constexpr uint64_t piece_min_bytes = 4096, piece_max_bytes = 64 << 20;
 struct copy_probe {
     std::unique_ptr<model> of;
     std::unique_ptr<cpu_model> compute;
-    arena places{experts, 1, 0};
+    std::unique_ptr<arena> places;
     std::unique_ptr<executor> where;
     uint64_t expert_bytes = 0;
 
@@ -32,12 +33,12 @@ struct copy_probe {
         auto made = cpu_model::create(*of, pool, {.context_max = 2});
         if (!made) return made.failure();
         compute = std::move(made).value();
-        auto executor = cpu_executor::create(
-            {of.get(), compute.get(), &places, of->config().moe_intermediate, 8, false});
+        places = std::make_unique<arena>(1, experts, of->config().moe_intermediate, 0, 1);
+        auto executor = cpu_executor::create({of.get(), compute.get(), places.get(), 8, false});
         if (!executor) return executor.failure();
         where = std::move(executor).value();
         expert_bytes = of->sizes().expert_bytes;
-        places.take(0, MOORAGE_WHOLE);
+        places->take(0, MOORAGE_WHOLE, false);
         const int32_t id = 1;
         const pass token = prompt_pass({&id, 1}, 0, 0, true);
         where->begin(token);
@@ -48,21 +49,6 @@ struct copy_probe {
         const std::vector<float> weights(experts, 0.25f);
         where->route(all, weights);
         return success();
-    }
-
-    double copy(uint64_t offset, uint64_t bytes) {
-        where->send({link_h2d, 0, MOORAGE_WHOLE, offset, bytes});
-        return std::max(static_cast<double>(where->wait().duration_ns), 1.0) / 1e9;
-    }
-    void queue_expert(uint32_t page) {
-        expert_work work;
-        work.page = page;
-        work.tokens = 1;
-        where->expert_on_cpu(work);
-    }
-    double compute_one(uint32_t page) {
-        queue_expert(page);
-        return std::max(static_cast<double>(where->wait().duration_ns), 1.0) / 1e9;
     }
 };
 
@@ -86,48 +72,12 @@ std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double bu
         while (taken.size() < rounds_min || seconds_since(begun) < budget_s) {
             if (offset + bytes > probe.expert_bytes) offset = 0;
             loop();
-            taken.push_back(probe.copy(offset, bytes));
+            taken.push_back(copy_piece(*probe.where, 0, offset, bytes));
             offset += bytes;
         }
         out.push_back({static_cast<double>(bytes), lower_quartile(taken)});
     }
     return out;
-}
-
-// Copies one expert while others are computed until it has been copied. Only what ran wholly
-// beside the copy counts.
-void measure_together(copy_probe &probe, double budget_s, measured_machine &into) {
-    const auto bytes = static_cast<double>(probe.expert_bytes);
-    uint32_t next = 0;
-    const auto page = [&] { return 1 + next++ % (experts - 1); };
-    const double alone = typical_seconds(budget_s, [&] { probe.compute_one(page()); });
-    const double copy_alone = typical_seconds(budget_s, [&] { probe.copy(0, probe.expert_bytes); });
-    into.expert_memory_bytes_per_s = bytes / alone;
-    std::vector<double> computed, copied;
-    const auto begun = std::chrono::steady_clock::now();
-    while (copied.size() < rounds_min || seconds_since(begun) < budget_s) {
-        probe.where->send({link_h2d, 0, MOORAGE_WHOLE, 0, probe.expert_bytes});
-        double last = 0;
-        for (bool copying = true; copying;) {
-            probe.queue_expert(page());
-            completion done = probe.where->wait();
-            if (done.kind == event_kind::piece) {
-                copying = false;
-                copied.push_back(static_cast<double>(done.duration_ns) / 1e9);
-                while (probe.where->wait().kind != event_kind::cpu_expert) {
-                }
-                continue;
-            }
-            // The one before ended while the copy still went on.
-            if (last > 0) computed.push_back(last);
-            last = static_cast<double>(done.duration_ns) / 1e9;
-        }
-    }
-    if (computed.empty()) computed.push_back(alone);
-    const double compute_seconds = lower_quartile(computed), copy_seconds = lower_quartile(copied);
-    into.compute_share = std::clamp(alone / compute_seconds, 0.05, 1.0);
-    into.copy_share = std::clamp(copy_alone / copy_seconds, 0.05, 1.0);
-    into.together_bytes_per_s = bytes / compute_seconds + bytes / copy_seconds;
 }
 
 }  // namespace
@@ -136,10 +86,9 @@ status measure_copies(thread_pool &pool, double budget_s, uint64_t expert_bytes,
                       measured_machine &into) {
     copy_probe probe;
     if (const status done = probe.make(pool, expert_bytes); !done) return done.failure();
-    probe.copy(0, probe.expert_bytes);  // the slot's pages are there from now on
+    copy_piece(*probe.where, 0, 0, probe.expert_bytes);  // the slot's pages are there from now on
     into.to_device = measure_sizes(probe, pool, budget_s);
-    measure_together(probe, 4 * budget_s, into);
-    return success();
+    return measure_beside(*probe.where, {experts, probe.expert_bytes}, 4 * budget_s, into);
 }
 
 }  // namespace moorage::core

@@ -8,13 +8,8 @@
 
 namespace moorage::core::cuda {
 
-cpu_experts::cpu_experts(const model &of, const pinned_experts &experts, uint32_t top_rows,
-                         uint32_t threads)
-    : config_(of.config()),
-      experts_(experts),
-      top_rows_(top_rows),
-      threads_(threads),
-      thread_([this] { loop(); }) {}
+cpu_experts::cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads)
+    : config_(of.config()), experts_(experts), threads_(threads), thread_([this] { loop(); }) {}
 
 cpu_experts::~cpu_experts() {
     {
@@ -69,15 +64,16 @@ void cpu_experts::compute(mlp_kernel &kernel) {
     std::vector<mlp_weights> views(tasks_.size());
     std::vector<mlp_call> calls(tasks_.size());
     for (uint32_t segment = 0; segment < 2; ++segment) {
-        if (experts_.image_bytes(segment) == 0) continue;
+        // All tasks are of one layer.
+        if (experts_.rows(tasks_.front().page, segment) == 0) continue;
         for (size_t i = 0; i < tasks_.size(); ++i) {
             const cpu_task &task = tasks_[i];
             views[i] = experts_.view(task.page, segment, experts_.image(task.page, segment));
             mlp_call &call = calls[i];
             call.weights = &views[i];
             call.intermediate = config_.moe_intermediate;
-            call.first = segment == 0 ? 0 : top_rows_;
-            call.count = segment == 0 ? top_rows_ : config_.moe_intermediate - top_rows_;
+            call.first = experts_.first_row(task.page, segment);
+            call.count = experts_.rows(task.page, segment);
             call.activation = config_.activation;
             call.limit = static_cast<float>(config_.activation_limit);
             call.tokens = static_cast<uint32_t>(task.tokens.size());

@@ -26,8 +26,7 @@ struct cpu_task {
 class cpu_experts {
 public:
     // `experts` is borrowed. Threads of the pool start with the first task.
-    cpu_experts(const model &of, const pinned_experts &experts, uint32_t top_rows,
-                uint32_t threads);
+    cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads);
     ~cpu_experts();
 
     // Hands tasks over; Requires: none is under way. inputs [tokens, hidden] and what the tasks
@@ -44,7 +43,7 @@ private:
 
     const model_config &config_;
     const pinned_experts &experts_;
-    uint32_t top_rows_, threads_;
+    uint32_t threads_;
     std::vector<cpu_task> tasks_;
     const float *inputs_ = nullptr;
     bool busy_ = false;

@@ -27,7 +27,6 @@ struct cuda_executor_options {
     const model *of = nullptr;      // borrowed
     const arena *places = nullptr;  // borrowed
     cpu_model_limits limits;        // keep_hidden is not offered
-    uint32_t top_rows = 0;          // of an expert's intermediate dimension, in a top slot
     uint32_t transfers_max = 0;     // ids of transfers are below it
     uint32_t threads = 0;           // of experts on the CPU; 0: one a core but one
     int32_t device = 0;

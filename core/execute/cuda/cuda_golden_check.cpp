@@ -26,9 +26,8 @@ result<golden_report> check_golden_on_gpu(const model &of, const golden_data &go
             "the GPU has {} left beside weights and caches, an expert takes {}; "
             "check on the CPU, or take a larger GPU",
             human_bytes(static_cast<double>(*room)), human_bytes(static_cast<double>(slot_bytes)))};
-    executor_drive drive(of, {.top_slots = static_cast<uint32_t>(slots)});
+    executor_drive drive(of, {.slots = static_cast<uint32_t>(slots)});
     options.places = &drive.places;
-    options.top_rows = drive.top();
     options.transfers_max = drive.transfers_max();
     auto made = make_cuda_executor(options);
     if (!made) return made.failure();

@@ -49,9 +49,9 @@ cuda_run::~cuda_run() {
 }
 
 std::byte *cuda_run::slot_address(uint32_t page, uint32_t segment) const {
-    const uint32_t slot = options_.places->slot(page, segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM);
-    assert(slot != MOORAGE_NONE);
-    return slots_[segment] + slot * slot_bytes_[segment];
+    const uint64_t row = options_.places->row_of(page, segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM);
+    assert(row != MOORAGE_NEVER);
+    return slots_ + row * experts_.row_bytes();
 }
 
 void cuda_run::begin(const pass &tokens) {
@@ -72,6 +72,15 @@ void cuda_run::head(uint32_t) {
     flush();
 }
 
+void cuda_run::move_top(const expert_work &work, uint64_t to_row) {
+    queue_.push_back({event_kind::moved, work, layer_, to_row});
+    flush();
+}
+
+void cuda_run::divided() {
+    if (const status packed = experts_.divide(*device_, packing_threads()); !packed) failed_ = true;
+}
+
 void cuda_run::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
     if (weights.empty()) {
         equal_weights_.assign(chosen.size(),
@@ -89,7 +98,7 @@ void cuda_run::route(std::span<const uint32_t> chosen, std::span<const float> we
 // run together share their launches.
 void cuda_run::expert_on_gpu(const expert_work &work) {
     queue_.push_back({event_kind::gpu_expert, work, layer_});
-    queued_ += work.segments != MOORAGE_TOP || !options_.places->split();
+    queued_ += work.segments != MOORAGE_TOP || !options_.places->split(layer_);
     if (!ready(queue_.back()) || queued_ >= expected_) flush();
 }
 
@@ -133,9 +142,10 @@ void cuda_run::send(const link_piece &piece) {
 void cuda_run::copy_piece(const link_piece &piece, cudaStream_t stream) {
     uint64_t begin = piece.offset_bytes, left = piece.bytes;
     for (uint32_t segment = 0; segment < 2 && left != 0; ++segment) {
-        const uint64_t bytes = experts_.image_bytes(segment);
-        if (!(piece.segments & (segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM)) || bytes == 0)
+        if (!(piece.segments & (segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM)) ||
+            experts_.rows(piece.page, segment) == 0)
             continue;
+        const uint64_t bytes = experts_.image_bytes(piece.page, segment);
         if (begin >= bytes) {
             begin -= bytes;
             continue;
@@ -179,6 +189,10 @@ void cuda_run::flush() {
             continue;
         }
         queue_.pop_front();
+        if (front.kind == event_kind::moved) {
+            launch_move(front);
+            continue;
+        }
         join_cpu();
         batch &own = open_batch();
         if (front.kind == event_kind::gate)
@@ -191,6 +205,18 @@ void cuda_run::flush() {
         if (front.kind == event_kind::gate) compute_->shared(front.layer);
     }
     failed_ = device_->notes().failed();
+}
+
+// Within the stream of the computations, so after those that read the old place.
+void cuda_run::launch_move(const operation &move) {
+    batch &own = open_batch();
+    MOORAGE_CUDA_CHECK(
+        device_->notes(),
+        cudaMemcpyAsync(slots_ + move.to_row * experts_.row_bytes(),
+                        slot_address(move.work.page, 0), experts_.image_bytes(move.work.page, 0),
+                        cudaMemcpyDeviceToDevice, device_->compute()));
+    own.done.push_back({event_kind::moved, move.work.tag, 0, move.work.segments});
+    close_batch(own);
 }
 
 // All experts at the front that can run: top segments and whole experts in one batch, then the
@@ -214,10 +240,9 @@ void cuda_run::launch_batch(uint32_t layer, std::span<const operation> work) {
     in_slots_.clear();
     for (const operation &one : work) {
         const uint32_t segment = one.work.segments == MOORAGE_BOTTOM ? 1 : 0;
-        const uint32_t first = segment == 0 ? 0 : options_.top_rows;
-        const uint32_t rows = segment == 0 ? options_.top_rows : intermediate_ - options_.top_rows;
-        in_slots_.push_back(
-            {one.work.page % experts_count_, first, rows, slot_address(one.work.page, segment)});
+        const uint32_t page = one.work.page;
+        in_slots_.push_back({page % experts_count_, experts_.first_row(page, segment),
+                             experts_.rows(page, segment), slot_address(page, segment)});
         own.done.push_back({event_kind::gpu_expert, one.work.tag, 0, one.work.segments});
     }
     compute_->experts(layer, in_slots_);

@@ -36,6 +36,8 @@ public:
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
+    void move_top(const expert_work &work, uint64_t to_row) override;
+    void divided() override;
     void head(uint32_t tokens) override;
     void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
     void arrived(uint32_t transfer) override { arrived_[transfer] = 1; }
@@ -59,6 +61,7 @@ private:
         event_kind kind;
         expert_work work;
         uint32_t layer;
+        uint64_t to_row = 0;  // of a move
     };
     // Launches under way that end together.
     struct batch {
@@ -73,11 +76,14 @@ private:
 
     status plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes);
     status refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t free_bytes) const;
+    uint64_t arena_bytes() const { return options_.places->rows_total() * experts_.row_bytes(); }
+    static uint32_t packing_threads();
     bool make_events();
     uint64_t elapsed_ns() const;
     std::byte *slot_address(uint32_t page, uint32_t segment) const;
     bool ready(const operation &next) const;
     void flush();
+    void launch_move(const operation &move);
     void launch_experts();
     void launch_batch(uint32_t layer, std::span<const operation> work);
     batch &open_batch();
@@ -102,8 +108,7 @@ private:
     forward_buffers buffers_;
     std::unique_ptr<forward<cuda_device>> compute_;
     uint64_t device_bytes_ = 0, pinned_scratch_bytes_ = 0;
-    std::byte *slots_[2] = {};  // top, bottom
-    uint64_t slot_bytes_[2] = {};
+    std::byte *slots_ = nullptr;                            // the arena
     float *cpu_inputs_ = nullptr, *cpu_outputs_ = nullptr;  // pinned
 
     std::chrono::steady_clock::time_point begun_;

@@ -21,8 +21,7 @@ uint64_t rounded(uint64_t bytes) {
 
 }  // namespace
 
-pinned_experts::pinned_experts(const model &of, uint32_t top_rows)
-    : top_rows_(top_rows), intermediate_(of.config().moe_intermediate) {
+pinned_experts::pinned_experts(const model &of, const arena &places) : places_(places) {
     std::map<const std::byte *, uint32_t> first;
     for (const uint32_t layer : of.config().moe_layers())
         for (const mlp_weights &expert : of.weights().layers[layer].experts) {
@@ -30,27 +29,36 @@ pinned_experts::pinned_experts(const model &of, uint32_t top_rows)
             experts_.push_back(&expert);
             shared_with_.push_back(first.emplace(expert.gate.data, page).first->second);
         }
-    for (uint32_t segment = 0; segment < 2; ++segment) {
-        places_[segment].resize(experts_.size());
-        images_[segment].resize(experts_.size(), nullptr);
-        if (segment == 1 && top_rows_ == intermediate_) break;
-        segment_bytes_[segment] = segment_of(0, segment).bytes();
-        for (uint32_t page = 0; page < experts_.size(); ++page) {
-            if (shared_with_[page] != page) continue;
-            const uint64_t bytes = rounded(segment_bytes_[segment]);
-            if (chunk_bytes_.empty() || chunk_bytes_.back() + bytes > chunk_bytes_max)
-                chunk_bytes_.push_back(0);
-            places_[segment][page] = {static_cast<uint32_t>(chunk_bytes_.size() - 1),
-                                      chunk_bytes_.back()};
-            chunk_bytes_.back() += bytes;
-            bytes_ += bytes;
-        }
+    at_.resize(experts_.size());
+    sharers_.resize(experts_.size());
+    packed_.resize(experts_.size());
+    images_.resize(experts_.size(), nullptr);
+    const uint32_t all = places.rows();
+    for (uint32_t page = 0; page < experts_.size(); ++page) {
+        ++sharers_[shared_with_[page]];
+        if (shared_with_[page] != page) continue;
+        const uint64_t image = segment_image(*experts_[page], 0, all).bytes();
+        row_bytes_ = std::max(row_bytes_, (image + all - 1) / all);
+        const uint64_t bytes = rounded(image);
+        if (chunk_bytes_.empty() || chunk_bytes_.back() + bytes > chunk_bytes_max)
+            chunk_bytes_.push_back(0);
+        at_[page] = {static_cast<uint32_t>(chunk_bytes_.size() - 1), chunk_bytes_.back()};
+        chunk_bytes_.back() += bytes;
+        bytes_ += bytes;
     }
 }
 
+uint32_t pinned_experts::first_row(uint32_t page, uint32_t segment) const {
+    return segment == 0 ? 0 : places_.top_rows(places_.layer_of(page));
+}
+
+uint32_t pinned_experts::rows(uint32_t page, uint32_t segment) const {
+    const uint32_t top = places_.top_rows(places_.layer_of(page));
+    return segment == 0 ? top : places_.rows() - top;
+}
+
 segment_image pinned_experts::segment_of(uint32_t page, uint32_t segment) const {
-    return segment == 0 ? segment_image(*experts_[page], 0, top_rows_)
-                        : segment_image(*experts_[page], top_rows_, intermediate_ - top_rows_);
+    return {*experts_[page], first_row(page, segment), rows(page, segment)};
 }
 
 mlp_weights pinned_experts::view(uint32_t page, uint32_t segment, const std::byte *base) const {
@@ -63,28 +71,55 @@ status pinned_experts::fill(cuda_device &device, uint32_t threads) {
         chunks.push_back(device.take_pinned(bytes));
         if (!chunks.back()) return error{device.notes().text()};
     }
-    const auto pages = static_cast<uint32_t>(experts_.size());
-    for (uint32_t segment = 0; segment < 2; ++segment)
-        for (uint32_t page = 0; page < pages && segment_bytes_[segment] != 0; ++page) {
-            const place &at = places_[segment][shared_with_[page]];
-            images_[segment][page] = chunks[at.chunk] + at.offset_bytes;
+    for (uint32_t page = 0; page < experts_.size(); ++page)
+        if (shared_with_[page] == page)
+            packed_[page].push_back({chunks[at_[page].chunk] + at_[page].offset_bytes, 0});
+    return divide(device, threads);
+}
+
+status pinned_experts::divide(cuda_device &device, uint32_t threads) {
+    std::vector<uint32_t> stale;
+    for (uint32_t page = 0; page < experts_.size(); ++page) {
+        std::vector<packed> &known = packed_[shared_with_[page]];
+        const uint32_t top = places_.top_rows(places_.layer_of(page));
+        auto found = std::ranges::find(known, top, &packed::top_rows);
+        if (found == known.end()) {
+            found = std::ranges::find(known, 0u, &packed::top_rows);
+            // Its own image is packed anew; a shared one stays for the layers that still use it.
+            if (found == known.end() && sharers_[shared_with_[page]] == 1) found = known.begin();
+            if (found == known.end()) {
+                std::byte *data = device.take_pinned(
+                    rounded(segment_image(*experts_[page], 0, places_.rows()).bytes()));
+                if (!data) return error{device.notes().text()};
+                found = known.insert(known.end(), {data, 0});
+            }
+            found->top_rows = top;
+            stale.push_back(page);
         }
-    // One thread does not reach the memory's bandwidth, and the files may not be read yet.
-    std::atomic<uint32_t> next{0};
-    const auto pack = [&] {
-        for (uint32_t page = next++; page < pages; page = next++) {
-            if (shared_with_[page] != page) continue;
-            for (uint32_t segment = 0; segment < 2; ++segment)
-                if (segment_bytes_[segment] != 0)
-                    segment_of(page, segment)
-                        .copy(0, segment_bytes_[segment], images_[segment][page]);
+        images_[page] = found->data;
+    }
+    pack(std::move(stale), threads);
+    return success();
+}
+
+// One thread does not reach the memory's bandwidth, and the files may not be read yet.
+void pinned_experts::pack(std::vector<uint32_t> pages, uint32_t threads) {
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        for (size_t i = next++; i < pages.size(); i = next++) {
+            std::byte *out = images_[pages[i]];
+            for (uint32_t segment = 0; segment < 2; ++segment) {
+                if (rows(pages[i], segment) == 0) continue;
+                const segment_image image = segment_of(pages[i], segment);
+                image.copy(0, image.bytes(), out);
+                out += image.bytes();
+            }
         }
     };
     std::vector<std::thread> workers;
-    for (uint32_t i = 1; i < std::max(1u, threads); ++i) workers.emplace_back(pack);
-    pack();
+    for (uint32_t i = 1; i < std::max(1u, threads); ++i) workers.emplace_back(work);
+    work();
     for (std::thread &worker : workers) worker.join();
-    return success();
 }
 
 }  // namespace moorage::core::cuda

@@ -2,13 +2,14 @@
 //
 // A page's top and bottom segments each lie in one piece, since the files' own layout (rows of
 // whole matrices) would make a load many small copies; so the mapped files cannot be registered in
-// place. Memory comes in chunks, of which an image never crosses a border. Experts that share their
-// weights (random models) share an image.
+// place. Memory comes in chunks, of which an expert never crosses a border. Experts that share
+// their weights (random models) share an image for each way in which their layers are split.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "core/execute/arena.h"
 #include "core/execute/cuda/cuda_device.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
@@ -17,19 +18,27 @@ namespace moorage::core::cuda {
 
 class pinned_experts {
 public:
-    // Rows [0, top_rows) and the rest of the intermediate dimension.
-    pinned_experts(const model &of, uint32_t top_rows);
+    // Borrowed. The arena says how the experts of each layer are split.
+    pinned_experts(const model &of, const arena &places);
 
     // Of the pinned memory of all images; known before fill().
     uint64_t bytes() const { return bytes_; }
-    uint64_t top_bytes() const { return segment_bytes_[0]; }
-    uint64_t bottom_bytes() const { return segment_bytes_[1]; }
+    // Of a row of the intermediate dimension, the largest of all layers.
+    uint64_t row_bytes() const { return row_bytes_; }
     // Allocates and packs, on `threads` threads. Borrows the device.
     status fill(cuda_device &device, uint32_t threads);
+    // Packs anew what the arena's new division cuts elsewhere. Requires: no image is being read.
+    status divide(cuda_device &device, uint32_t threads);
 
     // segment: 0 top, 1 bottom. Valid after fill().
-    const std::byte *image(uint32_t page, uint32_t segment) const { return images_[segment][page]; }
-    uint64_t image_bytes(uint32_t segment) const { return segment_bytes_[segment]; }
+    const std::byte *image(uint32_t page, uint32_t segment) const {
+        return images_[page] + (segment == 0 ? 0 : image_bytes(page, 0));
+    }
+    uint64_t image_bytes(uint32_t page, uint32_t segment) const {
+        return segment_of(page, segment).bytes();
+    }
+    uint32_t first_row(uint32_t page, uint32_t segment) const;
+    uint32_t rows(uint32_t page, uint32_t segment) const;
     const mlp_weights &expert(uint32_t page) const { return *experts_[page]; }
     // The weights of a segment where they lie in an image at `base`.
     mlp_weights view(uint32_t page, uint32_t segment, const std::byte *base) const;
@@ -39,16 +48,23 @@ private:
         uint32_t chunk;
         uint64_t offset_bytes;
     };
+    // An image of the weights of `page`, packed for this many rows of the top segment; 0: not yet.
+    struct packed {
+        std::byte *data;
+        uint32_t top_rows;
+    };
     segment_image segment_of(uint32_t page, uint32_t segment) const;
+    void pack(std::vector<uint32_t> pages, uint32_t threads);
 
-    uint32_t top_rows_, intermediate_;
-    uint64_t segment_bytes_[2] = {};
-    uint64_t bytes_ = 0;
+    const arena &places_;
+    uint64_t bytes_ = 0, row_bytes_ = 0;
     std::vector<const mlp_weights *> experts_;  // [pages]
     std::vector<uint32_t> shared_with_;         // [pages] the first page with the same weights
+    std::vector<uint32_t> sharers_;             // [pages] of a first page: pages with its weights
     std::vector<uint64_t> chunk_bytes_;
-    std::vector<place> places_[2];
-    std::vector<std::byte *> images_[2];
+    std::vector<place> at_;                    // [pages] of a first page
+    std::vector<std::vector<packed>> packed_;  // [pages] of a first page
+    std::vector<std::byte *> images_;          // [pages]
 };
 
 }  // namespace moorage::core::cuda

@@ -1,0 +1,136 @@
+// arena.cpp - deals out frames and slots.
+#include "core/execute/arena.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace moorage::core {
+
+arena::arena(uint32_t layers, uint32_t experts, uint32_t rows, uint32_t cached_experts,
+             uint32_t frames)
+    : experts_(experts),
+      rows_(rows),
+      cached_experts_(cached_experts),
+      frame_count_(frames),
+      total_(uint64_t{rows} * (uint64_t{cached_experts} + frames)),
+      frame_(size_t{layers} * experts, MOORAGE_NEVER),
+      slot_(size_t{layers} * experts, MOORAGE_NEVER),
+      frame_use_(size_t{layers} * experts, 0) {
+    const std::vector<uint32_t> unsplit(layers, rows);
+    divide(unsplit, {});
+}
+
+std::vector<arena::slot_class> arena::classes_of(std::span<const uint32_t> top_rows,
+                                                 std::span<const uint32_t> pool_slots) const {
+    std::vector<slot_class> all;
+    for (size_t layer = 0; layer < top_rows.size(); ++layer) {
+        const uint32_t rows = top_rows[layer];
+        assert(rows > 0 && rows <= rows_);
+        if (rows == rows_) continue;
+        auto found = std::ranges::find(all, rows, &slot_class::rows);
+        if (found == all.end()) found = all.insert(found, {rows, 0, {}});
+        // All layers of a shared pool are split alike.
+        if (pool_slots.size() == 1)
+            found->count = pool_slots[0];
+        else if (layer < pool_slots.size())
+            found->count += pool_slots[layer];
+    }
+    return all;
+}
+
+bool arena::keeps_places(std::span<const uint32_t> top_rows,
+                         std::span<const uint32_t> pool_slots) const {
+    if (!std::ranges::equal(top_rows, top_rows_)) return false;
+    const std::vector<slot_class> wanted = classes_of(top_rows, pool_slots);
+    return std::ranges::equal(wanted, classes_, [](const slot_class &a, const slot_class &b) {
+        return a.rows == b.rows && a.count == b.count;
+    });
+}
+
+void arena::divide(std::span<const uint32_t> top_rows, std::span<const uint32_t> pool_slots) {
+    if (!top_rows_.empty() && keeps_places(top_rows, pool_slots)) return;
+    classes_ = classes_of(top_rows, pool_slots);
+    top_rows_.assign(top_rows.begin(), top_rows.end());
+    class_of_layer_.assign(top_rows.size(), MOORAGE_NONE);
+    uint64_t row = 0;
+    for (slot_class &one : classes_)
+        for (uint32_t i = 0; i < one.count; ++i, row += one.rows) one.free.push_back(row);
+    for (slot_class &one : classes_) std::ranges::reverse(one.free);
+    for (size_t layer = 0; layer < top_rows.size(); ++layer)
+        for (uint32_t i = 0; i < classes_.size(); ++i)
+            if (classes_[i].rows == top_rows[layer]) class_of_layer_[layer] = i;
+    // What is left are frames: those beside the cache, and one for each slot of unsplit layers.
+    assert(row + uint64_t{frame_count_} * rows_ <= total_);
+    frames_.clear();
+    for (; row + rows_ <= total_; row += rows_) frames_.push_back(row);
+    const bool mixed = std::ranges::find(class_of_layer_, MOORAGE_NONE) != class_of_layer_.end();
+    if (!mixed) frames_.resize(frame_count_);
+    std::ranges::reverse(frames_);
+}
+
+double arena::share(uint32_t layer, uint8_t segments) const {
+    const double top = static_cast<double>(top_rows_[layer]) / rows_;
+    return (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
+}
+
+uint64_t arena::row_of(uint32_t page, uint8_t segment) const {
+    if (segment == MOORAGE_BOTTOM) {
+        if (!(frame_use_[page] & MOORAGE_BOTTOM)) return MOORAGE_NEVER;
+        return frame_[page] + top_rows_[layer_of(page)];
+    }
+    return frame_use_[page] & MOORAGE_TOP ? frame_[page] : slot_[page];
+}
+
+bool arena::has_room(uint32_t page, uint8_t segments, bool cached) const {
+    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
+        if (!(wanted(page, segments) & segment) || row_of(page, segment) != MOORAGE_NEVER) continue;
+        if (in_slot(page, segment, cached) ? class_of(page).free.empty()
+                                           : frame_[page] == MOORAGE_NEVER && frames_.empty())
+            return false;
+    }
+    return true;
+}
+
+void arena::take(uint32_t page, uint8_t segments, bool cached) {
+    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
+        if (!(wanted(page, segments) & segment) || row_of(page, segment) != MOORAGE_NEVER) continue;
+        if (in_slot(page, segment, cached)) {
+            take_slot(page);
+            continue;
+        }
+        if (frame_[page] == MOORAGE_NEVER) {
+            assert(!frames_.empty());
+            frame_[page] = frames_.back();
+            frames_.pop_back();
+        }
+        frame_use_[page] |= segment;
+    }
+}
+
+uint64_t arena::take_slot(uint32_t page) {
+    if (slot_[page] != MOORAGE_NEVER) return slot_[page];
+    std::vector<uint64_t> &free = class_of(page).free;
+    assert(!free.empty());
+    slot_[page] = free.back();
+    free.pop_back();
+    return slot_[page];
+}
+
+void arena::leave_frame(uint32_t page, uint8_t segments) {
+    if (frame_[page] == MOORAGE_NEVER) return;
+    frame_use_[page] &= static_cast<uint8_t>(~segments);
+    if (frame_use_[page] != 0) return;
+    frames_.push_back(frame_[page]);
+    frame_[page] = MOORAGE_NEVER;
+}
+
+void arena::release(uint32_t page, uint8_t segments) {
+    const uint8_t going = wanted(page, segments);
+    if ((going & MOORAGE_TOP) && slot_[page] != MOORAGE_NEVER) {
+        class_of(page).free.push_back(slot_[page]);
+        slot_[page] = MOORAGE_NEVER;
+    }
+    if (going != 0) leave_frame(page, going);
+}
+
+}  // namespace moorage::core
