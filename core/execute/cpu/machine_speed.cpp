@@ -7,6 +7,8 @@
 #include <new>
 #include <vector>
 
+#include <unistd.h>
+
 #include "core/execute/cpu/kernels_vector.h"
 
 namespace moorage::core {
@@ -64,6 +66,11 @@ double measure_multiply_add_rate(thread_pool &pool, double seconds) {
             kernels.multiply_add(ROUNDS, sinks.data() + size_t{item} * 16);
         });
     });
+}
+
+uint64_t host_memory_bytes() {
+    const auto pages = static_cast<uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L));
+    return pages * static_cast<uint64_t>(std::max(::sysconf(_SC_PAGESIZE), 1L));
 }
 
 }  // namespace moorage::core

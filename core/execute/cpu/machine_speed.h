@@ -19,4 +19,7 @@ double measure_read_bandwidth(thread_pool &pool, double seconds);
 // over all threads of the pool; the best of passes of about a tenth of a millisecond.
 double measure_multiply_add_rate(thread_pool &pool, double seconds);
 
+// Of main memory there is in all.
+uint64_t host_memory_bytes();
+
 }  // namespace moorage::core

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <fstream>
 
-#include <unistd.h>
-
 #include "core/execute/cpu/machine_speed.h"
 #include "core/execute/cpu/measure_parts.h"
 #include "core/base/memory_block.h"
@@ -29,11 +27,6 @@ std::string processor_name() {
     return "unnamed processor";
 }
 
-uint64_t memory_bytes() {
-    const auto pages = static_cast<uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L));
-    return pages * static_cast<uint64_t>(std::max(::sysconf(_SC_PAGESIZE), 1L));
-}
-
 }  // namespace
 
 result<measured_machine> measure_cpu(const measure_options &options) {
@@ -47,7 +40,7 @@ result<measured_machine> measure_cpu(const measure_options &options) {
     machine.processor = processor_name();
     machine.threads = pool.threads();
     machine.is_host = true;
-    machine.host_bytes = machine.device_bytes = memory_bytes();
+    machine.host_bytes = machine.device_bytes = host_memory_bytes();
     machine.device_reserved_bytes =
         machine.host_bytes - std::min(machine.host_bytes, memory_available_bytes());
 

@@ -1,6 +1,7 @@
 // measure_timing.h - how long something takes when nothing disturbs it.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <vector>
@@ -13,21 +14,29 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The lower quartile of as many runs as fit in `budget_s`, five at least, after one that is not
-// counted.
+// The lower quartile of what sample() returns, of as many as fit in `budget_s` of the clock now(),
+// five at least, after one that is not counted.
+template <class Now, class Sample>
+double typical_sample(double budget_s, Now &&now, Sample &&sample) {
+    constexpr size_t runs_min = 5, runs_max = 2000;
+    sample();
+    std::vector<double> taken;
+    const double begin = now();
+    while (taken.size() < runs_min || (taken.size() < runs_max && now() - begin < budget_s))
+        taken.push_back(std::max(sample(), 1e-9));
+    return lower_quartile(taken);
+}
+
+// The same for the time that body() takes.
 template <class Body>
 double typical_seconds(double budget_s, Body &&body) {
-    constexpr size_t runs_min = 5, runs_max = 2000;
-    body();
-    std::vector<double> taken;
     const auto begin = std::chrono::steady_clock::now();
-    while (taken.size() < runs_min ||
-           (taken.size() < runs_max && seconds_since(begin) < budget_s)) {
+    const auto now = [&] { return seconds_since(begin); };
+    return typical_sample(budget_s, now, [&] {
         const auto from = std::chrono::steady_clock::now();
         body();
-        taken.push_back(std::max(seconds_since(from), 1e-9));
-    }
-    return lower_quartile(taken);
+        return seconds_since(from);
+    });
 }
 
 }  // namespace moorage::core
