@@ -57,9 +57,13 @@ double compute_rate(const measured_machine &machine) {
 
 // The constant of a layer. Whole tokens know more than kernels one by one: the pipeline around
 // them, threads that fell asleep, weights that another layer drove out of the nearest cache.
+// A GPU computes the experts of a layer that are there in shared launches, so what they cost once
+// is the layer's; what the host waits for is a term of its own.
 double layer_constant(const measured_machine &machine) {
-    if (machine.token_layers.size() < 2) return machine.layer_seconds;
-    const double experts = machine.experts_seconds + machine.token_experts * machine.expert_seconds;
+    const double once = machine.is_host ? 0 : machine.experts_seconds;
+    if (machine.token_layers.size() < 2) return machine.layer_seconds + once;
+    const double experts = machine.token_experts * machine.expert_seconds +
+                           (machine.is_host ? machine.experts_seconds : machine.sync_seconds);
     const double of_pass = machine.pass_seconds / machine.token_layer_count;
     return std::max(fit_line(machine.token_layers).constant - experts - of_pass, 0.0);
 }
@@ -82,15 +86,18 @@ device_profile device_of(const measured_machine &machine) {
     device.attention_kernels = static_cast<uint32_t>(std::clamp(layer_seconds / loop, 0.0, 10.0));
     const uint64_t launches_ns = device.attention_kernels * device.launch_ns;
     device.layer_ns = std::max(to_ns(layer_seconds), launches_ns) - launches_ns;
-    device.expert_kernels =
-        static_cast<uint32_t>(std::clamp(machine.experts_seconds / loop + 0.5, 0.0, 100.0));
+    if (machine.is_host)
+        device.expert_kernels =
+            static_cast<uint32_t>(std::clamp(machine.experts_seconds / loop + 0.5, 0.0, 100.0));
     device.expert_ns = to_ns(machine.expert_seconds);
     if (machine.prefill_layers.size() >= 2)
         device.token_ns = to_ns(fit_line(machine.prefill_layers).constant);
     device.pass_ns = to_ns(machine.pass_seconds);
     device.is_host = machine.is_host;
-    device.compute_share = machine.compute_share;
-    device.copy_share = machine.copy_share;
+    if (machine.is_host) {
+        device.compute_share = machine.compute_share;
+        device.copy_share = machine.copy_share;
+    }
     device.load_ns = to_ns(machine.load_seconds);
     if (machine.contexts.size() >= 2 && machine.context_bytes > 0)
         if (const line_fit line = fit_line(machine.contexts); line.slope > 0)
@@ -98,7 +105,7 @@ device_profile device_of(const measured_machine &machine) {
     const cache_figures cache = cache_of(machine);
     device.cache_bytes = cache.bytes;
     device.cache_bytes_per_s = cache.bytes_per_s;
-    if (cache.bytes != 0 && machine.token_layers.size() >= 2)
+    if (machine.is_host && cache.bytes != 0 && machine.token_layers.size() >= 2)
         if (const line_fit line = fit_line(machine.token_layers); line.slope > 0)
             device.cache_bytes_per_s = std::min(cache.bytes_per_s, 1 / line.slope);
     return device;
@@ -116,7 +123,8 @@ link_profile link_of(const measured_machine &machine) {
     return link;
 }
 
-node_profile node_of(const measured_machine &machine, const device_profile &device) {
+node_profile node_of(const measured_machine &machine, const device_profile &device,
+                     const link_profile &link) {
     node_profile node;
     node.name = machine.is_host ? machine.processor : "host of " + machine.processor;
     node.memory_bytes = machine.host_bytes;
@@ -130,7 +138,40 @@ node_profile node_of(const measured_machine &machine, const device_profile &devi
         node.cpu_issue_ns = to_ns(machine.cpu_expert_seconds);
     }
     node.memory_bytes_per_s = std::max(machine.together_bytes_per_s, node.cpu_bytes_per_s);
+    // The link alone reads the memory at its own rate at least.
+    if (!machine.is_host)
+        node.memory_bytes_per_s = std::max(node.memory_bytes_per_s, link.h2d_bytes_per_s);
     return node;
+}
+
+// Where a GPU's figures come from something else than a CPU's.
+template <class How>
+void sources_of_gpu(profile_sources &all, How &&how) {
+    auto &device = all.of["device"];
+    device["reserved_bytes"] = how("what was in use when it was measured, and the reserve");
+    device["memory_bytes_per_s"] = how("copies within it or large products, the faster of the two");
+    device["flops_per_s"] = how("large products of bf16 by the library");
+    device["flops_efficiency"] = how("an expert for more and more tokens, against that");
+    device["launch_ns"] = how("recorded launches of an empty kernel, slope of the fitted line");
+    device["sync_ns"] =
+        how("recorded launches and a small copy until the host sees its end, "
+            "constant of the fitted line");
+    device["layer_ns"] =
+        how("a layer of small models run whole, at zero bytes, less launches, "
+            "each expert and sync_ns");
+    device["expert_kernels"] = "[D] shared by the experts of a layer, so part of its constant";
+    device["pass_ns"] = how("the head of small models at zero bytes");
+    device["cache_bytes_per_s"] = how("sets of weights up to that size, the middle one");
+    auto &link = all.of["link"];
+    for (const char *rate : {"h2d_bytes_per_s", "d2h_bytes_per_s"})
+        link[rate] = how("pinned pieces of 4 KiB to 64 MiB, slope of the fitted line");
+    link["issue_ns"] = how("such pieces until the host sees their end, constant of the line");
+    auto &node = all.of["node"];
+    node["memory_bytes_per_s"] =
+        how("experts computed by the CPU and copied at the same time, both summed");
+    node["cpu_bytes_per_s"] = how("experts of one token by the CPU, from pinned memory");
+    node["cpu_flops_per_s"] = how("an expert for more and more tokens by the CPU");
+    node["cpu_issue_ns"] = how("one small expert by the CPU at zero bytes, both ways included");
 }
 
 profile_sources sources_of(const measured_machine &machine) {
@@ -176,6 +217,7 @@ profile_sources sources_of(const measured_machine &machine) {
     node["cpu_bytes_per_s"] = how("experts of one token read from memory");
     node["cpu_flops_per_s"] = how("an expert for more and more tokens");
     node["cpu_issue_ns"] = how("one small expert at zero bytes");
+    if (!machine.is_host) sources_of_gpu(all, how);
     return all;
 }
 
@@ -240,7 +282,7 @@ measured_profile profile_of(const measured_machine &machine) {
     measured_profile made;
     made.profile.device = device_of(machine);
     made.profile.link = link_of(machine);
-    made.profile.node = node_of(machine, made.profile.device);
+    made.profile.node = node_of(machine, made.profile.device, made.profile.link);
     made.sources = sources_of(machine);
     made.notes = tables_of(machine);
     return made;
@@ -251,11 +293,12 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
     lines.push_back(format("{}, executor {}, {} threads, {}", machine.processor, machine.executor,
                            machine.threads, machine.date));
     lines.push_back("");
-    lines.push_back(format("memory read in order {:.2f} GB/s, multiply-adds {:.1f} GFLOP/s",
-                           machine.read_bytes_per_s / 1e9, machine.operations_per_s / 1e9));
-    lines.push_back(
-        format("computing beside a copy keeps {:.0f} % of its speed, the copy {:.0f} %,",
-               machine.compute_share * 100, machine.copy_share * 100));
+    lines.push_back(format(
+        "memory read in order {:.2f} GB/s, {} {:.1f} GFLOP/s", machine.read_bytes_per_s / 1e9,
+        machine.is_host ? "multiply-adds" : "products of bf16", machine.operations_per_s / 1e9));
+    lines.push_back(format("{} beside a copy keeps {:.0f} % of its speed, the copy {:.0f} %,",
+                           machine.is_host ? "computing" : "the CPU's computing",
+                           machine.compute_share * 100, machine.copy_share * 100));
     lines.push_back(format("together {:.2f} GB/s", machine.together_bytes_per_s / 1e9));
     lines.push_back(format(
         "constants: loop {:.2f} us, expert {:.2f} us, loop over experts "
@@ -264,6 +307,15 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
     lines.push_back(format("           layer {:.2f} us, pass {:.2f} us, load {:.2f} us",
                            machine.layer_seconds * 1e6, machine.pass_seconds * 1e6,
                            machine.load_seconds * 1e6));
+    if (!machine.is_host) {
+        lines.push_back(
+            format("           hand-over to the host {:.2f} us, expert on the CPU {:.2f} us",
+                   machine.sync_seconds * 1e6, machine.cpu_expert_seconds * 1e6));
+        lines.push_back(
+            format("experts on the CPU {:.2f} GB/s, {:.1f} GFLOP/s; it reads {:.2f} GB/s",
+                   machine.cpu_expert_bytes_per_s / 1e9, machine.cpu_operations_per_s / 1e9,
+                   machine.host_read_bytes_per_s / 1e9));
+    }
     add_timed(lines, "copies to a slot, by bytes", "", machine.to_device, true);
     add_timed(lines, "copies back, by bytes", "", machine.to_host, true);
     if (!machine.products.empty()) {

@@ -63,13 +63,14 @@ struct measured_machine {
 
     // Bounds.
     double read_bytes_per_s = 0;       // of the device's memory, the best of many
-    double operations_per_s = 0;       // float32 multiply-adds in registers, two operations each
+    double operations_per_s = 0;       // float32 multiply-adds in registers, two operations each;
+                                       // of a GPU's matrix units with bf16
     double host_read_bytes_per_s = 0;  // of host memory, by the CPU; the same where is_host
 
     // Copies of one piece, by its bytes.
     std::vector<timed> to_device, to_host;
-    // Computing an expert and copying another at the same time: the share of its own speed that
-    // each keeps, and the bytes of both.
+    // Computing an expert (on the CPU) and copying another at the same time: the share of its own
+    // speed that each keeps, and the bytes of both.
     double compute_share = 1, copy_share = 1, together_bytes_per_s = 0;
 
     // Kernels of the device.
@@ -94,7 +95,7 @@ struct measured_machine {
     // Constants: what is left at zero bytes.
     double loop_seconds = 0;     // a kernel launch; on the CPU the entry of a parallel loop
     double expert_seconds = 0;   // of each expert in a loop
-    double experts_seconds = 0;  // of a loop over experts, the loop's entries included
+    double experts_seconds = 0;  // of a loop over experts, the loop's entries or launches included
     double layer_seconds = 0;    // of attention, norms, router of a layer
     double pass_seconds = 0;     // of a pass: embedding, last norm, head
     double sync_seconds = 0;     // hand-over of the gate's result; 0 where is_host

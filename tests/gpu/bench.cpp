@@ -11,8 +11,8 @@
 #include <string>
 
 #include "core/execute/cuda/cuda_executor.h"
+#include "core/execute/cuda/cuda_measure.h"
 #include "core/execute/executor_drive.h"
-#include "tests/gpu/device_rates.h"
 
 namespace {
 
@@ -72,8 +72,9 @@ void print_result(const model &of, const request &asked, const executor_drive &d
     const double expert = static_cast<double>(sizes.expert_bytes);
     const double dense =
         static_cast<double>(sizes.total_bytes - sizes.experts_bytes - sizes.embedding_bytes);
-    const double read_s = (dense + layers * of.config().top_k * expert) / rates.memory;
-    const double copied_s = static_cast<double>(drive.misses) / tokens * expert / rates.h2d;
+    const double read_s = (dense + layers * of.config().top_k * expert) / rates.memory_bytes_per_s;
+    const double copied_s =
+        static_cast<double>(drive.misses) / tokens * expert / rates.h2d_bytes_per_s;
     const double bound_s = asked.cached == 0 ? read_s : std::max(read_s, copied_s);
     std::printf(
         "%-18s slots %-6u %8.3f ms a token, bound %8.3f ms (%s), %5.1f %% of it; hits %.3f,"
@@ -137,13 +138,13 @@ int main(int count, char **arguments) {
         if (name == "--cached") asked.cached = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cpu") asked.cpu_share = std::stod(value);
     }
-    const auto rates = measure_device_rates();
+    const auto rates = measure_device_rates(/*device=*/0);
     if (!rates) {
         std::printf("%s\n", rates.failure().text.c_str());
         return 1;
     }
     std::printf("%s: memory %.2f TB/s read, host to GPU %.1f GB/s\n", rates.value().name.c_str(),
-                rates.value().memory / 1e12, rates.value().h2d / 1e9);
+                rates.value().memory_bytes_per_s / 1e12, rates.value().h2d_bytes_per_s / 1e9);
     bool good = true;
     for (const shape &one : shapes) {
         if (!asked.shape.empty() && asked.shape != one.name) continue;

@@ -4,24 +4,31 @@
 // So the executor's own part (queues, events, recordings, pinned buffers that are written too
 // early) is checked on any machine that has the toolkit's headers. Kernels run as in
 // cuda_arithmetic_test. Linked in place of the runtime and the library of products.
+//
+// With rates (pretended_clock.h) the streams' time is kept instead and kernels compute nothing.
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <vector>
 
 #include "core/execute/cuda/cuda_products.h"
 #include "core/execute/cuda/forward.h"
+#include "core/execute/cuda/measured_launches.h"
+#include "tests/gpu/pretended_clock.h"
 #include "tests/unit/host_team.h"
 
 namespace {
 
-using work = std::function<void()>;
+using work = std::function<double()>;  // the seconds that it takes, where time is kept
 struct pretended_event {
     uint64_t recorded = 0, passed = 0;
+    double at_s = 0;
 };
 struct pretended_stream {
     // What is to be done, and the event and its number that must have passed first.
@@ -32,6 +39,7 @@ struct pretended_stream {
     };
     std::deque<step> steps;
     std::vector<work> *recording = nullptr;
+    double free_s = 0;  // the end of what it has been given
 };
 
 // PRETENDED_BYTES: free memory. PRETENDED_LAUNCHES: those that go well, before one fails.
@@ -39,6 +47,13 @@ size_t figure(const char *name, size_t otherwise) {
     const char *text = std::getenv(name);
     return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
+
+std::optional<pretended_rates> start_rates() {
+    if (!std::getenv("PRETENDED_CLOCK")) return {};
+    return pretended_rates{2e-6, 8e-6, 6e-6, 25e9, 20e9, 1e12, 32 << 20, 3e12, 5e11, 1e14};
+}
+std::optional<pretended_rates> rates = start_rates();
+double host_s = 0;  // the host's clock
 
 std::vector<pretended_stream *> streams;
 std::mt19937 chance{5};
@@ -49,6 +64,8 @@ pretended_event &of(cudaEvent_t event) { return *reinterpret_cast<pretended_even
 void submit(cudaStream_t stream, work run) {
     if (of(stream).recording)
         of(stream).recording->push_back(std::move(run));
+    else if (rates)
+        of(stream).free_s = std::max(of(stream).free_s, host_s) + run();
     else
         of(stream).steps.push_back({std::move(run)});
 }
@@ -63,17 +80,72 @@ void move_on() {
     if (run) run();
 }
 
+double copy_s(size_t bytes, cudaMemcpyKind kind) {
+    if (!rates) return 0;
+    const auto count = static_cast<double>(bytes);
+    if (kind == cudaMemcpyHostToDevice) return rates->h2d_s + count / rates->h2d_bytes_per_s;
+    if (kind == cudaMemcpyDeviceToHost) return rates->d2h_s + count / rates->d2h_bytes_per_s;
+    return 2 * count / rates->memory_bytes_per_s;  // read and written
+}
+
 }  // namespace
+
+void pretend_time(const pretended_rates &given) { rates = given; }
+double pretended_now() { return host_s; }
 
 namespace moorage::core::cuda {
 
 namespace {
+
+double read_s(double bytes) {
+    return bytes /
+           (bytes <= rates->cache_bytes ? rates->cache_bytes_per_s : rates->memory_bytes_per_s);
+}
+double bytes_of_item(const product_item &item) {
+    const auto bytes = static_cast<double>(item.rows * item.weights.row_bytes);
+    return item.second ? 2 * bytes : bytes;
+}
+double operations_s(const product_item &item) {
+    const double weights = double{1} * item.rows * item.weights.columns * (item.second ? 2 : 1);
+    return 2 * weights * item.count / rates->operations_per_s;
+}
+
+// Beyond its launch.
+template <class Kernel>
+double kernel_s(const Kernel &, dim3) {
+    return 0;
+}
+template <weight_type type, uint32_t tokens_max>
+double kernel_s(const row_kernel<type, tokens_max> &kernel, dim3 grid) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < (kernel.table ? grid.y : kernel.count); ++i)
+        bytes += bytes_of_item(kernel.table ? kernel.table[i] : kernel.items[i]);
+    return read_s(bytes);
+}
+template <weight_type type, bool two>
+double kernel_s(const tile_kernel<type, two> &kernel, dim3 grid) {
+    double bytes = 0, computed_s = 0;
+    for (uint32_t i = 0; i < grid.y; ++i) {
+        const product_item &item = kernel.table ? kernel.table[i] : kernel.one;
+        bytes += bytes_of_item(item);
+        computed_s += operations_s(item);
+    }
+    return std::max(read_s(bytes), computed_s);
+}
+template <class Cache, uint32_t rows_max, uint32_t vectors>
+double kernel_s(const attend_kernel<Cache, rows_max, vectors> &kernel, dim3) {
+    const attend_shape &shape = kernel.shape;
+    const double position_bytes =
+        double{sizeof(Cache)} * shape.kv_heads * (shape.head_dim + shape.value_dim);
+    return (kernel.positions[0] + 1) * position_bytes / rates->context_bytes_per_s;
+}
 
 // Stands for the address of a kernel: makes a launch of a copy of it.
 template <class Kernel>
 work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
     const Kernel own = *static_cast<const Kernel *>(kernel);
     return [own, grid, shared_bytes] {
+        if (rates) return rates->launch_s + kernel_s(own, grid);
         host_team team(Kernel::threads, shared_bytes);
         for (team.block_z = 0; team.block_z < grid.z; ++team.block_z)
             for (team.block_y = 0; team.block_y < grid.y; ++team.block_y)
@@ -81,6 +153,7 @@ work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
                     team.poison();
                     own(team);
                 }
+        return 0.0;
     };
 }
 
@@ -94,6 +167,8 @@ void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t 
 }
 
 template class forward<cuda_device>;
+template void launch_nothing(cuda_device &);
+template void launch_product(cuda_device &, const product_item &);
 
 }  // namespace moorage::core::cuda
 
@@ -128,6 +203,7 @@ cudaError_t cudaDeviceSynchronize() {
         return false;
     };
     while (busy()) move_on();
+    for (const pretended_stream *one : streams) host_s = std::max(host_s, one->free_s);
     return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
@@ -135,7 +211,8 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
 }
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    std::memset(*out, 0xff, bytes);
+    // Where nothing is computed, results are the numbers that are there.
+    std::memset(*out, rates ? 0 : 0xff, bytes);
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *memory) { return std::free(memory), cudaSuccess; }
@@ -144,9 +221,12 @@ cudaError_t cudaFreeHost(void *memory) { return cudaFree(memory); }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
     return std::memcpy(to, from, bytes), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-    submit(stream, [=] { std::memcpy(to, from, bytes); });
+    submit(stream, [=] {
+        std::memcpy(to, from, bytes);
+        return copy_s(bytes, kind);
+    });
     return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void *, cudaFuncAttribute, int) { return cudaSuccess; }
@@ -167,18 +247,29 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete &of(event), cuda
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     pretended_event *own = &of(event);
     const uint64_t number = ++own->recorded;
-    submit(stream, [=] { own->passed = number; });
+    submit(stream, [=] {
+        own->passed = number;
+        return 0.0;
+    });
+    own->at_s = of(stream).free_s;
     return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-    move_on();
+    if (rates)
+        host_s = std::max(host_s, of(event).at_s);
+    else
+        move_on();
     return of(event).passed == of(event).recorded ? cudaSuccess : cudaErrorNotReady;
 }
-cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t, cudaEvent_t) {
-    return *out = 0.001f, cudaSuccess;
+cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t begin, cudaEvent_t end) {
+    *out = rates ? static_cast<float>((of(end).at_s - of(begin).at_s) * 1e3) : 0.001f;
+    return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-    of(stream).steps.push_back({{}, &of(event), of(event).recorded});
+    if (rates)
+        of(stream).free_s = std::max(of(stream).free_s, of(event).at_s);
+    else
+        of(stream).steps.push_back({{}, &of(event), of(event).recorded});
     return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -229,6 +320,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOper
     const float times = *static_cast<const float *>(alpha);
     const float before = *static_cast<const float *>(beta);
     submit(*reinterpret_cast<cudaStream_t *>(handle), [=] {
+        if (rates) return rates->launch_s + 2.0 * m * n * k / rates->operations_per_s;
         const auto *left = static_cast<const uint16_t *>(a);
         const auto *right = static_cast<const uint16_t *>(b);
         auto *out = static_cast<float *>(c);
@@ -241,6 +333,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOper
                 float &at = out[j * ldc + i];
                 at = times * sum + (before != 0 ? before * at : 0);
             }
+        return 0.0;
     });
     return CUBLAS_STATUS_SUCCESS;
 }

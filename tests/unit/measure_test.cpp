@@ -181,6 +181,85 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
     }
 }
 
+// A GPU of 2 TB/s, 90 % of them in experts, and 500 TFLOP/s, half of them; launches of 3 us.
+static measured_machine gpu() {
+    measured_machine of = machine();
+    of.executor = "cuda";
+    of.processor = "Test GPU";
+    of.is_host = false;
+    of.device_bytes = 80'000'000'000;
+    of.read_bytes_per_s = 2e12;
+    of.expert_memory_bytes_per_s = 1.8e12;
+    of.operations_per_s = 500e12;
+    of.expert_tokens.clear();
+    for (const double tokens : {1.0, 8.0, 64.0, 256.0, 512.0})
+        of.expert_tokens.push_back({tokens, std::max(20e-6, 20e-6 + (tokens - 64) * 6e6 / 250e12)});
+    of.to_device = samples(9e-6, 25e9, 0);
+    of.to_host = samples(7e-6, 20e9, 0);
+    of.loop_seconds = 3e-6;
+    of.sync_seconds = 11e-6;
+    of.expert_seconds = 0.5e-6;
+    of.experts_seconds = 10e-6;
+    of.layer_seconds = 30e-6;
+    of.load_seconds = 0;
+    of.cpu_expert_bytes_per_s = 12e9;
+    of.cpu_operations_per_s = 0.6e12;
+    of.cpu_expert_seconds = 40e-6;
+    of.together_bytes_per_s = 33e9;
+    return of;
+}
+
+TEST_CASE("a GPU's profile keeps link, hand-over, launches and the CPU beside it apart") {
+    const measured_profile made = profile_of(gpu());
+    const toy::folder place;
+    place.write("gpu.toml", to_toml(made.profile, made.sources, made.notes));
+    const auto read = load_hardware({"gpu.toml", "", "", place.path()});
+    REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
+    const hardware_profile &is = read.value();
+    const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-4); };
+    CHECK_FALSE(is.device.is_host);
+    CHECK(is.device.memory_efficiency == near(0.9));
+    CHECK(is.device.flops_efficiency == doctest::Approx(0.5).epsilon(0.05));
+    CHECK(is.device.launch_ns == 3000);
+    CHECK(is.device.sync_ns == 11000);
+    CHECK(is.device.expert_kernels == 0);
+    CHECK(is.device.expert_ns == 500);
+    // Launches that the layer's experts share are the layer's.
+    CHECK(is.device.attention_kernels * is.device.launch_ns + is.device.layer_ns == 40000);
+    // What only a CPU as the device has.
+    CHECK(is.device.compute_share == 1);
+    CHECK(is.device.copy_share == 1);
+    CHECK(is.device.load_ns == 0);
+    CHECK(is.link.h2d_bytes_per_s == near(25e9));
+    CHECK(is.link.d2h_bytes_per_s == near(20e9));
+    CHECK(is.link.issue_ns == 9000);
+    CHECK(is.node.cpu_bytes_per_s == near(12e9));
+    CHECK(is.node.cpu_flops_per_s == near(0.6e12));
+    CHECK(is.node.cpu_issue_ns == 40000);
+    CHECK(is.node.memory_bytes_per_s == near(33e9));
+    const cost_model costs(is, toy::shape(2, 4, 1));
+    CHECK(costs.load_ns(25'000'000) == doctest::Approx(1'009'000).epsilon(1e-4));
+
+    SUBCASE("whole tokens: their layers less hand-over, experts and the pass's share") {
+        measured_machine whole = gpu();
+        for (const double bytes : {1e6, 4e6, 16e6})
+            whole.token_layers.push_back({bytes, 70e-6 + bytes / 1e12});
+        whole.token_experts = 4;
+        whole.token_layer_count = 6;
+        // 70 - 11 - 4 * 0.5 - 6 / 6.
+        const device_profile device = profile_of(whole).profile.device;
+        CHECK(device.attention_kernels * device.launch_ns + device.layer_ns == 56000);
+    }
+    SUBCASE("the host's memory is no slower than the link that reads it") {
+        measured_machine slow = gpu();
+        slow.together_bytes_per_s = 5e9;
+        CHECK(profile_of(slow).profile.node.memory_bytes_per_s == near(25e9));
+    }
+    SUBCASE("the figures as text keep to 80 columns") {
+        for (const std::string &line : made.notes) CHECK(line.size() <= 80);
+    }
+}
+
 TEST_CASE("a written profile is read back, from one file") {
     const measured_profile made = profile_of(machine());
     const toy::folder place;

@@ -2,13 +2,14 @@
 #if !defined(MOORAGE_HAS_CUDA)
 
 #include "core/execute/cuda/cuda_executor.h"
+#include "core/execute/cuda/cuda_measure.h"
 
 namespace moorage::core {
 
 static error absent() {
     return error{
         "executor cuda is not part of this build; with the CUDA toolkit installed, build it with "
-        "cmake --preset cuda, or set executor to cpu or emulator"};
+        "cmake --preset cuda (-DMOORAGE_CUDA=ON), or set executor to cpu or emulator"};
 }
 
 result<cuda_machine> make_cuda_executor(const cuda_executor_options &) { return absent(); }
@@ -16,6 +17,10 @@ result<cuda_machine> make_cuda_executor(const cuda_executor_options &) { return 
 result<uint64_t> cuda_room_for_experts(const model &, const cpu_model_limits &, int32_t, bool) {
     return absent();
 }
+
+result<measured_machine> measure_cuda(const cuda_measure_options &) { return absent(); }
+
+result<device_rates> measure_device_rates(int32_t) { return absent(); }
 
 }  // namespace moorage::core
 

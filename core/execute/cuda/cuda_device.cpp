@@ -89,6 +89,12 @@ uint64_t cuda_device::free_bytes() {
     return available;
 }
 
+uint64_t cuda_device::total_bytes() {
+    size_t available = 0, total = 0;
+    MOORAGE_CUDA_CHECK(notes_, cudaMemGetInfo(&available, &total));
+    return total;
+}
+
 std::byte *cuda_device::take_memory(uint64_t bytes) {
     void *out = nullptr;
     if (!MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, std::max<uint64_t>(bytes, 1)))) return nullptr;

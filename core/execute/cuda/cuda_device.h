@@ -28,6 +28,9 @@ public:
     const failure_note &notes() const { return notes_; }
     failure_note &notes() { return notes_; }
     uint64_t free_bytes();
+    uint64_t total_bytes();
+    // Of the free ones, what the driver and its modules still take.
+    static constexpr uint64_t reserved_bytes = 256u << 20;
     // Waits for all that is under way; for the end of a run alone.
     void finish();
 

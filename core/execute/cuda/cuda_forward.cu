@@ -1,10 +1,14 @@
-// cuda_forward.cu - all that is compiled for the GPU: the kernels that a pass launches.
+// cuda_forward.cu - all that is compiled for the GPU: the kernels that a pass launches, and those
+// that are only timed.
 #include "core/execute/cuda/cuda_launch.cuh"
 #include "core/execute/cuda/cuda_products.h"
 #include "core/execute/cuda/forward.h"
+#include "core/execute/cuda/measured_launches.h"
 
 namespace moorage::core::cuda {
 
 template class forward<cuda_device>;
+template void launch_nothing(cuda_device &);
+template void launch_product(cuda_device &, const product_item &);
 
 }  // namespace moorage::core::cuda

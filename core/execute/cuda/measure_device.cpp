@@ -1,0 +1,204 @@
+// measure_device.cpp - what a GPU does without a model: copies, launches, products.
+#if defined(MOORAGE_HAS_CUDA)
+
+#include <algorithm>
+
+#include "core/execute/cuda/measure_parts.h"
+#include "core/execute/cuda/forward_buffers.h"
+#include "core/execute/cuda/measured_kernels.h"
+
+namespace moorage::core::cuda {
+
+namespace {
+
+constexpr uint64_t piece_min_bytes = 4096, piece_max_bytes = 64 << 20;
+// Read at least before the same weights come round again: above the caches of GPUs.
+constexpr uint64_t apart_bytes = uint64_t{256} << 20;
+constexpr uint32_t columns_most = 4096;
+
+float *floats(std::byte *at) { return reinterpret_cast<float *>(at); }
+uint16_t *halves(std::byte *at) { return reinterpret_cast<uint16_t *>(at); }
+
+std::vector<timed> copy_sizes(device_bench &bench, double budget_s, std::byte *on_device,
+                              std::byte *pinned, uint64_t block_bytes, cudaMemcpyKind kind) {
+    cuda_device &device = bench.device();
+    std::vector<timed> out;
+    for (uint64_t bytes = piece_min_bytes; bytes <= std::min(piece_max_bytes, block_bytes);
+         bytes *= 4) {
+        // Walks through the block, so that no cache of the host has what is copied.
+        uint64_t offset = 0;
+        const double seconds = bench.by_host(budget_s, device.demand(), [&] {
+            if (offset + bytes > block_bytes) offset = 0;
+            std::byte *to = on_device + offset, *from = pinned + offset;
+            if (kind == cudaMemcpyDeviceToHost) std::swap(to, from);
+            MOORAGE_CUDA_CHECK(device.notes(),
+                               cudaMemcpyAsync(to, from, bytes, kind, device.demand()));
+            offset += bytes;
+        });
+        out.push_back({static_cast<double>(bytes), seconds});
+    }
+    return out;
+}
+
+// Weights, inputs and outputs on the GPU that all products share; what they hold does not matter.
+class product_bench {
+public:
+    product_bench(device_bench &bench, double budget_s, uint64_t block_bytes)
+        : bench_(bench), budget_s_(budget_s), block_bytes_(block_bytes) {
+        while (side_ > 64 && 8 * uint64_t{side_} * side_ > block_bytes) side_ /= 2;
+        const uint64_t square = uint64_t{side_} * side_;
+        const uint64_t rows_most = std::max<uint64_t>(block_bytes / 2 / columns_most, 1 << 16);
+        cuda_device &device = bench.device();
+        weights_ = device.take_memory(block_bytes);
+        scales_ = device.take_memory(block_bytes / 16);
+        input_ = device.take_memory(std::max<uint64_t>(square, columns_most * 256) * 4);
+        output_ = device.take_memory(std::max<uint64_t>(4 * square, rows_most) * 4);
+        std::byte *high = device.take_memory(std::max<uint64_t>(square, columns_most * 256) * 2);
+        std::byte *low = device.take_memory(std::max<uint64_t>(square, columns_most * 256) * 2);
+        std::byte *workspace = device.take_memory(cuda_device::workspace_bytes);
+        if (!device.notes().failed()) device.use_scratch(halves(high), halves(low), workspace);
+    }
+
+    product_item item(weight_type type, uint32_t rows, uint32_t columns, uint32_t tokens) const {
+        product_item out;
+        out.weights.type = type;
+        out.weights.rows = out.rows = out.output_stride = rows;
+        out.weights.columns = out.input_stride = columns;
+        out.weights.row_bytes = bytes_of_columns(type, columns);
+        out.weights.data = weights_;
+        if (type == weight_type::mxfp4) {
+            out.weights.scales = scales_;
+            out.weights.scale_row_bytes = columns / 32;
+        }
+        out.input = floats(input_);
+        out.output = floats(output_);
+        out.count = tokens;
+        return out;
+    }
+
+    // Of one product, of several one after the other; `walks`: each with other weights.
+    double seconds(const product_item &item, bool walks) {
+        const uint64_t bytes = uint64_t{item.rows} * item.weights.row_bytes;
+        const auto times = static_cast<uint32_t>(std::clamp<uint64_t>(apart_bytes / bytes, 2, 64));
+        const auto all = [&] {
+            uint64_t offset = 0;
+            for (uint32_t i = 0; i < times; ++i) {
+                product_item one = item;
+                if (walks) {
+                    if (offset + bytes > block_bytes_) offset = 0;
+                    one.weights.data += offset;
+                    if (one.weights.scales) one.weights.scales += offset / 16;
+                    offset += bytes;
+                }
+                launch_product(bench_.device(), one);
+            }
+        };
+        // Products of the library launch more than one kernel each and need no recording to hide
+        // their launches.
+        if (item.count > few_tokens) return bench_.on_device(budget_s_, all) / times;
+        const uint32_t number = bench_.recorded(all);
+        return bench_.on_device(budget_s_, [&] { bench_.device().replay(number); }) / times;
+    }
+
+    // The library's products of halves, two for each.
+    double operations_per_s() {
+        const product_item large = item(weight_type::bf16, 4 * side_, side_, side_);
+        const double operations = 2.0 * 2 * large.rows * large.weights.columns * large.count;
+        return operations / seconds(large, false);
+    }
+
+    double copied_bytes_per_s() {
+        cuda_device &device = bench_.device();
+        const uint64_t half = block_bytes_ / 2;
+        const double seconds = bench_.on_device(budget_s_, [&] {
+            MOORAGE_CUDA_CHECK(device.notes(),
+                               cudaMemcpyAsync(weights_ + half, weights_, half,
+                                               cudaMemcpyDeviceToDevice, device.compute()));
+        });
+        return 2 * static_cast<double>(half) / seconds;
+    }
+
+private:
+    device_bench &bench_;
+    double budget_s_;
+    uint64_t block_bytes_;
+    uint32_t side_ = 4096;
+    std::byte *weights_ = nullptr, *scales_ = nullptr, *input_ = nullptr, *output_ = nullptr;
+};
+
+}  // namespace
+
+void measure_link(device_bench &bench, double budget_s, uint64_t block_bytes,
+                  measured_machine &into) {
+    cuda_device &device = bench.device();
+    const uint64_t bytes = std::min(block_bytes, apart_bytes);
+    std::byte *pinned = device.take_pinned(bytes), *on_device = device.take_memory(bytes);
+    if (device.notes().failed()) return;
+    // Written first: untouched pages of the host are not there yet.
+    std::fill_n(pinned, bytes, std::byte{1});
+    into.to_device = copy_sizes(bench, budget_s, on_device, pinned, bytes, cudaMemcpyHostToDevice);
+    into.to_host = copy_sizes(bench, budget_s, on_device, pinned, bytes, cudaMemcpyDeviceToHost);
+}
+
+// As a layer of few tokens is run: a recording of kernels, the copy of a small result at its end.
+void measure_launches(device_bench &bench, double budget_s, measured_machine &into) {
+    constexpr uint64_t result_bytes = 256;
+    cuda_device &device = bench.device();
+    std::byte *pinned = device.take_pinned(result_bytes);
+    std::byte *on_device = device.take_memory(result_bytes);
+    if (device.notes().failed()) return;
+    std::vector<timed> by_count;
+    for (const uint32_t count : {1u, 16u, 64u, 256u}) {
+        const uint32_t number = bench.recorded([&] {
+            for (uint32_t i = 0; i < count; ++i) launch_nothing(device);
+            device.copy_out(pinned, on_device, result_bytes);
+        });
+        by_count.push_back(
+            {static_cast<double>(count),
+             bench.by_host(budget_s, device.compute(), [&] { device.replay(number); })});
+        if (device.notes().failed()) return;
+    }
+    const line_fit line = fit_line(by_count);
+    into.loop_seconds = line.slope;
+    into.sync_seconds = line.constant;
+}
+
+void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes,
+                      measured_machine &into) {
+    product_bench products(bench, budget_s, block_bytes);
+    const cuda_device &device = bench.device();
+    if (device.notes().failed()) return;
+    into.operations_per_s = products.operations_per_s();
+    into.read_bytes_per_s = products.copied_bytes_per_s();
+    const auto add = [&](weight_type type, uint32_t rows, uint32_t columns, uint32_t tokens) {
+        const product_item item = products.item(type, rows, columns, tokens);
+        const auto bytes = static_cast<double>(bytes_of(item.weights));
+        if (device.notes().failed() || bytes > static_cast<double>(block_bytes)) return;
+        const double seconds = products.seconds(item, true);
+        into.products.push_back({type, rows, columns, tokens, bytes, seconds});
+        // Small ones may come from a cache, however they walk.
+        if (tokens == 1 && bytes >= 64e6 && block_bytes >= apart_bytes)
+            into.read_bytes_per_s = std::max(into.read_bytes_per_s, bytes / seconds);
+    };
+    constexpr uint32_t shapes[][2] = {
+        {256, 256}, {1024, 1024}, {4096, 1024}, {4096, 4096}, {14336, 4096}};
+    for (const auto &[rows, columns] : shapes) add(weight_type::bf16, rows, columns, 1);
+    for (const weight_type type : {weight_type::f16, weight_type::f32, weight_type::mxfp4})
+        add(type, 4096, 4096, 1);
+    for (const uint32_t tokens : {4u, 16u, 64u, 256u}) add(weight_type::bf16, 4096, 4096, tokens);
+
+    // The same weights again and again, in one launch, whose own time is taken off; where that is
+    // the half of it, the set is too small to tell anything.
+    for (uint64_t bytes = 1 << 20; bytes <= block_bytes; bytes *= 2) {
+        const auto rows = static_cast<uint32_t>(bytes / 2 / columns_most);
+        const double seconds =
+            products.seconds(products.item(weight_type::bf16, rows, columns_most, 1), false);
+        if (device.notes().failed()) return;
+        if (seconds < 2 * into.loop_seconds) continue;
+        into.working_sets.push_back({static_cast<double>(bytes), seconds - into.loop_seconds});
+    }
+}
+
+}  // namespace moorage::core::cuda
+
+#endif

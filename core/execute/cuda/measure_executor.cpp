@@ -1,0 +1,261 @@
+// measure_executor.cpp - what the executor's operations take, over models of one layer.
+#if defined(MOORAGE_HAS_CUDA)
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/execute/cpu/forward.h"
+#include "core/execute/cpu/measure_beside.h"
+#include "core/execute/cpu/measure_models.h"
+#include "core/execute/cpu/measure_timing.h"
+#include "core/execute/cuda/cuda_executor.h"
+#include "core/execute/cuda/measure_parts.h"
+
+namespace moorage::core::cuda {
+
+namespace {
+
+double host_now() {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+// A model of one layer, every expert in a slot of its own; all tokens of a pass choose the same.
+class layer_probe {
+public:
+    status make(const cuda_measure_options &how, const probe_shape &shape, uint32_t tokens_max,
+                uint32_t context_max) {
+        auto made_model = probe_model(shape);
+        if (!made_model) return made_model.failure();
+        of_ = std::move(made_model).value();
+        places_ = std::make_unique<arena>(shape.experts, shape.experts, 0);
+        for (uint32_t page = 0; page < shape.experts; ++page) places_->take(page, MOORAGE_WHOLE);
+        cuda_executor_options options;
+        options.of = of_.get();
+        options.places = places_.get();
+        options.limits = {.tokens_max = tokens_max, .context_max = context_max};
+        options.top_rows = shape.moe_intermediate;
+        options.transfers_max = 8;
+        options.threads = how.common.threads;
+        options.device = how.device;
+        auto made = make_cuda_executor(options);
+        if (!made) return made.failure();
+        where_ = std::move(made->where);
+        return success();
+    }
+    const model &of() const { return *of_; }
+    executor &where() { return *where_; }
+    uint64_t expert_bytes() const { return of_->sizes().expert_bytes; }
+    status check() const {
+        if (where_->failed()) return error{where_->failure()};
+        return success();
+    }
+
+    // Up to the scores of the router.
+    double attention(uint32_t tokens, uint32_t position) {
+        const std::vector<int32_t> ids(tokens, 1);
+        pass_ = prompt_pass(ids, 0, position, false);
+        where_->begin(pass_);
+        where_->attention(0, pass_);
+        return wait_for(event_kind::gate, 1);
+    }
+    // Experts first, first + 1, ... for every token, as many as the model asks for.
+    void choose(uint32_t first) {
+        const uint32_t k = of_->config().top_k, experts = of_->config().experts;
+        chosen_.resize(pass_.tokens.size() * k);
+        for (size_t i = 0; i < chosen_.size(); ++i)
+            chosen_[i] = (first + static_cast<uint32_t>(i % k)) % experts;
+        weights_.assign(chosen_.size(), 1.0f / static_cast<float>(k));
+        if (!where_->failed()) where_->route(chosen_, weights_);
+        next_ = 0;
+    }
+    // The next `count` of those that were chosen, computed together.
+    double experts(uint32_t count) {
+        for (uint32_t i = 0; i < count; ++i) where_->expert_on_gpu(next_work());
+        return wait_for(event_kind::gpu_expert, count);
+    }
+    double expert_on_cpu() {
+        where_->expert_on_cpu(next_work());
+        return wait_for(event_kind::cpu_expert, 1);
+    }
+    double head() {
+        where_->head(1);
+        return wait_for(event_kind::head, 1);
+    }
+
+private:
+    expert_work next_work() {
+        expert_work work;
+        work.page = chosen_[next_++];
+        work.tokens = static_cast<uint32_t>(pass_.tokens.size());
+        return work;
+    }
+    double wait_for(event_kind kind, uint32_t count) {
+        double seconds = 0;
+        while (count != 0 && !where_->failed()) {
+            const completion done = where_->wait();
+            if (done.kind != kind) continue;
+            --count;
+            seconds += static_cast<double>(done.duration_ns) / 1e9;
+        }
+        return std::max(seconds, 1e-9);
+    }
+
+    std::unique_ptr<model> of_;
+    std::unique_ptr<arena> places_;
+    std::unique_ptr<executor> where_;
+    pass pass_;
+    std::vector<uint32_t> chosen_;
+    std::vector<float> weights_;
+    uint32_t next_ = 0;
+};
+
+// Samples of one size of model, for a line of each constant.
+struct constant_samples {
+    std::vector<double> attention, pass, on_cpu, by_count[3];
+};
+constexpr uint32_t counts[] = {1, 2, 4};
+
+status time_constants(layer_probe &probe, double budget_s, constant_samples &out) {
+    constexpr uint32_t positions_max = 32, passes_min = 12;
+    const uint32_t experts = probe.of().config().experts;
+    const double begun = host_now();
+    for (uint32_t count = 0; count < passes_min || host_now() - begun < budget_s; ++count) {
+        const double attention = probe.attention(1, count % positions_max);
+        probe.choose(count * probe.of().config().top_k % experts);
+        double taken[std::size(counts)];
+        for (size_t i = 0; i < std::size(counts); ++i) taken[i] = probe.experts(counts[i]);
+        // What the hand-over takes counts too.
+        const double from = host_now();
+        probe.expert_on_cpu();
+        const double on_cpu = host_now() - from;
+        const double head = probe.head();
+        if (const status good = probe.check(); !good) return good;
+        // Of the first passes launches are recorded and kernels loaded.
+        if (count < 3) continue;
+        out.attention.push_back(attention);
+        for (size_t i = 0; i < std::size(counts); ++i) out.by_count[i].push_back(taken[i]);
+        out.on_cpu.push_back(on_cpu);
+        out.pass.push_back(head);
+        if (out.pass.size() >= 2000) break;
+    }
+    return success();
+}
+
+}  // namespace
+
+status measure_constants(const cuda_measure_options &options, double budget_s,
+                         measured_machine &into) {
+    std::vector<timed> attention, pass, expert, on_cpu;
+    std::vector<double> loops;
+    for (const uint32_t hidden : {128u, 256u, 512u, 1024u}) {
+        layer_probe probe;
+        const probe_shape shape{1, hidden, hidden, 16, 8, 8 * hidden};
+        if (const status done = probe.make(options, shape, 1, 32); !done) return done;
+        constant_samples samples;
+        const status done = time_constants(probe, 4 * budget_s, samples);
+        if (!done) return done;
+        const model_shape sizes = shape_of(probe.of(), "");
+        const double head = 2.0 * sizes.vocabulary * sizes.hidden;
+        const auto expert_bytes = static_cast<double>(probe.expert_bytes());
+        attention.push_back(
+            {static_cast<double>(sizes.dense_bytes) - head, lower_quartile(samples.attention)});
+        pass.push_back({head, lower_quartile(samples.pass)});
+        on_cpu.push_back({expert_bytes, lower_quartile(samples.on_cpu)});
+        std::vector<timed> by_count;
+        for (size_t i = 0; i < std::size(counts); ++i)
+            by_count.push_back(
+                {static_cast<double>(counts[i]), lower_quartile(samples.by_count[i])});
+        const line_fit line = fit_line(by_count);
+        loops.push_back(line.constant);
+        expert.push_back({expert_bytes, std::max(line.slope, 1e-9)});
+    }
+    into.layer_seconds = fit_line(attention).constant;
+    into.pass_seconds = fit_line(pass).constant;
+    into.experts_seconds = median(loops);
+    into.expert_seconds = fit_line(expert).constant;
+    into.cpu_expert_seconds = fit_line(on_cpu).constant;
+    return success();
+}
+
+status measure_expert_tokens(const cuda_measure_options &options, double budget_s,
+                             measured_machine &into) {
+    constexpr uint32_t tokens_max = 512;
+    layer_probe probe;
+    const status made = probe.make(options, {1, 2048, 1408, 8, 1, 64}, tokens_max, tokens_max);
+    if (!made) return made;
+    into.expert_bytes = into.expert_operations = static_cast<double>(probe.expert_bytes());
+    uint32_t expert = 0;
+    const auto time = [&](uint32_t tokens, bool on_cpu) {
+        return typical_sample(budget_s, host_now, [&] {
+            probe.attention(tokens, 0);
+            probe.choose(expert++ % 8);
+            const double seconds = on_cpu ? probe.expert_on_cpu() : probe.experts(1);
+            probe.head();
+            return seconds;
+        });
+    };
+    for (const uint32_t tokens : {1u, 8u, 64u, 128u, 256u, 512u})
+        into.expert_tokens.push_back({static_cast<double>(tokens), time(tokens, false)});
+    std::vector<timed> by_cpu;
+    for (const uint32_t tokens : {32u, 64u, 128u})
+        by_cpu.push_back({static_cast<double>(tokens), time(tokens, true)});
+    if (const status good = probe.check(); !good) return good;
+    const line_fit line = fit_line(by_cpu);
+    into.cpu_operations_per_s =
+        line.slope > 0 ? into.expert_operations / line.slope
+                       : into.expert_operations * by_cpu.back().amount / by_cpu.back().seconds;
+    return success();
+}
+
+status measure_contexts(const cuda_measure_options &options, double budget_s,
+                        measured_machine &into) {
+    layer_probe probe;
+    const status made = probe.make(options, {1, 1024, 64, 4, 1, 64}, 1, options.context_max);
+    if (!made) return made;
+    const attention_config &heads = probe.of().config().attention;
+    // Keys and values in half precision.
+    into.context_bytes = 2.0 * heads.kv_heads * (heads.head_dim + heads.value_dim);
+    for (uint32_t positions = 256; positions <= options.context_max; positions *= 2) {
+        const double seconds = typical_sample(budget_s, host_now, [&] {
+            const double taken = probe.attention(1, positions - 1);
+            probe.choose(0);
+            probe.experts(1);
+            probe.head();
+            return taken;
+        });
+        into.contexts.push_back({static_cast<double>(positions), seconds});
+    }
+    return probe.check();
+}
+
+status measure_large_experts(const cuda_measure_options &options, double budget_s,
+                             measured_machine &into) {
+    constexpr uint32_t experts = 4, hidden = 2048;
+    const uint64_t rows = std::max<uint64_t>(options.common.expert_bytes / (6 * hidden) / 32, 1);
+    layer_probe probe;
+    const status made = probe.make(
+        options, {1, hidden, static_cast<uint32_t>(rows * 32), experts, experts, 64}, 1, 2);
+    if (!made) return made;
+    const auto bytes = static_cast<double>(probe.expert_bytes());
+    const double all = typical_sample(budget_s, host_now, [&] {
+        probe.attention(1, 0);
+        probe.choose(0);
+        const double seconds = probe.experts(experts);
+        probe.head();
+        return seconds;
+    });
+    probe.attention(1, 0);
+    probe.choose(0);
+    if (const status good = probe.check(); !good) return good;
+    const status done =
+        measure_beside(probe.where(), {experts, probe.expert_bytes()}, 4 * budget_s, into);
+    if (!done) return done;
+    into.cpu_expert_bytes_per_s = into.expert_memory_bytes_per_s;
+    into.expert_memory_bytes_per_s = bytes * experts / all;
+    return success();
+}
+
+}  // namespace moorage::core::cuda
+
+#endif

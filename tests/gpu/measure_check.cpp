@@ -1,0 +1,164 @@
+// Goal: what a GPU does is measured as it is, and its profile gives it back. Method: the pretended
+// GPU takes its time by rates known here; what is fitted must be they, also after the profile has
+// been written and read. The CPU beside it is real, so its figures need only be there.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include <doctest/doctest.h>
+
+#include "core/config/hardware.h"
+#include "core/config/profile_writer.h"
+#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/cuda/cuda_measure.h"
+#include "tests/gpu/pretended_clock.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// Launch, copies each way, memory, cache, keys and values, matrix units.
+const pretended_rates planted{.launch_s = 2.5e-6,
+                              .h2d_s = 8e-6,
+                              .d2h_s = 6e-6,
+                              .h2d_bytes_per_s = 25e9,
+                              .d2h_bytes_per_s = 20e9,
+                              .memory_bytes_per_s = 1e12,
+                              .cache_bytes = 32 << 20,
+                              .cache_bytes_per_s = 3e12,
+                              .context_bytes_per_s = 400e9,
+                              .operations_per_s = 100e12};
+
+cuda_measure_options options() {
+    cuda_measure_options out;
+    out.common.seconds = 0.01;
+    out.common.threads = 2;
+    out.common.expert_bytes = 40'000'000;
+    out.block_bytes = 128 << 20;
+    out.context_max = 4096;
+    out.now = pretended_now;
+    return out;
+}
+
+const measured_machine &machine() {
+    static const result<measured_machine> made = [] {
+        pretend_time(planted);
+        return measure_cuda(options());
+    }();
+    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+    return *made;
+}
+
+const product_speed &product(weight_type type, uint32_t rows, uint32_t tokens) {
+    for (const product_speed &one : machine().products)
+        if (one.type == type && one.rows == rows && one.tokens == tokens) return one;
+    FAIL("no product of " << rows << " rows and " << tokens << " tokens");
+    return machine().products[0];
+}
+
+}  // namespace
+
+TEST_CASE("the link's rates and constants each way are the planted ones") {
+    const line_fit in = fit_line(machine().to_device), out = fit_line(machine().to_host);
+    CHECK(in.constant == doctest::Approx(8e-6));
+    CHECK(1 / in.slope == doctest::Approx(25e9));
+    CHECK(out.constant == doctest::Approx(6e-6));
+    CHECK(1 / out.slope == doctest::Approx(20e9));
+    CHECK(machine().to_device.front().amount == 4096);
+    CHECK(machine().to_device.back().amount == 64 << 20);
+}
+
+TEST_CASE("launches and the hand-over of a result are told apart") {
+    CHECK(machine().loop_seconds == doctest::Approx(2.5e-6));
+    // The copy of 256 bytes.
+    CHECK(machine().sync_seconds == doctest::Approx(6e-6 + 256 / 20e9));
+}
+
+TEST_CASE("memory, cache and matrix units have their rates") {
+    CHECK(machine().read_bytes_per_s == doctest::Approx(1e12));
+    CHECK(machine().operations_per_s == doctest::Approx(100e12).epsilon(0.01));
+    CHECK(machine().expert_memory_bytes_per_s == doctest::Approx(1e12).epsilon(0.1));
+    // A launch and the weights; more than the cache holds comes from memory.
+    CHECK(product(weight_type::bf16, 4096, 1).seconds ==
+          doctest::Approx(2.5e-6 + 4096.0 * 4096 * 2 / 3e12));
+    CHECK(product(weight_type::f32, 4096, 1).seconds ==
+          doctest::Approx(2.5e-6 + 4096.0 * 4096 * 4 / 1e12));
+    CHECK(product(weight_type::bf16, 14336, 1).seconds ==
+          doctest::Approx(2.5e-6 + 14336.0 * 4096 * 2 / 1e12));
+    // Halving the inputs and the library's two products.
+    CHECK(product(weight_type::bf16, 4096, 256).seconds ==
+          doctest::Approx(3 * 2.5e-6 + 2 * 2.0 * 4096 * 4096 * 256 / 100e12));
+}
+
+TEST_CASE("attention by length, experts by tokens") {
+    const line_fit past = fit_line(machine().contexts);
+    CHECK(machine().context_bytes / past.slope == doctest::Approx(400e9).epsilon(0.01));
+    CHECK(machine().contexts.back().amount == 4096);
+    const std::vector<timed> &tokens = machine().expert_tokens;
+    REQUIRE(tokens.size() == 6);
+    // 17 MB: two launches, and from 256 on the matrix units take longer than the weights.
+    const double expert_bytes = 3.0 * 2048 * 1408 * 2;
+    CHECK(machine().expert_bytes == expert_bytes);
+    const double step = tokens[5].seconds - tokens[4].seconds;
+    CHECK(machine().expert_operations * 256 / step == doctest::Approx(100e12).epsilon(0.001));
+}
+
+TEST_CASE("constants are those of launches and copies") {
+    // The table of products goes up, 500 bytes an expert, then two launches.
+    const double table_s = 2 * sizeof(cuda::product_item) / 25e9;
+    CHECK(machine().experts_seconds == doctest::Approx(8e-6 + 2 * 2.5e-6).epsilon(0.01));
+    CHECK(machine().expert_seconds == doctest::Approx(table_s).epsilon(0.05));
+    // Norm, head, and the logits' copy.
+    CHECK(machine().pass_seconds == doctest::Approx(2 * 2.5e-6 + 6e-6).epsilon(0.01));
+    // The copy of the router's scores, and a whole number of launches.
+    const double launches = (machine().layer_seconds - 6e-6) / 2.5e-6;
+    CHECK(launches == doctest::Approx(std::round(launches)).epsilon(0.02));
+    CHECK(launches > 5);
+    CHECK(launches < 12);
+}
+
+TEST_CASE("the host beside the GPU is measured too") {
+    CHECK(machine().executor == "cuda");
+    CHECK_FALSE(machine().is_host);
+    CHECK(machine().threads == 2);
+    CHECK(machine().host_bytes > 0);
+    CHECK(machine().host_read_bytes_per_s > 1e8);
+    CHECK(machine().cpu_expert_bytes_per_s > 1e8);
+    CHECK(machine().cpu_operations_per_s > 1e8);
+    CHECK(machine().cpu_expert_seconds >= 0);
+    CHECK(machine().together_bytes_per_s > 0);
+}
+
+TEST_CASE("the profile that is written gives back what was planted") {
+    const measured_profile made = profile_of(machine());
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / "moorage-measured-gpu.toml";
+    std::ofstream(file) << to_toml(made.profile, made.sources, made.notes);
+    const auto read = load_hardware({file.string(), "", "", {}});
+    std::filesystem::remove(file);
+    REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
+    const hardware_profile &is = *read;
+    const auto near = [](double value) { return doctest::Approx(value).epsilon(1e-3); };
+    CHECK(is.device.name == "pretended GPU");
+    CHECK_FALSE(is.device.is_host);
+    CHECK(is.device.compute_share == 1);
+    CHECK(is.device.memory_bytes == uint64_t{1} << 33);
+    CHECK(is.device.memory_bytes_per_s == near(1e12));
+    CHECK(is.device.memory_efficiency > 0.9);
+    CHECK(is.device.flops_per_s == doctest::Approx(100e12).epsilon(0.01));
+    CHECK(is.device.flops_efficiency > 0.95);
+    CHECK(is.device.launch_ns == 2500);
+    CHECK(is.device.sync_ns == 6013);
+    CHECK(is.device.expert_kernels == 0);
+    CHECK(is.device.context_bytes_per_s == doctest::Approx(400e9).epsilon(0.01));
+    CHECK(is.device.cache_bytes == 32 << 20);
+    CHECK(is.device.cache_bytes_per_s == near(3e12));
+    CHECK(is.link.h2d_bytes_per_s == near(25e9));
+    CHECK(is.link.d2h_bytes_per_s == near(20e9));
+    CHECK(is.link.issue_ns == 8000);
+    CHECK(is.node.memory_bytes_per_s >= is.link.h2d_bytes_per_s * 0.999);
+    // All that a layer costs once: its own constant and that of its experts.
+    CHECK(is.device.layer_ns + is.device.attention_kernels * is.device.launch_ns ==
+          doctest::Approx((machine().layer_seconds + machine().experts_seconds) * 1e9)
+              .epsilon(0.001));
+}
