@@ -22,9 +22,9 @@ struct outcome {
     std::string out;  // standard output, and with it the errors
 };
 
-outcome info(const std::string &arguments) {
+outcome moorage(const std::string &arguments) {
     const std::string line =
-        std::string(MOORAGE_BINARY_DIR) + "/bin/moorage model info " + arguments + " 2>&1";
+        std::string(MOORAGE_BINARY_DIR) + "/bin/moorage " + arguments + " 2>&1";
     std::FILE *pipe = popen(line.c_str(), "r");
     REQUIRE(pipe != nullptr);
     outcome result;
@@ -35,6 +35,8 @@ outcome info(const std::string &arguments) {
     if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
     return result;
 }
+
+outcome info(const std::string &arguments) { return moorage("model info " + arguments); }
 
 const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo";
 
@@ -87,3 +89,16 @@ TEST_CASE("text of 80 columns, exit codes of the contract") {
     CHECK(info(demo + " --profile rtx_9999").code == 2);
     CHECK(info(demo + " --context 0").code == 2);
 }
+
+#if !defined(MOORAGE_HAS_CUDA)
+TEST_CASE("what needs a GPU says which build has it, and writes nothing") {
+    const std::string golden = std::string(MOORAGE_SOURCE_DIR) + "/tests/golden/olmoe";
+    for (const std::string &line : {"model check " + golden + " --executor cuda",
+                                    std::string("profile measure --executor cuda --out -")}) {
+        const outcome result = moorage(line);
+        CHECK(result.code == 1);
+        CHECK(result.out.find("-DMOORAGE_CUDA=ON") != std::string::npos);
+        CHECK(result.out.find("[device]") == std::string::npos);
+    }
+}
+#endif

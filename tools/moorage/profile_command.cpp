@@ -14,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/config/hardware.h"
 #include "core/execute/cpu/measure.h"
+#include "core/execute/cuda/cuda_measure.h"
 #include "core/pipeline/run.h"
 #include "core/report/prediction.h"
 #include "tools/moorage/command.h"
@@ -46,26 +47,30 @@ std::string today() {
     return format("{:04}-{:02}-{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday);
 }
 
-int measure(const measure_arguments &given) {
-    if (given.executor != "cpu")
-        return fail({format("executor {} cannot be measured by this build; it measures cpu",
-                            given.executor),
-                     true});
+result<measured_machine> measure_machine(const measure_arguments &given) {
     measure_options options;
     options.seconds = given.seconds;
     options.threads = given.threads;
     options.progress = [](const std::string &what) {
         std::fprintf(stderr, "measuring %s\n", what.c_str());
     };
-    auto machine = measure_cpu(options);
-    if (!machine) return fail(machine.failure());
+    const bool on_gpu = given.executor == "cuda";
+    auto machine = on_gpu ? measure_cuda({.common = options}) : measure_cpu(options);
+    if (!machine) return machine.failure();
     machine->date = today();
     options.progress("whole tokens");
     if (const status done = measure_tokens(given.seconds / 10, given.threads, *machine); !done)
-        return fail(done.failure());
+        return done.failure();
+    if (on_gpu) return machine;
     options.progress("loads");
     if (const status done = measure_loads(given.seconds / 20, given.threads, *machine); !done)
-        return fail(done.failure());
+        return done.failure();
+    return machine;
+}
+
+int measure(const measure_arguments &given) {
+    const auto machine = measure_machine(given);
+    if (!machine) return fail(machine.failure());
     const measured_profile made = profile_of(*machine);
     const std::string text = to_toml(made.profile, made.sources, made.notes);
     if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());

@@ -35,8 +35,13 @@ json json_of(const measured_machine &machine, const hardware_profile &profile) {
              {{"compute_share", machine.compute_share},
               {"copy_share", machine.copy_share},
               {"bytes_per_s", machine.together_bytes_per_s}}},
+            {"cpu",
+             {{"read_bytes_per_s", machine.host_read_bytes_per_s},
+              {"expert_bytes_per_s", machine.is_host ? machine.expert_memory_bytes_per_s
+                                                     : machine.cpu_expert_bytes_per_s}}},
             {"constants_seconds",
              {{"loop", machine.loop_seconds},
+              {"sync", machine.sync_seconds},
               {"expert", machine.expert_seconds},
               {"experts", machine.experts_seconds},
               {"layer", machine.layer_seconds},

@@ -6,11 +6,11 @@
 
 namespace moorage::tool {
 
-// Fills token_layers: decodes small models of random weights on the CPU executor, every expert in
-// memory. `seconds`: about, for all of them.
+// Fills token_layers, on the CPU prefill_layers too: decodes small models of random weights on the
+// executor that `into` names, every expert in its memory. `seconds`: about, for all of them.
 core::status measure_tokens(double seconds, uint32_t threads, core::measured_machine &into);
-// Fills load_seconds: a small model with room for a third of its experts, against the emulator with
-// what has been measured so far. Requires: everything else of `into`.
+// Fills load_seconds of a CPU: a small model with room for a third of its experts, against the
+// emulator with what has been measured so far. Requires: everything else of `into`.
 core::status measure_loads(double seconds, uint32_t threads, core::measured_machine &into);
 
 }  // namespace moorage::tool
