@@ -309,8 +309,8 @@ void builder::add_param(section_reader &reader, const given &value, const std::s
         reserved.emplace_back(substitution_max);
     }
     if (is_host_key(stage_name, key))
-        return reader.fail(format("{}: {} is no parameter of a policy; put it in [{}] itself",
-                                  value.place, key, stage_name));
+        return reader.fail(format("{}: unknown key {} in [{}]: it is no policy's; put it in [{}]",
+                                  value.place, key, kind, stage_name));
     if (const std::string meant = nearest(key, reserved); !meant.empty())
         return reader.fail(
             format("{}: unknown key {} in [{}]; did you mean {}", value.place, key, kind, meant));

@@ -17,6 +17,7 @@ inline constexpr int exit_ok = 0, exit_failed = 1, exit_usage = 2;
 using command = std::function<int()>;
 command install_plugins(CLI::App &app);
 command install_trace(CLI::App &app);
+command install_tune(CLI::App &app);
 command install_replay(CLI::App &app);
 command install_run(CLI::App &app);
 command install_compare(CLI::App &app);

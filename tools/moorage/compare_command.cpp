@@ -1,11 +1,7 @@
 // compare_command.cpp - moorage compare: the same work under several configurations, side by side.
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -13,9 +9,9 @@
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
 #include "core/report/html.h"
-#include "core/report/progress.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/run_many.h"
 
 namespace moorage::tool {
 
@@ -68,37 +64,6 @@ result<std::vector<run_config>> read_configs(const arguments &given) {
     return configs;
 }
 
-// Runs all, on `jobs` threads; reports are in the order of the configurations. The first failure in
-// that order is the one returned.
-result<std::vector<run_report>> run_all(const std::vector<run_config> &configs,
-                                        run_resources &shared, uint32_t jobs, bool optimum) {
-    std::vector<std::optional<result<run_report>>> reports(configs.size());
-    std::atomic<size_t> next = 0;
-    std::atomic<bool> failed = false;
-    progress shown("compare", configs.size());
-    const auto work = [&] {
-        for (size_t i; !failed && (i = next++) < configs.size();) {
-            run_options options;
-            options.optimum = optimum;
-            if (jobs > 1) options.threads = 1;  // the others compute as well
-            reports[i] = run(configs[i], shared, options);
-            if (!*reports[i]) failed = true;
-            shown.advance();
-        }
-    };
-    std::vector<std::thread> threads;
-    for (uint32_t i = 1; i < jobs && i < configs.size(); ++i) threads.emplace_back(work);
-    work();
-    for (std::thread &thread : threads) thread.join();
-    std::vector<run_report> done;
-    for (auto &report : reports) {
-        if (!report) continue;  // not begun, because another one failed
-        if (!*report) return report->failure();
-        done.push_back(std::move(*report).value());
-    }
-    return done;
-}
-
 comparison compare(const std::vector<run_config> &configs, std::vector<run_report> reports,
                    const run_resources &shared) {
     comparison all;
@@ -130,15 +95,11 @@ int run_compare(const arguments &given) {
     auto configs = read_configs(given);
     if (!configs) return fail(configs.failure());
     run_resources shared;
-    for (const run_config &config : *configs)
-        if (const status done = shared.scan(config.plugin_paths); !done)
-            return fail(done.failure());
-    // What is measured must have the machine to itself.
-    const bool measured = std::any_of(configs->begin(), configs->end(), [](const run_config &one) {
-        return one.executor != "emulator";
-    });
-    const uint32_t cores = measured ? 1 : std::max(1u, std::thread::hardware_concurrency());
-    auto reports = run_all(*configs, shared, given.jobs ? given.jobs : cores, !given.no_optimum);
+    run_many_options options;
+    options.what = "compare";
+    options.jobs = given.jobs;
+    options.optimum = !given.no_optimum;
+    auto reports = run_many(*configs, shared, options);
     if (!reports) return fail(reports.failure());
     const comparison all = compare(*configs, std::move(reports).value(), shared);
     // The text first: a file that cannot be written must not take the result with it.
