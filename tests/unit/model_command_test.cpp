@@ -22,7 +22,7 @@ struct outcome {
     std::string out;  // standard output, and with it the errors
 };
 
-outcome moorage(const std::string &arguments) {
+outcome program(const std::string &arguments) {
     const std::string line =
         std::string(MOORAGE_BINARY_DIR) + "/bin/moorage " + arguments + " 2>&1";
     std::FILE *pipe = popen(line.c_str(), "r");
@@ -36,7 +36,7 @@ outcome moorage(const std::string &arguments) {
     return result;
 }
 
-outcome info(const std::string &arguments) { return moorage("model info " + arguments); }
+outcome info(const std::string &arguments) { return program("model info " + arguments); }
 
 const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo";
 
@@ -95,7 +95,7 @@ TEST_CASE("what needs a GPU says which build has it, and writes nothing") {
     const std::string golden = std::string(MOORAGE_SOURCE_DIR) + "/tests/golden/olmoe";
     for (const std::string &line : {"model check " + golden + " --executor cuda",
                                     std::string("profile measure --executor cuda --out -")}) {
-        const outcome result = moorage(line);
+        const outcome result = program(line);
         CHECK(result.code == 1);
         CHECK(result.out.find("-DMOORAGE_CUDA=ON") != std::string::npos);
         CHECK(result.out.find("[device]") == std::string::npos);
