@@ -79,8 +79,9 @@ void print_result(const model &of, const request &asked, const executor_drive &d
     std::printf(
         "%-18s slots %-6u %8.3f ms a token, bound %8.3f ms (%s), %5.1f %% of it; hits %.3f,"
         " gpu busy %.2f ms, h2d %.2f ms, cpu %.2f ms, stall %.2f ms\n",
-        asked.shape.c_str(), drive.places.top_slots(), seconds / tokens * 1e3, bound_s * 1e3,
-        copied_s > read_s ? "link" : "memory", bound_s / (seconds / tokens) * 100,
+        asked.shape.c_str(), static_cast<uint32_t>(drive.places.rows_total() / drive.places.rows()),
+        seconds / tokens * 1e3, bound_s * 1e3, copied_s > read_s ? "link" : "memory",
+        bound_s / (seconds / tokens) * 100,
         static_cast<double>(drive.hits) /
             static_cast<double>(drive.hits + drive.misses + drive.on_cpu),
         static_cast<double>(busy.gpu) / tokens / 1e6, static_cast<double>(busy.h2d) / tokens / 1e6,
@@ -96,12 +97,11 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     if (!made_model) return made_model.failure().text;
     const model &of = **made_model;
     const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts;
-    executor_drive drive(of, {asked.cached ? asked.cached : pages, 0, 1, asked.cpu_share, true, 7});
+    executor_drive drive(of, {asked.cached ? asked.cached : pages, 1, asked.cpu_share, true, 7});
     cuda_executor_options options;
     options.of = &of;
     options.places = &drive.places;
     options.limits.context_max = 4096;
-    options.top_rows = drive.top();
     options.transfers_max = drive.transfers_max();
     auto made = make_cuda_executor(options);
     if (!made) return made.failure().text;

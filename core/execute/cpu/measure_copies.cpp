@@ -20,7 +20,7 @@ constexpr uint64_t piece_min_bytes = 4096, piece_max_bytes = 64 << 20;
 struct copy_probe {
     std::unique_ptr<model> of;
     std::unique_ptr<cpu_model> compute;
-    arena places{experts, 1, 0};
+    std::unique_ptr<arena> places;
     std::unique_ptr<executor> where;
     uint64_t expert_bytes = 0;
 
@@ -33,12 +33,12 @@ struct copy_probe {
         auto made = cpu_model::create(*of, pool, {.context_max = 2});
         if (!made) return made.failure();
         compute = std::move(made).value();
-        auto executor = cpu_executor::create(
-            {of.get(), compute.get(), &places, of->config().moe_intermediate, 8, false});
+        places = std::make_unique<arena>(1, experts, of->config().moe_intermediate, 0, 1);
+        auto executor = cpu_executor::create({of.get(), compute.get(), places.get(), 8, false});
         if (!executor) return executor.failure();
         where = std::move(executor).value();
         expert_bytes = of->sizes().expert_bytes;
-        places.take(0, MOORAGE_WHOLE);
+        places->take(0, MOORAGE_WHOLE, false);
         const int32_t id = 1;
         const pass token = prompt_pass({&id, 1}, 0, 0, true);
         where->begin(token);

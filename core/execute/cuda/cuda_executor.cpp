@@ -62,14 +62,18 @@ cuda_run::cuda_run(const cuda_executor_options &options)
       moe_layers_(options.of->config().moe_layers()),
       experts_count_(options.of->config().experts),
       intermediate_(options.of->config().moe_intermediate),
-      experts_(*options.of, options.top_rows),
+      experts_(*options.of, *options.places),
       begun_(std::chrono::steady_clock::now()),
       arrived_(options.transfers_max, 0) {}
 
+uint32_t cuda_run::packing_threads() {
+    return std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
+}
+
 status cuda_run::refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t free_bytes) const {
-    const uint64_t slots = options_.places->top_slots();
+    const uint64_t slots = options_.places->rows_total() / options_.places->rows();
     const uint64_t fixed = weights_bytes + buffers_bytes + reserved_bytes;
-    const uint64_t slot = slot_bytes_[0] + (options_.places->split() ? slot_bytes_[1] : 0);
+    const uint64_t slot = options_.places->rows() * experts_.row_bytes();
     const uint64_t fit =
         free_bytes > fixed ? (free_bytes - fixed) / std::max<uint64_t>(slot, 1) : 0;
     const std::string remedy =
@@ -78,12 +82,8 @@ status cuda_run::refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t
     return error{format(
         "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches and "
         "activations, {} for {} expert slots, {} in reserve; {}",
-        device_->name(), human(free_bytes),
-        human(fixed + options_.places->top_slots() * slot_bytes_[0] +
-              options_.places->bottom_slots() * slot_bytes_[1]),
-        human(weights_bytes), human(buffers_bytes),
-        human(slots * slot_bytes_[0] + options_.places->bottom_slots() * slot_bytes_[1]), slots,
-        human(reserved_bytes), remedy)};
+        device_->name(), human(free_bytes), human(fixed + arena_bytes()), human(weights_bytes),
+        human(buffers_bytes), human(arena_bytes()), slots, human(reserved_bytes), remedy)};
 }
 
 // Counts first; an error when the GPU or the host has too little.
@@ -97,11 +97,7 @@ status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
         pinned.bytes() + options_.limits.tokens_max * (1 + config.top_k) * hidden_bytes;
     weights_bytes = weights.bytes();
     buffers_bytes = buffers.bytes() + cuda_device::workspace_bytes;
-    for (uint32_t segment = 0; segment < 2; ++segment)
-        slot_bytes_[segment] = (experts_.image_bytes(segment) + 255) / 256 * 256;
-    const uint64_t slots_bytes = options_.places->top_slots() * slot_bytes_[0] +
-                                 options_.places->bottom_slots() * slot_bytes_[1];
-    device_bytes_ = weights_bytes + buffers_bytes + slots_bytes;
+    device_bytes_ = weights_bytes + buffers_bytes + arena_bytes();
     const uint64_t free_bytes = device_->free_bytes();
     if (device_bytes_ + reserved_bytes > free_bytes)
         return refuse(weights_bytes, buffers_bytes, free_bytes);
@@ -126,8 +122,7 @@ status cuda_run::prepare() {
     std::byte *weights = device_->take_memory(weights_bytes);
     std::byte *buffers = device_->take_memory(buffers_bytes);
     std::byte *pinned = device_->take_pinned(pinned_scratch_bytes_);
-    slots_[0] = device_->take_memory(options_.places->top_slots() * slot_bytes_[0]);
-    slots_[1] = device_->take_memory(options_.places->bottom_slots() * slot_bytes_[1]);
+    slots_ = device_->take_memory(arena_bytes());
     if (device_->notes().failed()) return error{device_->notes().text()};
 
     memory_plan weights_plan(weights), buffers_plan(buffers), pinned_plan(pinned);
@@ -139,11 +134,9 @@ status cuda_run::prepare() {
     cpu_outputs_ = cpu_inputs_ + uint64_t{limits.tokens_max} * config.hidden;
     compute_ =
         std::make_unique<forward<cuda_device>>(*device_, *options_.of, weights_, buffers_, limits);
-    const uint32_t cores = std::max(1u, std::thread::hardware_concurrency());
-    if (const status filled = experts_.fill(*device_, std::min(cores, 16u)); !filled)
+    if (const status filled = experts_.fill(*device_, packing_threads()); !filled)
         return filled.failure();
-    cpu_ =
-        std::make_unique<cpu_experts>(*options_.of, experts_, options_.top_rows, options_.threads);
+    cpu_ = std::make_unique<cpu_experts>(*options_.of, experts_, options_.threads);
     if (!make_events() || device_->notes().failed()) return error{device_->notes().text()};
     begun_ = std::chrono::steady_clock::now();
     return success();

@@ -28,13 +28,14 @@ public:
         auto made_model = probe_model(shape);
         if (!made_model) return made_model.failure();
         of_ = std::move(made_model).value();
-        places_ = std::make_unique<arena>(shape.experts, shape.experts, 0);
-        for (uint32_t page = 0; page < shape.experts; ++page) places_->take(page, MOORAGE_WHOLE);
+        places_ =
+            std::make_unique<arena>(1, shape.experts, shape.moe_intermediate, 0, shape.experts);
+        for (uint32_t page = 0; page < shape.experts; ++page)
+            places_->take(page, MOORAGE_WHOLE, false);
         cuda_executor_options options;
         options.of = of_.get();
         options.places = places_.get();
         options.limits = {.tokens_max = tokens_max, .context_max = context_max};
-        options.top_rows = shape.moe_intermediate;
         options.transfers_max = 8;
         options.threads = how.common.threads;
         options.device = how.device;
