@@ -13,7 +13,8 @@ public:
     // [B, E] of the layer whose gate completed last, bias included.
     virtual std::span<const float> router_logits() const = 0;
     // [B, E]: the router of the next MoE layer (after the last: the first) applied to the MoE input
-    // of that layer. Empty unless predictions were asked for.
+    // of that layer, or what executor::predict() has put in its place. Empty unless predictions
+    // were asked for.
     virtual std::span<const float> next_router_logits() const = 0;
     // [outputs, vocabulary], a row for each token of the pass with `output`, in order; valid after
     // the head completed.

@@ -19,8 +19,9 @@ double scratch_floats(const model_config &of, const cpu_model_limits &limits) {
     const double hidden = of.hidden, tokens = limits.tokens_max;
     const double per_token = hidden * 4 + hidden * of.top_k + 2.0 * of.experts + 1 +
                              static_cast<double>(attention_block::scratch_values(of));
+    const double predicted = limits.predict ? 2 * hidden * tokens : 0;
     const double kept = limits.keep_hidden ? (of.layers + 1.0) * hidden * tokens : 0;
-    return per_token * tokens + kept + limits.outputs_max * (hidden + of.vocabulary);
+    return per_token * tokens + predicted + kept + limits.outputs_max * (hidden + of.vocabulary);
 }
 
 status check_memory(const model_config &of, const cpu_model_limits &limits) {
@@ -74,6 +75,7 @@ struct cpu_model::state {
     bool pending = false;           // the experts of the layer before are not in the residual yet
     std::vector<uint32_t> outputs;  // tokens of the pass with logits
     std::vector<float> residual, normed, branch;    // [tokens, hidden]; branch: a block's output
+    std::vector<float> ahead, ahead_normed;         // as residual and normed, of a prediction
     std::vector<float> shared, shared_gate;         // [tokens, hidden], [tokens]
     std::vector<float> router_logits, next_logits;  // [tokens, experts]
     std::vector<float> output_states, logits;       // [outputs, hidden], [outputs, vocabulary]
@@ -86,6 +88,7 @@ struct cpu_model::state {
     std::vector<uint32_t> expert_begins;  // [experts + 1] first row of each
     std::vector<uint32_t> gathered;       // [rows] token of each row
     std::vector<uint8_t> computed;        // [rows]
+    std::vector<uint8_t> counted;         // [rows] that a prediction takes
     std::vector<float> expert_outputs;    // [rows, hidden]
     std::vector<mlp_call> calls;          // of one loop
     std::vector<mlp_weights> parts;       // [experts] views that calls point to
@@ -93,14 +96,19 @@ struct cpu_model::state {
     rows of(std::vector<float> &values) const { return {values.data(), config.hidden}; }
     void reserve();
     void keep_hidden(uint32_t index);
-    void add_branch(std::vector<float> &from);
-    void normalise_all(const norm_weights &by, std::vector<float> &into);
-    void attend();
+    void add_branch(std::vector<float> &stream);
+    void normalise_all(const norm_weights &by, const std::vector<float> &from,
+                       std::vector<float> &into);
+    void attend(uint32_t at, std::vector<float> &stream, std::vector<float> &input);
+    void run_dense(uint32_t at, std::vector<float> &stream, std::vector<float> &input);
     void run_dense_until(uint32_t end);
     void finish_experts();
+    void add_experts(const std::vector<uint8_t> &which, std::vector<float> &stream);
     void gate();
+    void finish_shared(uint32_t at);
+    void predict(uint32_t layer, std::span<const uint32_t> there);
     void add_shared(uint32_t at);
-    mlp_call call_of(const mlp_weights &of, uint32_t intermediate) const;
+    mlp_call call_of(const mlp_weights &of, uint32_t intermediate, std::vector<float> &input) const;
     // Rows [first, first + count) of an expert that was chosen; `part` keeps a view of them.
     mlp_call call_of_expert(uint32_t layer, const expert_call &of, mlp_weights &part);
     bool chosen(uint32_t expert) const {
@@ -115,7 +123,12 @@ void cpu_model::state::reserve() {
     if (config.shared_intermediate != 0) shared.resize(tokens_max * hidden);
     if (config.shared_gate) shared_gate.resize(tokens_max);
     router_logits.resize(tokens_max * config.experts);
-    if (limits.predict) next_logits.resize(tokens_max * config.experts);
+    if (limits.predict) {
+        next_logits.resize(tokens_max * config.experts);
+        ahead.resize(tokens_max * hidden);
+        ahead_normed.resize(tokens_max * hidden);
+        counted.reserve(rows_max);
+    }
     output_states.resize(limits.outputs_max * hidden);
     logits.resize(size_t{limits.outputs_max} * config.vocabulary);
     if (limits.keep_hidden) hidden_states.resize((config.layers + size_t{1}) * tokens_max * hidden);
@@ -138,73 +151,89 @@ void cpu_model::state::keep_hidden(uint32_t index) {
                 hidden_states.begin() + static_cast<ptrdiff_t>(index * values));
 }
 
-void cpu_model::state::add_branch(std::vector<float> &from) {
+void cpu_model::state::add_branch(std::vector<float> &stream) {
     const size_t hidden = config.hidden;
     const auto multiplier = static_cast<float>(config.residual_multiplier);
     each_token(pool, tokens, [&](uint32_t token) {
-        float *to = &residual[token * hidden];
-        const float *add = &from[token * hidden];
+        float *to = &stream[token * hidden];
+        const float *add = &branch[token * hidden];
         for (size_t i = 0; i < hidden; ++i) to[i] += multiplier * add[i];
     });
 }
 
-void cpu_model::state::normalise_all(const norm_weights &by, std::vector<float> &into) {
+void cpu_model::state::normalise_all(const norm_weights &by, const std::vector<float> &from,
+                                     std::vector<float> &into) {
     const size_t hidden = config.hidden;
     const auto epsilon = static_cast<float>(config.norm_epsilon);
     each_token(pool, tokens, [&](uint32_t token) {
-        normalise(config.norm, by, epsilon, 1, config.hidden, {&residual[token * hidden], hidden},
+        normalise(config.norm, by, epsilon, 1, config.hidden, {&from[token * hidden], hidden},
                   {&into[token * hidden], hidden});
     });
 }
 
-// Attention of `layer` into the residual, and what its MLP sees into `normed`.
-void cpu_model::state::attend() {
-    const layer_weights &at = weights.layers[layer];
-    keep_hidden(layer);
-    normalise_all(at.attention_norm, normed);
-    attention(layer, of(normed), of(branch));
-    add_branch(branch);
-    normalise_all(at.mlp_norm, normed);
+// Attention of layer `at` into the residual stream, and what its MLP sees into `input`.
+void cpu_model::state::attend(uint32_t at, std::vector<float> &stream, std::vector<float> &input) {
+    const layer_weights &by = weights.layers[at];
+    normalise_all(by.attention_norm, stream, input);
+    attention(at, of(input), of(branch));
+    add_branch(stream);
+    normalise_all(by.mlp_norm, stream, input);
 }
 
-mlp_call cpu_model::state::call_of(const mlp_weights &by, uint32_t intermediate) const {
+mlp_call cpu_model::state::call_of(const mlp_weights &by, uint32_t intermediate,
+                                   std::vector<float> &input) const {
     mlp_call call{};
     call.weights = &by;
     call.intermediate = call.count = intermediate;
     call.activation = config.activation;
     call.limit = static_cast<float>(config.activation_limit);
     call.tokens = tokens;
-    call.input = {normed.data(), config.hidden};
+    call.input = {input.data(), config.hidden};
     return call;
+}
+
+void cpu_model::state::run_dense(uint32_t at, std::vector<float> &stream,
+                                 std::vector<float> &input) {
+    attend(at, stream, input);
+    mlp_call call = call_of(weights.layers[at].dense, config.dense_intermediate, input);
+    call.output = of(branch);
+    mlp(call);
+    add_branch(stream);
 }
 
 void cpu_model::state::run_dense_until(uint32_t end) {
     for (; layer < end; ++layer) {
-        attend();
-        mlp_call call = call_of(weights.layers[layer].dense, config.dense_intermediate);
-        call.output = of(branch);
-        mlp(call);
-        add_branch(branch);
+        keep_hidden(layer);
+        run_dense(layer, residual, normed);
     }
 }
 
-// The layer before ends: what its experts and its shared expert gave enters the residual, ranks in
-// their order whatever the order of computing.
+// The layer before ends: what its experts and its shared expert gave enters the residual.
 void cpu_model::state::finish_experts() {
     if (!pending) return;
     pending = false;
+    finish_shared(layer - 1);
+    add_experts(computed, residual);
+}
+
+void cpu_model::state::finish_shared(uint32_t at) {
     calls.clear();
-    add_shared(layer - 1);
+    add_shared(at);
     if (!calls.empty()) mlp(calls);
+}
+
+// What the rows of `which` and the shared expert gave enters the stream, ranks in their order
+// whatever the order of computing.
+void cpu_model::state::add_experts(const std::vector<uint8_t> &which, std::vector<float> &stream) {
     const size_t hidden = config.hidden;
     const auto multiplier = static_cast<float>(config.residual_multiplier);
     each_token(pool, tokens, [&](uint32_t token) {
-        float *sum = &branch[token * hidden], *to = &residual[token * hidden];
+        float *sum = &branch[token * hidden], *to = &stream[token * hidden];
         std::fill_n(sum, hidden, 0.0F);
         for (uint32_t rank = 0; rank < ranks; ++rank) {
             const size_t item = size_t{token} * ranks + rank;
             const uint32_t row = row_of[item];
-            if (row >= computed.size() || computed[row] == 0) continue;
+            if (row >= which.size() || which[row] == 0) continue;
             const float weight = route_weights[item];
             const float *from = &expert_outputs[row * hidden];
             for (size_t i = 0; i < hidden; ++i) sum[i] += weight * from[i];
@@ -237,11 +266,37 @@ void cpu_model::state::gate() {
     shared_due = config.shared_intermediate != 0;
 }
 
+// As if the layer ended with the experts that are there: the same arithmetic up to the next router,
+// on a residual stream of its own. It leaves keys and values of a guess at positions of this pass
+// in the caches of the layers it goes through, which nobody reads before those layers' own
+// attention has written the true ones there.
+void cpu_model::state::predict(uint32_t moe_layer, std::span<const uint32_t> there) {
+    finish_shared(moe_layers[moe_layer]);
+    counted.assign(computed.size(), 0);
+    for (const uint32_t expert : there) {
+        if (!chosen(expert)) continue;
+        for (uint32_t row = expert_begins[expert]; row < expert_begins[expert + 1]; ++row)
+            counted[row] = computed[row];
+    }
+    const size_t values = size_t{tokens} * config.hidden;
+    std::copy_n(residual.begin(), values, ahead.begin());
+    add_experts(counted, ahead);
+    const uint32_t next = moe_layers[moe_layer + 1];
+    for (uint32_t at = moe_layers[moe_layer] + 1; at < next; ++at)
+        run_dense(at, ahead, ahead_normed);
+    attend(next, ahead, ahead_normed);
+    const product gate{&weights.layers[next].router,
+                       of(ahead_normed),
+                       {next_logits.data(), config.experts},
+                       weights.layers[next].router_bias};
+    multiply(pool, tokens, {&gate, 1});
+}
+
 // The shared expert waits for the routed ones: one parallel loop for all of them.
 void cpu_model::state::add_shared(uint32_t at) {
     if (!shared_due) return;
     shared_due = false;
-    calls.push_back(call_of(weights.layers[at].shared, config.shared_intermediate));
+    calls.push_back(call_of(weights.layers[at].shared, config.shared_intermediate, normed));
     calls.back().output = of(shared);
 }
 
@@ -286,7 +341,8 @@ void cpu_model::attention(uint32_t layer) {
     assert(layer < s.moe_layers.size() && s.layer <= s.moe_layers[layer]);
     s.finish_experts();
     s.run_dense_until(s.moe_layers[layer]);
-    s.attend();
+    s.keep_hidden(s.layer);
+    s.attend(s.layer, s.residual, s.normed);
     s.gate();
     s.ranks = 0;
     s.computed.clear();
@@ -331,7 +387,7 @@ mlp_call cpu_model::state::call_of_expert(uint32_t at, const expert_call &of, ml
         part = segment_image(whole, of.first, of.count).in_place();
         by = &part;
     }
-    mlp_call call = call_of(*by, config.moe_intermediate);
+    mlp_call call = call_of(*by, config.moe_intermediate, normed);
     call.first = of.first;
     call.count = of.count;
     const uint32_t begin = expert_begins[of.expert], end = expert_begins[of.expert + 1];
@@ -374,6 +430,13 @@ void cpu_model::experts(uint32_t layer, std::span<const uint32_t> which) {
     if (!s.calls.empty()) s.mlp(s.calls);
 }
 
+void cpu_model::predict(uint32_t layer, std::span<const uint32_t> there) {
+    state &s = *state_;
+    assert(s.limits.predict && s.pending && s.ranks != 0);
+    assert(layer + 1 < s.moe_layers.size() && s.layer == s.moe_layers[layer] + 1);
+    s.predict(layer, there);
+}
+
 void cpu_model::head() {
     state &s = *state_;
     s.finish_experts();
@@ -381,7 +444,7 @@ void cpu_model::head() {
     const auto epsilon = static_cast<float>(s.config.norm_epsilon);
     const size_t hidden = s.config.hidden;
     if (s.limits.keep_hidden) {
-        s.normalise_all(s.weights.final_norm, s.normed);
+        s.normalise_all(s.weights.final_norm, s.residual, s.normed);
         s.keep_hidden(s.config.layers);
     }
     const auto count = static_cast<uint32_t>(s.outputs.size());

@@ -4,6 +4,7 @@
 //   for each MoE layer:  attention(layer)        router logits are there
 //                        route(experts, weights)
 //                        expert(...)             each distinct expert, whole or in segments
+//                        predict(layer, there)   where asked for: a better next_router_logits()
 //   head()                                       logits of the tokens with `output`
 //
 // `layer` counts the layers with experts, as everywhere in the host; the dense layers between them
@@ -60,6 +61,12 @@ public:
     void experts(uint32_t layer, std::span<const uint32_t> which);
     // The same for calls of expert(), of distinct experts.
     void experts(uint32_t layer, std::span<const expert_call> calls);
+    // next_router_logits() anew, from what the shared expert and the chosen ones of `there` gave:
+    // the residual they make goes through the next layer's attention to its router (SMoE, Section
+    // IV-C; dense layers in between included). With every chosen expert there they are the very
+    // router_logits() to come. No later result depends on it. Requires: limits.predict, a layer
+    // after this one with experts; those of `there` have been computed, whole.
+    void predict(uint32_t layer, std::span<const uint32_t> there);
     void head();
 
     std::span<const float> router_logits() const override;
