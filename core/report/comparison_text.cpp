@@ -84,7 +84,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
         const bool scored = report.text.scored != 0;
         perplexity.cells.push_back(scored ? format("{:.3f}", report.text.perplexity()) : "-");
         const double choices = double(report.routing.choices);
-        substituted.cells.push_back(percent(double(report.experts.substituted), choices));
+        substituted.cells.push_back(fine_percent(double(report.experts.substituted), choices));
         change.cells.push_back(perplexity_change(report.text));
         any_share |= view.share[i] > 0;
         any_optimum |= report.opt_misses != 0;

@@ -133,8 +133,8 @@ std::string table_row(const comparison &compared, const comparison_view &view, s
         cell(report.text.scored ? format("{:.3f}", report.text.perplexity()) : "-");
     if (any_lossy(compared)) {
         if (any_scored(compared)) cell(unbroken(perplexity_change(report.text)));
-        cell(percent(double(experts.substituted), double(report.routing.choices)));
-        cell(percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
+        cell(fine_percent(double(experts.substituted), double(report.routing.choices)));
+        cell(fine_percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
     }
     return html + "<td>" + time_bar(report) + "</td></tr>\n";
 }

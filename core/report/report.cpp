@@ -203,7 +203,7 @@ std::string layer_lines(const run_report &report) {
             shares.push_back(substituted_share(layer.routing, layer.experts.substituted));
         const double top = *std::max_element(shares.begin(), shares.end());
         text += line("substituted", spark_line(shares, top, spark_columns));
-        text += line("", extremes(shares, [](double share) { return percent(share, 1); }));
+        text += line("", extremes(shares, [](double share) { return fine_percent(share, 1); }));
     }
     return text;
 }

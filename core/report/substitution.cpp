@@ -32,6 +32,10 @@ std::string quality_text(const run_report &report) {
 
 }  // namespace
 
+std::string fine_percent(double part, double whole) {
+    return whole == 0 ? "-" : format("{:.2f} %", 100 * part / whole);
+}
+
 double substituted_share(const routing_counts &routing, uint64_t substituted) {
     return share_of(substituted, routing.choices);
 }
@@ -55,13 +59,14 @@ std::vector<std::pair<std::string, std::string>> routing_lines(const run_report 
     std::vector<std::pair<std::string, std::string>> lines;
     const double choices = double(routing.choices);
     const uint64_t stood = routing.choices - report.experts.substituted;
-    lines.emplace_back("routing",
-                       format("lossy: {} of the model's {} choices substituted, {} stood; {} of {} "
-                              "rows (a token at a layer) unchanged",
-                              percent(double(report.experts.substituted), choices),
-                              with_commas(routing.choices), percent(double(stood), choices),
-                              percent(double(routing.rows_unchanged), double(routing.rows)),
-                              with_commas(routing.rows)));
+    lines.emplace_back(
+        "routing", format("lossy: {} of the model's {} choices substituted ({}), {} stood; {} of "
+                          "{} rows (a token at a layer) unchanged",
+                          with_commas(report.experts.substituted), with_commas(routing.choices),
+                          fine_percent(double(report.experts.substituted), choices),
+                          fine_percent(double(stood), choices),
+                          fine_percent(double(routing.rows_unchanged), double(routing.rows)),
+                          with_commas(routing.rows)));
     if (routing.held_exact + routing.held_cap != 0)
         lines.emplace_back("held back",
                            format("substitutions in exact requests {}, beyond the cap {}",
@@ -95,8 +100,9 @@ std::string lossy_sentence(const comparison &compared, const comparison_view &vi
     std::string text = format(
         "lossy: {} of {} runs may change the model's routing; the most does {} with {} experts, "
         "{} of the choices substituted, {} of the rows unchanged",
-        count, compared.rows.size(), view.labels[most], view.slots[most], percent(share(most), 1),
-        percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
+        count, compared.rows.size(), view.labels[most], view.slots[most],
+        fine_percent(share(most), 1),
+        fine_percent(double(report.routing.rows_unchanged), double(report.routing.rows)));
     if (report.text.own_nll)
         text += format(", perplexity {} against the model's own routing",
                        perplexity_change(report.text));

@@ -11,6 +11,10 @@
 
 namespace moorage::core {
 
+// "0.04 %": as percent(), for shares that are small and matter; "-" when there is nothing to divide
+// by.
+std::string fine_percent(double part, double whole);
+
 // Of the model's own choices; 0 when there were none.
 double substituted_share(const routing_counts &routing, uint64_t substituted);
 

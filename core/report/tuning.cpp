@@ -104,6 +104,13 @@ result<double> figure_of(const json &report, const std::string &metric) {
     const json *at = at_path(report, metric);
     for (const char *section : sections)
         if (!at) at = at_path(report, std::string(section) + "." + metric);
+    // A time of nothing is 0 in the report; taken for a figure it would meet every target.
+    const std::string summary = metric.substr(0, metric.find('.'));
+    if ((summary == "tpot_ms" || summary == "ttft_ms") && at && report[summary]["mean"] == 0)
+        return error{format("{} was not measured by this run: no token was decoded after a first "
+                            "one; for a scored text set run.prefill=0",
+                            metric),
+                     true};
     if (at && at->is_object() && at->contains("mean")) at = &at->at("mean");
     if (at && at->is_number()) return at->get<double>();
     if (at && at->is_null())

@@ -295,8 +295,8 @@ TEST_CASE("what lossy runs change stands beside their speed") {
     lossy.text.own_nll = 1.49;  // exp(0.01) - 1 = 1.005 %
     const std::string text = to_text(compared(rows));
     CHECK(text.find("perplexity   change  substituted\n") != std::string::npos);
-    CHECK(text.find("     4.482  +1.01 %        4.2 %\n") != std::string::npos);
-    CHECK(text.find("     4.482        -        0.0 %\n") != std::string::npos);
+    CHECK(text.find("     4.482  +1.01 %       4.20 %\n") != std::string::npos);
+    CHECK(text.find("     4.482        -       0.00 %\n") != std::string::npos);
     CHECK(text.find("lossy: 1 of 2 runs may change the model's routing; the most does score with "
                     "64") != std::string::npos);
     CHECK(text.find("perplexity +1.01 %") != std::string::npos);

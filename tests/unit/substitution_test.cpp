@@ -116,8 +116,9 @@ TEST_CASE("substitutions by hand: every third row, one of its two experts") {
     CHECK(all["routing"]["rows_agreement"] == 0.6);
     CHECK(all["layers"][1]["routing"]["substituted_share"] == 0.2);
     const std::string text = to_text(report);
-    CHECK(text.find("lossy: 20.0 % of the model's 20 choices substituted") != std::string::npos);
-    CHECK(text.find("60.0 % of 10") != std::string::npos);
+    CHECK(text.find("lossy: 4 of the model's 20 choices substituted (20.00 %)") !=
+          std::string::npos);
+    CHECK(text.find("60.00 % of 10") != std::string::npos);
 }
 
 TEST_CASE("the model's own routing is no news") {

@@ -260,6 +260,7 @@ TEST_CASE("figures of a report by name") {
     CHECK(refused("tpot_mss").find("did you mean tpot_ms") != std::string::npos);
     CHECK(refused("layers.2.hit_rate").find("no figure") != std::string::npos);
     CHECK(refused("accuracy").find("not measured") != std::string::npos);
+    CHECK(refused("ttft_ms").find("was not measured") != std::string::npos);
     CHECK(refused("perplexity").find("text") != std::string::npos);
     CHECK(refused("executor").find("no figure") != std::string::npos);
     report.text.model = "demo";

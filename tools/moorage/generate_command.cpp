@@ -10,6 +10,7 @@
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/figures.h"
+#include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"
 #include "tools/moorage/output.h"
@@ -68,8 +69,8 @@ void print_figures(const run_report &report) {
                                                 static_cast<double>(report.experts.requested)));
     if (report.lossy)
         line += format("; lossy: {} of the model's choices of experts substituted",
-                       percent(static_cast<double>(report.experts.substituted),
-                               static_cast<double>(report.routing.choices)));
+                       fine_percent(static_cast<double>(report.experts.substituted),
+                                    static_cast<double>(report.routing.choices)));
     std::fprintf(stderr, "%s\n", line.c_str());
 }
 
