@@ -2,7 +2,8 @@
 // of a profile.
 //
 // The emulator keeps the time; the arithmetic runs on the CPU of this machine, outside of it.
-// Experts are computed together when the layer ends: only then does anything depend on them.
+// Experts are computed together when the layer ends, or when a prediction is asked for: only then
+// does anything depend on them.
 #pragma once
 
 #include <vector>
@@ -36,6 +37,13 @@ public:
     void expert_on_cpu(const expert_work &work) override {
         note(work);
         time_.expert_on_cpu(work);
+    }
+    bool predicts() const override { return time_.predicts(); }
+    // What it computes is there at once, but nobody asks before the time it takes has passed.
+    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override {
+        flush();
+        compute_.predict(layer, experts);
+        time_.predict(layer, tokens, experts);
     }
     void move_top(const expert_work &work, uint64_t to_row) override {
         time_.move_top(work, to_row);

@@ -52,6 +52,12 @@ void emulator::expert_on_gpu(const expert_work &work) {
            work.segments});
 }
 
+void emulator::predict(uint32_t layer, const pass &tokens, std::span<const uint32_t>) {
+    const uint64_t compute_ns = costs_.attention_ns(tokens.tokens.size(), tokens.context());
+    queue({event_kind::prediction, 0, MOORAGE_NONE, MOORAGE_NONE, layer,
+           compute_ns + costs_.sync_ns()});
+}
+
 void emulator::move_top(const expert_work &work, uint64_t) {
     queue({event_kind::moved, work.tag, work.transfer, work.page, layer_,
            costs_.move_ns(work.share), work.segments});
@@ -145,10 +151,11 @@ completion emulator::finish_gpu() {
     due_[gpu] = MOORAGE_NEVER;
     busy_.gpu += work.duration_ns;
     if (sink_) {
-        const char *kind = work.kind == event_kind::gate    ? "attention"
-                           : work.kind == event_kind::head  ? "head"
-                           : work.kind == event_kind::moved ? "move"
-                                                            : "expert";
+        const char *kind = work.kind == event_kind::gate         ? "attention"
+                           : work.kind == event_kind::head       ? "head"
+                           : work.kind == event_kind::moved      ? "move"
+                           : work.kind == event_kind::prediction ? "prediction"
+                                                                 : "expert";
         sink_->span(span_sink::gpu, kind, work.layer, work.page, gpu_started_, now_);
     }
     gpu_waiting_since_ = now_;

@@ -23,7 +23,8 @@ class span_sink {
 public:
     virtual ~span_sink() = default;
     enum track { gpu, h2d, d2h, cpu };
-    // kind: "attention", "expert", "move", "head", "copy"; page MOORAGE_NONE where there is none.
+    // kind: "attention", "expert", "prediction", "move", "head", "copy"; page MOORAGE_NONE where
+    // there is none.
     virtual void span(track where, const char *kind, uint32_t layer, uint32_t page,
                       uint64_t start_ns, uint64_t end_ns) = 0;
 };
@@ -37,6 +38,8 @@ public:
     void attention(uint32_t layer, const pass &tokens) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
+    bool predicts() const override { return true; }
+    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
     void move_top(const expert_work &work, uint64_t to_row) override;
     void head(uint32_t tokens) override;
     void expect(uint32_t transfer) override { arrived_[transfer] = 0; }

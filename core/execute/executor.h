@@ -39,7 +39,7 @@ struct link_piece {
     uint64_t bytes = 0;                // >= 1
 };
 
-enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, moved, head, piece };
+enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, moved, head, piece, prediction };
 
 struct completion {
     event_kind kind;
@@ -70,6 +70,15 @@ public:
     virtual void route(std::span<const uint32_t>, std::span<const float>) {}
     virtual void expert_on_gpu(const expert_work &work) = 0;
     virtual void expert_on_cpu(const expert_work &work) = 0;
+    // Whether predict() is offered; without it predictions are made with the gate, from what is
+    // known before any expert of the layer.
+    virtual bool predicts() const { return false; }
+    // The next layer's router scores from the shared and from `experts` of the layer, which are
+    // queued already and wait for no transfer, through the next layer's attention; they stand in
+    // pass_results once it completes (prediction). In the GPU's order: whatever is queued later
+    // waits for it, though not longer than for a transfer that takes longer. `experts` is borrowed
+    // for the call. Requires: predicts(), not the last layer.
+    virtual void predict(uint32_t, const pass &, std::span<const uint32_t>) {}
     // Copies the top segment of the work's page within fast memory, from where the arena says it
     // lies to the slot at `to_row`, after all work queued before; completes (moved) with the tag.
     virtual void move_top(const expert_work &work, uint64_t to_row) = 0;

@@ -22,6 +22,14 @@ void host_emulator::attention(uint32_t layer, const pass &tokens) {
          costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns()});
 }
 
+void host_emulator::predict(uint32_t, const pass &tokens, std::span<const uint32_t>) {
+    expert_work none;
+    none.page = MOORAGE_NONE;
+    gpu_queue_.push_back(
+        {event_kind::prediction, none,
+         costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns()});
+}
+
 void host_emulator::head(uint32_t tokens) {
     expert_work none;
     none.page = MOORAGE_NONE;
@@ -162,10 +170,11 @@ void host_emulator::compute(std::deque<operation> &from) {
     (on_cpu ? busy_.cpu : busy_.gpu) += duration_ns;
     for (completion &one : done_) one.duration_ns = duration_ns / done_.size();
     if (!sink_) return;
-    const char *kind = expert                           ? "expert"
-                       : next.kind == event_kind::gate  ? "attention"
-                       : next.kind == event_kind::moved ? "move"
-                                                        : "head";
+    const char *kind = expert                                ? "expert"
+                       : next.kind == event_kind::gate       ? "attention"
+                       : next.kind == event_kind::moved      ? "move"
+                       : next.kind == event_kind::prediction ? "prediction"
+                                                             : "head";
     sink_->span(on_cpu ? span_sink::cpu : span_sink::gpu, kind, layer_, next.work.page, begin_ns,
                 now_);
 }

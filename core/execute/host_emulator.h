@@ -31,6 +31,8 @@ public:
     void attention(uint32_t layer, const pass &tokens) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
+    bool predicts() const override { return true; }
+    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
     void move_top(const expert_work &work, uint64_t to_row) override;
     void head(uint32_t tokens) override;
     void expect(uint32_t transfer) override { arrived_[transfer] = 0; }

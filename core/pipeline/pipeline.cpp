@@ -23,6 +23,7 @@ pipeline::pipeline(const parts &of)
       dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()),
       per_layer_(of.per_layer),
       virtual_time_(executor_.virtual_time()),
+      predicts_(prefetch_.from_resident() && executor_.predicts()),
       step_(source_, of.needs),
       layers_(source_.layers()),
       watcher_(of.watcher),
@@ -42,6 +43,7 @@ pipeline::pipeline(const parts &of)
     to_cache_items_.reserve(items);
     placed_.resize(items);
     waiting_.reserve(2 * items);
+    predict_from_.reserve(items);
 }
 
 bool pipeline::next_pass() {
@@ -136,8 +138,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     executor_.route(step_.chosen(), step_.weights());
     if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
-    if (prefetch_.active())
-        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
+    if (prefetch_.active() && !predicting_) plan_prefetch();  // else as soon as it is predicted
     finish_compute();
     end_step(account);
     return running();
@@ -292,6 +293,7 @@ void pipeline::start_compute() {
             if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
         }
     }
+    if (predicts_ && layer() + 1 < source_.layers()) predict();
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
         if (item.site == MOORAGE_SITE_CPU || item.missing == 0) continue;
@@ -303,6 +305,21 @@ void pipeline::start_compute() {
         waiting_.emplace_back(index, uint8_t{MOORAGE_BOTTOM});
     }
     start_waiting();
+}
+
+// From what the GPU has by then: shared experts, and those that are resident as a whole.
+void pipeline::predict() {
+    predict_from_.clear();
+    for (const step_item &item : items_)
+        if (item.site == MOORAGE_SITE_GPU && item.missing == 0)
+            predict_from_.push_back(item.expert);
+    executor_.predict(layer(), pass_, predict_from_);
+    predicting_ = true;
+    ++open_;
+}
+
+void pipeline::plan_prefetch() {
+    prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
 }
 
 // Segments of one expert stay in order because the queue is.
@@ -379,8 +396,10 @@ uint64_t pipeline::load_backlog_ns() const {
 // GPU still have to do for this layer, then attention and the hand-over of the gate's result.
 uint64_t pipeline::window_ns() const {
     uint64_t gpu_ns = 0;
-    for (const step_item &item : items_)
-        if (item.site == MOORAGE_SITE_GPU) gpu_ns += costs_.gpu_expert_ns(item.tokens, 1);
+    for (const step_item &item : items_) {
+        const bool done = item.open == 0 && item.run_ns != 0;
+        if (item.site == MOORAGE_SITE_GPU && !done) gpu_ns += costs_.gpu_expert_ns(item.tokens, 1);
+    }
     const bool last = step_.view().layer + 1 == source_.layers();
     const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
     return std::max(gpu_ns, load_backlog_ns()) + head_ns +
@@ -409,6 +428,7 @@ void pipeline::learn(const completion &done) {
                                   costs_.load_ns(transport_.piece_bytes(done.tag)),
                                   done.duration_ns);
         case event_kind::moved:
+        case event_kind::prediction:
             return;
         case event_kind::head:
             // Once a pass is often enough for those who look.
@@ -456,6 +476,10 @@ void pipeline::handle(const completion &done) {
             start_waiting();
             return;
         }
+        case event_kind::prediction:
+            predicting_ = false;
+            --open_;
+            return plan_prefetch();
         case event_kind::gate:
         case event_kind::head:
             awaited_ = awaited_ || done.kind == awaiting_;

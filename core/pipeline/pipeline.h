@@ -59,6 +59,8 @@ public:
 
     uint64_t tokens_done() const { return tokens_done_; }
     uint64_t steps_done() const { return step_.view().index; }
+    // The prefetch policy asks for predictions that the executor does not make.
+    bool lacks_predictions() const { return prefetch_.from_resident() && !executor_.predicts(); }
 
     // Bound on the live transfers of a run with these sizes: each expert of a step and of the
     // buffer in two segments, and as many again that were cut off and still end.
@@ -82,6 +84,8 @@ private:
     bool find_room();
     void start_compute();
     void start_segment(uint32_t index, uint8_t segments);
+    void predict();
+    void plan_prefetch();
     void start_waiting();
     void finish_compute();
     void segment_done(step_item &item, uint8_t segments);
@@ -123,6 +127,7 @@ private:
     prefetch_stage prefetch_;
     dispatch_stage dispatch_;
     bool per_layer_, virtual_time_;
+    bool predicts_;  // executor::predict() comes before prefetches are planned
 
     pass pass_;
     layer_step step_;
@@ -133,8 +138,10 @@ private:
     // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
     std::vector<std::pair<uint32_t, uint8_t>> waiting_;
     size_t next_waiting_ = 0;
-    uint32_t open_ = 0;     // computations of the step under way
-    bool awaited_ = false;  // the event waited for has come
+    std::vector<uint32_t> predict_from_;
+    bool predicting_ = false;  // under way
+    uint32_t open_ = 0;        // computations of the step under way
+    bool awaited_ = false;     // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
 
     bool arranged_ = false;  // the caches have had their first content

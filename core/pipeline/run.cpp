@@ -357,6 +357,13 @@ result<run_report> runner::drive() {
     pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
                    &faults_, stages_, memory_.experts, memory_.buffer_slots, memory_.transfers_max,
                    needs_, memory_.part_rows, config_.per_layer, options_.watcher, routing()});
+    if (line.lacks_predictions()) {
+        warn(
+            format("executor {} does not predict from resident experts, which prefetch {} asks "
+                   "for: the next layer's gate on this layer's activation stands in for it",
+                   config_.executor, stages_.prefetch->name()));
+        log_warning(warnings_.back());
+    }
     uint64_t shown = 0;
     while (line.next_pass()) {
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;

@@ -24,8 +24,10 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &t
     horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
     if (horizon_ == 0) return;
     const size_t experts = from.experts();
-    if (policy.prefetch->prediction)
-        from.predict_from(policy.prefetch->prediction(policy.plugin()));
+    if (policy.prefetch->prediction) {
+        const uint32_t kind = policy.prefetch->prediction(policy.plugin());
+        from_resident_ = from.predict_from(kind) && kind == MOORAGE_FROM_RESIDENT;
+    }
     entries_.reserve(2 * size_t{capacity});
     entries_of_.resize(truth.page_count());
     token_experts_.resize(size_t{from.tokens_max()} * from.predictions_max());

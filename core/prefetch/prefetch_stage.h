@@ -29,6 +29,9 @@ public:
                    uint32_t capacity);
 
     bool active() const { return horizon_ != 0; }
+    // Whether forecasts are to wait for executor::predict(): the policy wants predictions from
+    // shared and resident experts, and the source has what the executor computes.
+    bool from_resident() const { return from_resident_; }
     // False once the policy's advice has ended the run.
     bool running() const { return running_; }
     // What was last predicted for the layer, best first.
@@ -69,7 +72,7 @@ private:
 
     instance &policy_;
     fault_log &faults_;
-    bool running_ = true;
+    bool running_ = true, from_resident_ = false;
     residency &truth_;
     arena &places_;
     transport_stage &transport_;

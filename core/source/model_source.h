@@ -60,6 +60,7 @@ public:
     uint32_t predictions_max() const override { return options_.predict ? predictions_ : 0; }
     uint32_t offers() const override;
     bool idle() override;
+    bool predict_from(uint32_t) override { return options_.predict; }
     bool scored_predictions() const override { return true; }
     bool next(pass &out) override;
     void route(const pass &of, uint32_t layer, uint32_t *chosen) override;

@@ -52,8 +52,9 @@ public:
 
     // Whether no request is under way: the next pass begins one, or nothing is left.
     virtual bool idle() = 0;
-    // Where predictions come from: MOORAGE_FROM_*. Without effect on what was recorded. [control]
-    virtual void predict_from(uint32_t) {}
+    // Asks for predictions made from MOORAGE_FROM_*; whether that is up to what computes the
+    // passes. False: they were recorded, or there are none. [control]
+    virtual bool predict_from(uint32_t) { return false; }
     // Whether predictions come with gate scores, not with an order alone.
     virtual bool scored_predictions() const = 0;
     // Fills the next pass; false at the end.

@@ -92,6 +92,11 @@ void cpu_executor::move_top(const expert_work &work, uint64_t to_row) {
     gpu_queue_.push_back({event_kind::moved, work, layer_, to_row});
 }
 
+void cpu_executor::predict(uint32_t layer, const pass &, std::span<const uint32_t> experts) {
+    predict_from_.assign(experts.begin(), experts.end());
+    gpu_queue_.push_back({event_kind::prediction, {}, layer});
+}
+
 void cpu_executor::head(uint32_t) { gpu_queue_.push_back({event_kind::head, {}, layer_}); }
 
 void cpu_executor::send(const link_piece &piece) {
@@ -216,6 +221,8 @@ void cpu_executor::compute(std::deque<operation> &from) {
         from.pop_front();
         if (next.kind == event_kind::gate)
             options_.compute->attention(next.layer);
+        else if (next.kind == event_kind::prediction)
+            options_.compute->predict(next.layer, predict_from_);
         else if (next.kind == event_kind::moved)
             move(next);
         else

@@ -46,6 +46,8 @@ public:
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
+    bool predicts() const override { return true; }
+    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
     void move_top(const expert_work &work, uint64_t to_row) override;
     void head(uint32_t tokens) override;
     void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
@@ -99,6 +101,7 @@ private:
     std::deque<completion> done_;  // computed, not yet handed out
     std::vector<uint8_t> arrived_;
     uint32_t layer_ = 0;
+    std::vector<uint32_t> predict_from_;  // experts of the prediction that is queued
     std::vector<expert_call> calls_;
     std::vector<mlp_weights> views_;
 
