@@ -60,7 +60,6 @@ bool budget_stage::valid(std::string &why) {
 }
 
 bool budget_stage::plan(uint64_t tokens_done, bool idle) {
-    evicted_.clear();
     divides_ = false;
     planned_.assign(truth_.slots_all().begin(), truth_.slots_all().end());
     split_.assign(truth_.splits().begin(), truth_.splits().end());
@@ -82,10 +81,17 @@ bool budget_stage::plan(uint64_t tokens_done, bool idle) {
         policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
     due_ = interval == 0 || interval > MOORAGE_NEVER - tokens_done ? MOORAGE_NEVER
                                                                    : tokens_done + interval;
-    if (!apply) return true;
     std::string why;
-    if (!valid(why)) return faults_.report(policy_.name(), why);
-    divides_ = !places_.keeps_places(top_rows_, planned_);
+    changes_ = apply && valid(why);
+    if (!why.empty()) return faults_.report(policy_.name(), why);
+    divides_ = changes_ && !places_.keeps_places(top_rows_, planned_);
+    return true;
+}
+
+bool budget_stage::apply() {
+    evicted_.clear();
+    if (!changes_) return true;
+    changes_ = false;
     if (divides_) cache_.empty(evicted_);
     std::copy(planned_.begin(), planned_.end(), truth_.slots_all().begin());
     for (uint32_t layer = 0; layer < truth_.layers(); ++layer) {

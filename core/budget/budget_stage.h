@@ -23,16 +23,18 @@ public:
     budget_stage(instance &policy, fault_log &faults, residency &truth, cache_stage &cache,
                  const arena &places, uint32_t slots, uint32_t part_rows);
 
-    // Asks for a plan and applies it to the counts of the residency view; layers that shrink evict
-    // through the cache policy, and a new split empties all caches. Wrong advice is reported and
-    // replaced by what is in force. `idle`: no request is under way. False: the run has to end.
-    // [control]
+    // Asks for a plan. Wrong advice is reported and replaced by what is in force. `idle`: no request
+    // is under way. False: the run has to end. [control]
     bool plan(uint64_t tokens_done, bool idle);
+    // Applies the plan to the counts of the residency view: layers that shrink evict through the
+    // cache policy; where the plan divides(), all caches are emptied, and nothing may be buffered
+    // or in flight. False: the run has to end. [control]
+    bool apply();
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.
     uint64_t due() const { return due_; }
-    // Pages that the last plan() took out of the cache.
+    // Pages that apply() took out of the cache.
     const std::vector<uint32_t> &evicted() const { return evicted_; }
-    // The last plan() calls for an arena divided by these rows of the top segment of each layer.
+    // The plan calls for an arena divided by these rows of the top segment of each layer.
     bool divides() const { return divides_; }
     const std::vector<uint32_t> &top_rows() const { return top_rows_; }
 
@@ -47,7 +49,7 @@ private:
     const arena &places_;
     uint32_t slots_, part_rows_;
     uint64_t due_ = 0;
-    bool divides_ = false;
+    bool changes_ = false, divides_ = false;
     std::vector<uint32_t> planned_, evicted_, top_rows_;
     std::vector<float> split_;
 };

@@ -63,12 +63,9 @@ bool pipeline::arrange() {
     bool empty = !arranged_;
     if (per_layer_ && tokens_done_ >= budget_.due()) {
         if (!budget_.plan(tokens_done_, source_.idle())) return false;
-        if (budget_.divides()) {
-            empty = true;
-            if (!divide()) return false;
-        } else {
-            release(budget_.evicted());
-        }
+        empty = empty || budget_.divides();
+        if (budget_.divides() ? !divide() : !budget_.apply()) return false;
+        if (!budget_.divides()) release(budget_.evicted());
     }
     if (!empty) return true;
     const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
@@ -88,12 +85,12 @@ bool pipeline::arrange() {
     return true;
 }
 
-// The budget has emptied the caches: the buffer and the link follow before the arena changes.
+// The buffer, the link and the caches are emptied before the arena changes.
 bool pipeline::divide() {
     prefetch_.drain(bytes_);
     while (!executor_.idle(link_h2d) && running()) handle(executor_.wait());
+    if (!running() || !budget_.apply()) return false;
     release(budget_.evicted());
-    if (!running()) return false;
     places_.divide(budget_.top_rows(), truth_.slots_all());
     executor_.divided();
     return true;
@@ -124,6 +121,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     layer_report &account = layers_[layer];
     executor_.attention(layer, pass_);
     if (!wait_for(event_kind::gate)) return false;
+    while (prefetch_.awaits(layer) && running()) handle(executor_.wait());
     step_.fill(source_, pass_, layer);
     if (!router_.select(step_, account)) return false;
     step_.weigh(source_, pass_);
