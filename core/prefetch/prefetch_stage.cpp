@@ -63,6 +63,13 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
                                segments << MOORAGE_STATE_BUFFERED_SHIFT));
 }
 
+bool prefetch_stage::awaits(uint32_t layer) const {
+    if (layer != complete_layer_) return false;
+    return std::any_of(entries_.begin(), entries_.end(), [&](const entry &one) {
+        return !one.arrived && one.page / truth_.experts() == layer;
+    });
+}
+
 void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes) {
     out.clear();
     if (horizon_ == 0) return;
@@ -239,6 +246,7 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
                           order_segments_.data()};
     const uint32_t count = std::min(
         policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders), orders.capacity);
+    complete_layer_ = orders.flags & MOORAGE_ORDERS_COMPLETE ? layers_[0] : MOORAGE_NONE;
     for (uint32_t i = 0; i < count; ++i) order(order_pages_[i], order_segments_[i], held);
 }
 

@@ -42,6 +42,8 @@ public:
         uint32_t transfer;  // still in flight, now demanded; MOORAGE_NONE: arrived
         uint8_t segments;
     };
+    // Something is still under way for a layer that has to wait for all of it.
+    bool awaits(uint32_t layer) const;
     // The true routing of `layer` is known. Pages asked for leave the buffer into `out`, still with
     // their state bits; all others of the layer are cut off. [step]
     void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
@@ -83,6 +85,7 @@ private:
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
     uint32_t pages_ = 0;                            // that have an entry
     std::vector<std::vector<uint32_t>> predicted_;  // [layers]
+    uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
     std::vector<uint32_t> layers_, offsets_, experts_, order_pages_, one_experts_;
     std::vector<uint32_t> token_experts_;  // [tokens, predictions], of target 0
     std::vector<float> scores_, one_scores_, best_, token_scores_;

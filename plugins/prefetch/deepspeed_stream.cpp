@@ -2,8 +2,9 @@
 //
 // The way of DeepSpeed-Inference with offloaded parameters (Aminabadi et al., SC 2022; the baseline
 // of SMoE, Section VI-A): whole layers are brought to the GPU in the order of the model, each while
-// the one before computes, whatever the gate will choose. The transfer buffer should take two
-// layers: `[memory] buffer_experts` of twice the experts of a layer.
+// the one before computes, whatever the gate will choose, and a layer begins when all of it is
+// there. The transfer buffer should take two layers: `[memory] buffer_experts` of twice the experts
+// of a layer.
 // Cost per call: O(experts of a layer).
 
 #include <moorage/moorage.hpp>
@@ -29,6 +30,7 @@ public:
         for (uint32_t page = first; page < first + step.experts; ++page)
             if ((state_[page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) == 0)
                 orders.push(page);
+        orders.complete();
     }
 
 private:

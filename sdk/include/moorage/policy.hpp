@@ -232,6 +232,8 @@ public:
         table_->host_pages[count_] = page;
         table_->host_segments[count_++] = segments;
     }
+    // The layer of target 0 waits for all that was ordered for it.
+    void complete() { table_->flags |= MOORAGE_ORDERS_COMPLETE; }
     bool full() const { return count_ == table_->capacity; }
     uint32_t size() const { return count_; }
 

@@ -38,9 +38,14 @@ MOORAGE_ASSERT(sizeof(moorage_forecast) == 88, "moorage_forecast layout");
 
 /* Orders, first to go first; arrays are the host's. Pages that are resident or in flight already,
  * or beyond the buffer's room, are skipped without fault. */
+enum {
+    /* The layer of target 0 waits until all that was ordered for it has arrived, chosen or not:
+     * nothing of it is cut off. So a layer is streamed as a whole. */
+    MOORAGE_ORDERS_COMPLETE = 1
+};
 typedef struct moorage_orders {
     uint32_t size;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* MOORAGE_ORDERS_*, the policy's to set; comes as 0 */
     uint32_t capacity;
     uint32_t reserved;      /* 0 */
     uint32_t *host_pages;   /* [capacity] */
