@@ -1,0 +1,119 @@
+// guard.h - never worse: tries what prefetch, cache and substitution gain, and holds off what
+// loses.
+//
+// An arm is one of the three in one phase. At most one arm of a phase is on trial: windows of
+// passes, with the arm as it stands and the other way round, in pairs (A B, B A, A B, ...), so that
+// what drifts weighs on both sides alike. The first quarter of a window is not counted, as caches
+// and predictions settle. Costs are times per token of the paired windows. The arm changes when the
+// other way was faster by more than a margin in the mean and in most pairs; one that changes the
+// model's choices has to win to stay. A decision stands for many trials' length, longer each time
+// it is confirmed, and is then tried again. All of it hangs on the times that the caller tells, so
+// runs in virtual time decide alike.
+//
+//   guard_.begin(pass.phase);                      // before a pass
+//   if (guard_.on(guard::prefetch)) ...            // during it
+//   guard_.end(tokens, taken_ns);                  // after it
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/report/guarding.h"
+#include "moorage/base.h"
+
+namespace moorage::core {
+
+struct guard_rules {
+    bool active = false;         // without it all is on, but for what is held
+    uint32_t window = 32;        // passes of a window of decoding; >= 4
+    double margin = 0.02;        // by which one side has to be faster
+    bool unified = false;        // loads copy nothing
+    bool prefill_keeps = false;  // [memory] prefill_displaces = false: no trial, off in prefill
+};
+
+class guard {
+public:
+    enum arm : uint8_t { cache, prefetch, substitution };  // in the order in which they are tried
+    static constexpr size_t arms = 3, phases = 2;
+
+    // Windows of a trial: 2 * pairs; and how long a decision stands, in such trials.
+    static constexpr uint32_t pairs_max = 4, stands_trials = 20, stands_longer_max = 8;
+    // Passes of a window of prefill, which has many tokens.
+    static constexpr uint32_t prefill_window = 2;
+    // After two pairs that agree, a trial ends early when one side takes so many times the other.
+    static constexpr double plain_ratio = 1.25;
+    // A window ends early when it has taken so many times what the other side takes for a whole
+    // one.
+    static constexpr double hopeless_ratio = 3;
+
+    // `there`: whether the run has the arm at all.
+    guard(const guard_rules &rules, std::array<bool, arms> there);
+
+    // A pass of the phase begins. [step]
+    void begin(int32_t phase);
+    bool on(arm which) const { return on_[which]; }
+    // The arm does something in the pass under way: from now on it is worth a trial. [step]
+    void matters(arm which) { of_[phase_][which].matters = true; }
+    // The pass of `tokens` tokens took `ns`. [step]
+    void end(uint64_t tokens, uint64_t ns);
+
+    // How often an arm was switched off or on again.
+    uint64_t changes() const { return changes_; }
+    // Of all arms that the run has, in the phases that it had. [control]
+    std::vector<guard_arm> report() const;
+
+private:
+    struct tally {
+        std::array<uint64_t, phases> tokens{}, ns{};
+        void add(size_t phase, uint64_t its_tokens, uint64_t its_ns) {
+            tokens[phase] += its_tokens;
+            ns[phase] += its_ns;
+        }
+    };
+    struct state {
+        bool there = false, held = false;  // held: stands as it is, without a trial
+        bool stands = true, matters = false;
+        uint64_t due = 0;     // pass of the phase from which on it may be tried
+        uint32_t longer = 1;  // times the usual standing
+        double on_ns = 0, off_ns = 0;
+        uint64_t since_token = 0, trials = 0, changes = 0, off_tokens = 0;
+    };
+    struct trial {
+        bool runs = false;
+        arm of = cache;
+        uint32_t windows = 0;              // closed
+        uint32_t passes = 0;               // of the window under way
+        tally counted, all;                // of the window under way; all: what is not counted, too
+        std::array<tally, 2> closed;       // of the pair, [off, on]
+        std::array<double, 2> usual_ns{};  // last closed window, per pass; 0: none yet
+        // Sums over the pairs, [off, on].
+        std::array<double, 2> cost{};
+        std::array<uint32_t, 2> slower{};
+        double tokens = 0;
+        uint64_t others = 0;  // changes of the run when it began
+    };
+
+    uint32_t window(size_t phase) const { return phase == 0 ? prefill_window : rules_.window; }
+    uint32_t uncounted(size_t phase) const { return phase == 0 ? 1 : (rules_.window + 3) / 4; }
+    // What prefill loads displace shows in decoding, too.
+    static bool shows_in_both(size_t phase, arm of) { return phase == 0 && of == cache; }
+    bool side(const trial &of, size_t phase) const;
+    bool window_full(size_t phase) const;
+    void choose(size_t phase);
+    void close_window(size_t phase);
+    void close_pair(trial &of);
+    bool decided(const trial &of) const;
+    void decide(size_t phase);
+
+    const guard_rules rules_;
+    std::array<std::array<state, arms>, phases> of_{};
+    std::array<trial, phases> trials_{};
+    std::array<uint64_t, phases> passes_{};
+    std::array<bool, arms> on_{true, true, true};
+    size_t phase_ = 0;
+    uint64_t tokens_ = 0, changes_ = 0;
+};
+
+}  // namespace moorage::core

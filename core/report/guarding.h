@@ -1,0 +1,40 @@
+// guarding.h - what the guard of a run found and did, for every form of the report.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/json.h"
+
+namespace moorage::core {
+
+struct run_report;
+struct comparison;
+struct comparison_view;
+
+// One thing that a run can do without (prefetch, cache, substitution), in one phase.
+struct guard_arm {
+    std::string name, phase;     // phase: "prefill" or "decode"
+    bool on = true;              // at the end
+    bool as_configured = false;  // the configuration wants it so
+    // Of the last trial, per token; 0 and 0: there was none, and `why` says why not.
+    double on_ns = 0, off_ns = 0;
+    std::string why;
+    uint64_t since_token = 0;  // the decision stands
+    uint64_t trials = 0, changes = 0;
+    uint64_t off_tokens = 0;  // handled without it, trials included
+};
+
+// {"name", "phase", "on", "on_ms", "off_ms", "why", "since_token", "trials", "changes",
+//  "off_tokens"}; times per token, null where there was no trial.
+json to_json(const guard_arm &arm);
+// Label and text of the lines of a run's report; none without a guard.
+std::vector<std::pair<std::string, std::string>> guard_lines(const run_report &report);
+// What is off, with figures and the setting that makes it permanent; "" where it is on.
+std::string guard_warning(const guard_arm &arm);
+// A table of what the guards of the runs decided; "" where no run had one.
+std::string guard_table_html(const comparison &compared, const comparison_view &view);
+
+}  // namespace moorage::core
