@@ -6,6 +6,7 @@
 #include "core/base/text.h"
 #include "core/report/comparison_charts.h"
 #include "core/report/figures.h"
+#include "core/report/guarding.h"
 #include "core/report/html_style.h"
 #include "core/report/substitution.h"
 #include "core/report/svg.h"
@@ -242,6 +243,11 @@ std::string to_html(const comparison &compared, const std::string &command) {
                     grid_of(cache));
     html += chapter("Layers", "Hit rate of each layer.", layer_maps(compared, view));
     html += chapter("Results", "", legend + tables(compared, view));
+    html +=
+        chapter("Guard",
+                "What each run tried to do without: mean time per token of its last trial, with "
+                "it and without, and what was decided.",
+                guard_table_html(compared, view));
     return html + words + "</main></body></html>\n";
 }
 

@@ -345,6 +345,7 @@ json to_json(const run_report &report) {
 }
 
 std::string to_text(const run_report &report) {
+    for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));
     std::string text = headline(report);
     text += summary_line("TPOT", report.tpot_ms);
     text += summary_line("TTFT", report.ttft_ms);
@@ -355,3 +356,4 @@ std::string to_text(const run_report &report) {
 }
 
 }  // namespace moorage::core
+    for (const auto &[label, said] : guard_lines(report)) text += line(label, said);

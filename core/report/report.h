@@ -10,6 +10,7 @@
 
 #include "core/base/json.h"
 #include "core/base/setting.h"
+#include "core/report/guarding.h"
 
 namespace moorage::core {
 
@@ -109,7 +110,8 @@ struct run_report {
     bool has_predictions = false;
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
     std::vector<layer_report> layers;
-    json config;  // resolved, by section
+    std::vector<guard_arm> guard;  // empty: the run had none
+    json config;                   // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::vector<std::string> warnings;
     text_report text;

@@ -1,0 +1,107 @@
+// guarding.cpp - lines, warnings and a table about what the guard holds off.
+#include "core/report/guarding.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/report/comparison.h"
+#include "core/report/figures.h"
+#include "core/report/report.h"
+#include "core/report/svg.h"
+
+namespace moorage::core {
+
+namespace {
+
+bool was_tried(const guard_arm &arm) { return arm.trials != 0; }
+
+std::string figures_of(const guard_arm &arm) {
+    return format("{} a token with it, {} without", human_ms(arm.on_ns / 1e6),
+                  human_ms(arm.off_ns / 1e6));
+}
+
+std::string times(uint64_t count) { return count == 1 ? "once" : format("{} times", count); }
+
+std::string decision(const guard_arm &arm) {
+    std::string text = arm.on ? "on" : "off";
+    if (arm.changes != 0) text += format(" since token {}", with_commas(arm.since_token));
+    return text;
+}
+
+// What a user writes to have it so from the first token on.
+std::string remedy(const guard_arm &arm) {
+    if (arm.name == "prefetch") return "[prefetch] plugin = \"none\"";
+    if (arm.name == "substitution") return "[router] plugin = \"topk\"";
+    if (arm.phase == "prefill") return "[memory] prefill_displaces = false";
+    return "[dispatch] plugin = \"cpu_all\"";
+}
+
+}  // namespace
+
+json to_json(const guard_arm &arm) {
+    const bool tried = was_tried(arm);
+    return {{"name", arm.name},
+            {"phase", arm.phase},
+            {"on", arm.on},
+            {"on_ms", tried ? json(stable(arm.on_ns / 1e6)) : json()},
+            {"off_ms", tried ? json(stable(arm.off_ns / 1e6)) : json()},
+            {"why", arm.why.empty() ? json() : json(arm.why)},
+            {"since_token", arm.since_token},
+            {"trials", arm.trials},
+            {"changes", arm.changes},
+            {"off_tokens", arm.off_tokens}};
+}
+
+std::vector<std::pair<std::string, std::string>> guard_lines(const run_report &report) {
+    std::vector<std::pair<std::string, std::string>> lines;
+    for (const guard_arm &arm : report.guard) {
+        std::string text = format("{} in {}: {}", arm.name, arm.phase, decision(arm));
+        if (was_tried(arm))
+            text += format("; {}; tried {}", figures_of(arm), times(arm.trials));
+        else
+            text += ", not tried: " + arm.why;
+        if (arm.off_tokens != 0) text += format(", off for {} tokens", with_commas(arm.off_tokens));
+        lines.emplace_back(lines.empty() ? "guard" : "", text);
+    }
+    return lines;
+}
+
+std::string guard_warning(const guard_arm &arm) {
+    if (arm.on || arm.as_configured) return "";
+    std::string text = format("guard: {} is switched off in {}", arm.name, arm.phase);
+    if (was_tried(arm))
+        text += format(" since token {}: {}", with_commas(arm.since_token), figures_of(arm));
+    else
+        text += ": " + arm.why;
+    return text + format("; {} makes it permanent", remedy(arm));
+}
+
+std::string guard_table_html(const comparison &compared, const comparison_view &view) {
+    std::string rows;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        for (const guard_arm &arm : compared.rows[i].report.guard) {
+            const bool tried = was_tried(arm);
+            rows += "<tr>";
+            for (const std::string &text :
+                 {view.labels[i], format("{}", view.slots[i]), arm.name, arm.phase})
+                rows += "<th>" + escape_markup(text) + "</th>";
+            for (const std::string &text :
+                 {tried ? three_digits(arm.on_ns / 1e6) : "-",
+                  tried ? three_digits(arm.off_ns / 1e6) : "-", decision(arm),
+                  with_commas(arm.trials), with_commas(arm.off_tokens),
+                  arm.why.empty() ? std::string() : arm.why})
+                rows += "<td>" + escape_markup(text) + "</td>";
+            rows += "</tr>\n";
+        }
+    }
+    if (rows.empty()) return "";
+    std::string html = "<div class=\"wide\"><table>\n<thead><tr>";
+    for (const char *heading : {"run", "experts", "what", "phase"})
+        html += "<th>" + std::string(heading) + "</th>";
+    for (const char *heading :
+         {"ms/token with", "without", "decision", "trials", "tokens without", "not tried because"})
+        html += "<th class=\"figure\">" + std::string(heading) + "</th>";
+    return html + "</tr></thead>\n<tbody>\n" + rows + "</tbody>\n</table></div>\n";
+}
+
+}  // namespace moorage::core
