@@ -18,7 +18,8 @@ namespace {
 // into an allocation.
 constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024,
                    model_prefill_max = 1 << 16, max_tokens_max = 1 << 20, experts_max = 1 << 20,
-                   buffer_experts_max = 1 << 16, exact_requests_max = 1 << 20;
+                   buffer_experts_max = 1 << 16, exact_requests_max = 1 << 20, guard_window_min = 4,
+                   guard_window_max = 1 << 20;
 constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
 constexpr uint64_t bytes_max = uint64_t{1} << 50;
 
@@ -30,12 +31,14 @@ struct closed_section {
 };
 const std::vector<closed_section> &closed_sections() {
     static const std::vector<closed_section> sections = {
-        {"run", {"executor", "tokens", "batch", "prefill", "seed", "threads"}},
+        {"run",
+         {"executor", "tokens", "batch", "prefill", "seed", "threads", "guard", "guard_window",
+          "guard_margin"}},
         {"hardware", {"profile", "link", "node"}},
         {"source",
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
           "top_k", "stop", "window"}},
-        {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split"}},
+        {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split", "prefill_displaces"}},
         {"plugins", {"path", "on_fault"}},
         {"cluster", {"servers", "links", "users"}},
         {"report", {"title"}},
@@ -162,6 +165,9 @@ void builder::read_run(run_config &config) {
     run.read("prefill", config.prefill, 0, config.model.empty() ? prefill_max : model_prefill_max);
     run.read("seed", config.seed, 0, count_max);
     run.read("threads", config.threads, 0, threads_max);
+    run.read("guard", config.guard);
+    run.read("guard_window", config.guard_window, guard_window_min, guard_window_max);
+    run.read_above("guard_margin", config.guard_margin, 0, 1, /*or_equal=*/true);
 }
 
 void builder::read_hardware(run_config &config) {
@@ -275,6 +281,7 @@ void builder::read_memory(run_config &config) {
         config.buffer_experts = count;
     }
     memory.read_above("split", config.split, 0, 1);
+    memory.read("prefill_displaces", config.prefill_displaces);
 }
 
 void builder::read_plugins(run_config &config) {

@@ -43,6 +43,9 @@ struct run_config {
     uint32_t prefill = 0;
     uint64_t seed = 0;
     uint32_t threads = 0;  // of the CPU's arithmetic; 0: one a core
+    bool guard = false;    // measures what cache, prefetch and substitution gain, holds off losers
+    uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
+    double guard_margin = 0.02;  // by which one has to be faster than the other
     // [hardware]; with the executors cpu and cuda the profile is "host" unless another is given
     std::string profile, link, node;
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
@@ -65,6 +68,7 @@ struct run_config {
     bool per_layer = false;                  // sharing = "shared" | "per-layer"
     std::optional<uint32_t> buffer_experts;  // default: top_k
     double split = 1;                        // share of an expert that is its top segment
+    bool prefill_displaces = true;  // loads of prefill passes may take the place of other experts
     // [plugins]
     std::vector<std::filesystem::path> plugin_paths;  // resolved; besides the bundled ones
     on_fault action = on_fault::abort;
