@@ -3,6 +3,7 @@
 // comment.
 #include "core/execute/emulator.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <doctest/doctest.h>
@@ -79,6 +80,37 @@ TEST_CASE("the GPU stream is in order, and waits for the transfer an expert need
     CHECK(machine.busy().gpu == 170 + 100 + 100);
     CHECK(machine.busy().stall == 11'000);
     CHECK(machine.busy().h2d == 11'000);
+}
+
+TEST_CASE("a prediction takes an attention of the GPU, ahead of what waits for a transfer") {
+    hardware_profile hardware = toy::hardware();
+    uint64_t load_ns = 11'000;
+    SUBCASE("a load that takes longer hides it") {}
+    SUBCASE("what waits for a shorter one is held up") {
+        hardware.link.issue_ns = 100;
+        hardware.link.h2d_bytes_per_s = 1000e9;
+        load_ns = 200;
+    }
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
+    emulator machine(costs, 4, nullptr);
+    machine.attention(0, one_token());
+    machine.wait();
+    machine.expect(3);
+    machine.expert_on_gpu({.page = 0, .tokens = 1, .tag = 6});  // resident
+    machine.predict(0, one_token(), {});
+    machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
+    machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
+    uint64_t predicted_ns = 0;
+    for (completion done = machine.wait(); done.tag != 7; done = machine.wait()) {
+        if (done.kind == event_kind::piece) machine.arrived(3);
+        if (done.kind != event_kind::prediction) continue;
+        predicted_ns = *machine.clock();
+        CHECK(done.duration_ns == 170);
+    }
+    CHECK(predicted_ns == 170 + 100 + 170);
+    CHECK(*machine.clock() == 170 + std::max<uint64_t>(load_ns, 270) + 100);
+    CHECK(machine.busy().gpu == 170 + 100 + 170 + 100);
+    CHECK(machine.busy().stall == (load_ns > 270 ? load_ns - 270 : 0));
 }
 
 TEST_CASE("copies and CPU experts share host memory once they exceed its ceiling") {

@@ -100,6 +100,23 @@ TEST_CASE("what cannot run waits for its copy, and a copy that outlasts a loop g
     CHECK(machine.idle(link_h2d));
 }
 
+TEST_CASE("a prediction takes the cores for an attention, between two loops of experts") {
+    const cost_model costs(hardware(), toy::shape(2, 4, 2));
+    host_emulator machine(costs, 4, true, nullptr);
+    pass now;
+    now.tokens.push_back({});
+    machine.expert_on_gpu(whole(0, 5));
+    machine.predict(0, now, {});
+    machine.expert_on_gpu(whole(1, 6));
+    CHECK(machine.wait().tag == 5);
+    CHECK(*machine.clock() == 10'530);
+    CHECK(machine.wait().kind == event_kind::prediction);
+    CHECK(*machine.clock() == 10'530 + 2'000);  // 20,000 bytes at 10 a ns
+    CHECK(machine.wait().tag == 6);
+    CHECK(*machine.clock() == 2 * 10'530 + 2'000);
+    CHECK(machine.busy().gpu == 2 * 10'530 + 2'000);
+}
+
 TEST_CASE("a piece that sets out takes load_ns from computing, and is copied meanwhile") {
     hardware_profile slow = hardware();
     slow.device.load_ns = 4'000;

@@ -43,7 +43,7 @@ struct bench {
         config.executor = one_of({"cpu", "cpu", "emulator"});
         config.profile = one_of({"host", "rtx_4060_ti_16gb", "rtx_4090"});
         config.cache.plugin = one_of({"lru", "llru", "lfu", "fifo", "sieve", "marking", "random"});
-        config.prefetch.plugin = one_of({"none", "next_gate"});
+        config.prefetch.plugin = one_of({"none", "next_gate", "smoe"});
         config.dispatch.plugin = one_of({"load_all", "cpu_all", "cost"});
         config.transport.plugin = one_of({"direct", "chunked"});
         config.per_layer = random.below(2) == 1;
