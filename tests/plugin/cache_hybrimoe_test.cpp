@@ -88,10 +88,14 @@ settled ask_schedule(any_policy &policy, const std::vector<work> &all, uint64_t 
         load.push_back(one.load_ns), gpu.push_back(one.gpu_ns), cpu.push_back(one.cpu_ns);
     }
     const auto count = static_cast<uint32_t>(all.size());
-    const moorage_items items{sizeof(items),  0,       count,          0,
-                              link_ns,        cpu_ns,  experts.data(), tokens.data(),
-                              missing.data(), nullptr, load.data(),    gpu.data(),
-                              cpu.data(),     nullptr};
+    moorage_items items{};
+    items.size = sizeof(items);
+    items.count = count;
+    items.load_backlog_ns = link_ns, items.cpu_backlog_ns = cpu_ns;
+    items.host_experts = experts.data(), items.host_tokens = tokens.data();
+    items.host_missing = missing.data();
+    items.host_load_ns = load.data(), items.host_gpu_ns = gpu.data();
+    items.host_cpu_ns = cpu.data();
     settled out;
     out.sites.assign(count, MOORAGE_SITE_GPU);
     out.order.resize(count);

@@ -13,21 +13,17 @@ struct item_data {
     std::vector<uint32_t> experts, tokens;
     std::vector<uint8_t> missing;
     std::vector<uint64_t> load_ns, gpu_ns, cpu_ns;
-    moorage_items items(uint64_t link_ns = 0, uint64_t backlog_ns = 0) const {
-        return {sizeof(moorage_items),
-                0,
-                static_cast<uint32_t>(experts.size()),
-                0,
-                link_ns,
-                backlog_ns,
-                experts.data(),
-                tokens.data(),
-                missing.data(),
-                nullptr,
-                load_ns.data(),
-                gpu_ns.data(),
-                cpu_ns.data(),
-                nullptr};
+    moorage_items items() const {
+        moorage_items out{};
+        out.size = sizeof(out);
+        out.count = static_cast<uint32_t>(experts.size());
+        out.host_experts = experts.data();
+        out.host_tokens = tokens.data();
+        out.host_missing = missing.data();
+        out.host_load_ns = load_ns.data();
+        out.host_gpu_ns = gpu_ns.data();
+        out.host_cpu_ns = cpu_ns.data();
+        return out;
     }
 };
 
