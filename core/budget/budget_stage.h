@@ -23,8 +23,8 @@ public:
     budget_stage(instance &policy, fault_log &faults, residency &truth, cache_stage &cache,
                  const arena &places, uint32_t slots, uint32_t part_rows);
 
-    // Asks for a plan. Wrong advice is reported and replaced by what is in force. `idle`: no request
-    // is under way. False: the run has to end. [control]
+    // Asks for a plan. Wrong advice is reported and replaced by what is in force. `idle`: no
+    // request is under way. False: the run has to end. [control]
     bool plan(uint64_t tokens_done, bool idle);
     // Applies the plan to the counts of the residency view: layers that shrink evict through the
     // cache policy; where the plan divides(), all caches are emptied, and nothing may be buffered

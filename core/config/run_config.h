@@ -73,7 +73,7 @@ struct run_config {
     std::vector<std::filesystem::path> plugin_paths;  // resolved; besides the bundled ones
     on_fault action = on_fault::abort;
     // stages
-    stage_config router{"topk", "default", {}}, cache{"lru", "default", {}},
+    stage_config router{"topk", "default", {}}, cache{"lfu", "default", {}},
         budget{"uniform", "default", {}}, prefetch{"none", "default", {}},
         dispatch{"load_all", "default", {}}, placement{}, transport{"direct", "default", {}};
     // [router] beside the policy's own: keys of the host, which hold it back.

@@ -25,7 +25,8 @@ void dispatch_stage::price() {
 }
 
 bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &items,
-                            uint64_t load_backlog_ns, uint64_t cpu_backlog_ns) {
+                            uint64_t load_backlog_ns, uint64_t cpu_backlog_ns,
+                            uint64_t behind_backlog_ns) {
     const size_t count = items.size();
     const moorage_step &view = step.view();
     for (auto *array : {&experts_, &tokens_, &sites_, &order_}) array->resize(count);
@@ -58,7 +59,8 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
                               load_ns_.data(),
                               gpu_ns_.data(),
                               cpu_ns_.data(),
-                              nullptr};
+                              nullptr,
+                              behind_backlog_ns};
     const uint32_t assigned =
         policy_.dispatch->assign(policy_.plugin(), &view, &table, sites_.data(), order_.data());
     std::string why;
@@ -67,7 +69,10 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
             std::fill(sites_.begin(), sites_.end(), uint32_t{MOORAGE_SITE_GPU});
             std::iota(order_.begin(), order_.end(), 0u);
         }
-        for (size_t i = 0; i < count; ++i) items[i].site = sites_[i];
+        for (size_t i = 0; i < count; ++i) {
+            items[i].site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
+            items[i].behind = (sites_[i] & MOORAGE_SITE_AND_LOAD) && items[i].missing != 0;
+        }
         return true;
     }
     if (why.empty()) why = format("{} of {} items assigned", assigned, count);
@@ -81,10 +86,12 @@ bool dispatch_stage::valid(std::string &why) {
     const size_t count = sites_.size();
     seen_.assign(count, 0);
     for (size_t i = 0; i < count; ++i) {
-        if (sites_[i] > MOORAGE_SITE_CPU) {
+        const uint32_t site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
+        if (site > MOORAGE_SITE_CPU || (site == MOORAGE_SITE_GPU && site != sites_[i])) {
             why = format(
                 "item {}: site {} does not exist; 0 is the GPU, 1 the CPU, and there is no "
-                "remote server",
+                "remote server; to be loaded besides (MOORAGE_SITE_AND_LOAD) it cannot run on the "
+                "GPU",
                 i, sites_[i]);
             return false;
         }

@@ -24,6 +24,7 @@ struct step_item {
     uint64_t load_ns = 0, run_ns = 0;  // measured
     uint32_t open = 0;                 // computations under way
     bool cached = false;               // holds or gets a cache slot
+    bool behind = false;               // is being brought for later steps
 };
 
 class dispatch_stage {
@@ -34,7 +35,7 @@ public:
     // Asks for a site and an order of `items`; writes the sites into them and the order into
     // order(). Wrong advice is reported and replaced: everything on the GPU, as given. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
-                uint64_t cpu_backlog_ns);
+                uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns);
     const std::vector<uint32_t> &order() const { return order_; }
     // The cost model has changed.
     void price();

@@ -18,9 +18,11 @@ pipeline::pipeline(const parts &of)
       cache_(*of.policies.cache, truth_, faults_),
       budget_(*of.policies.budget, faults_, truth_, cache_, places_, of.slots, of.part_rows),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
+      behind_(truth_, places_, cache_, transport_, costs_),
       prefetch_(*of.policies.prefetch, faults_, truth_, places_, transport_, costs_, source_,
                 of.buffer_slots),
       dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()),
+      guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
       per_layer_(of.per_layer),
       virtual_time_(executor_.virtual_time()),
       predicts_(prefetch_.from_resident() && executor_.predicts()),
@@ -52,7 +54,7 @@ bool pipeline::next_pass() {
     const instance::stepping mark;
     for (const pass_token &token : pass_.tokens)
         if (token.position == 0) emitted_ns_[token.stream] = now_ns();
-    executor_.begin(pass_);
+    begin_pass();
     for (uint32_t layer = 0; layer < source_.layers(); ++layer)
         if (!layer_step_at(layer)) return false;
     return end_pass();
@@ -88,6 +90,7 @@ bool pipeline::arrange() {
 // The buffer, the link and the caches are emptied before the arena changes.
 bool pipeline::divide() {
     prefetch_.drain(bytes_);
+    behind_.cancel();
     while (!executor_.idle(link_h2d) && running()) handle(executor_.wait());
     if (!running() || !budget_.apply()) return false;
     release(budget_.evicted());
@@ -123,7 +126,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     if (!wait_for(event_kind::gate)) return false;
     while (prefetch_.awaits(layer) && running()) handle(executor_.wait());
     step_.fill(source_, pass_, layer);
-    if (!router_.select(step_, account)) return false;
+    if (!router_.select(step_, account, guard_.on(guard::substitution))) return false;
     step_.weigh(source_, pass_);
     step_.group();
     find_items(account);  // looks up and pins
@@ -132,11 +135,15 @@ bool pipeline::layer_step_at(uint32_t layer) {
     prefetch_.settle(step_, taken_, bytes_);  // cuts off what was not asked for
     order_items();
     const uint64_t backlog_ns = load_backlog_ns();
-    if (!dispatch_.assign(step_, items_, backlog_ns, 0)) return false;
+    const uint64_t behind_bytes = behind_.left_bytes();
+    if (!dispatch_.assign(step_, items_, backlog_ns, 0,
+                          behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes)))
+        return false;
+    if (!guard_.on(guard::cache)) displace_nothing();
     executor_.route(step_.chosen(), step_.weights());
     if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
-    if (prefetch_.active() && !predicting_) plan_prefetch();  // else as soon as it is predicted
+    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
     finish_compute();
     end_step(account);
     return running();
@@ -168,7 +175,9 @@ void pipeline::find_items(layer_report &account) {
         items_.push_back(item);
     }
     if (!prefetch_.active()) return;
-    const std::vector<uint32_t> &predicted = prefetch_.predicted(view.layer);
+    static const std::vector<uint32_t> nothing;
+    const std::vector<uint32_t> &predicted =
+        std::exchange(foretold_, false) ? prefetch_.predicted(view.layer) : nothing;
     step_.view().host_predicted = predicted.data();
     step_.view().prediction_count = static_cast<uint32_t>(predicted.size());
     if (predicted.empty()) return;
@@ -193,7 +202,8 @@ void pipeline::order_items() {
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
-        item.load_left_bytes = costs_.expert_bytes(share(item.missing));
+        item.load_left_bytes =
+            costs_.expert_bytes(share(item.missing)) - behind_.moved_bytes(item.page);
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_left_bytes -= transport_.record(id).moved_bytes;
@@ -232,8 +242,11 @@ bool pipeline::load_missing() {
         const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0;
         if (stays_off) {
             give_up_prefetch(item);
+            item.behind = (item.behind && !item.cached) || behind_.under_way(item.page);
             continue;
         }
+        item.behind = false;
+        if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
         const int missing = item.missing;
         truth_.states()[item.page] |= static_cast<uint8_t>(
             missing << MOORAGE_STATE_IN_FLIGHT_SHIFT | missing << MOORAGE_STATE_BUFFERED_SHIFT);
@@ -241,10 +254,29 @@ bool pipeline::load_missing() {
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
     }
-    return to_cache_.empty() || find_room();
+    return (to_cache_.empty() || find_room()) && load_later();
+}
+
+// Starts the loads that nobody waits for. Those under way already go on.
+bool pipeline::load_later() {
+    to_cache_.clear();
+    to_cache_items_.clear();
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+        if (!items_[i].behind || items_[i].cached) continue;
+        to_cache_.push_back(items_[i].page);
+        to_cache_items_.push_back(i);
+    }
+    if (to_cache_.empty()) return true;
+    if (!behind_.start(to_cache_, started_)) return false;
+    for (size_t n = 0; n < to_cache_.size(); ++n) items_[to_cache_items_[n]].behind = started_[n];
+    return true;
 }
 
 bool pipeline::find_room() {
+    if (!guard_.on(guard::cache)) {  // nothing is displaced
+        const uint32_t spare = truth_.free(truth_.pool_of_layer(layer()));
+        to_cache_.resize(std::min<size_t>(to_cache_.size(), spare));
+    }
     const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
     if (!cache_.load(to_cache_, MOORAGE_DEMAND, 0, placed)) return false;
     const int in_cache = cached_segments();
@@ -252,6 +284,7 @@ bool pipeline::find_room() {
         step_item &item = items_[to_cache_items_[n]];
         item.cached = placed[n].cached;
         if (placed[n].victim != MOORAGE_NONE) release({&placed[n].victim, 1});
+        if (placed[n].victim != MOORAGE_NONE || !item.cached) guard_.matters(guard::cache);
         // What was prefetched only changes its label.
         if (item.cached)
             truth_.states()[item.page] &=
@@ -291,7 +324,7 @@ void pipeline::start_compute() {
             if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
         }
     }
-    if (predicts_ && layer() + 1 < source_.layers()) predict();
+    if (predicts_ && prefetches() && layer() + 1 < source_.layers()) predict();
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
         if (item.site == MOORAGE_SITE_CPU || item.missing == 0) continue;
@@ -317,6 +350,7 @@ void pipeline::predict() {
 }
 
 void pipeline::plan_prefetch() {
+    foretold_ = true;
     prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
 }
 
@@ -404,38 +438,6 @@ uint64_t pipeline::window_ns() const {
            costs_.attention_ns(pass_.tokens.size(), pass_.context()) + costs_.sync_ns();
 }
 
-// On a real executor: what was timed corrects what policies are told things cost.
-void pipeline::learn(const completion &done) {
-    switch (done.kind) {
-        case event_kind::gate:
-            return costs_.observe(cost_model::attention,
-                                  costs_.attention_ns(pass_.tokens.size(), pass_.context()),
-                                  done.duration_ns);
-        case event_kind::gpu_expert: {
-            const uint32_t tokens = items_[done.tag].tokens;
-            return costs_.observe(cost_model::gpu_expert,
-                                  costs_.gpu_expert_ns(tokens, share(done.segments)),
-                                  done.duration_ns);
-        }
-        case event_kind::cpu_expert:
-            return costs_.observe(cost_model::cpu_expert,
-                                  costs_.cpu_expert_ns(items_[done.tag].tokens, 1),
-                                  done.duration_ns);
-        case event_kind::piece:
-            return costs_.observe(cost_model::load,
-                                  costs_.load_ns(transport_.piece_bytes(done.tag)),
-                                  done.duration_ns);
-        case event_kind::moved:
-        case event_kind::prediction:
-            return;
-        case event_kind::head:
-            // Once a pass is often enough for those who look.
-            costs_.refresh(shown_);
-            dispatch_.price();
-            return;
-    }
-}
-
 void pipeline::handle(const completion &done) {
     if (!virtual_time_) learn(done);
     switch (done.kind) {
@@ -450,7 +452,7 @@ void pipeline::handle(const completion &done) {
             if (record.cause == MOORAGE_BUDGET) {
                 --filling_;
                 transport_.release(ended);
-            } else {
+            } else if (!behind_.arrived(ended)) {
                 prefetch_.arrived(ended);
             }
             return;
@@ -495,8 +497,9 @@ bool pipeline::wait_for(event_kind kind) {
 // Unpins, drops what got no slot, and tells the dispatch policy what its choices took.
 void pipeline::end_step(layer_report &account) {
     for (step_item &item : items_) {
-        const uint8_t kept = item.cached ? cached_segments() : uint8_t{0};
-        truth_.states()[item.page] &= kept;
+        const uint8_t kept = item.cached || item.behind ? cached_segments() : uint8_t{0};
+        const int coming = item.behind ? kept << MOORAGE_STATE_IN_FLIGHT_SHIFT : 0;
+        truth_.states()[item.page] &= static_cast<uint8_t>(kept | coming);
         places_.release(item.page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
         if (item.site == MOORAGE_SITE_CPU) ++account.experts.on_cpu;
         bool loaded = false;
@@ -518,6 +521,7 @@ bool pipeline::end_pass() {
     executor_.head(static_cast<uint32_t>(
         std::ranges::count_if(pass_.tokens, [](const pass_token &one) { return one.output; })));
     if (!wait_for(event_kind::head)) return false;
+    compare_pass();
     tokens_done_ += pass_.tokens.size();
     step_.view().token = tokens_done_;
     const uint64_t ended_ns = now_ns();
@@ -544,6 +548,8 @@ void pipeline::finish(run_report &report) {
     report.tpot_ms = summarise(tpot_ns_);
     report.ttft_ms = summarise(ttft_ns_);
     bytes_.h2d = transport_.moved_bytes(link_h2d) - arrangement_.first_bytes - arrangement_.bytes;
+    behind_.cancel();
+    bytes_.behind = behind_.bytes();
     report.arrangement = arrangement_;
     bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
     if (executor_.unified_memory()) {  // nothing was copied

@@ -17,7 +17,9 @@
 #include "core/execute/executor.h"
 #include "core/host/faults.h"
 #include "core/host/instance.h"
+#include "core/pipeline/guard.h"
 #include "core/pipeline/layer_step.h"
+#include "core/pipeline/load_behind.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/report/report.h"
 #include "core/router/router_stage.h"
@@ -47,6 +49,7 @@ public:
         bool per_layer;
         step_watcher *watcher;  // may be null
         routing_rules routing = {};
+        guard_rules guard = {};
     };
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);
@@ -59,13 +62,14 @@ public:
 
     uint64_t tokens_done() const { return tokens_done_; }
     uint64_t steps_done() const { return step_.view().index; }
+    const guard &guarding() const { return guard_; }
     // The prefetch policy asks for predictions that the executor does not make.
     bool lacks_predictions() const { return prefetch_.from_resident() && !executor_.predicts(); }
 
     // Bound on the live transfers of a run with these sizes: each expert of a step and of the
     // buffer in two segments, and as many again that were cut off and still end.
     static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots) {
-        return 4 * (experts + buffer_slots) + 16;
+        return 4 * (experts + buffer_slots) + 2 * load_behind::loads_max + 16;
     }
     // Slots of either kind beside cache and buffer, for experts that a step needs and the cache has
     // no room for: one loads while another computes.
@@ -75,13 +79,16 @@ private:
     bool arrange();
     bool divide();
     bool fill();
+    void begin_pass();
     bool layer_step_at(uint32_t layer);
     void observe();
     void find_items(layer_report &account);
     void order_items();
     void give_up_prefetch(step_item &item);
     bool load_missing();
+    void displace_nothing();
     bool find_room();
+    bool load_later();
     void start_compute();
     void start_segment(uint32_t index, uint8_t segments);
     void predict();
@@ -100,16 +107,17 @@ private:
         return transport_.running() && prefetch_.running() && !executor_.failed();
     }
     uint32_t layer() const { return step_.view().layer; }
+    bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
     // Segments that a slot of the cache holds in the layer under way.
     uint8_t cached_segments() const { return places_.cached_segments(layer()); }
     double share(uint8_t segments) const { return places_.share(layer(), segments); }
     // Pages that lost their place in the cache.
     void release(std::span<const uint32_t> pages) {
-        for (const uint32_t page : pages)
-            places_.release(page, places_.cached_segments(places_.layer_of(page)));
+        for (const uint32_t page : pages) behind_.release(page);
     }
     void end_step(layer_report &account);
     bool end_pass();
+    void compare_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
 
     source &source_;
@@ -124,8 +132,10 @@ private:
     cache_stage cache_;
     budget_stage budget_;
     transport_stage transport_;
+    load_behind behind_;
     prefetch_stage prefetch_;
     dispatch_stage dispatch_;
+    guard guard_;
     bool per_layer_, virtual_time_;
     bool predicts_;  // executor::predict() comes before prefetches are planned
 
@@ -135,11 +145,13 @@ private:
     std::vector<prefetch_stage::taken> taken_;
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;
+    std::vector<uint8_t> started_;
     // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
     std::vector<std::pair<uint32_t, uint8_t>> waiting_;
     size_t next_waiting_ = 0;
     std::vector<uint32_t> predict_from_;
     bool predicting_ = false;  // under way
+    bool foretold_ = false;    // the step before made predictions for this one
     uint32_t open_ = 0;        // computations of the step under way
     bool awaited_ = false;     // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
@@ -151,6 +163,7 @@ private:
     uint64_t begun_ns_ = 0;
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;
+    uint64_t pass_begun_ns_ = 0, prefetched_before_ = 0, substituted_before_ = 0;
     uint64_t activation_bytes_ = 0;
     byte_counts bytes_;
     std::vector<layer_report> layers_;

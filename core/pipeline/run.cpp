@@ -50,6 +50,8 @@ private:
     status make_policy(std::string_view kind, instance *&out);
     status activate();
     result<run_report> drive();
+    guard_rules guarding() const;
+    void log_switched(const guard &of, uint64_t &known) const;
     bool lossy() const {
         return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
     }
@@ -356,7 +358,8 @@ result<run_report> runner::drive() {
     executor &where = *machine_.where;
     pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
                    &faults_, stages_, memory_.experts, memory_.buffer_slots, memory_.transfers_max,
-                   needs_, memory_.part_rows, config_.per_layer, options_.watcher, routing()});
+                   needs_, memory_.part_rows, config_.per_layer, options_.watcher, routing(),
+                   guarding()});
     if (line.lacks_predictions()) {
         warn(
             format("executor {} does not predict from resident experts, which prefetch {} asks "
@@ -364,8 +367,9 @@ result<run_report> runner::drive() {
                    config_.executor, stages_.prefetch->name()));
         log_warning(warnings_.back());
     }
-    uint64_t shown = 0;
+    uint64_t shown = 0, switched = 0;
     while (line.next_pass()) {
+        log_switched(line.guarding(), switched);
         if (line.tokens_done() - shown < 256 || !options_.progress) continue;
         options_.progress(line.tokens_done() - shown);
         shown = line.tokens_done();
@@ -378,6 +382,7 @@ result<run_report> runner::drive() {
     if (where.failed()) return error{where.failure()};
     run_report report;
     line.finish(report);
+    report.guard = line.guarding().report();
     describe(report);
     if (texts_) {
         report.text = report_of(job_, *texts_, opened_->words.get(),
@@ -385,8 +390,27 @@ result<run_report> runner::drive() {
         report.requests = texts_->requests().size();
     }
     if (options_.optimum) count_optimum(report);
+    for (const guard_arm &arm : report.guard)
+        if (std::string text = guard_warning(arm); !text.empty()) warn(std::move(text));
     report.warnings = warnings_;
     return report;
+}
+
+guard_rules runner::guarding() const {
+    guard_rules rules;
+    rules.active = config_.guard;
+    rules.window = config_.guard_window;
+    rules.margin = config_.guard_margin;
+    rules.unified = memory_.in_place || machine_.where->unified_memory();
+    rules.prefill_keeps = !config_.prefill_displaces;
+    return rules;
+}
+
+// The guard's decisions as they are taken.
+void runner::log_switched(const guard &of, uint64_t &known) const {
+    if (of.changes() == known) return;
+    known = of.changes();
+    for (const auto &[label, said] : guard_lines(of.report())) log_warning("guard: " + said);
 }
 
 std::vector<model_request> runner::written() const {
@@ -415,6 +439,11 @@ void runner::describe(run_report &report) {
                   {"batch", config_.batch},
                   {"prefill", config_.prefill},
                   {"seed", config_.seed}};
+    if (config_.guard) {
+        all["run"]["guard"] = true;
+        all["run"]["guard_window"] = config_.guard_window;
+        all["run"]["guard_margin"] = config_.guard_margin;
+    }
     const hardware_profile &hardware = costs_->hardware();
     all["hardware"] = {{"profile", hardware.id},
                        {"device", hardware.device.name},
@@ -430,6 +459,7 @@ void runner::describe(run_report &report) {
         all["memory"]["split"] = memory_.share;
         all["memory"]["slots"] = memory_.slots;
     }
+    if (!config_.prefill_displaces) all["memory"]["prefill_displaces"] = false;
     all["plugins"] = {{"on_fault", config_.action == on_fault::abort ? "abort" : "replace"}};
     const std::pair<const char *, instance *> each[] = {
         {"router", stages_.router},     {"cache", stages_.cache},

@@ -52,9 +52,9 @@ json to_json(const guard_arm &arm) {
             {"off_tokens", arm.off_tokens}};
 }
 
-std::vector<std::pair<std::string, std::string>> guard_lines(const run_report &report) {
+std::vector<std::pair<std::string, std::string>> guard_lines(const std::vector<guard_arm> &arms) {
     std::vector<std::pair<std::string, std::string>> lines;
-    for (const guard_arm &arm : report.guard) {
+    for (const guard_arm &arm : arms) {
         std::string text = format("{} in {}: {}", arm.name, arm.phase, decision(arm));
         if (was_tried(arm))
             text += format("; {}; tried {}", figures_of(arm), times(arm.trials));

@@ -10,7 +10,6 @@
 
 namespace moorage::core {
 
-struct run_report;
 struct comparison;
 struct comparison_view;
 
@@ -31,7 +30,7 @@ struct guard_arm {
 //  "off_tokens"}; times per token, null where there was no trial.
 json to_json(const guard_arm &arm);
 // Label and text of the lines of a run's report; none without a guard.
-std::vector<std::pair<std::string, std::string>> guard_lines(const run_report &report);
+std::vector<std::pair<std::string, std::string>> guard_lines(const std::vector<guard_arm> &arms);
 // What is off, with figures and the setting that makes it permanent; "" where it is on.
 std::string guard_warning(const guard_arm &arm);
 // A table of what the guards of the runs decided; "" where no run had one.

@@ -131,6 +131,9 @@ std::string byte_lines(const run_report &report) {
                                         percent(double(bytes.prefetch_used), all),
                                         percent(double(bytes.prefetch_wasted), all)));
     }
+    if (bytes.behind != 0)
+        text += line("loaded later", format("{} into the cache while the CPU computed",
+                                            human_bytes(double(bytes.behind))));
     if (report.has_predictions && report.predicted != 0) {
         text += line("prediction",
                      format("{} of the experts asked for were among the first predicted",
@@ -317,6 +320,7 @@ json to_json(const run_report &report) {
                   {"prefetched", bytes.prefetched},
                   {"prefetch_used", bytes.prefetch_used},
                   {"prefetch_wasted", bytes.prefetch_wasted},
+                  {"behind", bytes.behind},
                   {"first_fill", report.arrangement.first_bytes},
                   {"refill", report.arrangement.bytes}}},
                 {"refill",
@@ -341,19 +345,19 @@ json to_json(const run_report &report) {
                 {"warnings", report.warnings}};
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);
+    for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));
     return all;
 }
 
 std::string to_text(const run_report &report) {
-    for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));
     std::string text = headline(report);
     text += summary_line("TPOT", report.tpot_ms);
     text += summary_line("TTFT", report.ttft_ms);
     text += line("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
     text += text_lines(report.text) + expert_lines(report);
     for (const auto &[label, said] : routing_lines(report)) text += line(label, said);
+    for (const auto &[label, said] : guard_lines(report.guard)) text += line(label, said);
     return text + byte_lines(report) + time_lines(report) + layer_lines(report) + notes(report);
 }
 
 }  // namespace moorage::core
-    for (const auto &[label, said] : guard_lines(report)) text += line(label, said);

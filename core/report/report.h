@@ -47,6 +47,7 @@ struct routing_counts {
 struct byte_counts {
     uint64_t h2d = 0, d2h = 0, network = 0;
     uint64_t prefetched = 0, prefetch_used = 0, prefetch_wasted = 0;
+    uint64_t behind = 0;  // into the cache, for later steps, with nobody waiting
 };
 
 struct time_ms {

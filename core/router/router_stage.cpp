@@ -86,14 +86,14 @@ void router_stage::settle(layer_step &step, layer_report &account) {
     for (uint32_t row = 0; row < rows; ++row) settle_row(step, row, account);
 }
 
-bool router_stage::select(layer_step &step, layer_report &account) {
+bool router_stage::select(layer_step &step, layer_report &account, bool ask) {
     const moorage_step &view = step.view();
     const size_t count = size_t{view.token_count} * view.top_k;
     std::fill_n(step.routed_weights.begin(), count, std::numeric_limits<float>::quiet_NaN());
     std::fill_n(step.routed_classes.begin(), count, uint8_t{MOORAGE_CLASS_TOP});
     moorage_route route{sizeof(route), 0, step.routed.data(), step.routed_weights.data(),
                         step.routed_classes.data()};
-    const uint32_t routed = policy_.router->select(policy_.plugin(), &view, &route);
+    const uint32_t routed = ask ? policy_.router->select(policy_.plugin(), &view, &route) : 0;
     const std::string why = routed == 0 ? "" : wrong_with(step, routed);
     const bool stands = routed != 0 && why.empty();
     if (!stands)

@@ -28,8 +28,9 @@ public:
     router_stage(instance &policy, fault_log &faults, const routing_rules &rules, uint32_t streams);
 
     // Routes the step; a wrong choice is reported and replaced by the model's own. Adds what was
-    // changed to `account`. False: the run has to end. [step]
-    bool select(layer_step &step, layer_report &account);
+    // changed to `account`. Without `ask` the model's own choice stands. False: the run has to end.
+    // [step]
+    bool select(layer_step &step, layer_report &account, bool ask = true);
 
 private:
     // Of the request that a stream carries.

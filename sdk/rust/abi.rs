@@ -210,7 +210,7 @@ mirror! {
         size: u32, flags: u32, count: u32, servers: u32, load_backlog_ns: u64, cpu_backlog_ns: u64,
         host_experts: *const u32, host_tokens: *const u32, host_missing: *const u8,
         host_scores: *const f32, host_load_ns: *const u64, host_gpu_ns: *const u64,
-        host_cpu_ns: *const u64, host_remote_ns: *const u64,
+        host_cpu_ns: *const u64, host_remote_ns: *const u64, behind_backlog_ns: u64,
     }
     struct moorage_dispatched {
         size: u32, flags: u32, layer: u32, expert: u32, site: u32, tokens: u32, load_ns: u64,
@@ -285,7 +285,8 @@ constants! {
         MOORAGE_NEEDS_GATE_SCORES = 1, MOORAGE_NEEDS_WEIGHTS = 2, MOORAGE_NEEDS_PREDICTIONS = 4,
         MOORAGE_NEEDS_FUTURE = 8, MOORAGE_POLICY_LOSSY = 1, MOORAGE_POLICY_RANDOMISED = 2,
         MOORAGE_REPLAY_KEPT = 0xffff_ffff, MOORAGE_REPLAY_BYPASS = 0xffff_fffe,
-        MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2;
+        MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2,
+        MOORAGE_SITE_AND_LOAD = 0x8000_0000;
     u64: MOORAGE_NEVER = u64::MAX;
     i32: MOORAGE_OK = 0, MOORAGE_INVALID_ARGUMENT = 1, MOORAGE_UNSUPPORTED = 2,
         MOORAGE_OUT_OF_MEMORY = 3, MOORAGE_WRONG_STATE = 4, MOORAGE_INTERNAL = 5,

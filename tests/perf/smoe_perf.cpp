@@ -167,7 +167,8 @@ void balance(benchmark::State &state, const bench &on) {
                                   ns.data(),
                                   ns.data(),
                                   ns.data(),
-                                  nullptr};
+                                  nullptr,
+                                  0};
         policy->dispatch->assign(policy->plugin(), &step, &items, sites.data(), order.data());
         benchmark::DoNotOptimize(order.data());
     }

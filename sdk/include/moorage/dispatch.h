@@ -14,6 +14,11 @@ extern "C" {
 
 /* Sites. Remote server i is MOORAGE_SITE_REMOTE + i. */
 enum { MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2 };
+/* Or-ed to a site other than the GPU, for an absent expert: it is also brought into the cache, for
+ * later steps, behind all demand (the cache is asked for room with cause MOORAGE_PREFETCH). Should
+ * a step want it before it has arrived, what is left counts as missing. Without effect while such a
+ * load of it is under way, or too many are. */
+#define MOORAGE_SITE_AND_LOAD 0x80000000u
 
 /* Struct of arrays over `count` items; times are for the item's own tokens and missing bytes.
  * A segment in flight counts as missing, and its load time is for what is left of it. A backlog
@@ -33,9 +38,11 @@ typedef struct moorage_items {
     const uint64_t *host_gpu_ns;    /* [count] to compute it on the GPU */
     const uint64_t *host_cpu_ns;    /* [count] to compute it on the CPU */
     const uint64_t *host_remote_ns; /* [count, servers]; MOORAGE_NEVER: the server lacks it */
+    /* The link is busy this long with loads of MOORAGE_SITE_AND_LOAD, demand and prefetch apart. */
+    uint64_t behind_backlog_ns;
 } moorage_items;
 MOORAGE_ASSERT(offsetof(moorage_items, host_experts) == 32, "moorage_items layout");
-MOORAGE_ASSERT(sizeof(moorage_items) == 96, "moorage_items layout");
+MOORAGE_ASSERT(sizeof(moorage_items) == 104, "moorage_items layout");
 
 /* What one item took, as measured. */
 typedef struct moorage_dispatched {

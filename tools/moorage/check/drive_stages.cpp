@@ -224,7 +224,8 @@ void driver::dispatch() {
                               item_load_.last(count),
                               item_gpu_.last(count),
                               item_cpu_.last(count),
-                              item_remote_.last(size_t{count} * servers)};
+                              item_remote_.last(size_t{count} * servers),
+                              draw_.below(100'000)};
     uint32_t *sites = sites_.last(count), *order = site_order_.last(count), got = 0;
     std::fill_n(sites, count, uint32_t{MOORAGE_SITE_GPU});
     std::iota(order, order + count, 0u);
@@ -235,6 +236,9 @@ void driver::dispatch() {
         return blame(fault::capacity, format("assign returned {} for {} items", got, count));
     for (uint32_t i = 0; i < got; ++i) {
         note(sites[i]), note(order[i]);
+        if (sites[i] == MOORAGE_SITE_AND_LOAD)
+            blame(fault::range, format("item {} is to run on the GPU and to be loaded besides", i));
+        sites[i] &= ~MOORAGE_SITE_AND_LOAD;
         if (sites[i] >= MOORAGE_SITE_REMOTE + servers)
             blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
                                        MOORAGE_SITE_REMOTE + servers - 1));

@@ -1,0 +1,95 @@
+// load_behind.cpp - starts, hands over and gives up loads that nobody waits for.
+#include "core/pipeline/load_behind.h"
+
+#include <algorithm>
+
+namespace moorage::core {
+
+load_behind::load_behind(residency &truth, arena &places, cache_stage &cache,
+                         transport_stage &transport, const cost_model &costs)
+    : truth_(truth),
+      places_(places),
+      cache_(cache),
+      transport_(transport),
+      costs_(costs),
+      transfers_(truth.page_count(), MOORAGE_NONE) {
+    active_.reserve(loads_max);
+    placed_.reserve(loads_max);
+}
+
+uint64_t load_behind::left_bytes() const {
+    uint64_t left = 0;
+    for (const uint32_t page : active_) {
+        const transfer_record &record = transport_.record(transfers_[page]);
+        left += record.bytes - record.moved_bytes;
+    }
+    return left;
+}
+
+bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &started) {
+    started.assign(pages.size(), 0);
+    const size_t count = std::min(pages.size(), size_t{loads_max} - active_.size());
+    if (count == 0) return true;
+    placed_.resize(count);
+    if (!cache_.load(pages.first(count), MOORAGE_PREFETCH, 0, placed_)) return false;
+    for (size_t i = 0; i < count; ++i) {
+        const auto &[page, victim, cached] = placed_[i];
+        if (victim != MOORAGE_NONE) release(victim);
+        if (!cached) continue;
+        const uint32_t layer = places_.layer_of(page);
+        const uint8_t segments = places_.cached_segments(layer);
+        places_.take(page, segments, true);
+        truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        transfers_[page] =
+            transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments,
+                              costs_.expert_bytes(places_.share(layer, segments)), MOORAGE_NEVER);
+        active_.push_back(page);
+        started[i] = 1;
+    }
+    return true;
+}
+
+void load_behind::forget(uint32_t page) {
+    const transfer_record &record = transport_.record(transfers_[page]);
+    bytes_ += record.bytes - record.unsent_bytes;
+    transfers_[page] = MOORAGE_NONE;
+    std::erase(active_, page);
+}
+
+uint32_t load_behind::take(uint32_t page) {
+    const uint32_t id = transfers_[page];
+    if (id == MOORAGE_NONE) return id;
+    ++loads_;
+    forget(page);
+    transport_.promote(id, MOORAGE_DEMAND);
+    return id;
+}
+
+bool load_behind::arrived(uint32_t transfer) {
+    const uint32_t page = transport_.record(transfer).page;
+    if (page == MOORAGE_NONE || transfers_[page] != transfer) return false;
+    ++loads_;
+    forget(page);
+    transport_.release(transfer);
+    return true;
+}
+
+void load_behind::release(uint32_t page) {
+    if (const uint32_t id = transfers_[page]; id != MOORAGE_NONE) {
+        transport_.cancel(id);
+        forget(page);
+        transport_.release(id);
+    }
+    places_.release(page, places_.cached_segments(places_.layer_of(page)));
+}
+
+void load_behind::cancel() {
+    while (!active_.empty()) {
+        const uint32_t page = active_.back(), id = transfers_[page];
+        transport_.cancel(id);
+        forget(page);
+        transport_.release(id);
+    }
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,105 @@
+// overlap.cpp - computes absent experts where they are done soonest, and loads behind what the CPU
+// computes.
+//
+// Three devices work at one time: the GPU on what is resident, the link on what is loaded, the CPU
+// on what is computed there. Absent experts are taken largest work first; each goes to the side
+// where it would end sooner, given what that side has taken already: loading waits for demand loads
+// before it and for the GPU, the CPU for its own queue. Where the model's experts are few this is
+// within one expert of the best division (list scheduling; Graham 1969). So far it is what several
+// engines do (Fiddler, HybriMoE, SMoE's balance) with another order.
+//
+// What they leave open is how the cache learns from experts that the CPU computed: either they are
+// never cached, or a load is waited for. Here they are brought behind (MOORAGE_SITE_AND_LOAD), as
+// long as the link has no more than `behind` loads waiting, and the cache's `admit` has the last
+// word. With `behind` 0 nothing is; while the cache has free slots, an absent expert is loaded at
+// once (`fill`). Cost per call: O(items^2).
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <moorage/moorage.hpp>
+
+namespace {
+
+class overlap {
+public:
+    static constexpr moorage::about about{
+        .name = "overlap",
+        .summary = "divides absent experts between link and CPU, loads behind the CPU",
+        .source =
+            "own; list scheduling after R. L. Graham, Bounds on multiprocessing timing "
+            "anomalies, 1969",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::integer("behind", 4, 0, 16, "loads that may wait behind all demand"),
+        moorage::flag("fill", true, "load absent experts while the cache has free slots"),
+    };
+
+    explicit overlap(const moorage::setup &setup)
+        : host_(setup.host),
+          behind_(static_cast<uint64_t>(setup.integer("behind"))),
+          fill_(setup.flag("fill")) {}
+    void activate(const moorage::limits &limits) {
+        view_ = host_.residency();
+        costs_ = host_.costs();
+        absent_.reserve(limits.experts);
+    }
+    void reset() {}
+
+    uint32_t assign(const moorage::step &step, const moorage::items &items,
+                    std::span<uint32_t> sites, std::span<uint32_t> order) {
+        uint64_t gpu_ns = 0;
+        uint32_t place = 0;
+        absent_.clear();
+        for (uint32_t i = 0; i < items.count; ++i) {
+            if (items.host_missing[i] != 0) {
+                absent_.push_back(i);
+                continue;
+            }
+            sites[i] = MOORAGE_SITE_GPU;
+            order[place++] = i;
+            gpu_ns += items.host_gpu_ns[i];
+        }
+        // Most tokens first: what weighs most is spread first.
+        std::stable_sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
+            return items.host_cpu_ns[a] > items.host_cpu_ns[b];
+        });
+        uint64_t link_ns = items.load_backlog_ns, cpu_ns = items.cpu_backlog_ns;
+        uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
+        const uint64_t load_ns = std::max<uint64_t>(costs_ ? costs_->load_ns : 1, 1);
+        uint64_t waiting = items.behind_backlog_ns / load_ns;
+        for (const uint32_t i : absent_) {
+            order[place++] = i;
+            const uint64_t arrives_ns = link_ns + items.host_load_ns[i];
+            const uint64_t on_gpu_ns = std::max(gpu_ns, arrives_ns) + items.host_gpu_ns[i];
+            const uint64_t on_cpu_ns = cpu_ns + items.host_cpu_ns[i];
+            if (free > 0 || on_gpu_ns <= on_cpu_ns) {
+                sites[i] = MOORAGE_SITE_GPU;
+                link_ns = arrives_ns;
+                gpu_ns = on_gpu_ns;
+                free -= free > 0;
+                continue;
+            }
+            sites[i] = MOORAGE_SITE_CPU;
+            cpu_ns = on_cpu_ns;
+            if (waiting >= behind_) continue;
+            sites[i] |= MOORAGE_SITE_AND_LOAD;
+            ++waiting;
+        }
+        return items.count;
+    }
+
+private:
+    moorage::host host_;
+    uint64_t behind_;
+    bool fill_;
+    const moorage::residency *view_ = nullptr;
+    const moorage::costs *costs_ = nullptr;
+    std::vector<uint32_t> absent_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.overlap", "1.0.0", overlap)
