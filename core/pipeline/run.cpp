@@ -410,7 +410,11 @@ guard_rules runner::guarding() const {
 void runner::log_switched(const guard &of, uint64_t &known) const {
     if (of.changes() == known) return;
     known = of.changes();
-    for (const auto &[label, said] : guard_lines(of.report())) log_warning("guard: " + said);
+    std::vector<guard_arm> arms = of.report();
+    uint64_t latest = 0;
+    for (const guard_arm &arm : arms) latest = std::max(latest, arm.since_token);
+    std::erase_if(arms, [&](const guard_arm &arm) { return arm.since_token != latest; });
+    for (const auto &[label, said] : guard_lines(arms)) log_warning("guard: " + said);
 }
 
 std::vector<model_request> runner::written() const {

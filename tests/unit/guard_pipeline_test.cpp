@@ -1,0 +1,300 @@
+// Goal: a guarded run is never much worse than the better of with and without. Method: toy machines
+// on which cache, prefetch or substitution loses or gains by construction, worked by hand to the
+// nanosecond where the schedule allows, else against the runs with and without; texts of the demo
+// model under the guard against the plain run; equal bytes for equal runs.
+#include <doctest/doctest.h>
+
+#include "core/base/log.h"
+#include "core/pipeline/run.h"
+#include "core/report/comparison.h"
+#include "core/report/html.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
+
+struct bench {
+    toy::folder folder;
+    run_resources shared;
+    run_config config;
+
+    bench() {
+        set_log_level(log_level::error);  // what is switched off is logged as a warning
+        const std::vector paths{binaries / "plugins", binaries / "tests/policies/substitute.so"};
+        REQUIRE(shared.scan(paths).ok());
+        config.file = folder / "run.toml";
+        config.profile = (folder / "device.toml").string();
+        config.link = (folder / "link.toml").string();
+        config.node = (folder / "node.toml").string();
+        config.shape = (folder / "shape.toml").string();
+        config.trace = folder / "trace.safetensors";
+        config.cache.plugin = "lru";
+        config.guard = true;
+        config.guard_window = 8;
+    }
+    void write(const trace_data &data) {
+        toy::write_files(folder, data.layers, data.experts, data.top_k);
+        REQUIRE(write_trace(data, config.trace).ok());
+    }
+    // Puts another value in a profile file.
+    void change(const std::string &file, const std::string &from, const std::string &to) {
+        std::ifstream in(folder / file);
+        std::string text((std::istreambuf_iterator<char>(in)), {});
+        const size_t at = text.find(from);
+        REQUIRE(at != std::string::npos);
+        folder.write(file, text.replace(at, from.size(), to));
+    }
+    run_report run_it() {
+        auto done = run(config, shared, {});
+        if (!done) FAIL(done.failure().text);
+        return std::move(done).value();
+    }
+    run_report unguarded() {
+        run_config kept = config;
+        config.guard = false;
+        run_report report = run_it();
+        config = kept;
+        CHECK(report.guard.empty());
+        return report;
+    }
+};
+
+// Expert `chosen(token)` in both of two layers of 8 experts; requests of 8 tokens, whose KV cache
+// takes no time to read.
+template <class Chosen>
+trace_data decode(uint16_t tokens, Chosen chosen) {
+    std::vector<std::vector<std::vector<uint16_t>>> all;
+    std::vector<uint64_t> requests;
+    for (uint16_t t = 0; t < tokens; ++t) {
+        if (t % 8 == 0) requests.push_back(t);
+        all.push_back({{chosen(t)}, {chosen(t)}});
+    }
+    requests.push_back(tokens);
+    return toy::routing(all, 8, requests, true);
+}
+uint16_t in_turn(uint16_t token) { return token % 8; }
+uint16_t slowly(uint16_t token) { return token / 10 % 8; }
+
+const guard_arm &arm(const run_report &report, std::string_view name, std::string_view phase) {
+    for (const guard_arm &one : report.guard)
+        if (one.name == name && one.phase == phase) return one;
+    FAIL("no such arm");
+    return report.guard.front();
+}
+
+}  // namespace
+
+TEST_CASE("a cache that never hits over a slow link is switched off, to the nanosecond") {
+    bench on;
+    on.write(decode(400, in_turn));
+    on.config.experts = 2;  // the last token's, and the turn is 8
+    const run_report report = on.run_it();
+    // With it: 2 x (170 + 11,000 + 100) + 10 = 22,550. Without: 2 x (170 + 2500) + 10 = 5350, and
+    // 550 when the turn comes to the token whose experts stayed.
+    // Tokens 0 to 15: before any trial. 16 to 23 with it. 24 to 39 without; the cache holds 23's,
+    // 7, so that 31 and 39 hit. Then with it until the window is hopeless: the last one without
+    // took (5 x 5350 + 550) / 6 = 4550 a token, three times a window of 8 is 109,200, and five
+    // tokens with it are 112,750. From 45 on without, with 44's experts, 4: of 355 tokens 44 hit.
+    const guard_arm &cache = arm(report, "cache", "decode");
+    CHECK_FALSE(cache.on);
+    CHECK(cache.since_token == 45);
+    CHECK(cache.off_tokens == 16 + 355);
+    CHECK(cache.on_ns == 22'550);
+    const double total_ns = 29 * 22'550 + (14 + 311) * 5350 + (2 + 44) * 550;
+    CHECK(report.total_ms == doctest::Approx(total_ns / 1e6).epsilon(1e-9));
+    CHECK(report.experts.loaded == 2 * 29);
+    CHECK(report.tpot_ms.p50 == doctest::Approx(0.005350));
+
+    // The better of the two, and what the guard's trial and the tokens before it cost.
+    CHECK(on.unguarded().total_ms == doctest::Approx(400 * 0.022550));
+    on.config.dispatch.plugin = "cpu_all";
+    const double better_ms = on.unguarded().total_ms;
+    CHECK(report.total_ms < better_ms + 29 * (0.022550 - 0.000550));
+}
+
+TEST_CASE("what is switched off is said with figures and the setting that keeps it off") {
+    bench on;
+    on.write(decode(400, in_turn));
+    on.config.experts = 2;
+    const run_report report = on.run_it();
+    const auto said = [](const std::string &text, const char *part) {
+        return text.find(part) != std::string::npos;
+    };
+    REQUIRE_FALSE(report.warnings.empty());
+    const std::string &warning = report.warnings.back();
+    for (const char *part : {"guard: cache is switched off in decode since token 45", "22.6 us",
+                             "[dispatch] plugin = \"cpu_all\""}) {
+        CAPTURE(part);
+        CHECK(said(warning, part));
+    }
+    CHECK(said(to_text(report), "cache in decode: off since token 45"));
+    const json all = to_json(report);
+    REQUIRE(all["guard"].size() == 1);
+    CHECK(all["guard"][0]["name"] == "cache");
+    CHECK(all["guard"][0]["on"] == false);
+    CHECK(all["guard"][0]["on_ms"] == 0.02255);
+    CHECK(all["config"]["run"]["guard"] == true);
+    CHECK_FALSE(to_json(on.unguarded()).contains("guard"));
+    comparison compared;
+    compared.rows.push_back({report});
+    const std::string page = to_html(compared, "");
+    CHECK(said(page, "<h2>Guard</h2>"));
+    CHECK(said(page, "off since token 45"));
+}
+
+TEST_CASE("a cache that gains stays on, and its trial costs little") {
+    bench on;
+    on.write(decode(2000, slowly));
+    on.config.experts = 2;
+    const run_report report = on.run_it(), plain = on.unguarded();
+    const guard_arm &cache = arm(report, "cache", "decode");
+    CHECK(cache.on);
+    CHECK(cache.changes == 0);
+    CHECK(cache.trials >= 1);
+    // At most four windows a trial of 640 tokens and more, at 5350 a token instead of 2750.
+    CHECK(report.total_ms <= plain.total_ms * 1.05);
+    CHECK(cache.off_ns > cache.on_ns);
+}
+
+TEST_CASE("a prefetch that is always wrong is switched off") {
+    bench on;
+    trace_data data = decode(600, in_turn);
+    for (uint16_t &one : data.predicted) one = static_cast<uint16_t>((one + 3) % 8);
+    on.write(data);
+    on.change("node.toml", "cpu_bytes_per_s = 50e9", "cpu_bytes_per_s = 3e9");  // loads gain
+    on.config.experts = 2;
+    on.config.prefetch.plugin = "next_gate";
+    const run_report report = on.run_it(), with = on.unguarded();
+    CHECK_FALSE(arm(report, "prefetch", "decode").on);
+    CHECK(arm(report, "cache", "decode").on);
+    CHECK(report.tpot_ms.p50 == doctest::Approx(0.022550));
+    on.config.prefetch.plugin = "none";
+    const run_report without = on.unguarded();
+    CHECK(with.total_ms > 1.5 * without.total_ms);  // a wrong load is waited for
+    // Tokens with it that had no trial's good: those before, and the trials' own.
+    const guard_arm &prefetch = arm(report, "prefetch", "decode");
+    CHECK(prefetch.off_tokens > 450);
+    CHECK(report.total_ms < 1.25 * without.total_ms);
+}
+
+TEST_CASE("a prefetch that hides its loads stays on") {
+    bench on;
+    on.write(decode(600, in_turn));
+    on.change("node.toml", "cpu_bytes_per_s = 50e9", "cpu_bytes_per_s = 3e9");
+    on.change("device.toml", "layer_ns = 50", "layer_ns = 20000");
+    on.config.experts = 2;
+    on.config.prefetch.plugin = "next_gate";
+    const run_report report = on.run_it(), with = on.unguarded();
+    CHECK(arm(report, "prefetch", "decode").on);
+    CHECK(arm(report, "prefetch", "decode").on_ns < arm(report, "prefetch", "decode").off_ns);
+    on.config.prefetch.plugin = "none";
+    CHECK(with.total_ms < 0.9 * on.unguarded().total_ms);
+    CHECK(report.total_ms < 1.1 * with.total_ms);
+}
+
+TEST_CASE("substitution that gains nothing gives way to the model's own choice") {
+    bench on;
+    on.write(decode(300, in_turn));
+    on.config.experts = 16;  // all of them
+    on.config.router.plugin = "substitute";
+    on.config.router.params = {{"every", int64_t{3}, "test"}};
+    const run_report report = on.run_it();
+    const guard_arm &substitution = arm(report, "substitution", "decode");
+    CHECK_FALSE(substitution.on);
+    CHECK(report.experts.substituted == (2 * (300 - substitution.off_tokens) + 2) / 3);
+    CHECK(report.routing.choices == 600);
+    CHECK(report.routing.rows_unchanged == 600 - report.experts.substituted);
+    // No page was displaced, so there was no question about the cache.
+    CHECK(arm(report, "cache", "decode").trials == 0);
+}
+
+TEST_CASE("unified memory: there is nothing to prefetch, and the guard says so") {
+    bench on;
+    on.write(decode(100, in_turn));
+    on.change("device.toml", "unified_memory = false", "unified_memory = true");
+    on.config.experts = 2;
+    on.config.prefetch.plugin = "next_gate";
+    const run_report report = on.run_it();
+    CHECK_FALSE(arm(report, "prefetch", "decode").on);
+    CHECK(arm(report, "cache", "decode").on);
+    CHECK(report.bytes.prefetched == 0);
+    CHECK(report.warnings.back().find("[prefetch] plugin = \"none\"") != std::string::npos);
+}
+
+TEST_CASE("prefill that displaces nothing leaves decoding its experts") {
+    bench on;
+    // Three requests of one layer, two tokens of prompt each; the cache has one slot.
+    on.write(toy::routing({{{0}}, {{0}}, {{0}}, {{1}}, {{2}}, {{0}}, {{3}}, {{3}}, {{0}}}, 4,
+                          {0, 3, 6, 9}, false));
+    on.config.guard = false;
+    on.config.experts = 1;
+    on.config.prefill = 8;
+    const run_report displaces = on.run_it();
+    CHECK(displaces.experts.misses == 1 + 2 + 1 + 1 + 1);
+    on.config.prefill_displaces = false;
+    const run_report spares = on.run_it();
+    CHECK(spares.experts.misses == 1 + 2 + 1);
+    CHECK(spares.tpot_ms.p99 == doctest::Approx(0.000280));  // every decoded token hits
+    CHECK(spares.ttft_ms.mean == doctest::Approx(displaces.ttft_ms.mean));
+    CHECK(to_json(spares)["config"]["memory"]["prefill_displaces"] == false);
+}
+
+TEST_CASE("prefill that costs decoding its experts is found out") {
+    bench on;
+    // Forty requests: a prompt of the experts 4 to 7, then 20 tokens of the experts 0 and 1.
+    std::vector<std::vector<std::vector<uint16_t>>> all;
+    std::vector<uint64_t> requests = {0};
+    for (int request = 0; request < 40; ++request) {
+        for (uint16_t t = 0; t < 4; ++t) all.push_back({{static_cast<uint16_t>(4 + t)}});
+        for (uint16_t t = 0; t < 20; ++t) all.push_back({{static_cast<uint16_t>(t % 2)}});
+        requests.push_back(all.size());
+    }
+    on.write(toy::routing(all, 8, requests, false));
+    on.config.experts = 2;
+    on.config.prefill = 4;
+    on.config.guard_window = 1 << 20;  // no trial in decoding
+    const run_report report = on.run_it();
+    const guard_arm &cache = arm(report, "cache", "prefill");
+    CHECK_FALSE(cache.on);
+    CHECK(cache.changes == 1);
+    CHECK(arm(report, "cache", "decode").trials == 0);
+    CHECK(report.warnings.back().find("prefill_displaces = false") != std::string::npos);
+    on.config.prefill_displaces = false;
+    const double spared_ms = on.unguarded().total_ms;
+    on.config.prefill_displaces = true;
+    CHECK(on.unguarded().total_ms > 1.2 * spared_ms);
+    CHECK(report.total_ms < 1.1 * spared_ms);
+}
+
+TEST_CASE("texts are the same under the guard, and equal runs decide alike") {
+    bench on;
+    on.config.trace.clear();
+    on.config.shape.clear();
+    on.config.link.clear();
+    on.config.node.clear();
+    on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    on.config.profile = "rtx_4060_ti_16gb";
+    on.config.prompts = {"The president said that", "def main(", "Il y avait"};
+    on.config.max_tokens = 48;
+    on.config.prefill = 8;
+    on.config.guard_window = 4;
+    on.config.prefetch.plugin = "next_gate";
+    for (const uint32_t experts : {10u, 48u}) {
+        for (const double split : {1.0, 0.5}) {
+            on.config.experts = experts;
+            on.config.split = split;
+            const run_report report = on.run_it();
+            CHECK(report.text.texts == on.unguarded().text.texts);
+            CHECK(arm(report, "cache", "decode").trials > 0);
+            CHECK(arm(report, "prefetch", "decode").trials > 0);
+            CHECK(report.experts.requested ==
+                  report.experts.hits + report.experts.partial_hits + report.experts.misses);
+            CHECK(report.bytes.prefetched ==
+                  report.bytes.prefetch_used + report.bytes.prefetch_wasted);
+            CHECK(to_json(report).dump() == to_json(on.run_it()).dump());
+        }
+    }
+}
