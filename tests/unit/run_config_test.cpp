@@ -308,6 +308,16 @@ TEST_CASE("a model as a source: what it takes, what a trace refuses") {
     CHECK(holds(refused(least, {"source.prompt=a"}), "[source] prompt needs a model"));
     CHECK(holds(refused(least, {"memory.split=0"}), "split"));
     CHECK(holds(refused(least, {"memory.split=1.5"}), "split"));
+    CHECK_FALSE(accepted(least).guard);
+    CHECK(accepted(least).prefill_displaces);
+    config = accepted(least, {"run.guard=true", "run.guard_window=4", "run.guard_margin=0",
+                              "memory.prefill_displaces=false"});
+    CHECK(config.guard);
+    CHECK(config.guard_window == 4);
+    CHECK(config.guard_margin == 0);
+    CHECK_FALSE(config.prefill_displaces);
+    CHECK(holds(refused(least, {"run.guard_window=3"}), "guard_window"));
+    CHECK(holds(refused(least, {"run.guard_margin=-0.1"}), "guard_margin"));
     // --set replaces the trace of the file by a model.
     config = accepted(least, {"source.model=m", "source.prompt=a"});
     CHECK(config.trace.empty());
