@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Fig. 4(b): TPOT against the split ratio, the same for all layers, at 288 experts."""
+from runs import MOEPIC, arguments, session, table, tpot
+
+# In elevenths, as 1,408 rows in parts of 128 are divided.
+SPLITS = [0.18, 0.27, 0.36, 0.45, 0.55, 0.64, 0.73, 0.82, 0.91]
+
+
+def main():
+    run = session(arguments(__doc__))
+    tokens = run.tokens(8_000)
+    cases = [(run.models()[0], 288), (run.made_up("as in Table 1", 0.7, tokens), 288),
+             (run.made_up("uniform", 0.7, tokens), 720), (run.made_up("uniform", 1.0, tokens), 720)]
+    for model, experts in cases[:2] if run.given.quick else cases:
+        for machine in run.machines:
+            shared = run.settings(model, machine, tokens=tokens, memory__experts=experts)
+            splits = SPLITS[3:5] if run.given.quick else SPLITS
+            uniform = dict(shared, **{"budget.plugin": "uniform"})
+            nothing = dict(uniform, **{"memory.split": 1, "cache.plugin": "static",
+                                       "cache.which": "nothing"})
+            whole = dict(uniform, **{"memory.split": 1})
+            columns = [
+                ("prefetch only", run.compare([MOEPIC], nothing)[0]),
+                *zip(splits, run.compare([MOEPIC], uniform, [("memory.split", splits)])),
+                ("1", run.compare([MOEPIC], whole)[0]),
+                ("cache only",
+                 run.compare([MOEPIC], dict(whole, **{"prefetch.plugin": "none"}))[0]),
+            ]
+            rows = [[name, f"{tpot(one):.1f}", f"{one['bytes']['h2d'] / one['tokens'] / 1e9:.3f}",
+                     f"{100 * one['experts']['hit_rate']:.1f}",
+                     f"{100 * one['experts']['partial_hits'] / one['experts']['requested']:.1f}"]
+                    for name, one in columns]
+            table(f"{model['name']}, {machine}, {experts} experts",
+                  ["split", "TPOT, ms", "GB a token", "whole hits, %", "partial, %"], rows)
+            run.check(columns[0][1]["bytes"]["h2d"] > columns[-1][1]["bytes"]["h2d"],
+                      "a cache does not save bytes")
+    run.end()
+
+
+main()

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Fig. 7: TTFT and TPOT of five systems against the memory for experts."""
+from runs import BASELINES, arguments, below, session, table
+
+
+def show(run, model, machine):
+    budgets = [model["experts"]] if run.given.quick else model["budgets"]
+    count = len(budgets)
+    sweep = [("memory.experts", budgets)]
+    shared = run.settings(model, machine)
+    found = run.served([config for _, config in BASELINES], shared, sweep)
+    by_name = {name: found[i * count:(i + 1) * count] for i, (name, _) in enumerate(BASELINES)}
+    by_name["MoEpic"] = run.moepic(shared, sweep)
+    by_name["MoEpic, unsplit"] = run.moepic(shared, sweep, budget__plugin="uniform",
+                                            memory__split=1)
+    for what, key, digits in (("TTFT, ms", "ttft", 0), ("TPOT, ms", "tpot", 1)):
+        rows = [[name, *(f"{one[key]:.{digits}f}" for one in each)]
+                for name, each in by_name.items()]
+        best = [min(by_name[name][i][key] for name, _ in BASELINES) for i in range(count)]
+        rows.append(["MoEpic below the best",
+                     *(below(one[key], other) for one, other in zip(by_name["MoEpic"], best))])
+        table(f"{model['name']}, {machine}: {what}, by experts of memory", ["", *budgets], rows)
+    for name, each in by_name.items():
+        for one in each:
+            run.check(one["tpot"] > 0 and one["ttft"] > one["tpot"],
+                      f"{name}: a prompt takes less than a token")
+        if name != "Pre-gated MoE" and not run.given.quick:
+            run.check(each[-1]["tpot"] < each[0]["tpot"], f"{name} does not gain by memory")
+
+
+def main():
+    run = session(arguments(__doc__))
+    for model in run.models():
+        for machine in run.machines:
+            show(run, model, machine)
+    if "eager" in run.machines and not run.given.quick:
+        show(run, run.made_up("as in Table 1", 0.7, 20_000), "eager")
+    run.end()
+
+
+main()
