@@ -199,6 +199,7 @@ TEST_CASE("dense layers between those with experts are gone through") {
     model_config config = (*opened)->config();
     REQUIRE(config.layers == 3);
     config.moe = {1, 0, 1};
+    config.dense_intermediate = 96;
     const auto made = random_model(config, {.seed = 3});
     REQUIRE(made.ok());
     check_model(**made, 20);
