@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+"""fig11_cpu.py - Figure 11 again on hosts whose CPU computes experts slower or faster."""
+import fig11
+import settings
+
+# What a CPU's expert kernel reads a second. 55 is fig11.py's host; 27 is 16-bit products through a
+# framework, measured at 23 to 31 on 16 threads; 110 is a server of 64 cores.
+RATES_GB_PER_S = [15, 27, 55, 110]
+
+
+def node_of(work, rate):
+    """The host with another rate of its experts; CPU and copies together are never below it."""
+    def change(key, before):
+        return rate * 1e9 if key == "cpu_bytes_per_s" else max(before, 1.1e9 * rate)
+    return settings.host_file(work, "node", settings.NODE, change)
+
+
+def main():
+    work = settings.session(settings.arguments("Figure 11 against the CPU's rate"))
+    rates = [27, 55] if work.given.quick else RATES_GB_PER_S
+    for batch in ([1] if work.given.quick else [1, 3]):
+        for kind in work.kinds:
+            rows = []
+            for at in range(settings.BASELINES, len(settings.METHODS)):
+                for setting in settings.SETTINGS:
+                    rows.append([settings.METHODS[at][0], setting["name"]])
+                rows.append([settings.METHODS[at][0], "mean"])
+            for rate in rates:
+                node, below = node_of(work, rate), {at: [] for at in (4, 5)}
+                for setting in settings.SETTINGS:
+                    loads = settings.workloads(work, setting, kind)
+                    if not loads:
+                        return work.end()
+                    tpot = fig11.tpot_of_all(work, setting, loads, batch,
+                                             about_all={"hardware.node": node})
+                    for at in below:
+                        below[at].append(fig11.below_best(tpot, at))
+                column = [value for at in below for value in [*below[at], settings.mean(below[at])]]
+                for row, value in zip(rows, column):
+                    row.append(f"{value:.1f}")
+            settings.table(f"TPOT below the best baseline's, %, batch {batch}, {kind} routing,\n"
+                           "by GB/s of the CPU's experts", ["", "", *map(str, rates)], rows)
+    work.end()
+
+
+main()

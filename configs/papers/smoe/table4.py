@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""table4.py - Table IV's shape: perplexity of the demo model against alpha, 0 to 0.6."""
+import json
+from pathlib import Path
+
+import settings
+
+DEMO = settings.PROJECT / "configs" / "demo"
+EXPERTS = 192
+ALPHAS = [at / 20 for at in range(13)]
+TOLERANCE = 1  # percent of perplexity at the paper's alpha
+
+
+def windows_of(work):
+    """A file with so many windows of each kind of text, and how many"""
+    shared = Path(work.given.traces).parent / "references" / "demo_perplexity.json"
+    count = int(work.given.windows)
+    if work.given.quick or not shared.exists():
+        if not work.given.quick:
+            print(f"{shared} is not there: one window of each text\n")
+        return settings.HERE / "windows.json"
+    texts = json.loads(shared.read_text())
+    out = work.new_file("windows.json")
+    out.write_text(json.dumps({name: {"windows": of["windows"][:count]}
+                               for name, of in texts.items()}))
+    return out
+
+
+def evaluate(work, windows, setting, alpha):
+    slots = int(settings.room(setting) * EXPERTS)
+    config = settings.demo_config(work, setting, slots, alpha, "true")
+    return json.loads(work.call("eval", DEMO, "--config", config, "--windows", windows, "--json",
+                                "-"))
+
+
+def change(told, own):
+    return 100 * (told["perplexity"] / own["perplexity"] - 1)
+
+
+def main():
+    given = settings.arguments("Table IV's shape: perplexity against alpha",
+                               [("--windows", 2, "windows of 257 ids of each text; default: 2")])
+    work = settings.session(given)
+    windows, rows, plain, found = windows_of(work), [], None, {}
+    for alpha in [0, 0.35, 0.6] if given.quick else ALPHAS:
+        told = evaluate(work, windows, settings.SETTINGS[0], alpha)
+        plain = plain or told
+        counts = told["report"]["experts"]
+        found[alpha] = change(told, plain)
+        rows.append([f"{alpha:.2f}", f"{told['perplexity']:.3f}", f"{found[alpha]:+.2f} %",
+                     *(f"{change(part, plain['parts'][name]):+.1f} %"
+                       for name, part in told["parts"].items()),
+                     f"{100 * counts['substituted'] / counts['requested']:.1f} %",
+                     f"{100 * counts['hit_rate']:.1f} %"])
+        # Without substitution the model's own routing stands, to the bit.
+        work.require(alpha > 0 or counts["substituted"] == 0 and
+                     told["perplexity"] == evaluate_own(told), "alpha 0 changes the model")
+    settings.table(f"demo model, {plain['tokens']} tokens, S1's share of the experts resident",
+                   ["alpha", "perplexity", "change", *plain["parts"], "subst.", "hits"], rows)
+    rows = []
+    for setting in [] if given.quick else settings.SETTINGS:
+        told = evaluate(work, windows, setting, setting["alpha"])
+        rows.append([setting["name"], f"{setting['alpha']}", f"{told['perplexity']:.3f}",
+                     f"{change(told, plain):+.2f} %"])
+    if rows:
+        settings.table("At the paper's alpha, and with each setting's share resident",
+                       ["", "alpha", "perplexity", "change"], rows)
+    work.require(abs(found[0.35]) < 3 * TOLERANCE, "perplexity at the paper's alpha is far off")
+    work.end()
+
+
+def evaluate_own(told):
+    return told.get("own_routing", told)["perplexity"]
+
+
+if __name__ == "__main__":
+    main()
