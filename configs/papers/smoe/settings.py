@@ -135,7 +135,7 @@ def read_toml(file):
     for line in Path(file).read_text().splitlines():
         if opened := re.match(r"\[(\w+)\]", line):
             section = opened[1] + "."
-        elif given := re.match(r'(\w+) = (?:"([^"]*)"|([\d_.e+]+))', line):
+        elif given := re.match(r'(\w+) = (?:"([^"]*)"|([\d_.]+(?:e\d+)?))\s*(?:#|$)', line):
             text = given[2] if given[3] is None else given[3]
             found[section + given[1]] = text if given[3] is None else float(text)
     return found
@@ -175,7 +175,7 @@ def scaled_shape(work, setting, layers, experts):
     keys = ["kind", "name", "aliases", "layers", "moe_layers", "experts", "top_k", "hidden",
             "moe_intermediate", "matrices", "weight_bytes", "expert_bytes", "non_expert_bytes",
             "dense_bytes", "kv_token_layer_bytes", "vocabulary"]
-    lines = [f"{key} = {json.dumps(wanted.get(key, model[key]))}" for key in keys]
+    lines = [f"{key} = {json.dumps(wanted[key] if key in wanted else model[key])}" for key in keys]
     lines += ["[sources]", f'geometry = "[D] {setting["shape"]}, cut to a trace"',
               'sizes = "[D] per layer"']
     out.write_text("\n".join(lines) + "\n")
