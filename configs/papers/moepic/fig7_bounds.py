@@ -2,8 +2,7 @@
 """Why Fig. 7's gap is what it is: what the link alone takes, and what predictions are worth."""
 import json
 
-from runs import (BASELINES, LINK_BYTES_PER_S, MOEPIC, arguments, below, percent, session, table,
-                  tpot)
+from runs import BASELINES, LINK_BYTES_PER_S, MOEPIC, arguments, below, session, table, tpot
 
 
 def floors(run, model, machine, tokens):
@@ -42,11 +41,11 @@ def main():
             gpu, lcp, optimum = floors(run, model, machine, tokens)
             *others, ours, whole = decode(run, model, machine, tokens)
             best, least = min(one["tpot"] for one in others), max(gpu, lcp)
-            name = model["name"].split(",")[0] + (", made up" if model is made[0.7] else "")
+            name = "made up" if model is made[0.7] else model["name"].split("-")[0]
             rows.append([name, machine, f"{gpu:.1f}", f"{lcp:.1f}", f"{optimum:.1f}",
                          f"{best:.1f}", f"{ours['tpot']:.1f}", f"{whole['tpot']:.1f}",
-                         percent(link_share(ours["report"], machine)), below(ours["tpot"], best),
-                         below(least, best)])
+                         f"{100 * link_share(ours['report'], machine):.0f}",
+                         below(ours["tpot"], best)[:-2], below(least, best)[:-2]])
             run.check(whole["tpot"] >= least * 0.99, f"{model['name']}: faster than the link")
         for accuracy, model in made.items():
             *others, ours, whole = decode(run, model, machine, tokens)
@@ -55,8 +54,8 @@ def main():
                                 f"{whole['tpot']:.1f}", below(ours["tpot"], best)])
     print("\nTPOT of decode alone, default budgets, ms. GPU: all in memory. LCP, OPT: what the\n"
           "link takes for the misses of LCP and of the offline optimum, experts whole. Best:\n"
-          "of the baselines. Whole: MoEpic without splits. Link: share of the time that it\n"
-          "is busy under MoEpic. Below: MoEpic below the best; at most: if all but\n"
+          "of the baselines. Whole: MoEpic without splits. Link: % of the time that it is\n"
+          "busy under MoEpic. Below: MoEpic below the best, %; at most: if all but\n"
           "max(GPU, LCP) were hidden")
     table("", ["", "", "GPU", "LCP", "OPT", "best", "MoEpic", "whole", "link", "below", "at most"],
           rows)

@@ -12,6 +12,7 @@ MODELS = [
 
 def main():
     run = session(arguments(__doc__))
+    run.until_idle = 600  # the longest request
     for model in [] if run.given.quick else MODELS:
         file = run.trace(model["trace"])
         if not file:

@@ -73,6 +73,7 @@ class session:
         self.folder = tempfile.TemporaryDirectory()
         self.machines = list(MACHINES) if given.machine == "both" else [given.machine]
         self.wrong = []
+        self.until_idle = 0  # tokens: how long a configuration that is due may have to wait
 
     def tokens(self, wanted, quick=2_000):
         return min(wanted, quick) if self.given.quick else wanted
@@ -105,7 +106,7 @@ class session:
             self.run(["trace", "synth", "--out", file, "--layers", 24, "--experts", 60, "--top-k", 4,
                       "--tokens", tokens, "--requests", 100, "--predictions", 12,
                       "--prediction-accuracy", accuracy, *MADE_UP[kind]])
-        return dict(QWEN, name=f"Qwen1.5-MoE, made up {kind}", trace=file)
+        return dict(QWEN, name=f"Qwen1.5-MoE, made up {kind}, {100 * accuracy:.0f} % predicted", trace=file)
 
     def run(self, words):
         done = subprocess.run([self.program, *map(str, words)], text=True, check=False,
@@ -128,7 +129,7 @@ class session:
 
         A run is the same up to wherever it is cut, so two of them tell what came between.
         """
-        first = dict(settings, **{"run.tokens": self.first_tokens()})
+        first = dict(settings, **{"run.tokens": self.first_tokens() + self.until_idle})
         found = []
         for early, whole in zip(self.compare(configs, first, sweeps),
                                 self.compare(configs, settings, sweeps)):
