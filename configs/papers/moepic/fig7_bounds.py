@@ -55,9 +55,9 @@ def main():
     print("\nTPOT of decode alone, default budgets, ms. GPU: all in memory. LCP, OPT: what the\n"
           "link takes for the misses of LCP and of the offline optimum, experts whole. Best:\n"
           "of the baselines. Whole: MoEpic without splits. Link: % of the time that it is\n"
-          "busy under MoEpic. Below: MoEpic below the best, %; at most: if all but\n"
+          "busy under MoEpic. Below: MoEpic below the best, %; most: if all but\n"
           "max(GPU, LCP) were hidden")
-    table("", ["", "", "GPU", "LCP", "OPT", "best", "MoEpic", "whole", "link", "below", "at most"],
+    table("", ["", "", "GPU", "LCP", "OPT", "best", "MoEpic", "whole", "link", "below", "most"],
           rows)
     table("Made-up routing, by the share of the chosen experts that are predicted",
           ["", "right", "best", "MoEpic", "whole", "below"], by_accuracy)
