@@ -57,7 +57,7 @@ def main():
           "of the baselines. Whole: MoEpic without splits. Link: % of the time that it is\n"
           "busy under MoEpic. Below: MoEpic below the best, %; most: if all but\n"
           "max(GPU, LCP) were hidden")
-    table("", ["", "", "GPU", "LCP", "OPT", "best", "MoEpic", "whole", "link", "below", "most"],
+    table("", ["", "", "GPU", "LCP", "OPT", "best", "ours", "whole", "link", "below", "most"],
           rows)
     table("Made-up routing, by the share of the chosen experts that are predicted",
           ["", "right", "best", "MoEpic", "whole", "below"], by_accuracy)
