@@ -52,8 +52,8 @@ def main():
             best = min(one["tpot"] for one in others)
             by_accuracy.append([machine, accuracy, f"{best:.1f}", f"{ours['tpot']:.1f}",
                                 f"{whole['tpot']:.1f}", below(ours["tpot"], best)])
-    print("\nTPOT of decode alone, default budgets, ms. GPU: all in memory. LCP, OPT: what the\n"
-          "link takes for the misses of LCP and of the offline optimum, experts whole. Best:\n"
+    print("\nTPOT of decode alone, default budgets, ms. GPU: all in memory. LCP, OPT: what\n"
+          "the link takes for the misses of LCP and of the offline optimum, whole. Best:\n"
           "of the baselines. Whole: MoEpic without splits. Link: % of the time that it is\n"
           "busy under MoEpic. Below: MoEpic below the best, %; most: if all but\n"
           "max(GPU, LCP) were hidden")
