@@ -91,7 +91,10 @@ class session:
         self.told = set()
 
     def call(self, *words):
-        done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
+        try:
+            done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
+        except OSError as wrong:
+            sys.exit(f"{self.program}: {wrong.strerror}; --moorage names the program")
         if done.returncode != 0:
             sys.exit(f"moorage {' '.join(map(str, words))}\n{done.stderr.strip()}")
         return done.stdout
