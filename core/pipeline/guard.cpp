@@ -58,12 +58,33 @@ void guard::end(uint64_t tokens, uint64_t ns) {
         ++of.passes;
         of.all.add(phase_, tokens, ns);
         if (of.passes > uncounted(phase_)) of.counted.add(phase_, tokens, ns);
+    } else {
+        doubt(phase_, tokens, ns);
     }
     trial &prefill = trials_[MOORAGE_PREFILL];
     const bool shows = phase_ == MOORAGE_DECODE && prefill.runs &&
                        shows_in_both(MOORAGE_PREFILL, prefill.of) && !trials_[phase_].runs;
     if (shows && prefill.passes > uncounted(MOORAGE_PREFILL))
         prefill.counted.add(phase_, tokens, ns);
+}
+
+// A trial sees the cache as the side before left it. What comes of a decision shows later: when it
+// costs more than the other side did, that side is tried before its time.
+void guard::doubt(size_t phase, uint64_t tokens, uint64_t ns) {
+    standing &now = standing_[phase];
+    now.tokens += tokens;
+    now.ns += ns;
+    if (++now.passes < trial_passes(phase)) return;
+    const double usual_ns = double(now.ns) / double(now.tokens);
+    now = {};
+    for (size_t which = 0; which < arms; ++which) {
+        state &of = of_[phase][which];
+        if (of.trials == 0 || shows_in_both(phase, static_cast<arm>(which))) continue;
+        const double other_ns = of.stands ? of.off_ns : of.on_ns;
+        const bool worse = usual_ns > (1 + rules_.margin) * other_ns;
+        const uint64_t next = passes_[phase] + 1;
+        if (worse && next >= of.early) of.due = std::min(of.due, next);
+    }
 }
 
 // The sides of a trial: as it stands, other, other, as it stands, as it stands, ...
@@ -131,9 +152,19 @@ void guard::close_pair(trial &of) {
     }
 }
 
+bool guard::clearly_slower(const trial &of, size_t one) const {
+    return of.cost[one] > (1 + rules_.margin) * of.cost[1 - one] &&
+           2 * of.slower[one] > of.windows / 2;
+}
+
+// When the mean says one thing and the pairs do not, there are as many pairs again.
 bool guard::decided(const trial &of) const {
     const uint32_t pairs = of.windows / 2;
-    if (pairs == pairs_max) return true;
+    if (pairs >= pairs_usual) {
+        const auto [least, most] = std::minmax(of.cost[0], of.cost[1]);
+        const bool tie = most <= (1 + rules_.margin) * least;
+        return pairs == 2 * pairs_usual || tie || clearly_slower(of, 0) || clearly_slower(of, 1);
+    }
     if (pairs < 2 || (of.slower[0] != pairs && of.slower[1] != pairs)) return false;
     const auto [less, more] = std::minmax(of.cost[0], of.cost[1]);
     return more >= plain_ratio * less;
@@ -142,13 +173,8 @@ bool guard::decided(const trial &of) const {
 void guard::decide(size_t phase) {
     trial &done = trials_[phase];
     state &of = of_[phase][done.of];
-    const uint32_t pairs = done.windows / 2;
-    const auto clearly_slower = [&](size_t one) {
-        return done.cost[one] > (1 + rules_.margin) * done.cost[1 - one] &&
-               2 * done.slower[one] > pairs;
-    };
-    const bool stays = of.stands && !clearly_slower(1) && done.of != substitution;
-    const bool next = clearly_slower(0) || stays;
+    const bool stays = of.stands && !clearly_slower(done, 1) && done.of != substitution;
+    const bool next = clearly_slower(done, 0) || stays;
     of.on_ns = done.cost[1] / done.tokens;
     of.off_ns = done.cost[0] / done.tokens;
     ++of.trials;
@@ -164,7 +190,9 @@ void guard::decide(size_t phase) {
     } else if (of.trials > 1) {
         of.longer = std::min(2 * of.longer, stands_longer_max);
     }
-    of.due = passes_[phase] + uint64_t{stands_trials} * of.longer * 2 * pairs_max * window(phase);
+    of.early = passes_[phase] + of.longer * trial_passes(phase);
+    of.due = passes_[phase] + uint64_t{stands_trials} * of.longer * trial_passes(phase);
+    standing_[phase] = {};
     done = {};
 }
 

@@ -7,8 +7,9 @@
 // and predictions settle. Costs are times per token of the paired windows. The arm changes when the
 // other way was faster by more than a margin in the mean and in most pairs; one that changes the
 // model's choices has to win to stay. A decision stands for many trials' length, longer each time
-// it is confirmed, and is then tried again. All of it hangs on the times that the caller tells, so
-// runs in virtual time decide alike.
+// it is confirmed, and is then tried again; sooner when what stands has come to cost more than the
+// other side did. All of it hangs on the times that the caller tells, so runs in virtual time
+// decide alike.
 //
 //   guard_.begin(pass.phase);                      // before a pass
 //   if (guard_.on(guard::prefetch)) ...            // during it
@@ -38,8 +39,9 @@ public:
     enum arm : uint8_t { cache, prefetch, substitution };  // in the order in which they are tried
     static constexpr size_t arms = 3, phases = 2;
 
-    // Windows of a trial: 2 * pairs; and how long a decision stands, in such trials.
-    static constexpr uint32_t pairs_max = 4, stands_trials = 20, stands_longer_max = 8;
+    // Of a trial, each two windows; as many again when mean and pairs do not agree. And how long a
+    // decision stands, in such trials.
+    static constexpr uint32_t pairs_usual = 4, stands_trials = 20, stands_longer_max = 8;
     // Passes of a window of prefill, which has many tokens.
     static constexpr uint32_t prefill_window = 2;
     // After two pairs that agree, a trial ends early when one side takes so many times the other.
@@ -76,6 +78,7 @@ private:
         bool there = false, held = false;  // held: stands as it is, without a trial
         bool stands = true, matters = false;
         uint64_t due = 0;     // pass of the phase from which on it may be tried
+        uint64_t early = 0;   // likewise, when what stands has come to cost more than the other did
         uint32_t longer = 1;  // times the usual standing
         double on_ns = 0, off_ns = 0;
         uint64_t since_token = 0, trials = 0, changes = 0, off_tokens = 0;
@@ -96,14 +99,18 @@ private:
     };
 
     uint32_t window(size_t phase) const { return phase == 0 ? prefill_window : rules_.window; }
+    uint64_t trial_passes(size_t phase) const { return 2 * uint64_t{pairs_usual} * window(phase); }
     uint32_t uncounted(size_t phase) const { return phase == 0 ? 1 : (rules_.window + 3) / 4; }
     // What prefill loads displace shows in decoding, too.
     static bool shows_in_both(size_t phase, arm of) { return phase == 0 && of == cache; }
     bool side(const trial &of, size_t phase) const;
     bool window_full(size_t phase) const;
     void choose(size_t phase);
+    void doubt(size_t phase, uint64_t tokens, uint64_t ns);
     void close_window(size_t phase);
     void close_pair(trial &of);
+    // Side `one`, beyond the margin and in most pairs.
+    bool clearly_slower(const trial &of, size_t one) const;
     bool decided(const trial &of) const;
     void decide(size_t phase);
 
@@ -111,6 +118,11 @@ private:
     std::array<std::array<state, arms>, phases> of_{};
     std::array<trial, phases> trials_{};
     std::array<uint64_t, phases> passes_{};
+    // Passes without a trial since one ended or they were last looked at.
+    struct standing {
+        uint64_t passes = 0, tokens = 0, ns = 0;
+    };
+    std::array<standing, phases> standing_{};
     std::array<bool, arms> on_{true, true, true};
     size_t phase_ = 0;
     uint64_t tokens_ = 0, changes_ = 0;

@@ -139,7 +139,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     if (!dispatch_.assign(step_, items_, backlog_ns, 0,
                           behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes)))
         return false;
-    if (!guard_.on(guard::cache)) displace_nothing();
+    if (!guard_.on(guard::cache)) load_no_more();
     executor_.route(step_.chosen(), step_.weights());
     if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
@@ -273,7 +273,7 @@ bool pipeline::load_later() {
 }
 
 bool pipeline::find_room() {
-    if (!guard_.on(guard::cache)) {  // nothing is displaced
+    if (!guard_.on(guard::cache) && step_.view().phase == MOORAGE_PREFILL) {  // displaces nothing
         const uint32_t spare = truth_.free(truth_.pool_of_layer(layer()));
         to_cache_.resize(std::min<size_t>(to_cache_.size(), spare));
     }

@@ -86,7 +86,7 @@ private:
     void order_items();
     void give_up_prefetch(step_item &item);
     bool load_missing();
-    void displace_nothing();
+    void load_no_more();
     bool find_room();
     bool load_later();
     void start_compute();

@@ -53,14 +53,15 @@ void pipeline::compare_pass() {
     guard_.end(pass_.tokens.size(), now_ns() - pass_begun_ns_);
 }
 
-// Without caching, what is absent may take free slots only. The rest is computed on the CPU, or, as
-// prefill has many tokens for each expert, as the dispatch policy says, passing through without a
-// slot. What a prefetch has brought in time is used.
-void pipeline::displace_nothing() {
+// Without the cache, absent experts are loaded into free slots only. The others are computed on the
+// CPU, or, as prefill has many tokens for each, as the dispatch policy says, passing through
+// without a slot. What a prefetch has brought in time is in fast memory already: decoding may keep
+// it.
+void pipeline::load_no_more() {
     uint32_t spare = truth_.free(truth_.pool_of_layer(layer()));
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
     for (step_item &item : items_) {
-        if (item.cached) continue;
+        if (item.cached || (decodes && item.missing == 0)) continue;
         const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0 && !item.behind;
         if (stays_off) continue;
         if (spare != 0) {
@@ -68,7 +69,7 @@ void pipeline::displace_nothing() {
             continue;
         }
         item.behind = false;
-        if (decodes && item.missing != 0) item.site = MOORAGE_SITE_CPU;
+        if (decodes) item.site = MOORAGE_SITE_CPU;
     }
 }
 

@@ -149,6 +149,7 @@ TEST_CASE("a cache that gains stays on, and its trial costs little") {
     bench on;
     on.write(decode(2000, slowly));
     on.config.experts = 2;
+    on.config.guard_window = 32;
     const run_report report = on.run_it(), plain = on.unguarded();
     const guard_arm &cache = arm(report, "cache", "decode");
     CHECK(cache.on);
@@ -157,6 +158,12 @@ TEST_CASE("a cache that gains stays on, and its trial costs little") {
     // At most four windows a trial of 640 tokens and more, at 5350 a token instead of 2750.
     CHECK(report.total_ms <= plain.total_ms * 1.05);
     CHECK(cache.off_ns > cache.on_ns);
+
+    // Windows shorter than what is cached is good for are misled, but not for long.
+    on.config.guard_window = 8;
+    const run_report misled = on.run_it();
+    CHECK(arm(misled, "cache", "decode").on);
+    CHECK(misled.total_ms <= plain.total_ms * 1.15);
 }
 
 TEST_CASE("a prefetch that is always wrong is switched off") {

@@ -115,20 +115,34 @@ TEST_CASE("times that drift weigh on both sides alike") {
     CHECK(told.on);
 }
 
-TEST_CASE("one bad pair is noise") {
+TEST_CASE("one bad pair is noise: as many pairs again, and nothing changes") {
     driver run{guard(rules, only_prefetch)};
     // Passes 9 to 12 are the first window with it; the other pairs gain 1 of 100.
-    run.decode(
-        guard::prefetch,
-        [&](bool on) {
-            if (run.passes >= 8 && run.passes < 12) return 290;
-            return on ? 99 : 100;
-        },
-        41);
+    const auto ns = [&](bool on) {
+        if (run.passes >= 8 && run.passes < 12) return 290;
+        return on ? 99 : 100;
+    };
+    run.decode(guard::prefetch, ns, 72);
+    CHECK(only(run.of).trials == 0);
+    run.decode(guard::prefetch, ns, 1);
     const guard_arm told = only(run.of);
     CHECK(told.trials == 1);
+    CHECK(told.on_ns == doctest::Approx((290 + 7 * 99) / 8.0));
     CHECK(told.on_ns > 1.02 * told.off_ns);
     CHECK(told.on);
+}
+
+TEST_CASE("two good pairs and two bad ones: more pairs tell") {
+    driver run{guard(rules, only_prefetch)};
+    // It gains 1 of 100 in the first two pairs and loses 20 in those after, so that the third bad
+    // one of five is most, and the trial ends with it.
+    const auto ns = [&](bool on) { return !on ? 100 : run.passes < 24 ? 99 : 120; };
+    run.decode(guard::prefetch, ns, 8 + 5 * 8);
+    CHECK(only(run.of).trials == 0);
+    run.decode(guard::prefetch, ns, 1);
+    CHECK(only(run.of).trials == 1);
+    CHECK_FALSE(only(run.of).on);
+    CHECK(only(run.of).on_ns == doctest::Approx((2 * 99 + 3 * 120) / 5.0));
 }
 
 TEST_CASE("what settles in the first quarter of a window does not count") {
@@ -182,6 +196,26 @@ TEST_CASE("a decision stands for twenty trials, longer when confirmed, and can b
     CHECK(told.on);
     CHECK(told.changes == 2);
     CHECK(told.since_token == 1976);
+}
+
+TEST_CASE("what comes to cost more than the other side did is tried before its time") {
+    driver run{guard(rules, only_cache)};
+    // From the 30th pass on it is dear to be without it.
+    const auto ns = [&](bool on) { return on ? 200 : run.passes < 30 ? 100 : 300; };
+    run.decode(guard::cache, ns, 25);
+    CHECK_FALSE(only(run.of).on);
+    // One trial's length, 32 passes from pass 25 on: 6 at 100 and 26 at 300 are more than 204 on
+    // average. Then a trial, off as it stands, and a plain verdict.
+    run.decode(guard::cache, ns, 56 - 25);
+    CHECK(run.sides.substr(24) == std::string(32, '-'));
+    run.decode(guard::cache, ns, 100);
+    CHECK(run.sides.substr(56) ==
+          "----"
+          "++++++++"
+          "----" +
+              std::string(84, '+'));
+    CHECK(only(run.of).since_token == 72);
+    CHECK(only(run.of).trials == 2);
 }
 
 TEST_CASE("one arm at a time, and a change has the others tried again") {
