@@ -10,7 +10,6 @@ arena::arena(uint32_t layers, uint32_t experts, uint32_t rows, uint32_t cached_e
              uint32_t frames)
     : experts_(experts),
       rows_(rows),
-      cached_experts_(cached_experts),
       frame_count_(frames),
       total_(uint64_t{rows} * (uint64_t{cached_experts} + frames)),
       frame_(size_t{layers} * experts, MOORAGE_NEVER),

@@ -53,6 +53,7 @@ public:
     // Requires: room.
     void take(uint32_t page, uint8_t segments, bool cached);
     void release(uint32_t page, uint8_t segments);
+    bool in_frame(uint32_t page) const { return frame_[page] != MOORAGE_NEVER; }
     uint32_t free_frames() const { return static_cast<uint32_t>(frames_.size()); }
 
     // A cached page whose top segment lies in its frame: the slot it is to be moved to, taken now;
@@ -84,7 +85,7 @@ private:
     }
     void leave_frame(uint32_t page, uint8_t segments);
 
-    uint32_t experts_, rows_, cached_experts_, frame_count_;
+    uint32_t experts_, rows_, frame_count_;
     uint64_t total_;
     std::vector<uint32_t> top_rows_, class_of_layer_;  // [layers]
     std::vector<slot_class> classes_;

@@ -242,7 +242,8 @@ bool pipeline::load_missing() {
         const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0;
         if (stays_off) {
             give_up_prefetch(item);
-            item.behind = (item.behind && !item.cached) || behind_.under_way(item.page);
+            const bool starts = item.behind && !item.cached && item.missing == MOORAGE_WHOLE;
+            item.behind = starts || behind_.under_way(item.page);
             continue;
         }
         item.behind = false;
@@ -263,6 +264,7 @@ bool pipeline::load_later() {
     to_cache_items_.clear();
     for (uint32_t i = 0; i < items_.size(); ++i) {
         if (!items_[i].behind || items_[i].cached) continue;
+        places_.release(items_[i].page, MOORAGE_WHOLE);  // of a prefetch that was given up
         to_cache_.push_back(items_[i].page);
         to_cache_items_.push_back(i);
     }
@@ -384,13 +386,18 @@ void pipeline::finish_compute() {
     }
 }
 
-// A staged segment leaves the arena as soon as it has been computed.
+// What the cache does not keep leaves the arena as soon as it has been computed: first for what the
+// step still waits for, then for prefetches that found no room.
 void pipeline::segment_done(step_item &item, uint8_t segments) {
     const uint8_t kept = item.cached ? cached_segments() : uint8_t{0};
-    if ((item.missing & segments) == 0 || (segments & kept)) return;
-    if (next_waiting_ == waiting_.size()) return;  // end_step() does it
+    if (segments & kept) return;
     places_.release(item.page, segments);
+    room_freed();
+}
+
+void pipeline::room_freed() {
     start_waiting();
+    if (prefetch_.orders_wait()) prefetch_.order_again(held_frames());
 }
 
 // A top segment that came by way of the buffer, and that the cache keeps, moves to its slot once it
@@ -414,7 +421,8 @@ uint32_t pipeline::held_frames() const {
         const auto same = [&](const prefetch_stage::taken &one) { return one.page == page; };
         if (std::any_of(taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(i), same)) continue;
         const auto item = std::ranges::find(items_, page, &step_item::page);
-        held += places_.split(layer()) || (item != items_.end() && !item->cached);
+        held += places_.in_frame(page) &&
+                (places_.split(layer()) || (item != items_.end() && !item->cached));
     }
     return held;
 }
@@ -473,7 +481,7 @@ void pipeline::handle(const completion &done) {
             places_.moved(item.page);
             --item.open;
             --open_;
-            start_waiting();
+            room_freed();
             return;
         }
         case event_kind::prediction:

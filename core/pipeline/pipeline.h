@@ -96,6 +96,7 @@ private:
     void start_waiting();
     void finish_compute();
     void segment_done(step_item &item, uint8_t segments);
+    void room_freed();
     void move_top(step_item &item);
     uint32_t held_frames() const;
     uint64_t load_backlog_ns() const;

@@ -351,6 +351,13 @@ status runner::activate() {
     limits.expert_bytes = costs_->shape().expert_bytes;
     for (const auto &one : instances_)
         if (const status done = one->activate(limits); !done) return done.failure();
+    const moorage_prefetch &ahead = *stages_.prefetch->prefetch;
+    if (ahead.horizon && ahead.horizon(stages_.prefetch->plugin()) != 0 && !ahead.predict &&
+        source_->predictions_max() == 0)
+        warn(
+            format("{}: {} has no predictions, so prefetch policy {} is told of none and brings "
+                   "only what it orders without them",
+                   config_.prefetch.place, source_name(), stages_.prefetch->name()));
     return success();
 }
 

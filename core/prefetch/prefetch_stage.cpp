@@ -72,6 +72,7 @@ bool prefetch_stage::awaits(uint32_t layer) const {
 
 void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes) {
     out.clear();
+    waiting_orders_ = 0;
     if (horizon_ == 0) return;
     const uint32_t layer = step.view().layer;
     moorage_prefetch_outcome outcome{};
@@ -173,30 +174,32 @@ uint32_t prefetch_stage::free_frames(uint32_t held) const {
     return capacity_ - std::min(capacity_, pages_ + held);
 }
 
-void prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
+// False when the buffer has no room for it now.
+bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
     if (page >= truth_.page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
         running_ &=
             faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
                                                   "pages",
                                                   segments, page, truth_.page_count()));
-        return;
+        return true;
     }
     const uint8_t state = truth_.state(page);
     const int there =
         state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT;
     const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);
     if (!places_.split(page / truth_.experts())) {
-        if (missing == MOORAGE_WHOLE) add(page, MOORAGE_WHOLE, held);
-        return;
+        return missing != MOORAGE_WHOLE || add(page, MOORAGE_WHOLE, held);
     }
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
-        if ((missing & segment) && !add(page, segment, held)) return;
+        if ((missing & segment) && !add(page, segment, held)) return false;
+    return true;
 }
 
 bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
     const uint64_t bytes = costs_.expert_bytes(places_.share(page / truth_.experts(), segments));
     if (entries_of_[page] == 0 && free_frames(held) == 0) return false;
-    if (bytes == 0 || !places_.has_room(page, segments, false)) return false;
+    if (bytes == 0) return true;
+    if (!places_.has_room(page, segments, false)) return false;
     places_.take(page, segments, false);  // first: its bytes may set out at once
     const uint32_t id =
         transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes, MOORAGE_NEVER);
@@ -226,7 +229,7 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     const moorage_forecast view{sizeof(view),
                                 0,
                                 horizon_,
-                                free_frames(held),
+                                free_frames(0),
                                 window_ns,
                                 backlog_ns,
                                 layers_.data(),
@@ -247,7 +250,16 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     const uint32_t count = std::min(
         policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders), orders.capacity);
     complete_layer_ = orders.flags & MOORAGE_ORDERS_COMPLETE ? layers_[0] : MOORAGE_NONE;
-    for (uint32_t i = 0; i < count; ++i) order(order_pages_[i], order_segments_[i], held);
+    waiting_orders_ = count;
+    order_again(held);
+}
+
+// Orders that are under way already are passed over.
+void prefetch_stage::order_again(uint32_t held) {
+    bool room = true;
+    for (uint32_t i = 0; i < waiting_orders_ && room; ++i)
+        room = order(order_pages_[i], order_segments_[i], held);
+    if (room) waiting_orders_ = 0;
 }
 
 bool prefetch_stage::arrived(uint32_t transfer) {
@@ -261,6 +273,7 @@ void prefetch_stage::drain(byte_counts &bytes) {
         remove(one);
         drop(one, bytes);
     }
+    waiting_orders_ = 0;
     entries_.clear();
 }
 

@@ -52,6 +52,10 @@ public:
     // buffer that the step uses. [step]
     void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns,
               uint32_t held);
+    // Orders that the buffer had no room for wait for the step's own segments to leave it, until
+    // their layer is routed.
+    bool orders_wait() const { return waiting_orders_ != 0; }
+    void order_again(uint32_t held);
     // A transfer ended. True when it was one of the buffer's. [step]
     bool arrived(uint32_t transfer);
     // Everything left counts as wasted. [control]
@@ -65,8 +69,8 @@ private:
     };
     void forecast(const layer_step &step, const pass &tokens);
     uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
-    void order(uint32_t page, uint8_t segments, uint32_t held);
-    bool add(uint32_t page, uint8_t segments, uint32_t held);
+    bool order(uint32_t page, uint8_t segments, uint32_t held);
+    bool add(uint32_t page, uint8_t segments, uint32_t held);  // false: no room
     uint32_t free_frames(uint32_t held) const;
     void remove(const entry &one);
     uint64_t sent_bytes(const entry &one) const;
@@ -85,6 +89,7 @@ private:
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
     uint32_t pages_ = 0;                            // that have an entry
     std::vector<std::vector<uint32_t>> predicted_;  // [layers]
+    uint32_t waiting_orders_ = 0;                   // of the last plan, the first so many
     uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
     std::vector<uint32_t> layers_, offsets_, experts_, order_pages_, one_experts_;
     std::vector<uint32_t> token_experts_;  // [tokens, predictions], of target 0

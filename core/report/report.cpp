@@ -119,7 +119,7 @@ std::string byte_lines(const run_report &report) {
     std::string text = line("moved", moved);
     const arrangement_report &filled = report.arrangement;
     if (filled.first_bytes != 0)
-        text += line("first content",
+        text += line("first fill",
                      format("{} in {} before the first request",
                             human_bytes(double(filled.first_bytes)), human_ms(filled.first_ms)));
     if (filled.changes != 0)
@@ -132,8 +132,8 @@ std::string byte_lines(const run_report &report) {
                                         percent(double(bytes.prefetch_wasted), all)));
     }
     if (bytes.behind != 0)
-        text += line("loaded later", format("{} into the cache while the CPU computed",
-                                            human_bytes(double(bytes.behind))));
+        text += line("later loads", format("{} into the cache while the CPU computed",
+                                           human_bytes(double(bytes.behind))));
     if (report.has_predictions && report.predicted != 0) {
         text += line("prediction",
                      format("{} of the experts asked for were among the first predicted",
@@ -323,10 +323,6 @@ json to_json(const run_report &report) {
                   {"behind", bytes.behind},
                   {"first_fill", report.arrangement.first_bytes},
                   {"refill", report.arrangement.bytes}}},
-                {"refill",
-                 {{"changes", report.arrangement.changes},
-                  {"ms", stable(report.arrangement.ms)},
-                  {"first_ms", stable(report.arrangement.first_ms)}}},
                 {"time_ms",
                  {{"compute", stable(report.time.compute)},
                   {"transfer", stable(report.time.transfer)},
@@ -341,6 +337,10 @@ json to_json(const run_report &report) {
                 {"faults", std::move(faults)},
                 {"title", report.title},
                 {"total_ms", stable(report.total_ms)},
+                {"refill",
+                 {{"changes", report.arrangement.changes},
+                  {"ms", stable(report.arrangement.ms)},
+                  {"first_ms", stable(report.arrangement.first_ms)}}},
                 {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
                 {"warnings", report.warnings}};
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);

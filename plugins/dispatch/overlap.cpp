@@ -12,7 +12,8 @@
 // never cached, or a load is waited for. Here they are brought behind (MOORAGE_SITE_AND_LOAD), as
 // long as the link has no more than `behind` loads waiting, and the cache's `admit` has the last
 // word. With `behind` 0 nothing is; while the cache has free slots, an absent expert is loaded at
-// once (`fill`). Cost per call: O(items^2).
+// once (`fill`). Cost per call: O(items^2) at
+// worst.
 
 #include <algorithm>
 #include <cstdint>
@@ -62,10 +63,13 @@ public:
             order[place++] = i;
             gpu_ns += items.host_gpu_ns[i];
         }
-        // Most tokens first: what weighs most is spread first.
-        std::stable_sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
-            return items.host_cpu_ns[a] > items.host_cpu_ns[b];
-        });
+        // What weighs most is spread first; equal ones stay in order. A heap sort would do for
+        // prefill, but there items differ little and are nearly in order.
+        for (size_t n = 1; n < absent_.size(); ++n)
+            for (size_t at = n;
+                 at > 0 && items.host_cpu_ns[absent_[at]] > items.host_cpu_ns[absent_[at - 1]];
+                 --at)
+                std::swap(absent_[at], absent_[at - 1]);
         uint64_t link_ns = items.load_backlog_ns, cpu_ns = items.cpu_backlog_ns;
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         const uint64_t load_ns = std::max<uint64_t>(costs_ ? costs_->load_ns : 1, 1);

@@ -42,9 +42,18 @@ struct bench {
     void draw() {
         config.executor = one_of({"cpu", "cpu", "emulator"});
         config.profile = one_of({"host", "rtx_4060_ti_16gb", "rtx_4090"});
-        config.cache.plugin = one_of({"lru", "llru", "lfu", "fifo", "sieve", "marking", "random"});
-        config.prefetch.plugin = one_of({"none", "next_gate", "smoe"});
-        config.dispatch.plugin = one_of({"load_all", "cpu_all", "cost"});
+        config.cache.plugin =
+            one_of({"lru", "llru", "lfu", "fifo", "sieve", "marking", "random", "lcp", "score",
+                    "echo", "static", "llama_cpp_cache", "moe_infinity", "hybrimoe"});
+        config.prefetch.plugin = one_of({"none", "next_gate", "smoe", "moepic", "echo", "random",
+                                         "moe_infinity", "hybrimoe", "deepspeed_stream"});
+        config.dispatch.plugin =
+            one_of({"load_all", "cpu_all", "cost", "overlap", "balance", "hybrimoe", "freetoken"});
+        // A budget that cuts the experts of every layer elsewhere, and again after a few tokens.
+        config.budget.plugin = one_of({"uniform", "adapmoe", "moepic"});
+        config.budget.params.clear();
+        if (config.budget.plugin == "moepic")
+            config.budget.params = {{"tau", int64_t{10}, "test"}, {"when", "due", "test"}};
         config.transport.plugin = one_of({"direct", "chunked"});
         config.per_layer = random.below(2) == 1;
         config.experts = static_cast<uint32_t>(1 + random.below(220));
@@ -73,6 +82,8 @@ TEST_CASE("the text is the same whatever the strategy") {
             CAPTURE(*on.config.experts);
             CAPTURE(on.config.dispatch.plugin);
             CAPTURE(on.config.prefetch.plugin);
+            CAPTURE(on.config.cache.plugin);
+            CAPTURE(on.config.budget.plugin);
             const run_report report = on.run_it();
             CHECK(report.text.texts == expected.texts);
             const expert_counts &experts = report.experts;

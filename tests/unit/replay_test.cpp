@@ -93,7 +93,9 @@ naive_counts naive_lru(const trace &source, uint32_t slots, order requests, shar
 std::vector<std::string> bundled() {
     std::vector<std::string> names;
     for (const policy &of : policies().policies())
-        if (of.is("cache") && of.path.parent_path().parent_path().filename() == "plugins")
+        // Made-up traces have neither weights nor scores.
+        if (of.is("cache") && of.path.parent_path().parent_path().filename() == "plugins" &&
+            (of.descriptor->needs & ~uint32_t{MOORAGE_NEEDS_FUTURE}) == 0)
             names.emplace_back(of.name());
     return names;
 }

@@ -152,8 +152,8 @@ TEST_CASE("JSON has the contract's keys in its order") {
     CHECK(keys_of(report["experts"]) == names{"requested", "hits", "partial_hits", "misses",
                                               "hit_rate", "substituted", "on_cpu", "remote",
                                               "loaded"});
-    CHECK(keys_of(report["bytes"]) ==
-          names{"h2d", "d2h", "network", "prefetched", "prefetch_used", "prefetch_wasted"});
+    CHECK(keys_of(report["bytes"]) == names{"h2d", "d2h", "network", "prefetched", "prefetch_used",
+                                            "prefetch_wasted", "behind", "first_fill", "refill"});
     CHECK(keys_of(report["time_ms"]) == names{"compute", "transfer", "stall", "cpu", "policy"});
     CHECK(keys_of(report["prediction"]) == names{"accuracy"});
     CHECK(first(keys_of(report["layers"][0]), 8) == names{"requested", "hits", "partial_hits",

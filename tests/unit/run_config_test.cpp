@@ -82,7 +82,7 @@ TEST_CASE("the least configuration gets the documented defaults") {
     CHECK_FALSE(config.per_layer);
     CHECK_FALSE(config.buffer_experts.has_value());
     CHECK(config.action == on_fault::abort);
-    CHECK(config.cache.plugin == "lru");
+    CHECK(config.cache.plugin == "lfu");
     CHECK(config.cache.place == "default");
     CHECK(config.placement.plugin.empty());
 }
@@ -406,7 +406,7 @@ TEST_CASE("tables of policies are checked whether they count or not") {
     CHECK(holds(refused(least + "[cache.lfu]\nx = [1]\n"), "conf/run.toml:8: [cache.lfu] x"));
     CHECK(holds(refused(least + "[cache.lru]\nplugin = \"lru\"\n"), "unknown key plugin"));
     CHECK(holds(refused(least + "[cache.lru.deep]\nx = 1\n"), "[cache.lru] deep is a table"));
-    const std::string twice = refused(least + "[cache]\nx = 1\n[cache.lru]\nx = 2\n");
+    const std::string twice = refused(least + "[cache]\nx = 1\n[cache.lfu]\nx = 2\n");
     CHECK(holds(twice, "conf/run.toml:8"));
     CHECK(holds(twice, "conf/run.toml:10"));
 }

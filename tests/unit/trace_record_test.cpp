@@ -35,6 +35,8 @@ struct fake_source final : source {
     uint32_t streams() const override { return 2; }
     uint32_t predictions_max() const override { return ::experts; }
     uint32_t offers() const override { return 0; }
+    bool idle() override { return true; }
+    bool scored_predictions() const override { return true; }
     bool next(pass &) override { return false; }
     void route(const pass &, uint32_t, uint32_t *) override {}
     void weights(const pass &, uint32_t, float *) override {}

@@ -19,7 +19,8 @@ typedef struct moorage_forecast {
     uint32_t size;
     uint32_t flags; /* 0 */
     uint32_t target_count;
-    uint32_t buffer_free;         /* experts that the transfer buffer can still take */
+    uint32_t buffer_free;         /* experts that the transfer buffer can take until target 0 is
+                                   * routed; the running step may hold part of it for now */
     uint64_t window_ns;           /* expected time until target 0 is routed */
     uint64_t backlog_ns;          /* of it, the link is busy this long with demand loads */
     const uint32_t *host_layers;  /* [target_count] nearest first */
@@ -37,7 +38,8 @@ typedef struct moorage_forecast {
 MOORAGE_ASSERT(sizeof(moorage_forecast) == 88, "moorage_forecast layout");
 
 /* Orders, first to go first; arrays are the host's. Pages that are resident or in flight already,
- * or beyond the buffer's room, are skipped without fault. */
+ * are skipped without fault; those beyond the buffer's room wait for it until their layer is
+ * routed. */
 enum {
     /* The layer of target 0 waits until all that was ordered for it has arrived, chosen or not:
      * nothing of it is cut off. So a layer is streamed as a whole. */

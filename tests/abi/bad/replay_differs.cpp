@@ -9,7 +9,7 @@ void replay(moorage_plugin *plugin, const moorage_replay *run) {
         run->host_outcomes[i] = MOORAGE_REPLAY_KEPT;
 }
 constexpr moorage_cache cache{
-    sizeof(moorage_cache), 0, raw::victims, nullptr, nullptr, nullptr, replay};
+    sizeof(moorage_cache), 0, raw::victims, nullptr, nullptr, nullptr, replay, nullptr};
 const void *get_interface(moorage_plugin *, const char *id) {
     return std::strcmp(id, MOORAGE_INTERFACE_CACHE) == 0 ? &cache : nullptr;
 }

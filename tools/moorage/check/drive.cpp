@@ -72,14 +72,22 @@ void driver::run() {
     step_.experts = world_.options.experts;
     step_.top_k = world_.options.top_k;
     if (policy_.prefetch && policy_.prefetch->horizon) {
-        call("horizon", [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
+        control("horizon", [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
         if (horizon_ > world_.options.layers)
             blame(fault::range,
                   format("horizon is {} layers, of {} there are", horizon_, world_.options.layers));
         horizon_ = std::min(horizon_, world_.options.layers);
     }
+    if (policy_.prefetch && policy_.prefetch->prediction) {
+        uint32_t from = 0;
+        control("prediction", [&] { from = policy_.prefetch->prediction(policy_.plugin); });
+        if (from > MOORAGE_FROM_RESIDENT)
+            blame(fault::range, format("prediction is {}, the last kind is {}", from,
+                                       uint32_t{MOORAGE_FROM_RESIDENT}));
+    }
     for (uint32_t round = 0; round < rounds; ++round) {
         if (policy_.budget) plan_budget();
+        if (round == 0) fill();
         if (world_.options.disturb) disturb();
         for (uint32_t layer = 0; layer < world_.options.layers; ++layer) {
             run_step(round, layer);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/host/instance.h"
@@ -55,7 +56,9 @@ private:
     void make_distinct();
     void observe();
     void settle();
+    void judge_sites(const moorage_items &items, uint32_t got);
     // drive_cache.cpp
+    void fill();
     void load_missing();
     void load(uint32_t page, uint32_t victim, bool full);
     void find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
@@ -81,6 +84,8 @@ private:
     // Calls into the policy: marks the thread, watches, catches what must not come out.
     template <class Work>
     void call(const char *what, Work &&work);
+    template <class Work>
+    void control(const char *what, Work &&work);
 
     actor &policy_;
     world &world_;
@@ -120,6 +125,14 @@ private:
     };
     std::vector<live_transfer> transfers_;
 };
+
+// For calls that may allocate and look at the clock: [control].
+template <class Work>
+void driver::control(const char *what, Work &&work) {
+    const bool watched = std::exchange(options_.watch, false);
+    call(what, work);
+    options_.watch = watched;
+}
 
 template <class Work>
 void driver::call(const char *what, Work &&work) {

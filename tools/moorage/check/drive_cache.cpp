@@ -129,6 +129,41 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
              [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
 }
 
+// The first content of every pool, as the policy names it.
+void driver::fill() {
+    if (!policy_.cache || !policy_.cache->fill) return;
+    const auto pools = static_cast<uint32_t>(world_.slots.capacity());
+    for (uint32_t pool = 0; pool < pools; ++pool) {
+        const uint32_t slots = world_.slots[pool], used = world_.used[pool];
+        const uint32_t free = slots > used ? slots - used : 0;
+        if (free == 0) continue;
+        const uint32_t layer = world_.options.per_layer ? pool : MOORAGE_NONE;
+        const moorage_room room{sizeof(room), 0, pool, layer, free, MOORAGE_BUDGET};
+        uint32_t *out = victims_.last(free), got = 0;
+        std::fill_n(out, free, MOORAGE_NONE);
+        control("fill", [&] { got = policy_.cache->fill(policy_.plugin, &room, out); });
+        note(got);
+        if (got > free)
+            blame(fault::capacity, format("{} pages were named to fill {} slots", got, free));
+        for (uint32_t i = 0; i < std::min(got, free); ++i) {
+            const uint32_t page = out[i];
+            note(page);
+            if (page >= world_.page_count() || world_.pool_of_page(page) != pool) {
+                blame(fault::range, format("fill names page {} for pool {}, of {} pages there are",
+                                           page, pool, world_.page_count()));
+                continue;
+            }
+            if (world_.state[page] != 0) continue;
+            world_.state[page] = MOORAGE_WHOLE;
+            ++world_.used[pool];
+            if (policy_.cache->on_load)
+                call("on_load", [&] {
+                    policy_.cache->on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_BUDGET);
+                });
+        }
+    }
+}
+
 // Between tokens: a pool loses a slot or gets it back, as when a budget is applied.
 void driver::disturb() {
     if (!policy_.cache || !draw_.one_in(3)) return;

@@ -31,7 +31,8 @@ void driver::plan_budget() {
                                          o.two_segments ? 0.125f : 0.0f};
     moorage_budget_plan plan{sizeof(plan), 0, budget_slots_.all(), budget_split_.all(), 0};
     uint32_t apply = 0;
-    call("plan (budget)", [&] { apply = policy_.budget->plan(policy_.plugin, &request, &plan); });
+    control("plan (budget)",
+            [&] { apply = policy_.budget->plan(policy_.plugin, &request, &plan); });
     note(apply);
     double cost = 0;
     bool sound = true;
@@ -185,6 +186,28 @@ void driver::judge_orders(uint32_t count, uint32_t capacity) {
     }
 }
 
+// Sites that exist and an order that is one, `got` of them.
+void driver::judge_sites(const moorage_items &items, uint32_t got) {
+    const uint32_t count = items.count, servers = items.servers;
+    uint32_t *sites = sites_.last(count), *order = site_order_.last(count);
+    for (uint32_t i = 0; i < got; ++i) {
+        note(sites[i]), note(order[i]);
+        if (sites[i] == MOORAGE_SITE_AND_LOAD)
+            blame(fault::range, format("item {} is to run on the GPU and to be loaded besides", i));
+        sites[i] &= ~MOORAGE_SITE_AND_LOAD;
+        if (sites[i] >= MOORAGE_SITE_REMOTE + servers)
+            blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
+                                       MOORAGE_SITE_REMOTE + servers - 1));
+        else if (sites[i] >= MOORAGE_SITE_REMOTE &&
+                 items.host_remote_ns[i * servers + sites[i] - MOORAGE_SITE_REMOTE] ==
+                     MOORAGE_NEVER)
+            blame(fault::range, format("item {} goes to a server that lacks the expert", i));
+        if (order[i] >= count || std::find(order, order + i, order[i]) != order + i)
+            blame(fault::range, format("order[{}] = {} makes the order no permutation of {} items",
+                                       i, order[i], count));
+    }
+}
+
 void driver::dispatch() {
     const uint32_t count = step_.distinct_count, servers = world_.options.servers;
     const uint32_t first = step_.layer * world_.options.experts;
@@ -234,22 +257,7 @@ void driver::dispatch() {
     note(got);
     if (got != 0 && got != count)
         return blame(fault::capacity, format("assign returned {} for {} items", got, count));
-    for (uint32_t i = 0; i < got; ++i) {
-        note(sites[i]), note(order[i]);
-        if (sites[i] == MOORAGE_SITE_AND_LOAD)
-            blame(fault::range, format("item {} is to run on the GPU and to be loaded besides", i));
-        sites[i] &= ~MOORAGE_SITE_AND_LOAD;
-        if (sites[i] >= MOORAGE_SITE_REMOTE + servers)
-            blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
-                                       MOORAGE_SITE_REMOTE + servers - 1));
-        else if (sites[i] >= MOORAGE_SITE_REMOTE &&
-                 items.host_remote_ns[i * servers + sites[i] - MOORAGE_SITE_REMOTE] ==
-                     MOORAGE_NEVER)
-            blame(fault::range, format("item {} goes to a server that lacks the expert", i));
-        if (order[i] >= count || std::find(order, order + i, order[i]) != order + i)
-            blame(fault::range, format("order[{}] = {} makes the order no permutation of {} items",
-                                       i, order[i], count));
-    }
+    judge_sites(items, got);
     if (!policy_.dispatch->outcome) return;
     for (uint32_t i = 0; i < count; ++i) {
         const moorage_dispatched done{sizeof(done),          0,
