@@ -156,7 +156,8 @@ TEST_CASE("both paths of every bundled policy make the same decisions") {
                         replay_job job = job_of(name, slots, requests, pools);
                         job.seed = 5;
                         const replay_result fast = counted(*source, job);
-                        CHECK(fast.fast);
+                        // One that is asked before each load goes step by step.
+                        CHECK(fast.fast == (name != "llama_cpp_cache" && name != "static"));
                         job.stepwise = true;
                         check_equal(fast, counted(*source, job));
                     }
