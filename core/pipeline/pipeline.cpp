@@ -82,6 +82,7 @@ bool pipeline::arrange() {
         arrangement_.first_bytes = moved;
         arrangement_.first_ms = ms;
         begun_ns_ = now_ns();
+        begun_busy_ = executor_.busy();
     }
     arranged_ = true;
     return true;
@@ -565,7 +566,9 @@ void pipeline::finish(run_report &report) {
         for (layer_report &layer : layers_) layer.h2d_bytes = 0;
     }
     report.bytes = bytes_;
-    const busy_ns busy = executor_.busy();
+    busy_ns busy = executor_.busy();
+    busy.gpu -= begun_busy_.gpu, busy.h2d -= begun_busy_.h2d, busy.cpu -= begun_busy_.cpu;
+    busy.stall -= begun_busy_.stall;
     report.time.compute = static_cast<double>(busy.gpu) / 1e6;
     report.time.transfer = static_cast<double>(busy.h2d) / 1e6;
     report.time.stall = static_cast<double>(busy.stall) / 1e6;
@@ -573,6 +576,7 @@ void pipeline::finish(run_report &report) {
     report.has_predictions = prefetch_.active();
     for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
         layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
+        layers_[layer].split = places_.share(layer, MOORAGE_TOP);
         report.experts += layers_[layer].experts;
         report.routing += layers_[layer].routing;
         report.predicted += layers_[layer].predicted;

@@ -161,7 +161,8 @@ private:
     uint32_t filling_ = 0;   // transfers of it under way
     std::vector<uint32_t> filled_;
     arrangement_report arrangement_;
-    uint64_t begun_ns_ = 0;
+    uint64_t begun_ns_ = 0;  // when the first content was there
+    busy_ns begun_busy_;
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;
     uint64_t pass_begun_ns_ = 0, prefetched_before_ = 0, substituted_before_ = 0;

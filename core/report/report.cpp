@@ -43,6 +43,7 @@ json to_json(const layer_report &layer, bool has_predictions, bool lossy) {
                    {"partial_hits", layer.experts.partial_hits},   {"misses", layer.experts.misses},
                    {"hit_rate", stable(layer.experts.hit_rate())}, {"h2d_bytes", layer.h2d_bytes},
                    {"stall_ms", stable(layer.stall_ms)},           {"slots", layer.slots}};
+    if (layer.split < 1) object["split"] = stable(layer.split);
     object["on_cpu"] = layer.experts.on_cpu;
     object["loaded"] = layer.experts.loaded;
     object["prediction_accuracy"] =

@@ -64,6 +64,7 @@ struct layer_report {
     uint64_t h2d_bytes = 0;
     double stall_ms = 0;
     uint32_t slots = 0;            // at the end
+    double split = 1;              // share of an expert that is its top segment, at the end
     uint64_t predicted = 0;        // experts asked for at visits that had a prediction
     uint64_t predicted_right = 0;  // of them, among the first top_k predicted
 };
