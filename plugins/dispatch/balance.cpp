@@ -8,6 +8,11 @@
 // of all ways to load the n best-scored and compute the others, the first in max(n C_load,
 // rest C_CPU), ties to the larger n, as loads also serve the cache.
 //
+// Neither looks at the cache: with a CPU fast enough to end before one load does, the optimum loads
+// nothing, ever, and a cache that began empty stays so. With `fill` at least as many of the
+// best-scored are loaded as the cache of the layer has free slots, as in `cost` and `hybrimoe`; the
+// paper does not say how its cache comes to be full.
+//
 // C_load and C_CPU are means over the last p transfers and the last p runs on the CPU (`window`),
 // as measured; until there is one, over the prices of the step's absent experts. Sums are whole
 // nanoseconds and means are compared as fractions, so nothing is rounded. Resident experts stay on
@@ -68,12 +73,17 @@ public:
             "window", 16, 1, 4096,
             "transfers, and runs on the CPU, whose mean times are used (the paper's p)"),
         moorage::flag("exact", false, "the optimum of Equation 4 instead of Algorithm 2"),
+        moorage::flag("fill", false, "load absent experts while the cache has free slots"),
     };
 
     explicit balance(const moorage::setup &setup)
-        : window_(static_cast<uint32_t>(setup.integer("window"))), exact_(setup.flag("exact")) {}
+        : host_(setup.host),
+          window_(static_cast<uint32_t>(setup.integer("window"))),
+          exact_(setup.flag("exact")),
+          fill_(setup.flag("fill")) {}
 
     void activate(const moorage::limits &limits) {
+        view_ = host_.residency();
         absent_.reserve(limits.experts);
         loads_.assign(window_);
         runs_.assign(window_);
@@ -88,8 +98,8 @@ public:
         if (done.site == MOORAGE_SITE_CPU && done.run_ns > 0) runs_.add(done.run_ns);
     }
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
-                    std::span<uint32_t> order) {
+    uint32_t assign(const moorage::step &step, const moorage::items &items,
+                    std::span<uint32_t> sites, std::span<uint32_t> order) {
         absent_.clear();
         uint32_t placed = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
@@ -103,7 +113,9 @@ public:
         sort(items);
         const auto count = static_cast<uint32_t>(absent_.size());
         set_prices(items);
-        const uint32_t loaded = exact_ ? best_split(count) : two_ends(count);
+        const uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
+        const uint32_t loaded =
+            std::max(exact_ ? best_split(count) : two_ends(count), std::min(free, count));
         for (uint32_t i = 0; i < loaded; ++i) order[placed++] = absent_[i];
         for (uint32_t i = count; i-- > loaded;) {
             order[placed++] = absent_[i];
@@ -164,8 +176,10 @@ private:
         return std::max(loaded * load_, (count - loaded) * cpu_);
     }
 
+    moorage::host host_;
     const uint32_t window_;
-    const bool exact_;
+    const bool exact_, fill_;
+    const moorage::residency *view_ = nullptr;
     recent_durations loads_, runs_;
     std::vector<uint32_t> absent_;  // items, best score first
     wide load_ = 0, cpu_ = 0;

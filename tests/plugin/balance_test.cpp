@@ -1,6 +1,7 @@
 // balance_test.cpp - goal: dispatch `balance` is SMoE's Algorithm 2 as printed, or the optimum of
-// Equation 4, with moving averages of measured times. Method: the algorithm's two pointers written
-// out, its bound and its replay rule, every split tried, and cases by hand.
+// Equation 4, with moving averages of measured times, and fills free slots if asked to. Method: the
+// algorithm's two pointers written out, its bound and its replay rule, every split tried, and cases
+// by hand.
 #include <doctest/doctest.h>
 
 #include <numeric>
@@ -30,7 +31,8 @@ struct assignment {
     }
 };
 
-assignment assign(driven_policy &policy, const std::vector<item> &items, bool scored = true) {
+assignment assign(driven_policy &policy, const std::vector<item> &items, bool scored = true,
+                  uint32_t layer = 0) {
     std::vector<uint32_t> experts, tokens(items.size(), 1);
     std::vector<uint8_t> missing;
     std::vector<float> scores;
@@ -54,6 +56,7 @@ assignment assign(driven_policy &policy, const std::vector<item> &items, bool sc
     std::iota(out.order.begin(), out.order.end(), 0u);
     moorage_step step{};
     step.size = sizeof(step);
+    step.layer = layer;
     const uint32_t count =
         policy.dispatch->assign(policy.plugin, &step, &table, out.sites.data(), out.order.data());
     REQUIRE((count == items.size() || count == 0));
@@ -188,6 +191,54 @@ TEST_CASE("resident experts stay, loads go by score, the CPU takes the lowest fi
     const assignment plain = assign(policy, items, /*scored=*/false);
     CHECK(plain.at(MOORAGE_SITE_GPU, items) == std::vector<uint32_t>{1, 9});
     CHECK(plain.at(MOORAGE_SITE_CPU, items) == std::vector<uint32_t>{2, 5});
+}
+
+TEST_CASE("fill: at least as many of the best-scored are loaded as slots are free, and no others") {
+    std::mt19937_64 draw(4);
+    policy_world world = a_world();
+    world.slots = 6;
+    world.make();
+    for (const char *exact : {"0", "1"}) {
+        driven_policy plain("dispatch/balance", "balance", world, {{"exact", exact}});
+        driven_policy filling("dispatch/balance", "balance", world,
+                              {{"exact", exact}, {"fill", "1"}});
+        bool more = false, none = false;
+        for (uint32_t trial = 0; trial < 2000; ++trial) {
+            auto items = draw_items(draw, 1 + static_cast<uint32_t>(draw() % 10));
+            const uint64_t load_ns = 1 + draw() % 1000, cpu_ns = 1 + draw() % 1000;
+            for (item &one : items) one.load_ns = load_ns, one.cpu_ns = cpu_ns;
+            world.used[0] = static_cast<uint32_t>(draw() % 8);  // also more than there are
+            const size_t free = world.used[0] < 6 ? 6 - world.used[0] : 0;
+            const auto by_paper = assign(plain, items).at(MOORAGE_SITE_GPU, items);
+            const assignment got = assign(filling, items);
+            auto loaded = by_score(items), computed = loaded;
+            const size_t loads = std::max(by_paper.size(), std::min(free, items.size()));
+            loaded.resize(loads);
+            computed.erase(computed.begin(), computed.begin() + static_cast<std::ptrdiff_t>(loads));
+            std::reverse(computed.begin(), computed.end());
+            CHECK(got.at(MOORAGE_SITE_GPU, items) == loaded);
+            CHECK(got.at(MOORAGE_SITE_CPU, items) == computed);
+            more = more || loads > by_paper.size();
+            none = none || (free == 0 && loads < items.size());
+        }
+        CHECK(more);
+        CHECK(none);
+    }
+}
+
+TEST_CASE("fill looks at the pool of the step's layer") {
+    policy_world world = a_world();
+    world.layers = 2;
+    world.shared = false;
+    world.make();
+    world.used = {4, 2};  // of 4 each
+    driven_policy policy("dispatch/balance", "balance", world, {{"exact", "1"}, {"fill", "1"}});
+    std::vector<item> items;
+    for (uint32_t expert = 0; expert < 3; ++expert)  // the CPU ends all before one load does
+        items.push_back({expert, 0.5f, MOORAGE_WHOLE, 1000, 100});
+    CHECK(assign(policy, items, true, 0).at(MOORAGE_SITE_GPU, items).empty());
+    CHECK(assign(policy, items, true, 1).at(MOORAGE_SITE_GPU, items) ==
+          std::vector<uint32_t>{0, 1});
 }
 
 TEST_CASE("times are means of the last p transfers and the last p runs") {
