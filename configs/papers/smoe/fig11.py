@@ -21,10 +21,11 @@ WITHOUT_SCORES = {"router.plugin": "topk", "cache.plugin": "score_chosen",
                   "prefetch.plugin": "none"}
 
 
-def tpot_of_all(work, setting, workloads, batch, of_smoe=None, about_all=None):
-    """TPOT of every method, mean of the workloads; both last: settings, of SMoE and of all."""
+def tpot_of_all(work, setting, workloads, batch, of_smoe=None, about_all=None,
+                methods=settings.METHODS):
+    """TPOT of every method, mean of the workloads; `about`: settings, of SMoE and of all."""
     found = []
-    for _, config, about in settings.METHODS:
+    for _, config, about in methods:
         about = {**about, **(about_all or {})}
         if config == settings.SMOE:
             about.update(of_smoe or {})
