@@ -184,6 +184,8 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
         return true;
     }
     const uint8_t state = truth_.state(page);
+    // Of the running step, whose end would take its place away: looking ahead a whole round.
+    if (state & MOORAGE_STATE_PINNED) return true;
     const int there =
         state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT;
     const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);

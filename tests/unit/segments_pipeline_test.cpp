@@ -246,6 +246,22 @@ TEST_CASE("experts on the CPU are computed whole, a late bottom for them is wast
     CHECK(report.bytes.prefetch_wasted == 48'800);
 }
 
+TEST_CASE("an expert of the running step is not ordered for the next visit of its layer") {
+    // Its place goes with the step: bytes that came later would find none.
+    for (const double split : {1.0, 0.5}) {
+        CAPTURE(split);
+        bench on;
+        on.config.split = split;
+        on.write(toy::routing({{{0}}, {{0}}}, 4, {0, 2}, false));
+        on.config.dispatch.plugin = "cpu_all";
+        on.config.dispatch.params = {{"fill", false, "test"}};
+        on.prefetch("0:0w");
+        const run_report report = on.run_it();
+        CHECK(report.experts.on_cpu == 2);
+        CHECK(report.bytes.prefetched == 0);
+    }
+}
+
 TEST_CASE("prefetched segments in every place do not keep a demanded one out") {
     bench on;
     // All layers ask for experts 0 to 5 of 16; there are 11 frames. From token 1 on layer 1 finds 2

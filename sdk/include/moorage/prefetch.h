@@ -37,9 +37,9 @@ typedef struct moorage_forecast {
 } moorage_forecast;
 MOORAGE_ASSERT(sizeof(moorage_forecast) == 88, "moorage_forecast layout");
 
-/* Orders, first to go first; arrays are the host's. Pages that are resident or in flight already,
- * are skipped without fault; those beyond the buffer's room wait for it until their layer is
- * routed. */
+/* Orders, first to go first; arrays are the host's. Pages that are resident, in flight or in
+ * use by the running step are skipped without fault; those beyond the buffer's room wait for it
+ * until their layer is routed. */
 enum {
     /* The layer of target 0 waits until all that was ordered for it has arrived, chosen or not:
      * nothing of it is cut off. So a layer is streamed as a whole. */
