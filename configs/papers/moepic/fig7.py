@@ -26,6 +26,27 @@ def show(run, model, machine):
                       f"{name}: a prompt takes less than a token")
         if name != "Pre-gated MoE" and not run.given.quick:
             run.check(each[-1]["tpot"] < each[0]["tpot"], f"{name} does not gain by memory")
+    at_default = budgets.index(model["experts"])
+    show_transports(run, model, machine, {name: each[at_default]["tpot"]
+                                          for name, each in by_name.items()})
+
+
+def show_transports(run, model, machine, as_set):
+    """What ending a transfer midway is worth: the baselines do not, MoEpic does (section 3.2)."""
+    shared = run.settings(model, machine)
+    names = [name for name, _ in BASELINES]
+    chunked = run.served([config for _, config in BASELINES],
+                         dict(shared, **{"transport.plugin": "chunked"}))
+    direct = run.moepic(shared, transport__plugin="direct")[0]["tpot"]
+    columns = [[as_set[name] for name in [*names, "MoEpic"]],
+               [*(one["tpot"] for one in chunked), as_set["MoEpic"]],
+               [*(as_set[name] for name in names), direct]]
+    rows = [[name, *(f"{column[i]:.1f}" for column in columns)]
+            for i, name in enumerate([*names, "MoEpic"])]
+    rows.append(["MoEpic below the best",
+                 *(below(column[-1], min(column[:-1])) for column in columns)])
+    table(f"{model['name']}, {machine}, {model['experts']} experts: TPOT, ms, by transport",
+          ["", "as above", "all chunked", "all direct"], rows)
 
 
 def main():

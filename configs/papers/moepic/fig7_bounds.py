@@ -30,6 +30,11 @@ def link_share(report, machine):
     return busy_s * report["tokens_per_s"] / report["tokens"]
 
 
+def lost_share(report):
+    """Of the bytes that crossed the link: prefetches that nobody asked for."""
+    return report["bytes"]["prefetch_wasted"] / report["bytes"]["h2d"]
+
+
 def main():
     run = session(arguments(__doc__))
     tokens = run.tokens(12_000)
@@ -45,6 +50,7 @@ def main():
             rows.append([name, machine, f"{gpu:.1f}", f"{lcp:.1f}", f"{optimum:.1f}",
                          f"{best:.1f}", f"{ours['tpot']:.1f}", f"{whole['tpot']:.1f}",
                          f"{100 * link_share(ours['report'], machine):.0f}",
+                         f"{100 * lost_share(ours['report']):.0f}",
                          below(ours["tpot"], best)[:-2], below(least, best)[:-2]])
             run.check(whole["tpot"] >= least * 0.99, f"{model['name']}: faster than the link")
         for accuracy, model in made.items():
@@ -55,10 +61,10 @@ def main():
     print("\nTPOT of decode alone, default budgets, ms. GPU: all in memory. LCP, OPT: what\n"
           "the link takes for the misses of LCP and of the offline optimum, whole. Best:\n"
           "of the baselines. Whole: MoEpic without splits. Link: % of the time that it is\n"
-          "busy under MoEpic. Below: MoEpic below the best, %; most: if all but\n"
-          "max(GPU, LCP) were hidden")
-    table("", ["", "", "GPU", "LCP", "OPT", "best", "ours", "whole", "link", "below", "most"],
-          rows)
+          "busy under MoEpic; lost: % of its bytes that nobody asked for. Gain: ours\n"
+          "below the best, %; most: if all but max(GPU, LCP) were hidden")
+    table("", ["", "", "GPU", "LCP", "OPT", "best", "ours", "whole", "link", "lost", "gain",
+               "most"], rows)
     table("Made-up routing, by the share of the chosen experts that are predicted",
           ["", "right", "best", "MoEpic", "whole", "below"], by_accuracy)
     run.end()

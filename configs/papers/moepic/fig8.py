@@ -11,7 +11,7 @@ RELATIVE = [1.25, 1.5, 2, 2.5, 3]
 
 def footprint_gb(model, experts):
     """Everything but cache and KV cache is the same for all: weights and the buffer."""
-    held = experts + 2 * model["top_k"]
+    held = experts + model["top_k"]
     return (model["non_expert_bytes"] + held * model["expert_bytes"]) / 1e9
 
 

@@ -158,9 +158,7 @@ class session:
             "source.trace": model["trace"],
             "source.shape": model["shape"],
             "memory.experts": model["experts"],
-            # The paper's k experts hold up to 2 k bottoms; here each of them takes a whole frame
-            # (core/decisions/0014). Systems that split nothing do not gain by it.
-            "memory.buffer_experts": 2 * model["top_k"],
+            "memory.buffer_experts": model["top_k"],
             "run.tokens": self.tokens(tokens),
             "run.prefill": 64,
         }
