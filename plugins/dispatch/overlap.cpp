@@ -4,9 +4,10 @@
 // Three devices work at one time: the GPU on what is resident, the link on what is loaded, the CPU
 // on what is computed there. Absent experts are taken largest work first; each goes to the side
 // where it would end sooner, given what that side has taken already: loading waits for demand loads
-// before it and for the GPU, the CPU for its own queue. Where the model's experts are few this is
-// within one expert of the best division (list scheduling; Graham 1969). So far it is what several
-// engines do (Fiddler, HybriMoE, SMoE's balance) with another order.
+// before it and for the GPU, the CPU for its own queue (list scheduling; Graham 1969). Then
+// resident experts move to the CPU, the last first, as long as the layer ends sooner for it
+// (`help`): on a host with a fast CPU it is idle otherwise. So far it is what several engines do
+// (Fiddler, HybriMoE, SMoE's balance) with another order.
 //
 // What they leave open is how the cache learns from experts that the CPU computed: either they are
 // never cached, or a load is waited for. Here they are brought behind (MOORAGE_SITE_AND_LOAD), as
@@ -36,16 +37,19 @@ public:
     static constexpr moorage::param params[] = {
         moorage::integer("behind", 4, 0, 16, "loads that may wait behind all demand"),
         moorage::flag("fill", true, "load absent experts while the cache has free slots"),
+        moorage::flag("help", true, "the CPU takes resident experts, too, where that is sooner"),
     };
 
     explicit overlap(const moorage::setup &setup)
         : host_(setup.host),
           behind_(static_cast<uint64_t>(setup.integer("behind"))),
-          fill_(setup.flag("fill")) {}
+          fill_(setup.flag("fill")),
+          help_(setup.flag("help")) {}
     void activate(const moorage::limits &limits) {
         view_ = host_.residency();
         costs_ = host_.costs();
         absent_.reserve(limits.experts);
+        loads_.reserve(limits.experts);
     }
     void reset() {}
 
@@ -54,6 +58,7 @@ public:
         uint64_t gpu_ns = 0;
         uint32_t place = 0;
         absent_.clear();
+        loads_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] != 0) {
                 absent_.push_back(i);
@@ -83,6 +88,7 @@ public:
                 sites[i] = MOORAGE_SITE_GPU;
                 link_ns = arrives_ns;
                 gpu_ns = on_gpu_ns;
+                loads_.push_back({arrives_ns, items.host_gpu_ns[i]});
                 free -= free > 0;
                 continue;
             }
@@ -92,16 +98,46 @@ public:
             sites[i] |= MOORAGE_SITE_AND_LOAD;
             ++waiting;
         }
+        if (help_) share_residents(items, sites, gpu_ns, cpu_ns);
         return items.count;
     }
 
 private:
+    struct load {
+        uint64_t arrives_ns, gpu_ns;
+    };
+
+    // The GPU's end when resident experts take it so long, loaded ones after them.
+    uint64_t gpu_end_ns(uint64_t residents_ns) const {
+        for (const load &one : loads_)
+            residents_ns = std::max(residents_ns, one.arrives_ns) + one.gpu_ns;
+        return residents_ns;
+    }
+
+    void share_residents(const moorage::items &items, std::span<uint32_t> sites, uint64_t gpu_ns,
+                         uint64_t cpu_ns) const {
+        uint64_t residents_ns = 0;
+        for (uint32_t i = 0; i < items.count; ++i)
+            if (items.host_missing[i] == 0) residents_ns += items.host_gpu_ns[i];
+        for (uint32_t i = items.count; i-- > 0;) {
+            if (items.host_missing[i] != 0) continue;
+            const uint64_t gpu_then_ns = gpu_end_ns(residents_ns - items.host_gpu_ns[i]);
+            const uint64_t cpu_then_ns = cpu_ns + items.host_cpu_ns[i];
+            if (std::max(gpu_then_ns, cpu_then_ns) >= std::max(gpu_ns, cpu_ns)) return;
+            sites[i] = MOORAGE_SITE_CPU;
+            residents_ns -= items.host_gpu_ns[i];
+            gpu_ns = gpu_then_ns;
+            cpu_ns = cpu_then_ns;
+        }
+    }
+
     moorage::host host_;
     uint64_t behind_;
-    bool fill_;
+    bool fill_, help_;
     const moorage::residency *view_ = nullptr;
     const moorage::costs *costs_ = nullptr;
     std::vector<uint32_t> absent_;
+    std::vector<load> loads_;  // of the step
 };
 
 }  // namespace
