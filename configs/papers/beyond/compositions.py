@@ -31,6 +31,8 @@ def options(text):
     parser.add_argument("--quick", action="store_true", help="few tokens, one profile")
     given = parser.parse_args()
     given.moorage = given.moorage or str(PROJECT / "build/release/bin/moorage")
+    if not pathlib.Path(given.moorage).exists():
+        sys.exit(f"{given.moorage} is not there: build it with tools/quickstart, or say --moorage")
     given.traces = pathlib.Path(given.traces or PROJECT.parent / "shared/data/traces")
     given.profiles = PROFILES[:1] if given.quick else PROFILES
     if given.quick:
