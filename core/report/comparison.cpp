@@ -208,8 +208,17 @@ comparison_view view_of(const comparison &compared) {
                              groups.size())
                 .first->second);
     }
+    std::vector<std::string> names;
+    for (const comparison_row &row : compared.rows) names.push_back(row.config);
+    const bool named = !all_equal(names);
+    if (named) view.columns.push_back({"config", names});
     add_stage_columns(view, flats);
     add_other_columns(view, compared, flats);
+    // The name of a configuration stands for all that is set in it.
+    if (named)
+        std::erase_if(view.columns, [&](const key_column &column) {
+            return column.heading != "config" && !adds_to(names, column.values);
+        });
     // Rows that differ in nothing but profile and size still want a name.
     if (view.columns.empty()) view.columns.push_back({"cache", stage_values("cache", {}, flats)});
     for (size_t i = 0; i < flats.size(); ++i) view.labels.push_back(joined_label(view.columns, i));

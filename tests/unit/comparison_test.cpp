@@ -371,3 +371,19 @@ TEST_CASE("JSON has each run's report and the settings that differ") {
     json alone = to_json(rows[1].report);
     for (const auto &[key, value] : alone.items()) CHECK(written["results"][1][key] == value);
 }
+
+TEST_CASE("rows of several configurations go by their names, and by what differs within one") {
+    std::vector<comparison_row> rows = {row_of({.cache = "lru", .tpot_ms = 30}),
+                                        row_of({.cache = "score", .tpot_ms = 20}),
+                                        row_of({.cache = "score", .tpot_ms = 10})};
+    rows[0].config = "fiddler", rows[1].config = rows[2].config = "smoe";
+    rows[2].report.config["run"]["batch"] = 3;
+    rows[2].report.config["dispatch"]["plugin"] = "balance";
+    const comparison_view view = view_of(compared(std::move(rows)));
+    std::vector<std::string> headings;
+    for (const key_column &column : view.columns) headings.push_back(column.heading);
+    // The cache follows from the name; dispatch and batch do not.
+    CHECK(headings == std::vector<std::string>{"config", "dispatch", "batch"});
+    CHECK(view.columns[0].values == std::vector<std::string>{"fiddler", "smoe", "smoe"});
+    CHECK(view.labels[0] == "fiddler, load_all, batch 1");
+}

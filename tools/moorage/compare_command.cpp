@@ -1,4 +1,5 @@
 // compare_command.cpp - moorage compare: the same work under several configurations, side by side.
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -64,16 +65,26 @@ result<std::vector<run_config>> read_configs(const arguments &given) {
     return configs;
 }
 
+// The file's name without its ending, or its path where two files share the name.
+std::string name_of(const run_config &config, const std::vector<run_config> &all) {
+    const std::filesystem::path stem = config.file.stem();
+    for (const run_config &other : all)
+        if (other.file.stem() == stem && other.file != config.file) return config.file.string();
+    return stem.string();
+}
+
 comparison compare(const std::vector<run_config> &configs, std::vector<run_report> reports,
                    const run_resources &shared) {
     comparison all;
-    all.title = configs[0].title;
+    const auto same = [&](const run_config &one) { return one.title == configs[0].title; };
+    if (std::all_of(configs.begin(), configs.end(), same)) all.title = configs[0].title;
     for (size_t i = 0; i < reports.size(); ++i) {
         comparison_row row;
         row.experts_all = reports[i].config["memory"]["experts_all"].get<uint64_t>();
         row.slots = reports[i].config["memory"]["experts"].get<uint64_t>();
         const auto cache = shared.policies().find(configs[i].cache.plugin, "cache");
         row.offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
+        row.config = name_of(configs[i], configs);
         row.report = std::move(reports[i]);
         all.rows.push_back(std::move(row));
     }
