@@ -24,7 +24,7 @@ struct comparison_row {
     // The policy sees the trace's future: a bound, never called the fastest. Also true of any row
     // whose cache plugin is belady.
     bool offline = false;
-    std::string config;  // names the row's configuration where several are compared
+    std::string config = {};  // names the row's configuration where several are compared
 };
 
 struct comparison {
