@@ -1,14 +1,15 @@
 """compositions.py - runs configurations on traces and profiles, for the tables of this folder."""
 
-import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import script  # noqa: E402
+
 CONFIGS = pathlib.Path(__file__).resolve().parents[2]
-PROJECT = CONFIGS.parent
+PROJECT = script.PROJECT
 PROFILES = ["rtx_a6000", "rtx_4060_ti_16gb", "h200_sxm"]
 
 
@@ -24,16 +25,10 @@ class Trace:
 
 
 def options(text):
-    parser = argparse.ArgumentParser(description=text)
-    parser.add_argument("--moorage", default=os.environ.get("MOORAGE"))
-    parser.add_argument("--traces", default=os.environ.get("MOORAGE_TRACES"))
-    parser.add_argument("--tokens", type=int, default=3000)
-    parser.add_argument("--quick", action="store_true", help="few tokens, one profile")
+    parser = script.parser(text)
+    parser.add_argument("--tokens", type=int, default=3000, help="of each trace; default: 3,000")
     given = parser.parse_args()
-    given.moorage = given.moorage or str(PROJECT / "build/release/bin/moorage")
-    if not pathlib.Path(given.moorage).exists():
-        sys.exit(f"{given.moorage} is not there: build it with tools/quickstart, or say --moorage")
-    given.traces = pathlib.Path(given.traces or PROJECT.parent / "shared/data/traces")
+    given.moorage = script.program(given)
     given.profiles = PROFILES[:1] if given.quick else PROFILES
     if given.quick:
         given.tokens = 200

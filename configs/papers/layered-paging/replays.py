@@ -1,18 +1,17 @@
 """replays.py - what the figures share: arguments, traces cut to the paper's lengths, replays."""
-import argparse
 import csv
 import json
-import os
-import shutil
 import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import script  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parents[2]
-FURTHER_TRACES = PROJECT.parent / "shared" / "data" / "traces"
+PROJECT = script.PROJECT
 
 # Columns of the tables: the paper's name, policy, sharing. In a cache per layer llru is lru.
 STRATEGIES = [
@@ -45,17 +44,7 @@ WORKLOADS = [
 
 def arguments(purpose, further=()):
     """Of the command line; `further`: (option, default, help) of a script's own counts."""
-    parser = argparse.ArgumentParser(description=purpose)
-    parser.add_argument("--quick", action="store_true",
-                        help="a reduced form, from bundled and synthetic traces only")
-    parser.add_argument("--traces", default=os.environ.get("MOORAGE_TRACES", FURTHER_TRACES),
-                        metavar="DIR",
-                        help="where further traces are, default: $MOORAGE_TRACES, else "
-                             "../shared/data/traces beside the project; what is not there is "
-                             "looked for in configs/traces, then left out")
-    parser.add_argument("--moorage", default=os.environ.get("MOORAGE"), metavar="FILE",
-                        help="the program; default: $MOORAGE, else build/release/bin/moorage, else "
-                             "the one in PATH")
+    parser = script.parser(purpose)
     parser.add_argument("--csv", metavar="FILE", help="write every figure there as well")
     for option, default, text in further:
         parser.add_argument(option, type=int, default=default, help=f"{text}; default: {default}")
@@ -67,10 +56,7 @@ class session:
 
     def __init__(self, given):
         self.given = given
-        built = PROJECT / "build" / "release" / "bin" / "moorage"
-        self.program = given.moorage or (str(built) if built.exists() else shutil.which("moorage"))
-        if not self.program:
-            sys.exit("no moorage was found: build it (tools/quickstart) or name it with --moorage")
+        self.program = script.program(given)
         self.folders = [PROJECT / "configs" / "traces"]
         if not given.quick:
             self.folders.insert(0, Path(given.traces))

@@ -1,17 +1,16 @@
 """runs.py - what the scripts share: arguments, models and machines, runs of moorage, tables."""
-import argparse
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import script  # noqa: E402
+
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parents[2]
+PROJECT = script.PROJECT
 SYSTEMS = PROJECT / "configs" / "systems"
-FURTHER_TRACES = PROJECT.parent / "shared" / "data" / "traces"
 
 # Name in tables, configuration. The paper's baselines, then MoEpic.
 BASELINES = [
@@ -44,17 +43,7 @@ MADE_UP = {"as in Table 1": ["--a", 0.3, "--reuse", 0.02, "--drift", 0.02],
 
 def arguments(purpose):
     """Of the command line."""
-    parser = argparse.ArgumentParser(description=purpose)
-    parser.add_argument("--quick", action="store_true",
-                        help="a reduced form, from bundled and synthetic traces only")
-    parser.add_argument("--traces", default=os.environ.get("MOORAGE_TRACES", FURTHER_TRACES),
-                        metavar="DIR",
-                        help="where further traces are, default: $MOORAGE_TRACES, else "
-                             "../shared/data/traces beside the project; what is not there is "
-                             "left out")
-    parser.add_argument("--moorage", default=os.environ.get("MOORAGE"), metavar="FILE",
-                        help="the program; default: $MOORAGE, else build/release/bin/moorage, else "
-                             "the one in PATH")
+    parser = script.parser(purpose)
     parser.add_argument("--machine", choices=[*MACHINES, "both"], default="both",
                         help="lean: the A6000 by its data sheet; eager: as slow as the paper's "
                              "engine; default: both")
@@ -66,10 +55,7 @@ class session:
 
     def __init__(self, given):
         self.given = given
-        built = PROJECT / "build" / "release" / "bin" / "moorage"
-        self.program = given.moorage or (str(built) if built.exists() else shutil.which("moorage"))
-        if not self.program:
-            sys.exit("no moorage was found: build it (tools/quickstart) or name it with --moorage")
+        self.program = script.program(given)
         self.folder = tempfile.TemporaryDirectory()
         self.machines = list(MACHINES) if given.machine == "both" else [given.machine]
         self.wrong = []

@@ -1,20 +1,19 @@
 """settings.py - what the figures share: arguments, the paper's settings, routing, runs, tables."""
-import argparse
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import script  # noqa: E402
+
 import routing
 
 HERE = Path(__file__).resolve().parent
-PROJECT = HERE.parents[2]
+PROJECT = script.PROJECT
 SYSTEMS = PROJECT / "configs" / "systems"
-FURTHER_TRACES = PROJECT.parent / "shared" / "data" / "traces"
 SMOE = HERE / "smoe.toml"
 
 # Names in tables, the configuration of each, and what differs from it. The paper's four baselines,
@@ -58,17 +57,7 @@ CONTEXT_TOKENS = 3 * 256  # for which there is a KV cache: the most that a run n
 
 def arguments(purpose, further=()):
     """Of the command line; `further`: (option, default, help) of a script's own."""
-    parser = argparse.ArgumentParser(description=purpose)
-    parser.add_argument("--quick", action="store_true",
-                        help="a reduced form, from bundled and synthetic routing only")
-    parser.add_argument("--traces", default=os.environ.get("MOORAGE_TRACES", FURTHER_TRACES),
-                        metavar="DIR",
-                        help="where further traces are, default: $MOORAGE_TRACES, else "
-                             "../shared/data/traces beside the project; what is not there is "
-                             "looked for in configs/traces, then left out")
-    parser.add_argument("--moorage", default=os.environ.get("MOORAGE"), metavar="FILE",
-                        help="the program; default: $MOORAGE, else build/release/bin/moorage, else "
-                             "the one in PATH")
+    parser = script.parser(purpose)
     for option, default, text in further:
         parser.add_argument(option, default=default, help=text)
     return parser.parse_args()
@@ -79,10 +68,7 @@ class session:
 
     def __init__(self, given):
         self.given = given
-        built = PROJECT / "build" / "release" / "bin" / "moorage"
-        self.program = given.moorage or (str(built) if built.exists() else shutil.which("moorage"))
-        if not self.program:
-            sys.exit("no moorage was found: build it (tools/quickstart) or name it with --moorage")
+        self.program = script.program(given)
         self.folders = [] if given.quick else [Path(given.traces)]
         self.folders.append(PROJECT / "configs" / "traces")
         self.scratch = tempfile.TemporaryDirectory()
