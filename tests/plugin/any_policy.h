@@ -4,12 +4,8 @@
 // `any_policy` owns an instance and its tables; `step_of` makes a moorage_step from plain vectors.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -20,6 +16,8 @@
 #include <moorage/cache.h>
 #include <moorage/dispatch.h>
 #include <moorage/prefetch.h>
+
+#include "policy_library.h"
 
 namespace moorage::test {
 
@@ -57,21 +55,15 @@ struct world {
 class any_policy {
 public:
     // `file`: "cache/static". Parameters that are not to have their defaults; flags are "1".
-    any_policy(const std::string &file, world &where,
-               const std::map<std::string, std::string> &given = {})
+    any_policy(const std::string &file, world &where, const parameters &given = {})
         : world_(where) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
-        const std::string path = std::string(MOORAGE_BINARY_DIR) + "/plugins/" + file + ".so";
-        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) throw std::runtime_error(dlerror());
-        const moorage_module *module =
-            reinterpret_cast<moorage_module_function>(dlsym(library, MOORAGE_MODULE_SYMBOL))();
+        const moorage_module *module = open_library(file);
         const moorage_descriptor *about = module->descriptor(0);
-        set_values(*about, given);
-        const auto count = static_cast<uint32_t>(values_.size());
-        if (module->create(about->plugin_name, &host_, values_.data(), count, &plugin) !=
-            MOORAGE_OK)
+        const std::vector<moorage_value> values = values_of(*about, given);
+        const auto count = static_cast<uint32_t>(values.size());
+        if (module->create(about->plugin_name, &host_, values.data(), count, &plugin) != MOORAGE_OK)
             throw std::runtime_error(error_);
         observer = table<moorage_observer>(MOORAGE_INTERFACE_OBSERVER);
         cache = table<moorage_cache>(MOORAGE_INTERFACE_CACHE);
@@ -118,27 +110,6 @@ private:
     const Table *table(const char *id) const {
         return static_cast<const Table *>(plugin->get_interface(plugin, id));
     }
-    void set_values(const moorage_descriptor &about,
-                    const std::map<std::string, std::string> &given) {
-        size_t known = 0;
-        for (uint32_t i = 0; i < about.param_count; ++i) {
-            const moorage_param &of = about.plugin_params[i];
-            moorage_value value{sizeof(value), of.type, of.integer_default, of.real_default,
-                                of.plugin_text_default};
-            if (const auto found = given.find(of.plugin_key); found != given.end()) {
-                ++known;
-                texts_.push_back(found->second);
-                value.host_text = texts_.back().c_str();
-                if (of.type == MOORAGE_PARAM_REAL)
-                    value.real = std::stod(found->second);
-                else if (of.type != MOORAGE_PARAM_TEXT)
-                    value.integer = std::stoll(found->second);
-            }
-            values_.push_back(value);
-        }
-        if (known != given.size()) throw std::runtime_error("unknown parameter");
-    }
-
     static any_policy &self(const moorage_host *host) {
         return *static_cast<any_policy *>(host->host_data);
     }
@@ -161,8 +132,6 @@ private:
 
     world &world_;
     moorage_host host_{};
-    std::vector<moorage_value> values_;
-    std::deque<std::string> texts_;
     std::string error_;
 };
 

@@ -4,6 +4,7 @@
 // by hand.
 #include <doctest/doctest.h>
 
+#include <deque>
 #include <numeric>
 
 #include "policy_drive.h"

@@ -7,14 +7,11 @@
 // (`policy_model`), so that both can be run over the same events and compared.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <random>
 #include <stdexcept>
@@ -23,6 +20,8 @@
 #include <vector>
 
 #include <moorage/cache.h>
+
+#include "policy_library.h"
 
 namespace moorage::test {
 
@@ -211,9 +210,6 @@ private:
     }
 };
 
-// Values for parameters that are not to have their defaults; flags are "1".
-using parameters = std::map<std::string, std::string>;
-
 // One instance of the policy `name` of build/plugins/cache/<name>.so over `model`.
 class library_policy final : public policy_model {
 public:
@@ -223,11 +219,11 @@ public:
         : model_(model), name_(name), steps_(steps) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
-        const moorage_module *module = open(name);
+        const moorage_module *module = open_library("cache/" + name);
         const moorage_descriptor *about = module->descriptor(0);
-        set_values(*about, given);
-        if (module->create(about->plugin_name, &host_, values_.data(),
-                           static_cast<uint32_t>(values_.size()), &plugin_) != MOORAGE_OK)
+        const std::vector<moorage_value> values = values_of(*about, given);
+        if (module->create(about->plugin_name, &host_, values.data(),
+                           static_cast<uint32_t>(values.size()), &plugin_) != MOORAGE_OK)
             throw std::runtime_error(name + ": " + error_);
         const auto *observer = static_cast<const moorage_observer *>(
             plugin_->get_interface(plugin_, MOORAGE_INTERFACE_OBSERVER));
@@ -319,32 +315,6 @@ public:
     }
 
 private:
-    static const moorage_module *open(const std::string &name) {
-        const std::string path = std::string(MOORAGE_BINARY_DIR) + "/plugins/cache/" + name + ".so";
-        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) throw std::runtime_error(dlerror());
-        return reinterpret_cast<moorage_module_function>(dlsym(library, MOORAGE_MODULE_SYMBOL))();
-    }
-    void set_values(const moorage_descriptor &about, const parameters &given) {
-        size_t known = 0;
-        for (uint32_t i = 0; i < about.param_count; ++i) {
-            const moorage_param &of = about.plugin_params[i];
-            moorage_value value{sizeof(value), of.type, of.integer_default, of.real_default,
-                                of.plugin_text_default};
-            if (const auto found = given.find(of.plugin_key); found != given.end()) {
-                ++known;
-                texts_.push_back(found->second);
-                value.host_text = texts_.back().c_str();
-                if (of.type == MOORAGE_PARAM_REAL)
-                    value.real = std::stod(found->second);
-                else if (of.type != MOORAGE_PARAM_TEXT)
-                    value.integer = std::stoll(found->second);
-            }
-            values_.push_back(value);
-        }
-        if (known != given.size()) throw std::runtime_error("unknown parameter of " + name_);
-    }
-
     static library_policy &self(const moorage_host *host) {
         return *static_cast<library_policy *>(host->host_data);
     }
@@ -389,8 +359,6 @@ private:
     const std::string name_;
     const std::vector<request_step> *steps_;
     moorage_host host_{};
-    std::vector<moorage_value> values_;
-    std::deque<std::string> texts_;
     std::string error_;
     std::mt19937_64 generator_{1};
     moorage_plugin *plugin_ = nullptr;

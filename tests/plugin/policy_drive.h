@@ -2,12 +2,8 @@
 // that a test sets up: a residency view, and steps whose arrays are plain vectors.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -18,6 +14,8 @@
 #include <moorage/dispatch.h>
 #include <moorage/prefetch.h>
 #include <moorage/router.h>
+
+#include "policy_library.h"
 
 namespace moorage::test {
 
@@ -47,17 +45,17 @@ class driven_policy {
 public:
     // Parameters by name, flags "1"; the others have their defaults. Active from here on.
     driven_policy(const std::string &file, const std::string &name, const policy_world &world,
-                  const std::map<std::string, std::string> &given = {})
+                  const parameters &given = {})
         : world_(world) {
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
-        const moorage_module *module = open(file);
+        const moorage_module *module = open_library(file);
         for (uint32_t i = 0; i < module->descriptor_count; ++i)
             if (name == module->descriptor(i)->plugin_name) about = module->descriptor(i);
         if (about == nullptr) throw std::runtime_error(name + " is not in " + file);
-        set_values(given);
-        require(module->create(name.c_str(), &host_, values_.data(),
-                               static_cast<uint32_t>(values_.size()), &plugin));
+        const std::vector<moorage_value> values = values_of(*about, given);
+        require(module->create(name.c_str(), &host_, values.data(),
+                               static_cast<uint32_t>(values.size()), &plugin));
         const auto table = [this](const char *id) { return plugin->get_interface(plugin, id); };
         observer = static_cast<const moorage_observer *>(table(MOORAGE_INTERFACE_OBSERVER));
         router = static_cast<const moorage_router *>(table(MOORAGE_INTERFACE_ROUTER));
@@ -91,33 +89,8 @@ public:
     const moorage_dispatch *dispatch = nullptr;
 
 private:
-    static const moorage_module *open(const std::string &file) {
-        const std::string path = std::string(MOORAGE_BINARY_DIR) + "/plugins/" + file + ".so";
-        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) throw std::runtime_error(dlerror());
-        return reinterpret_cast<moorage_module_function>(dlsym(library, MOORAGE_MODULE_SYMBOL))();
-    }
     void require(int32_t status) const {
         if (status != MOORAGE_OK) throw std::runtime_error(error_);
-    }
-    void set_values(const std::map<std::string, std::string> &given) {
-        size_t known = 0;
-        for (uint32_t i = 0; i < about->param_count; ++i) {
-            const moorage_param &of = about->plugin_params[i];
-            moorage_value value{sizeof(value), of.type, of.integer_default, of.real_default,
-                                of.plugin_text_default};
-            if (const auto found = given.find(of.plugin_key); found != given.end()) {
-                ++known;
-                texts_.push_back(found->second);
-                value.host_text = texts_.back().c_str();
-                if (of.type == MOORAGE_PARAM_REAL)
-                    value.real = std::stod(found->second);
-                else if (of.type != MOORAGE_PARAM_TEXT)
-                    value.integer = std::stoll(found->second);
-            }
-            values_.push_back(value);
-        }
-        if (known != given.size()) throw std::runtime_error("unknown parameter");
     }
     static driven_policy &self(const moorage_host *host) {
         return *static_cast<driven_policy *>(host->host_data);
@@ -138,8 +111,6 @@ private:
 
     const policy_world &world_;
     moorage_host host_{};
-    std::vector<moorage_value> values_;
-    std::deque<std::string> texts_;
     std::string error_;
 };
 

@@ -1,8 +1,6 @@
 // policy_host.h - one instance of any bundled policy over a residency and costs that a test writes.
 #pragma once
 
-#include <dlfcn.h>
-
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -11,6 +9,8 @@
 #include <vector>
 
 #include <moorage/moorage.hpp>
+
+#include "policy_library.h"
 
 namespace moorage::test {
 
@@ -45,11 +45,9 @@ public:
         costs.size = sizeof(costs);
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
-        const moorage_module *module = open(file);
+        const moorage_module *module = open_library(file);
         const moorage_descriptor *about = module->descriptor(0);
-        std::vector<moorage_value> values;
-        for (uint32_t i = 0; i < about->param_count; ++i)
-            values.push_back(value_of(about->plugin_params[i], given));
+        const std::vector<moorage_value> values = values_of(*about, given);
         if (module->create(about->plugin_name, &host_, values.data(),
                            static_cast<uint32_t>(values.size()), &plugin) != MOORAGE_OK)
             throw std::runtime_error(file + ": " + error);
@@ -123,25 +121,6 @@ private:
     template <class Table>
     const Table *table(const char *id) {
         return static_cast<const Table *>(plugin->get_interface(plugin, id));
-    }
-    static const moorage_module *open(const std::string &file) {
-        const std::string path = std::string(MOORAGE_BINARY_DIR) + "/plugins/" + file + ".so";
-        void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr) throw std::runtime_error(dlerror());
-        return reinterpret_cast<moorage_module_function>(dlsym(library, MOORAGE_MODULE_SYMBOL))();
-    }
-    static moorage_value value_of(const moorage_param &of,
-                                  const std::map<std::string, std::string> &given) {
-        moorage_value value{sizeof(value), of.type, of.integer_default, of.real_default,
-                            of.plugin_text_default};
-        const auto found = given.find(of.plugin_key);
-        if (found == given.end()) return value;
-        value.host_text = found->second.c_str();
-        if (of.type == MOORAGE_PARAM_REAL)
-            value.real = std::stod(found->second);
-        else if (of.type != MOORAGE_PARAM_TEXT)
-            value.integer = std::stoll(found->second);
-        return value;
     }
     static policy_host &self(const moorage_host *host) {
         return *static_cast<policy_host *>(host->host_data);

@@ -3,6 +3,7 @@
 // victim, on random scores with and without exact ties, random pins, prefetches and evictions.
 #include <doctest/doctest.h>
 
+#include <deque>
 #include <set>
 
 #include "policy_drive.h"
