@@ -17,7 +17,7 @@
 #include "moorage/budget.h"
 #include "moorage/cache.h"
 #include "moorage/dispatch.h"
-#include "moorage/draft/placement.h"
+#include "moorage/placement.h"
 #include "moorage/prefetch.h"
 #include "moorage/router.h"
 #include "moorage/transport.h"

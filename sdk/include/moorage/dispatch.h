@@ -12,7 +12,8 @@
 extern "C" {
 #endif
 
-/* Sites. Remote server i is MOORAGE_SITE_REMOTE + i. */
+/* Sites. Remote server i is MOORAGE_SITE_REMOTE + i. Where a server has several devices each counts
+ * as one, and the cloud as one more. */
 enum { MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2 };
 /* Or-ed to a site other than the GPU, for an absent expert: it is also brought into the cache, for
  * later steps, behind all demand (the cache is asked for room with cause MOORAGE_PREFETCH). Should
@@ -20,12 +21,18 @@ enum { MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2 };
  * load of it is under way, or too many are. */
 #define MOORAGE_SITE_AND_LOAD 0x80000000u
 
+/* How far a remote server is: of the server at which tokens entered, of another, or the cloud. */
+enum { MOORAGE_DISTANCE_OWN = 0, MOORAGE_DISTANCE_OTHER = 1, MOORAGE_DISTANCE_CLOUD = 2 };
+/* Flag of items: servers are called one after another, so that their times add up. Without it they
+ * are called at once. */
+enum { MOORAGE_ITEMS_SERIAL = 1u };
+
 /* Struct of arrays over `count` items; times are for the item's own tokens and missing bytes.
  * A segment in flight counts as missing, and its load time is for what is left of it. A backlog
  * counts the operation under way as well. */
 typedef struct moorage_items {
     uint32_t size;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* MOORAGE_ITEMS_SERIAL */
     uint32_t count;
     uint32_t servers;               /* remote servers */
     uint64_t load_backlog_ns;       /* the link is busy this long with earlier demand loads */
@@ -34,15 +41,21 @@ typedef struct moorage_items {
     const uint32_t *host_tokens;    /* [count] tokens that chose it */
     const uint8_t *host_missing;    /* [count] segments absent: 0 resident, MOORAGE_WHOLE absent */
     const float *host_scores;       /* [count] largest gate score or weight, or null */
-    const uint64_t *host_load_ns;   /* [count] to bring what is missing */
+    const uint64_t *host_load_ns;   /* [count] to bring what is missing; MOORAGE_NEVER: this
+                                     * host's memory lacks it, so it cannot run here */
     const uint64_t *host_gpu_ns;    /* [count] to compute it on the GPU */
     const uint64_t *host_cpu_ns;    /* [count] to compute it on the CPU */
     const uint64_t *host_remote_ns; /* [count, servers]; MOORAGE_NEVER: the server lacks it */
     /* The link is busy this long with loads of MOORAGE_SITE_AND_LOAD, demand and prefetch apart. */
     uint64_t behind_backlog_ns;
+    /* [servers] what is part of each of its items' times but taken once, however many of the step's
+     * items it computes: the way there, and whatever it does side by side. Null without servers. */
+    const uint64_t *host_once_ns;
+    /* [servers] MOORAGE_DISTANCE_*; null without servers. */
+    const uint8_t *host_distance;
 } moorage_items;
 MOORAGE_ASSERT(offsetof(moorage_items, host_experts) == 32, "moorage_items layout");
-MOORAGE_ASSERT(sizeof(moorage_items) == 104, "moorage_items layout");
+MOORAGE_ASSERT(sizeof(moorage_items) == 120, "moorage_items layout");
 
 /* What one item took, as measured. */
 typedef struct moorage_dispatched {

@@ -18,9 +18,11 @@
 //              std::span<uint32_t> order); optional: void outcome(const dispatched &)
 //   transport  void submit(const transfer &), void cancel(uint32_t id),
 //              void promote(uint32_t id, int32_t cause), bool next(uint32_t link, piece &)
-//   placement  uint64_t plan(const moorage_cluster &, const moorage_demand &,
-//              std::span<const moorage_copy>, std::span<moorage_copy>) [control]; optional:
-//              bool adopt(const moorage_move &) [control]
+//   placement  void plan(const moorage_cluster &, const moorage_demand &,
+//              std::span<const moorage_copy> current, copies &) [control], which may throw
+//              (std::invalid_argument: no plan exists, and why); optional:
+//              bool adopt(const moorage_move &) [control],
+//              uint32_t facts(std::span<moorage_fact>) [control]
 // A cache policy also gets the fast path of counting replays (replay.hpp) for nothing.
 #pragma once
 
@@ -104,8 +106,12 @@ concept transports = requires(P &p, const transfer &t, piece &out) {
     p.next(0u, out);
 };
 template <class P>
-concept places = requires(P &p, const moorage_cluster &c, const moorage_demand &d) {
-    p.plan(c, d, std::span<const moorage_copy>(), std::span<moorage_copy>());
+concept places = requires(P &p, const moorage_cluster &c, const moorage_demand &d, copies &out) {
+    p.plan(c, d, std::span<const moorage_copy>(), out);
+};
+template <class P>
+concept states_facts = requires(P &p) {
+    p.facts(std::span<moorage_fact>());
 };
 template <class P>
 concept adopts = requires(P &p, const moorage_move &m) {
@@ -253,11 +259,19 @@ struct tables {
     static uint32_t next(moorage_plugin *plugin, uint32_t link, moorage_piece *out) noexcept {
         return self<P>(plugin).next(link, *out) ? 1 : 0;
     }
-    static uint64_t place(moorage_plugin *plugin, const moorage_cluster *c, const moorage_demand *d,
-                          const moorage_copy *current, uint64_t count, moorage_copy *out,
-                          uint64_t capacity) noexcept {
-        return self<P>(plugin).plan(*c, *d, std::span<const moorage_copy>(current, count),
-                                    std::span<moorage_copy>(out, capacity));
+    static int32_t place(moorage_plugin *plugin, const moorage_cluster *c, const moorage_demand *d,
+                         const moorage_copy *current, uint64_t current_count, moorage_copy *out,
+                         uint64_t *count) noexcept {
+        *count = 0;
+        return holder<P>::guarded(holder<P>::from(plugin)->host, [&] {
+            copies made(out, uint64_t{d->host_model_first[d->models]} * c->devices);
+            self<P>(plugin).plan(*c, *d, std::span<const moorage_copy>(current, current_count),
+                                 made);
+            *count = made.size();
+        });
+    }
+    static uint32_t facts(moorage_plugin *plugin, moorage_fact *out, uint32_t capacity) noexcept {
+        return self<P>(plugin).facts(std::span<moorage_fact>(out, capacity));
     }
     static uint32_t adopt(moorage_plugin *plugin, const moorage_move *m) noexcept {
         return self<P>(plugin).adopt(*m) ? 1 : 0;
@@ -328,8 +342,9 @@ struct tables {
         return t;
     }
     static constexpr moorage_placement placement_table() {
-        moorage_placement t{sizeof(moorage_placement), 0, place, nullptr};
+        moorage_placement t{sizeof(moorage_placement), 0, place, nullptr, nullptr};
         if constexpr (adopts<P>) t.adopt = adopt;
+        if constexpr (states_facts<P>) t.facts = facts;
         return t;
     }
 };

@@ -30,7 +30,7 @@
 #include "budget.h"
 #include "cache.h"
 #include "dispatch.h"
-#include "draft/placement.h"
+#include "placement.h"
 #include "prefetch.h"
 #include "router.h"
 #include "transport.h"
@@ -240,6 +240,22 @@ public:
 private:
     moorage_orders *table_;
     uint32_t count_ = 0;
+};
+
+// A plan being made: copies in any order. Room for each expert on each device; a copy twice is
+// wrong advice.
+class copies {
+public:
+    copies(moorage_copy *data, uint64_t capacity) : data_(data), capacity_(capacity) {}
+    void push(uint32_t expert, uint32_t device) {
+        if (count_ < capacity_) data_[count_++] = {expert, device};
+    }
+    uint64_t size() const { return count_; }
+    std::span<const moorage_copy> all() const { return {data_, count_}; }
+
+private:
+    moorage_copy *data_;
+    uint64_t capacity_, count_ = 0;
 };
 
 // Reads of the residency view that every cache policy needs.
