@@ -24,6 +24,7 @@ struct pass_token {
     int32_t token_id = -1;  // of a model's vocabulary; -1: the source has none
     bool output = false;    // the model's logits are wanted
     bool silent = false;    // decoded without an output token: it belongs to the prompt
+    uint64_t arrived_ns = MOORAGE_NEVER;  // when its request came; MOORAGE_NEVER: not known
 };
 
 struct pass {
@@ -57,8 +58,10 @@ public:
     virtual bool predict_from(uint32_t) { return false; }
     // Whether predictions come with gate scores, not with an order alone.
     virtual bool scored_predictions() const = 0;
-    // Fills the next pass; false at the end.
+    // Fills the next pass; false at the end, or until wakes_ns().
     virtual bool next(pass &out) = 0;
+    // When next() will have a pass although it returned false now; MOORAGE_NEVER: never again.
+    virtual uint64_t wakes_ns() const { return MOORAGE_NEVER; }
     // The model's own choice for every token of the pass: `chosen` [B, k], best first.
     virtual void route(const pass &of, uint32_t layer, uint32_t *chosen) = 0;
     // [B, k] and [B, E]. Requires: offers() has them.
