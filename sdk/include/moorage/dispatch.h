@@ -45,17 +45,21 @@ typedef struct moorage_items {
                                      * host's memory lacks it, so it cannot run here */
     const uint64_t *host_gpu_ns;    /* [count] to compute it on the GPU */
     const uint64_t *host_cpu_ns;    /* [count] to compute it on the CPU */
-    const uint64_t *host_remote_ns; /* [count, servers]; MOORAGE_NEVER: the server lacks it */
+    const uint64_t *host_remote_ns; /* [R] one of an item's remote servers after the other, see
+                                     * host_remote_first; the way there and back included */
     /* The link is busy this long with loads of MOORAGE_SITE_AND_LOAD, demand and prefetch apart. */
     uint64_t behind_backlog_ns;
-    /* [servers] what is part of each of its items' times but taken once, however many of the step's
-     * items it computes: the way there, and whatever it does side by side. Null without servers. */
+    /* Remote servers that have an expert: those of item i are [first[i], first[i + 1]) of the R
+     * entries, ascending by server. All null without servers. */
+    const uint32_t *host_remote_first;   /* [count + 1] */
+    const uint32_t *host_remote_servers; /* [R] */
+    /* [R] what is part of host_remote_ns but taken once, however many items of the step the server
+     * computes: the way there, and whatever it does side by side. */
     const uint64_t *host_once_ns;
-    /* [servers] MOORAGE_DISTANCE_*; null without servers. */
-    const uint8_t *host_distance;
+    const uint8_t *host_distance; /* [servers] MOORAGE_DISTANCE_* */
 } moorage_items;
 MOORAGE_ASSERT(offsetof(moorage_items, host_experts) == 32, "moorage_items layout");
-MOORAGE_ASSERT(sizeof(moorage_items) == 120, "moorage_items layout");
+MOORAGE_ASSERT(sizeof(moorage_items) == 136, "moorage_items layout");
 
 /* What one item took, as measured. */
 typedef struct moorage_dispatched {
