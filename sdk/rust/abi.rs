@@ -211,6 +211,8 @@ mirror! {
         host_experts: *const u32, host_tokens: *const u32, host_missing: *const u8,
         host_scores: *const f32, host_load_ns: *const u64, host_gpu_ns: *const u64,
         host_cpu_ns: *const u64, host_remote_ns: *const u64, behind_backlog_ns: u64,
+        host_remote_first: *const u32, host_remote_servers: *const u32,
+        host_once_ns: *const u64, host_distance: *const u8,
     }
     struct moorage_dispatched {
         size: u32, flags: u32, layer: u32, expert: u32, site: u32, tokens: u32, load_ns: u64,
@@ -241,38 +243,55 @@ mirror! {
         promote: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)>,
         next: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, *mut moorage_piece) -> u32>,
     }
-    // draft/placement.h
+    // placement.h
     struct moorage_cluster {
-        size: u32, flags: u32, servers: u32, devices: u32, users: u32, models: u32,
+        size: u32, flags: u32, servers: u32, devices: u32, homes: u32, models: u32,
         host_device_server: *const u32, host_device_bytes: *const u64,
-        host_device_flops: *const f64, host_link_bytes_per_s: *const f64,
-        host_link_latency_ns: *const u64, host_up_bytes_per_s: *const f64,
-        host_down_bytes_per_s: *const f64, host_cloud_latency_ns: *const u64,
-        host_user_flops: *const f64, cloud_flops: f64,
+        host_device_load_bytes_per_s: *const f64, host_device_call_s: *const f64,
+        host_device_token_s: *const f64, host_link_bytes_per_s: *const f64,
+        host_link_s: *const f64, host_cloud_up_bytes_per_s: *const f64,
+        host_cloud_down_bytes_per_s: *const f64, host_cloud_s: *const f64,
+        host_cloud_call_s: *const f64, host_home_server: *const u32,
+        host_home_up_bytes_per_s: *const f64, host_home_down_bytes_per_s: *const f64,
+        host_home_call_s: *const f64,
     }
     struct moorage_demand {
-        size: u32, flags: u32, experts: u32, groups: u32, host_expert_model: *const u32,
-        host_expert_layer: *const u32, host_expert_bytes: *const u64, host_expert_flops: *const f64,
-        host_hidden_bytes: *const u64, host_frequency: *const f64, host_user_model: *const f64,
-        host_group_offsets: *const u64, host_group_experts: *const u32,
-        host_group_share: *const f64, host_user_holds: *const u8,
+        size: u32, flags: u32, models: u32, homes: u32, host_model_first: *const u32,
+        host_model_layers: *const u32, host_model_experts: *const u32,
+        host_model_top_k: *const u32, host_model_groups: *const u32,
+        host_expert_bytes: *const u64, host_hidden_bytes: *const u64,
+        host_home_tokens_per_s: *const f64, host_home_batch: *const f64,
+        host_home_model: *const f64, host_frequency: *const f64, calls: u64,
+        host_home_first_call: *const u64, host_call_group: *const u32,
+        host_call_share: *const f64, groups: u64, host_group_first: *const u64,
+        host_group_experts: *const u32, host_home_holds: *const u8, window_s: f64,
     }
     struct moorage_copy {
         expert: u32, device: u32,
     }
     struct moorage_move {
-        size: u32, flags: u32, added_bytes: u64, removed_copies: u64, move_ns: u64,
-        remote_calls_current: f64, remote_calls_candidate: f64, remote_call_ns: f64, window_s: f64,
+        size: u32, flags: u32, host_cluster: *const moorage_cluster,
+        host_demand: *const moorage_demand, host_current: *const moorage_copy, current_count: u64,
+        host_candidate: *const moorage_copy, candidate_count: u64, added_copies: u64,
+        added_bytes: u64, removed_copies: u64, added_s: f64, removed_s: f64,
+        remote_per_s_current: f64, remote_per_s_candidate: f64, remote_call_s: f64,
+        interval_s: f64,
+    }
+    struct moorage_fact {
+        plugin_name: *const c_char, value: f64,
     }
     struct moorage_placement {
         size: u32, flags: u32,
         plan: Option<
             unsafe extern "C" fn(
                 *mut moorage_plugin, *const moorage_cluster, *const moorage_demand,
-                *const moorage_copy, u64, *mut moorage_copy, u64,
-            ) -> u64,
+                *const moorage_copy, u64, *mut moorage_copy, *mut u64,
+            ) -> i32,
         >,
         adopt: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_move) -> u32>,
+        facts: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *mut moorage_fact, u32) -> u32,
+        >,
     }
 }
 
@@ -286,7 +305,8 @@ constants! {
         MOORAGE_NEEDS_FUTURE = 8, MOORAGE_POLICY_LOSSY = 1, MOORAGE_POLICY_RANDOMISED = 2,
         MOORAGE_REPLAY_KEPT = 0xffff_ffff, MOORAGE_REPLAY_BYPASS = 0xffff_fffe,
         MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2,
-        MOORAGE_SITE_AND_LOAD = 0x8000_0000;
+        MOORAGE_SITE_AND_LOAD = 0x8000_0000, MOORAGE_ITEMS_SERIAL = 1, MOORAGE_CALLS_SERIAL = 1,
+        MOORAGE_RETURNS_EACH = 2;
     u64: MOORAGE_NEVER = u64::MAX;
     i32: MOORAGE_OK = 0, MOORAGE_INVALID_ARGUMENT = 1, MOORAGE_UNSUPPORTED = 2,
         MOORAGE_OUT_OF_MEMORY = 3, MOORAGE_WRONG_STATE = 4, MOORAGE_INTERNAL = 5,
@@ -300,7 +320,8 @@ constants! {
     u8: MOORAGE_STATE_RESIDENT = 0x03, MOORAGE_STATE_IN_FLIGHT = 0x0c,
         MOORAGE_STATE_IN_FLIGHT_SHIFT = 2, MOORAGE_STATE_PINNED = 0x10,
         MOORAGE_STATE_BUFFERED = 0x60, MOORAGE_STATE_BUFFERED_SHIFT = 5,
-        MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2;
+        MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2,
+        MOORAGE_DISTANCE_OWN = 0, MOORAGE_DISTANCE_OTHER = 1, MOORAGE_DISTANCE_CLOUD = 2;
     &str: MOORAGE_MODULE_SYMBOL = "moorage_module_v1\0",
         MOORAGE_SERVICE_LOG = "moorage.host.log/1\0",
         MOORAGE_SERVICE_THREAD_CHECK = "moorage.host.thread-check/1\0",

@@ -230,10 +230,31 @@ pub trait Transport: Policy {
     fn next(&mut self, link: u32) -> Option<(u32, u64)>;
 }
 pub trait Placement: Policy {
-    // Fills `copies`, returns how many; the draft header says what the arrays of the arguments are.
+    // Pushes the copies of the plan; a text where no plan exists.
     fn plan(&mut self, cluster: &moorage_cluster, demand: &moorage_demand, current: &[moorage_copy],
-            copies: &mut [moorage_copy]) -> u64;
-    fn adopt(&mut self, _movement: &moorage_move) -> bool { true }
+            copies: &mut Copies) -> Result<(), String>;
+    // Left out: the host's rule, Prism's Eq. 4.
+    fn adopt(&mut self, movement: &moorage_move) -> bool { movement.pays() }
+    // Fills facts about the last plan, returns how many; names are text!("...").
+    fn facts(&mut self, _out: &mut [moorage_fact]) -> u32 { 0 }
+}
+// A plan being made: copies in any order, none twice.
+pub struct Copies<'a> { data: &'a mut [moorage_copy], count: usize }
+impl Copies<'_> {
+    pub fn push(&mut self, expert: u32, device: u32) {
+        if let Some(copy) = self.data.get_mut(self.count) {
+            *copy = moorage_copy { expert, device };
+            self.count += 1;
+        }
+    }
+}
+impl moorage_move {
+    // What is saved until the next decision against what loading the added copies and dropping the
+    // removed ones takes.
+    pub fn pays(&self) -> bool {
+        let saved = (self.remote_per_s_current - self.remote_per_s_candidate) * self.remote_call_s;
+        saved * self.interval_s > self.added_s + self.removed_s
+    }
 }
 impl moorage_cluster {
     pub fn device_bytes(&self) -> &[u64] {
@@ -242,27 +263,41 @@ impl moorage_cluster {
     pub fn device_server(&self) -> &[u32] {
         unsafe { view(self.host_device_server, self.devices as usize) }
     }
+    pub fn home_server(&self) -> &[u32] {
+        unsafe { view(self.host_home_server, self.homes as usize) }
+    }
+    pub fn has_cloud(&self) -> bool { !self.host_cloud_s.is_null() }
 }
 impl moorage_demand {
-    pub fn expert_bytes(&self) -> &[u64] {
-        unsafe { view(self.host_expert_bytes, self.experts as usize) }
+    // Of each model, and one more: the number of experts of all.
+    pub fn model_first(&self) -> &[u32] {
+        unsafe { view(self.host_model_first, self.models as usize + 1) }
     }
-    // Activations by tokens that entered at `server`, [experts].
-    pub fn frequency(&self, server: u32) -> &[f64] {
-        let experts = self.experts as usize;
-        unsafe { view(self.host_frequency.add(server as usize * experts), experts) }
+    pub fn experts(&self) -> u32 { self.model_first()[self.models as usize] }
+    pub fn expert_bytes(&self) -> &[u64] {
+        unsafe { view(self.host_expert_bytes, self.models as usize) }
+    }
+    pub fn tokens_per_s(&self) -> &[f64] {
+        unsafe { view(self.host_home_tokens_per_s, self.homes as usize) }
+    }
+    // How often a token of the home chooses each expert, [experts].
+    pub fn frequency(&self, home: u32) -> &[f64] {
+        assert!(home < self.homes);
+        let experts = self.experts() as usize;
+        unsafe { view(self.host_frequency.add(home as usize * experts), experts) }
     }
 }
 
 macro_rules! thunks {
     ($($trait:ident: $type:ident $empty:tt {
         $($slot:ident($($arg:ident: $arg_type:ty),*) $(-> $ret:ty = $fallback:expr)?;
-          |$policy:ident| $body:expr;)*
+          |$policy:ident $(, $host:ident)?| $body:expr;)*
     })*) => {$(
         impl<P: $trait> Table<P, $type> {
             $(unsafe extern "C" fn $slot(
                 plugin: *mut moorage_plugin $(, $arg: $arg_type)*
             ) $(-> $ret)? {
+                $(let $host = (*(plugin as *mut Holder<P>)).host;)?
                 guard::<P, _>(plugin, { $($fallback)? }, |$policy| $body)
             })*
             pub const TABLE: &'static $type = &$type {
@@ -348,14 +383,24 @@ thunks! {
             None => 0,
         };
     }
-    Placement: moorage_placement { size: 0, flags: 0, plan: None, adopt: None } {
+    Placement: moorage_placement { size: 0, flags: 0, plan: None, adopt: None, facts: None } {
         plan(cluster: *const moorage_cluster, demand: *const moorage_demand,
-             current: *const moorage_copy, count: u64, out: *mut moorage_copy, capacity: u64)
-                -> u64 = 0; |p| {
-            let (current, out) = (view(current, count as usize), view_mut(out, capacity as usize));
-            p.plan(&*cluster, &*demand, current, out)
+             current: *const moorage_copy, current_count: u64, out: *mut moorage_copy,
+             count: *mut u64) -> i32 = MOORAGE_INTERNAL; |p, host| {
+            *count = 0;
+            host.set_error("panic in plan"); // stands unless a return follows
+            let current = view(current, current_count as usize);
+            let room = (*demand).experts() as usize * (*cluster).devices as usize;
+            let mut copies = Copies { data: view_mut(out, room), count: 0 };
+            match p.plan(&*cluster, &*demand, current, &mut copies) {
+                Ok(()) => { *count = copies.count as u64; MOORAGE_OK }
+                Err(message) => failed(host, &message),
+            }
         };
         adopt(movement: *const moorage_move) -> u32 = 0; |p| p.adopt(&*movement) as u32;
+        facts(out: *mut moorage_fact, capacity: u32) -> u32 = 0; |p| {
+            p.facts(view_mut(out, capacity as usize))
+        };
     }
 }
 

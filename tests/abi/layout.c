@@ -1,9 +1,6 @@
-/* layout.c - writes the ABI's layout as C11 sees it: `layout` the stable part, `layout draft` more.
+/* layout.c - writes the ABI's layout as C11 sees it.
  *
- * sdk.cmake compares the first with sdk/abi/layout_1_0.txt and the Rust bindings with both. */
+ * sdk.cmake compares it with sdk/abi/layout_1_0.txt and with the Rust bindings. */
 #include "layout_rows.h"
 
-int main(int count, char **words) {
-    (void)words;
-    return (count > 1 ? write_layout_draft(stdout) : write_layout(stdout)) == 0 ? 0 : 1;
-}
+int main(void) { return write_layout(stdout) == 0 ? 0 : 1; }

@@ -1,6 +1,6 @@
 // layout.rs - prints the layout that the Rust bindings have, in the format of sdk/abi/layout_1_0.txt.
 //
-// LAYOUT_LIST names a file made from layout_list.h by rust_layout.cmake: layout! { ... } and draft! { ... }.
+// LAYOUT_LIST names a file made from layout_list.h by rust_layout.cmake: layout! { ... }.
 #![recursion_limit = "1024"]
 
 #[allow(dead_code, unused_macros, non_camel_case_types)]

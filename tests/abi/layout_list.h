@@ -1,10 +1,8 @@
 /* layout_list.h - every struct, constant and id of the ABI, as a list to be expanded (no guard).
  *
  * STRUCT opens a struct, FIELD names its fields in order, END closes it. The expansion checks that
- * the fields touch each other and fill the struct, so a field missing here is noticed. The part of
- * the draft headers follows MOORAGE_LAYOUT_DRAFT: it is not frozen and has no golden file.
+ * the fields touch each other and fill the struct, so a field missing here is noticed.
  */
-#ifndef MOORAGE_LAYOUT_DRAFT
 /* base.h */
 STRUCT(moorage_residency)
     FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(pools) FIELD(reserved)
@@ -139,7 +137,8 @@ STRUCT(moorage_items)
     FIELD(size) FIELD(flags) FIELD(count) FIELD(servers) FIELD(load_backlog_ns)
     FIELD(cpu_backlog_ns) FIELD(host_experts) FIELD(host_tokens) FIELD(host_missing)
     FIELD(host_scores) FIELD(host_load_ns) FIELD(host_gpu_ns) FIELD(host_cpu_ns)
-    FIELD(host_remote_ns) FIELD(behind_backlog_ns)
+    FIELD(host_remote_ns) FIELD(behind_backlog_ns) FIELD(host_remote_first)
+    FIELD(host_remote_servers) FIELD(host_once_ns) FIELD(host_distance)
 END
 STRUCT(moorage_dispatched)
     FIELD(size) FIELD(flags) FIELD(layer) FIELD(expert) FIELD(site) FIELD(tokens) FIELD(load_ns)
@@ -159,6 +158,40 @@ END
 STRUCT(moorage_transport)
     FIELD(size) FIELD(flags) FIELD(submit) FIELD(cancel) FIELD(promote) FIELD(next)
 END
+/* placement.h */
+STRUCT(moorage_cluster)
+    FIELD(size) FIELD(flags) FIELD(servers) FIELD(devices) FIELD(homes) FIELD(models)
+    FIELD(host_device_server) FIELD(host_device_bytes) FIELD(host_device_load_bytes_per_s)
+    FIELD(host_device_call_s) FIELD(host_device_token_s) FIELD(host_link_bytes_per_s)
+    FIELD(host_link_s) FIELD(host_cloud_up_bytes_per_s) FIELD(host_cloud_down_bytes_per_s)
+    FIELD(host_cloud_s) FIELD(host_cloud_call_s) FIELD(host_home_server)
+    FIELD(host_home_up_bytes_per_s) FIELD(host_home_down_bytes_per_s) FIELD(host_home_call_s)
+END
+STRUCT(moorage_demand)
+    FIELD(size) FIELD(flags) FIELD(models) FIELD(homes) FIELD(host_model_first)
+    FIELD(host_model_layers) FIELD(host_model_experts) FIELD(host_model_top_k)
+    FIELD(host_model_groups) FIELD(host_expert_bytes) FIELD(host_hidden_bytes)
+    FIELD(host_home_tokens_per_s) FIELD(host_home_batch) FIELD(host_home_model)
+    FIELD(host_frequency) FIELD(calls) FIELD(host_home_first_call) FIELD(host_call_group)
+    FIELD(host_call_share) FIELD(groups) FIELD(host_group_first) FIELD(host_group_experts)
+    FIELD(host_home_holds) FIELD(window_s)
+END
+STRUCT(moorage_copy)
+    FIELD(expert) FIELD(device)
+END
+STRUCT(moorage_move)
+    FIELD(size) FIELD(flags) FIELD(host_cluster) FIELD(host_demand) FIELD(host_current)
+    FIELD(current_count) FIELD(host_candidate) FIELD(candidate_count) FIELD(added_copies)
+    FIELD(added_bytes) FIELD(removed_copies) FIELD(added_s) FIELD(removed_s)
+    FIELD(remote_per_s_current) FIELD(remote_per_s_candidate) FIELD(remote_call_s)
+    FIELD(interval_s)
+END
+STRUCT(moorage_fact)
+    FIELD(plugin_name) FIELD(value)
+END
+STRUCT(moorage_placement)
+    FIELD(size) FIELD(flags) FIELD(plan) FIELD(adopt) FIELD(facts)
+END
 CONSTANT(MOORAGE_ABI_MAJOR) CONSTANT(MOORAGE_ABI_MINOR) CONSTANT(MOORAGE_OK)
 CONSTANT(MOORAGE_INVALID_ARGUMENT) CONSTANT(MOORAGE_UNSUPPORTED) CONSTANT(MOORAGE_OUT_OF_MEMORY)
 CONSTANT(MOORAGE_WRONG_STATE) CONSTANT(MOORAGE_INTERNAL) CONSTANT(MOORAGE_NONE)
@@ -177,38 +210,12 @@ CONSTANT(MOORAGE_POLICY_RANDOMISED) CONSTANT(MOORAGE_CLASS_TOP) CONSTANT(MOORAGE
 CONSTANT(MOORAGE_CLASS_SUBSTITUTE) CONSTANT(MOORAGE_REPLAY_KEPT) CONSTANT(MOORAGE_REPLAY_BYPASS)
 CONSTANT(MOORAGE_ORDERS_COMPLETE) CONSTANT(MOORAGE_FROM_ACTIVATION) CONSTANT(MOORAGE_FROM_RESIDENT)
 CONSTANT(MOORAGE_SITE_GPU) CONSTANT(MOORAGE_SITE_CPU) CONSTANT(MOORAGE_SITE_REMOTE)
-CONSTANT(MOORAGE_SITE_AND_LOAD)
+CONSTANT(MOORAGE_SITE_AND_LOAD) CONSTANT(MOORAGE_DISTANCE_OWN) CONSTANT(MOORAGE_DISTANCE_OTHER)
+CONSTANT(MOORAGE_DISTANCE_CLOUD) CONSTANT(MOORAGE_ITEMS_SERIAL) CONSTANT(MOORAGE_CALLS_SERIAL)
+CONSTANT(MOORAGE_RETURNS_EACH)
 ID(MOORAGE_MODULE_SYMBOL) ID(MOORAGE_SERVICE_LOG) ID(MOORAGE_SERVICE_THREAD_CHECK)
 ID(MOORAGE_SERVICE_CLOCK) ID(MOORAGE_SERVICE_RANDOM) ID(MOORAGE_SERVICE_RESIDENCY)
 ID(MOORAGE_SERVICE_COSTS) ID(MOORAGE_SERVICE_FUTURE) ID(MOORAGE_INTERFACE_OBSERVER)
 ID(MOORAGE_INTERFACE_ROUTER) ID(MOORAGE_INTERFACE_CACHE) ID(MOORAGE_INTERFACE_BUDGET)
 ID(MOORAGE_INTERFACE_PREFETCH) ID(MOORAGE_INTERFACE_DISPATCH) ID(MOORAGE_INTERFACE_TRANSPORT)
-#else
-/* draft/placement.h */
-STRUCT(moorage_cluster)
-    FIELD(size) FIELD(flags) FIELD(servers) FIELD(devices) FIELD(users) FIELD(models)
-    FIELD(host_device_server) FIELD(host_device_bytes) FIELD(host_device_flops)
-    FIELD(host_link_bytes_per_s) FIELD(host_link_latency_ns) FIELD(host_up_bytes_per_s)
-    FIELD(host_down_bytes_per_s) FIELD(host_cloud_latency_ns) FIELD(host_user_flops)
-    FIELD(cloud_flops)
-END
-STRUCT(moorage_demand)
-    FIELD(size) FIELD(flags) FIELD(experts) FIELD(groups) FIELD(host_expert_model)
-    FIELD(host_expert_layer) FIELD(host_expert_bytes) FIELD(host_expert_flops)
-    FIELD(host_hidden_bytes) FIELD(host_frequency) FIELD(host_user_model)
-    FIELD(host_group_offsets) FIELD(host_group_experts) FIELD(host_group_share)
-    FIELD(host_user_holds)
-END
-STRUCT(moorage_copy)
-    FIELD(expert) FIELD(device)
-END
-STRUCT(moorage_move)
-    FIELD(size) FIELD(flags) FIELD(added_bytes) FIELD(removed_copies) FIELD(move_ns)
-    FIELD(remote_calls_current) FIELD(remote_calls_candidate) FIELD(remote_call_ns)
-    FIELD(window_s)
-END
-STRUCT(moorage_placement)
-    FIELD(size) FIELD(flags) FIELD(plan) FIELD(adopt)
-END
 ID(MOORAGE_INTERFACE_PLACEMENT)
-#endif

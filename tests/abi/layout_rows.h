@@ -9,7 +9,7 @@
 #include <moorage/budget.h>
 #include <moorage/cache.h>
 #include <moorage/dispatch.h>
-#include <moorage/draft/placement.h>
+#include <moorage/placement.h>
 #include <moorage/prefetch.h>
 #include <moorage/router.h>
 #include <moorage/transport.h>
@@ -43,14 +43,6 @@
 static inline int write_layout(FILE *out) {
     int gaps = 0;
 #include "layout_list.h"
-    return gaps;
-}
-
-static inline int write_layout_draft(FILE *out) {
-    int gaps = 0;
-#define MOORAGE_LAYOUT_DRAFT
-#include "layout_list.h"
-#undef MOORAGE_LAYOUT_DRAFT
     return gaps;
 }
 
