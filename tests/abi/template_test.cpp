@@ -321,38 +321,63 @@ TEST_CASE("transport: demand first, pieces, promotion, cancellation, links apart
     }
 }
 
-TEST_CASE("placement: where it is asked for most, as long as there is room") {
+// Two servers with a device of two experts each, three experts of 10 bytes; home i is server i.
+struct small_cluster {
+    small_cluster() {
+        cluster.size = sizeof(cluster);
+        cluster.servers = cluster.devices = cluster.homes = 2, cluster.models = 1;
+        cluster.host_device_server = cluster.host_home_server = server.data();
+        cluster.host_device_bytes = room.data();
+        demand.size = sizeof(demand);
+        demand.models = 1, demand.homes = 2;
+        demand.host_model_first = first.data(), demand.host_expert_bytes = bytes.data();
+        demand.host_home_tokens_per_s = tokens_per_s.data();
+        demand.host_frequency = frequency.data();
+    }
+    std::array<uint32_t, 2> server{0, 1}, first{0, 3};
+    std::array<uint64_t, 2> room{20, 20};
+    std::array<uint64_t, 1> bytes{10};
+    std::array<double, 2> tokens_per_s{1, 10};
+    std::array<double, 6> frequency{0.9, 0.5, 0.6, 0.05, 0, 0.95};  // [home, expert]
+    moorage_cluster cluster{};
+    moorage_demand demand{};
+};
+
+TEST_CASE("placement: coverage first, then what a server's own tokens use most") {
+    using copies = std::vector<std::pair<uint32_t, uint32_t>>;
     for (const std::string &language : languages()) {
         CAPTURE(language);
         world w;
         core::instance &policy = w.open(language, "placement");
-        const uint32_t server[] = {0, 1};
-        const uint64_t room[] = {10, 10}, bytes[] = {10, 10, 10};
-        const double frequency[] = {1, 2, 3, 5, 4, 6};  // [server, expert]
-        moorage_cluster cluster{};
-        cluster.size = sizeof(cluster);
-        cluster.servers = cluster.devices = 2;
-        cluster.host_device_server = server, cluster.host_device_bytes = room;
-        moorage_demand demand{};
-        demand.size = sizeof(demand);
-        demand.experts = 3;
-        demand.host_expert_bytes = bytes, demand.host_frequency = frequency;
-        std::array<moorage_copy, 3> copies{};
-        const auto plan = [&](uint64_t capacity) {
-            return policy.placement->plan(policy.plugin(), &cluster, &demand, nullptr, 0,
-                                          copies.data(), capacity);
+        small_cluster at;
+        int32_t status = -1;
+        const auto plan = [&] {
+            std::array<moorage_copy, 6> room{};
+            uint64_t count = 99;
+            status = policy.placement->plan(policy.plugin(), &at.cluster, &at.demand, nullptr, 0,
+                                            room.data(), &count);
+            copies made;
+            for (uint64_t i = 0; i < count; ++i) made.push_back({room[i].expert, room[i].device});
+            return made;
         };
-        CHECK(plan(3) == 2);  // expert 0 to server 1 (5 > 1), 1 to server 0 (full there), 2 nowhere
-        CHECK((copies[0].expert == 0 && copies[0].device == 1));
-        CHECK((copies[1].expert == 1 && copies[1].device == 0));
-        CHECK(plan(1) == 1);
-        CHECK(plan(0) == 0);
+        // Calls per second: server 0 wants 0.9, 0.5, 0.6; server 1 wants 0.5, 0, 9.5. One copy of
+        // each where it is wanted more fills server 0 (0, 1); server 1 (2) has room for one more.
+        CHECK(plan() == copies{{0, 0}, {1, 0}, {2, 1}, {0, 1}});
+        CHECK(status == MOORAGE_OK);
+        at.room = {20, 0};
+        CHECK(plan().empty());
+        CHECK(status == MOORAGE_INVALID_ARGUMENT);
+        // With a cloud nothing has to be covered: server 0 keeps 0 and 2, not 1.
+        const std::array<double, 2> cloud_s{0.1, 0.1};
+        at.cluster.host_cloud_s = cloud_s.data();
+        CHECK(plan() == copies{{0, 0}, {2, 0}});
+        CHECK(status == MOORAGE_OK);
         moorage_move move{};
         move.size = sizeof(move);
-        move.remote_calls_current = 3, move.remote_calls_candidate = 1, move.remote_call_ns = 10;
-        move.window_s = 2, move.move_ns = 39;  // saves (3 - 1) * 2 * 10 = 40
+        move.remote_per_s_current = 3, move.remote_per_s_candidate = 1, move.remote_call_s = 0.5;
+        move.interval_s = 10, move.added_s = 6, move.removed_s = 3;  // saves (3 - 1) * 0.5 * 10
         CHECK(policy.placement->adopt(policy.plugin(), &move) == 1);
-        move.move_ns = 41;
+        move.removed_s = 4;  // not more than it costs
         CHECK(policy.placement->adopt(policy.plugin(), &move) == 0);
     }
 }
