@@ -168,7 +168,11 @@ void balance(benchmark::State &state, const bench &on) {
                                   ns.data(),
                                   ns.data(),
                                   nullptr,
-                                  0};
+                                  0,
+                                  nullptr,
+                                  nullptr,
+                                  nullptr,
+                                  nullptr};
         policy->dispatch->assign(policy->plugin(), &step, &items, sites.data(), order.data());
         benchmark::DoNotOptimize(order.data());
     }

@@ -59,6 +59,10 @@ driver::driver(actor &policy, world &place, const drive_options &options)
       item_gpu_(place.options.experts, place.options.arrays),
       item_cpu_(place.options.experts, place.options.arrays),
       item_remote_(place.options.experts * place.options.servers, place.options.arrays),
+      item_once_(place.options.experts * place.options.servers, place.options.arrays),
+      item_remote_first_(place.options.experts + 1, place.options.arrays),
+      item_remote_servers_(place.options.experts * place.options.servers, place.options.arrays),
+      item_distance_(place.options.servers, place.options.arrays),
       tokens_of_expert_(place.options.experts),
       plan_slots_(place.options.layers),
       plan_split_(place.options.layers, 1.0f),
@@ -249,10 +253,12 @@ bool driver::fences_hold() {
            order_segments_.intact() && item_experts_.intact() && item_tokens_.intact() &&
            sites_.intact() && site_order_.intact() && item_missing_.intact() &&
            item_scores_.intact() && item_load_.intact() && item_gpu_.intact() &&
-           item_cpu_.intact() && item_remote_.intact() && world_.state.intact() &&
-           world_.slots.intact() && world_.used.intact() && world_.split.intact() &&
-           world_.remote_ns.intact() && world_slots_now_.intact() && world_split_now_.intact() &&
-           forecast_experts_.intact() && forecast_scores_.intact();
+           item_cpu_.intact() && item_remote_.intact() && item_once_.intact() &&
+           item_remote_first_.intact() && item_remote_servers_.intact() &&
+           item_distance_.intact() && world_.state.intact() && world_.slots.intact() &&
+           world_.used.intact() && world_.split.intact() && world_.remote_ns.intact() &&
+           world_slots_now_.intact() && world_split_now_.intact() && forecast_experts_.intact() &&
+           forecast_scores_.intact();
 }
 
 // Over what a policy may read but not write: the step's arrays and the residency view.
@@ -273,6 +279,7 @@ uint64_t driver::lent_checksum() {
     add(target_layers_), add(target_offsets_), add(item_experts_), add(item_tokens_),
         add(item_missing_);
     add(item_scores_), add(item_load_), add(item_gpu_), add(item_cpu_), add(item_remote_);
+    add(item_once_), add(item_remote_first_), add(item_remote_servers_), add(item_distance_);
     add(world_.state), add(world_.slots), add(world_.used), add(world_.split),
         add(world_.remote_ns);
     return sum;

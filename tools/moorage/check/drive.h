@@ -72,6 +72,7 @@ private:
     uint32_t forecast(uint32_t target, uint32_t at);
     void judge_orders(uint32_t count, uint32_t capacity);
     void end_prefetches();
+    uint32_t fill_remote(uint32_t count);
     void dispatch();
     void transport_events();
     void take_piece(uint32_t link);
@@ -110,9 +111,11 @@ private:
     fenced<uint32_t> item_experts_, item_tokens_, sites_, site_order_;
     fenced<uint8_t> item_missing_;
     fenced<float> item_scores_;
-    fenced<uint64_t> item_load_, item_gpu_, item_cpu_, item_remote_;
+    fenced<uint64_t> item_load_, item_gpu_, item_cpu_, item_remote_, item_once_;
+    fenced<uint32_t> item_remote_first_, item_remote_servers_;
+    fenced<uint8_t> item_distance_;
 
-    std::vector<uint32_t> good_victims_, in_flight_, misses_, tokens_of_expert_;
+    std::vector<uint32_t> good_victims_, in_flight_, misses_, tokens_of_expert_, remote_entries_;
     std::vector<uint32_t> plan_slots_;
     std::vector<float> plan_split_;
     uint64_t plan_due_ = 0;

@@ -199,13 +199,35 @@ void driver::judge_sites(const moorage_items &items, uint32_t got) {
             blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
                                        MOORAGE_SITE_REMOTE + servers - 1));
         else if (sites[i] >= MOORAGE_SITE_REMOTE &&
-                 items.host_remote_ns[i * servers + sites[i] - MOORAGE_SITE_REMOTE] ==
-                     MOORAGE_NEVER)
+                 !std::binary_search(items.host_remote_servers + items.host_remote_first[i],
+                                     items.host_remote_servers + items.host_remote_first[i + 1],
+                                     sites[i] - MOORAGE_SITE_REMOTE))
             blame(fault::range, format("item {} goes to a server that lacks the expert", i));
         if (order[i] >= count || std::find(order, order + i, order[i]) != order + i)
             blame(fault::range, format("order[{}] = {} makes the order no permutation of {} items",
                                        i, order[i], count));
     }
+}
+
+// Which servers have each of the step's items, about every second one; returns how many entries.
+uint32_t driver::fill_remote(uint32_t count) {
+    const uint32_t servers = world_.options.servers;
+    remote_entries_.clear();
+    for (uint32_t i = 0; i < count; ++i) {
+        item_remote_first_.last(count + 1)[i] = static_cast<uint32_t>(remote_entries_.size());
+        for (uint32_t s = 0; s < servers; ++s)
+            if (draw_.one_in(2)) remote_entries_.push_back(s);
+    }
+    const auto entries = static_cast<uint32_t>(remote_entries_.size());
+    item_remote_first_.last(count + 1)[count] = entries;
+    for (uint32_t r = 0; r < entries; ++r) {
+        item_remote_servers_.last(entries)[r] = remote_entries_[r];
+        item_once_.last(entries)[r] = 30'000 + draw_.below(30'000);
+        item_remote_.last(entries)[r] = item_once_.last(entries)[r] + 10'000;
+    }
+    for (uint32_t s = 0; s < servers; ++s)
+        item_distance_[s] = static_cast<uint8_t>(std::min<uint32_t>(s, MOORAGE_DISTANCE_CLOUD));
+    return entries;
 }
 
 void driver::dispatch() {
@@ -228,14 +250,12 @@ void driver::dispatch() {
                 world_.costs.gpu_expert_ns + tokens * world_.costs.gpu_token_ns;
             item_cpu_.last(count)[n] =
                 world_.costs.cpu_expert_ns + tokens * world_.costs.cpu_token_ns;
-            for (uint32_t s = 0; s < servers; ++s)
-                item_remote_.last(size_t{count} * servers)[n * servers + s] =
-                    draw_.one_in(2) ? MOORAGE_NEVER : 70'000;
             ++n;
         }
     }
+    const uint32_t remote = fill_remote(count);
     const moorage_items items{sizeof(items),
-                              0,
+                              servers && draw_.one_in(2) ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u,
                               count,
                               servers,
                               draw_.below(100'000),
@@ -247,8 +267,12 @@ void driver::dispatch() {
                               item_load_.last(count),
                               item_gpu_.last(count),
                               item_cpu_.last(count),
-                              item_remote_.last(size_t{count} * servers),
-                              draw_.below(100'000)};
+                              servers ? item_remote_.last(remote) : nullptr,
+                              draw_.below(100'000),
+                              servers ? item_remote_first_.last(count + 1) : nullptr,
+                              servers ? item_remote_servers_.last(remote) : nullptr,
+                              servers ? item_once_.last(remote) : nullptr,
+                              servers ? item_distance_.all() : nullptr};
     uint32_t *sites = sites_.last(count), *order = site_order_.last(count), got = 0;
     std::fill_n(sites, count, uint32_t{MOORAGE_SITE_GPU});
     std::iota(order, order + count, 0u);
