@@ -9,9 +9,17 @@
 namespace moorage::core {
 
 dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs,
-                               uint32_t items_max)
-    : policy_(policy), faults_(faults), costs_(costs) {
-    for (auto *array : {&experts_, &tokens_, &sites_, &order_}) array->reserve(items_max);
+                               peers *others, uint32_t items_max)
+    : policy_(policy), faults_(faults), costs_(costs), others_(others) {
+    for (auto *array : {&experts_, &tokens_, &sites_, &order_, &default_sites_})
+        array->reserve(items_max);
+    if (others_) {
+        const size_t offers_max = size_t{items_max} * others_->servers();
+        offers_.reserve(others_->servers());
+        remote_first_.reserve(items_max + 1);
+        remote_servers_.reserve(offers_max);
+        for (auto *array : {&remote_ns_, &once_ns_}) array->reserve(offers_max);
+    }
     for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->reserve(items_max);
     missing_.reserve(items_max);
     seen_.reserve(items_max);
@@ -24,15 +32,19 @@ void dispatch_stage::price() {
     cpu_one_ns_ = costs_.cpu_expert_ns(1, 1);
 }
 
-bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &items,
-                            uint64_t load_backlog_ns, uint64_t cpu_backlog_ns,
-                            uint64_t behind_backlog_ns) {
+// Lays the items out as the policy sees them, with what each could take where.
+void dispatch_stage::price(const layer_step &step, const std::vector<step_item> &items) {
     const size_t count = items.size();
     const moorage_step &view = step.view();
-    for (auto *array : {&experts_, &tokens_, &sites_, &order_}) array->resize(count);
+    for (auto *array : {&experts_, &tokens_, &sites_, &order_, &default_sites_})
+        array->resize(count);
     for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->resize(count);
     missing_.resize(count);
     scores_.resize(count);
+    remote_first_.clear();
+    remote_servers_.clear();
+    remote_ns_.clear();
+    once_ns_.clear();
     for (size_t i = 0; i < count; ++i) {
         const step_item &item = items[i];
         experts_[i] = item.expert;
@@ -43,13 +55,49 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
         cpu_ns_[i] = item.tokens == 1 ? cpu_one_ns_ : costs_.cpu_expert_ns(item.tokens, 1);
         if (view.host_distinct_scores)
             scores_[i] = view.host_distinct_scores[step.item_of(item.expert)];
-        sites_[i] = MOORAGE_SITE_GPU;
-        order_[i] = static_cast<uint32_t>(i);
+        default_sites_[i] = MOORAGE_SITE_GPU;
+        if (others_) find_offers(item, static_cast<uint32_t>(i), view.token_count);
     }
+    if (others_) remote_first_.push_back(static_cast<uint32_t>(remote_servers_.size()));
+    assign_default();
+}
+
+// Who else has an absent expert. What the home cannot even load goes to the fastest by default.
+void dispatch_stage::find_offers(const step_item &item, uint32_t index, uint32_t step_tokens) {
+    remote_first_.push_back(static_cast<uint32_t>(remote_servers_.size()));
+    if (item.missing == 0) return;
+    offers_.clear();
+    others_->offers(item.page, item.tokens, step_tokens, offers_);
+    uint64_t least_ns = MOORAGE_NEVER;
+    uint32_t best = MOORAGE_SITE_GPU;
+    for (const remote_offer &offer : offers_) {
+        remote_servers_.push_back(offer.server);
+        remote_ns_.push_back(offer.all_ns);
+        once_ns_.push_back(offer.once_ns);
+        if (offer.all_ns < least_ns)
+            least_ns = offer.all_ns, best = MOORAGE_SITE_REMOTE + offer.server;
+    }
+    const bool under_way = item.transfers[0] != MOORAGE_NONE || item.transfers[1] != MOORAGE_NONE;
+    if (under_way || others_->can_load(item.page)) return;
+    load_ns_[index] = MOORAGE_NEVER;
+    default_sites_[index] = best;
+}
+
+void dispatch_stage::assign_default() {
+    sites_ = default_sites_;
+    std::iota(order_.begin(), order_.end(), 0u);
+}
+
+bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &items,
+                            uint64_t load_backlog_ns, uint64_t cpu_backlog_ns,
+                            uint64_t behind_backlog_ns) {
+    price(step, items);
+    const moorage_step &view = step.view();
+    const auto count = static_cast<uint32_t>(items.size());
     const moorage_items table{sizeof(table),
-                              0,
-                              static_cast<uint32_t>(count),
-                              0,
+                              others_ && others_->serial() ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u,
+                              count,
+                              others_ ? others_->servers() : 0,
                               load_backlog_ns,
                               cpu_backlog_ns,
                               experts_.data(),
@@ -59,40 +107,52 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
                               load_ns_.data(),
                               gpu_ns_.data(),
                               cpu_ns_.data(),
-                              nullptr,
-                              behind_backlog_ns};
+                              others_ ? remote_ns_.data() : nullptr,
+                              behind_backlog_ns,
+                              others_ ? remote_first_.data() : nullptr,
+                              others_ ? remote_servers_.data() : nullptr,
+                              others_ ? once_ns_.data() : nullptr,
+                              others_ ? others_->distances().data() : nullptr};
     const uint32_t assigned =
         policy_.dispatch->assign(policy_.plugin(), &view, &table, sites_.data(), order_.data());
     std::string why;
-    if (assigned == 0 || (assigned == count && valid(why))) {
-        if (assigned == 0) {
-            std::fill(sites_.begin(), sites_.end(), uint32_t{MOORAGE_SITE_GPU});
-            std::iota(order_.begin(), order_.end(), 0u);
-        }
-        for (size_t i = 0; i < count; ++i) {
-            items[i].site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
-            items[i].behind = (sites_[i] & MOORAGE_SITE_AND_LOAD) && items[i].missing != 0;
-        }
-        return true;
+    if (assigned == 0) {
+        assign_default();
+    } else if (assigned != count || !valid(why)) {
+        if (why.empty()) why = format("{} of {} items assigned", assigned, count);
+        if (!faults_.report(policy_.name(), format("layer {}: {}", view.layer, why))) return false;
+        assign_default();
     }
-    if (why.empty()) why = format("{} of {} items assigned", assigned, count);
-    if (!faults_.report(policy_.name(), format("layer {}: {}", view.layer, why))) return false;
-    std::iota(order_.begin(), order_.end(), 0u);
-    for (step_item &item : items) item.site = MOORAGE_SITE_GPU;
+    for (size_t i = 0; i < count; ++i) {
+        items[i].site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
+        items[i].behind = (sites_[i] & MOORAGE_SITE_AND_LOAD) && items[i].missing != 0 &&
+                          load_ns_[i] != MOORAGE_NEVER;
+    }
     return true;
 }
 
-bool dispatch_stage::valid(std::string &why) {
-    const size_t count = sites_.size();
+// Whether there is such a site that has the item or can have it.
+bool dispatch_stage::runs_at(uint32_t item, uint32_t site) const {
+    if (site < MOORAGE_SITE_REMOTE) return missing_[item] == 0 || load_ns_[item] != MOORAGE_NEVER;
+    if (!others_) return false;
+    const auto begin = remote_servers_.begin() + remote_first_[item];
+    const auto end = remote_servers_.begin() + remote_first_[item + 1];
+    return std::binary_search(begin, end, site - MOORAGE_SITE_REMOTE);
+}
+
+bool dispatch_stage::valid(std::string &why) const {
+    const auto count = static_cast<uint32_t>(sites_.size());
     seen_.assign(count, 0);
-    for (size_t i = 0; i < count; ++i) {
+    for (uint32_t i = 0; i < count; ++i) {
         const uint32_t site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
-        if (site > MOORAGE_SITE_CPU || (site == MOORAGE_SITE_GPU && site != sites_[i])) {
+        if (!runs_at(i, site) || (site == MOORAGE_SITE_GPU && site != sites_[i])) {
             why = format(
-                "item {}: site {} does not exist; 0 is the GPU, 1 the CPU, and there is no "
-                "remote server; to be loaded besides (MOORAGE_SITE_AND_LOAD) it cannot run on the "
-                "GPU",
-                i, sites_[i]);
+                "item {} (expert {}): it cannot be computed at site {}; 0 is the GPU, 1 the CPU "
+                "(both need what is resident or in this host's memory), from 2 on are the {} "
+                "remote servers, of which {} have the expert; to be loaded besides "
+                "(MOORAGE_SITE_AND_LOAD) it cannot run on the GPU",
+                i, experts_[i], sites_[i], others_ ? others_->servers() : 0,
+                others_ ? remote_first_[i + 1] - remote_first_[i] : 0);
             return false;
         }
         if (order_[i] >= count || seen_[order_[i]]++) {

@@ -7,6 +7,7 @@
 
 #include "core/cache/residency.h"
 #include "core/execute/cost_model.h"
+#include "core/execute/peers.h"
 #include "core/host/faults.h"
 #include "core/host/instance.h"
 #include "core/pipeline/layer_step.h"
@@ -29,11 +30,13 @@ struct step_item {
 
 class dispatch_stage {
 public:
-    dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs,
+    // `others` may be null: there are no servers to call.
+    dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs, peers *others,
                    uint32_t items_max);
 
     // Asks for a site and an order of `items`; writes the sites into them and the order into
-    // order(). Wrong advice is reported and replaced: everything on the GPU, as given. [step]
+    // order(). Wrong advice is reported and replaced by the default: everything on the
+    // GPU, as given, and what cannot run there on the server that takes the least time. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
                 uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns);
     const std::vector<uint32_t> &order() const { return order_; }
@@ -43,13 +46,22 @@ public:
     void outcome(uint32_t layer, const std::vector<step_item> &items);
 
 private:
-    bool valid(std::string &why);
+    void price(const layer_step &step, const std::vector<step_item> &items);
+    void find_offers(const step_item &item, uint32_t index, uint32_t step_tokens);
+    void assign_default();
+    bool valid(std::string &why) const;
+    bool runs_at(uint32_t item, uint32_t site) const;
 
     instance &policy_;
     fault_log &faults_;
     const cost_model &costs_;
+    peers *others_;
+    std::vector<remote_offer> offers_;
+    std::vector<uint32_t> remote_first_, remote_servers_, default_sites_;
+    std::vector<uint64_t> remote_ns_, once_ns_;
     std::vector<uint32_t> experts_, tokens_, sites_, order_;
-    std::vector<uint8_t> missing_, seen_;
+    std::vector<uint8_t> missing_;
+    mutable std::vector<uint8_t> seen_;
     std::vector<float> scores_;
     std::vector<uint64_t> load_ns_, gpu_ns_, cpu_ns_;
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0;

@@ -39,7 +39,16 @@ struct link_piece {
     uint64_t bytes = 0;                // >= 1
 };
 
-enum class event_kind : uint8_t { gate, gpu_expert, cpu_expert, moved, head, piece, prediction };
+enum class event_kind : uint8_t {
+    gate,
+    gpu_expert,
+    cpu_expert,
+    remote_expert,
+    moved,
+    head,
+    piece,
+    prediction
+};
 
 struct completion {
     event_kind kind;

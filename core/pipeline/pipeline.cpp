@@ -9,6 +9,7 @@ namespace moorage::core {
 pipeline::pipeline(const parts &of)
     : source_(*of.from),
       executor_(*of.where),
+      others_(of.others),
       costs_(*of.costs),
       shown_(*of.shown),
       truth_(*of.truth),
@@ -21,7 +22,7 @@ pipeline::pipeline(const parts &of)
       behind_(truth_, places_, cache_, transport_, costs_),
       prefetch_(*of.policies.prefetch, faults_, truth_, places_, transport_, costs_, source_,
                 of.buffer_slots),
-      dispatch_(*of.policies.dispatch, faults_, costs_, source_.experts()),
+      dispatch_(*of.policies.dispatch, faults_, costs_, of.others, source_.experts()),
       guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
       per_layer_(of.per_layer),
       virtual_time_(executor_.virtual_time()),
@@ -46,32 +47,85 @@ pipeline::pipeline(const parts &of)
     placed_.resize(items);
     waiting_.reserve(2 * items);
     predict_from_.reserve(items);
+    if (others_) {
+        remote_.reserve(items);
+        call_.reserve(items);
+        site_of_.resize(items);
+        remote_tokens_.resize(others_->servers());
+    }
+    course_ = course();
+    event_.enter(course_.handle());
 }
 
 bool pipeline::next_pass() {
-    if (!arrange()) return false;
-    if (!source_.next(pass_)) return false;
-    const instance::stepping mark;
-    for (const pass_token &token : pass_.tokens)
-        if (token.position == 0) emitted_ns_[token.stream] = now_ns();
-    begin_pass();
-    for (uint32_t layer = 0; layer < source_.layers(); ++layer)
-        if (!layer_step_at(layer)) return false;
-    return end_pass();
+    for (;;) {
+        const stand now = go_on();
+        if (now != stand::waiting) return now == stand::passed;
+        handle(executor_.wait());
+    }
+}
+
+pipeline::stand pipeline::go_on() {
+    stand_ = stand::waiting;
+    event_.resume();
+    if (course_.ended()) stand_ = stand::ended;
+    return stand_;
+}
+
+// The whole run. It stands at co_await event_, with stand_ saying why, and looks again at what it
+// waits for whenever it is resumed.
+flow pipeline::course() {
+    while (running()) {
+        if (arrangement_due()) co_await arrange();
+        if (!running()) co_return;
+        if (!source_.next(pass_)) {
+            if (source_.wakes_ns() == MOORAGE_NEVER) co_return;
+            stand_ = stand::idle;
+            co_await event_;
+            continue;
+        }
+        begin_pass();
+        for (uint32_t layer = 0; layer < source_.layers(); ++layer) {
+            executor_.attention(layer, pass_);
+            await(event_kind::gate);
+            while (!awaited_ && running()) co_await event_;
+            while (prefetch_.awaits(layer) && running()) co_await event_;
+            if (!running()) co_return;
+            step_.fill(source_, pass_, layer);
+            if (!decide(layers_[layer])) co_return;
+            while (computing()) co_await event_;
+            end_step(layers_[layer]);
+            if (!running()) co_return;
+        }
+        executor_.head(static_cast<uint32_t>(
+            std::ranges::count_if(pass_.tokens, [](const pass_token &one) { return one.output; })));
+        await(event_kind::head);
+        while (!awaited_ && running()) co_await event_;
+        if (!awaited_) co_return;
+        end_pass();
+        stand_ = stand::passed;
+        co_await event_;
+    }
 }
 
 // Between passes: what the budget changes, and the content of caches that have none yet.
-bool pipeline::arrange() {
+flow pipeline::arrange() {
     bool empty = !arranged_;
     if (per_layer_ && tokens_done_ >= budget_.due()) {
-        if (!budget_.plan(tokens_done_, source_.idle())) return false;
+        if (!budget_.plan(tokens_done_, source_.idle())) co_return end_run();
         empty = empty || budget_.divides();
-        if (budget_.divides() ? !divide() : !budget_.apply()) return false;
-        if (!budget_.divides()) release(budget_.evicted());
+        if (budget_.divides()) {
+            co_await divide();
+            if (over_) co_return;
+        } else {
+            if (!budget_.apply()) co_return end_run();
+            release(budget_.evicted());
+        }
     }
-    if (!empty) return true;
+    if (!empty) co_return;
     const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
-    if (!fill()) return false;
+    co_await fill();
+    if (!running()) co_return;
     const uint64_t moved = transport_.moved_bytes(link_h2d) - moved_before;
     const double ms = static_cast<double>(now_ns() - begin_ns) / 1e6;
     if (arranged_) {
@@ -85,26 +139,24 @@ bool pipeline::arrange() {
         begun_busy_ = executor_.busy();
     }
     arranged_ = true;
-    return true;
 }
 
 // The buffer, the link and the caches are emptied before the arena changes.
-bool pipeline::divide() {
+flow pipeline::divide() {
     prefetch_.drain(bytes_);
     behind_.cancel();
-    while (!executor_.idle(link_h2d) && running()) handle(executor_.wait());
-    if (!running() || !budget_.apply()) return false;
+    while (!executor_.idle(link_h2d) && running()) co_await event_;
+    if (!running() || !budget_.apply()) co_return end_run();
     release(budget_.evicted());
     places_.divide(budget_.top_rows(), truth_.slots_all());
     executor_.divided();
-    return true;
 }
 
 // As the cache policy wishes; what it leaves free waits for demand.
-bool pipeline::fill() {
+flow pipeline::fill() {
     filled_.clear();
     for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
-        if (!cache_.fill(pool, filled_)) return false;
+        if (!cache_.fill(pool, filled_)) co_return end_run();
     for (const uint32_t page : filled_) {
         const uint32_t its_layer = places_.layer_of(page);
         const uint8_t segments = places_.cached_segments(its_layer);
@@ -112,21 +164,17 @@ bool pipeline::fill() {
         const uint64_t bytes = costs_.expert_bytes(places_.share(its_layer, segments));
         while (transport_.submit(link_h2d, MOORAGE_BUDGET, page, segments, bytes, MOORAGE_NEVER) ==
                MOORAGE_NONE) {
-            if (!running()) return false;
-            handle(executor_.wait());
+            if (!running()) co_return;
+            co_await event_;
         }
         ++filling_;
     }
-    while (filling_ != 0 && running()) handle(executor_.wait());
-    return running();
+    while (filling_ != 0 && running()) co_await event_;
 }
 
-bool pipeline::layer_step_at(uint32_t layer) {
-    layer_report &account = layers_[layer];
-    executor_.attention(layer, pass_);
-    if (!wait_for(event_kind::gate)) return false;
-    while (prefetch_.awaits(layer) && running()) handle(executor_.wait());
-    step_.fill(source_, pass_, layer);
+// One layer step, from the gate's scores to the work that it starts.
+bool pipeline::decide(layer_report &account) {
+    const instance::stepping mark;
     if (!router_.select(step_, account, guard_.on(guard::substitution))) return false;
     step_.weigh(source_, pass_);
     step_.group();
@@ -145,9 +193,7 @@ bool pipeline::layer_step_at(uint32_t layer) {
     if (!load_missing()) return false;  // room in the cache, demand transfers
     start_compute();
     if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
-    finish_compute();
-    end_step(account);
-    return running();
+    return true;
 }
 
 // Counts hits by what is resident now, and pins every expert of the step.
@@ -240,8 +286,7 @@ bool pipeline::load_missing() {
     to_cache_items_.clear();
     for (uint32_t i = 0; i < items_.size(); ++i) {
         step_item &item = items_[i];
-        const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0;
-        if (stays_off) {
+        if (item.site != MOORAGE_SITE_GPU && item.missing != 0) {
             give_up_prefetch(item);
             const bool starts = item.behind && !item.cached && item.missing == MOORAGE_WHOLE;
             item.behind = starts || behind_.under_way(item.page);
@@ -312,10 +357,13 @@ void pipeline::start_segment(uint32_t index, uint8_t segments) {
 void pipeline::start_compute() {
     waiting_.clear();
     next_waiting_ = 0;
+    remote_.clear();
     const bool split = places_.split(layer());
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
-        if (item.site == MOORAGE_SITE_CPU) {
+        if (item.site >= MOORAGE_SITE_REMOTE) {
+            remote_.push_back(index);
+        } else if (item.site == MOORAGE_SITE_CPU) {
             executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
             activation_bytes_ += costs_.activation_bytes(item.tokens);
             ++item.open;
@@ -327,10 +375,11 @@ void pipeline::start_compute() {
             if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
         }
     }
+    if (!remote_.empty()) call_others();
     if (predicts_ && prefetches() && layer() + 1 < source_.layers()) predict();
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
-        if (item.site == MOORAGE_SITE_CPU || item.missing == 0) continue;
+        if (item.site != MOORAGE_SITE_GPU || item.missing == 0) continue;
         if (!split) {
             waiting_.emplace_back(index, uint8_t{MOORAGE_WHOLE});
             continue;
@@ -339,6 +388,46 @@ void pipeline::start_compute() {
         waiting_.emplace_back(index, uint8_t{MOORAGE_BOTTOM});
     }
     start_waiting();
+}
+
+// One call to each server, in the order in which the policy first named it.
+void pipeline::call_others() {
+    count_remote_tokens();
+    while (!remote_.empty()) {
+        const uint32_t site = items_[remote_.front()].site, server = site - MOORAGE_SITE_REMOTE;
+        call_.clear();
+        size_t left = 0;
+        for (const uint32_t index : remote_) {
+            step_item &item = items_[index];
+            if (item.site != site) {
+                remote_[left++] = index;
+                continue;
+            }
+            call_.push_back({item.page, item.tokens, 1, MOORAGE_NONE, index});
+            ++item.open;
+            ++open_;
+        }
+        remote_.resize(left);
+        others_->call({server, layer(), remote_tokens_[server], call_});
+    }
+}
+
+// For each server the distinct tokens of the step that choose any of its experts.
+void pipeline::count_remote_tokens() {
+    for (const step_item &item : items_) site_of_[item.expert] = item.site;
+    for (const uint32_t index : remote_)
+        remote_tokens_[items_[index].site - MOORAGE_SITE_REMOTE] = 0;
+    const moorage_step &view = step_.view();
+    for (uint32_t token = 0; token < view.token_count; ++token) {
+        const uint32_t *chosen = view.host_chosen + size_t{token} * view.top_k;
+        for (uint32_t k = 0; k < view.top_k; ++k) {
+            const uint32_t site = site_of_[chosen[k]];
+            if (site < MOORAGE_SITE_REMOTE) continue;
+            const auto same = [&](uint32_t expert) { return site_of_[expert] == site; };
+            if (std::none_of(chosen, chosen + k, same))
+                ++remote_tokens_[site - MOORAGE_SITE_REMOTE];
+        }
+    }
 }
 
 // From what the GPU has by then: shared experts, and those that are resident as a whole.
@@ -373,18 +462,16 @@ void pipeline::start_waiting() {
     }
 }
 
-// Nothing under way frees room for what still waits only when prefetched segments took it all: they
-// are given up then.
-void pipeline::finish_compute() {
-    while (running()) {
-        if (open_ == 0 && next_waiting_ != waiting_.size()) {
-            prefetch_.drain(bytes_);
-            start_waiting();
-            assert(open_ != 0 && "the staging slots are for demand alone");
-        }
-        if (open_ == 0) return;
-        handle(executor_.wait());
+// Whether something of the step is still to come. Nothing under way frees room for what still
+// waits only when prefetched segments took it all: they are given up then.
+bool pipeline::computing() {
+    if (!running()) return false;
+    if (open_ == 0 && next_waiting_ != waiting_.size()) {
+        prefetch_.drain(bytes_);
+        start_waiting();
+        assert(open_ != 0 && "the staging slots are for demand alone");
     }
+    return open_ != 0;
 }
 
 // What the cache does not keep leaves the arena as soon as it has been computed: first for what the
@@ -448,6 +535,7 @@ uint64_t pipeline::window_ns() const {
 }
 
 void pipeline::handle(const completion &done) {
+    const instance::stepping mark;
     if (!virtual_time_) learn(done);
     switch (done.kind) {
         case event_kind::piece: {
@@ -467,14 +555,15 @@ void pipeline::handle(const completion &done) {
             return;
         }
         case event_kind::gpu_expert:
-        case event_kind::cpu_expert: {
+        case event_kind::cpu_expert:
+        case event_kind::remote_expert: {
             step_item &item = items_[done.tag];
             item.run_ns += done.duration_ns;
             --item.open;
             --open_;
-            const bool on_cpu = done.kind == event_kind::cpu_expert;
-            if (on_cpu ? item.missing == 0 : (done.segments & MOORAGE_TOP) != 0) move_top(item);
-            if (!on_cpu) segment_done(item, done.segments);
+            const bool on_gpu = done.kind == event_kind::gpu_expert;
+            if (on_gpu ? (done.segments & MOORAGE_TOP) != 0 : item.missing == 0) move_top(item);
+            if (on_gpu) segment_done(item, done.segments);
             return;
         }
         case event_kind::moved: {
@@ -496,28 +585,23 @@ void pipeline::handle(const completion &done) {
     }
 }
 
-bool pipeline::wait_for(event_kind kind) {
-    awaiting_ = kind;
-    awaited_ = false;
-    while (!awaited_ && running()) handle(executor_.wait());
-    return awaited_;
-}
-
 // Unpins, drops what got no slot, and tells the dispatch policy what its choices took.
 void pipeline::end_step(layer_report &account) {
+    const instance::stepping mark;
     for (step_item &item : items_) {
         const uint8_t kept = item.cached || item.behind ? cached_segments() : uint8_t{0};
         const int coming = item.behind ? kept << MOORAGE_STATE_IN_FLIGHT_SHIFT : 0;
         truth_.states()[item.page] &= static_cast<uint8_t>(kept | coming);
         places_.release(item.page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
         if (item.site == MOORAGE_SITE_CPU) ++account.experts.on_cpu;
+        if (item.site >= MOORAGE_SITE_REMOTE) ++account.experts.remote;
         bool loaded = false;
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             const transfer_record &record = transport_.record(id);
             item.load_ns += record.busy_ns;
             account.h2d_bytes += record.bytes - record.unsent_bytes;
-            loaded = item.site != MOORAGE_SITE_CPU;
+            loaded = item.site == MOORAGE_SITE_GPU;
             transport_.release(id);
         }
         account.experts.loaded += loaded;
@@ -526,10 +610,7 @@ void pipeline::end_step(layer_report &account) {
     step_.advance(tokens_done_);
 }
 
-bool pipeline::end_pass() {
-    executor_.head(static_cast<uint32_t>(
-        std::ranges::count_if(pass_.tokens, [](const pass_token &one) { return one.output; })));
-    if (!wait_for(event_kind::head)) return false;
+void pipeline::end_pass() {
     compare_pass();
     tokens_done_ += pass_.tokens.size();
     step_.view().token = tokens_done_;
@@ -542,7 +623,6 @@ bool pipeline::end_pass() {
         (token.first ? ttft_ns_ : tpot_ns_).push_back(ended_ns - emitted_ns);
         emitted_ns = ended_ns;
     }
-    return true;
 }
 
 void pipeline::finish(run_report &report) {

@@ -1,6 +1,8 @@
 // pipeline.h - one run, step by step: source through report, over any executor.
 //
-// Read pipeline.cpp from layer_step_at() down: it is one layer step top to bottom, a stage a line.
+// Read pipeline.cpp from course() down: a run, then one layer step top to bottom, a stage a line.
+// The course is a flow (flow.h): next_pass() drives it over the run's own executor; in a cluster
+// the emulator of the whole resumes many of them, each when something of its own has completed.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +17,10 @@
 #include "core/execute/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/executor.h"
+#include "core/execute/peers.h"
 #include "core/host/faults.h"
 #include "core/host/instance.h"
+#include "core/pipeline/flow.h"
 #include "core/pipeline/guard.h"
 #include "core/pipeline/layer_step.h"
 #include "core/pipeline/load_behind.h"
@@ -50,13 +54,28 @@ public:
         step_watcher *watcher;  // may be null
         routing_rules routing = {};
         guard_rules guard = {};
+        peers *others = nullptr;  // null: there are none
     };
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);
+    pipeline(const pipeline &) = delete;
 
     // Takes the next pass through all layers. False at the end of the source, or when a fault ended
     // the run (fault_log::fatal() says why). [step]
     bool next_pass();
+
+    // Where the course stands.
+    enum class stand : uint8_t {
+        waiting,  // for a completion
+        idle,     // the source has no pass yet (source::wakes_ns())
+        passed,   // a pass has ended
+        ended     // for good
+    };
+    // In place of next_pass(), where somebody else keeps the clock: goes on until the course stands
+    // again. Requires: what it waited for has happened, or may have; it looks for itself.
+    stand go_on();
+    // Takes in a completion of this run's executor, or of a call to others. go_on() comes after.
+    void handle(const completion &done);
     // Accounts what is left in the buffer and fills in all figures but those of the configuration.
     void finish(run_report &report);
 
@@ -76,11 +95,15 @@ public:
     static constexpr uint32_t staging_slots = 2;
 
 private:
-    bool arrange();
-    bool divide();
-    bool fill();
+    flow course();
+    flow arrange();
+    flow divide();
+    flow fill();
+    void end_run() { over_ = true; }
+    bool arrangement_due() { return !arranged_ || (per_layer_ && tokens_done_ >= budget_.due()); }
     void begin_pass();
-    bool layer_step_at(uint32_t layer);
+    bool decide(layer_report &account);
+    bool computing();
     void observe();
     void find_items(layer_report &account);
     void order_items();
@@ -94,18 +117,21 @@ private:
     void predict();
     void plan_prefetch();
     void start_waiting();
-    void finish_compute();
+    void call_others();
+    void count_remote_tokens();
     void segment_done(step_item &item, uint8_t segments);
     void room_freed();
     void move_top(step_item &item);
     uint32_t held_frames() const;
     uint64_t load_backlog_ns() const;
     uint64_t window_ns() const;
-    void handle(const completion &done);
     void learn(const completion &done);
-    bool wait_for(event_kind kind);
+    void await(event_kind kind) {
+        awaiting_ = kind;
+        awaited_ = false;
+    }
     bool running() const {
-        return transport_.running() && prefetch_.running() && !executor_.failed();
+        return !over_ && transport_.running() && prefetch_.running() && !executor_.failed();
     }
     uint32_t layer() const { return step_.view().layer; }
     bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
@@ -117,12 +143,13 @@ private:
         for (const uint32_t page : pages) behind_.release(page);
     }
     void end_step(layer_report &account);
-    bool end_pass();
+    void end_pass();
     void compare_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
 
     source &source_;
     executor &executor_;
+    peers *others_;
     cost_model &costs_;
     moorage_costs &shown_;
     residency &truth_;
@@ -151,11 +178,20 @@ private:
     std::vector<std::pair<uint32_t, uint8_t>> waiting_;
     size_t next_waiting_ = 0;
     std::vector<uint32_t> predict_from_;
-    bool predicting_ = false;  // under way
-    bool foretold_ = false;    // the step before made predictions for this one
-    uint32_t open_ = 0;        // computations of the step under way
-    bool awaited_ = false;     // the event waited for has come
+    bool predicting_ = false;       // under way
+    bool foretold_ = false;         // the step before made predictions for this one
+    std::vector<uint32_t> remote_;  // items that others compute, by server
+    std::vector<expert_work> call_;
+    std::vector<uint32_t> site_of_;        // [experts] of the step
+    std::vector<uint32_t> remote_tokens_;  // [servers] of the step
+    uint32_t open_ = 0;                    // computations of the step under way
+    bool awaited_ = false;                 // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
+
+    flow course_;
+    waiting_room event_;
+    stand stand_ = stand::waiting;
+    bool over_ = false;  // wrong advice ended the run
 
     bool arranged_ = false;  // the caches have had their first content
     uint32_t filling_ = 0;   // transfers of it under way

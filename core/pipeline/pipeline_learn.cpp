@@ -26,6 +26,7 @@ void pipeline::learn(const completion &done) {
             return costs_.observe(cost_model::load,
                                   costs_.load_ns(transport_.piece_bytes(done.tag)),
                                   done.duration_ns);
+        case event_kind::remote_expert:
         case event_kind::moved:
         case event_kind::prediction:
             return;
@@ -40,6 +41,10 @@ void pipeline::learn(const completion &done) {
 void pipeline::begin_pass() {
     guard_.begin(pass_.phase);
     pass_begun_ns_ = now_ns();
+    for (const pass_token &token : pass_.tokens)
+        if (token.position == 0)
+            emitted_ns_[token.stream] =
+                token.arrived_ns == MOORAGE_NEVER ? now_ns() : token.arrived_ns;
     executor_.begin(pass_);
 }
 
@@ -62,7 +67,7 @@ void pipeline::load_no_more() {
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
     for (step_item &item : items_) {
         if (item.cached || (decodes && item.missing == 0)) continue;
-        const bool stays_off = item.site == MOORAGE_SITE_CPU && item.missing != 0 && !item.behind;
+        const bool stays_off = item.site != MOORAGE_SITE_GPU && item.missing != 0 && !item.behind;
         if (stays_off) continue;
         if (spare != 0) {
             --spare;

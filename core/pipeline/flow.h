@@ -1,0 +1,83 @@
+// flow.h - a coroutine that waits for events: the pipeline's course, written from top to bottom.
+//
+// A flow runs until it waits (co_await waiting_room) and goes on when somebody resumes it. One flow
+// may await another; the outer one goes on when the inner one has ended. So many pipelines can
+// share one clock, each standing where it waits, without a thread each.
+#pragma once
+
+#include <coroutine>
+#include <exception>
+#include <utility>
+
+namespace moorage::core {
+
+class flow {
+public:
+    struct promise_type {
+        std::coroutine_handle<> outer = std::noop_coroutine();
+
+        flow get_return_object() {
+            return flow(std::coroutine_handle<promise_type>::from_promise(*this));
+        }
+        std::suspend_always initial_suspend() noexcept { return {}; }
+        auto final_suspend() noexcept {
+            struct back {
+                bool await_ready() noexcept { return false; }
+                std::coroutine_handle<> await_suspend(
+                    std::coroutine_handle<promise_type> ended) noexcept {
+                    return ended.promise().outer;
+                }
+                void await_resume() noexcept {}
+            };
+            return back{};
+        }
+        void return_void() {}
+        void unhandled_exception() { std::terminate(); }  // the core throws nothing
+    };
+
+    flow() = default;
+    flow(flow &&other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    flow &operator=(flow &&other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~flow() {
+        if (handle_) handle_.destroy();
+    }
+
+    bool ended() const { return !handle_ || handle_.done(); }
+    std::coroutine_handle<> handle() const { return handle_; }
+
+    // Runs this flow to its end, then the awaiting one.
+    auto operator co_await() const {
+        struct into {
+            std::coroutine_handle<promise_type> inner;
+            bool await_ready() { return false; }
+            std::coroutine_handle<> await_suspend(std::coroutine_handle<> outer) {
+                inner.promise().outer = outer;
+                return inner;
+            }
+            void await_resume() {}
+        };
+        return into{handle_};
+    }
+
+private:
+    explicit flow(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+    std::coroutine_handle<promise_type> handle_;
+};
+
+// Where a flow stands while it waits.
+class waiting_room {
+public:
+    bool await_ready() const { return false; }
+    void await_suspend(std::coroutine_handle<> who) { who_ = who; }
+    void await_resume() {}
+    void enter(std::coroutine_handle<> first) { who_ = first; }
+    void resume() { who_.resume(); }
+
+private:
+    std::coroutine_handle<> who_;
+};
+
+}  // namespace moorage::core
