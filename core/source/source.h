@@ -62,6 +62,8 @@ public:
     virtual bool next(pass &out) = 0;
     // When next() will have a pass although it returned false now; MOORAGE_NEVER: never again.
     virtual uint64_t wakes_ns() const { return MOORAGE_NEVER; }
+    // A pass that it filled has been through all layers: its output tokens are there.
+    virtual void pass_done(const pass &, uint64_t /*now_ns*/) {}
     // The model's own choice for every token of the pass: `chosen` [B, k], best first.
     virtual void route(const pass &of, uint32_t layer, uint32_t *chosen) = 0;
     // [B, k] and [B, E]. Requires: offers() has them.

@@ -1,0 +1,149 @@
+// arrivals.h - the source of one home of a cluster: requests that come at their own times, decoded
+// side by side as they come and end.
+//
+//   auto made = arrival_source::make(phases, {.seed = 1, .home = 3, .end_ns = hour}, &now);
+//   while (made->next(pass)) ...                       // false: nothing until wakes_ns()
+//   made->pass_done(pass, now);                        // fills in the times of requests()
+//
+// A request's prompt is prefilled in passes of its own, before what is decoded already goes on; the
+// pass of its last token yields the first output token. Each further output token is decoded in a
+// pass with those of the other live requests. What tokens choose is read from a trace, that many
+// homes share, or drawn (drawn_routing.h). All of it follows from the seed and the home alone.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <istream>
+#include <span>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/cluster/drawn_routing.h"
+#include "core/source/random.h"
+#include "core/source/source.h"
+#include "core/source/trace.h"
+
+namespace moorage::core {
+
+struct arrival {
+    uint64_t at_ns = 0;
+    uint32_t input_tokens = 0, output_tokens = 0;  // 1 or more each
+};
+
+// A CSV whose first line names the columns arrival_s, input, output; ascending by arrival_s.
+result<std::vector<arrival>> read_arrivals(const std::filesystem::path &file);
+result<std::vector<arrival>> read_arrivals(std::istream &from, const std::string &name);
+
+// What is asked for from a time on, until the next phase begins. All pointers are borrowed, for as
+// long as the source lives.
+struct arrival_phase {
+    uint64_t from_ns = 0;
+    // One of these says which experts are chosen.
+    const trace *rows = nullptr;
+    const drawn_routing *drawn = nullptr;
+    // Requests of the trace that are drawn from, each as likely; empty: all.
+    std::vector<uint64_t> requests;
+    double poisson_s = 0;  // mean time between requests; 0: as `arrivals` of the options say
+    // Of each request where no CSV says so. 0: what is left of the request in the trace, that is
+    // all but its last token where both are 0. A request that ends early is begun again.
+    uint32_t input_tokens = 0, output_tokens = 0;
+};
+
+// Requests of a trace that are of these domains; all without domains. The error names the domain.
+result<std::vector<uint64_t>> requests_of(const trace &from, std::span<const std::string> domains);
+
+struct arrival_options {
+    uint64_t seed = 0;
+    uint32_t home = 0;
+    uint64_t begin_ns = 0;                  // Poisson arrivals are counted from here
+    uint64_t end_ns = MOORAGE_NEVER;        // nothing arrives then or later; what is under way ends
+    uint64_t requests_max = MOORAGE_NEVER;  // that arrive in all
+    uint32_t batch = 8;                     // requests under way together
+    uint32_t prefill_max = 512;             // tokens of one prefill pass
+    std::span<const arrival> arrivals;      // borrowed; used where a phase has no poisson_s
+};
+
+// What became of a request; MOORAGE_NEVER: has not happened.
+struct request_times {
+    uint64_t arrived_ns = 0;
+    uint64_t started_ns = MOORAGE_NEVER;  // its first pass was handed out
+    uint64_t first_ns = MOORAGE_NEVER;    // its first output token was there
+    uint64_t ended_ns = MOORAGE_NEVER;
+    uint32_t input_tokens = 0, output_tokens = 0;
+    uint32_t phase = 0;
+    uint64_t trace_request = 0;
+};
+
+class arrival_source final : public source {
+public:
+    // `now_ns` is the run's clock. Errors: phases that do not ascend or differ in their shape,
+    // options out of range.
+    static result<arrival_source> make(std::vector<arrival_phase> phases,
+                                       const arrival_options &options, const uint64_t *now_ns);
+
+    uint32_t layers() const override { return layers_; }
+    uint32_t experts() const override { return experts_; }
+    uint32_t top_k() const override { return top_k_; }
+    uint32_t tokens_max() const override;
+    uint32_t streams() const override { return options_.batch; }
+    uint32_t predictions_max() const override { return predictions_; }
+    uint32_t offers() const override { return offers_; }
+    bool idle() override { return live_ == 0; }
+    bool scored_predictions() const override { return scored_; }
+    bool next(pass &out) override;
+    uint64_t wakes_ns() const override;
+    void pass_done(const pass &of, uint64_t now_ns) override;
+    void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
+    void weights(const pass &of, uint32_t layer, float *out) override;
+    void gate_scores(const pass &of, uint32_t layer, float *out) override;
+    void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
+    uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
+
+    // Of all requests that were admitted, in order of arrival.
+    std::span<const request_times> requests() const { return requests_; }
+
+    // Rows as they stand in passes: the phase and the row in its trace, or the number of a drawn
+    // token.
+    static uint64_t row_of(uint32_t phase, uint64_t row) { return uint64_t{phase} << 48 | row; }
+    static uint32_t phase_of(uint64_t row) { return static_cast<uint32_t>(row >> 48); }
+    static uint64_t place_of(uint64_t row) { return row & ((uint64_t{1} << 48) - 1); }
+
+private:
+    struct stream {
+        bool live = false;
+        uint64_t request = 0;
+        uint64_t begin = 0, length = 0;  // rows of the trace
+        uint32_t done = 0;               // tokens handed out
+    };
+    arrival_source(std::vector<arrival_phase> phases, const arrival_options &options,
+                   const uint64_t *now_ns);
+    status take_shape();
+    void find_arrival();
+    bool find_drawn_arrival();
+    void admit();
+    void begin_request(stream &one, uint64_t at_ns);
+    pass_token token_at(const stream &one, uint32_t index) const;
+    uint64_t row_at(const stream &one, uint32_t position) const;
+    bool prefill_pass(pass &out);
+    void advance(stream &one, uint32_t tokens);
+
+    std::vector<arrival_phase> phases_;
+    arrival_options options_;
+    const uint64_t *now_ns_;
+    uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, predictions_ = 0, offers_ = 0;
+    bool scored_ = false;
+    random_stream gaps_, choices_;
+    uint64_t draw_seed_;
+    uint64_t drawn_tokens_ = 0;
+    // The next arrival: its time (MOORAGE_NEVER: none), and its lengths where a CSV has them.
+    arrival next_;
+    uint32_t next_phase_ = 0;
+    size_t next_listed_ = 0;
+    uint64_t cursor_ns_ = 0, arrived_ = 0;
+    std::vector<stream> streams_;
+    std::vector<uint32_t> order_;  // live streams by arrival
+    uint32_t live_ = 0;
+    std::vector<request_times> requests_;
+};
+
+}  // namespace moorage::core

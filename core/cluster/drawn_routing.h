@@ -1,0 +1,61 @@
+// drawn_routing.h - experts of tokens where only statistics are known: drawn, without replacement,
+// by a hash of seed, token and layer, so that asking again gives the same.
+//
+// From groups (which experts a token chooses together, and how often) a whole group is drawn. From
+// frequencies alone, systematic sampling (Madow 1949): frequencies that sum to k are laid end to
+// end and read at u, u + 1, ..., so every expert is chosen exactly as often as stated, which
+// drawing one after another would not keep. Which experts meet is then up to their order; each
+// layer has several, shuffled.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/placement/scene.h"
+
+namespace moorage::core {
+
+class drawn_routing {
+public:
+    // Frequencies [layers, experts] of a token's choice; each layer is scaled to sum to top_k, and
+    // an expert above 1 leaves what is too much to the others. A layer of zeros: all alike.
+    static result<drawn_routing> from_frequency(uint32_t layers, uint32_t experts, uint32_t top_k,
+                                                std::span<const double> frequency, uint64_t seed);
+    // What a home asks of a model: its groups where the demand has calls, else its frequencies.
+    static result<drawn_routing> from_demand(const demand_arrays &demand, uint32_t home,
+                                             uint32_t model, uint64_t seed);
+
+    uint32_t layers() const { return layers_; }
+    uint32_t experts() const { return experts_; }
+    uint32_t top_k() const { return top_k_; }
+    // The top_k distinct experts of a token. Draws with different seeds are independent.
+    void draw(uint64_t seed, uint64_t token, uint32_t layer, uint32_t *chosen) const;
+
+private:
+    static constexpr uint32_t orders = 8;      // of each layer, from frequencies
+    static constexpr uint32_t unit_bits = 32;  // a frequency of 1
+    drawn_routing(uint32_t layers, uint32_t experts, uint32_t top_k)
+        : layers_(layers), experts_(experts), top_k_(top_k) {}
+    void lay_out(std::span<const double> frequency, uint64_t seed);
+    status take_groups(const demand_arrays &demand, uint32_t home, uint32_t model);
+
+    uint32_t layers_, experts_, top_k_;
+    // From frequencies, [layers, orders, ...]: ends of the experts' stretches, which expert each
+    // is, and for each of `guides_` equal parts of the length the first stretch that ends behind
+    // its begin.
+    std::vector<uint64_t> ends_;
+    std::vector<uint16_t> experts_at_;
+    std::vector<uint16_t> guide_;
+    uint32_t guides_ = 0, guide_shift_ = 0;
+    // From groups: alias tables over the calls of each layer.
+    struct column {
+        uint32_t chance, own, other;  // of 2^32; groups, as indices into group_experts_ / top_k
+    };
+    std::vector<uint64_t> layer_first_;  // [layers + 1] into columns_
+    std::vector<column> columns_;
+    std::vector<uint16_t> group_experts_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,154 @@
+// network.h - the links of a cluster in virtual time: queued messages, deterministic to the
+// nanosecond.
+//
+//   network links(cluster, {});
+//   links.send(links.channel(links.server(0), links.server(1)), {traffic::activation, 4096, 7},
+//   now); while (links.due() <= until) if (auto arrived = links.take()) ...
+//
+// A channel is one direction between two endpoints. It sends one message at a time: bytes over its
+// rate, rounded up to whole nanoseconds; the message arrives a latency later, which occupies
+// nothing. Activations go before migration, each class in order. Migration is cut into pieces, so
+// an activation waits for one piece at most, and is held back by two budgets (decision 0018). What
+// happens at the same time is taken in the order in which it was arranged.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/placement/scene.h"
+
+namespace moorage::core {
+
+enum class traffic : uint8_t { activation = 0, migration = 1 };
+
+struct message {
+    traffic kind = traffic::activation;
+    uint64_t bytes = 0;
+    uint64_t tag = 0;                // the sender's, comes back with the delivery
+    uint32_t device = MOORAGE_NONE;  // that migration is for; MOORAGE_NONE: no budget of a device
+};
+
+struct delivery {
+    uint32_t channel;
+    message what;
+    uint64_t sent_ns;     // when send() was called
+    uint64_t arrived_ns;  // now
+};
+
+struct network_options {
+    double local_bytes_per_s = 0;  // between the devices of a server; 0: takes no time
+    double local_s = 0;            // latency of that
+    uint64_t piece_bytes = 1 << 20;
+    double migration_bytes_per_s = 0;  // of each receiving device; 0: what the links leave
+    // Time that migration may make activations wait, per time that they are sent; of each channel.
+    double migration_delay_max = 0.1;
+    uint64_t bucket_ns = 0;  // of figures over time; 0: none are kept
+};
+
+struct channel_figures {
+    uint32_t from = 0, to = 0;                                  // endpoints
+    uint64_t messages[2] = {}, bytes[2] = {}, busy_ns[2] = {};  // by traffic; when it is sent
+    uint64_t queue_peak = 0;                                    // messages that waited at one time
+    uint64_t delayed_ns = 0;                  // activations stood still behind a piece of migration
+    std::vector<uint64_t> busy_over_time_ns;  // per bucket, both classes
+};
+
+class network {
+public:
+    // `of` is borrowed for the call. Requires: options in range.
+    network(const cluster_arrays &of, const network_options &options);
+
+    // Endpoints: a home that is a server itself has that server's.
+    uint32_t server(uint32_t index) const { return index; }
+    uint32_t cloud() const { return servers_; }
+    uint32_t home(uint32_t index) const { return home_endpoint_[index]; }
+
+    // From a server to a server (itself included), to the cloud and back, from a home to its server
+    // and back; MOORAGE_NONE where no link is. May allocate at its first use.
+    uint32_t channel(uint32_t from, uint32_t to);
+    // Time that a message of these bytes takes alone, its latency included.
+    uint64_t alone_ns(uint32_t channel, uint64_t bytes) const;
+    // Whether the channel stays inside a server: not counted as network.
+    bool local(uint32_t channel) const { return channels_[channel].local; }
+    // When the messages that wait on the channel now would be sent, migration apart.
+    uint64_t activation_backlog_ns(uint32_t channel, uint64_t now_ns) const;
+
+    // Requires: now_ns <= due(), and not below what was given or taken before.
+    void send(uint32_t channel, const message &what, uint64_t now_ns);
+    // When something happens next; MOORAGE_NEVER: nothing is under way.
+    uint64_t due() const { return heap_.empty() ? MOORAGE_NEVER : heap_.front().at_ns; }
+    // Takes what happens next. Nothing where it concerns nobody outside; due() is then the time of
+    // the next. Requires: something is under way.
+    std::optional<delivery> take();
+
+    uint32_t channels() const { return static_cast<uint32_t>(channels_.size()); }
+    const channel_figures &figures(uint32_t channel) const { return channels_[channel].figures; }
+    // Bytes of all channels that are network, by traffic.
+    uint64_t network_bytes(traffic kind) const { return bytes_[static_cast<size_t>(kind)]; }
+    // The same per bucket, by the start of each piece.
+    std::span<const uint64_t> network_bytes_over_time(traffic kind) const {
+        return bytes_over_time_[static_cast<size_t>(kind)];
+    }
+    uint64_t events() const { return events_; }
+
+private:
+    static constexpr uint32_t none = UINT32_MAX;
+    struct node {  // a message that waits or flies; linked by index
+        message what;
+        uint64_t left_bytes, sent_ns, due_ns, order;
+        uint32_t next;
+    };
+    struct list {
+        uint32_t head = none, tail = none;
+    };
+    struct one_channel {
+        double bytes_per_s = 0;  // infinite: takes no time
+        uint64_t latency_ns = 0;
+        uint64_t free_ns = 0;        // the line is busy until then
+        uint64_t piece_end_ns = 0;   // of the last piece of migration
+        uint64_t demand_end_ns = 0;  // of the last activation
+        list waiting[2], flying;
+        uint64_t queued = 0;
+        bool local = false;
+        channel_figures figures;
+    };
+    struct event {
+        uint64_t at_ns, order;
+        uint32_t what;  // 2 * channel: its line; + 1: the first of what flies
+    };
+
+    uint32_t make_channel(uint32_t from, uint32_t to, double bytes_per_s, double latency_s);
+    uint64_t duration_ns(const one_channel &on, uint64_t bytes) const;
+    void append(list &to, uint32_t index);
+    uint32_t take_first(list &from);
+    void start(uint32_t channel, uint64_t now_ns);
+    void start_activation(uint32_t channel, uint64_t now_ns);
+    uint64_t migration_from_ns(const one_channel &on, uint64_t now_ns) const;
+    void start_piece(uint32_t channel, uint64_t now_ns);
+    void fly(uint32_t channel, uint32_t index, uint64_t at_ns);
+    void occupy(one_channel &on, traffic kind, uint64_t bytes, uint64_t now_ns, uint64_t ns);
+    void arrange(uint32_t what, uint64_t at_ns, uint64_t order);
+    void unarrange(uint32_t what);
+    void sift(uint32_t place);
+    void put(uint32_t place, const event &one);
+    uint32_t &key(uint32_t from, uint32_t to);
+
+    network_options options_;
+    uint32_t servers_;
+    cluster_arrays cluster_;
+    std::vector<uint32_t> home_endpoint_;
+    std::vector<uint32_t> index_;  // [servers + 1, servers + 1], then [homes, 2]; channel or none
+    std::vector<one_channel> channels_;
+    std::vector<node> nodes_;
+    uint32_t free_node_ = none;
+    std::vector<event> heap_;
+    std::vector<uint32_t> place_;           // [2 * channels] in the heap
+    std::vector<uint64_t> device_next_ns_;  // of each device's budget
+    uint64_t order_ = 0, events_ = 0, last_ns_ = 0;
+    uint64_t bytes_[2] = {};
+    std::vector<uint64_t> bytes_over_time_[2];
+};
+
+}  // namespace moorage::core
