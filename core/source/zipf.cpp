@@ -2,38 +2,18 @@
 #include "core/source/zipf.h"
 
 #include <cassert>
-#include <cmath>
 #include <numeric>
+
+#include "core/base/portable_math.h"
 
 namespace moorage::core {
 
 namespace {
 
-// The library's pow and log differ between machines in the last bit. These use + - * / only, which
-// do not. Relative error below 1e-13 for what weights need.
-double natural_log(double value) {
-    int exponent = 0;
-    const double fraction = std::frexp(value, &exponent);  // in [0.5, 1), exact
-    const double ratio = (fraction - 1) / (fraction + 1), square = ratio * ratio;
-    double sum = 0, term = ratio;
-    for (int n = 1; n < 60; n += 2, term *= square) sum += term / n;
-    return 2 * sum + exponent * 0.69314718055994530942;
-}
-
-double exponential(double power) {
-    // exp(p) = exp(p / 2^k)^(2^k), with p / 2^k small.
-    int halvings = 0;
-    while (std::fabs(power) > 0.5) power /= 2, ++halvings;
-    double sum = 1, term = 1;
-    for (int n = 1; n < 20; ++n) sum += term *= power / n;
-    for (; halvings > 0; --halvings) sum *= sum;
-    return sum;
-}
-
 double weight_of(uint32_t rank, double a, double b) {
     const double base = rank + 1 + b;
     if (a == 0) return 1;
-    return a == 1 ? 1 / base : exponential(-a * natural_log(base));
+    return a == 1 ? 1 / base : portable_exp(-a * portable_log(base));
 }
 
 }  // namespace
