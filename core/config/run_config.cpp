@@ -40,16 +40,25 @@ const std::vector<closed_section> &closed_sections() {
           "top_k", "stop", "window"}},
         {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split", "prefill_displaces"}},
         {"plugins", {"path", "on_fault"}},
-        {"cluster", {"servers", "links", "users"}},
+        {"cluster",
+         {"file", "serial_calls", "returns_each", "models", "servers", "links", "cloud", "radio",
+          "users", "workloads"}},
         {"report", {"title"}},
     };
     return sections;
 }
 // Keys of [router] that are the host's, not the policy's.
 constexpr std::string_view exact_requests = "exact_requests", substitution_max = "substitution_max";
+// Keys of [placement] that are the host's.
+constexpr std::string_view placement_keys[] = {"interval_s", "window_s", "migration_bytes_per_s",
+                                               "migration_delay_max", "plan"};
 bool is_host_key(std::string_view kind, std::string_view key) {
+    const auto is_one = [&](const auto &keys) {
+        return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+    };
     return key == "plugin" ||
-           (kind == "router" && (key == exact_requests || key == substitution_max));
+           (kind == "router" && (key == exact_requests || key == substitution_max)) ||
+           (kind == "placement" && is_one(placement_keys));
 }
 constexpr std::string_view stages[] = {"router",   "cache",     "budget",   "prefetch",
                                        "dispatch", "placement", "transport"};
@@ -66,8 +75,9 @@ std::string bracketed(std::string_view name) { return format("[{}]", name); }
 // The sections of one run, from the file and --set together.
 class builder {
 public:
-    builder(std::string file, std::filesystem::path base)
-        : file_(std::move(file)), base_(std::move(base)) {
+    // `may_read`: the file that [cluster] file names.
+    builder(std::string file, std::filesystem::path base, bool may_read)
+        : file_(std::move(file)), base_(std::move(base)), may_read_(may_read) {
         for (const std::string &name : section_names())
             sections_.emplace(name, section_reader(file_, bracketed(name)));
     }
@@ -99,7 +109,9 @@ private:
                        const given *&first, const given *&second);
     void read_memory(run_config &config);
     void read_plugins(run_config &config);
-    void read_cluster();
+    void read_cluster(run_config &config);
+    void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
+    void read_placement(run_config &config);
     void read_router(run_config &config);
     void read_stage(std::string_view kind, stage_config &stage);
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
@@ -109,6 +121,7 @@ private:
 
     std::string file_;
     std::filesystem::path base_;
+    bool may_read_;
     std::map<std::string, section_reader, std::less<>> sections_;
 };
 
@@ -178,7 +191,7 @@ void builder::read_hardware(run_config &config) {
         hardware.read(key, *out);
         anchor(hardware.find(key), *out);
     }
-    if (config.profile.empty())
+    if (config.profile.empty() && !config.cluster)
         hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
 }
 
@@ -209,7 +222,7 @@ void builder::read_source(run_config &config) {
     } else if (model) {
         source.read("model", path);
         if (!source.failed()) config.model = resolved(path, *model);
-    } else {
+    } else if (!config.cluster) {
         source.fail(
             format("{}: [source] is not given; name a trace file or a model directory, for "
                    "example trace = \"demo.long.safetensors\" or model = \"demo\"",
@@ -255,7 +268,8 @@ void builder::read_memory(run_config &config) {
     if (!choose(memory, "experts", "bytes", experts, bytes))
         memory.fail(
             format("{}: [memory] has both experts and bytes; keep one of them", experts->place));
-    if (!experts && !bytes && config.executor == "emulator" && config.model.empty())
+    if (!experts && !bytes && config.executor == "emulator" && config.model.empty() &&
+        !config.cluster)
         memory.fail(
             format("{}: [memory] has no size; give experts (a count) or bytes, for example "
                    "experts = 96",
@@ -297,13 +311,74 @@ void builder::read_plugins(run_config &config) {
     config.action = action == "replace" ? on_fault::replace : on_fault::abort;
 }
 
-void builder::read_cluster() {
+// The [cluster] of the file that `file` names, which may be a whole run's file.
+void builder::add_cluster_file(const given &file, section_reader &out, cluster_origin &origin) {
+    const std::string *text = text_of(file);
+    if (!text) return out.fail(file, "name a file");
+    if (!may_read_) return out.fail(file, "a text that came from no file cannot name one");
+    const std::filesystem::path path = resolved(*text, file);
+    const result<std::string> read = read_document(path);
+    if (!read) return out.fail(format("{}: [cluster] file: {}", file.place, read.failure().text));
+    const result<node> root = parse_document(*read, path.string());
+    if (!root) return out.fail(root.failure().text);
+    origin = {path.string(), path.parent_path()};
+    const auto found = std::find_if(root->entries.begin(), root->entries.end(),
+                                    [](const entry &part) { return part.key == "cluster"; });
+    if (found == root->entries.end() || found->value.type != node_type::table)
+        return out.fail(format("{}: it has no section [cluster]", path.string()));
+    out = section_reader(origin.file, "[cluster]");
+    out.add(found->value);
+    if (const given *again = out.find("file"))
+        out.fail(*again, "the file that a [cluster] file names cannot name a further one");
+}
+
+void builder::read_cluster(run_config &config) {
     section_reader &cluster = section("cluster");
-    for (const given &value : cluster.values())
-        cluster.fail(
-            format("{}: [cluster] {} needs several servers; this version runs one, so remove "
-                   "the section",
-                   value.place, value.key));
+    if (cluster.values().empty() || cluster.failed()) return;
+    cluster_origin origin{file_, base_};
+    section_reader whole(file_, "[cluster]");
+    const given *file = cluster.find("file");
+    if (file) add_cluster_file(*file, whole, origin);
+    for (const given &value : cluster.values()) {
+        if (value.key == "file") continue;
+        if (file && !value.raw) {
+            if (!file->raw)
+                whole.fail(value, "it stands beside file, which gives the whole cluster; keep one");
+            log_info(format("{}: {} is not used, --set gives file", value.place, value.key));
+            continue;
+        }
+        whole.add(value);
+    }
+    if (whole.failed()) return cluster.fail(whole.failure().text);
+    result<cluster_config> read = read_cluster_config(whole, origin);
+    if (!read) return cluster.fail(read.failure().text);
+    config.cluster = std::move(*read);
+}
+
+void builder::read_placement(run_config &config) {
+    section_reader &placement = section("placement");
+    if (!config.cluster) {
+        for (const std::string_view key : placement_keys)
+            if (const given *found = placement.find(key))
+                placement.fail(*found, "it is of use on a cluster only; describe one in [cluster]");
+        return;
+    }
+    cluster_config &cluster = *config.cluster;
+    placement.read_above("interval_s", cluster.interval_s, 0, 1e9, /*or_equal=*/true);
+    placement.read_above("window_s", cluster.window_s, 0, 1e9);
+    placement.read_above("migration_bytes_per_s", cluster.migration_bytes_per_s, 0, 1e15,
+                         /*or_equal=*/true);
+    placement.read_above("migration_delay_max", cluster.migration_delay_max, 0, 1e3,
+                         /*or_equal=*/true);
+    std::string plan;
+    placement.read("plan", plan);
+    if (!plan.empty() && !placement.failed())
+        cluster.plan = resolved(plan, *placement.find("plan"));
+    if (config.executor != "emulator")
+        placement.fail(
+            format("{}: [cluster] is emulated, and [run] executor is {}; set it to "
+                   "emulator",
+                   cluster.place, config.executor));
 }
 
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
@@ -388,15 +463,17 @@ void builder::read_router(run_config &config) {
 status builder::build(run_config &config) {
     for (const auto &[name, keys] : closed_sections()) {
         section_reader &reader = section(name);
-        reader.expect(keys);
+        if (name != "cluster") reader.expect(keys);  // which checks its tables, too
         if (reader.failed()) return reader.failure();
     }
+    read_cluster(config);
+    if (section("cluster").failed()) return section("cluster").failure();
     read_source(config);
     read_run(config);
     read_hardware(config);
     read_memory(config);
     read_plugins(config);
-    read_cluster();
+    read_placement(config);
     section("report").read("title", config.title);
     read_router(config);
     for (const std::string_view kind : stages) read_stage(kind, config.stage(kind));
@@ -419,11 +496,13 @@ const stage_config &run_config::stage(std::string_view kind) const {
     return const_cast<run_config *>(this)->stage(kind);
 }
 
-result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
-                                    std::span<const override_value> overrides) {
+namespace {
+
+result<run_config> parse(std::string_view text, const std::filesystem::path &name,
+                         std::span<const override_value> overrides, bool may_read) {
     const result<node> root = parse_document(text, name.string());
     if (!root) return root.failure();
-    builder sections(name.string(), name.parent_path());
+    builder sections(name.string(), name.parent_path(), may_read);
     run_config config;
     config.file = name;
     if (const status added = sections.add_file(*root); !added) return added.failure();
@@ -432,11 +511,18 @@ result<run_config> parse_run_config(std::string_view text, const std::filesystem
     return config;
 }
 
+}  // namespace
+
+result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
+                                    std::span<const override_value> overrides) {
+    return parse(text, name, overrides, /*may_read=*/false);
+}
+
 result<run_config> load_run_config(const std::filesystem::path &file,
                                    std::span<const override_value> overrides) {
     const result<std::string> text = read_document(file);
     if (!text) return text.failure();
-    return parse_run_config(*text, file, overrides);
+    return parse(*text, file, overrides, /*may_read=*/true);
 }
 
 }  // namespace moorage::core

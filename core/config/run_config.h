@@ -19,6 +19,7 @@
 
 #include "core/base/result.h"
 #include "core/base/setting.h"
+#include "core/config/cluster_config.h"
 #include "core/host/faults.h"
 
 namespace moorage::core {
@@ -79,6 +80,9 @@ struct run_config {
     // [router] beside the policy's own: keys of the host, which hold it back.
     std::vector<uint64_t> exact_requests;  // the model's own choice stands for these
     double substitution_max = 1;           // share of a request's choices that may be substituted
+    // [cluster] with [placement]'s keys beside the policy's own. Where it is given, [source],
+    // [hardware] and [memory] may be left out: workloads and servers say what they would.
+    std::optional<cluster_config> cluster;
     // [report]
     std::string title;  // heading of text and HTML reports
 
@@ -96,7 +100,8 @@ result<override_value> parse_override(std::string_view text);
 
 result<run_config> load_run_config(const std::filesystem::path &file,
                                    std::span<const override_value> overrides);
-// The same from text; `name` stands for the file in messages. For tests and the fuzz target.
+// The same from text; `name` stands for the file in messages. For tests and the fuzz target. No
+// file is read, so [cluster] file is refused.
 result<run_config> parse_run_config(std::string_view text, const std::filesystem::path &name,
                                     std::span<const override_value> overrides);
 
