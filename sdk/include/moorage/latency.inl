@@ -1,0 +1,450 @@
+// latency.inl - definitions of latency.hpp: the demand, the placement, changes of it, figures.
+#pragma once
+
+#include "latency.hpp"
+#include "latency_layer.inl"
+
+namespace moorage {
+
+inline latency_model::latency_model(const moorage_cluster &cluster, const moorage_demand &demand)
+    : cluster_(cluster),
+      demand_(demand),
+      servers_(cluster.servers),
+      devices_(cluster.devices),
+      experts_(demand.host_model_first[demand.models]),
+      server_words_((size_t{servers_} + 63) / 64),
+      device_words_((size_t{devices_} + 63) / 64),
+      serial_((cluster.flags & MOORAGE_CALLS_SERIAL) != 0),
+      each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
+      grouped_(demand.calls != 0 && servers_ <= 64) {
+    server_device_.assign(size_t{servers_} + 1, 0);
+    for (uint32_t d = 0; d < devices_; ++d) ++server_device_[server_of(d) + 1];
+    for (uint32_t n = 0; n < servers_; ++n) server_device_[n + 1] += server_device_[n];
+    server_entry_.assign(servers_, none);
+    for (uint32_t h = 0; h < cluster.homes; ++h) server_entry_[cluster.host_home_server[h]] = 0;
+    for (uint32_t n = 0; n < servers_; ++n) {
+        if (server_entry_[n] == none) continue;
+        server_entry_[n] = entries_++;
+        entry_server_.push_back(n);
+    }
+    for (uint32_t m = 0; m < demand.models; ++m)
+        expert_model_.resize(demand.host_model_first[m + 1], m);
+    read_timing();
+    read_demand();
+    clear();
+    empty_s_ = token_s();
+}
+
+inline void latency_model::read_timing() {
+    const size_t pairs = size_t{cluster_.models} * entries_;
+    there_s_.resize(pairs * servers_), back_s_.resize(pairs * servers_);
+    alone_s_.resize(size_t{cluster_.models} * devices_ * entries_);
+    cloud_fix_s_.resize(pairs), cloud_return_s_.resize(pairs);
+    reach_.assign(entries_, 0);
+    for (uint32_t m = 0; m < cluster_.models; ++m) {
+        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[m]);
+        double longest_s = 0;
+        for (uint32_t e = 0; e < entries_; ++e) {
+            const uint32_t at = entry_server_[e];
+            for (uint32_t n = 0; n < servers_; ++n) {
+                const size_t to = size_t{at} * servers_ + n, from = size_t{n} * servers_ + at;
+                double &there = there_s_[pair(m, e) * servers_ + n];
+                double &back = back_s_[pair(m, e) * servers_ + n];
+                if (n == at) {
+                    there = back = 0;
+                } else {
+                    there = message_s(bytes, cluster_.host_link_bytes_per_s[to],
+                                      cluster_.host_link_s[to]);
+                    back = message_s(bytes, cluster_.host_link_bytes_per_s[from],
+                                     cluster_.host_link_s[from]);
+                }
+                const bool reached = there + back < std::numeric_limits<double>::infinity();
+                if (reached && n < 64) reach_[e] |= uint64_t{1} << n;
+                for (uint32_t d = server_device_[n]; d < server_device_[n + 1]; ++d) {
+                    const double alone = there + call_s(d, m) + back;
+                    alone_s_[(size_t{m} * devices_ + d) * entries_ + e] = alone;
+                    if (reached) longest_s = std::max(longest_s, alone);
+                }
+            }
+            if (has_cloud()) {
+                const double s = cluster_.host_cloud_s[at];
+                cloud_fix_s_[pair(m, e)] =
+                    message_s(bytes, cluster_.host_cloud_up_bytes_per_s[at], s) +
+                    cluster_.host_cloud_call_s[m];
+                cloud_return_s_[pair(m, e)] =
+                    message_s(bytes, cluster_.host_cloud_down_bytes_per_s[at], s);
+            }
+        }
+        absent_s_.push_back(longest_s > 0 ? 2 * longest_s : 1);
+        bool uniform = true;
+        for (uint32_t d = 1; d < devices_; ++d)
+            uniform =
+                uniform && (server_of(d) != server_of(d - 1) || call_s(d, m) == call_s(d - 1, m));
+        uniform_.push_back(uniform ? 1 : 0);
+    }
+}
+
+inline void latency_model::read_demand() {
+    single_weight_.assign(size_t{experts_} * entries_, 0);
+    asked_.assign(experts_, 0);
+    double all = 0;
+    for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
+    std::vector<uint32_t> missing;
+    for (uint32_t h = 0; h < demand_.homes; ++h) {
+        home_weight_.push_back(all > 0 ? demand_.host_home_tokens_per_s[h] / all
+                                       : 1.0 / demand_.homes);
+        if (grouped_)
+            read_calls(h, home_weight_.back(), missing);
+        else
+            read_frequencies(h, home_weight_.back());
+    }
+    index_terms();
+}
+
+// Between a home and its server, where the home misses that many of a layer's experts.
+inline double latency_model::base_s(uint32_t home, uint32_t model, size_t missing) const {
+    const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
+    return bytes / cluster_.host_home_up_bytes_per_s[home] +
+           (each_ ? static_cast<double>(missing) : 1.0) * bytes /
+               cluster_.host_home_down_bytes_per_s[home];
+}
+
+inline void latency_model::read_calls(uint32_t home, double weight,
+                                      std::vector<uint32_t> &missing) {
+    const uint8_t *held =
+        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
+    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
+    for (uint64_t c = demand_.host_home_first_call[home];
+         c < demand_.host_home_first_call[home + 1]; ++c) {
+        const uint32_t group = demand_.host_call_group[c];
+        const double share = weight * demand_.host_call_share[c];
+        const uint64_t begin = demand_.host_group_first[group];
+        const uint64_t end = demand_.host_group_first[group + 1];
+        if (begin == end) continue;
+        missing.clear();
+        for (uint64_t i = begin; i < end; ++i)
+            if (!held || held[demand_.host_group_experts[i]] == 0)
+                missing.push_back(demand_.host_group_experts[i]);
+        const uint32_t model = model_of(demand_.host_group_experts[begin]);
+        if (missing.empty()) {
+            constant_s_ +=
+                share * cluster_.host_home_call_s[size_t{home} * cluster_.models + model];
+            continue;
+        }
+        constant_s_ += share * base_s(home, model, missing.size());
+        for (const uint32_t expert : missing) asked_[expert] |= share > 0 ? 1 : 0;
+        if (missing.size() > 1 && missing.size() <= 16) {
+            add_term(entry, missing, share);
+            continue;
+        }
+        for (const uint32_t expert : missing)
+            single_weight_[size_t{expert} * entries_ + entry] += share;
+    }
+}
+
+inline void latency_model::read_frequencies(uint32_t home, double weight) {
+    const double *frequency = demand_.host_frequency + size_t{home} * experts_;
+    const uint8_t *held =
+        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
+    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
+    for (uint32_t x = 0; x < experts_; ++x) {
+        if (frequency[x] <= 0) continue;
+        const double share = weight * frequency[x];
+        const uint32_t m = model_of(x);
+        if (held && held[x] != 0) {
+            constant_s_ += share * cluster_.host_home_call_s[size_t{home} * cluster_.models + m] /
+                           std::max(1u, demand_.host_model_top_k[m]);
+            continue;
+        }
+        constant_s_ += share * base_s(home, m, 1);
+        single_weight_[size_t{x} * entries_ + entry] += share;
+        asked_[x] |= share > 0 ? 1 : 0;
+    }
+}
+
+// Where the set is, or would be, in the table of terms (linear probing).
+inline size_t latency_model::term_slot(uint32_t entry, std::span<const uint32_t> missing) const {
+    uint64_t hash = entry;
+    for (const uint32_t expert : missing) hash = (hash ^ expert) * 0x9e3779b97f4a7c15ull;
+    size_t slot = (hash ^ hash >> 32) & (term_slots_.size() - 1);
+    for (; term_slots_[slot] != none; slot = (slot + 1) & (term_slots_.size() - 1)) {
+        const uint32_t term = term_slots_[slot];
+        if (term_entry_[term] == entry && std::ranges::equal(term_set(term), missing)) break;
+    }
+    return slot;
+}
+
+inline void latency_model::grow_slots() {
+    term_slots_.assign(std::max<size_t>(1024, 4 * std::bit_ceil(term_entry_.size() + 1)), none);
+    for (uint32_t t = 0; t < term_entry_.size(); ++t)
+        term_slots_[term_slot(term_entry_[t], term_set(t))] = t;
+}
+
+// Homes that enter by one server and miss the same experts differ in weight only.
+inline void latency_model::add_term(uint32_t entry, std::span<const uint32_t> missing,
+                                    double weight) {
+    if (term_slots_.size() < 2 * (term_entry_.size() + 1)) grow_slots();
+    const size_t slot = term_slot(entry, missing);
+    if (term_slots_[slot] != none) {
+        term_weight_[term_slots_[slot]] += weight;
+        return;
+    }
+    term_slots_[slot] = static_cast<uint32_t>(term_entry_.size());
+    term_entry_.push_back(entry);
+    term_weight_.push_back(weight);
+    term_experts_.insert(term_experts_.end(), missing.begin(), missing.end());
+    term_first_.push_back(term_experts_.size());
+}
+
+inline void latency_model::index_terms() {
+    term_slots_ = {};
+    use_first_.assign(size_t{experts_} + 1, 0);
+    for (const uint32_t expert : term_experts_) ++use_first_[expert + 1];
+    for (uint32_t x = 0; x < experts_; ++x) use_first_[x + 1] += use_first_[x];
+    use_term_.resize(term_experts_.size()), use_position_.resize(term_experts_.size());
+    std::vector<uint64_t> next(use_first_.begin(), use_first_.end() - 1);
+    for (uint32_t t = 0; t < term_entry_.size(); ++t) {
+        for (uint64_t i = term_first_[t]; i < term_first_[t + 1]; ++i) {
+            const uint64_t at = next[term_experts_[i]]++;
+            use_term_[at] = t;
+            use_position_[at] = static_cast<uint32_t>(i - term_first_[t]);
+        }
+    }
+}
+
+template <class Each>
+void latency_model::for_partners(uint32_t expert, Each each) const {
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u)
+        for (const uint32_t other : term_set(use_term_[u]))
+            if (other != expert) each(other);
+}
+
+// ---- the placement ---------------------------------------------------------------------------
+
+inline void latency_model::clear() {
+    copies_.assign(experts_ * device_words_, 0);
+    holders_.assign(experts_ * server_words_, 0);
+    serving_.assign(size_t{experts_} * servers_, none);
+    single_s_.resize(size_t{experts_} * entries_);
+    single_found_.resize(single_s_.size());
+    term_s_.resize(term_entry_.size());
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t e = 0; e < entries_; ++e) set_single(x, e);
+    for (uint32_t t = 0; t < term_entry_.size(); ++t) term_s_[t] = term_s(t, {});
+}
+
+inline uint32_t latency_model::fastest_copy(uint32_t expert, uint32_t server,
+                                            uint32_t except) const {
+    uint32_t best = none;
+    for (uint32_t d = server_device_[server]; d < server_device_[server + 1]; ++d)
+        if (d != except && has_copy(expert, d) && better(d, best, model_of(expert))) best = d;
+    return best;
+}
+
+inline void latency_model::set_single(uint32_t expert, uint32_t entry) {
+    const single now = single_s(expert, entry, {});
+    single_s_[size_t{expert} * entries_ + entry] = now.seconds;
+    single_found_[size_t{expert} * entries_ + entry] = now.found;
+}
+
+// After a change of the expert's holders.
+inline void latency_model::refresh(uint32_t expert) {
+    for (uint32_t e = 0; e < entries_; ++e) set_single(expert, e);
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u)
+        term_s_[use_term_[u]] = term_s(use_term_[u], {});
+}
+
+inline void latency_model::add(uint32_t expert, uint32_t device) {
+    assert(expert < experts_ && device < devices_);
+    const uint32_t n = server_of(device);
+    uint32_t &serving = serving_[size_t{expert} * servers_ + n];
+    copies_[size_t{expert} * device_words_ + device / 64] |= uint64_t{1} << (device % 64);
+    if (!better(device, serving, model_of(expert))) return;
+    serving = device;
+    holders_[size_t{expert} * server_words_ + n / 64] |= uint64_t{1} << (n % 64);
+    refresh(expert);
+}
+
+inline void latency_model::remove(uint32_t expert, uint32_t device) {
+    assert(expert < experts_ && device < devices_);
+    const uint32_t n = server_of(device);
+    uint32_t &serving = serving_[size_t{expert} * servers_ + n];
+    copies_[size_t{expert} * device_words_ + device / 64] &= ~(uint64_t{1} << (device % 64));
+    if (serving != device) return;
+    serving = fastest_copy(expert, n, device);
+    if (serving == none)
+        holders_[size_t{expert} * server_words_ + n / 64] &= ~(uint64_t{1} << (n % 64));
+    refresh(expert);
+}
+
+inline void latency_model::assign(std::span<const moorage_copy> copies) {
+    clear();
+    for (const moorage_copy &copy : copies) add(copy.expert, copy.device);
+}
+
+inline std::vector<moorage_copy> latency_model::copies() const {
+    std::vector<moorage_copy> list;
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (size_t word = 0; word < device_words_; ++word)
+            for (uint64_t left = copies_[x * device_words_ + word]; left != 0; left &= left - 1)
+                list.push_back({x, static_cast<uint32_t>(word * 64) +
+                                       static_cast<uint32_t>(std::countr_zero(left))});
+    return list;
+}
+
+inline double latency_model::token_s() const {
+    double sum = constant_s_;
+    for (size_t i = 0; i < single_weight_.size(); ++i)
+        if (single_weight_[i] > 0) sum += single_weight_[i] * single_s_[i];
+    for (size_t t = 0; t < term_s_.size(); ++t) sum += term_weight_[t] * term_s_[t];
+    return sum;
+}
+
+// ---- changes ---------------------------------------------------------------------------------
+
+// Seconds that the change takes off, over layers that miss this expert alone.
+inline double latency_model::singles_difference(uint32_t expert, const change &with) const {
+    const double *weight = single_weight_.data() + size_t{expert} * entries_;
+    const double *now = single_s_.data() + size_t{expert} * entries_;
+    double sum = 0;
+    if (with.device != none) {
+        const double *alone =
+            alone_s_.data() + (size_t{model_of(expert)} * devices_ + with.device) * entries_;
+        const uint8_t *found = single_found_.data() + size_t{expert} * entries_;
+        for (uint32_t e = 0; e < entries_; ++e) {
+            // Found near it stays, a faster device of that server apart.
+            const bool here = entry_server_[e] == with.server;
+            if (weight[e] <= 0 || (found[e] == found_near && !here)) continue;
+            const bool kept = found[e] == found_far && !here;
+            const double then = kept ? std::min(now[e], alone[e]) : alone[e];
+            if (then < std::numeric_limits<double>::infinity()) sum += weight[e] * (now[e] - then);
+        }
+        return sum;
+    }
+    for (uint32_t e = 0; e < entries_; ++e)
+        if (weight[e] > 0) sum += weight[e] * (now[e] - single_s(expert, e, with).seconds);
+    return sum;
+}
+
+inline double latency_model::terms_difference(uint32_t expert, const change &with) const {
+    double sum = 0;
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
+        const uint32_t term = use_term_[u];
+        change here = with;
+        here.mask = 1u << use_position_[u];
+        sum += term_weight_[term] * (term_s_[term] - term_s(term, here));
+    }
+    return sum;
+}
+
+inline double latency_model::gain(uint32_t expert, uint32_t device) const {
+    const uint32_t n = server_of(device);
+    if (!better(device, serving_[size_t{expert} * servers_ + n], model_of(expert))) return 0;
+    const change with{n, device, 0};
+    return singles_difference(expert, with) + terms_difference(expert, with);
+}
+
+inline double latency_model::loss(uint32_t expert, uint32_t device) const {
+    const uint32_t n = server_of(device);
+    if (serving_[size_t{expert} * servers_ + n] != device) return 0;
+    const change with{n, fastest_copy(expert, n, device), 0};
+    return -(singles_difference(expert, with) + terms_difference(expert, with));
+}
+
+inline double latency_model::gain_last(uint32_t expert, uint32_t device) const {
+    const uint32_t n = server_of(device);
+    if (!better(device, serving_[size_t{expert} * servers_ + n], model_of(expert))) return 0;
+    double sum = singles_difference(expert, {n, device, 0});
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
+        const uint32_t term = use_term_[u];
+        const uint32_t all = (1u << term_set(term).size()) - 1;
+        const change without{n, device, all & ~(1u << use_position_[u])}, with{n, device, all};
+        sum += term_weight_[term] * (term_s(term, without) - term_s(term, with));
+    }
+    return sum;
+}
+
+// ---- figures ---------------------------------------------------------------------------------
+
+inline double latency_model::home_s(uint32_t home) const {
+    const uint8_t *held =
+        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
+    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
+    const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;
+    double sum = 0;
+    if (!grouped_) {
+        const double *frequency = demand_.host_frequency + size_t{home} * experts_;
+        for (uint32_t x = 0; x < experts_; ++x) {
+            if (frequency[x] <= 0) continue;
+            const uint32_t m = model_of(x);
+            sum +=
+                frequency[x] * (held && held[x] != 0
+                                    ? call[m] / std::max(1u, demand_.host_model_top_k[m])
+                                    : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
+        }
+        return sum;
+    }
+    std::vector<uint32_t> missing;
+    for (uint64_t c = demand_.host_home_first_call[home];
+         c < demand_.host_home_first_call[home + 1]; ++c) {
+        const uint32_t group = demand_.host_call_group[c];
+        const std::span<const uint32_t> chosen(
+            demand_.host_group_experts + demand_.host_group_first[group],
+            demand_.host_group_first[group + 1] - demand_.host_group_first[group]);
+        if (chosen.empty()) continue;
+        missing.clear();
+        for (const uint32_t expert : chosen)
+            if (!held || held[expert] == 0) missing.push_back(expert);
+        const uint32_t m = model_of(chosen[0]);
+        double layer = missing.empty() ? call[m] : base_s(home, m, missing.size());
+        if (missing.size() == 1 || missing.size() > 16) {
+            for (const uint32_t expert : missing)
+                layer += single_s_[size_t{expert} * entries_ + entry];
+        } else if (!missing.empty()) {
+            sought of{m, entry, static_cast<uint32_t>(missing.size()), missing.data(), {}, {}};
+            layer += layer_s(of);
+        }
+        sum += demand_.host_call_share[c] * layer;
+    }
+    return sum;
+}
+
+inline latency_figures latency_model::figures() const {
+    latency_figures all;
+    all.token_s = token_s(), all.empty_s = empty_s_;
+    all.saved_s = empty_s_ - all.token_s;
+    for (uint32_t h = 0; h < demand_.homes; ++h) {
+        all.home_token_s.push_back(home_s(h));
+        const uint32_t at = cluster_.host_home_server[h];
+        double calls = 0, remote = 0;
+        for (uint32_t x = 0; x < experts_; ++x) {
+            const double f = demand_.host_frequency[size_t{h} * experts_ + x];
+            if (f <= 0) continue;
+            calls += f;
+            const bool held =
+                demand_.host_home_holds && demand_.host_home_holds[size_t{h} * experts_ + x] != 0;
+            if (!held && !holds(x, at)) remote += f;
+        }
+        all.home_local_ratio.push_back(calls > 0 ? 1 - remote / calls : 1);
+        all.calls_per_s += calls * demand_.host_home_tokens_per_s[h];
+        all.remote_calls_per_s += remote * demand_.host_home_tokens_per_s[h];
+    }
+    if (all.calls_per_s > 0) all.local_ratio = 1 - all.remote_calls_per_s / all.calls_per_s;
+    if (has_cloud()) return all;
+    for (uint32_t x = 0; x < experts_; ++x) {
+        bool unreached = false;
+        for (uint32_t e = 0; e < entries_ && asked(x); ++e) {
+            bool reached = false;
+            for (uint32_t n = 0; n < servers_; ++n)
+                reached = reached ||
+                          (holds(x, n) && there_s_[pair(model_of(x), e) * servers_ + n] +
+                                                  back_s_[pair(model_of(x), e) * servers_ + n] <
+                                              std::numeric_limits<double>::infinity());
+            unreached = unreached || !reached;
+        }
+        all.absent += unreached ? 1 : 0;
+    }
+    return all;
+}
+
+}  // namespace moorage

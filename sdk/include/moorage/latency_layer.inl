@@ -1,0 +1,206 @@
+// latency_layer.inl - what one layer of one token takes, for latency.hpp.
+#pragma once
+
+#include "latency.hpp"
+
+namespace moorage {
+
+// Time of the experts at positions `served` on one server, its devices side by side.
+inline double latency_model::compute_s(const sought &of, uint32_t server,
+                                       std::span<const uint32_t> served) const {
+    double longest = 0;
+    for (size_t i = 0; i < served.size(); ++i) {
+        const uint32_t device = device_at(of, served[i], server);
+        double sum = call_s(device, of.model);
+        if (!serial_)
+            for (size_t j = 0; j < i; ++j)
+                if (device_at(of, served[j], server) == device) sum += call_s(device, of.model);
+        longest = std::max(longest, sum);
+    }
+    return longest;
+}
+
+inline double latency_model::server_s(const sought &of, uint32_t server,
+                                      std::span<const uint32_t> served) const {
+    const size_t at = pair(of.model, of.entry) * servers_ + server;
+    return there_s_[at] + compute_s(of, server, served) +
+           (each_ ? static_cast<double>(served.size()) : 1.0) * back_s_[at];
+}
+
+// Each expert by the holder that is nearest for it alone; then what that takes together.
+inline double latency_model::nearest_s(const sought &of, std::span<const uint32_t> rest) const {
+    std::array<uint32_t, 16> chosen{};
+    for (size_t i = 0; i < rest.size(); ++i) {
+        double best = std::numeric_limits<double>::infinity();
+        for (uint64_t left = of.holders[rest[i]]; left != 0; left &= left - 1) {
+            const auto n = static_cast<uint32_t>(std::countr_zero(left));
+            const double alone = server_s(of, n, rest.subspan(i, 1));
+            if (alone < best) best = alone, chosen[i] = n;
+        }
+    }
+    double total = 0;
+    std::array<uint32_t, 16> served{};
+    for (size_t i = 0; i < rest.size(); ++i) {
+        size_t count = 0;
+        for (size_t j = 0; j < rest.size(); ++j) {
+            if (chosen[j] != chosen[i]) continue;
+            if (j < i) break;  // its server is counted
+            served[count++] = rest[j];
+        }
+        if (count == 0) continue;
+        const double part = server_s(of, chosen[i], {served.data(), count});
+        total = serial_ ? total + part : std::max(total, part);
+    }
+    return total;
+}
+
+// The least that servers take for all of `rest`: over the servers of `all`, one by one, the least
+// for every subset that the servers so far may serve.
+inline double latency_model::assigned_s(const sought &of, std::span<const uint32_t> rest,
+                                        uint64_t all) const {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    std::array<double, 256> least, cost;
+    const uint32_t full = (1u << rest.size()) - 1;
+    std::fill_n(least.begin(), full + 1, infinity);
+    least[0] = 0;
+    for (uint64_t left = all; left != 0; left &= left - 1) {
+        const auto n = static_cast<uint32_t>(std::countr_zero(left));
+        uint32_t has = 0;
+        for (size_t i = 0; i < rest.size(); ++i)
+            has |= static_cast<uint32_t>(of.holders[rest[i]] >> n & 1) << i;
+        for (uint32_t part = has; part != 0; part = (part - 1) & has) {
+            std::array<uint32_t, 8> served{};
+            size_t count = 0;
+            for (size_t i = 0; i < rest.size(); ++i)
+                if ((part >> i & 1) != 0) served[count++] = rest[i];
+            cost[part] = server_s(of, n, {served.data(), count});
+        }
+        for (uint32_t set = full; set != 0; --set) {
+            for (uint32_t part = set & has; part != 0; part = (part - 1) & set & has) {
+                const double before = least[set ^ part];
+                const double with = serial_ ? before + cost[part] : std::max(before, cost[part]);
+                least[set] = std::min(least[set], with);
+            }
+        }
+    }
+    return least[full];
+}
+
+// The same where times add up and a server's devices are equally fast: over sets of used servers,
+// each expert then returns by the used holder with the shortest way back.
+inline double latency_model::serial_s(const sought &of, std::span<const uint32_t> rest,
+                                      uint64_t all) const {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    const size_t at = pair(of.model, of.entry) * servers_;
+    std::array<uint32_t, 6> server{};
+    std::array<double, 6> fix{}, back{};
+    std::array<uint32_t, 16> held{};
+    uint32_t count = 0;
+    for (uint64_t left = all; left != 0; left &= left - 1, ++count) {
+        server[count] = static_cast<uint32_t>(std::countr_zero(left));
+        fix[count] = there_s_[at + server[count]] +
+                     call_s(server_device_[server[count]], of.model) +
+                     (each_ ? 0 : back_s_[at + server[count]]);
+        back[count] = each_ ? back_s_[at + server[count]] : 0;
+        for (size_t i = 0; i < rest.size(); ++i)
+            held[i] |= static_cast<uint32_t>(of.holders[rest[i]] >> server[count] & 1) << count;
+    }
+    double best = infinity;
+    for (uint32_t used = 1; used < 1u << count; ++used) {
+        double total = 0;
+        for (uint32_t s = used; s != 0; s &= s - 1) total += fix[std::countr_zero(s)];
+        for (size_t i = 0; i < rest.size() && total < best; ++i) {
+            double shortest = infinity;
+            for (uint32_t s = used & held[i]; s != 0; s &= s - 1)
+                shortest = std::min(shortest, back[std::countr_zero(s)]);
+            total += shortest;
+        }
+        best = std::min(best, total);
+    }
+    return best;
+}
+
+// What a layer takes beside the home's own messages; fills `holders`. At least one is missing.
+inline double latency_model::layer_s(sought &of) const {
+    const uint32_t at = entry_server_[of.entry];
+    std::array<uint32_t, 16> near{}, rest{};
+    size_t near_count = 0, rest_count = 0;
+    double absent = 0;
+    uint64_t all = 0;
+    bool choice = false;
+    for (uint32_t i = 0; i < of.count; ++i) {
+        uint64_t holders = holders_[of.experts[i]];
+        if ((of.with.mask >> i & 1) != 0) {
+            const uint64_t bit = uint64_t{1} << of.with.server;
+            holders = of.with.device == none ? holders & ~bit : holders | bit;
+        }
+        holders &= reach_[of.entry];
+        of.holders[i] = holders;
+        if ((holders >> at & 1) != 0) {
+            near[near_count++] = i;
+        } else if (holders != 0) {
+            rest[rest_count++] = i;
+            all |= holders;
+            choice = choice || (holders & (holders - 1)) != 0;
+        } else {
+            ++absent;
+        }
+    }
+    double total = compute_s(of, at, {near.data(), near_count});
+    if (rest_count != 0) {
+        const std::span<const uint32_t> sought_rest(rest.data(), rest_count);
+        double part = 0;
+        if (!choice || rest_count > 8)
+            part = nearest_s(of, sought_rest);
+        else if (serial_ && uniform_[of.model] != 0 && std::popcount(all) <= 6)
+            part = serial_s(of, sought_rest, all);
+        else
+            part = assigned_s(of, sought_rest, all);
+        total = serial_ ? total + part : std::max(total, part);
+    }
+    if (absent != 0) {
+        const size_t key = pair(of.model, of.entry);
+        const double part = has_cloud()
+                                ? cloud_fix_s_[key] + (each_ ? absent : 1) * cloud_return_s_[key]
+                                : absent * absent_s_[of.model];
+        total = serial_ ? total + part : std::max(total, part);
+    }
+    return total;
+}
+
+inline double latency_model::term_s(uint32_t term, const change &with) const {
+    const std::span<const uint32_t> set = term_set(term);
+    sought of{model_of(set[0]),
+              term_entry_[term],
+              static_cast<uint32_t>(set.size()),
+              set.data(),
+              with,
+              {}};
+    return layer_s(of);
+}
+
+// An expert that is a layer's only missing one.
+inline latency_model::single latency_model::single_s(uint32_t expert, uint32_t entry,
+                                                     const change &with) const {
+    const uint32_t model = model_of(expert), at = entry_server_[entry];
+    double best = std::numeric_limits<double>::infinity();
+    const auto device_of = [&](uint32_t n) {
+        return n == with.server ? with.device : serving_[size_t{expert} * servers_ + n];
+    };
+    if (device_of(at) != none) return {call_s(device_of(at), model), found_near};
+    const auto weigh = [&](uint32_t n) {
+        const uint32_t device = device_of(n);
+        if (device == none) return;
+        best = std::min(best, alone_s_[(size_t{model} * devices_ + device) * entries_ + entry]);
+    };
+    for (size_t word = 0; word < server_words_; ++word)
+        for (uint64_t left = holders_[size_t{expert} * server_words_ + word]; left != 0;
+             left &= left - 1)
+            weigh(static_cast<uint32_t>(word * 64) + static_cast<uint32_t>(std::countr_zero(left)));
+    if (with.server != none) weigh(with.server);
+    if (best < std::numeric_limits<double>::infinity()) return {best, found_far};
+    const size_t key = pair(model, entry);
+    return {has_cloud() ? cloud_fix_s_[key] + cloud_return_s_[key] : absent_s_[model], not_found};
+}
+
+}  // namespace moorage

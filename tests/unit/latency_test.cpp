@@ -1,0 +1,270 @@
+// Goal: moorage/latency.hpp is the latency of SlimCaching's Section III (and of Prism's Eq. 1).
+// Method: against the slow reference of tests/plugin/slim_reference.h, which tries every
+// assignment, on random scenes of every kind; the marginals of Appendices B and E by hand; gains
+// and losses against differences of whole placements; figures of a case worked by hand.
+#include <doctest/doctest.h>
+
+#include <moorage/latency.hpp>
+
+#include "tests/plugin/slim_reference.h"
+
+namespace {
+
+using namespace moorage;
+using namespace moorage::test;
+
+constexpr double tolerance = 1e-12;
+
+std::vector<moorage_copy> random_copies(const placement_scene &scene, std::mt19937_64 &generator,
+                                        uint64_t one_in) {
+    std::vector<moorage_copy> copies;
+    for (uint32_t x = 0; x < scene.count(); ++x)
+        for (uint32_t d = 0; d < scene.devices(); ++d)
+            if (generator() % one_in == 0) copies.push_back({x, d});
+    return copies;
+}
+
+// Totals, homes, every gain and every loss on random placements of the scene.
+void compare(const scene_shape &shape, uint64_t seed) {
+    CAPTURE(seed);
+    placement_scene scene = random_scene(shape, seed);
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    const slim_reference reference(scene);
+    latency_model model(cluster, demand);
+    const auto seconds = [&](const std::vector<moorage_copy> &copies) {
+        return reference.token_s(reference.of(copies));
+    };
+    REQUIRE(model.empty_s() == doctest::Approx(seconds({})).epsilon(tolerance));
+    std::mt19937_64 generator(seed);
+    for (uint64_t one_in = 1; one_in < 5; ++one_in) {
+        const std::vector<moorage_copy> copies = random_copies(scene, generator, one_in);
+        model.assign(copies);
+        const double now = seconds(copies);
+        REQUIRE(model.token_s() == doctest::Approx(now).epsilon(tolerance));
+        const latency_figures figures = model.figures();
+        CHECK(figures.saved_s == doctest::Approx(seconds({}) - now).epsilon(1e-9));
+        for (uint32_t h = 0; h < scene.homes; ++h)
+            CHECK(figures.home_token_s[h] ==
+                  doctest::Approx(reference.home_s(h, reference.of(copies))).epsilon(tolerance));
+        for (int trial = 0; trial < 12; ++trial) {
+            const moorage_copy at{static_cast<uint32_t>(generator() % scene.count()),
+                                  static_cast<uint32_t>(generator() % scene.devices())};
+            std::vector<moorage_copy> with = copies, without;
+            for (const moorage_copy &copy : copies)
+                if (copy.expert != at.expert || copy.device != at.device) without.push_back(copy);
+            if (without.size() == copies.size()) with.push_back(at);
+            const bool there = model.has_copy(at.expert, at.device);
+            REQUIRE(there == (without.size() != copies.size()));
+            const double gain = there ? 0 : now - seconds(with);
+            const double loss = there ? seconds(without) - now : 0;
+            CHECK(std::abs(model.gain(at.expert, at.device) - gain) < tolerance * now);
+            CHECK(std::abs(model.loss(at.expert, at.device) - loss) < tolerance * now);
+            // There and back again, to the bit.
+            const double before = model.token_s();
+            if (there)
+                model.remove(at.expert, at.device), model.add(at.expert, at.device);
+            else
+                model.add(at.expert, at.device), model.remove(at.expert, at.device);
+            CHECK(model.token_s() == before);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("every kind of scene has the latency of the equations") {
+    const uint32_t both = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
+    for (const uint32_t flags :
+         {both, uint32_t{MOORAGE_CALLS_SERIAL}, uint32_t{MOORAGE_RETURNS_EACH}, 0u}) {
+        for (uint64_t seed = 1; seed <= 12; ++seed) {
+            for (const uint32_t devices : {1u, 2u}) {
+                scene_shape shape;
+                shape.flags = flags, shape.devices = devices;
+                shape.experts = 6, shape.layers = 2;
+                shape.top_k = {1 + static_cast<uint32_t>(seed % 4), 2};
+                shape.servers = 2 + static_cast<uint32_t>(seed % 3);
+                shape.messages_dominate = seed % 2 == 0;
+                shape.linked = seed % 3 == 0 ? 0.6 : 1;
+                compare(shape, seed);
+            }
+        }
+    }
+}
+
+TEST_CASE("sets of eight experts have their best assignment") {
+    for (const uint32_t flags : {3u, 2u}) {
+        scene_shape shape;
+        shape.flags = flags, shape.experts = 9, shape.top_k = {8};
+        shape.servers = 3, shape.homes = 1;
+        for (uint64_t seed = 1; seed <= 2; ++seed) compare(shape, seed);
+    }
+}
+
+namespace {
+
+// Servers A to D in a row, one device each, one home at A that always chooses experts 0 and 1.
+struct appendix_b {
+    appendix_b() {
+        scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
+        scene.add_model(1, 2, 2, 10, 1000);
+        for (uint32_t n = 0; n < 4; ++n) scene.add_server(), scene.add_device(n, 100, call);
+        for (uint32_t n = 1; n < 4; ++n) {
+            scene.link(0, n, 1000 / there[n], 0, false);
+            scene.link(n, 0, 1000 / back[n], 0, false);
+        }
+        scene.cloud(infinite, 50, 0.5);
+        scene.add_home(0, 1, 1000, 1000, 0.1);
+        scene.add_call(0, {0, 1}, share);
+        cluster = scene.cluster(), demand = scene.demand();
+    }
+    const double call = 0.25, share = 0.5;
+    const double there[4] = {0, 1, 2, 4}, back[4] = {0, 1.5, 2.5, 5};
+    placement_scene scene;
+    moorage_cluster cluster;
+    moorage_demand demand;
+    enum { A, B, C, D };
+};
+
+}  // namespace
+
+TEST_CASE("marginals of Appendix B hold literally") {
+    const appendix_b of;
+    latency_model model(of.cluster, of.demand);
+    const double near_c = of.there[appendix_b::C] + of.back[appendix_b::C];
+    // i at B; j at C in the larger set, at D in the smaller (Fig. 11 a): j comes to B, or C.
+    model.assign(std::vector<moorage_copy>{{0, appendix_b::B}, {1, appendix_b::C}});
+    CHECK(model.gain(1, appendix_b::B) ==
+          doctest::Approx(of.share * (near_c - of.back[appendix_b::B] + of.call)));
+    // i at C and j at D: j at B leaves two servers, one of them nearer than D.
+    model.assign(std::vector<moorage_copy>{{0, appendix_b::D}, {1, appendix_b::C}});
+    CHECK(model.gain(1, appendix_b::B) ==
+          doctest::Approx(of.share * (near_c - of.there[appendix_b::B] - of.back[appendix_b::B])));
+    // Fig. 11 b: both at B already; j at C brings nothing. Without B it joins i at C.
+    model.assign(std::vector<moorage_copy>{{0, appendix_b::B}, {1, appendix_b::B}, {0, 2}});
+    CHECK(model.gain(1, appendix_b::C) == 0);
+    model.assign(std::vector<moorage_copy>{{0, appendix_b::C}, {1, appendix_b::D}});
+    CHECK(model.gain(1, appendix_b::C) ==
+          doctest::Approx(of.share * (of.there[appendix_b::D] + of.back[appendix_b::D] -
+                                      of.back[appendix_b::C] + of.call)));
+}
+
+TEST_CASE("marginals of Appendix E hold literally, gain_last among them") {
+    // N = 1, K = 2: a first expert saves p (T_C,n - T_E), a last one p (T_C,n + T_n,C + T_C^CP).
+    placement_scene scene;
+    scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
+    scene.add_model(1, 3, 2, 10, 1000);
+    scene.add_server(), scene.add_device(0, 100, 0.25);
+    scene.cloud(1000, 4, 0.125);
+    scene.add_home(0, 1, 1000, 1000, 0.1);
+    scene.add_call(0, {0, 1}, 0.5), scene.add_call(0, {0, 2}, 0.25);
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    CHECK(model.gain(0, 0) == doctest::Approx(0.75 * (5 - 0.25)));
+    CHECK(model.gain_last(0, 0) == doctest::Approx(0.75 * (5 + 5 + 0.125)));
+    model.add(1, 0), model.add(2, 0);
+    CHECK(model.gain(0, 0) == doctest::Approx(0.75 * (5 + 5 + 0.125)));
+    CHECK(model.gain_last(0, 0) == model.gain(0, 0));
+}
+
+TEST_CASE("gain_last is the gain with all else on the server") {
+    for (uint64_t seed = 1; seed <= 10; ++seed) {
+        scene_shape shape;
+        shape.experts = 5, shape.top_k = {3, 1}, shape.flags = seed % 2 == 0 ? 3 : 2;
+        placement_scene scene = random_scene(shape, seed);
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        std::mt19937_64 generator(seed);
+        std::vector<moorage_copy> copies;
+        for (const moorage_copy &copy : random_copies(scene, generator, 3))
+            if (copy.device != 0) copies.push_back(copy);
+        for (uint32_t x = 0; x < scene.count(); ++x) {
+            model.assign(copies);
+            const double last = model.gain_last(x, 0);
+            for (uint32_t other = 0; other < scene.count(); ++other)
+                if (other != x) model.add(other, 0);
+            CHECK(last == doctest::Approx(model.gain(x, 0)).epsilon(1e-12));
+        }
+    }
+}
+
+TEST_CASE("a second copy can raise the latency where computing dominates") {
+    // Both experts at the neighbour: one call there. With one of them here as well, it is computed
+    // here first, and the neighbour still computes the other: a hop saved, a computation more.
+    placement_scene scene;
+    scene.flags = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
+    scene.add_model(1, 2, 2, 10, 1000);
+    for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 3);
+    scene.link(0, 1, 1000);
+    scene.cloud(1000, 100, 1);
+    scene.add_home(0, 1, 1000, 1000), scene.add_call(0, {0, 1}, 1);
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    model.add(0, 1), model.add(1, 1);
+    CHECK(model.gain(0, 0) == doctest::Approx(1 - 3));
+}
+
+TEST_CASE("where only frequencies are known each expert counts alone") {
+    placement_scene scene;
+    scene.flags = 0;
+    scene.add_model(1, 3, 2, 10, 1000);
+    for (uint32_t n = 0; n < 3; ++n) scene.add_server(), scene.add_device(n, 100, 0.5);
+    scene.link(0, 1, 1000, 0.25), scene.link(0, 2, 500), scene.link(1, 2, 250);
+    scene.add_home(0, 2), scene.add_home(1, 6);
+    scene.frequency = {1, 0.5, 0.5, 0.25, 0.75, 1};
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    CHECK(model.figures().absent == 3);
+    CHECK(model.absent_s(0) == doctest::Approx(2 * 8.5));  // over the slowest link, and computed
+    model.add(0, 0), model.add(1, 1), model.add(2, 1), model.add(2, 2);
+    const latency_figures figures = model.figures();
+    const double hop = 0.5 + 2 * 1.25;
+    CHECK(figures.absent == 0);
+    CHECK(figures.home_token_s[0] == doctest::Approx(0.5 + hop));
+    CHECK(figures.home_token_s[1] == doctest::Approx(0.25 * hop + 0.75 * 0.5 + 0.5));
+    CHECK(figures.token_s ==
+          doctest::Approx((2 * figures.home_token_s[0] + 6 * figures.home_token_s[1]) / 8));
+    CHECK(figures.calls_per_s == doctest::Approx(16));
+    CHECK(figures.remote_calls_per_s == doctest::Approx(2 * 1 + 6 * 0.25));
+    CHECK(figures.local_ratio == doctest::Approx(1 - 3.5 / 16));
+    CHECK(figures.home_local_ratio[0] == doctest::Approx(0.5));
+    CHECK(model.loss(0, 0) == doctest::Approx((2 * 1 * (17 - 0.5) + 6 * 0.25 * (17 - hop)) / 8));
+}
+
+TEST_CASE("more than 64 servers: frequencies alone, nearest holder by nearest holder") {
+    placement_scene scene;
+    scene.add_model(2, 8, 2, 10, 1000);
+    for (uint32_t n = 0; n < 130; ++n) scene.add_server(), scene.add_device(n, 100, 0.5);
+    for (uint32_t a = 0; a < 130; ++a)
+        for (uint32_t b = 0; b < a; ++b) scene.link(a, b, 1000.0 / (1 + (a + b) % 7));
+    for (uint32_t n = 0; n < 130; ++n) scene.add_home(n, 1 + n % 3);
+    std::mt19937_64 generator(5);
+    for (double &f : scene.frequency) f = static_cast<double>(generator() % 8) / 8;
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    const std::vector<moorage_copy> copies = random_copies(scene, generator, 40);
+    model.assign(copies);
+    for (uint32_t h = 0; h < 130; h += 13) {
+        double sum = 0;
+        for (uint32_t x = 0; x < scene.count(); ++x) {
+            double best = model.absent_s(0);
+            for (const moorage_copy &copy : copies)
+                if (copy.expert == x)
+                    best = std::min(
+                        best, copy.device == h ? 0.5 : 0.5 + 2.0 * (1 + (h + copy.device) % 7));
+            sum += scene.frequency[h * scene.count() + x] * best;
+        }
+        CHECK(model.figures().home_token_s[h] == doctest::Approx(sum));
+    }
+    const double before = model.token_s();
+    const double gain = model.gain(3, 70), loss = model.loss(copies[0].expert, copies[0].device);
+    model.add(3, 70);
+    CHECK(before - model.token_s() == doctest::Approx(gain));
+    model.remove(3, 70), model.remove(copies[0].expert, copies[0].device);
+    CHECK(model.token_s() - before == doctest::Approx(loss));
+}
