@@ -223,6 +223,15 @@ void instance::reset() {
     c.calls.reset(c.plugin);
 }
 
+status instance::control(const char *name, const std::function<int32_t(moorage_plugin *)> &work) {
+    content &c = *content_;
+    const in_control mark(c.host);
+    c.host.last_error.clear();
+    const int32_t code = work(c.plugin);
+    if (code != MOORAGE_OK) return c.failed(name, code);
+    return success();
+}
+
 const policy &instance::from() const { return content_->from; }
 const moorage_limits &instance::limits() const { return content_->limits; }
 moorage_plugin *instance::plugin() const { return content_->plugin; }

@@ -55,6 +55,10 @@ public:
     // Resets the policy, its random stream and its future. Requires: active.
     void reset();
 
+    // A [control] call of a table that may fail, such as placement's plan: a status other than OK
+    // becomes an error with the policy's own text. `name` is of the call.
+    status control(const char *name, const std::function<int32_t(moorage_plugin *)> &work);
+
     const policy &from() const;
     std::string_view name() const { return from().name(); }
     const moorage_limits &limits() const;

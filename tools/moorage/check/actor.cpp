@@ -22,11 +22,15 @@ public:
         plugin = made_->plugin();
         observer = made_->observer, router = made_->router, cache = made_->cache;
         budget = made_->budget, prefetch = made_->prefetch, dispatch = made_->dispatch;
-        transport = made_->transport;
+        transport = made_->transport, placement = made_->placement;
     }
     status activate(const moorage_limits &limits) override { return made_->activate(limits); }
     void deactivate() override { made_->deactivate(); }
     void reset() override { made_->reset(); }
+    status control(const char *name,
+                   const std::function<int32_t(moorage_plugin *)> &work) override {
+        return made_->control(name, work);
+    }
 
 private:
     std::unique_ptr<core::instance> made_;
@@ -77,6 +81,7 @@ public:
         prefetch = find(MOORAGE_INTERFACE_PREFETCH, tables_.prefetch);
         dispatch = find(MOORAGE_INTERFACE_DISPATCH, tables_.dispatch);
         transport = find(MOORAGE_INTERFACE_TRANSPORT, tables_.transport);
+        placement = find(MOORAGE_INTERFACE_PLACEMENT, tables_.placement);
         return core::success();
     }
     status activate(const moorage_limits &limits) override {
@@ -89,6 +94,11 @@ public:
     }
     void deactivate() override { calls_.deactivate(plugin); }
     void reset() override { calls_.reset(plugin); }
+    status control(const char *, const std::function<int32_t(moorage_plugin *)> &work) override {
+        services_.last_error.clear();
+        if (work(plugin) == MOORAGE_OK) return core::success();
+        return error{services_.last_error.empty() ? "no text given" : services_.last_error};
+    }
 
 private:
     static first_host *&instance() {
@@ -145,6 +155,7 @@ private:
         moorage_prefetch prefetch;
         moorage_dispatch dispatch;
         moorage_transport transport;
+        moorage_placement placement;
     } tables_{};
 };
 

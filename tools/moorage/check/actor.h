@@ -1,6 +1,7 @@
 // actor.h - the policy under test as the driver sees it: its tables, and its life.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,9 @@ public:
     virtual core::status activate(const moorage_limits &limits) = 0;
     virtual void deactivate() = 0;
     virtual void reset() = 0;
+    // A [control] call that may fail; the status comes with the policy's text.
+    virtual core::status control(const char *name,
+                                 const std::function<int32_t(moorage_plugin *)> &work) = 0;
 
     moorage_plugin *plugin = nullptr;
     const moorage_observer *observer = nullptr;
@@ -26,6 +30,7 @@ public:
     const moorage_prefetch *prefetch = nullptr;
     const moorage_dispatch *dispatch = nullptr;
     const moorage_transport *transport = nullptr;
+    const moorage_placement *placement = nullptr;
 };
 
 // An instance as every run makes it.

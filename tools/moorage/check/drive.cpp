@@ -89,6 +89,7 @@ void driver::run() {
             blame(fault::range, format("prediction is {}, the last kind is {}", from,
                                        uint32_t{MOORAGE_FROM_RESIDENT}));
     }
+    if (policy_.placement && !options_.steps_only) place();
     for (uint32_t round = 0; round < rounds; ++round) {
         if (policy_.budget) plan_budget();
         if (round == 0) fill();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,9 @@
 #include "tools/moorage/check/world.h"
 
 namespace moorage::check {
+
+struct cluster_options;
+class cluster_world;
 
 enum class fault { range, pinned, capacity, incomplete, canary, input, exception };
 inline constexpr size_t fault_count = 7;
@@ -29,6 +33,7 @@ struct drive_options {
     bool check_fences = false;  // look at the margins of every array after each step
     bool check_inputs = false;  // compare what was lent before and after each call
     mover *threads = nullptr;   // makes every second call from another thread
+    bool steps_only = false;    // leave out planning of placements, which may block
     uint32_t rounds = 0;        // stop after so many; 0: all of the world's
 };
 
@@ -78,13 +83,22 @@ private:
     void take_piece(uint32_t link);
     void drain();
 
+    // drive_placement.cpp
+    void place();
+    void place_on(const cluster_options &options);
+    void judge_refusal(cluster_world &at, const std::string &text);
+    void judge_plan(cluster_world &at, const std::vector<moorage_copy> &plan);
+    void state_facts(fence arrays);
+    void adopt(cluster_world &at, const std::vector<moorage_copy> &current,
+               const std::vector<moorage_copy> &candidate);
+
     void blame(fault kind, const std::string &text);
     void note(uint64_t value) { log_.push_back(static_cast<uint32_t>(value ^ (value >> 32))); }
     uint64_t lent_checksum();
     bool fences_hold();
     // Calls into the policy: marks the thread, watches, catches what must not come out.
     template <class Work>
-    void call(const char *what, Work &&work);
+    void call(const char *what, Work &&work, bool step = true);
     template <class Work>
     void control(const char *what, Work &&work);
 
@@ -129,20 +143,21 @@ private:
     std::vector<live_transfer> transfers_;
 };
 
-// For calls that may allocate and look at the clock: [control].
+// For calls that may allocate and look at the clock, and come from one thread: [control].
 template <class Work>
 void driver::control(const char *what, Work &&work) {
     const bool watched = std::exchange(options_.watch, false);
-    call(what, work);
+    call(what, work, /*step=*/false);
     options_.watch = watched;
 }
 
 template <class Work>
-void driver::call(const char *what, Work &&work) {
+void driver::call(const char *what, Work &&work, bool step) {
     const uint64_t before = options_.check_inputs ? lent_checksum() : 0;
     enter_call(what);
     const auto guarded = [&] {
-        const core::instance::stepping mark;
+        std::optional<core::instance::stepping> mark;
+        if (step) mark.emplace();
         try {
             if (options_.watch) begin_watch();
             work();
@@ -158,7 +173,7 @@ void driver::call(const char *what, Work &&work) {
             watched_.clock_reads += seen.clock_reads;
         }
     };
-    if (options_.threads)
+    if (options_.threads && step)
         options_.threads->run(guarded);
     else
         guarded();

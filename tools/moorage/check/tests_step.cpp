@@ -34,8 +34,8 @@ verdict no_block_in_step(const subject &of) {
         auto made = active_actor(of, *places.back());
         if (!made) return failed(made.failure().text);
         actors.push_back(std::move(made).value());
-        drivers.push_back(
-            std::make_unique<driver>(*actors.back(), *places.back(), drive_options{}));
+        drivers.push_back(std::make_unique<driver>(*actors.back(), *places.back(),
+                                                   drive_options{.steps_only = true}));
     }
     if (!can_watch()) return skipped("a sanitizer makes system calls of its own");
     if (!forbid_blocking_calls()) return skipped("the kernel allows no seccomp filter here");

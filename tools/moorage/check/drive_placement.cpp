@@ -1,0 +1,178 @@
+// drive_placement.cpp - plans, facts and migrations: what they are asked, how they are judged.
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "core/base/text.h"
+#include "tools/moorage/check/cluster_world.h"
+#include "tools/moorage/check/drive.h"
+
+namespace moorage::check {
+
+using core::format;
+
+namespace {
+
+std::string copy_text(const moorage_copy &copy) {
+    return format("a copy of expert {} on device {}", copy.expert, copy.device);
+}
+
+uint64_t bits_of(double value) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+}  // namespace
+
+// Two clusters; which ones the seed says, so that the usual worlds see all of them.
+void driver::place() {
+    for (uint64_t i = 0; i < 2; ++i) {
+        cluster_options o =
+            cluster_variant(world_.options.seed * 2 + i, world_.options.seed + 1000 * i);
+        if (world_.options.slots == 0) o.room = cluster_options::memory::none, o.cloud = i == 0;
+        o.arrays = world_.options.arrays;
+        place_on(o);
+    }
+}
+
+void driver::place_on(const cluster_options &options) {
+    cluster_world at(options);
+    const size_t room = size_t{at.experts()} * options.devices;
+    std::vector<moorage_copy> current;
+    for (int decision = 0; decision < 3; ++decision) {
+        if (decision > 0) at.drift();
+        fenced<moorage_copy> lent(current.size(), options.arrays);
+        std::copy(current.begin(), current.end(), lent.all());
+        fenced<moorage_copy> out(room, options.arrays);
+        fenced<uint64_t> count(1, options.arrays);
+        const uint64_t before = options_.check_inputs ? at.checksum() : 0;
+        core::status made = core::success();
+        control("plan (placement)", [&] {
+            made = policy_.control("plan", [&](moorage_plugin *plugin) {
+                return policy_.placement->plan(plugin, &at.cluster(), &at.demand(),
+                                               current.empty() ? nullptr : lent.all(),
+                                               current.size(), out.all(), &count[0]);
+            });
+        });
+        if (options_.check_inputs && at.checksum() != before)
+            blame(fault::input, "plan (placement) wrote to an array that was lent for reading");
+        if (options_.check_fences &&
+            !(at.intact() && lent.intact() && out.intact() && count.intact()))
+            blame(fault::canary, "something was written outside an array in plan (placement)");
+        note(made.ok());
+        if (!made) {
+            judge_refusal(at, made.failure().text);
+            continue;
+        }
+        note(count[0]);
+        if (count[0] > room) {
+            blame(fault::capacity,
+                  format("plan counted {} copies, there was room for {}", count[0], room));
+            continue;
+        }
+        std::vector<moorage_copy> plan(out.all(), out.all() + count[0]);
+        judge_plan(at, plan);
+        state_facts(options.arrays);
+        if (decision > 0) adopt(at, current, plan);
+        current = std::move(plan);
+    }
+}
+
+// A refusal is right where memory is short, and may be where it just suffices: some methods need
+// more than one copy of each expert takes.
+void driver::judge_refusal(cluster_world &at, const std::string &text) {
+    if (text.ends_with("no text given"))
+        blame(fault::incomplete, "plan refuses without a text; call set_error");
+    if (at.options.room == cluster_options::memory::roomy)
+        blame(fault::incomplete,
+              format("plan refuses where every device has room for all experts: {}", text));
+}
+
+void driver::judge_plan(cluster_world &at, const std::vector<moorage_copy> &plan) {
+    std::vector<uint64_t> used(at.options.devices);
+    std::vector<uint8_t> held(size_t{at.options.devices} * at.experts()), there(at.experts());
+    for (const moorage_copy &copy : plan) {
+        note(copy.expert), note(copy.device);
+        if (copy.expert >= at.experts() || copy.device >= at.options.devices) {
+            blame(fault::range, format("{}; there are {} experts and {} devices", copy_text(copy),
+                                       at.experts(), at.options.devices));
+            continue;
+        }
+        if (std::exchange(held[size_t{copy.device} * at.experts() + copy.expert], uint8_t{1}))
+            blame(fault::range, format("{} is named twice", copy_text(copy)));
+        used[copy.device] += at.bytes_of(copy.expert);
+        there[copy.expert] = 1;
+    }
+    for (uint32_t g = 0; g < at.options.devices; ++g)
+        if (used[g] > at.cluster().host_device_bytes[g])
+            blame(fault::capacity, format("the plan puts {} bytes on device {}, {} fit", used[g], g,
+                                          at.cluster().host_device_bytes[g]));
+    for (uint32_t e = 0; e < at.experts() && !at.options.cloud; ++e)
+        if (!there[e] && at.asked_for(e))
+            blame(fault::incomplete,
+                  format("expert {} is asked for, has no copy, and there is no cloud", e));
+}
+
+void driver::state_facts(fence arrays) {
+    if (!policy_.placement->facts) return;
+    for (const uint32_t capacity : {32u, 1u, 0u}) {
+        fenced<moorage_fact> facts(capacity, arrays);
+        uint32_t count = 0;
+        control("facts",
+                [&] { count = policy_.placement->facts(policy_.plugin, facts.all(), capacity); });
+        note(count);
+        if (options_.check_fences && !facts.intact())
+            blame(fault::canary, "something was written outside an array in facts");
+        if (count > capacity) {
+            blame(fault::capacity, format("facts returned {}, room was for {}", count, capacity));
+            continue;
+        }
+        for (uint32_t i = 0; i < count; ++i) {
+            const std::string_view name = facts[i].plugin_name ? facts[i].plugin_name : "";
+            if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") !=
+                                    std::string_view::npos)
+                blame(fault::range, format("fact {} has the name \"{}\"; use snake_case", i, name));
+            if (std::isnan(facts[i].value))
+                blame(fault::range, format("fact {} is not a number", name));
+            // What a policy says of its own time may differ from run to run.
+            if (!name.ends_with("seconds")) note(bits_of(facts[i].value));
+        }
+    }
+}
+
+void driver::adopt(cluster_world &at, const std::vector<moorage_copy> &current,
+                   const std::vector<moorage_copy> &candidate) {
+    if (!policy_.placement->adopt) return;
+    fenced<moorage_copy> before(current.size(), world_.options.arrays),
+        after(candidate.size(), world_.options.arrays);
+    std::copy(current.begin(), current.end(), before.all());
+    std::copy(candidate.begin(), candidate.end(), after.all());
+    fenced<moorage_move> move(1, world_.options.arrays);
+    const uint64_t added = draw_.below(static_cast<uint32_t>(candidate.size()) + 1);
+    move[0] = {sizeof(moorage_move),
+               0,
+               &at.cluster(),
+               &at.demand(),
+               before.all(),
+               current.size(),
+               after.all(),
+               candidate.size(),
+               added,
+               added << 20,
+               draw_.below(4),
+               0.001 * static_cast<double>(added),
+               0.001,
+               100,
+               100.0 * draw_.unit(),
+               draw_.one_in(4) ? 0 : 0.002,
+               300};
+    uint32_t answer = 0;
+    control("adopt", [&] { answer = policy_.placement->adopt(policy_.plugin, &move[0]); });
+    note(answer);
+    if (answer > 1) blame(fault::range, format("adopt answers {}, expected 0 or 1", answer));
+    if (options_.check_fences && !(before.intact() && after.intact() && move.intact()))
+        blame(fault::canary, "something was written outside an array in adopt");
+}
+
+}  // namespace moorage::check
