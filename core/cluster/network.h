@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/placement/scene.h"
@@ -43,16 +44,17 @@ struct network_options {
     uint64_t piece_bytes = 1 << 20;
     double migration_bytes_per_s = 0;  // of each receiving device; 0: what the links leave
     // Time that migration may make activations wait, per time that they are sent; of each channel.
+    // Above 0; infinite: no limit.
     double migration_delay_max = 0.1;
     uint64_t bucket_ns = 0;  // of figures over time; 0: none are kept
 };
 
+// By traffic, counted when it is sent.
 struct channel_figures {
-    uint32_t from = 0, to = 0;                                  // endpoints
-    uint64_t messages[2] = {}, bytes[2] = {}, busy_ns[2] = {};  // by traffic; when it is sent
-    uint64_t queue_peak = 0;                                    // messages that waited at one time
-    uint64_t delayed_ns = 0;                  // activations stood still behind a piece of migration
-    std::vector<uint64_t> busy_over_time_ns;  // per bucket, both classes
+    uint32_t from = 0, to = 0;  // endpoints
+    uint64_t messages[2] = {}, bytes[2] = {}, busy_ns[2] = {};
+    uint64_t queue_peak = 0;  // messages that waited at one time
+    uint64_t delayed_ns = 0;  // activations stood still behind a piece of migration
 };
 
 class network {
@@ -72,19 +74,21 @@ public:
     uint64_t alone_ns(uint32_t channel, uint64_t bytes) const;
     // Whether the channel stays inside a server: not counted as network.
     bool local(uint32_t channel) const { return channels_[channel].local; }
-    // When the messages that wait on the channel now would be sent, migration apart.
+    // Time until an activation that is sent now would start.
     uint64_t activation_backlog_ns(uint32_t channel, uint64_t now_ns) const;
 
     // Requires: now_ns <= due(), and not below what was given or taken before.
     void send(uint32_t channel, const message &what, uint64_t now_ns);
     // When something happens next; MOORAGE_NEVER: nothing is under way.
     uint64_t due() const { return heap_.empty() ? MOORAGE_NEVER : heap_.front().at_ns; }
-    // Takes what happens next. Nothing where it concerns nobody outside; due() is then the time of
-    // the next. Requires: something is under way.
+    // Lets happen what is next. Gives nothing where it concerns nobody outside; due() is then the
+    // time of the next. Requires: something is under way.
     std::optional<delivery> take();
 
     uint32_t channels() const { return static_cast<uint32_t>(channels_.size()); }
-    const channel_figures &figures(uint32_t channel) const { return channels_[channel].figures; }
+    channel_figures figures(uint32_t channel) const;
+    // How long the channel was busy in each bucket, with both kinds.
+    std::vector<uint64_t> busy_over_time_ns(uint32_t channel) const;
     // Bytes of all channels that are network, by traffic.
     uint64_t network_bytes(traffic kind) const { return bytes_[static_cast<size_t>(kind)]; }
     // The same per bucket, by the start of each piece.
@@ -95,45 +99,52 @@ public:
 
 private:
     static constexpr uint32_t none = UINT32_MAX;
-    struct node {  // a message that waits or flies; linked by index
+    struct node {  // a message that waits or flies; those that wait are linked by index
         message what;
-        uint64_t left_bytes, sent_ns, due_ns, order;
-        uint32_t next;
+        uint64_t left_bytes, sent_ns;
+        uint32_t channel, next;
     };
     struct list {
         uint32_t head = none, tail = none;
     };
-    struct one_channel {
+    // Two cache lines: 256 servers have 65 000 of them, touched in any order.
+    struct alignas(128) one_channel {
         double bytes_per_s = 0;  // infinite: takes no time
         uint64_t latency_ns = 0;
-        uint64_t free_ns = 0;        // the line is busy until then
-        uint64_t piece_end_ns = 0;   // of the last piece of migration
-        uint64_t demand_end_ns = 0;  // of the last activation
-        list waiting[2], flying;
-        uint64_t queued = 0;
+        uint64_t free_ns = 0;              // the line is busy until then
+        uint64_t look_ns = MOORAGE_NEVER;  // when it is looked at again
+        list waiting[2];
+        uint64_t bytes[2] = {}, busy_ns[2] = {};
+        uint32_t messages[2] = {};
+        uint32_t queued = 0, queue_peak = 0;
+        uint64_t waiting_activation_bytes = 0, delayed_ns = 0;
+        uint64_t activation_end_ns = 0;  // of the last that was sent
+        bool piece_last = false;         // what was sent last was migration
         bool local = false;
-        channel_figures figures;
     };
+    static_assert(sizeof(one_channel) == 128);
     struct event {
         uint64_t at_ns, order;
-        uint32_t what;  // 2 * channel: its line; + 1: the first of what flies
+        uint32_t what;  // a message that lands, or a channel whose line is looked at
+        bool look;      // stale where the channel is looked at at another time
+        bool before(const event &other) const {
+            return at_ns != other.at_ns ? at_ns < other.at_ns : order < other.order;
+        }
     };
 
     uint32_t make_channel(uint32_t from, uint32_t to, double bytes_per_s, double latency_s);
-    uint64_t duration_ns(const one_channel &on, uint64_t bytes) const;
     void append(list &to, uint32_t index);
-    uint32_t take_first(list &from);
+    uint32_t remove_first(list &from);
     void start(uint32_t channel, uint64_t now_ns);
     void start_activation(uint32_t channel, uint64_t now_ns);
-    uint64_t migration_from_ns(const one_channel &on, uint64_t now_ns) const;
+    uint64_t migration_from_ns(const one_channel &on) const;
     void start_piece(uint32_t channel, uint64_t now_ns);
-    void fly(uint32_t channel, uint32_t index, uint64_t at_ns);
-    void occupy(one_channel &on, traffic kind, uint64_t bytes, uint64_t now_ns, uint64_t ns);
-    void arrange(uint32_t what, uint64_t at_ns, uint64_t order);
-    void unarrange(uint32_t what);
-    void sift(uint32_t place);
-    void put(uint32_t place, const event &one);
-    uint32_t &key(uint32_t from, uint32_t to);
+    void land_at(uint32_t index, uint64_t at_ns);
+    void look_at(uint32_t channel, uint64_t at_ns);
+    void occupy(uint32_t channel, traffic kind, uint64_t bytes, uint64_t now_ns);
+    void push(const event &one);
+    void pop();
+    uint32_t *entry(uint32_t from, uint32_t to);
 
     network_options options_;
     uint32_t servers_;
@@ -141,14 +152,15 @@ private:
     std::vector<uint32_t> home_endpoint_;
     std::vector<uint32_t> index_;  // [servers + 1, servers + 1], then [homes, 2]; channel or none
     std::vector<one_channel> channels_;
+    std::vector<std::pair<uint32_t, uint32_t>> ends_;  // [channels] from, to
     std::vector<node> nodes_;
     uint32_t free_node_ = none;
     std::vector<event> heap_;
-    std::vector<uint32_t> place_;           // [2 * channels] in the heap
     std::vector<uint64_t> device_next_ns_;  // of each device's budget
     uint64_t order_ = 0, events_ = 0, last_ns_ = 0;
     uint64_t bytes_[2] = {};
     std::vector<uint64_t> bytes_over_time_[2];
+    std::vector<std::vector<uint64_t>> busy_over_time_;  // [buckets][channels], short where none
 };
 
 }  // namespace moorage::core
