@@ -22,7 +22,8 @@
 //              std::span<const moorage_copy> current, copies &) [control], which may throw
 //              (std::invalid_argument: no plan exists, and why); optional:
 //              bool adopt(const moorage_move &) [control],
-//              uint32_t facts(std::span<moorage_fact>) [control]
+//              uint32_t facts(std::span<moorage_fact>) [control]; activate() and reset() may be
+//              left out
 // A cache policy also gets the fast path of counting replays (replay.hpp) for nothing.
 #pragma once
 
@@ -151,7 +152,10 @@ struct holder {
     static holder *from(moorage_plugin *plugin) { return reinterpret_cast<holder *>(plugin); }
     static void destroy(moorage_plugin *plugin) noexcept { delete from(plugin); }
     static int32_t activate(moorage_plugin *plugin, const moorage_limits *limits) noexcept {
-        return guarded(from(plugin)->host, [&] { from(plugin)->policy.activate(*limits); });
+        if constexpr (places<P> && !requires(P & p) { p.activate(*limits); })
+            return (void)plugin, (void)limits, MOORAGE_OK;
+        else
+            return guarded(from(plugin)->host, [&] { from(plugin)->policy.activate(*limits); });
     }
     static void deactivate(moorage_plugin *plugin) noexcept {
         if constexpr (requires(P & p) { p.deactivate(); })
@@ -159,7 +163,12 @@ struct holder {
         else
             (void)plugin;
     }
-    static void reset(moorage_plugin *plugin) noexcept { from(plugin)->policy.reset(); }
+    static void reset(moorage_plugin *plugin) noexcept {
+        if constexpr (places<P> && !requires(P & p) { p.reset(); })
+            (void)plugin;
+        else
+            from(plugin)->policy.reset();
+    }
     static const void *get_interface(moorage_plugin *, const char *id) noexcept;
     template <class Work>
     static int32_t guarded(const moorage_host *host, Work &&work) noexcept {
