@@ -7,8 +7,17 @@
 
 namespace moorage::core {
 
-emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *sink)
-    : costs_(costs), sink_(sink), arrived_(transfers_max, 0) {
+completion timed_executor::wait() {
+    for (;;) {
+        assert(due() != MOORAGE_NEVER && "something must be under way");
+        now_ = due();
+        if (const auto done = step()) return *done;
+    }
+}
+
+emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *sink,
+                   uint64_t *clock)
+    : timed_executor(clock), costs_(costs), sink_(sink), arrived_(transfers_max, 0) {
     due_.fill(MOORAGE_NEVER);
 }
 
@@ -24,6 +33,7 @@ void emulator::ring<T>::push(const T &value) {
 
 void emulator::queue(const operation &work) {
     gpu_queue_.push(work);
+    gpu_backlog_ns_ += work.duration_ns;
     if (gpu_queue_.count == 1) {
         gpu_waiting_since_ = now_;
         start_gpu();
@@ -127,21 +137,24 @@ void emulator::share_memory() {
     }
 }
 
-completion emulator::wait() {
-    for (;;) {
-        uint32_t first = 0;
-        for (uint32_t which = 1; which < actor_count; ++which)
-            if (due_[which] < due_[first]) first = which;
-        assert(due_[first] != MOORAGE_NEVER && "something must be under way");
-        now_ = due_[first];
-        ++events_;
-        if (first == gpu) return finish_gpu();
-        flow &one = flows_[first];
-        if (one.flowing) return finish_flow(static_cast<actor>(first));
-        one.flowing = true;
-        one.updated = now_;
-        share_memory();
-    }
+uint32_t emulator::first() const {
+    uint32_t first = 0;
+    for (uint32_t which = 1; which < actor_count; ++which)
+        if (due_[which] < due_[first]) first = which;
+    return first;
+}
+
+std::optional<completion> emulator::step() {
+    const uint32_t which = first();
+    assert(due_[which] == now_ && "whoever moves the clock takes the earliest event");
+    ++events_;
+    if (which == gpu) return finish_gpu();
+    flow &one = flows_[which];
+    if (one.flowing) return finish_flow(static_cast<actor>(which));
+    one.flowing = true;
+    one.updated = now_;
+    share_memory();
+    return {};
 }
 
 completion emulator::finish_gpu() {
@@ -150,6 +163,7 @@ completion emulator::finish_gpu() {
     gpu_running_ = false;
     due_[gpu] = MOORAGE_NEVER;
     busy_.gpu += work.duration_ns;
+    gpu_backlog_ns_ -= work.duration_ns;
     if (sink_) {
         const char *kind = work.kind == event_kind::gate         ? "attention"
                            : work.kind == event_kind::head       ? "head"

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/execute/cost_model.h"
@@ -29,12 +30,34 @@ public:
                       uint64_t start_ns, uint64_t end_ns) = 0;
 };
 
-class emulator final : public executor {
+// An executor in virtual time whose clock may be that of several: then whoever has the earliest
+// event due() moves it there and calls step().
+class timed_executor : public executor {
+public:
+    // `clock` is borrowed; null: its own.
+    explicit timed_executor(uint64_t *clock) : now_(clock ? *clock : own_now_) {}
+    timed_executor(const timed_executor &) = delete;
+
+    const uint64_t *clock() const final { return &now_; }
+    bool virtual_time() const final { return true; }
+    virtual uint64_t due() const = 0;  // MOORAGE_NEVER: nothing is under way
+    // Takes the event that is due now; most complete something.
+    virtual std::optional<completion> step() = 0;
+    completion wait() final;
+
+private:
+    uint64_t own_now_ = 0;
+
+protected:
+    uint64_t &now_;
+};
+
+class emulator final : public timed_executor {
 public:
     // transfers_max: ids of transfers are below it. `costs` is borrowed, `sink` may be null.
-    emulator(const cost_model &costs, uint32_t transfers_max, span_sink *sink);
+    emulator(const cost_model &costs, uint32_t transfers_max, span_sink *sink,
+             uint64_t *clock = nullptr);
 
-    const uint64_t *clock() const override { return &now_; }
     void attention(uint32_t layer, const pass &tokens) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
@@ -46,10 +69,12 @@ public:
     void arrived(uint32_t transfer) override;
     void send(const link_piece &piece) override;
     bool idle(uint32_t link) const override { return !flows_[link].busy; }
-    completion wait() override;
+    uint64_t due() const override { return due_[first()]; }
+    std::optional<completion> step() override;
     busy_ns busy() const override { return busy_; }
-    bool virtual_time() const override { return true; }
     bool unified_memory() const override { return costs_.hardware().device.unified_memory; }
+    // What the GPU has been given and not done.
+    uint64_t gpu_backlog_ns() const { return gpu_backlog_ns_; }
 
     uint64_t events() const { return events_; }
 
@@ -69,6 +94,7 @@ private:
     };
     enum actor : uint32_t { h2d = 0, d2h = 1, cpu = 2, gpu = 3, actor_count = 4 };
 
+    uint32_t first() const;  // actor with the earliest event
     void queue(const operation &work);
     void start_gpu();
     void start_cpu();
@@ -79,7 +105,7 @@ private:
 
     const cost_model &costs_;
     span_sink *sink_;
-    uint64_t now_ = 0, events_ = 0;
+    uint64_t events_ = 0, gpu_backlog_ns_ = 0;
     std::array<uint64_t, actor_count> due_;  // of each actor's event; MOORAGE_NEVER: none
     std::array<flow, 3> flows_;
     busy_ns busy_;

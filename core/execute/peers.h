@@ -25,6 +25,7 @@ struct remote_call {
     uint32_t server;
     uint32_t layer;
     uint32_t tokens;                       // distinct ones among those of the experts
+    uint32_t all_tokens;                   // among those of all calls of the step
     std::span<const expert_work> experts;  // borrowed for the call
 };
 
@@ -40,7 +41,8 @@ public:
     // `step_tokens` that the step has in all.
     virtual void offers(uint32_t page, uint32_t tokens, uint32_t step_tokens,
                         std::vector<remote_offer> &out) = 0;
-    // Every expert completes (event_kind::remote_expert) with its tag once its output is back.
+    // Calls of one step come together, those of the next after all of them have completed. Every
+    // expert completes (event_kind::remote_expert) with its tag once its output is back.
     virtual void call(const remote_call &work) = 0;
 };
 

@@ -408,7 +408,7 @@ void pipeline::call_others() {
             ++open_;
         }
         remote_.resize(left);
-        others_->call({server, layer(), remote_tokens_[server], call_});
+        others_->call({server, layer(), remote_tokens_[server], remote_tokens_all_, call_});
     }
 }
 
@@ -417,12 +417,15 @@ void pipeline::count_remote_tokens() {
     for (const step_item &item : items_) site_of_[item.expert] = item.site;
     for (const uint32_t index : remote_)
         remote_tokens_[items_[index].site - MOORAGE_SITE_REMOTE] = 0;
+    remote_tokens_all_ = 0;
     const moorage_step &view = step_.view();
     for (uint32_t token = 0; token < view.token_count; ++token) {
         const uint32_t *chosen = view.host_chosen + size_t{token} * view.top_k;
+        bool any = false;
         for (uint32_t k = 0; k < view.top_k; ++k) {
             const uint32_t site = site_of_[chosen[k]];
             if (site < MOORAGE_SITE_REMOTE) continue;
+            remote_tokens_all_ += !std::exchange(any, true);
             const auto same = [&](uint32_t expert) { return site_of_[expert] == site; };
             if (std::none_of(chosen, chosen + k, same))
                 ++remote_tokens_[site - MOORAGE_SITE_REMOTE];
@@ -541,6 +544,7 @@ void pipeline::handle(const completion &done) {
         case event_kind::piece: {
             const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);
             if (ended == MOORAGE_NONE) return;
+            if (end_served(ended)) return;
             const transfer_record &record = transport_.record(ended);
             const int segments = record.segments;
             uint8_t &state = truth_.states()[record.page];
@@ -623,6 +627,7 @@ void pipeline::end_pass() {
         (token.first ? ttft_ns_ : tpot_ns_).push_back(ended_ns - emitted_ns);
         emitted_ns = ended_ns;
     }
+    source_.pass_done(pass_, ended_ns);
 }
 
 void pipeline::finish(run_report &report) {

@@ -76,6 +76,15 @@ public:
     stand go_on();
     // Takes in a completion of this run's executor, or of a call to others. go_on() comes after.
     void handle(const completion &done);
+    // Computes an expert for another home; it completes on the executor (gpu_expert) with the
+    // work's tag, which handle() must not be given. What is not resident is brought for it alone.
+    // False: the transport has no room for that now.
+    bool serve(expert_work work);
+    // For whoever decides in place of the cache policy what is resident: a page comes or goes.
+    // keep() requires that it is absent and that a slot is free; forget() does nothing and says no
+    // while the page is in use.
+    void keep(uint32_t page);
+    bool forget(uint32_t page);
     // Accounts what is left in the buffer and fills in all figures but those of the configuration.
     void finish(run_report &report);
 
@@ -139,6 +148,7 @@ private:
     uint8_t cached_segments() const { return places_.cached_segments(layer()); }
     double share(uint8_t segments) const { return places_.share(layer(), segments); }
     // Pages that lost their place in the cache.
+    bool end_served(uint32_t transfer);
     void release(std::span<const uint32_t> pages) {
         for (const uint32_t page : pages) behind_.release(page);
     }
@@ -184,10 +194,12 @@ private:
     std::vector<expert_work> call_;
     std::vector<uint32_t> site_of_;        // [experts] of the step
     std::vector<uint32_t> remote_tokens_;  // [servers] of the step
-    uint32_t open_ = 0;                    // computations of the step under way
-    bool awaited_ = false;                 // the event waited for has come
+    uint32_t remote_tokens_all_ = 0;
+    uint32_t open_ = 0;     // computations of the step under way
+    bool awaited_ = false;  // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
 
+    std::vector<uint32_t> served_;  // transfers for other homes
     flow course_;
     waiting_room event_;
     stand stand_ = stand::waiting;

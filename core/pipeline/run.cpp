@@ -13,6 +13,7 @@
 #include "core/pipeline/memory_plan.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/pipeline.h"
+#include "core/pipeline/policy_set.h"
 #include "core/pipeline/texts.h"
 #include "core/source/trace_source.h"
 
@@ -47,16 +48,12 @@ private:
     cpu_model_limits limits() const;
     status make_machine();
     status make_policies();
-    status make_policy(std::string_view kind, instance *&out);
     status activate();
     result<run_report> drive();
     guard_rules guarding() const;
     void log_switched(const guard &of, uint64_t &known) const;
-    bool lossy() const {
-        return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
-    }
     routing_rules routing() const {
-        return {config_.exact_requests, config_.substitution_max, lossy()};
+        return {config_.exact_requests, config_.substitution_max, policies_.lossy()};
     }
     void describe(run_report &report);
     void describe_source(json &into);
@@ -87,8 +84,7 @@ private:
     std::unique_ptr<arena> places_;
     machine machine_;
     std::unique_ptr<future_cursor> future_;
-    std::vector<std::unique_ptr<instance>> instances_;
-    stages stages_{};
+    policy_set policies_;
 };
 
 status runner::open_source() { return config_.model.empty() ? open_trace() : open_model(); }
@@ -273,59 +269,19 @@ status runner::make_machine() {
     return success();
 }
 
-status runner::make_policy(std::string_view kind, instance *&out) {
-    const stage_config &stage = config_.stage(kind);
-    for (const auto &[name, place] : stage.other_tables)
-        if (const auto known = shared_.policies().find(name, kind); !known)
-            return error{place + ": " + known.failure().text, true};
-    const auto found = shared_.policies().find(stage.plugin, kind);
-    if (!found) return error{stage.place + ": " + found.failure().text, true};
-    const policy &chosen = **found;
-    const uint32_t lacking = chosen.descriptor->needs & ~source_->offers();
-    if (lacking & MOORAGE_NEEDS_FUTURE)
-        return error{
-            format("{}: {} policy {} needs the future of the trace, which is known for one request "
-                   "at a time: set [run] batch = 1 and prefill = 0",
-                   stage.place, kind, stage.plugin),
-            true};
-    for (uint32_t bit = 1; bit <= lacking; bit <<= 1)
-        if (lacking & bit)
-            return error{
-                format("{}: {} policy {} needs the tensor {}, which {} does not have", stage.place,
-                       kind, stage.plugin, trace::tensor_of(bit), source_name()),
-                true};
-    needs_ |= chosen.descriptor->needs;
-    for (const auto &known : instances_) {
-        if (&known->from() != &chosen) continue;
-        out = known.get();  // one instance for all its stages: they share their history
-        return success();
-    }
-    settings given = stage.params;
-    for (const std::string_view other : kinds) {
-        const stage_config &also = config_.stage(other);
-        if (other != kind && also.plugin == stage.plugin && chosen.is(other))
-            given.insert(given.end(), also.params.begin(), also.params.end());
-    }
-    if (chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE)
+status runner::make_policies() {
+    const auto future = [this]() -> future_view * {
         future_ =
             std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token);
-    const environment where{truth_->view(), &costs_view_, machine_.where->clock(), future_.get(),
-                            config_.seed};
-    auto made = instance::create(chosen, given, where);
-    if (!made) return made.failure();
-    instances_.push_back(std::move(made).value());
-    out = instances_.back().get();
-    return success();
-}
-
-status runner::make_policies() {
-    const std::pair<std::string_view, instance **> wanted[] = {
-        {"router", &stages_.router},     {"cache", &stages_.cache},
-        {"budget", &stages_.budget},     {"prefetch", &stages_.prefetch},
-        {"dispatch", &stages_.dispatch}, {"transport", &stages_.transport}};
-    for (const auto &[kind, out] : wanted)
-        if (const status done = make_policy(kind, *out); !done) return done.failure();
-    return success();
+        return future_.get();
+    };
+    return policies_.make(
+        {config_,
+         shared_.policies(),
+         source_->offers(),
+         source_name(),
+         {truth_->view(), &costs_view_, machine_.where->clock(), nullptr, config_.seed},
+         future});
 }
 
 status runner::activate() {
@@ -349,29 +305,29 @@ status runner::activate() {
     limits.links = link_count;
     limits.transfers_max = memory_.transfers_max;
     limits.expert_bytes = costs_->shape().expert_bytes;
-    for (const auto &one : instances_)
-        if (const status done = one->activate(limits); !done) return done.failure();
-    const moorage_prefetch &ahead = *stages_.prefetch->prefetch;
-    if (ahead.horizon && ahead.horizon(stages_.prefetch->plugin()) != 0 && !ahead.predict &&
+    if (const status done = policies_.activate(limits); !done) return done.failure();
+    const instance &prefetch = *policies_.all().prefetch;
+    const moorage_prefetch &ahead = *prefetch.prefetch;
+    if (ahead.horizon && ahead.horizon(prefetch.plugin()) != 0 && !ahead.predict &&
         source_->predictions_max() == 0)
         warn(
             format("{}: {} has no predictions, so prefetch policy {} is told of none and brings "
                    "only what it orders without them",
-                   config_.prefetch.place, source_name(), stages_.prefetch->name()));
+                   config_.prefetch.place, source_name(), prefetch.name()));
     return success();
 }
 
 result<run_report> runner::drive() {
     executor &where = *machine_.where;
     pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
-                   &faults_, stages_, memory_.experts, memory_.buffer_slots, memory_.transfers_max,
-                   needs_, memory_.part_rows, config_.per_layer, options_.watcher, routing(),
-                   guarding()});
+                   &faults_, policies_.all(), memory_.experts, memory_.buffer_slots,
+                   memory_.transfers_max, needs_ | policies_.needs(), memory_.part_rows,
+                   config_.per_layer, options_.watcher, routing(), guarding()});
     if (line.lacks_predictions()) {
         warn(
             format("executor {} does not predict from resident experts, which prefetch {} asks "
                    "for: the next layer's gate on this layer's activation stands in for it",
-                   config_.executor, stages_.prefetch->name()));
+                   config_.executor, policies_.all().prefetch->name()));
         log_warning(warnings_.back());
     }
     uint64_t shown = 0, switched = 0;
@@ -443,7 +399,7 @@ void runner::describe(run_report &report) {
     report.profile = config_.profile;
     report.title = config_.title;
     report.seed = config_.seed;
-    report.lossy = lossy();
+    report.lossy = policies_.lossy();
     json &all = report.config;
     all["run"] = {{"executor", config_.executor},
                   {"tokens", config_.tokens},
@@ -472,14 +428,7 @@ void runner::describe(run_report &report) {
     }
     if (!config_.prefill_displaces) all["memory"]["prefill_displaces"] = false;
     all["plugins"] = {{"on_fault", config_.action == on_fault::abort ? "abort" : "replace"}};
-    const std::pair<const char *, instance *> each[] = {
-        {"router", stages_.router},     {"cache", stages_.cache},
-        {"budget", stages_.budget},     {"prefetch", stages_.prefetch},
-        {"dispatch", stages_.dispatch}, {"transport", stages_.transport}};
-    for (const auto &[kind, one] : each) {
-        all[kind] = {{"plugin", std::string(one->name())}};
-        for (const auto &[key, value] : one->parameters()) all[kind][key] = json_of(value);
-    }
+    policies_.describe(all);
     if (config_.substitution_max < 1) all["router"]["substitution_max"] = config_.substitution_max;
     if (!config_.exact_requests.empty()) all["router"]["exact_requests"] = config_.exact_requests;
 }

@@ -1,0 +1,80 @@
+// policy_set.cpp - from names in a configuration to active policies.
+#include "core/pipeline/policy_set.h"
+
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/source/trace.h"
+
+namespace moorage::core {
+
+status policy_set::make_stage(const request &of, std::string_view kind, instance *&out) {
+    const stage_config &stage = of.config.stage(kind);
+    for (const auto &[name, place] : stage.other_tables)
+        if (const auto found = of.known.find(name, kind); !found)
+            return error{place + ": " + found.failure().text, true};
+    const auto found = of.known.find(stage.plugin, kind);
+    if (!found) return error{stage.place + ": " + found.failure().text, true};
+    const policy &chosen = **found;
+    const uint32_t lacking = chosen.descriptor->needs & ~of.offers;
+    if (lacking & MOORAGE_NEEDS_FUTURE)
+        return error{
+            format("{}: {} policy {} needs the future of the trace, which is known for one request "
+                   "at a time: set [run] batch = 1 and prefill = 0",
+                   stage.place, kind, stage.plugin),
+            true};
+    for (uint32_t bit = 1; bit <= lacking; bit <<= 1)
+        if (lacking & bit)
+            return error{
+                format("{}: {} policy {} needs the tensor {}, which {} does not have", stage.place,
+                       kind, stage.plugin, trace::tensor_of(bit), of.source_name),
+                true};
+    needs_ |= chosen.descriptor->needs;
+    for (const auto &known : instances_) {
+        if (&known->from() != &chosen) continue;
+        out = known.get();  // one instance for all its stages: they share their history
+        return success();
+    }
+    settings given = stage.params;
+    for (const std::string_view other : kinds) {
+        const stage_config &also = of.config.stage(other);
+        if (other != kind && also.plugin == stage.plugin && chosen.is(other))
+            given.insert(given.end(), also.params.begin(), also.params.end());
+    }
+    environment where = of.where;
+    if ((chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE) && of.future) where.future = of.future();
+    auto made = instance::create(chosen, given, where);
+    if (!made) return made.failure();
+    instances_.push_back(std::move(made).value());
+    out = instances_.back().get();
+    return success();
+}
+
+status policy_set::make(const request &of) {
+    const std::pair<std::string_view, instance **> wanted[] = {
+        {"router", &stages_.router},     {"cache", &stages_.cache},
+        {"budget", &stages_.budget},     {"prefetch", &stages_.prefetch},
+        {"dispatch", &stages_.dispatch}, {"transport", &stages_.transport}};
+    for (const auto &[kind, out] : wanted)
+        if (const status done = make_stage(of, kind, *out); !done) return done.failure();
+    return success();
+}
+
+status policy_set::activate(const moorage_limits &limits) {
+    for (const auto &one : instances_)
+        if (const status done = one->activate(limits); !done) return done.failure();
+    return success();
+}
+
+void policy_set::describe(json &config) const {
+    const std::pair<const char *, instance *> each[] = {
+        {"router", stages_.router},     {"cache", stages_.cache},
+        {"budget", stages_.budget},     {"prefetch", stages_.prefetch},
+        {"dispatch", stages_.dispatch}, {"transport", stages_.transport}};
+    for (const auto &[kind, one] : each) {
+        config[kind] = {{"plugin", std::string(one->name())}};
+        for (const auto &[key, value] : one->parameters()) config[kind][key] = json_of(value);
+    }
+}
+
+}  // namespace moorage::core

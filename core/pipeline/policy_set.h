@@ -1,0 +1,53 @@
+// policy_set.h - the policies of a run's stages: found by name, checked against what the run can
+// give them, made, and activated. A policy that several stages name is one instance for all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/result.h"
+#include "core/config/run_config.h"
+#include "core/host/instance.h"
+#include "core/host/registry.h"
+#include "core/pipeline/pipeline.h"
+
+namespace moorage::core {
+
+class policy_set {
+public:
+    // Borrowed for make().
+    struct request {
+        const run_config &config;
+        const registry &known;
+        uint32_t offers;          // MOORAGE_NEEDS_* of the source
+        std::string source_name;  // for messages
+        environment where;        // without the future
+        // Makes the future view; called where a policy needs it and the source offers it.
+        std::function<future_view *()> future = {};
+    };
+    // Errors name the stage's place in the file.
+    status make(const request &of);
+    status activate(const moorage_limits &limits);
+
+    const stages &all() const { return stages_; }
+    uint32_t needs() const { return needs_; }
+    bool lossy() const {
+        return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
+    }
+    // Stage by stage: `plugin` and its resolved parameters.
+    void describe(json &config) const;
+
+private:
+    status make_stage(const request &of, std::string_view kind, instance *&out);
+
+    uint32_t needs_ = 0;
+    std::vector<std::unique_ptr<instance>> instances_;
+    stages stages_{};
+};
+
+}  // namespace moorage::core
