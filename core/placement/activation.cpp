@@ -1,0 +1,232 @@
+// activation.cpp - frequencies and groups from a routing trace, and those drawn by popularity.
+#include "core/placement/activation.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <numeric>
+
+#include "core/base/portable_math.h"
+#include "core/base/text.h"
+#include "core/source/random.h"
+#include "core/source/zipf.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Sets of ranks with the probability that a token chooses them, most popular rank 0.
+struct rank_groups {
+    std::vector<uint32_t> ranks;  // [groups, top_k] ascending
+    std::vector<double> share;    // [groups], sums to 1
+};
+
+// Binomial coefficient, or limit + 1 where it is more.
+uint64_t combinations(uint32_t of, uint32_t taken, uint64_t limit) {
+    taken = std::min(taken, of - taken);
+    uint64_t count = 1;
+    for (uint32_t i = 1; i <= taken; ++i) {
+        count = count * (of - taken + i) / i;  // always whole
+        if (count > limit) return limit + 1;
+    }
+    return count;
+}
+
+// Probability that draws without replacement, by weight, take just this set: the sum over the
+// orders, by way of the subsets. f(S) = sum over the last one taken of f(S without it) w / (1 - W).
+double set_probability(const std::vector<double> &weights, std::span<const uint32_t> set) {
+    const uint32_t size = static_cast<uint32_t>(set.size());
+    std::array<double, size_t{1} << exact_top_k_max> reach{}, taken{};
+    reach[0] = 1;
+    for (uint32_t mask = 1; mask < 1u << size; ++mask) {
+        const uint32_t low = static_cast<uint32_t>(std::countr_zero(mask));
+        taken[mask] = taken[mask & (mask - 1)] + weights[set[low]];
+        for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
+            const uint32_t before = mask ^ (rest & -rest);
+            const double weight = weights[set[static_cast<uint32_t>(std::countr_zero(rest))]];
+            reach[mask] += reach[before] * weight / (1 - taken[before]);
+        }
+    }
+    return reach[(size_t{1} << size) - 1];
+}
+
+rank_groups exact_groups(const model_shape &shape, double exponent) {
+    std::vector<double> weights(shape.experts);
+    for (uint32_t rank = 0; rank < shape.experts; ++rank)
+        weights[rank] = portable_pow(rank + 1.0, -exponent);
+    const double total = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (double &weight : weights) weight /= total;
+    rank_groups groups;
+    std::vector<uint32_t> set(shape.top_k);
+    std::iota(set.begin(), set.end(), 0u);
+    for (;;) {
+        groups.ranks.insert(groups.ranks.end(), set.begin(), set.end());
+        groups.share.push_back(set.size() == shape.experts ? 1 : set_probability(weights, set));
+        // The next set in lexical order.
+        size_t at = set.size();
+        while (at > 0 && set[at - 1] == shape.experts - (set.size() - at) - 1) --at;
+        if (at == 0) break;
+        ++set[at - 1];
+        for (; at < set.size(); ++at) set[at] = set[at - 1] + 1;
+    }
+    const double sum = std::accumulate(groups.share.begin(), groups.share.end(), 0.0);
+    for (double &share : groups.share) share /= sum;  // roundings only
+    return groups;
+}
+
+// Equal neighbours of a list of sorted sets become one, with their number as a share.
+rank_groups counted(std::vector<uint32_t> sets, uint32_t size) {
+    const size_t count = sets.size() / size;
+    std::vector<uint32_t> order(count);
+    std::iota(order.begin(), order.end(), 0u);
+    const auto set = [&](uint32_t n) { return std::span(sets).subspan(size_t{n} * size, size); };
+    std::sort(order.begin(), order.end(), [&](uint32_t one, uint32_t other) {
+        return std::lexicographical_compare(set(one).begin(), set(one).end(), set(other).begin(),
+                                            set(other).end());
+    });
+    rank_groups groups;
+    uint64_t equal = 0;
+    for (size_t n = 0; n < count; ++n) {
+        ++equal;
+        const auto here = set(order[n]);
+        if (n + 1 < count && std::equal(here.begin(), here.end(), set(order[n + 1]).begin()))
+            continue;
+        groups.ranks.insert(groups.ranks.end(), here.begin(), here.end());
+        groups.share.push_back(static_cast<double>(equal) / static_cast<double>(count));
+        equal = 0;
+    }
+    return groups;
+}
+
+rank_groups sampled_groups(const model_shape &shape, const drawing &how, uint32_t tokens) {
+    const zipf popularity(shape.experts, how.zipf, 0);
+    random_stream random(how.seed, ~how.stream);
+    std::vector<uint32_t> sets;
+    std::vector<uint8_t> taken(shape.experts);
+    for (uint32_t token = 0; token < tokens; ++token) {
+        const size_t first = sets.size();
+        for (uint32_t rank = 0; rank < shape.top_k; ++rank) {
+            sets.push_back(popularity.draw_free(random, taken));
+            taken[sets.back()] = 1;
+        }
+        for (size_t at = first; at < sets.size(); ++at) taken[sets[at]] = 0;
+        std::sort(sets.begin() + static_cast<ptrdiff_t>(first), sets.end());
+    }
+    return counted(std::move(sets), shape.top_k);
+}
+
+// Appends the groups of a layer, with `ids` in the place of ranks.
+void add_layer(const rank_groups &groups, std::span<const uint32_t> ids, uint32_t top_k,
+               uint32_t experts, activation &out) {
+    const size_t first = out.frequency.size();
+    out.frequency.resize(first + experts, 0.0);
+    std::vector<uint32_t> set(top_k);
+    for (size_t group = 0; group < groups.share.size(); ++group) {
+        for (uint32_t n = 0; n < top_k; ++n) {
+            const uint32_t rank = groups.ranks[group * top_k + n];
+            set[n] = ids.empty() ? rank : ids[rank];
+            out.frequency[first + set[n]] += groups.share[group];
+        }
+        std::sort(set.begin(), set.end());
+        out.group_experts.insert(out.group_experts.end(), set.begin(), set.end());
+        out.share.push_back(groups.share[group]);
+    }
+    out.layer_group.push_back(out.share.size());
+}
+
+void drop_groups(activation &out) {
+    out.layer_group.clear();
+    out.share.clear();
+    out.group_experts.clear();
+}
+
+}  // namespace
+
+activation draw_activation(const model_shape &shape, const drawing &how) {
+    const uint32_t limit = how.groups_max == 0 ? sample_tokens : how.groups_max;
+    const uint32_t listed = std::min(limit, exact_groups_max);
+    const bool exact = shape.top_k <= exact_top_k_max &&
+                       combinations(shape.experts, shape.top_k, listed) <= listed;
+    const rank_groups groups = exact ? exact_groups(shape, how.zipf)
+                                     : sampled_groups(shape, how, std::min(limit, sample_tokens));
+    activation drawn;
+    drawn.layer_group.push_back(0);
+    random_stream random(how.seed, how.stream);
+    std::vector<uint32_t> ids(shape.experts);
+    for (uint32_t layer = 0; layer < shape.moe_layers; ++layer) {
+        std::iota(ids.begin(), ids.end(), 0u);
+        for (uint32_t left = shape.experts; left > 1; --left)
+            std::swap(ids[left - 1], ids[random.below(left)]);
+        add_layer(groups, ids, shape.top_k, shape.experts, drawn);
+    }
+    if (how.groups_max == 0) drop_groups(drawn);
+    return drawn;
+}
+
+bool fits(const trace &from, const model_shape &shape) {
+    return from.layers() == shape.moe_layers && from.experts() == shape.experts &&
+           from.top_k() == shape.top_k;
+}
+
+result<std::vector<uint64_t>> chosen_requests(const trace &from, const cluster_workload &workload) {
+    std::vector<uint8_t> wanted(from.domains().size(), workload.domains.empty());
+    for (const std::string &name : workload.domains) {
+        const auto found = std::find(from.domains().begin(), from.domains().end(), name);
+        if (found == from.domains().end()) {
+            const std::string hint = did_you_mean(name, from.domains());
+            const std::string all = from.domains().empty()
+                                        ? "names none"
+                                        : format("has {}", fmt::join(from.domains(), ", "));
+            return error{format("{}: [[cluster.workloads]] {}: {} has no domain {}{}",
+                                workload.place, workload.name, from.path().string(), name,
+                                hint.empty() ? "; it " + all : hint),
+                         true};
+        }
+        wanted[static_cast<size_t>(found - from.domains().begin())] = 1;
+    }
+    std::vector<uint64_t> requests;
+    for (uint64_t n = workload.request_first; n < from.requests(); n += workload.request_step) {
+        if (!workload.domains.empty()) {
+            const int32_t domain = from.request_domain()[n];
+            if (domain < 0 || !wanted[static_cast<size_t>(domain)]) continue;
+        }
+        requests.push_back(n);
+    }
+    if (requests.empty())
+        return error{format("{}: [[cluster.workloads]] {}: no request of {} is chosen, it has {}",
+                            workload.place, workload.name, from.path().string(), from.requests()),
+                     true};
+    return requests;
+}
+
+activation trace_activation(const trace &from, const std::vector<uint64_t> &requests,
+                            uint32_t groups_max) {
+    std::vector<uint64_t> tokens;
+    for (const uint64_t request : requests)
+        for (uint64_t token = from.request_offsets()[request];
+             token < from.request_offsets()[request + 1]; ++token)
+            tokens.push_back(token);
+    if (groups_max > 0 && tokens.size() > groups_max) {
+        for (uint64_t n = 0; n < groups_max; ++n)
+            tokens[n] = tokens[n * tokens.size() / groups_max];
+        tokens.resize(groups_max);
+    }
+    activation seen;
+    seen.layer_group.push_back(0);
+    const uint32_t top_k = from.top_k();
+    for (uint32_t layer = 0; layer < from.layers(); ++layer) {
+        std::vector<uint32_t> sets(tokens.size() * top_k);
+        for (size_t n = 0; n < tokens.size(); ++n) {
+            const auto set = std::span(sets).subspan(n * top_k, top_k);
+            for (uint32_t rank = 0; rank < top_k; ++rank)
+                set[rank] = from.expert(tokens[n], layer, rank);
+            std::sort(set.begin(), set.end());
+        }
+        add_layer(counted(std::move(sets), top_k), {}, top_k, from.experts(), seen);
+    }
+    if (groups_max == 0) drop_groups(seen);
+    return seen;
+}
+
+}  // namespace moorage::core

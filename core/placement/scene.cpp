@@ -1,0 +1,167 @@
+// scene.cpp - make_scene(), the views of its arrays, and the checks of the whole.
+#include "core/placement/scene.h"
+
+#include <algorithm>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/placement/scene_parts.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t experts_max = uint64_t{1} << 22;
+
+error wrong(std::string text) { return error{std::move(text), true}; }
+
+bool is_asked(const scene &of, uint32_t model) {
+    for (uint32_t home = 0; home < of.demand.homes; ++home)
+        if (of.demand.home_model[size_t{home} * of.demand.models + model] > 0) return true;
+    return false;
+}
+
+// Memory for one copy of every expert that somebody asks for, where no cloud has them.
+status check_memory(const cluster_config &config, const scene &of) {
+    double needed = 0, there = 0;
+    uint64_t smallest = UINT64_MAX, copies = 0, slots = 0;
+    uint32_t asked = 0;
+    for (const uint64_t bytes : of.cluster.device_bytes) there += static_cast<double>(bytes);
+    for (uint32_t model = 0; model < of.demand.models; ++model) {
+        if (!is_asked(of, model)) continue;
+        ++asked;
+        const uint64_t bytes = of.demand.expert_bytes[model];
+        const uint64_t count = of.demand.model_first[model + 1] - of.demand.model_first[model];
+        needed += static_cast<double>(bytes) * static_cast<double>(count);
+        smallest = std::min(smallest, bytes);
+        copies += count;
+        for (const uint64_t room : of.cluster.device_bytes) slots += room / bytes;
+    }
+    for (uint32_t device = 0; device < of.cluster.devices(); ++device)
+        if (of.cluster.device_bytes[device] < smallest)
+            log_warning(
+                format("{}: {} has {} for experts, and the smallest takes {}; it holds none",
+                       config.place, of.device_names[device],
+                       human_bytes(static_cast<double>(of.cluster.device_bytes[device])),
+                       human_bytes(static_cast<double>(smallest))));
+    if (of.cluster.has_cloud()) return success();
+    // With experts of one size the devices' room can be counted in whole experts.
+    if (needed > there || (asked == 1 && slots < copies))
+        return wrong(
+            format("{}: {} experts need {:.0f} bytes ({}), and the servers have {:.0f} ({}), "
+                   "room for {} whole ones; give them more expert_memory_bytes, or add "
+                   "[cluster.cloud]",
+                   config.place, copies, needed, human_bytes(needed), there, human_bytes(there),
+                   asked == 1 ? std::min(slots, copies) : 0));
+    return success();
+}
+
+}  // namespace
+
+moorage_cluster cluster_arrays::view() const {
+    moorage_cluster view{};
+    view.size = sizeof(view);
+    view.flags = flags;
+    view.servers = servers;
+    view.devices = devices();
+    view.homes = homes;
+    view.models = models;
+    view.host_device_server = device_server.data();
+    view.host_device_bytes = device_bytes.data();
+    view.host_device_load_bytes_per_s = device_load_bytes_per_s.data();
+    view.host_device_call_s = device_call_s.data();
+    view.host_device_token_s = device_token_s.data();
+    view.host_link_bytes_per_s = link_bytes_per_s.data();
+    view.host_link_s = link_s.data();
+    if (has_cloud()) {
+        view.host_cloud_up_bytes_per_s = cloud_up_bytes_per_s.data();
+        view.host_cloud_down_bytes_per_s = cloud_down_bytes_per_s.data();
+        view.host_cloud_s = cloud_s.data();
+        view.host_cloud_call_s = cloud_call_s.data();
+    }
+    view.host_home_server = home_server.data();
+    view.host_home_up_bytes_per_s = home_up_bytes_per_s.data();
+    view.host_home_down_bytes_per_s = home_down_bytes_per_s.data();
+    view.host_home_call_s = home_call_s.data();
+    return view;
+}
+
+moorage_demand demand_arrays::view() const {
+    moorage_demand view{};
+    view.size = sizeof(view);
+    view.models = models;
+    view.homes = homes;
+    view.host_model_first = model_first.data();
+    view.host_model_layers = model_layers.data();
+    view.host_model_experts = model_experts.data();
+    view.host_model_top_k = model_top_k.data();
+    view.host_model_groups = model_groups.data();
+    view.host_expert_bytes = expert_bytes.data();
+    view.host_hidden_bytes = hidden_bytes.data();
+    view.host_home_tokens_per_s = home_tokens_per_s.data();
+    view.host_home_batch = home_batch.data();
+    view.host_home_model = home_model.data();
+    view.host_frequency = frequency.data();
+    view.calls = call_group.size();
+    view.host_home_first_call = home_first_call.data();
+    view.host_call_group = call_group.data();
+    view.host_call_share = call_share.data();
+    view.groups = group_first.empty() ? 0 : group_first.size() - 1;
+    view.host_group_first = group_first.data();
+    view.host_group_experts = group_experts.data();
+    view.host_home_holds = home_holds.empty() ? nullptr : home_holds.data();
+    view.window_s = window_s;
+    return view;
+}
+
+double expert_flops(const model_shape &shape) {
+    return 2.0 * shape.matrices * shape.hidden * shape.moe_intermediate;
+}
+
+status add_models(const cluster_config &config, const std::filesystem::path &base, scene &out) {
+    demand_arrays &demand = out.demand;
+    demand.models = out.cluster.models = static_cast<uint32_t>(config.models.size());
+    uint64_t first = 0;
+    for (const cluster_model &model : config.models) {
+        result<model_shape> shape = load_shape(model.shape, base);
+        if (!shape)
+            return wrong(format("{}: [[cluster.models]] {}: {}", model.place, model.name,
+                                shape.failure().text));
+        if (model.expert_bytes) shape->expert_bytes = *model.expert_bytes;
+        if (shape->experts % model.groups != 0)
+            return wrong(
+                format("{}: [[cluster.models]] {}: {} experts do not divide into {} groups",
+                       model.place, model.name, shape->experts, model.groups));
+        demand.model_first.push_back(static_cast<uint32_t>(first));
+        demand.model_layers.push_back(shape->moe_layers);
+        demand.model_experts.push_back(shape->experts);
+        demand.model_top_k.push_back(shape->top_k);
+        demand.model_groups.push_back(model.groups);
+        demand.expert_bytes.push_back(shape->expert_bytes);
+        demand.hidden_bytes.push_back((uint64_t{shape->hidden} * model.value_bits + 7) / 8);
+        first += uint64_t{shape->moe_layers} * shape->experts;
+        if (first > experts_max)
+            return wrong(format("{}: more than {} experts with model {}; use fewer models",
+                                model.place, experts_max, model.name));
+        out.model_names.push_back(model.name);
+        out.shapes.push_back(std::move(*shape));
+    }
+    demand.model_first.push_back(static_cast<uint32_t>(first));
+    return success();
+}
+
+result<scene> make_scene(const cluster_config &config, const std::filesystem::path &base) {
+    scene made;
+    if (config.serial_calls) made.cluster.flags |= MOORAGE_CALLS_SERIAL;
+    if (config.returns_each) made.cluster.flags |= MOORAGE_RETURNS_EACH;
+    made.demand.window_s = config.window_s;
+    if (const status added = add_models(config, base, made); !added) return added.failure();
+    if (const status added = add_devices(config, base, made); !added) return added.failure();
+    if (const status added = add_links(config, made); !added) return added.failure();
+    if (const status added = add_homes(config, made); !added) return added.failure();
+    if (const status added = add_demand(config, made); !added) return added.failure();
+    if (const status enough = check_memory(config, made); !enough) return enough.failure();
+    return made;
+}
+
+}  // namespace moorage::core
