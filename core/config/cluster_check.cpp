@@ -208,6 +208,9 @@ status complete_cluster_config(cluster_config &config) {
     if (const status named = add_names(config.users, "user", homes); !named) return named;
     if (const status named = add_names(config.workloads, "workload", workloads); !named)
         return named;
+    for (const cluster_workload &workload : config.workloads)
+        if (!workload.then.empty() && !workloads.contains(workload.then))
+            return unknown(workload.place, "workload", workload.then, workloads);
     for (cluster_workload &workload : config.workloads)
         if (const status complete = complete_models(config, models, workload); !complete)
             return complete;

@@ -270,6 +270,7 @@ void cluster_reader::read_server(section_reader &from, uint32_t index, cluster_s
     } else if (device) {
         read_rate(from, "flops", out.flops);
     }
+    from.read("host_experts", out.host_experts);
     const given *memory = choose(from, {"expert_memory_bytes", "expert_memory_share"}, "keep one");
     if (memory && memory->key == "expert_memory_share") {
         from.read_above("expert_memory_share", out.expert_memory_share, 0, 1);
@@ -390,6 +391,11 @@ void cluster_reader::read_workload(section_reader &from, uint32_t, cluster_workl
     read_models(from, out);
     read_statistics(from, out);
     read_arrivals(from, out);
+    from.read("then", out.then);
+    from.read_above("then_s", out.then_s, 0, seconds_max);
+    if (!from.failed() && out.then.empty() != (out.then_s == 0))
+        from.fail(
+            format("{}: workload {} needs both then and then_s, or neither", out.place, out.name));
 }
 
 void cluster_reader::read_cloud(section_reader &from, cluster_cloud &out) {
@@ -427,24 +433,40 @@ result<cluster_config> cluster_reader::read() {
     config.place = cluster_.values().empty() ? from_.file : cluster_.values().front().place;
     for (const given &value : cluster_.values())
         if (!value.raw || value.key.find('.') == std::string::npos) root_.add(value);
-    const std::vector<std::string> known = {"serial_calls", "returns_each", "models",
-                                            "servers",      "links",        "cloud",
-                                            "radio",        "users",        "workloads"};
+    const std::vector<std::string> known = {"serial_calls",
+                                            "returns_each",
+                                            "duration_s",
+                                            "requests",
+                                            "bucket_s",
+                                            "offers_max",
+                                            "local_bits_per_s",
+                                            "models",
+                                            "servers",
+                                            "links",
+                                            "cloud",
+                                            "radio",
+                                            "users",
+                                            "workloads"};
     root_.expect(known);
     for (const given &value : cluster_.values())
         if (const std::string list = key_of(value).list; value.raw && !list.empty())
-            if (std::find(known.begin() + 2, known.end(), list) == known.end())
+            if (std::find(known.begin() + 7, known.end(), list) == known.end())
                 root_.fail(format("{}: unknown table {} in [cluster]{}", value.place, list,
                                   did_you_mean(list, known)));
     root_.read("serial_calls", config.serial_calls);
     root_.read("returns_each", config.returns_each);
+    root_.read_above("duration_s", config.duration_s, 0, seconds_max, /*or_equal=*/true);
+    root_.read("requests", config.requests, 0, uint64_t{1} << 32);
+    root_.read_above("bucket_s", config.bucket_s, 0, seconds_max, /*or_equal=*/true);
+    root_.read("offers_max", config.offers_max, 1, 256);
+    root_.read_above("local_bits_per_s", config.local_bits_per_s, 0, 1e15, /*or_equal=*/true);
     read_list<cluster_model>("models",
                              {"name", "shape", "expert_bytes", "value_bits", "groups", "count"},
                              models_max, config.models, &cluster_reader::read_model);
     read_list<cluster_server>(
         "servers",
         {"name", "gpus", "gpu_count", "flops", "expert_memory_bytes", "expert_memory_share",
-         "load_bytes_per_s", "position", "workload", "count"},
+         "load_bytes_per_s", "host_experts", "position", "workload", "count"},
         servers_max, config.servers, &cluster_reader::read_server);
     read_list<cluster_link>("links", {"from", "to", "symmetric", "bits_per_s", "latency_s"},
                             links_max, config.links, &cluster_reader::read_link);
@@ -452,10 +474,10 @@ result<cluster_config> cluster_reader::read() {
                             {"name", "position", "flops", "local_experts", "workload", "count"},
                             users_max, config.users, &cluster_reader::read_user);
     read_list<cluster_workload>(
-        "workloads",
-        {"name", "models", "models_per_user", "model_zipf", "model_seed", "trace", "domains",
-         "request_first", "request_step", "frequency", "zipf", "draw_seed", "per_user",
-         "groups_max", "poisson_s", "arrivals", "input_tokens", "output_tokens"},
+        "workloads", {"name",     "models",       "models_per_user", "model_zipf",   "model_seed",
+                      "trace",    "domains",      "request_first",   "request_step", "frequency",
+                      "zipf",     "draw_seed",    "per_user",        "groups_max",   "poisson_s",
+                      "arrivals", "input_tokens", "output_tokens",   "then",         "then_s"},
         workloads_max, config.workloads, &cluster_reader::read_workload);
     users_ = static_cast<uint32_t>(config.users.size());
     read_table<cluster_cloud>("cloud", {"flops", "bits_per_s", "latency_s"}, config.cloud,

@@ -48,6 +48,7 @@ struct cluster_server {
     // 0): what the profile leaves beside the non-expert weights of the models of its workload.
     uint64_t expert_memory_bytes = 0;
     double expert_memory_share = 0;
+    bool host_experts = false;  // its main memory holds every expert, so that they can be loaded
     double load_bytes_per_s = 0;  // into each device; 0: the profile's, of an ideal one not limited
     std::optional<position> at;   // set for all where there is a radio
     std::string workload;         // of tokens that enter here; empty: none
@@ -113,12 +114,21 @@ struct cluster_workload {
     double poisson_s = 0;
     std::filesystem::path arrivals;
     uint32_t input_tokens = 0, output_tokens = 0;  // of each; 0: as in the trace
+    // From then_s on, in a run, tokens come as another workload says.
+    std::string then;
+    double then_s = 0;
 };
 
 struct cluster_config {
     std::string place;  // for messages
     bool serial_calls = false;
     bool returns_each = false;
+    // Of a run.
+    double duration_s = 0;       // requests come for so long; 0: until `requests`
+    uint64_t requests = 0;       // of each home; 0: until `duration_s`
+    double bucket_s = 0;         // of figures over time; 0: a 60th of the duration
+    uint32_t offers_max = 8;     // servers that a home considers for an expert, the nearest
+    double local_bits_per_s = 0;  // between the devices of a server; 0: takes no time
     std::vector<cluster_model> models;
     std::vector<cluster_server> servers;
     std::vector<cluster_link> links;

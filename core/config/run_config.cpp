@@ -41,8 +41,9 @@ const std::vector<closed_section> &closed_sections() {
         {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split", "prefill_displaces"}},
         {"plugins", {"path", "on_fault"}},
         {"cluster",
-         {"file", "serial_calls", "returns_each", "models", "servers", "links", "cloud", "radio",
-          "users", "workloads"}},
+         {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
+          "offers_max", "local_bits_per_s", "models", "servers", "links", "cloud", "radio", "users",
+          "workloads"}},
         {"report", {"title"}},
     };
     return sections;
