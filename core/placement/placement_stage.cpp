@@ -1,0 +1,183 @@
+// placement_stage.cpp - plans as policies advise them, and the rule by which one replaces another.
+#include "core/placement/placement_stage.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint32_t facts_max = 64;
+constexpr size_t fact_name_max = 64;
+
+bool before(const moorage_copy &a, const moorage_copy &b) {
+    return a.expert != b.expert ? a.expert < b.expert : a.device < b.device;
+}
+
+// Bounds for what placement policies of several kinds might ask of a model.
+moorage_limits limits_of(const scene &of) {
+    const auto most = [](const std::vector<uint32_t> &values) {
+        return values.empty() ? 1 : *std::max_element(values.begin(), values.end());
+    };
+    moorage_limits limits{};
+    limits.size = sizeof(limits);
+    limits.layers = most(of.demand.model_layers);
+    limits.experts = most(of.demand.model_experts);
+    limits.top_k = most(of.demand.model_top_k);
+    limits.tokens_max = limits.requests_max = limits.pools = limits.segments = limits.links = 1;
+    limits.transfers_max = 1;
+    limits.servers = of.cluster.servers;
+    limits.expert_bytes =
+        *std::max_element(of.demand.expert_bytes.begin(), of.demand.expert_bytes.end());
+    return limits;
+}
+
+}  // namespace
+
+weighed_move::weighed_move(const scene &of, std::span<const moorage_copy> current,
+                           std::span<const moorage_copy> candidate, double remote_call_s,
+                           double interval_s)
+    : cluster_(of.cluster.view()), demand_(of.demand.view()) {
+    table_.size = sizeof(table_);
+    table_.host_cluster = &cluster_, table_.host_demand = &demand_;
+    table_.host_current = current.data(), table_.current_count = current.size();
+    table_.host_candidate = candidate.data(), table_.candidate_count = candidate.size();
+    // Both are in order, so one walk finds what only one of them has.
+    size_t c = 0, n = 0;
+    while (c < current.size() || n < candidate.size()) {
+        const bool removed =
+            n == candidate.size() || (c < current.size() && before(current[c], candidate[n]));
+        const bool added = !removed && (c == current.size() || before(candidate[n], current[c]));
+        if (!removed && !added) {
+            ++c, ++n;
+            continue;
+        }
+        const moorage_copy &copy = removed ? current[c++] : candidate[n++];
+        const uint64_t bytes = of.demand.expert_bytes[model_of(of, copy.expert)];
+        const double rate = of.cluster.device_load_bytes_per_s[copy.device];
+        const double seconds =
+            rate > 0 ? static_cast<double>(bytes) / rate : std::numeric_limits<double>::infinity();
+        ++(removed ? table_.removed_copies : table_.added_copies);
+        (removed ? table_.removed_s : table_.added_s) += seconds;
+        if (added) table_.added_bytes += bytes;
+    }
+    table_.remote_per_s_current = remote_per_s(of, current);
+    table_.remote_per_s_candidate = remote_per_s(of, candidate);
+    table_.remote_call_s = remote_call_s;
+    table_.interval_s = interval_s;
+}
+
+bool pays(const moorage_move &move) {
+    const double saved_per_s =
+        (move.remote_per_s_current - move.remote_per_s_candidate) * move.remote_call_s;
+    return saved_per_s * move.interval_s > move.added_s + move.removed_s;
+}
+
+double remote_per_s(const scene &of, std::span<const moorage_copy> copies) {
+    const uint32_t experts = of.demand.experts();
+    std::vector<uint8_t> there(size_t{of.cluster.servers} * experts);
+    for (const moorage_copy &copy : copies)
+        there[size_t{of.cluster.device_server[copy.device]} * experts + copy.expert] = 1;
+    double sum = 0;
+    for (uint32_t home = 0; home < of.demand.homes; ++home) {
+        const double *frequency = of.demand.frequency.data() + size_t{home} * experts;
+        const uint8_t *near = there.data() + size_t{of.cluster.home_server[home]} * experts;
+        const uint8_t *held = of.demand.home_holds.empty()
+                                  ? nullptr
+                                  : of.demand.home_holds.data() + size_t{home} * experts;
+        double calls = 0;  // of one token
+        for (uint32_t e = 0; e < experts; ++e)
+            if (!near[e] && !(held && held[e])) calls += frequency[e];
+        sum += of.demand.home_tokens_per_s[home] * calls;
+    }
+    return sum;
+}
+
+result<std::unique_ptr<placement_stage>> placement_stage::open(const stage_config &config,
+                                                               const registry &policies,
+                                                               const scene &of, uint64_t seed) {
+    for (const auto &[name, place] : config.other_tables)
+        if (const auto known = policies.find(name, "placement"); !known)
+            return error{place + ": " + known.failure().text, true};
+    const auto found = policies.find(config.plugin, "placement");
+    if (!found) return error{config.place + ": " + found.failure().text, true};
+    environment where;
+    where.seed = seed;
+    auto made = instance::create(**found, config.params, where);
+    if (!made) return made.failure();
+    std::unique_ptr<placement_stage> stage(new placement_stage);
+    stage->policy_ = std::move(made).value();
+    if (const status active = stage->policy_->activate(limits_of(of)); !active)
+        return active.failure();
+    return stage;
+}
+
+result<plan> placement_stage::make(const scene &of, std::span<const moorage_copy> current) {
+    const moorage_cluster cluster = of.cluster.view();
+    const moorage_demand demand = of.demand.view();
+    const uint64_t room = uint64_t{of.demand.experts()} * of.cluster.devices();
+    copies_.assign(room, moorage_copy{});
+    uint64_t count = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const status done = policy_->control("plan", [&](moorage_plugin *plugin) {
+        return policy_->placement->plan(plugin, &cluster, &demand, current.data(), current.size(),
+                                        copies_.data(), &count);
+    });
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    if (!done) return done.failure();
+    if (count > room)
+        return error{
+            format("placement plugin {}: the plan counts {} copies, and there was room "
+                   "for {}",
+                   name(), count, room)};
+    plan made;
+    made.policy = name();
+    made.seconds = took.count();
+    made.copies.assign(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(count));
+    if (const status sound = check_plan(of, made); !sound)
+        return error{format("placement plugin {}: {}", name(), sound.failure().text)};
+    if (const status stated = state_facts(made); !stated) return stated.failure();
+    return made;
+}
+
+status placement_stage::state_facts(plan &made) {
+    if (!policy_->placement->facts) return success();
+    std::vector<moorage_fact> facts(facts_max);
+    uint32_t count = 0;
+    const status done = policy_->control("facts", [&](moorage_plugin *plugin) {
+        count = policy_->placement->facts(plugin, facts.data(), facts_max);
+        return MOORAGE_OK;
+    });
+    if (!done) return done;
+    if (count > facts_max)
+        return error{format("placement plugin {}: facts returned {}, and there was room for {}",
+                            name(), count, facts_max)};
+    for (uint32_t i = 0; i < count; ++i) {
+        const char *text = facts[i].plugin_name;
+        const std::string_view stated = text ? std::string_view(text) : std::string_view();
+        if (stated.empty() || stated.size() > fact_name_max || std::isnan(facts[i].value))
+            return error{
+                format("placement plugin {}: fact {} has no name of 1 to {} letters, or "
+                       "no value",
+                       name(), i, fact_name_max)};
+        made.facts.push_back({std::string(stated), facts[i].value});
+    }
+    return success();
+}
+
+bool placement_stage::adopt(const weighed_move &move) {
+    if (!policy_->placement->adopt) return pays(move.table());
+    uint32_t answer = 0;
+    const status done = policy_->control("adopt", [&](moorage_plugin *plugin) {
+        answer = policy_->placement->adopt(plugin, &move.table());
+        return MOORAGE_OK;
+    });
+    return done.ok() && answer != 0;
+}
+
+}  // namespace moorage::core
