@@ -123,4 +123,13 @@ std::string spark_line(std::span<const double> values, double top, size_t column
 
 double stable(double value) { return std::round(value * 1e6) / 1e6 + 0.0; }
 
+std::string labelled(std::string_view label, std::string_view text) {
+    std::string lines;
+    for (const std::string &part : wrapped(text, text_columns - 14)) {
+        lines += "  " + padded_right(label, 12) + part + "\n";
+        label = "";
+    }
+    return lines;
+}
+
 }  // namespace moorage::core

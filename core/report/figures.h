@@ -28,6 +28,12 @@ std::string padded_right(std::string_view text, size_t columns);  // left-aligne
 // Words in lines of at most `columns`; words that are longer are broken.
 std::vector<std::string> wrapped(std::string_view text, size_t columns);
 
+// Of a text report.
+inline constexpr size_t text_columns = 80;
+// "  label       text": the left column of a report, and the text beside it in as many lines as it
+// needs.
+std::string labelled(std::string_view label, std::string_view text);
+
 // `share` of `columns`, in eighths of a block: a bar for a terminal, not padded.
 std::string block_bar(double share, size_t columns);
 // One block per value, its height value / top; several values share one where there are more values

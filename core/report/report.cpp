@@ -14,13 +14,6 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t text_columns = 80;
-
-json to_json(const summary_ms &summary) {
-    return {
-        {"mean", stable(summary.mean)}, {"p50", stable(summary.p50)}, {"p99", stable(summary.p99)}};
-}
-
 json to_json(const expert_counts &counts) {
     return {{"requested", counts.requested},
             {"hits", counts.hits},
@@ -52,17 +45,6 @@ json to_json(const layer_report &layer, bool has_predictions, bool lossy) {
     return object;
 }
 
-// "  label       text": the left column of the report, and the text beside it in as many lines as
-// it needs.
-std::string line(std::string_view label, std::string_view text) {
-    std::string lines;
-    for (const std::string &part : wrapped(text, text_columns - 14)) {
-        lines += "  " + padded_right(label, 12) + part + "\n";
-        label = "";
-    }
-    return lines;
-}
-
 std::string headline(const run_report &report) {
     std::string text;
     if (!report.title.empty()) text += shortened(report.title, text_columns) + "\n";
@@ -76,7 +58,7 @@ std::string headline(const run_report &report) {
 }
 
 std::string summary_line(std::string_view label, const summary_ms &summary) {
-    // Not through line(), which would fold the spaces that align the figures.
+    // Not through labelled(), which would fold the spaces that align the figures.
     return format("  {:<12}mean {:<12} p50 {:<12} p99 {}\n", label, human_ms(summary.mean),
                   human_ms(summary.p50), human_ms(summary.p99));
 }
@@ -84,9 +66,9 @@ std::string summary_line(std::string_view label, const summary_ms &summary) {
 std::string expert_lines(const run_report &report) {
     const expert_counts &experts = report.experts;
     std::string text =
-        line("hit rate", format("{} of {} experts asked for",
-                                percent(double(experts.hits), double(experts.requested)),
-                                with_commas(experts.requested)));
+        labelled("hit rate", format("{} of {} experts asked for",
+                                    percent(double(experts.hits), double(experts.requested)),
+                                    with_commas(experts.requested)));
     std::string counts = format("{} hits", with_commas(experts.hits));
     const auto add = [&](uint64_t count, std::string_view what) {
         if (count != 0) counts += format(", {} {}", with_commas(count), what);
@@ -97,11 +79,11 @@ std::string expert_lines(const run_report &report) {
     add(experts.on_cpu, "on the CPU");
     add(experts.substituted, "substituted");
     add(experts.remote, "remote");
-    text += line("experts", counts);
+    text += labelled("experts", counts);
     if (report.opt_misses != 0) {
-        text += line("optimum", format("{} misses offline; this run has {:.2f} times as many",
-                                       with_commas(report.opt_misses),
-                                       double(experts.misses) / double(report.opt_misses)));
+        text += labelled("optimum", format("{} misses offline; this run has {:.2f} times as many",
+                                           with_commas(report.opt_misses),
+                                           double(experts.misses) / double(report.opt_misses)));
     }
     return text;
 }
@@ -117,37 +99,38 @@ std::string byte_lines(const run_report &report) {
         moved += format(" ({} a token)", human_bytes(double(bytes.h2d) / double(report.tokens)));
     if (bytes.d2h != 0) moved += ", " + human_bytes(double(bytes.d2h)) + " back";
     if (bytes.network != 0) moved += ", " + human_bytes(double(bytes.network)) + " by network";
-    std::string text = line("moved", moved);
+    std::string text = labelled("moved", moved);
     const arrangement_report &filled = report.arrangement;
     if (filled.first_bytes != 0)
-        text += line("first fill",
-                     format("{} in {} before the first request",
-                            human_bytes(double(filled.first_bytes)), human_ms(filled.first_ms)));
+        text += labelled("first fill", format("{} in {} before the first request",
+                                              human_bytes(double(filled.first_bytes)),
+                                              human_ms(filled.first_ms)));
     if (filled.changes != 0)
-        text += line("new budgets", format("{}, {} in {} between requests", filled.changes,
+        text +=
+            labelled("new budgets", format("{}, {} in {} between requests", filled.changes,
                                            human_bytes(double(filled.bytes)), human_ms(filled.ms)));
     if (bytes.prefetched != 0) {
         const double all = double(bytes.prefetched);
-        text += line("prefetch", format("{} moved ahead, {} used, {} wasted", human_bytes(all),
-                                        percent(double(bytes.prefetch_used), all),
-                                        percent(double(bytes.prefetch_wasted), all)));
+        text += labelled("prefetch", format("{} moved ahead, {} used, {} wasted", human_bytes(all),
+                                            percent(double(bytes.prefetch_used), all),
+                                            percent(double(bytes.prefetch_wasted), all)));
     }
     if (bytes.behind != 0)
-        text += line("later loads", format("{} into the cache while the CPU computed",
-                                           human_bytes(double(bytes.behind))));
+        text += labelled("later loads", format("{} into the cache while the CPU computed",
+                                               human_bytes(double(bytes.behind))));
     if (report.has_predictions && report.predicted != 0) {
-        text += line("prediction",
-                     format("{} of the experts asked for were among the first predicted",
-                            percent(double(report.predicted_right), double(report.predicted))));
+        text += labelled("prediction",
+                         format("{} of the experts asked for were among the first predicted",
+                                percent(double(report.predicted_right), double(report.predicted))));
     }
     return text;
 }
 
 std::string text_lines(const text_report &text) {
     if (text.scored == 0) return "";
-    return line("perplexity",
-                format("{:.4f} (nll {:.5f}) over {} tokens{}", text.perplexity(), text.nll,
-                       with_commas(text.scored), text.texts.empty() ? "" : " that it wrote"));
+    return labelled("perplexity",
+                    format("{:.4f} (nll {:.5f}) over {} tokens{}", text.perplexity(), text.nll,
+                           with_commas(text.scored), text.texts.empty() ? "" : " that it wrote"));
 }
 
 std::string time_lines(const run_report &report) {
@@ -194,20 +177,20 @@ std::string layer_lines(const run_report &report) {
     }
     constexpr size_t spark_columns = 64;
     std::string text = format("\n  by layer, 0 to {}\n", report.layers.size() - 1);
-    text += line("hit rate", spark_line(hit_rates, 1, spark_columns));
-    text += line("", extremes(hit_rates, [](double rate) { return percent(rate, 1); }));
+    text += labelled("hit rate", spark_line(hit_rates, 1, spark_columns));
+    text += labelled("", extremes(hit_rates, [](double rate) { return percent(rate, 1); }));
     const double stall_top = *std::max_element(stalls.begin(), stalls.end());
     if (stall_top > 0) {
-        text += line("waiting", spark_line(stalls, stall_top, spark_columns));
-        text += line("", extremes(stalls, human_ms));
+        text += labelled("waiting", spark_line(stalls, stall_top, spark_columns));
+        text += labelled("", extremes(stalls, human_ms));
     }
     if (report.lossy && report.experts.substituted != 0) {
         std::vector<double> shares;
         for (const layer_report &layer : report.layers)
             shares.push_back(substituted_share(layer.routing, layer.experts.substituted));
         const double top = *std::max_element(shares.begin(), shares.end());
-        text += line("substituted", spark_line(shares, top, spark_columns));
-        text += line("", extremes(shares, [](double share) { return fine_percent(share, 1); }));
+        text += labelled("substituted", spark_line(shares, top, spark_columns));
+        text += labelled("", extremes(shares, [](double share) { return fine_percent(share, 1); }));
     }
     return text;
 }
@@ -225,22 +208,6 @@ std::string notes(const run_report &report) {
 }
 
 }  // namespace
-
-summary_ms summarise(std::vector<uint64_t> &values_ns) {
-    if (values_ns.empty()) return {};
-    std::sort(values_ns.begin(), values_ns.end());
-    // Summed as integers: exact, so the order of the values cannot show in the mean. The sum holds
-    // for 584 years of virtual time.
-    uint64_t sum_ns = 0;
-    for (const uint64_t value : values_ns) sum_ns += value;
-    const size_t count = values_ns.size();
-    const auto rank = [&](size_t of_hundred) {
-        const size_t nearest = (count * of_hundred + 99) / 100;  // rounded up, from 1
-        assert(nearest >= 1 && nearest <= count);
-        return double(values_ns[nearest - 1]) / 1e6;
-    };
-    return {double(sum_ns) / double(count) / 1e6, rank(50), rank(99)};
-}
 
 double expert_counts::hit_rate() const {
     return requested == 0 ? 0 : double(hits) / double(requested);
@@ -347,6 +314,7 @@ json to_json(const run_report &report) {
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);
     for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));
+    if (report.cluster) all["cluster"] = to_json(*report.cluster);
     return all;
 }
 
@@ -354,10 +322,11 @@ std::string to_text(const run_report &report) {
     std::string text = headline(report);
     text += summary_line("TPOT", report.tpot_ms);
     text += summary_line("TTFT", report.ttft_ms);
-    text += line("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
+    text += labelled("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
     text += text_lines(report.text) + expert_lines(report);
-    for (const auto &[label, said] : routing_lines(report)) text += line(label, said);
-    for (const auto &[label, said] : guard_lines(report.guard)) text += line(label, said);
+    for (const auto &[label, said] : routing_lines(report)) text += labelled(label, said);
+    for (const auto &[label, said] : guard_lines(report.guard)) text += labelled(label, said);
+    if (report.cluster) text += to_text(*report.cluster);
     return text + byte_lines(report) + time_lines(report) + layer_lines(report) + notes(report);
 }
 

@@ -10,16 +10,11 @@
 
 #include "core/base/json.h"
 #include "core/base/setting.h"
+#include "core/report/cluster_report.h"
 #include "core/report/guarding.h"
+#include "core/report/summary.h"
 
 namespace moorage::core {
-
-struct summary_ms {
-    double mean = 0, p50 = 0, p99 = 0;
-};
-// Mean, and the nearest-rank percentiles (smallest value with at least p % of the values at or
-// below it). Empty input gives zeros. Reorders `values_ns`.
-summary_ms summarise(std::vector<uint64_t> &values_ns);
 
 // Counts of experts per layer step, summed. requested = hits + partial_hits + misses.
 struct expert_counts {
@@ -117,6 +112,7 @@ struct run_report {
     std::map<std::string, uint64_t> faults;
     std::vector<std::string> warnings;
     text_report text;
+    std::optional<cluster_report> cluster;
     uint64_t opt_misses = 0;  // offline optimum at the same slots and sharing; 0: not computed
 };
 

@@ -1,0 +1,63 @@
+// cluster_report.h - what a run over a cluster measured besides: requests, homes, links, over time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/report/summary.h"
+
+namespace moorage::core {
+
+struct cluster_report {
+    // Requests that enter at one server, or of one user.
+    struct home {
+        std::string name;
+        uint64_t requests = 0, tokens = 0;
+        summary_ms latency_ms;   // arrival to last output token
+        summary_ms ttft_ms;      // arrival to first output token
+        double local_ratio = 1;  // of expert activations, on the home's own server
+    };
+    struct device {
+        std::string name;
+        double utilisation = 0;  // GPU busy over the time of the run
+        uint64_t used_bytes = 0, bytes = 0;
+        uint64_t served = 0;  // experts that it computed for others
+    };
+    struct link {
+        std::string from, to;
+        uint64_t activation_bytes = 0, migration_bytes = 0, queue_peak = 0;
+        double utilisation = 0;
+    };
+    // By time since the run began; latency by the arrival of requests.
+    struct bucket {
+        double local_ratio = 1, latency_ms = 0;
+        uint64_t requests = 0, activation_bytes = 0, migration_bytes = 0;
+    };
+    struct migration {
+        double at_s = 0, done_s = 0;  // decided; the last copy arrived, or negative: not yet
+        bool adopted = false;
+        uint64_t added_copies = 0, added_bytes = 0, given_up = 0;
+        double remote_per_s_current = 0, remote_per_s_candidate = 0;
+    };
+    std::string policy;  // of placement
+    double duration_s = 0, bucket_s = 0;
+    summary_ms latency_ms;
+    double experts_ms_per_token = 0;  // from a layer's routing to its last output, over all layers
+    double local_ratio = 1;
+    double remote_call_ms = 0;  // mean, of one server in one step, however many experts
+    uint64_t calls = 0, events = 0;
+    std::vector<home> homes;
+    std::vector<device> devices;
+    std::vector<link> links;  // that carried anything; local ones apart
+    std::vector<bucket> over_time;
+    std::vector<migration> migrations;
+    std::vector<std::vector<uint32_t>> servers_layers;  // [servers][layers] experts held at the end
+};
+
+json to_json(const cluster_report &report);
+// Lines of a run's text report, at most 80 columns.
+std::string to_text(const cluster_report &report);
+
+}  // namespace moorage::core
