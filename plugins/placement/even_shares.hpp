@@ -1,0 +1,31 @@
+// even_shares.hpp - how many experts of each layer a device gets where all get equally many.
+//
+// E experts on G devices: E / G each, and the E mod G that are left over one each to the devices
+// in turn, going on from layer to layer where the last layer stopped. With fewer experts than
+// devices the layers so go round all devices.
+#pragma once
+
+#include "server_demand.hpp"
+
+namespace moorage::placement {
+
+// Calls `visit(model, layer, first device in turn)` for each layer.
+template <class Visit>
+void for_each_layer(const scene &of, Visit visit) {
+    uint64_t turn = 0;
+    for (const model &each : of.models)
+        for (uint32_t layer = 0; layer < each.layers; ++layer) {
+            visit(each, layer, static_cast<uint32_t>(turn % of.devices));
+            turn += each.experts % of.devices;
+        }
+}
+
+// Infeasible where a device cannot hold its share and nothing else does.
+[[noreturn]] inline void fail_share(uint32_t device, uint64_t has, uint64_t needs) {
+    throw std::invalid_argument("device " + std::to_string(device) + " has " + std::to_string(has) +
+                                " bytes for experts, its even share of every layer takes " +
+                                std::to_string(needs) +
+                                "; give it more memory or choose a policy for unequal devices");
+}
+
+}  // namespace moorage::placement

@@ -1,0 +1,175 @@
+// prism_definition.h - Prism's Algorithms 1 and 2, its leftover rule and Eq. 2, written naively.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+namespace moorage::test {
+
+// Of one model. frequency[server][layer][expert].
+struct prism_instance {
+    std::vector<std::vector<std::vector<double>>> frequency;
+    std::vector<int> slots;
+    std::vector<uint64_t> memory;
+    int servers() const { return static_cast<int>(frequency.size()); }
+    int layers() const { return static_cast<int>(frequency[0].size()); }
+    int experts() const { return static_cast<int>(frequency[0][0].size()); }
+    double f(int n, int l, int e) const {
+        return frequency[static_cast<size_t>(n)][static_cast<size_t>(l)][static_cast<size_t>(e)];
+    }
+};
+
+using count_table = std::vector<std::vector<int>>;           // [server][layer]
+using held_table = std::vector<std::vector<std::set<int>>>;  // [server][layer]
+
+inline double naive_entropy(const std::vector<double> &f) {
+    double total = 0, bits = 0;
+    for (const double each : f) total += each;
+    for (const double each : f)
+        if (each > 0) bits -= each / total * std::log2(each / total);
+    return bits;
+}
+
+inline int naive_total(const count_table &counts, int layer) {
+    int sum = 0;
+    for (const auto &server : counts) sum += server[static_cast<size_t>(layer)];
+    return sum;
+}
+
+// Algorithm 1 with the readings; nothing where it cannot be done.
+inline std::optional<count_table> naive_counts(const prism_instance &of) {
+    const int servers = of.servers(), layers = of.layers(), experts = of.experts();
+    count_table counts(of.frequency.size(), std::vector<int>(of.frequency[0].size(), 0));
+    const auto at = [&](int n, int l) -> int & {
+        return counts[static_cast<size_t>(n)][static_cast<size_t>(l)];
+    };
+    const auto unused = [&](int n) {
+        int sum = of.slots[static_cast<size_t>(n)];
+        for (int l = 0; l < layers; ++l) sum -= at(n, l);
+        return sum;
+    };
+    for (int n = 0; n < servers; ++n) {
+        std::vector<double> v;
+        double sum = 0;
+        for (const auto &layer : of.frequency[static_cast<size_t>(n)]) {
+            v.push_back(naive_entropy(layer));
+            sum += v.back();
+        }
+        for (int l = 0; l < layers; ++l) {
+            const double share = sum > 0 ? v[static_cast<size_t>(l)] / sum : 1.0 / layers;
+            at(n, l) = std::min(
+                experts,
+                static_cast<int>(std::floor(of.slots[static_cast<size_t>(n)] * share + 1e-9)));
+        }
+    }
+    std::vector<int> order;
+    for (int n = 0; n < servers; ++n) order.push_back(n);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+        return of.memory[static_cast<size_t>(a)] > of.memory[static_cast<size_t>(b)];
+    });
+    for (int l = 0; l < layers; ++l)
+        while (naive_total(counts, l) < experts) {
+            bool moved = false;
+            for (const int n : order) {
+                if (naive_total(counts, l) >= experts) break;
+                int giver = 0;
+                for (int other = 1; other < layers; ++other)
+                    if (naive_total(counts, other) > naive_total(counts, giver)) giver = other;
+                if (naive_total(counts, giver) <= experts || at(n, giver) == 0 ||
+                    at(n, l) >= experts)
+                    continue;
+                --at(n, giver), ++at(n, l);
+                moved = true;
+            }
+            if (moved) continue;
+            const auto takes = std::find_if(order.begin(), order.end(), [&](int n) {
+                return unused(n) > 0 && at(n, l) < experts;
+            });
+            if (takes == order.end()) return std::nullopt;
+            ++at(*takes, l);
+        }
+    return counts;
+}
+
+inline int naive_copies(const held_table &held, int layer, int expert) {
+    int sum = 0;
+    for (const auto &server : held)
+        sum += static_cast<int>(server[static_cast<size_t>(layer)].count(expert));
+    return sum;
+}
+
+// Algorithm 2 with the readings.
+inline held_table naive_assign(const prism_instance &of, const count_table &counts) {
+    held_table held(of.frequency.size(), std::vector<std::set<int>>(of.frequency[0].size()));
+    for (int l = 0; l < of.layers(); ++l) {
+        const auto at = [&](int n) -> std::set<int> & {
+            return held[static_cast<size_t>(n)][static_cast<size_t>(l)];
+        };
+        for (int n = 0; n < of.servers(); ++n) {
+            std::set<std::tuple<double, int>> ranking;
+            for (int e = 0; e < of.experts(); ++e) ranking.insert({-of.f(n, l, e), e});
+            for (const auto &[f, e] : ranking)
+                if (static_cast<int>(at(n).size()) <
+                    counts[static_cast<size_t>(n)][static_cast<size_t>(l)])
+                    at(n).insert(e);
+        }
+        for (;;) {
+            std::set<std::tuple<int, int>> servers;  // by duplicates
+            bool open = false;
+            for (int n = 0; n < of.servers(); ++n) {
+                int duplicates = 0;
+                for (const int e : at(n)) duplicates += naive_copies(held, l, e) > 1;
+                servers.insert({duplicates, n});
+            }
+            for (const auto &[duplicates, n] : servers) {
+                std::set<std::tuple<double, int>> in, out;
+                for (int e = 0; e < of.experts(); ++e)
+                    if (naive_copies(held, l, e) == 0) in.insert({-of.f(n, l, e), e});
+                for (const int e : at(n))
+                    if (naive_copies(held, l, e) > 1) out.insert({of.f(n, l, e), -e});
+                open = open || !in.empty();
+                if (in.empty() || out.empty()) continue;
+                at(n).erase(-std::get<1>(*out.begin()));
+                at(n).insert(std::get<1>(*in.begin()));
+            }
+            if (!open) break;
+        }
+    }
+    return held;
+}
+
+// Places left over go to what a server asks for most and lacks.
+inline void naive_fill(const prism_instance &of, held_table &held) {
+    for (int n = 0; n < of.servers(); ++n) {
+        auto &own = held[static_cast<size_t>(n)];
+        int used = 0;
+        for (const auto &layer : own) used += static_cast<int>(layer.size());
+        std::set<std::tuple<double, int, int>> missing;
+        for (int l = 0; l < of.layers(); ++l)
+            for (int e = 0; e < of.experts(); ++e)
+                if (of.f(n, l, e) > 0 && own[static_cast<size_t>(l)].count(e) == 0)
+                    missing.insert({-of.f(n, l, e), l, e});
+        for (const auto &[f, l, e] : missing)
+            if (used < of.slots[static_cast<size_t>(n)]) {
+                own[static_cast<size_t>(l)].insert(e);
+                ++used;
+            }
+    }
+}
+
+inline double naive_remote(const prism_instance &of, const held_table &held) {
+    double sum = 0;
+    for (int n = 0; n < of.servers(); ++n)
+        for (int l = 0; l < of.layers(); ++l)
+            for (int e = 0; e < of.experts(); ++e)
+                if (held[static_cast<size_t>(n)][static_cast<size_t>(l)].count(e) == 0)
+                    sum += of.f(n, l, e);
+    return sum;
+}
+
+}  // namespace moorage::test
