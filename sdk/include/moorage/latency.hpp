@@ -165,6 +165,7 @@ private:
     double term_s(uint32_t term, const change &with) const;
     double layer_s(sought &of) const;
     double serial_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
+    double forced_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double assigned_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double nearest_s(const sought &of, std::span<const uint32_t> rest) const;
     double server_s(const sought &of, uint32_t server, std::span<const uint32_t> served) const;
@@ -188,6 +189,7 @@ private:
     std::vector<uint8_t> asked_;           // [X]
     // Times by (model, entry): of messages to and from a server, alone with what a device adds.
     std::vector<double> there_s_, back_s_;              // [M, entries, N]
+    std::vector<double> call_fix_s_, call_return_s_;    // [M, entries, N] serial: once, an expert
     std::vector<double> alone_s_;                       // [M, G, entries]
     std::vector<double> cloud_fix_s_, cloud_return_s_;  // [M, entries]
     std::vector<double> absent_s_;                      // [M]

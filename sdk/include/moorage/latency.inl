@@ -38,6 +38,7 @@ inline latency_model::latency_model(const moorage_cluster &cluster, const moorag
 inline void latency_model::read_timing() {
     const size_t pairs = size_t{cluster_.models} * entries_;
     there_s_.resize(pairs * servers_), back_s_.resize(pairs * servers_);
+    call_fix_s_.resize(pairs * servers_), call_return_s_.resize(pairs * servers_);
     alone_s_.resize(size_t{cluster_.models} * devices_ * entries_);
     cloud_fix_s_.resize(pairs), cloud_return_s_.resize(pairs);
     reach_.assign(entries_, 0);
@@ -60,6 +61,10 @@ inline void latency_model::read_timing() {
                 }
                 const bool reached = there + back < std::numeric_limits<double>::infinity();
                 if (reached && n < 64) reach_[e] |= uint64_t{1} << n;
+                if (server_device_[n] < server_device_[n + 1])
+                    call_fix_s_[pair(m, e) * servers_ + n] =
+                        there + call_s(server_device_[n], m) + (each_ ? 0 : back);
+                call_return_s_[pair(m, e) * servers_ + n] = each_ ? back : 0;
                 for (uint32_t d = server_device_[n]; d < server_device_[n + 1]; ++d) {
                     const double alone = there + call_s(d, m) + back;
                     alone_s_[(size_t{m} * devices_ + d) * entries_ + e] = alone;

@@ -91,33 +91,34 @@ inline double latency_model::assigned_s(const sought &of, std::span<const uint32
 inline double latency_model::serial_s(const sought &of, std::span<const uint32_t> rest,
                                       uint64_t all) const {
     constexpr double infinity = std::numeric_limits<double>::infinity();
-    const size_t at = pair(of.model, of.entry) * servers_;
-    std::array<uint32_t, 6> server{};
-    std::array<double, 6> fix{}, back{};
-    std::array<uint32_t, 16> held{};
-    uint32_t count = 0;
-    for (uint64_t left = all; left != 0; left &= left - 1, ++count) {
-        server[count] = static_cast<uint32_t>(std::countr_zero(left));
-        fix[count] = there_s_[at + server[count]] +
-                     call_s(server_device_[server[count]], of.model) +
-                     (each_ ? 0 : back_s_[at + server[count]]);
-        back[count] = each_ ? back_s_[at + server[count]] : 0;
-        for (size_t i = 0; i < rest.size(); ++i)
-            held[i] |= static_cast<uint32_t>(of.holders[rest[i]] >> server[count] & 1) << count;
-    }
+    const double *call = call_fix_s_.data() + pair(of.model, of.entry) * servers_;
+    const double *back = call_return_s_.data() + pair(of.model, of.entry) * servers_;
     double best = infinity;
-    for (uint32_t used = 1; used < 1u << count; ++used) {
+    for (uint64_t used = all; used != 0; used = (used - 1) & all) {
         double total = 0;
-        for (uint32_t s = used; s != 0; s &= s - 1) total += fix[std::countr_zero(s)];
-        for (size_t i = 0; i < rest.size() && total < best; ++i) {
+        for (uint64_t left = used; left != 0; left &= left - 1)
+            total += call[std::countr_zero(left)];
+        for (const uint32_t i : rest) {
             double shortest = infinity;
-            for (uint32_t s = used & held[i]; s != 0; s &= s - 1)
-                shortest = std::min(shortest, back[std::countr_zero(s)]);
+            for (uint64_t left = used & of.holders[i]; left != 0; left &= left - 1)
+                shortest = std::min(shortest, back[std::countr_zero(left)]);
             total += shortest;
+            if (total >= best) break;
         }
         best = std::min(best, total);
     }
     return best;
+}
+
+// The same where no expert has two holders: nothing to choose.
+inline double latency_model::forced_s(const sought &of, std::span<const uint32_t> rest,
+                                      uint64_t all) const {
+    const double *call = call_fix_s_.data() + pair(of.model, of.entry) * servers_;
+    const double *back = call_return_s_.data() + pair(of.model, of.entry) * servers_;
+    double total = 0;
+    for (uint64_t left = all; left != 0; left &= left - 1) total += call[std::countr_zero(left)];
+    for (const uint32_t i : rest) total += back[std::countr_zero(of.holders[i])];
+    return total;
 }
 
 // What a layer takes beside the home's own messages; fills `holders`. At least one is missing.
@@ -146,13 +147,19 @@ inline double latency_model::layer_s(sought &of) const {
             ++absent;
         }
     }
-    double total = compute_s(of, at, {near.data(), near_count});
+    const bool simple = serial_ && uniform_[of.model] != 0;
+    double total = 0;
+    if (near_count != 0)
+        total = simple ? call_s(server_device_[at], of.model)
+                       : compute_s(of, at, {near.data(), near_count});
     if (rest_count != 0) {
         const std::span<const uint32_t> sought_rest(rest.data(), rest_count);
         double part = 0;
-        if (!choice || rest_count > 8)
+        if (simple && !choice)
+            part = forced_s(of, sought_rest, all);
+        else if (!choice || rest_count > 8)
             part = nearest_s(of, sought_rest);
-        else if (serial_ && uniform_[of.model] != 0 && std::popcount(all) <= 6)
+        else if (simple && std::popcount(all) <= 6)
             part = serial_s(of, sought_rest, all);
         else
             part = assigned_s(of, sought_rest, all);

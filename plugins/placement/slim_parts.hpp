@@ -1,0 +1,184 @@
+// slim_parts.hpp - what SlimCaching's placement policies share: facts, finishing a plan, knapsacks.
+//
+// "SlimCaching: Edge Caching of Mixture-of-Experts for Distributed Inference", Sections III-V. The
+// paper's servers have one device; where one has several, each is a knapsack of its own (slim_dp,
+// slim_maxconv) or they are filled in order (the others). The paper also has a cloud. Without one
+// an expert that nobody holds counts as placement.h's latency model says, more than any call takes,
+// so that gains lead to coverage; experts that are still left get what room there is, and where
+// there is none the plan is refused.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <moorage/latency.hpp>
+#include <moorage/moorage.hpp>
+
+namespace moorage::slim {
+
+// Gains below it count as none (seconds a token; sums of doubles leave as much behind).
+inline constexpr double gain_min_s = 1e-12;
+
+// What a policy states about its last plan.
+class fact_list {
+public:
+    void clear() { list_.clear(); }
+    void add(const char *name, double value) { list_.push_back({name, value}); }
+    uint32_t write(std::span<moorage_fact> out) const {
+        const size_t count = std::min(out.size(), list_.size());
+        std::copy_n(list_.begin(), count, out.begin());
+        return static_cast<uint32_t>(count);
+    }
+
+private:
+    std::vector<moorage_fact> list_;
+};
+
+// What all of them are besides plan(): nothing outlives a plan but its facts.
+class planner {
+public:
+    void activate(const moorage::limits &) {}
+    void reset() { facts_.clear(); }
+    uint32_t facts(std::span<moorage_fact> out) { return facts_.write(out); }
+
+protected:
+    fact_list facts_;
+};
+
+inline bool wanted(const moorage_demand &demand, uint32_t model) {
+    for (uint32_t h = 0; h < demand.homes; ++h)
+        if (demand.host_home_model[size_t{h} * demand.models + model] > 0) return true;
+    return false;
+}
+
+// Without a cloud: a copy of every expert that has none, where there is room.
+inline void cover_rest(const char *policy, latency_model &model, device_room &room) {
+    const moorage_demand &demand = model.demand();
+    const uint32_t servers = model.cluster().servers;
+    for (uint32_t m = 0; m < demand.models; ++m) {
+        if (!wanted(demand, m)) continue;
+        for (uint32_t x = demand.host_model_first[m]; x < demand.host_model_first[m + 1]; ++x) {
+            bool held = false;
+            uint32_t device = latency_model::none;
+            for (uint32_t n = 0; n < servers && !held; ++n) {
+                held = model.holds(x, n);
+                if (device == latency_model::none) device = room.find(x, n);
+            }
+            if (held) continue;
+            if (device == latency_model::none)
+                throw std::invalid_argument(
+                    std::string(policy) + ": expert " +
+                    std::to_string(x - demand.host_model_first[m]) + " of model " +
+                    std::to_string(m) +
+                    " has no copy, the devices are full and there is no cloud to compute it; "
+                    "SlimCaching assumes a cloud: add [cluster.cloud], more expert memory, or use "
+                    "a policy that covers every expert, such as prism");
+            model.add(x, device);
+            room.take(x, device);
+        }
+    }
+}
+
+// Completes the plan, hands it out and states what it is worth.
+inline void finish(const char *policy, latency_model &model, device_room &room, copies &out,
+                   fact_list &facts) {
+    if (!model.has_cloud()) cover_rest(policy, model, room);
+    for (const moorage_copy &copy : model.copies()) out.push(copy.expert, copy.device);
+    const double token_s = model.token_s();
+    facts.add("objective_s", token_s);
+    facts.add("saved_s", model.empty_s() - token_s);
+}
+
+// One expert as a knapsack's item: `units` of memory, `value` in seconds a token.
+struct item {
+    uint32_t expert;
+    uint32_t units;
+    double value;
+};
+
+// A knapsack of a device: room in units of `unit_bytes`. Exact where the unit divides every size;
+// coarser, sizes rounded up, where that leaves more than `units_max`.
+struct knapsack {
+    std::vector<item> items;  // by expert, ascending
+    uint32_t units = 0;
+    uint64_t unit_bytes = 1;
+    bool exact = true;
+    double curvature = 0;
+};
+
+inline uint64_t unit_of(const latency_model &model, uint64_t room_bytes, uint64_t units_max,
+                        bool &exact) {
+    uint64_t unit = 0;
+    const moorage_demand &demand = model.demand();
+    for (uint32_t m = 0; m < demand.models; ++m)
+        if (wanted(demand, m)) unit = std::gcd(unit, demand.host_expert_bytes[m]);
+    unit = std::max<uint64_t>(unit, 1);
+    exact = room_bytes / unit <= units_max;
+    return exact ? unit : room_bytes / units_max + 1;
+}
+
+// What a device would hold alone: the knapsack of what each expert would save there, and the
+// curvature of Definition 4: 1 - the least share of what an expert saves last that it saves first.
+// Models with K = 1 are the modular part and have none.
+inline knapsack pack(const latency_model &model, uint32_t device, uint64_t room_bytes,
+                     uint64_t units_max) {
+    knapsack made;
+    made.unit_bytes = unit_of(model, room_bytes, units_max, made.exact);
+    double least = 1;
+    uint64_t all = 0;
+    for (uint32_t x = 0; x < model.experts(); ++x) {
+        if (!model.asked(x) || model.holds(x, model.server_of(device))) continue;
+        const double gain = model.gain(x, device);
+        if (model.demand().host_model_top_k[model.model_of(x)] > 1) {
+            const double last = model.gain_last(x, device);
+            if (last >= gain_min_s) least = std::min(least, gain / last);
+        }
+        if (gain < gain_min_s || model.bytes(x) > room_bytes) continue;
+        const uint64_t units =
+            std::max<uint64_t>(1, (model.bytes(x) + made.unit_bytes - 1) / made.unit_bytes);
+        made.items.push_back({x, static_cast<uint32_t>(units), gain});
+        all += units;
+    }
+    made.units = static_cast<uint32_t>(std::min(all, room_bytes / made.unit_bytes));
+    made.curvature = 1 - least;
+    return made;
+}
+
+// Solves server after server, given what those before hold (Section V-B1): `solve` names the
+// items of a knapsack that it takes, as indices.
+template <class Solve>
+void place_successively(const char *policy, const moorage_cluster &cluster,
+                        const moorage_demand &demand, uint64_t units_max, copies &out,
+                        fact_list &facts, Solve solve) {
+    latency_model model(cluster, demand);
+    device_room room(model);
+    facts.clear();
+    double curvature_most = 0, first_value = 0;
+    uint64_t marginals = 0;
+    bool exact = true;
+    for (uint32_t d = 0; d < cluster.devices; ++d) {
+        const knapsack bag = pack(model, d, room.free(d), units_max);
+        curvature_most = std::max(curvature_most, bag.curvature);
+        marginals += model.experts();
+        exact = exact && bag.exact;
+        for (const uint32_t index : solve(bag)) {
+            if (d == 0) first_value += bag.items[index].value;
+            model.add(bag.items[index].expert, d);
+            room.take(bag.items[index].expert, d);
+        }
+    }
+    finish(policy, model, room, out, facts);
+    facts.add("curvature", curvature_most);
+    const double share = std::max(0.0, 1 - curvature_most);
+    facts.add("guarantee", !exact ? 0 : cluster.devices == 1 ? share : share / 2);
+    facts.add("marginals", static_cast<double>(marginals));
+    facts.add("first_knapsack_s", first_value);
+}
+
+}  // namespace moorage::slim
