@@ -1,0 +1,51 @@
+// cluster_figures.h - sums what the nodes of a cluster did into one report.
+#pragma once
+
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "core/cluster/arrivals.h"
+#include "core/cluster/cluster_emulator.h"
+#include "core/cluster/rebalancer.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+// Of figures over time.
+double bucket_s(const cluster_config &of);
+
+class cluster_sums {
+public:
+    // All borrowed.
+    cluster_sums(const scene &of, const cluster_emulator &all, const cluster_config &config);
+    // A node that has done its work; `requests` is null where none enter.
+    void add(const cluster_node &node, pipeline &line, const arrival_source *requests);
+    run_report report(const rebalancer &balance, std::string_view policy);
+
+private:
+    struct home_sums {
+        uint64_t requests = 0, tokens = 0;
+        std::vector<uint64_t> latency_ns, ttft_ns;
+        activation_counts activations;
+    };
+    struct time_sums {
+        activation_counts activations;
+        uint64_t requests = 0, latency_ns = 0;
+    };
+    time_sums &at(uint64_t ns);
+    void add_requests(home_sums &home, const arrival_source &from);
+    void add_links(cluster_report &out) const;
+    void add_devices(cluster_report &out, const rebalancer &balance) const;
+
+    const scene &scene_;
+    const cluster_emulator &all_;
+    const cluster_config &config_;
+    run_report sum_;
+    uint64_t experts_ns_ = 0;
+    std::map<uint32_t, home_sums> homes_;
+    std::vector<time_sums> over_time_;
+    std::vector<uint64_t> tpot_ns_, ttft_ns_, latency_ns_;
+};
+
+}  // namespace moorage::core
