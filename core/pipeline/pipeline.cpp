@@ -175,6 +175,7 @@ flow pipeline::fill() {
 // One layer step, from the gate's scores to the work that it starts.
 bool pipeline::decide(layer_report &account) {
     const instance::stepping mark;
+    decided_ns_ = now_ns();
     if (!router_.select(step_, account, guard_.on(guard::substitution))) return false;
     step_.weigh(source_, pass_);
     step_.group();
@@ -610,6 +611,7 @@ void pipeline::end_step(layer_report &account) {
         }
         account.experts.loaded += loaded;
     }
+    experts_ns_ += (now_ns() - decided_ns_) * step_.view().token_count;
     dispatch_.outcome(step_.view().layer, items_);
     step_.advance(tokens_done_);
 }

@@ -90,6 +90,8 @@ public:
 
     uint64_t tokens_done() const { return tokens_done_; }
     uint64_t steps_done() const { return step_.view().index; }
+    // From the routing of a layer until the last output of its experts, summed over the tokens.
+    uint64_t experts_ns() const { return experts_ns_; }
     const guard &guarding() const { return guard_; }
     // The prefetch policy asks for predictions that the executor does not make.
     bool lacks_predictions() const { return prefetch_.from_resident() && !executor_.predicts(); }
@@ -213,6 +215,7 @@ private:
     busy_ns begun_busy_;
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;
+    uint64_t decided_ns_ = 0, experts_ns_ = 0;
     uint64_t pass_begun_ns_ = 0, prefetched_before_ = 0, substituted_before_ = 0;
     uint64_t activation_bytes_ = 0;
     byte_counts bytes_;
