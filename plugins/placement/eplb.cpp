@@ -38,9 +38,10 @@ public:
         moorage::text("leftover", "empty", "empty|fill",
                       "places that do not divide by the layers: empty (as published), or one more "
                       "for some layers"),
-        moorage::text("duplicates", "replace", "replace|drop",
-                      "a second copy on a device makes place for the largest load per copy that it "
-                      "lacks, or for nothing"),
+        moorage::text("duplicates", "exchange", "exchange|replace|drop",
+                      "a second copy on a device changes places with an expert of another device, "
+                      "or makes place for the largest load per copy that its device lacks (also "
+                      "where no exchange helps), or for nothing"),
         moorage::integer("refine", 0, 0, 10000,
                          "exchanges a layer and server that may even out the published packing "
                          "further; 0: as published"),
@@ -51,10 +52,11 @@ public:
         : hierarchical_(setup.text("policy") != "global"),
           forced_(setup.text("policy") == "hierarchical"),
           fill_(setup.text("leftover") == "fill"),
-          replace_(setup.text("duplicates") == "replace"),
+          replace_(setup.text("duplicates") != "drop"),
           always_cover_(setup.text("cover") == "always"),
           replicas_(static_cast<uint32_t>(setup.integer("replicas"))),
-          refine_(static_cast<uint32_t>(setup.integer("refine"))) {}
+          more_{setup.text("duplicates") == "exchange",
+                static_cast<uint32_t>(setup.integer("refine"))} {}
 
     void reset() { published_ = layers_ = copies_ = imbalance_sum_ = imbalance_max_ = 0; }
 
@@ -169,7 +171,7 @@ private:
     void place_published(std::span<const float> weight, const algorithm::shape &shape) {
         place_expert_.resize(shape.replicas);
         counts_.resize(shape.experts);
-        algorithm::rebalance(weight, shape, place_expert_, counts_, work_, refine_);
+        algorithm::rebalance(weight, shape, place_expert_, counts_, work_, more_);
         const uint32_t places = shape.replicas / shape.gpus;
         algorithm::unequal_layer layer(weight, devices_);
         for (uint32_t gpu = 0; gpu < shape.gpus; ++gpu) {
@@ -255,7 +257,8 @@ private:
     }
 
     const bool hierarchical_, forced_, fill_, replace_, always_cover_;
-    const uint32_t replicas_, refine_;
+    const uint32_t replicas_;
+    const algorithm::extras more_;
     std::vector<algorithm::device> devices_;
     std::vector<uint32_t> place_expert_, counts_;
     algorithm::workspace work_;

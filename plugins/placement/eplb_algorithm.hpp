@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -33,18 +35,31 @@ struct shape {
 
 // Arrays that calls share, so that a layer costs no allocation after the first.
 struct workspace {
-    std::vector<uint64_t> keys;
+    std::vector<uint64_t> keys, heap;
     std::vector<uint32_t> pack, rank, used, expert_of, place, count;
-    std::vector<float> load, each, group_load, expert_load, place_load;
+    std::vector<float> each, group_load, expert_load, place_load;
 };
 
-// Items by weight, heaviest first, of equal ones the smallest first. Weights are 0 or more, and
-// bits of such floats are ordered as they are.
-inline void sort_heaviest(std::span<const float> weight, workspace &work) {
-    work.keys.resize(weight.size());
-    for (uint32_t i = 0; i < weight.size(); ++i)
-        work.keys[i] = uint64_t{~std::bit_cast<uint32_t>(weight[i] + 0.0f)} << 32 | i;
-    std::sort(work.keys.begin(), work.keys.end());
+// A number of 0 or more as bits that are ordered as it is; of equal ones the smaller index, below.
+inline uint64_t key_of(float value, uint32_t low) {
+    return uint64_t{std::bit_cast<uint32_t>(value + 0.0f)} << 32 | low;
+}
+inline float value_of(uint64_t key) {
+    return std::bit_cast<float>(static_cast<uint32_t>(key >> 32));
+}
+
+// Restores a heap whose top has changed: the top is the key that `before` all others.
+template <class Before>
+void sift_top(std::span<uint64_t> heap, Before before) {
+    const uint64_t moved = heap[0];
+    size_t hole = 0;
+    for (size_t child = 1; child < heap.size(); child = 2 * hole + 1) {
+        if (child + 1 < heap.size() && before(heap[child + 1], heap[child])) ++child;
+        if (!before(heap[child], moved)) break;
+        heap[hole] = heap[child];
+        hole = child;
+    }
+    heap[hole] = moved;
 }
 
 // Puts items into packs of equally many, heaviest first, each into the lightest that has room:
@@ -58,108 +73,167 @@ inline void balanced_packing(std::span<const float> weight, uint32_t packs, work
         std::iota(work.pack.begin(), work.pack.end(), 0u);
         return;
     }
-    sort_heaviest(weight, work);
-    work.load.assign(packs, 0);
-    work.used.assign(packs, 0);  // items in each
+    work.keys.resize(items);  // heaviest first, of equal ones the smallest
+    for (uint32_t item = 0; item < items; ++item) work.keys[item] = ~key_of(weight[item], ~item);
+    std::sort(work.keys.begin(), work.keys.end());
+    work.used.assign(packs, 0);
+    work.heap.resize(packs);  // lightest with room first; ascending at first
+    std::iota(work.heap.begin(), work.heap.end(), uint64_t{0});
+    std::span<uint64_t> open(work.heap);
     for (const uint64_t key : work.keys) {
         const auto item = static_cast<uint32_t>(key);
-        uint32_t best = packs;
-        for (uint32_t pack = 0; pack < packs; ++pack)
-            if (work.used[pack] < room && (best == packs || work.load[pack] < work.load[best]))
-                best = pack;
+        const auto best = static_cast<uint32_t>(open[0]);
         work.pack[item] = best;
         work.rank[item] = work.used[best]++;
-        work.load[best] += weight[item];
+        if (work.used[best] < room) {
+            open[0] = key_of(value_of(open[0]) + weight[item], best);
+        } else {
+            open[0] = open.back();
+            open = open.first(open.size() - 1);
+        }
+        if (!open.empty()) sift_top(open, std::less<>());
     }
 }
 
-// Copies for `replicas` places so that the largest load of a copy is least: one each, then always
-// one more for the largest. Writes the expert of each place: first all experts, then the copies.
+// Copies for so many places that the largest load of a copy is least: one each, then always one
+// more for the largest. Writes the expert of each place: first all experts, then the copies.
 inline void replicate(std::span<const float> weight, std::span<uint32_t> place_expert,
-                      std::span<uint32_t> copies, std::vector<float> &each) {
+                      std::span<uint32_t> copies, workspace &work) {
     const auto experts = static_cast<uint32_t>(weight.size());
-    each.assign(weight.begin(), weight.end());
+    work.each.assign(weight.begin(), weight.end());
     std::fill(copies.begin(), copies.end(), 1u);
     std::iota(place_expert.begin(), place_expert.begin() + experts, 0u);
+    if (place_expert.size() == experts) return;
+    work.heap.resize(experts);
+    for (uint32_t expert = 0; expert < experts; ++expert)
+        work.heap[expert] = key_of(weight[expert], ~expert);
+    std::make_heap(work.heap.begin(), work.heap.end());
     for (size_t place = experts; place < place_expert.size(); ++place) {
-        const auto most =
-            static_cast<uint32_t>(std::max_element(each.begin(), each.end()) - each.begin());
+        const uint32_t most = ~static_cast<uint32_t>(work.heap[0]);
         place_expert[place] = most;
-        each[most] = weight[most] / static_cast<float>(++copies[most]);
+        work.each[most] = weight[most] / static_cast<float>(++copies[most]);
+        work.heap[0] = key_of(work.each[most], ~most);
+        sift_top(std::span<uint64_t>(work.heap), std::greater<>());
     }
 }
 
-// Beyond the published algorithm: while an exchange of two items between the heaviest pack and
-// another makes the heavier of both lighter, does the one that leaves the least. `expert` says
-// which expert an item is a copy of; no exchange puts two copies of one expert together.
-class refinement {
+// What goes beyond the published algorithm; by default nothing.
+struct extras {
+    // Copies of one expert that share a GPU, and then even out until no GPU has more to do than
+    // before.
+    bool separate = false;
+    uint32_t refine = 0;  // exchanges at most that even out the loads
+};
+
+// Exchanges of two items of different packs. `expert` says which of `experts` an item is a copy
+// of; no exchange puts two copies of one expert together.
+class exchanges {
 public:
-    refinement(std::span<const float> weight, std::span<const uint32_t> expert, uint32_t packs,
-               std::span<uint32_t> pack)
-        : weight_(weight), expert_(expert), pack_(pack), load_(packs, 0) {
-        for (size_t i = 0; i < weight.size(); ++i) load_[pack[i]] += weight[i];
+    exchanges(std::span<const float> weight, std::span<const uint32_t> expert, uint32_t experts,
+              uint32_t packs, std::span<uint32_t> pack)
+        : weight_(weight),
+          expert_(expert),
+          experts_(experts),
+          pack_(pack),
+          load_(packs, 0),
+          held_(size_t{packs} * experts, 0) {
+        for (size_t i = 0; i < weight.size(); ++i) {
+            load_[pack[i]] += weight[i];
+            ++held(pack[i], expert[i]);
+        }
     }
-    // At most `rounds` exchanges.
-    void run(uint32_t rounds) {
-        for (; rounds > 0 && exchange(); --rounds) continue;
+    // Copies that share a pack change places with the item that leaves the lighter packs. Copies
+    // of which there are more than packs must stay.
+    bool separate() {
+        bool changed = false;
+        for (size_t i = 0; i < weight_.size(); ++i)
+            if (held(pack_[i], expert_[i]) > 1)
+                changed |= exchange(pack_[i], i, i + 1, std::numeric_limits<double>::infinity());
+        return changed;
+    }
+    // While an exchange of two items between the heaviest pack and another makes the heavier of
+    // both lighter, does the one that leaves the least; until no pack has more than `enough`.
+    bool refine(size_t rounds, double enough = 0) {
+        size_t done = 0;
+        for (; done < rounds && largest() > enough; ++done) {
+            const auto heavy =
+                static_cast<uint32_t>(std::max_element(load_.begin(), load_.end()) - load_.begin());
+            if (!exchange(heavy, 0, weight_.size(), load_[heavy] * (1 - 1e-9))) break;
+        }
+        return done > 0;
     }
 
+    double largest() const { return *std::max_element(load_.begin(), load_.end()); }
+
 private:
-    bool exchange() {
-        const auto heavy =
-            static_cast<uint32_t>(std::max_element(load_.begin(), load_.end()) - load_.begin());
-        double least = load_[heavy] * (1 - 1e-9);
+    // The best partner for an item of [first, last) of the pack, if both packs then have less than
+    // `limit`.
+    bool exchange(uint32_t pack, size_t first, size_t last, double limit) {
         size_t from = 0, to = 0;
-        for (size_t a = 0; a < weight_.size(); ++a) {
-            if (pack_[a] != heavy) continue;
+        for (size_t a = first; a < last; ++a) {
+            if (pack_[a] != pack) continue;
             for (size_t b = 0; b < weight_.size(); ++b) {
                 const double gain = double{weight_[a]} - weight_[b];
-                if (!(gain > 0) || pack_[b] == heavy) continue;
-                const double after = std::max(load_[heavy] - gain, load_[pack_[b]] + gain);
-                if (after >= least || holds(pack_[b], expert_[a]) || holds(heavy, expert_[b]))
+                const double after = std::max(load_[pack] - gain, load_[pack_[b]] + gain);
+                if (after >= limit || pack_[b] == pack || held(pack_[b], expert_[a]) > 0 ||
+                    held(pack, expert_[b]) > 0)
                     continue;
-                least = after;
+                limit = after;
                 from = a, to = b;
             }
         }
         if (from == to) return false;
         const double gain = double{weight_[from]} - weight_[to];
-        load_[heavy] -= gain;
-        load_[pack_[to]] += gain;
+        load_[pack] -= gain, load_[pack_[to]] += gain;
+        --held(pack, expert_[from]), ++held(pack_[to], expert_[from]);
+        --held(pack_[to], expert_[to]), ++held(pack, expert_[to]);
         std::swap(pack_[from], pack_[to]);
         return true;
     }
-    bool holds(uint32_t pack, uint32_t expert) const {
-        for (size_t i = 0; i < weight_.size(); ++i)
-            if (pack_[i] == pack && expert_[i] == expert) return true;
-        return false;
+    uint32_t &held(uint32_t pack, uint32_t expert) {
+        return held_[size_t{pack} * experts_ + expert];
     }
 
     const std::span<const float> weight_;
     const std::span<const uint32_t> expert_;
+    const uint32_t experts_;
     const std::span<uint32_t> pack_;
     std::vector<double> load_;
+    std::vector<uint32_t> held_;
 };
 
-// Step 3 for one node: its places to its GPUs, written in the order of GPUs.
-inline void pack_node(std::span<const float> place_weight, std::span<const uint32_t> place_expert,
-                      uint32_t gpus, uint32_t refine_rounds, std::span<uint32_t> out,
-                      workspace &work) {
-    balanced_packing(place_weight, gpus, work);
-    const size_t room = place_weight.size() / gpus;
-    if (refine_rounds > 0) {
-        refinement(place_weight, place_expert, gpus, work.pack).run(refine_rounds);
-        work.used.assign(gpus, 0);
-        for (size_t i = 0; i < place_weight.size(); ++i) work.rank[i] = work.used[work.pack[i]]++;
+// Whether two copies of one expert are in one pack.
+inline bool shared(std::span<const uint32_t> expert, uint32_t experts, uint32_t packs,
+                   workspace &work) {
+    work.used.assign(size_t{packs} * experts, 0);
+    for (size_t i = 0; i < expert.size(); ++i)
+        if (work.used[size_t{work.pack[i]} * experts + expert[i]]++ > 0) return true;
+    return false;
+}
+
+// Step 3 for one node: work.place to GPUs; writes their experts GPU by GPU.
+inline void pack_node(const uint32_t *experts, uint32_t count, uint32_t gpus, extras more,
+                      std::span<uint32_t> out, workspace &work) {
+    balanced_packing(work.place_load, gpus, work);
+    const size_t room = work.place.size() / gpus;
+    if (more.refine > 0 || (more.separate && shared(work.place, count, gpus, work))) {
+        exchanges change(work.place_load, work.place, count, gpus, work.pack);
+        const double published = change.largest();
+        bool changed = more.separate && change.separate();
+        if (changed) change.refine(work.place.size(), published);
+        changed |= change.refine(more.refine);
+        if (changed) work.used.assign(gpus, 0);
+        for (size_t i = 0; changed && i < work.place.size(); ++i)
+            work.rank[i] = work.used[work.pack[i]]++;
     }
-    for (size_t i = 0; i < place_weight.size(); ++i)
-        out[work.pack[i] * room + work.rank[i]] = place_expert[i];
+    for (size_t i = 0; i < work.place.size(); ++i)
+        out[work.pack[i] * room + work.rank[i]] = experts[work.place[i]];
 }
 
 // One layer: the expert of every place, GPU by GPU, and the copies of every expert.
 // Requires: of.valid(), weight of of.experts, place_expert of of.replicas, copies of of.experts.
 inline void rebalance(std::span<const float> weight, shape of, std::span<uint32_t> place_expert,
-                      std::span<uint32_t> copies, workspace &work, uint32_t refine_rounds = 0) {
+                      std::span<uint32_t> copies, workspace &work, extras more = {}) {
     if (!of.hierarchical()) of.groups = of.nodes = 1;
     const uint32_t group_size = of.experts / of.groups, node_groups = of.groups / of.nodes;
     const uint32_t node_experts = of.experts / of.nodes, node_places = of.replicas / of.nodes;
@@ -178,13 +252,10 @@ inline void rebalance(std::span<const float> weight, shape of, std::span<uint32_
     for (uint32_t node = 0; node < of.nodes; ++node) {
         const uint32_t *experts = work.expert_of.data() + size_t{node} * node_experts;
         for (uint32_t i = 0; i < node_experts; ++i) work.expert_load[i] = weight[experts[i]];
-        replicate(work.expert_load, work.place, work.count, work.each);
+        replicate(work.expert_load, work.place, work.count, work);
         for (uint32_t i = 0; i < node_experts; ++i) copies[experts[i]] = work.count[i];
-        for (uint32_t i = 0; i < node_places; ++i) {
-            work.place_load[i] = work.each[work.place[i]];
-            work.place[i] = experts[work.place[i]];
-        }
-        pack_node(work.place_load, work.place, of.gpus / of.nodes, refine_rounds,
+        for (uint32_t i = 0; i < node_places; ++i) work.place_load[i] = work.each[work.place[i]];
+        pack_node(experts, node_experts, of.gpus / of.nodes, more,
                   place_expert.subspan(size_t{node} * node_places, node_places), work);
     }
 }

@@ -19,10 +19,10 @@ namespace {
 const float_row example[2] = {{90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86},
                               {20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27}};
 
-std::vector<uint32_t> rebalance(const float_row &weight, eplb::shape of, uint32_t refine = 0) {
+std::vector<uint32_t> rebalance(const float_row &weight, eplb::shape of, eplb::extras more = {}) {
     std::vector<uint32_t> places(of.replicas), copies(of.experts);
     eplb::workspace work;
-    eplb::rebalance(weight, of, places, copies, work, refine);
+    eplb::rebalance(weight, of, places, copies, work, more);
     std::vector<uint32_t> counted(of.experts, 0);
     for (const uint32_t expert : places) ++counted[expert];
     CHECK(counted == copies);
@@ -112,10 +112,11 @@ TEST_CASE("copies minimise the largest load of a copy, over all distributions") 
     std::mt19937 generator(6);
     for (int round = 0; round < 200; ++round) {
         const size_t experts = 2 + generator() % 3, places = experts + generator() % 6;
-        float_row weight(experts), each;
+        float_row weight(experts);
+        eplb::workspace work;
         for (float &of : weight) of = static_cast<float>(1 + generator() % 50);
         std::vector<uint32_t> place(places), copies(experts);
-        eplb::replicate(weight, place, copies, each);
+        eplb::replicate(weight, place, copies, work);
         float best = 1e30f;
         std::vector<uint32_t> count(experts, 1);
         const auto all = [&](const auto &self, size_t expert, size_t left) -> void {
@@ -133,7 +134,7 @@ TEST_CASE("copies minimise the largest load of a copy, over all distributions") 
             }
         };
         all(all, 0, places - experts);
-        CHECK(*std::max_element(each.begin(), each.end()) == best);
+        CHECK(*std::max_element(work.each.begin(), work.each.end()) == best);
         CHECK(std::accumulate(copies.begin(), copies.end(), size_t{0}) == places);
     }
 }
@@ -146,7 +147,8 @@ TEST_CASE("refinement evens out, never worse, places and copies as before") {
         float_row weight(64);
         for (float &each : weight)
             each = 1000.0f / static_cast<float>(1 + generator() % (round % 2 ? 20 : 200));
-        std::vector<uint32_t> before = rebalance(weight, of), after = rebalance(weight, of, 100);
+        std::vector<uint32_t> before = rebalance(weight, of),
+                              after = rebalance(weight, of, {false, 100});
         const double was = imbalance(weight, before, 16), is = imbalance(weight, after, 16);
         CHECK(is <= was + 1e-9);
         better += is < was - 1e-6;
@@ -173,24 +175,71 @@ TEST_CASE("a plan on equal devices is the published one") {
         for (uint32_t layer = 0; layer < 2; ++layer) {
             const index_row places = naive_eplb(example[layer], 16, static_cast<int>(groups), 2, 8);
             const std::vector<device_set> sets = devices_of(plan, layer);
+            std::vector<uint32_t> flat, published(places.begin(), places.end());
+            bool doubled = false;
             for (size_t gpu = 0; gpu < 8; ++gpu) {
-                const auto a = static_cast<uint32_t>(places[2 * gpu]),
-                           b = static_cast<uint32_t>(places[2 * gpu + 1]);
-                if (a != b) {
-                    CHECK(sets[gpu] == device_set{a, b});
-                } else {  // the second made place
-                    CHECK(groups == 1);
-                    CHECK(sets[gpu].count(a) == 1);
-                    CHECK(sets[gpu].size() == 2);
-                }
+                CHECK(sets[gpu].size() == 2);
+                flat.insert(flat.end(), sets[gpu].begin(), sets[gpu].end());
+                doubled |= places[2 * gpu] == places[2 * gpu + 1];
             }
+            if (!doubled) {
+                for (size_t gpu = 0; gpu < 8; ++gpu)
+                    CHECK(sets[gpu] == device_set{published[2 * gpu], published[2 * gpu + 1]});
+                continue;
+            }
+            // The same copies, in another order and as even but for 1 %: two places a GPU leave
+            // little choice.
+            CHECK(groups == 1);
+            CHECK(imbalance(example[layer], flat, 8) <=
+                  imbalance(example[layer], published, 8) * 1.01);
+            std::sort(flat.begin(), flat.end());
+            std::sort(published.begin(), published.end());
+            CHECK(flat == published);
         }
     }
 }
 
+TEST_CASE("copies that share a GPU are exchanged, and the loads are as even as published") {
+    std::mt19937 generator(10);
+    int shared = 0, evener = 0;
+    for (int round = 0; round < 100; ++round) {
+        const eplb::shape of{32, 48, 1, 1, 8};
+        float_row weight(32);
+        for (float &each : weight) each = 1000.0f / static_cast<float>(1 + generator() % 100);
+        const auto doubled = [](const std::vector<uint32_t> &places) {
+            int count = 0;
+            for (size_t gpu = 0; gpu < 8; ++gpu) {
+                const auto first = places.begin() + static_cast<std::ptrdiff_t>(6 * gpu);
+                count += 6 - static_cast<int>(std::set<uint32_t>(first, first + 6).size());
+            }
+            return count;
+        };
+        std::vector<uint32_t> before = rebalance(weight, of), after = rebalance(weight, of, {true});
+        if (doubled(before) == 0) {
+            CHECK(before == after);
+            continue;
+        }
+        ++shared;
+        // More copies than GPUs must share.
+        int must = 0;
+        for (uint32_t expert = 0; expert < 32; ++expert)
+            must +=
+                std::max(0, static_cast<int>(std::count(before.begin(), before.end(), expert)) - 8);
+        if (must == 0) CHECK(doubled(after) == 0);
+        evener += imbalance(weight, after, 8) <= imbalance(weight, before, 8) + 1e-6;
+        std::sort(before.begin(), before.end());
+        std::sort(after.begin(), after.end());
+        CHECK(before == after);
+    }
+    MESSAGE(shared << " of 100 had copies that share a GPU; " << evener << " are as even after it");
+    CHECK(shared > 20);
+    CHECK(evener > shared * 9 / 10);
+}
+
 TEST_CASE("a second copy on a device makes place for the largest load per copy") {
     placement_scene scene = example_scene(1);
-    placement_policy replaces("eplb"), drops("eplb", {{"duplicates", "drop"}});
+    placement_policy replaces("eplb", {{"duplicates", "replace"}}),
+        drops("eplb", {{"duplicates", "drop"}});
     const auto replaced = devices_of(replaces.plan(scene), 1);
     const auto dropped = devices_of(drops.plan(scene), 1);
     CHECK(dropped[6] == device_set{8});
