@@ -84,6 +84,16 @@ public:
     // Calls `each(other)` for every expert of those sets, repeatedly; none where there are none.
     template <class Each>
     void for_partners(uint32_t expert, Each each) const;
+    // What token_s() is a sum of, for policies that keep account of it in their own way: what no
+    // placement changes, layers by homes of a server that miss the expert alone, and sets that are
+    // missed together: each(server of the homes, weight, numbers).
+    double fixed_s() const { return constant_s_; }
+    double single_weight(uint32_t expert, uint32_t server) const {
+        const uint32_t entry = server_entry_[server];
+        return entry == none ? 0 : single_weight_[size_t{expert} * entries_ + entry];
+    }
+    template <class Each>
+    void for_sets(Each each) const;
 
     // The placement.
     void clear();

@@ -224,6 +224,12 @@ void latency_model::for_partners(uint32_t expert, Each each) const {
             if (other != expert) each(other);
 }
 
+template <class Each>
+void latency_model::for_sets(Each each) const {
+    for (uint32_t t = 0; t < term_entry_.size(); ++t)
+        each(entry_server_[term_entry_[t]], term_weight_[t], term_set(t));
+}
+
 // ---- the placement ---------------------------------------------------------------------------
 
 inline void latency_model::clear() {
