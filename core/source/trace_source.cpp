@@ -2,7 +2,8 @@
 #include "core/source/trace_source.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "core/source/trace_rows.h"
 
 namespace moorage::core {
 
@@ -65,8 +66,8 @@ bool trace_source::prefill_pass(pass &out) {
 }
 
 bool trace_source::idle() {
-    return std::ranges::none_of(
-        streams_, [](const stream &one) { return one.live && one.row != one.begin; });
+    return std::ranges::none_of(streams_,
+                                [](const stream &one) { return one.live && one.row != one.begin; });
 }
 
 bool trace_source::next(pass &out) {
@@ -95,15 +96,17 @@ bool trace_source::next(pass &out) {
 }
 
 void trace_source::route(const pass &of, uint32_t layer, uint32_t *chosen) {
-    for (const pass_token &token : of.tokens)
-        for (uint32_t rank = 0; rank < top_k(); ++rank)
-            *chosen++ = trace_.expert(token.row, layer, rank);
+    for (const pass_token &token : of.tokens) {
+        route_row(trace_, token.row, layer, chosen);
+        chosen += top_k();
+    }
 }
 
 void trace_source::weights(const pass &of, uint32_t layer, float *out) {
-    for (const pass_token &token : of.tokens)
-        for (uint32_t rank = 0; rank < top_k(); ++rank)
-            *out++ = trace_.weight(token.row, layer, rank);
+    for (const pass_token &token : of.tokens) {
+        weights_row(trace_, token.row, layer, out);
+        out += top_k();
+    }
 }
 
 void trace_source::gate_scores(const pass &of, uint32_t layer, float *out) {
@@ -114,27 +117,16 @@ void trace_source::gate_scores(const pass &of, uint32_t layer, float *out) {
 }
 
 void trace_source::weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) {
-    const uint32_t known = trace_.offers();
     for (const pass_token &token : of.tokens) {
-        for (uint32_t place = 0; place < top_k(); ++place, ++chosen, ++out) {
-            if (!std::isnan(*out)) continue;
-            *out = 0;
-            if (!(known & MOORAGE_NEEDS_WEIGHTS)) continue;
-            for (uint32_t rank = 0; rank < top_k(); ++rank)
-                if (trace_.expert(token.row, layer, rank) == *chosen)
-                    *out = trace_.weight(token.row, layer, rank);
-        }
+        weigh_row(trace_, token.row, layer, chosen, out);
+        chosen += top_k();
+        out += top_k();
     }
 }
 
 uint32_t trace_source::predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) {
     const uint32_t count = trace_.predictions();
-    for (uint32_t rank = 0; rank < count; ++rank) {
-        experts[rank] = trace_.predicted(row, layer, rank);
-        scores[rank] = trace_.has_prediction_scores()
-                           ? trace_.prediction_score(row, layer, rank)
-                           : 1.0f - static_cast<float>(rank) / static_cast<float>(count);
-    }
+    predict_row(trace_, row, layer, count, experts, scores);
     return count;
 }
 
