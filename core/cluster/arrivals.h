@@ -6,33 +6,24 @@
 //   made->pass_done(pass, now);                        // fills in the times of requests()
 //
 // A request's prompt is prefilled in passes of its own, before what is decoded already goes on; the
-// pass of its last token yields the first output token. Each further output token is decoded in a
-// pass with those of the other live requests. What tokens choose is read from a trace, that many
-// homes share, or drawn (drawn_routing.h). All of it follows from the seed and the home alone.
+// pass of its last token yields the first output token. Each further output token takes a pass,
+// together with those of the other live requests; the last one goes through no layer any more. What
+// tokens choose is read from a trace, that many homes share, or drawn (drawn_routing.h). All of it
+// follows from the seed and the home alone.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <istream>
 #include <span>
 #include <vector>
 
 #include "core/base/result.h"
 #include "core/cluster/drawn_routing.h"
+#include "core/placement/arrivals.h"
 #include "core/source/random.h"
 #include "core/source/source.h"
 #include "core/source/trace.h"
 
 namespace moorage::core {
-
-struct arrival {
-    uint64_t at_ns = 0;
-    uint32_t input_tokens = 0, output_tokens = 0;  // 1 or more each
-};
-
-// A CSV whose first line names the columns arrival_s, input, output; ascending by arrival_s.
-result<std::vector<arrival>> read_arrivals(const std::filesystem::path &file);
-result<std::vector<arrival>> read_arrivals(std::istream &from, const std::string &name);
 
 // What is asked for from a time on, until the next phase begins. All pointers are borrowed, for as
 // long as the source lives.
@@ -42,10 +33,10 @@ struct arrival_phase {
     const trace *rows = nullptr;
     const drawn_routing *drawn = nullptr;
     // Requests of the trace that are drawn from, each as likely; empty: all.
-    std::vector<uint64_t> requests;
+    std::vector<uint64_t> requests = {};
     double poisson_s = 0;  // mean time between requests; 0: as `arrivals` of the options say
-    // Of each request where no CSV says so. 0: what is left of the request in the trace, that is
-    // all but its last token where both are 0. A request that ends early is begun again.
+    // Of each request where no list says so; what a trace's request has besides where one is 0, and
+    // all but its last token as input where both are. A request that is too short begins again.
     uint32_t input_tokens = 0, output_tokens = 0;
 };
 
@@ -55,12 +46,13 @@ result<std::vector<uint64_t>> requests_of(const trace &from, std::span<const std
 struct arrival_options {
     uint64_t seed = 0;
     uint32_t home = 0;
-    uint64_t begin_ns = 0;                  // Poisson arrivals are counted from here
+    uint64_t begin_ns = 0;                  // nothing arrives before
     uint64_t end_ns = MOORAGE_NEVER;        // nothing arrives then or later; what is under way ends
     uint64_t requests_max = MOORAGE_NEVER;  // that arrive in all
     uint32_t batch = 8;                     // requests under way together
     uint32_t prefill_max = 512;             // tokens of one prefill pass
-    std::span<const arrival> arrivals;      // borrowed; used where a phase has no poisson_s
+    // Borrowed, ascending by time; used where a phase has no poisson_s.
+    std::span<const arrival> arrivals = {};
 };
 
 // What became of a request; MOORAGE_NEVER: has not happened.
@@ -112,20 +104,21 @@ private:
     struct stream {
         bool live = false;
         uint64_t request = 0;
-        uint64_t begin = 0, length = 0;  // rows of the trace
+        uint64_t begin = 0, length = 0;  // rows of the trace, or numbers of drawn tokens
         uint32_t done = 0;               // tokens handed out
     };
     arrival_source(std::vector<arrival_phase> phases, const arrival_options &options,
                    const uint64_t *now_ns);
     status take_shape();
     void find_arrival();
-    bool find_drawn_arrival();
+    bool draw_arrival(uint64_t until_ns);
+    bool list_arrival(uint64_t until_ns);
     void admit();
-    void begin_request(stream &one, uint64_t at_ns);
-    pass_token token_at(const stream &one, uint32_t index) const;
-    uint64_t row_at(const stream &one, uint32_t position) const;
+    void begin_request(stream &one);
+    static void fit_lengths(request_times &times, uint64_t rows);
+    uint64_t row_at(const stream &one, uint64_t position) const;
+    void add_token(pass &out, stream &one, bool decoded);
     bool prefill_pass(pass &out);
-    void advance(stream &one, uint32_t tokens);
 
     std::vector<arrival_phase> phases_;
     arrival_options options_;
@@ -135,13 +128,16 @@ private:
     random_stream gaps_, choices_;
     uint64_t draw_seed_;
     uint64_t drawn_tokens_ = 0;
-    // The next arrival: its time (MOORAGE_NEVER: none), and its lengths where a CSV has them.
-    arrival next_;
+    // The next arrival: its time (MOORAGE_NEVER: none), and its lengths where a list has them.
+    struct coming {
+        uint64_t at_ns = MOORAGE_NEVER;
+        uint32_t input_tokens = 0, output_tokens = 0;
+    };
+    coming next_;
     uint32_t next_phase_ = 0;
     size_t next_listed_ = 0;
     uint64_t cursor_ns_ = 0, arrived_ = 0;
     std::vector<stream> streams_;
-    std::vector<uint32_t> order_;  // live streams by arrival
     uint32_t live_ = 0;
     std::vector<request_times> requests_;
 };

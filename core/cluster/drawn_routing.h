@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/result.h"
@@ -34,24 +35,23 @@ public:
     void draw(uint64_t seed, uint64_t token, uint32_t layer, uint32_t *chosen) const;
 
 private:
-    static constexpr uint32_t orders = 8;      // of each layer, from frequencies
-    static constexpr uint32_t unit_bits = 32;  // a frequency of 1
+    static constexpr uint32_t orders = 8;  // of each layer, from frequencies
     drawn_routing(uint32_t layers, uint32_t experts, uint32_t top_k)
         : layers_(layers), experts_(experts), top_k_(top_k) {}
     void lay_out(std::span<const double> frequency, uint64_t seed);
     status take_groups(const demand_arrays &demand, uint32_t home, uint32_t model);
+    void add_alias_table(std::span<const std::pair<uint32_t, double>> calls);
 
     uint32_t layers_, experts_, top_k_;
-    // From frequencies, [layers, orders, ...]: ends of the experts' stretches, which expert each
-    // is, and for each of `guides_` equal parts of the length the first stretch that ends behind
-    // its begin.
-    std::vector<uint64_t> ends_;
-    std::vector<uint16_t> experts_at_;
-    std::vector<uint16_t> guide_;
+    // From frequencies, [layers, orders, ...]: ends of the experts' stretches in units of 2^-24,
+    // which expert each is, and, for equal parts of the length, the stretch that each begins in.
+    std::vector<uint32_t> ends_;
+    std::vector<uint16_t> experts_at_, guide_;
     uint32_t guides_ = 0, guide_shift_ = 0;
     // From groups: alias tables over the calls of each layer.
     struct column {
-        uint32_t chance, own, other;  // of 2^32; groups, as indices into group_experts_ / top_k
+        uint32_t chance;      // of 2^32
+        uint32_t own, other;  // groups, top_k experts each
     };
     std::vector<uint64_t> layer_first_;  // [layers + 1] into columns_
     std::vector<column> columns_;
