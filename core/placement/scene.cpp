@@ -46,13 +46,13 @@ status check_memory(const cluster_config &config, const scene &of) {
                        human_bytes(static_cast<double>(smallest))));
     if (of.cluster.has_cloud()) return success();
     // With experts of one size the devices' room can be counted in whole experts.
-    if (needed > there || (asked == 1 && slots < copies))
+    const bool counted = asked == 1;
+    if (needed > there || (counted && slots < copies))
         return wrong(
-            format("{}: {} experts need {:.0f} bytes ({}), and the servers have {:.0f} ({}), "
-                   "room for {} whole ones; give them more expert_memory_bytes, or add "
-                   "[cluster.cloud]",
+            format("{}: {} experts need {:.0f} bytes ({}), and the servers have {:.0f} "
+                   "({}){}; give them more expert_memory_bytes, or add [cluster.cloud]",
                    config.place, copies, needed, human_bytes(needed), there, human_bytes(there),
-                   asked == 1 ? std::min(slots, copies) : 0));
+                   counted ? format(", room for {} whole ones", slots) : ""));
     return success();
 }
 
