@@ -23,8 +23,9 @@ uint64_t stream_name(uint32_t home, uint64_t what) { return uint64_t{home} * 4 +
 
 // To the nearest; what is beyond 30 years is as good as never.
 uint64_t ns_of(double seconds) {
-    return seconds < 1e9 ? static_cast<uint64_t>(std::floor(std::max(seconds, 0.0) * ns_per_s + 0.5))
-                         : MOORAGE_NEVER - 1;
+    return seconds < 1e9
+               ? static_cast<uint64_t>(std::floor(std::max(seconds, 0.0) * ns_per_s + 0.5))
+               : MOORAGE_NEVER - 1;
 }
 
 }  // namespace

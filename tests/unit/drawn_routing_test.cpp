@@ -67,8 +67,9 @@ TEST_CASE("experts are drawn as often as their frequency says") {
 }
 
 TEST_CASE("random tables of all sizes keep their frequencies") {
-    for (const auto &[experts, top_k] : {std::pair(1u, 1u), std::pair(8u, 2u), std::pair(64u, 6u),
-                                         std::pair(256u, 8u), std::pair(9u, 9u)}) {
+    const std::pair<uint32_t, uint32_t> sizes[] = {{1, 1}, {8, 2}, {64, 6}, {256, 8}, {9, 9}};
+    for (const auto &size : sizes) {
+        const uint32_t experts = size.first, top_k = size.second;
         CAPTURE(experts);
         random_stream random(experts, 0);
         std::vector<double> frequency(experts);
