@@ -38,6 +38,14 @@ double bucket_s(const cluster_config &of) {
     return of.duration_s > 0 ? of.duration_s / buckets : 10;
 }
 
+std::string endpoint_name(const scene &of, const network &links, uint32_t endpoint) {
+    if (endpoint < of.cluster.servers) return of.server_names[endpoint];
+    if (endpoint == links.cloud()) return "cloud";
+    for (uint32_t home = 0; home < of.cluster.homes; ++home)
+        if (links.home(home) == endpoint) return of.home_names[home];
+    return "?";
+}
+
 cluster_sums::cluster_sums(const scene &of, const cluster_emulator &all,
                            const cluster_config &config)
     : scene_(of), all_(all), config_(config) {}
@@ -101,19 +109,13 @@ void cluster_sums::add_requests(home_sums &home, const arrival_source &from) {
 
 void cluster_sums::add_links(cluster_report &out) const {
     const network &links = all_.links();
-    const auto name = [&](uint32_t endpoint) {
-        const uint32_t servers = scene_.cluster.servers;
-        if (endpoint < servers) return scene_.server_names[endpoint];
-        if (endpoint == links.cloud()) return std::string("cloud");
-        for (uint32_t home = 0; home < scene_.cluster.homes; ++home)
-            if (links.home(home) == endpoint) return scene_.home_names[home];
-        return std::string("?");
-    };
     for (uint32_t channel = 0; channel < links.channels(); ++channel) {
-        const channel_figures &of = links.figures(channel);
+        const channel_figures of = links.figures(channel);
         if (links.local(channel) || of.bytes[0] + of.bytes[1] == 0) continue;
         const double busy_ns = static_cast<double>(of.busy_ns[0] + of.busy_ns[1]);
-        out.links.push_back({name(of.from), name(of.to), of.bytes[0], of.bytes[1], of.queue_peak,
+        out.links.push_back({endpoint_name(scene_, links, of.from),
+                             endpoint_name(scene_, links, of.to), of.bytes[0], of.bytes[1],
+                             of.queue_peak,
                              busy_ns / std::max(1.0, static_cast<double>(all_.now_ns()))});
     }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,9 @@ namespace moorage::core {
 
 // Of figures over time.
 double bucket_s(const cluster_config &of);
+
+// Of a network: a server, the cloud or a user.
+std::string endpoint_name(const scene &of, const network &links, uint32_t endpoint);
 
 class cluster_sums {
 public:

@@ -13,6 +13,7 @@
 #include "core/cluster/ideal_executor.h"
 #include "core/cluster/idle_source.h"
 #include "core/cluster/rebalancer.h"
+#include "core/execute/timeline_sink.h"
 #include "core/pipeline/policy_set.h"
 #include "core/placement/activation.h"
 #include "core/placement/placement_stage.h"
@@ -46,6 +47,7 @@ struct served_node {
     arrival_source *requests = nullptr;  // from, where requests enter
     std::unique_ptr<residency> truth;
     std::unique_ptr<arena> places;
+    std::unique_ptr<timeline_sink> sink;
     std::unique_ptr<timed_executor> where;
     policy_set policies;
     std::unique_ptr<pipeline> line;
@@ -79,6 +81,7 @@ private:
     status activate(served_node &of, uint32_t slots);
     result<run_report> drive();
     status fault() const;
+    void show_links();
 
     const run_config &config_;
     const cluster_config &cluster_;
@@ -130,17 +133,19 @@ status cluster_runner::open_scene() {
 }
 
 status cluster_runner::make_plan() {
-    if (config_.placement.plugin.empty())
+    const bool given = !cluster_.plan.empty();
+    if (config_.placement.plugin.empty() && !given)
         return error{format("{}: no [placement] plugin; name one, for example \"prism\" (moorage "
-                            "plugins list)",
+                            "plugins list), or a plan of moorage place",
                             cluster_.place),
                      true};
-    auto opened =
-        placement_stage::open(config_.placement, shared_.policies(), scene_, config_.seed);
-    if (!opened) return opened.failure();
-    policy_ = std::move(*opened);
-    auto made =
-        cluster_.plan.empty() ? policy_->make(scene_, {}) : read_plan(cluster_.plan, scene_);
+    if (!config_.placement.plugin.empty()) {
+        auto opened =
+            placement_stage::open(config_.placement, shared_.policies(), scene_, config_.seed);
+        if (!opened) return opened.failure();
+        policy_ = std::move(*opened);
+    }
+    auto made = given ? read_plan(cluster_.plan, scene_) : policy_->make(scene_, {});
     if (!made) return made.failure();
     plan_ = std::move(*made);
     return success();
@@ -213,7 +218,11 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
         std::make_unique<arena>(layers, experts, 1, capacity, buffer + pipeline::staging_slots);
     emulator *device_time = nullptr;
     if (gpu) {
-        auto time = std::make_unique<emulator>(*made.costs, transfers, nullptr, all_->clock());
+        const std::string &name = scene_.device_names[device];
+        if (options_.events)
+            made.sink = std::make_unique<timeline_sink>(*options_.events, experts, name, name);
+        auto time =
+            std::make_unique<emulator>(*made.costs, transfers, made.sink.get(), all_->clock());
         device_time = time.get();
         made.where = std::move(time);
     } else {
@@ -372,8 +381,23 @@ status cluster_runner::fault() const {
                  "default)"};
 }
 
+// A row for each link that carries anything.
+void cluster_runner::show_links() {
+    all_->links().on_sent = [this](uint32_t channel, traffic kind, uint64_t bytes,
+                                   uint64_t start_ns, uint64_t end_ns) {
+        if (all_->links().local(channel)) return;
+        const channel_figures of = all_->links().figures(channel);
+        const std::string name = endpoint_name(scene_, all_->links(), of.from) + " to " +
+                                 endpoint_name(scene_, all_->links(), of.to);
+        const uint32_t row = options_.events->track(name, "network");
+        options_.events->span(row, kind == traffic::migration ? "migration" : "activations",
+                              start_ns, end_ns - start_ns, {{"bytes", bytes}});
+    };
+}
+
 result<run_report> cluster_runner::drive() {
-    rebalancer balance(scene_, *all_, *policy_, plan_, cluster_);
+    rebalancer balance(scene_, *all_, policy_.get(), plan_, cluster_);
+    if (options_.events) show_links();
     all_->begin();
     while (all_->next_ns() != MOORAGE_NEVER) {
         if (balance.next_ns() < all_->next_ns()) {
@@ -387,7 +411,7 @@ result<run_report> cluster_runner::drive() {
     }
     cluster_sums sums(scene_, *all_, cluster_);
     for (const auto &one : nodes_) sums.add(*one->node, *one->line, one->requests);
-    run_report report = sums.report(balance, policy_->name());
+    run_report report = sums.report(balance, plan_.policy);
     report.executor = config_.executor;
     report.profile = "cluster";
     report.title = config_.title;
@@ -402,11 +426,13 @@ result<run_report> cluster_runner::drive() {
     all["cluster"] = {{"servers", scene_.cluster.servers}, {"devices", scene_.cluster.devices()},
                       {"homes", scene_.cluster.homes},     {"models", scene_.model_names},
                       {"duration_s", cluster_.duration_s}, {"requests", cluster_.requests}};
-    all["placement"] = {{"plugin", std::string(policy_->name())},
-                        {"interval_s", cluster_.interval_s},
+    all["placement"] = {{"plugin", plan_.policy},
+                        {"interval_s", policy_ ? cluster_.interval_s : 0},
                         {"window_s", cluster_.window_s}};
-    for (const auto &[key, value] : policy_->policy().parameters())
-        all["placement"][key] = json_of(value);
+    if (!cluster_.plan.empty()) all["placement"]["plan"] = cluster_.plan.filename().string();
+    if (policy_)
+        for (const auto &[key, value] : policy_->policy().parameters())
+            all["placement"][key] = json_of(value);
     nodes_.front()->policies.describe(all);
     return report;
 }

@@ -220,6 +220,7 @@ void network::occupy(uint32_t channel, traffic kind, uint64_t bytes, uint64_t no
     on.bytes[which] += bytes;
     on.busy_ns[which] += ns;
     if (!on.local) bytes_[which] += bytes;
+    if (on_sent) on_sent(channel, kind, bytes, now_ns, on.free_ns);
     if (width_ns == 0) return;
     if (!on.local) at(bytes_over_time_[which], now_ns / width_ns) += bytes;
     for (uint64_t begin_ns = now_ns; begin_ns < on.free_ns;) {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -95,6 +96,8 @@ public:
     std::span<const uint64_t> network_bytes_over_time(traffic kind) const {
         return bytes_over_time_[static_cast<size_t>(kind)];
     }
+    // Sees all that occupies a channel: its bytes, from when until when. May be empty.
+    std::function<void(uint32_t, traffic, uint64_t, uint64_t, uint64_t)> on_sent;
     uint64_t events() const { return events_; }
 
 private:

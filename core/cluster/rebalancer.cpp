@@ -6,7 +6,7 @@
 
 namespace moorage::core {
 
-rebalancer::rebalancer(scene &of, cluster_emulator &all, placement_stage &policy, const plan &first,
+rebalancer::rebalancer(scene &of, cluster_emulator &all, placement_stage *policy, const plan &first,
                        const cluster_config &config)
     : scene_(of),
       all_(all),
@@ -15,7 +15,8 @@ rebalancer::rebalancer(scene &of, cluster_emulator &all, placement_stage &policy
       window_(of.demand, config.window_s),
       copies_(first.copies),
       device_free_ns_(of.cluster.devices(), 0) {
-    if (config.interval_s > 0) decide_ns_ = static_cast<uint64_t>(config.interval_s * 1e9);
+    if (policy && config.interval_s > 0)
+        decide_ns_ = static_cast<uint64_t>(config.interval_s * 1e9);
     if (decide_ns_ == MOORAGE_NEVER) return;
     all.on_migration = [this](const delivery &done) { arrived(done); };
     all.on_activation = [this](uint32_t home, uint32_t expert, uint32_t tokens) {
@@ -47,7 +48,7 @@ status rebalancer::act() {
 
 status rebalancer::decide() {
     window_.fill(scene_.demand, all_.now_ns());
-    const auto candidate = policy_.make(scene_, copies_);
+    const auto candidate = policy_->make(scene_, copies_);
     if (!candidate) return candidate.failure();
     const double call_s = all_.remote_experts() == 0
                               ? 0
@@ -62,7 +63,7 @@ status rebalancer::decide() {
     said.added_bytes = table.added_bytes;
     said.remote_per_s_current = table.remote_per_s_current;
     said.remote_per_s_candidate = table.remote_per_s_candidate;
-    said.adopted = (table.added_copies != 0 || table.removed_copies != 0) && policy_.adopt(move);
+    said.adopted = (table.added_copies != 0 || table.removed_copies != 0) && policy_->adopt(move);
     decisions_.push_back(said);
     if (!said.adopted) return success();
     const auto drop = [this](const moorage_copy &copy) { return all_.take(copy); };

@@ -20,9 +20,10 @@ namespace moorage::core {
 
 class rebalancer {
 public:
-    // All borrowed; `of` is what decisions are made on, and its demand changes with them. `first`
-    // is in force. Installs itself as what the emulator tells of migration and activations.
-    rebalancer(scene &of, cluster_emulator &all, placement_stage &policy, const plan &first,
+    // All borrowed; `of` is what decisions are made on, and its demand changes with them. `policy`
+    // may be null: nothing is ever decided. `first` is in force. Installs itself as what the
+    // emulator tells of migration and activations.
+    rebalancer(scene &of, cluster_emulator &all, placement_stage *policy, const plan &first,
                const cluster_config &config);
 
     // When it has something to do; MOORAGE_NEVER: only when the emulator tells it something.
@@ -48,7 +49,7 @@ private:
 
     scene &scene_;
     cluster_emulator &all_;
-    placement_stage &policy_;
+    placement_stage *policy_;
     const cluster_config &config_;
     activation_window window_;
     uint64_t decide_ns_ = MOORAGE_NEVER;

@@ -23,6 +23,7 @@
 #include "core/model/tokenizer.h"
 #include "core/pipeline/pipeline.h"
 #include "core/report/report.h"
+#include "core/report/timeline.h"
 #include "core/source/future.h"
 #include "core/source/model_source.h"
 #include "core/source/trace.h"
@@ -87,6 +88,7 @@ private:
 
 struct run_options {
     span_sink *sink = nullptr;                           // timeline; may be null
+    timeline *events = nullptr;                          // of a cluster; may be null
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
     std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes
