@@ -1,6 +1,7 @@
 // arrivals.cpp - reads a CSV of requests, line by line.
 #include "core/placement/arrivals.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -31,6 +32,18 @@ bool read_line(std::string_view line, arrival &out) {
 }
 
 }  // namespace
+
+void complete_lengths(uint32_t rows, arrival &of) {
+    if (of.input_tokens == 0 && of.output_tokens == 0) of.input_tokens = std::max(rows, 2u) - 1;
+    if (of.input_tokens == 0)
+        of.input_tokens = rows > of.output_tokens ? rows - of.output_tokens + 1 : 1;
+    if (of.output_tokens == 0)
+        of.output_tokens = rows > of.input_tokens ? rows - of.input_tokens + 1 : 1;
+}
+
+uint64_t passes_of(const arrival &of, uint32_t together) {
+    return (uint64_t{of.input_tokens} + together - 1) / together + of.output_tokens - 1;
+}
 
 result<std::vector<arrival>> parse_arrivals(std::string_view text, std::string_view name) {
     std::vector<arrival> all;

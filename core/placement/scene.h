@@ -11,7 +11,7 @@
 //            and a load rate that is not limited
 //   tokens/s of a home: mean length of its workload's requests over the mean time between them; 1
 //            where the workload does not say when they come, so that all homes count alike
-//   batch    tokens over passes: input_tokens pass together, all others one by one
+//   batch    tokens over passes: an input passes together, up to 512, outputs one by one
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,9 @@ public:
 private:
     status open_files();
     status check_fits() const;
-    void set_rates(const cluster_workload &workload, workload_files &files) const;
+    std::vector<arrival> requests_of(const cluster_workload &workload,
+                                     const workload_files &files) const;
+    void set_rates(std::vector<arrival> requests, double mean_s, workload_files &files) const;
     void add_homes();
     void add_home_models(uint32_t home, const std::string &workload, uint32_t ordinal);
     status add_statistics(uint32_t groups_max);
@@ -99,43 +101,45 @@ status demand_builder::open_files() {
             if (!all)
                 return wrong(format("{}: [[cluster.workloads]] {}: {}", workload.place,
                                     workload.name, all.failure().text));
-            double tokens = 0, passes = 0;
-            for (const arrival &one : *all) {
-                tokens += one.input_tokens + (one.output_tokens - 1.0);
-                passes += one.input_tokens > 0 ? one.output_tokens : one.output_tokens - 1.0;
-            }
             const double span = all->back().at_s - all->front().at_s;
             const double gaps = static_cast<double>(all->size() - 1);
             // n requests in n - 1 gaps; a single one says nothing of a rate.
-            if (span > 0) files.tokens_per_s = tokens / span * gaps / (gaps + 1);
-            if (passes > 0) files.batch = std::max(tokens / passes, 1.0);
-        } else {
-            set_rates(workload, files);
+            const double mean_s = span > 0 ? span / gaps : 0;
+            set_rates(*all, mean_s, files);
+        } else if (workload.poisson_s > 0 || workload.output_tokens > 0) {
+            set_rates(requests_of(workload, files), workload.poisson_s, files);
         }
     }
     return success();
 }
 
-// Requests of equal or the trace's lengths, every poisson_s on average.
-void demand_builder::set_rates(const cluster_workload &workload, workload_files &files) const {
-    double tokens = 0, passes = 0;
-    if (workload.output_tokens > 0) {
-        // The pass of the input gives the first output.
-        tokens = workload.input_tokens + (workload.output_tokens - 1.0);
-        passes = workload.output_tokens - (workload.input_tokens > 0 ? 0.0 : 1.0);
-    } else if (files.routing) {
+// Requests as the workload and its trace give their lengths.
+std::vector<arrival> demand_builder::requests_of(const cluster_workload &workload,
+                                                 const workload_files &files) const {
+    std::vector<arrival> all;
+    if (files.routing)
         for (const uint64_t request : files.requests) {
             const auto offsets = files.routing->request_offsets();
-            const double all = static_cast<double>(offsets[request + 1] - offsets[request]);
-            const double together = std::min<double>(workload.input_tokens, all);
-            tokens += all;
-            passes += all - std::max(together - 1, 0.0);
+            all.push_back({0, workload.input_tokens, workload.output_tokens});
+            complete_lengths(static_cast<uint32_t>(offsets[request + 1] - offsets[request]),
+                             all.back());
         }
-        tokens /= static_cast<double>(files.requests.size());
-        passes /= static_cast<double>(files.requests.size());
+    else
+        all.push_back({0, workload.input_tokens, workload.output_tokens});
+    return all;
+}
+
+// Rate and batch from the lengths of requests that come every `mean_s` on average; 0: unknown.
+void demand_builder::set_rates(std::vector<arrival> requests, double mean_s,
+                               workload_files &files) const {
+    double tokens = 0, passes = 0;
+    for (arrival &one : requests) {
+        complete_lengths(0, one);
+        tokens += static_cast<double>(one.input_tokens) + (one.output_tokens - 1.0);
+        passes += static_cast<double>(passes_of(one));
     }
-    if (passes > 0) files.batch = std::max(tokens / passes, 1.0);
-    if (workload.poisson_s > 0) files.tokens_per_s = std::max(tokens, 1.0) / workload.poisson_s;
+    files.batch = std::max(tokens / passes, 1.0);
+    if (mean_s > 0) files.tokens_per_s = tokens / static_cast<double>(requests.size()) / mean_s;
 }
 
 // A model that its workload's file does not fit is drawn, where the workload says how.

@@ -337,3 +337,21 @@ TEST_CASE("arrivals come in order, with lengths") {
     CHECK(holds(why("1,1,999999999\n"), "lengths"));
     CHECK(holds(why("arrival_s,input,output\n"), "no request"));
 }
+
+TEST_CASE("lengths that are not given come from the trace's request") {
+    const auto completed = [](uint32_t rows, uint32_t input, uint32_t output) {
+        arrival one{0, input, output};
+        complete_lengths(rows, one);
+        return std::pair{one.input_tokens, one.output_tokens};
+    };
+    // Of 10 rows: 9 of input, then the first output and one more row for the second.
+    CHECK(completed(10, 0, 0) == std::pair{9u, 2u});
+    CHECK(completed(10, 4, 0) == std::pair{4u, 7u});
+    CHECK(completed(10, 0, 3) == std::pair{8u, 3u});
+    CHECK(completed(10, 20, 0) == std::pair{20u, 1u});
+    CHECK(completed(10, 0, 20) == std::pair{1u, 20u});
+    CHECK(completed(10, 5, 6) == std::pair{5u, 6u});
+    CHECK(completed(1, 0, 0) == std::pair{1u, 1u});
+    CHECK(passes_of({0, 512, 1}) == 1);
+    CHECK(passes_of({0, 513, 4}) == 5);
+}

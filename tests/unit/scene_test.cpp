@@ -352,11 +352,13 @@ TEST_CASE("a bundled trace by kind of text: frequencies, rates and lengths") {
             CHECK(made.demand.frequency[home * counts.size() + n] ==
                   doctest::Approx(counts[n] / tokens).epsilon(1e-9));
         CHECK(made.demand.home_tokens_per_s[home] == doctest::Approx(tokens / requests / 10));
-        CHECK(made.demand.home_batch[home] == 1);
+        // All of a request of 200 but its last token is input: 199 and 1 pass in two.
+        CHECK(made.demand.home_batch[home] == doctest::Approx(100));
     }
-    // 100 tokens of input at once and 101 one by one: 201 tokens... of requests of 200.
+    // 100 tokens of input at once, then 100 passes of one: outputs 2 to 101 of 200 tokens.
     const scene prompts = scene_of("prism.toml", {"cluster.workloads.input_tokens=100"});
     CHECK(prompts.demand.home_batch[0] == doctest::Approx(200.0 / 101));
+    // 30 together, outputs 2 to 10: 39 tokens in 10 passes, every 10 s.
     const scene lengths = scene_of(
         "prism.toml", {"cluster.workloads.input_tokens=30", "cluster.workloads.output_tokens=10"});
     CHECK(lengths.demand.home_tokens_per_s[0] == doctest::Approx(3.9));
@@ -370,9 +372,10 @@ TEST_CASE("arrivals from a file give rate and batch") {
     const scene made = accepted(switch8 + lone_server("gpus = \"rtx_4090\"\n") + drawn +
                                 "arrivals = \"" + file.string() + "\"\n");
     std::filesystem::remove(file);
-    // Tokens 6 + 3 + 3 in 10 s of two gaps between three requests; passes 2 + 3 + 1.
-    CHECK(made.demand.home_tokens_per_s[0] == doctest::Approx(12.0 / 10 * 2 / 3));
-    CHECK(made.demand.home_batch[0] == doctest::Approx(2));
+    // Tokens 6 + 4 + 3, an input being one token at least; 10 s are two gaps between three
+    // requests; passes 2 + 4 + 1.
+    CHECK(made.demand.home_tokens_per_s[0] == doctest::Approx(13.0 / 3 / 5));
+    CHECK(made.demand.home_batch[0] == doctest::Approx(13.0 / 7));
     refused(switch8 + lone_server("gpus = \"rtx_4090\"\n") + drawn + "arrivals = \"/none.csv\"\n",
             {"[[cluster.workloads]] w", "/none.csv"});
 }
