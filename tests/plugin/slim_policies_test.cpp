@@ -9,6 +9,7 @@
 
 #include <moorage/latency.hpp>
 
+#include "slim_bound.h"
 #include "slim_instance.h"
 #include "slim_reference.h"
 
@@ -388,4 +389,19 @@ TEST_CASE("the paper's order on its own setting: greedy and knapsacks, LFU, rand
     CHECK(std::abs(latency["slim_greedy"] / latency["slim_maxconv"] - 1) < 0.02);
     CHECK(latency["lfu"] < latency["random"]);
     CHECK(latency["lfu"] < latency["ushape"]);
+}
+
+TEST_CASE("slim_greedy is within one percent of the bound on the Switch family's full instance") {
+    for (const uint64_t seed : {1, 2}) {
+        slim_setting setting = slim_switch();
+        setting.seed = seed;
+        slim_instance instance(setting);
+        placement_policy policy("slim_greedy");
+        CHECK(plan_fault(instance.scene, policy.plan(instance.scene)) == "");
+        const double saved = policy.facts().at("saved_s");
+        const double bound = slim_bound(instance.scene).saved_s(saved, 200);
+        MESSAGE("greedy saves ", 100 * saved / bound, " % of the Lagrangian bound");
+        CHECK(saved >= 0.99 * bound);
+        CHECK(saved <= bound);
+    }
 }
