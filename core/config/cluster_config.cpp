@@ -433,26 +433,17 @@ result<cluster_config> cluster_reader::read() {
     config.place = cluster_.values().empty() ? from_.file : cluster_.values().front().place;
     for (const given &value : cluster_.values())
         if (!value.raw || value.key.find('.') == std::string::npos) root_.add(value);
-    const std::vector<std::string> known = {"serial_calls",
-                                            "returns_each",
-                                            "duration_s",
-                                            "requests",
-                                            "bucket_s",
-                                            "offers_max",
-                                            "local_bits_per_s",
-                                            "models",
-                                            "servers",
-                                            "links",
-                                            "cloud",
-                                            "radio",
-                                            "users",
-                                            "workloads"};
+    const std::vector<std::string> tables = {"models", "servers", "links",    "cloud",
+                                             "radio",  "users",   "workloads"};
+    std::vector<std::string> known = {"serial_calls", "returns_each", "duration_s",      "requests",
+                                      "bucket_s",     "offers_max",   "local_bits_per_s"};
+    known.insert(known.end(), tables.begin(), tables.end());
     root_.expect(known);
     for (const given &value : cluster_.values())
         if (const std::string list = key_of(value).list; value.raw && !list.empty())
-            if (std::find(known.begin() + 7, known.end(), list) == known.end())
+            if (std::find(tables.begin(), tables.end(), list) == tables.end())
                 root_.fail(format("{}: unknown table {} in [cluster]{}", value.place, list,
-                                  did_you_mean(list, known)));
+                                  did_you_mean(list, tables)));
     root_.read("serial_calls", config.serial_calls);
     root_.read("returns_each", config.returns_each);
     root_.read_above("duration_s", config.duration_s, 0, seconds_max, /*or_equal=*/true);

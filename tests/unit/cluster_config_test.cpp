@@ -134,7 +134,9 @@ TEST_CASE("the least cluster gets the documented defaults") {
 
 TEST_CASE("every key is read") {
     description all;
-    all.cluster = "[cluster]\nserial_calls = true\nreturns_each = true\n";
+    all.cluster =
+        "[cluster]\nserial_calls = true\nreturns_each = true\nduration_s = 60\nrequests = 7\n"
+        "bucket_s = 5\noffers_max = 3\nlocal_bits_per_s = 1e11\n";
     all.model =
         "[[cluster.models]]\nname = \"m\"\nshape = \"switch_base_8\"\nexpert_bytes = 1e6\n"
         "value_bits = 8\ngroups = 2\n";
@@ -142,7 +144,7 @@ TEST_CASE("every key is read") {
         "[[cluster.servers]]\nname = \"a\"\nflops = 1e13\nexpert_memory_bytes = 2.5e9\n"
         "load_bytes_per_s = 1e9\nposition = [1, 2.5]\nworkload = \"w\"\n"
         "[[cluster.servers]]\nname = \"b\"\ngpus = \"rtx_4090\"\ngpu_count = 3\n"
-        "expert_memory_share = 0.25\n";
+        "expert_memory_share = 0.25\nhost_experts = true\n";
     all.links =
         "[[cluster.links]]\nfrom = \"*\"\nto = \"b\"\nsymmetric = false\nbits_per_s = 1e6\n"
         "latency_s = 0.5\n";
@@ -150,7 +152,7 @@ TEST_CASE("every key is read") {
         "[[cluster.workloads]]\nname = \"w\"\nmodels = {m = 1}\ntrace = \"t.safetensors\"\n"
         "domains = [\"x\", \"y\"]\nrequest_first = 2\nrequest_step = 6\nzipf = 0.5\n"
         "draw_seed = 4\nper_user = true\ngroups_max = 99\npoisson_s = 2\ninput_tokens = 10\n"
-        "output_tokens = 20\n";
+        "output_tokens = 20\nthen = \"w\"\nthen_s = 30\n";
     all.rest = cloud + "bits_per_s = 1e9\n" + radio +
                "server_bandwidth_hz = 1e8\ngain = 2\npath_loss = 3\ndistance_min_m = 5\n"
                "position_seed = 9\n" +
@@ -160,6 +162,11 @@ TEST_CASE("every key is read") {
     const cluster_config config = accepted(all);
     CHECK(config.serial_calls);
     CHECK(config.returns_each);
+    CHECK(config.duration_s == 60);
+    CHECK(config.requests == 7);
+    CHECK(config.bucket_s == 5);
+    CHECK(config.offers_max == 3);
+    CHECK(config.local_bits_per_s == 1e11);
     CHECK(config.models[0].expert_bytes == 1'000'000);
     CHECK(config.models[0].value_bits == 8);
     CHECK(config.models[0].groups == 2);
@@ -170,6 +177,7 @@ TEST_CASE("every key is read") {
     CHECK(config.servers[0].at->y == 2.5);
     CHECK(config.servers[1].gpus.size() == 3);
     CHECK(config.servers[1].expert_memory_share == 0.25);
+    CHECK(config.servers[1].host_experts);
     CHECK_FALSE(config.links[0].symmetric);
     CHECK(config.links[0].latency_s == 0.5);
     const cluster_workload &workload = config.workloads[0];
@@ -184,6 +192,8 @@ TEST_CASE("every key is read") {
     CHECK(workload.poisson_s == 2);
     CHECK(workload.input_tokens == 10);
     CHECK(workload.output_tokens == 20);
+    CHECK(workload.then == "w");
+    CHECK(workload.then_s == 30);
     CHECK(config.cloud->bits_per_s == 1e9);
     CHECK(config.cloud->latency_s == 0.01);
     CHECK(config.radio->server_bandwidth_hz == 1e8);
@@ -410,6 +420,8 @@ TEST_CASE("mistakes in workloads") {
     refused(workload_with("models_per_user = 0\n"), {"a count from 1"});
     refused(workload_with("models_per_user = 1.5\n"), {"a count from 1"});
     refused(workload_with("models_per_user = 1\nmodels = {m = 1}\n"), {"model_zipf"});
+    refused(workload_with("then = \"other\"\nthen_s = 1\n"), {"there is no workload other"});
+    refused(workload_with("then_s = 1\n"), {"then and then_s"});
     refused(workload_with("model_zipf = -0.5\n"), {"model_zipf"});
 }
 
