@@ -149,7 +149,7 @@ uint32_t cluster_emulator::new_leg() {
 void cluster_emulator::launch(cluster_node &of) {
     of.stage_ = cluster_node::stage::called;
     of.launched_ = of.back_ = 0;
-    if (of_.cluster.flags & MOORAGE_CALLS_SERIAL)
+    if (serial())
         std::ranges::stable_sort(of.legs_, {},
                                  [&](uint32_t index) { return of.distances_[leg_[index].server]; });
     if (of.user_)
@@ -162,14 +162,13 @@ void cluster_emulator::launch(cluster_node &of) {
 
 // The next server, or all of them where they are called at once.
 void cluster_emulator::call_next(cluster_node &of) {
-    const bool serial = (of_.cluster.flags & MOORAGE_CALLS_SERIAL) != 0;
     while (of.launched_ < of.legs_.size()) {
         const uint32_t index = of.legs_[of.launched_++];
         const leg &one = leg_[index];
         links_.send(of.ways_[one.server].there,
                     {traffic::activation, one.tokens * hidden_bytes(of), tag(to_server, index, 0)},
                     now_);
-        if (serial) return;
+        if (serial()) return;
     }
 }
 
@@ -214,29 +213,42 @@ uint64_t cluster_emulator::output_bytes(const leg &of, uint32_t output) const {
 void cluster_emulator::computed(uint32_t index, uint32_t expert) {
     leg &one = leg_[index];
     --one.open;
-    const bool each = (of_.cluster.flags & MOORAGE_RETURNS_EACH) != 0;
-    if (!each && one.open != 0) return;
-    const uint32_t output = each ? expert : sum;
+    if (!returns_each() && one.open != 0) return;
+    const uint32_t output = returns_each() ? expert : sum;
+    if (serial() && one.returning)
+        one.ready.push_back(output);
+    else
+        send_back(index, output);
+}
+
+void cluster_emulator::send_back(uint32_t index, uint32_t output) {
+    leg &one = leg_[index];
+    one.returning = true;
     links_.send(nodes_[one.node]->ways_[one.server].back,
                 {traffic::activation, output_bytes(one, output), tag(to_home, index, output)},
                 now_);
 }
 
-// An output is at the home's server. Where servers are called one after another, a user gets all
-// outputs at the end (SlimCaching, Eq. 11).
+// An output is at the home's server. Where servers are called one after another, so are their
+// outputs, latency included, and a user gets all of them at the end (SlimCaching, Eq. 7 and 11).
 void cluster_emulator::at_server(uint32_t index, uint32_t output) {
     leg &one = leg_[index];
     cluster_node &of = *nodes_[one.node];
-    const bool serial = (of_.cluster.flags & MOORAGE_CALLS_SERIAL) != 0;
+    one.returning = false;
+    if (!one.ready.empty()) {
+        const uint32_t next = one.ready.front();
+        one.ready.erase(one.ready.begin());
+        send_back(index, next);
+    }
     const bool whole = --one.away == 0;
-    if (of.user_ && !serial) send_down(index, output);
-    if (serial && whole) {
+    if (of.user_ && !serial()) send_down(index, output);
+    if (serial() && whole) {
         if (of.launched_ < of.legs_.size()) {
             call_next(of);
         } else if (of.user_) {
             for (const uint32_t each : of.legs_)
                 for (uint32_t i = 0; i < leg_[each].absent; ++i)
-                    send_down(each, of_.cluster.flags & MOORAGE_RETURNS_EACH ? i : sum);
+                    send_down(each, returns_each() ? i : sum);
         }
     }
     if (!of.user_) at_home(index, output);

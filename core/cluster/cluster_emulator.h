@@ -159,6 +159,8 @@ private:
         uint32_t away = 0;    // outputs (one, or one an expert) that are not at the home's server
         uint32_t absent = 0;  // not at the home
         std::vector<expert_work> experts;
+        std::vector<uint32_t> ready;  // outputs that wait for those before them
+        bool returning = false;       // one is on its way to the home's server
     };
     struct timer {
         uint64_t at_ns, order;
@@ -185,6 +187,8 @@ private:
     static uint64_t tag(uint64_t kind, uint64_t leg, uint32_t output) {
         return kind << 60 | leg << 20 | output;
     }
+    bool serial() const { return (of_.cluster.flags & MOORAGE_CALLS_SERIAL) != 0; }
+    bool returns_each() const { return (of_.cluster.flags & MOORAGE_RETURNS_EACH) != 0; }
     activation_counts &bucket(cluster_node &of) const;
     void settle(cluster_node &of);
     void launch(cluster_node &of);
@@ -192,6 +196,7 @@ private:
     void compute(uint32_t leg);
     void serve(uint32_t slot);
     void computed(uint32_t leg, uint32_t expert);
+    void send_back(uint32_t leg, uint32_t output);
     void at_server(uint32_t leg, uint32_t output);
     void send_down(uint32_t leg, uint32_t output);
     void at_home(uint32_t leg, uint32_t output);

@@ -78,7 +78,6 @@ void cluster_node::offers(uint32_t page, uint32_t tokens, uint32_t,
                           std::vector<remote_offer> &out) {
     const network &links = all_.links_;
     const uint64_t now_ns = all_.now_, bytes = tokens * all_.hidden_bytes(*this);
-    const bool each = (all_.of_.cluster.flags & MOORAGE_RETURNS_EACH) != 0;
     uint64_t up_ns = 0, down_ns = 0;
     if (user_) {
         up_ns = tokens == 1 ? up_ns_ : links.alone_ns(up_, bytes);
@@ -95,7 +94,7 @@ void cluster_node::offers(uint32_t page, uint32_t tokens, uint32_t,
         const uint64_t queue_ns = at ? at->parts_.gpu->gpu_backlog_ns() : 0;
         const uint64_t beside_ns = at ? 0 : compute_ns;  // side by side with its other experts
         out.push_back({server, there_ns + queue_ns + compute_ns + back_ns,
-                       there_ns + queue_ns + beside_ns + (each ? 0 : back_ns)});
+                       there_ns + queue_ns + beside_ns + (all_.returns_each() ? 0 : back_ns)});
     };
     for (const uint32_t device : near(page)) offer(device);
     if (all_.of_.cluster.has_cloud()) offer(all_.devices());
@@ -105,12 +104,11 @@ void cluster_node::call(const remote_call &work) {
     const uint32_t index = all_.new_leg();
     cluster_emulator::leg &one = all_.leg_[index];
     const auto experts = static_cast<uint32_t>(work.experts.size());
-    const bool each = (all_.of_.cluster.flags & MOORAGE_RETURNS_EACH) != 0;
     one.node = index_;
     one.server = work.server;
     one.tokens = work.tokens;
     one.open = experts;
-    one.away = one.absent = each ? experts : 1;
+    one.away = one.absent = all_.returns_each() ? experts : 1;
     one.experts.assign(work.experts.begin(), work.experts.end());
     if (cluster_node *at = all_.server_node(work.server))
         for (const expert_work &each_one : work.experts) ++at->serving_[each_one.page];
