@@ -15,10 +15,12 @@
 // helps, the copies are given up and told.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/placement/scene.h"
@@ -56,9 +58,10 @@ public:
     // not stay.
     void stop();
 
-    // Nothing is left to do: the new plan is in force, but for given_up().
+    // Nothing is left to do: the new plan is in force, but for given_up() and what must stay for
+    // it.
     bool done() const {
-        return under_way_ == 0 && (stopped_ || (waiting_ == 0 && !blocked_ && swept_));
+        return under_way_ == 0 && ready_.empty() && (stopped_ || (waiting_ == 0 && swept_));
     }
     // next() gave nothing because a copy could not be dropped.
     bool blocked() const { return blocked_; }
@@ -70,72 +73,103 @@ public:
 
     uint64_t copied() const { return copied_; }  // copies that were started
     uint64_t copied_bytes() const { return copied_bytes_; }
-    uint64_t detours() const { return detours_; }  // of these, by a third device or again
+    uint64_t detours() const { return detours_; }  // of these, to a third device or again
 
 private:
-    enum class state : uint8_t {
-        present,  // can be called
-        arriving,
-        waiting,  // to be started
-    };
+    static constexpr uint32_t none = UINT32_MAX;
+    enum class state : uint8_t { waiting, arriving, present };
     struct place {  // of one expert on one device
         uint32_t device;
         state now;
-        bool wanted;   // by the new plan
-        bool settled;  // made by a migration: no longer dropped for a while
-        uint32_t readers = 0;
+        bool wanted;       // by the new plan
+        bool settled;      // it arrived: no longer dropped for a while
+        uint32_t readers;  // copies that are made from it
     };
-    struct request {  // a copy that waits to be started
+    struct request {  // a wanted copy that waits to be started
         uint32_t expert;
         double gain_per_byte;
-        bool detour;  // not of the new plan, or of it for a second time
+        bool again;  // it was dropped for a while
     };
     struct sending {
         uint32_t expert, from, to;
-        bool live;
+    };
+    // A way out for one request: experts to be dropped for a while, and to be put up elsewhere.
+    struct detour {
+        struct guest {
+            uint32_t expert, device;
+        };
+        std::vector<moorage_copy> dropped;
+        std::vector<guest> guests;
     };
 
-    uint64_t bytes_of(uint32_t expert) const { return model_bytes_[model_of_[expert]]; }
-    place *find(uint32_t expert, uint32_t device);
-    const place *find(uint32_t expert, uint32_t device) const;
-    uint32_t present(uint32_t expert) const;
-    bool reachable_without(uint32_t expert, const place &one) const;
-    bool may_go(uint32_t expert, const place &one) const;
-    double value(uint32_t expert, uint32_t device) const;
-    std::optional<uint32_t> source_of(uint32_t expert, uint32_t to) const;
-    uint64_t room(uint32_t device) const;
+    void take_plans(std::span<const moorage_copy> current, std::span<const moorage_copy> target);
+    void take_ways(const cluster_arrays &cluster);
+    void take_values(const demand_arrays &demand, std::span<const uint32_t> home_server);
 
-    void want(uint32_t device, const request &one);
+    uint64_t bytes_of(uint32_t expert) const { return model_bytes_[model_of_[expert]]; }
+    uint64_t room(uint32_t device) const {
+        return capacity_[device] - std::min(capacity_[device], used_[device]);
+    }
+    place *find(uint32_t expert, uint32_t device);
+    place &make(uint32_t expert, uint32_t device, state now, bool wanted);
+    void forget(uint32_t expert, uint32_t device);
+    bool lasts_without(uint32_t expert, const place &one) const;
+    bool may_go(uint32_t expert, uint32_t device);
+    bool may_go_for_a_while(uint32_t expert, const place &one) const;
+    double value_per_byte(uint32_t expert, uint32_t device) const;
+    double way_s(uint32_t from, uint32_t to, uint64_t bytes) const;
+    uint32_t source_of(uint32_t expert, uint32_t to) const;
+    bool has_source(uint32_t expert, uint32_t to) const;
+
+    void want(uint32_t expert, uint32_t device, bool again);
     bool drop(uint32_t expert, uint32_t device);
     bool make_room(uint32_t device, uint64_t bytes);
+    uint64_t droppable_bytes(uint32_t device);
     std::optional<migration_step> next_to(uint32_t device);
-    migration_step start(uint32_t device, const request &one, uint32_t from);
-    void touch(uint32_t expert);
+    std::optional<migration_step> next_any();
+    migration_step start(uint32_t expert, uint32_t to);
+    bool retry_refused();
+    void look_again_at(uint32_t expert);
     void sweep();
+
     bool untangle();
-    bool untangle(uint32_t device, const request &one);
-    uint32_t spare_device(uint32_t expert, const std::vector<uint64_t> &planned) const;
+    std::optional<detour> way_out(uint32_t device, uint32_t expert);
+    uint64_t drop_for_a_while(uint32_t device, uint64_t bytes, detour &out);
+    uint32_t spare_device(uint32_t expert, uint32_t but, const detour &so_far, bool free_only);
+    void take_stock();
+    bool follow(const detour &way);
     void give_up();
 
-    uint32_t devices_;
+    uint32_t devices_, servers_;
     bool cloud_;
     drop_copy drop_;
     migration_options options_;
     std::vector<uint64_t> model_bytes_;
-    std::vector<uint16_t> model_of_;
+    std::vector<uint16_t> model_of_;  // [X]
     std::vector<uint32_t> device_server_;
-    std::vector<double> way_s_, way_s_per_byte_;  // [G + 1, G]: from a device or the cloud
-    std::vector<double> value_;                   // [servers, X] tokens per s
+    // [servers + 1, servers]: latency and seconds a byte, from a server or the cloud; infinite:
+    // none
+    std::vector<double> latency_s_, byte_s_;
+    std::vector<double> value_;                   // [servers, X] tokens a second
     std::vector<std::vector<place>> places_;      // [X] ascending by device
     std::vector<std::vector<request>> requests_;  // [G] best first
-    std::vector<uint64_t> capacity_, used_;       // [G]
+    std::vector<std::vector<uint32_t>> surplus_;  // [G] present and not wanted, by arrival
+    std::vector<uint64_t> capacity_, used_;       // [G] bytes
     std::vector<uint32_t> sending_to_;            // [G]
-    std::vector<uint8_t> idle_;                   // [G] nothing can start: look no more
+    std::vector<uint32_t> favoured_;              // [G] the one expert it is kept free for, or none
+    std::vector<uint8_t> idle_;                   // [G] nothing can start, look no more
+    std::vector<uint32_t> present_;               // [X] copies that can be called
+    std::vector<uint8_t> needed_;                 // [X] the new plan has a copy
+    std::vector<uint8_t> put_up_;                 // [X] was a guest already
+    std::vector<uint64_t> given_, spare_;         // [G] of untangle(): bytes to be had
     std::vector<sending> sent_;
-    std::vector<moorage_copy> given_up_;
+    std::vector<migration_step> ready_;  // started, to be handed out
+    std::vector<moorage_copy> refused_, given_up_;
+    std::vector<std::pair<double, uint32_t>> heads_;  // of next_any()
     uint64_t waiting_ = 0, copied_ = 0, copied_bytes_ = 0, detours_ = 0;
     uint32_t under_way_ = 0;
     bool blocked_ = false, stopped_ = false, swept_ = false;
+    bool changed_ = true;  // since next() gave nothing
 };
 
 }  // namespace moorage::core

@@ -1,0 +1,349 @@
+// migration.cpp - which copy may start, what goes for it, and ways out where all wait.
+#include "core/cluster/migration.h"
+
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+namespace moorage::core {
+
+namespace {
+constexpr double infinite = std::numeric_limits<double>::infinity();
+}
+
+migration_order::migration_order(const cluster_arrays &cluster, const demand_arrays &demand,
+                                 std::span<const moorage_copy> current,
+                                 std::span<const moorage_copy> target, drop_copy drop,
+                                 const migration_options &options)
+    : devices_(cluster.devices()),
+      servers_(cluster.servers),
+      cloud_(cluster.has_cloud()),
+      drop_(std::move(drop)),
+      options_(options),
+      model_bytes_(demand.expert_bytes),
+      model_of_(demand.experts()),
+      device_server_(cluster.device_server),
+      places_(demand.experts()),
+      requests_(devices_),
+      surplus_(devices_),
+      capacity_(cluster.device_bytes),
+      used_(devices_, 0),
+      sending_to_(devices_, 0),
+      favoured_(devices_, none),
+      idle_(devices_, 0),
+      present_(demand.experts(), 0),
+      needed_(demand.experts(), 0),
+      put_up_(demand.experts(), 0),
+      given_(devices_, 0),
+      spare_(devices_, 0) {
+    assert(drop_ && options.at_once > 0);
+    for (uint32_t model = 0; model < demand.models; ++model)
+        for (uint32_t x = demand.model_first[model]; x < demand.model_first[model + 1]; ++x)
+            model_of_[x] = static_cast<uint16_t>(model);
+    take_ways(cluster);
+    take_values(demand, cluster.home_server);
+    take_plans(current, target);
+}
+
+void migration_order::take_ways(const cluster_arrays &cluster) {
+    const size_t columns = servers_;
+    latency_s_.assign((columns + 1) * columns, infinite);
+    byte_s_.assign((columns + 1) * columns, 0);
+    for (size_t to = 0; to < columns; ++to) {
+        for (size_t from = 0; from < columns; ++from) {
+            const size_t at = from * columns + to;
+            if (from == to) {
+                latency_s_[at] = 0;
+            } else if (cluster.link_bytes_per_s[at] > 0) {
+                latency_s_[at] = cluster.link_s[at];
+                byte_s_[at] = 1 / cluster.link_bytes_per_s[at];
+            }
+        }
+        if (!cloud_ || !(cluster.cloud_down_bytes_per_s[to] > 0)) continue;
+        latency_s_[columns * columns + to] = cluster.cloud_s[to];
+        byte_s_[columns * columns + to] = 1 / cluster.cloud_down_bytes_per_s[to];
+    }
+}
+
+// Tokens of a server's homes that choose each expert, a second; where rates are not known, their
+// share.
+void migration_order::take_values(const demand_arrays &demand,
+                                  std::span<const uint32_t> home_server) {
+    value_.assign(size_t{servers_} * demand.experts(), 0);
+    const bool rated =
+        std::ranges::any_of(demand.home_tokens_per_s, [](double r) { return r > 0; });
+    for (uint32_t home = 0; home < demand.homes; ++home) {
+        const double rate = rated ? demand.home_tokens_per_s[home] : 1;
+        const double *from = &demand.frequency[size_t{home} * demand.experts()];
+        double *to = &value_[size_t{home_server[home]} * demand.experts()];
+        for (uint32_t x = 0; x < demand.experts(); ++x) to[x] += rate * from[x];
+    }
+}
+
+void migration_order::take_plans(std::span<const moorage_copy> current,
+                                 std::span<const moorage_copy> target) {
+    for (const moorage_copy &copy : current) {
+        make(copy.expert, copy.device, state::present, false);
+        ++present_[copy.expert];
+        used_[copy.device] += bytes_of(copy.expert);
+    }
+    for (const moorage_copy &copy : target) {
+        needed_[copy.expert] = 1;
+        if (place *there = find(copy.expert, copy.device)) there->wanted = true;
+    }
+    for (const moorage_copy &copy : current)
+        if (!find(copy.expert, copy.device)->wanted) surplus_[copy.device].push_back(copy.expert);
+    for (const moorage_copy &copy : target)
+        if (!find(copy.expert, copy.device)) want(copy.expert, copy.device, /*again=*/false);
+}
+
+migration_order::place *migration_order::find(uint32_t expert, uint32_t device) {
+    for (place &one : places_[expert])
+        if (one.device == device) return &one;
+    return nullptr;
+}
+
+migration_order::place &migration_order::make(uint32_t expert, uint32_t device, state now,
+                                              bool wanted) {
+    std::vector<place> &all = places_[expert];
+    const auto at =
+        std::ranges::find_if(all, [device](const place &one) { return one.device > device; });
+    return *all.insert(at, {device, now, wanted, false, 0});
+}
+
+void migration_order::forget(uint32_t expert, uint32_t device) {
+    std::erase_if(places_[expert], [device](const place &one) { return one.device == device; });
+}
+
+// Whether the expert can still be called without this copy, or need not be: the new plan has none.
+bool migration_order::lasts_without(uint32_t expert, const place &one) const {
+    return cloud_ || !needed_[expert] || present_[expert] > (one.now == state::present ? 1u : 0u);
+}
+
+bool migration_order::may_go(uint32_t expert, uint32_t device) {
+    const place *one = find(expert, device);
+    return one && one->now == state::present && one->readers == 0 && lasts_without(expert, *one);
+}
+
+// What a copy on the device brings while no other device of its server has one.
+double migration_order::value_per_byte(uint32_t expert, uint32_t device) const {
+    const uint32_t server = device_server_[device];
+    for (const place &one : places_[expert])
+        if (one.device != device && one.now == state::present &&
+            device_server_[one.device] == server)
+            return 0;
+    return value_[size_t{server} * places_.size() + expert] /
+           static_cast<double>(std::max<uint64_t>(bytes_of(expert), 1));
+}
+
+// From a device, or from the cloud (none).
+double migration_order::way_s(uint32_t from, uint32_t to, uint64_t bytes) const {
+    const size_t row = from == none ? servers_ : device_server_[from];
+    const size_t at = row * servers_ + device_server_[to];
+    return latency_s_[at] + byte_s_[at] * static_cast<double>(bytes);
+}
+
+// The nearest device that has the expert, of equal ones the least read; `none`: the cloud is
+// nearer, or nothing has it.
+uint32_t migration_order::source_of(uint32_t expert, uint32_t to) const {
+    const uint64_t bytes = bytes_of(expert);
+    uint32_t best = none, best_readers = 0;
+    double best_s = way_s(none, to, bytes);
+    for (const place &one : places_[expert]) {
+        if (one.now != state::present || one.device == to) continue;
+        const double s = way_s(one.device, to, bytes);
+        if (s > best_s || s == infinite) continue;
+        if (s == best_s && best != none && one.readers >= best_readers) continue;
+        best = one.device, best_s = s, best_readers = one.readers;
+    }
+    return best;
+}
+
+bool migration_order::has_source(uint32_t expert, uint32_t to) const {
+    return source_of(expert, to) != none || way_s(none, to, 1) < infinite;
+}
+
+void migration_order::want(uint32_t expert, uint32_t device, bool again) {
+    make(expert, device, state::waiting, true);
+    const request made{expert, value_per_byte(expert, device), again};
+    std::vector<request> &all = requests_[device];
+    const auto at = std::ranges::find_if(all, [&made](const request &one) {
+        return one.gain_per_byte != made.gain_per_byte ? one.gain_per_byte < made.gain_per_byte
+                                                       : one.expert > made.expert;
+    });
+    all.insert(at, made);
+    ++waiting_;
+    idle_[device] = 0;
+}
+
+// False: it is in use. A copy that the new plan has is made again later. Requires: may_go().
+bool migration_order::drop(uint32_t expert, uint32_t device) {
+    if (!drop_({expert, device})) {
+        refused_.push_back({expert, device});
+        return false;
+    }
+    const bool wanted = find(expert, device)->wanted;
+    used_[device] -= bytes_of(expert);
+    --present_[expert];
+    std::erase(surplus_[device], expert);
+    forget(expert, device);
+    if (wanted) want(expert, device, /*again=*/true);
+    changed_ = true;
+    return true;
+}
+
+uint64_t migration_order::droppable_bytes(uint32_t device) {
+    uint64_t bytes = 0;
+    for (const uint32_t expert : surplus_[device])
+        if (may_go(expert, device)) bytes += bytes_of(expert);
+    return bytes;
+}
+
+// Drops copies that the new plan has not, the least used first; none where they do not suffice.
+bool migration_order::make_room(uint32_t device, uint64_t bytes) {
+    if (room(device) >= bytes) return true;
+    if (room(device) + droppable_bytes(device) < bytes) return false;
+    std::vector<std::pair<double, uint32_t>> going;
+    for (const uint32_t expert : surplus_[device])
+        if (may_go(expert, device)) going.emplace_back(value_per_byte(expert, device), expert);
+    std::ranges::sort(going);
+    for (const auto &[value, expert] : going) {
+        if (room(device) >= bytes) break;
+        drop(expert, device);
+    }
+    return room(device) >= bytes;
+}
+
+migration_step migration_order::start(uint32_t expert, uint32_t to) {
+    const uint32_t from = source_of(expert, to);
+    place &made = *find(expert, to);
+    assert(made.now == state::waiting && room(to) >= bytes_of(expert));
+    made.now = state::arriving;
+    if (from != none) ++find(expert, from)->readers;
+    used_[to] += bytes_of(expert);
+    if (favoured_[to] == expert) favoured_[to] = none;
+    const auto id = static_cast<uint32_t>(sent_.size());
+    sent_.push_back({expert, from, to});
+    ++sending_to_[to];
+    ++under_way_;
+    ++copied_;
+    copied_bytes_ += bytes_of(expert);
+    changed_ = true;
+    return {id, expert, from == none ? MOORAGE_NONE : from, to, bytes_of(expert)};
+}
+
+void migration_order::arrived(uint32_t id) {
+    assert(id < sent_.size());
+    const sending done = sent_[id];
+    place &made = *find(done.expert, done.to);
+    assert(made.now == state::arriving);
+    made.now = state::present;
+    made.settled = true;
+    ++present_[done.expert];
+    if (!made.wanted) surplus_[done.to].push_back(done.expert);
+    if (done.from != none) --find(done.expert, done.from)->readers;
+    --sending_to_[done.to];
+    --under_way_;
+    look_again_at(done.expert);
+}
+
+void migration_order::look_again_at(uint32_t expert) {
+    changed_ = true;
+    for (const place &one : places_[expert]) idle_[one.device] = 0;
+}
+
+// The first of a device's copies that can have room.
+std::optional<migration_step> migration_order::next_to(uint32_t device) {
+    std::vector<request> &all = requests_[device];
+    const size_t refused_before = refused_.size();
+    const uint64_t given = room(device) + droppable_bytes(device);
+    for (size_t i = 0; i < all.size(); ++i) {
+        const request one = all[i];
+        if (favoured_[device] != none && favoured_[device] != one.expert) continue;
+        if (bytes_of(one.expert) > given || !has_source(one.expert, device) ||
+            !make_room(device, bytes_of(one.expert)))
+            continue;
+        all.erase(all.begin() + static_cast<ptrdiff_t>(i));
+        --waiting_;
+        detours_ += one.again;
+        return start(one.expert, device);
+    }
+    idle_[device] = refused_.size() == refused_before;
+    return std::nullopt;
+}
+
+// Devices by the best that they wait for.
+std::optional<migration_step> migration_order::next_any() {
+    heads_.clear();
+    for (uint32_t device = 0; device < devices_; ++device)
+        if (!idle_[device] && !requests_[device].empty() && sending_to_[device] < options_.at_once)
+            heads_.emplace_back(-requests_[device].front().gain_per_byte, device);
+    std::ranges::sort(heads_);
+    for (const auto &[gain, device] : heads_)
+        if (auto step = next_to(device)) return step;
+    return std::nullopt;
+}
+
+// What could not be dropped the last time; nothing else has changed since.
+bool migration_order::retry_refused() {
+    const std::vector<moorage_copy> before = std::exchange(refused_, {});
+    for (const moorage_copy &copy : before) {
+        if (may_go(copy.expert, copy.device)) drop(copy.expert, copy.device);
+        idle_[copy.device] = 0;
+    }
+    return changed_;
+}
+
+std::optional<migration_step> migration_order::next() {
+    if (!changed_ && !retry_refused()) return std::nullopt;
+    for (;;) {
+        if (!ready_.empty()) {
+            const migration_step step = ready_.back();
+            ready_.pop_back();
+            return step;
+        }
+        refused_.clear();
+        blocked_ = false;
+        if (stopped_) break;
+        if (auto step = next_any()) return step;
+        blocked_ = !refused_.empty();
+        if (blocked_ || under_way_ > 0) break;
+        if (waiting_ == 0) {
+            sweep();
+            break;
+        }
+        const bool found = untangle();
+        blocked_ = !refused_.empty();
+        if (blocked_ && ready_.empty()) break;
+        if (!found && !blocked_) give_up();
+    }
+    changed_ = false;
+    return std::nullopt;
+}
+
+void migration_order::stop() {
+    stopped_ = true;
+    blocked_ = false;
+    refused_.clear();
+}
+
+// At the end all goes that the new plan has not.
+void migration_order::sweep() {
+    for (uint32_t device = 0; device < devices_; ++device) {
+        const std::vector<uint32_t> left = surplus_[device];
+        for (const uint32_t expert : left)
+            if (may_go(expert, device)) drop(expert, device);
+    }
+    blocked_ = !refused_.empty();
+    swept_ = refused_.empty();
+}
+
+std::vector<moorage_copy> migration_order::copies() const {
+    std::vector<moorage_copy> all;
+    for (uint32_t expert = 0; expert < places_.size(); ++expert)
+        for (const place &one : places_[expert])
+            if (one.now == state::present) all.push_back({expert, one.device});
+    return all;
+}
+
+}  // namespace moorage::core
