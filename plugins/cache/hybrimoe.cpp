@@ -11,7 +11,8 @@
 //   heaviest down, the CPU computes absent ones from the lightest up, and cached ones, lightest
 //   first, when no absent one is left. What would end first is settled next, until all is. While
 //   the cache has free slots, absent experts are loaded whatever the schedule says (`fill`): the
-//   authors begin with a cache that a warm-up has filled.
+//   authors begin with a cache that a warm-up has filled. What this host's memory lacks goes to the
+//   nearest server, outside of the schedule.
 // - Prefetch, driven by impact: the coming layers are scheduled so in advance, with their predicted
 //   experts at one token each. The absent expert whose presence shortens its layer most goes first
 //   (ties: nearer layer, better prediction), and so on until nothing gains. The next layer's
@@ -24,6 +25,8 @@
 
 #include <algorithm>
 #include <vector>
+
+#include "../dispatch/remote.hpp"
 
 namespace {
 
@@ -161,17 +164,23 @@ public:
     uint32_t assign(const moorage::step &step, const moorage::items &items,
                     std::span<uint32_t> sites, std::span<uint32_t> order) {
         layer_.clear();
-        for (uint32_t i = 0; i < items.count; ++i)
+        uint32_t next = 0;
+        for (uint32_t i = 0; i < items.count; ++i) {
+            if (!remote::runs_here(items, i)) {
+                sites[i] = remote::nearest_site(items, i);
+                order[next++] = i;
+                continue;
+            }
             layer_.add({i, items.host_tokens[i], items.host_missing[i] != 0, items.host_load_ns[i],
                         items.host_gpu_ns[i], items.host_cpu_ns[i]});
-        uint32_t next = 0;
+        }
         layer_.run(items.load_backlog_ns, items.cpu_backlog_ns, [&](uint32_t item, uint32_t site) {
             sites[item] = site;
             order[next++] = item;
         });
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count && free > 0; ++i) {
-            if (items.host_missing[i] == 0) continue;
+            if (items.host_missing[i] == 0 || !remote::runs_here(items, i)) continue;
             sites[i] = MOORAGE_SITE_GPU;
             --free;
         }

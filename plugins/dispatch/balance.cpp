@@ -16,13 +16,16 @@
 // C_load and C_CPU are means over the last p transfers and the last p runs on the CPU (`window`),
 // as measured; until there is one, over the prices of the step's absent experts. Sums are whole
 // nanoseconds and means are compared as fractions, so nothing is rounded. Resident experts stay on
-// the GPU. Order: resident ones, then loads by score, then the CPU's as it took them. Equal scores:
-// the smaller expert first. Cost per call: O(n log n) of the absent experts.
+// the GPU; what this host's memory lacks goes to the nearest server, outside of the balance. Order:
+// both of these, then loads by score, then the CPU's as it took them. Equal scores: the smaller
+// expert first. Cost per call: O(n log n) of the absent experts.
 
 #include <moorage/moorage.hpp>
 
 #include <algorithm>
 #include <vector>
+
+#include "remote.hpp"
 
 namespace {
 
@@ -103,11 +106,12 @@ public:
         absent_.clear();
         uint32_t placed = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
-            if (items.host_missing[i] == 0)
-                order[placed++] = i;
-            else
+            const bool here = remote::runs_here(items, i);
+            if (here && items.host_missing[i] != 0)
                 absent_.push_back(i);
-            sites[i] = MOORAGE_SITE_GPU;
+            else
+                order[placed++] = i;
+            sites[i] = here ? uint32_t{MOORAGE_SITE_GPU} : remote::nearest_site(items, i);
         }
         if (absent_.empty()) return items.count;
         sort(items);

@@ -1,13 +1,17 @@
-// cost.cpp - each absent expert goes where it alone is done sooner: loaded to the GPU, or on the
-// CPU.
+// cost.cpp - each absent expert goes where it alone is done sooner: loaded to the GPU, on the CPU,
+// or on a server that has it.
 //
 // The choice per expert is Fiddler's: time to load and compute it on the GPU against time to
-// compute it on the CPU. A tie loads. Waiting for earlier experts of the step is not weighed. A
-// load also fills the cache, which the comparison does not see: with `keep` at 1 it has to be
-// faster by itself; above 1 it may take that many times as long. While the cache of the layer has
-// free slots, an absent expert is loaded whatever it costs (`fill`). Cost per call: O(items).
+// compute it on the CPU; a remote server that has it is one more place of that kind, the nearest of
+// several. A tie loads, then computes on the CPU. Waiting for earlier experts of the step is not
+// weighed. A load also fills the cache, which the comparison does not see: with `keep` at 1 it has
+// to be faster by itself; above 1 it may take that many times as long. While the cache of the layer
+// has free slots, an absent expert is loaded whatever it costs (`fill`). What this host's memory
+// lacks goes to the nearest server. Cost per call: O(items x servers that have it).
 
 #include <moorage/moorage.hpp>
+
+#include "remote.hpp"
 
 namespace {
 
@@ -15,11 +19,11 @@ class cost {
 public:
     static constexpr moorage::about about{
         .name = "cost",
-        .summary = "loads or computes on the CPU, whichever is faster for the expert alone",
+        .summary = "loads, computes on the CPU or calls, what is fastest for the expert alone",
         .source = "Fiddler (arXiv 2402.07033), Section 3.2",
     };
     static constexpr moorage::param params[] = {
-        moorage::real("keep", 1.0, 0.0, 1e6, "load up to this many times the CPU's time"),
+        moorage::real("keep", 1.0, 0.0, 1e6, "load up to this many times the time elsewhere"),
         moorage::flag("fill", true, "load absent experts while the cache has free slots"),
     };
 
@@ -33,10 +37,20 @@ public:
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
+            if (!remote::runs_here(items, i)) {
+                sites[i] = remote::nearest_site(items, i);
+                continue;
+            }
+            const uint32_t entry = remote::nearest(items, i);
             const double gpu_ns = static_cast<double>(items.host_load_ns[i] + items.host_gpu_ns[i]);
-            const double cpu_ns = static_cast<double>(items.host_cpu_ns[i]);
-            const bool load = free > 0 || gpu_ns <= cpu_ns * keep_;
-            sites[i] = load ? MOORAGE_SITE_GPU : MOORAGE_SITE_CPU;
+            uint64_t other_ns = items.host_cpu_ns[i];
+            uint32_t other = MOORAGE_SITE_CPU;
+            if (entry != moorage::none && items.host_remote_ns[entry] < other_ns) {
+                other_ns = items.host_remote_ns[entry];
+                other = remote::site_of(items, entry);
+            }
+            const bool load = free > 0 || gpu_ns <= static_cast<double>(other_ns) * keep_;
+            sites[i] = load ? uint32_t{MOORAGE_SITE_GPU} : other;
             free -= free > 0;
         }
         return items.count;

@@ -2,10 +2,12 @@
 // it is.
 //
 // While the cache of the layer has free slots an absent expert is loaded into one (`fill`); after
-// that nothing is loaded on demand, as with a static split between GPU and CPU. Cost per call:
-// O(items).
+// that nothing is loaded on demand, as with a static split between GPU and CPU. What this host's
+// memory lacks goes to the nearest server. Cost per call: O(items).
 
 #include <moorage/moorage.hpp>
+
+#include "remote.hpp"
 
 namespace {
 
@@ -28,6 +30,10 @@ public:
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
+            if (!remote::runs_here(items, i)) {
+                sites[i] = remote::nearest_site(items, i);
+                continue;
+            }
             sites[i] = free > 0 ? MOORAGE_SITE_GPU : MOORAGE_SITE_CPU;
             free -= free > 0;
         }

@@ -10,12 +10,15 @@
 // In times of one expert, q* = cpu_ns / load_ns, taken over the step's absent experts; `fraction`
 // replaces the calibration by a given q*. While the cache of the layer has free slots, as many
 // absent experts are loaded at least (`fill`), for where q* m rounds to nothing the cache would
-// stay empty: FreeToken's own is filled by the prompt. Cost per call: O(items log items).
+// stay empty: FreeToken's own is filled by the prompt. What this host's memory lacks goes to the
+// nearest server and is none of the m. Cost per call: O(items log items).
 
 #include <moorage/moorage.hpp>
 
 #include <algorithm>
 #include <vector>
+
+#include "remote.hpp"
 
 namespace {
 
@@ -62,6 +65,10 @@ public:
         uint64_t load_ns = 0, cpu_ns = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
+            if (!remote::runs_here(items, i)) {
+                sites[i] = remote::nearest_site(items, i);
+                continue;
+            }
             absent_.push_back(i);
             load_ns += items.host_load_ns[i];
             cpu_ns += items.host_cpu_ns[i];

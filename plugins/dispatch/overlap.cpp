@@ -13,8 +13,8 @@
 // never cached, or a load is waited for. Here they are brought behind (MOORAGE_SITE_AND_LOAD), as
 // long as the link has no more than `behind` loads waiting, and the cache's `admit` has the last
 // word. With `behind` 0 nothing is; while the cache has free slots, an absent expert is loaded at
-// once (`fill`). Cost per call: O(items^2) at
-// worst.
+// once (`fill`). What this host's memory lacks goes to the nearest server. Cost per call:
+// O(items^2) at worst.
 
 #include <algorithm>
 #include <cstdint>
@@ -22,6 +22,8 @@
 #include <vector>
 
 #include <moorage/moorage.hpp>
+
+#include "remote.hpp"
 
 namespace {
 
@@ -60,6 +62,11 @@ public:
         absent_.clear();
         loads_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
+            if (!remote::runs_here(items, i)) {
+                sites[i] = remote::nearest_site(items, i);
+                order[place++] = i;
+                continue;
+            }
             if (items.host_missing[i] != 0) {
                 absent_.push_back(i);
                 continue;

@@ -1,0 +1,96 @@
+// prism.cpp - what the GPU lacks is computed by the server that lets the step end first.
+//
+// Source: Prism, Section III-A: a server computes what is resident and calls another for the rest;
+// which of several holders it calls is left open, and so is a load instead of a call. Here absent
+// experts are taken one by one, most tokens first (ties: smaller expert), each to the place that
+// would be done with it first, given what went there before (list scheduling; Graham 1969). Places
+// are the servers that have it, T = once + the sum of what each item adds, and this host's own GPU
+// where the expert can be loaded: after the loads before it and after what the GPU has by then.
+// Ties: the own GPU, then the smaller server.
+//
+// Where servers are called one after another (MOORAGE_ITEMS_SERIAL) they are one place: a call adds
+// the least that any holder would add, and in the end those that are called are chosen so that the
+// sum is the least there is (cover.hpp). `load` = never keeps the cache as it was placed: only what
+// no server has is loaded. Cost per call: O(items x servers that have it x servers called), serial
+// ones as cover.hpp says.
+
+#include "cover.hpp"
+
+namespace {
+
+class prism {
+public:
+    static constexpr moorage::about about{
+        .name = "prism",
+        .summary = "calls absent experts where they are done first, on servers or after a load",
+        .source = "Prism, Section III-A",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::text("load", "auto", "auto|never",
+                      "auto: loads what is done sooner so; never: only what no server has"),
+    };
+
+    explicit prism(const moorage::setup &setup) : loads_(setup.text("load") == "auto") {}
+    void activate(const moorage::limits &limits) {
+        absent_.reserve(limits.experts);
+        called_.reserve(limits.experts);
+        calls_.reserve(limits.experts);
+        cover_.reserve(limits);
+    }
+    void reset() {}
+
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+                    std::span<uint32_t> order) {
+        const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
+        uint32_t placed = 0;
+        uint64_t gpu_ns = 0, link_ns = items.load_backlog_ns;
+        absent_.clear();
+        called_.clear();
+        calls_.clear();
+        for (uint32_t i = 0; i < items.count; ++i) {
+            sites[i] = MOORAGE_SITE_GPU;
+            if (items.host_missing[i] != 0) {
+                absent_.push_back(i);
+                continue;
+            }
+            order[placed++] = i;
+            gpu_ns += items.host_gpu_ns[i];
+        }
+        remote::sort_by_tokens(items, absent_);
+        for (const uint32_t i : absent_) {
+            order[placed++] = i;
+            const uint32_t entry = calls_.best(items, i, remote::any_distance);
+            if (entry == moorage::none || (loads_ && remote::runs_here(items, i))) {
+                const uint64_t arrives_ns =
+                    link_ns + std::min(items.host_load_ns[i], remote::longest_ns);
+                const uint64_t here_ns = std::max(gpu_ns, arrives_ns) + items.host_gpu_ns[i];
+                if (entry == moorage::none || here_ns <= call_ns(items, entry, serial)) {
+                    link_ns = arrives_ns;
+                    gpu_ns = here_ns;
+                    continue;
+                }
+            }
+            calls_.add(items, entry);
+            called_.push_back(i);
+            sites[i] = remote::site_of(items, entry);
+        }
+        if (serial) cover_.assign(items, called_, remote::any_distance, sites);
+        return items.count;
+    }
+
+private:
+    // When the calls are done that the entry's is one of.
+    uint64_t call_ns(const moorage::items &items, uint32_t entry, bool serial) const {
+        const remote::calls::change then = calls_.with(items, entry);
+        return serial ? calls_.total_ns() + then.adds_ns() : then.after_ns;
+    }
+
+    const bool loads_;
+    std::vector<uint32_t> absent_, called_;
+    remote::calls calls_;
+    remote::cover cover_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.prism_dispatch", "1.0.0", prism)

@@ -1,0 +1,141 @@
+// remote.hpp - the servers that have an absent expert, and what calling them takes.
+//
+// A server that computes several items of a step takes T = the largest of their `once` + the sum of
+// their (remote - once), as dispatch.h says. Servers are called at once, so that the step waits for
+// the largest T, or one after another (MOORAGE_ITEMS_SERIAL), so that it waits for their sum.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include <moorage/moorage.hpp>
+
+namespace remote {
+
+// Entries of one item in the host_remote_* arrays; none without servers.
+struct entries {
+    uint32_t begin, end;
+    bool empty() const { return begin == end; }
+};
+inline entries of(const moorage::items &items, uint32_t item) {
+    if (!MOORAGE_HAS(&items, moorage_items, host_once_ns) || !items.host_remote_first)
+        return {0, 0};
+    return {items.host_remote_first[item], items.host_remote_first[item + 1]};
+}
+
+// Whether GPU and CPU of this host can compute the item: it is here or can be brought.
+inline bool runs_here(const moorage::items &items, uint32_t item) {
+    return items.host_missing[item] == 0 || items.host_load_ns[item] != moorage::never;
+}
+
+// The entry that takes least for the item alone, ties the smaller server; none where there is none.
+inline uint32_t nearest(const moorage::items &items, uint32_t item) {
+    uint32_t best = moorage::none;
+    const entries all = of(items, item);
+    for (uint32_t entry = all.begin; entry < all.end; ++entry)
+        if (best == moorage::none || items.host_remote_ns[entry] < items.host_remote_ns[best])
+            best = entry;
+    return best;
+}
+
+inline uint32_t site_of(const moorage::items &items, uint32_t entry) {
+    return MOORAGE_SITE_REMOTE + items.host_remote_servers[entry];
+}
+
+// Where an item goes that does not run here. The GPU where nobody has it: no advice would help.
+inline uint32_t nearest_site(const moorage::items &items, uint32_t item) {
+    const uint32_t entry = nearest(items, item);
+    return entry == moorage::none ? uint32_t{MOORAGE_SITE_GPU} : site_of(items, entry);
+}
+
+// Sets of distances: of (1 << MOORAGE_DISTANCE_*).
+inline constexpr uint32_t any_distance = ~0u;
+inline bool within(const moorage::items &items, uint32_t entry, uint32_t distances) {
+    const uint32_t distance = items.host_distance[items.host_remote_servers[entry]];
+    return (distances >> std::min<uint32_t>(distance, MOORAGE_DISTANCE_CLOUD) & 1) != 0;
+}
+
+// An entry's time in its two parts, neither above 13 days, so that sums stay in 64 bits.
+inline constexpr uint64_t longest_ns = uint64_t{1} << 50;
+inline uint64_t once_ns(const moorage::items &items, uint32_t entry) {
+    return std::min(items.host_once_ns[entry], longest_ns);
+}
+inline uint64_t more_ns(const moorage::items &items, uint32_t entry) {
+    const uint64_t all = items.host_remote_ns[entry], once = items.host_once_ns[entry];
+    return all > once ? std::min(all - once, longest_ns) : 0;
+}
+
+// Servers as they are called, item by item.
+class calls {
+public:
+    void reserve(uint32_t items) { calls_.reserve(items); }
+    void clear() {
+        calls_.clear();
+        total_ns_ = 0;
+    }
+    // What all calls take together.
+    uint64_t total_ns() const { return total_ns_; }
+
+    // T of the entry's server, without its item and with it.
+    struct change {
+        uint64_t before_ns, after_ns;
+        uint64_t adds_ns() const { return after_ns - before_ns; }
+    };
+    change with(const moorage::items &items, uint32_t entry) const {
+        const uint64_t once = once_ns(items, entry), more = more_ns(items, entry);
+        for (const call &one : calls_)
+            if (one.server == items.host_remote_servers[entry])
+                return {one.once_ns + one.more_ns,
+                        std::max(one.once_ns, once) + one.more_ns + more};
+        return {0, once + more};
+    }
+    void add(const moorage::items &items, uint32_t entry) {
+        total_ns_ += with(items, entry).adds_ns();
+        const uint64_t once = once_ns(items, entry), more = more_ns(items, entry);
+        for (call &one : calls_) {
+            if (one.server != items.host_remote_servers[entry]) continue;
+            one.once_ns = std::max(one.once_ns, once);
+            one.more_ns += more;
+            return;
+        }
+        calls_.push_back({items.host_remote_servers[entry], once, more});
+    }
+
+    // The entry whose server would be done first with the item; where servers are called one after
+    // another, the one that adds least. Ties: smaller server. None where no distance fits.
+    uint32_t best(const moorage::items &items, uint32_t item, uint32_t distances) const {
+        const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
+        uint64_t least_ns = moorage::never;
+        uint32_t best = moorage::none;
+        const entries all = of(items, item);
+        for (uint32_t entry = all.begin; entry < all.end; ++entry) {
+            if (!within(items, entry, distances)) continue;
+            const change then = with(items, entry);
+            const uint64_t takes_ns = serial ? then.adds_ns() : then.after_ns;
+            if (takes_ns >= least_ns) continue;
+            least_ns = takes_ns;
+            best = entry;
+        }
+        return best;
+    }
+
+private:
+    struct call {
+        uint32_t server;
+        uint64_t once_ns, more_ns;
+    };
+    std::vector<call> calls_;
+    uint64_t total_ns_ = 0;
+};
+
+// Order in which items are placed one by one: most tokens first, ties the smaller expert.
+inline void sort_by_tokens(const moorage::items &items, std::vector<uint32_t> &list) {
+    std::sort(list.begin(), list.end(), [&](uint32_t a, uint32_t b) {
+        if (items.host_tokens[a] != items.host_tokens[b])
+            return items.host_tokens[a] > items.host_tokens[b];
+        return items.host_experts[a] < items.host_experts[b];
+    });
+}
+
+}  // namespace remote

@@ -1,0 +1,73 @@
+// slim.cpp - absent experts are sought at the own server, then at the others, then in the cloud.
+//
+// Source: SlimCaching, Section III-C: a token looks for an expert at the user itself, at the user's
+// server, at the other servers and finally in the cloud, and takes the first stop that has it, even
+// where a later one were cheaper. Which of several holders at one stop serve is chosen so that the
+// layer takes least (Equation 7 and the sentence before it): the least sum over the called servers
+// where they are called one after another, as in the paper, else the least maximum and of those the
+// least sum. Exact up to 12 and 8 experts (cover.hpp), beyond it the experts go one by one, most
+// tokens first (ties: smaller expert), each where it adds least.
+//
+// The paper loads nothing. What no server has, the cloud included, is loaded where that is
+// possible. Cost per call: O(items x servers that have it), and for each stop as cover.hpp says.
+
+#include "cover.hpp"
+
+namespace {
+
+class slim {
+public:
+    static constexpr moorage::about about{
+        .name = "slim",
+        .summary = "asks the own server, then the others for the least time, then the cloud",
+        .source = "SlimCaching, Section III-C, Equation 7",
+    };
+
+    explicit slim(const moorage::setup &) {}
+    void activate(const moorage::limits &limits) {
+        absent_.reserve(limits.experts);
+        found_.reserve(limits.experts);
+        cover_.reserve(limits);
+    }
+    void reset() {}
+
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+                    std::span<uint32_t>) {
+        absent_.clear();
+        for (uint32_t i = 0; i < items.count; ++i) {
+            sites[i] = MOORAGE_SITE_GPU;
+            if (items.host_missing[i] != 0) absent_.push_back(i);
+        }
+        remote::sort_by_tokens(items, absent_);
+        for (const uint32_t stop :
+             {MOORAGE_DISTANCE_OWN, MOORAGE_DISTANCE_OTHER, MOORAGE_DISTANCE_CLOUD}) {
+            if (absent_.empty()) break;
+            found_.clear();
+            size_t left = 0;
+            for (const uint32_t i : absent_) {
+                if (has(items, i, 1u << stop))
+                    found_.push_back(i);
+                else
+                    absent_[left++] = i;
+            }
+            absent_.resize(left);
+            cover_.assign(items, found_, 1u << stop, sites);
+        }
+        return items.count;
+    }
+
+private:
+    static bool has(const moorage::items &items, uint32_t item, uint32_t distances) {
+        const remote::entries all = remote::of(items, item);
+        for (uint32_t entry = all.begin; entry < all.end; ++entry)
+            if (remote::within(items, entry, distances)) return true;
+        return false;
+    }
+
+    std::vector<uint32_t> absent_, found_;
+    remote::cover cover_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.slim_dispatch", "1.0.0", slim)
