@@ -12,6 +12,12 @@
 
 namespace moorage::core {
 
+// A drawing with its heading.
+struct chart_figure {
+    std::string heading;
+    std::string svg;
+};
+
 struct chart_point {
     double x = 0, y = 0;
     std::string hint;  // shown when pointed at

@@ -4,14 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "core/report/chart.h"
 #include "core/report/comparison.h"
 
 namespace moorage::core {
-
-struct chart_figure {
-    std::string heading;
-    std::string svg;
-};
 
 // TPOT against cache size, a figure per profile.
 std::vector<chart_figure> tpot_figures(const comparison &compared, const comparison_view &view);

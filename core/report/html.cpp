@@ -7,30 +7,13 @@
 #include "core/report/comparison_charts.h"
 #include "core/report/figures.h"
 #include "core/report/guarding.h"
-#include "core/report/html_style.h"
+#include "core/report/html_parts.h"
 #include "core/report/substitution.h"
 #include "core/report/svg.h"
 
 namespace moorage::core {
 
 namespace {
-
-std::string element(const std::string &name, const std::string &text) {
-    return "<" + name + ">" + escape_markup(text) + "</" + name + ">";
-}
-
-// Keeps numbers and their percent signs on one line.
-std::string unbroken(std::string text) {
-    for (size_t at = 0; (at = text.find(" %", at)) != std::string::npos;)
-        text.replace(at, 1, "\u00a0");
-    return text;
-}
-
-std::string joined(const std::vector<std::string> &parts) {
-    std::string text;
-    for (const std::string &part : parts) text += (text.empty() ? "" : ", ") + part;
-    return text;
-}
 
 constexpr size_t listed_max = 16;
 
@@ -52,8 +35,7 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     const run_report &first = compared.rows.front().report;
     std::string html = "<dl class=\"facts\">";
     const auto add = [&](const std::string &name, const std::string &value) {
-        if (!value.empty())
-            html += "<div>" + element("dt", name) + element("dd", unbroken(value)) + "</div>";
+        html += fact_line(name, value);
     };
     add("trace", compared.trace);
     add("model", compared.shape);
@@ -68,22 +50,6 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     for (size_t i = 0; i < view.slots.size(); ++i) sizes.push_back(size_text(view, i));
     add("cached", joined(distinct(sizes)));
     return html + "</dl>\n";
-}
-
-std::string grid_of(const std::vector<chart_figure> &figures) {
-    std::string html;
-    for (const chart_figure &figure : figures)
-        if (!figure.svg.empty())
-            html += "<figure>" + element("figcaption", figure.heading) + "\n" + figure.svg +
-                    "</figure>\n";
-    return html.empty() ? "" : "<div class=\"grid\">\n" + html + "</div>\n";
-}
-
-std::string chapter(const std::string &heading, const std::string &note, const std::string &body) {
-    if (body.empty()) return "";
-    return "<section>\n" + element("h2", heading) + "\n" +
-           (note.empty() ? "" : "<p class=\"note\">" + escape_markup(note) + "</p>\n") + body +
-           "</section>\n";
 }
 
 // Where the time of one run went, as one bar: computing, waiting, the rest.
@@ -206,24 +172,15 @@ std::string texts_of(const comparison &compared, const comparison_view &view) {
 std::string layer_maps(const comparison &compared, const comparison_view &view) {
     const heat_figures figures = layer_figures(compared, view);
     if (figures.maps.empty()) return "";
-    std::string html = figures.scale;
-    for (const chart_figure &figure : figures.maps)
-        html += "<figure class=\"map\">" + element("figcaption", figure.heading) + "\n" +
-                figure.svg + "</figure>\n";
-    return html;
+    return figures.scale + maps_of(figures.maps);
 }
 
 }  // namespace
 
 std::string to_html(const comparison &compared, const std::string &command) {
     const std::string title = compared.title.empty() ? "moorage comparison" : compared.title;
-    std::string html =
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n";
-    html +=
-        element("title", title) + "\n<style>\n" + html_style() + "</style></head>\n<body><main>\n";
-    html += element("h1", title) + "\n";
-    if (compared.rows.empty()) return html + "<p>Nothing was run.</p>\n</main></body></html>\n";
+    std::string html = page_begin(title);
+    if (compared.rows.empty()) return html + "<p>Nothing was run.</p>\n" + page_end;
     const comparison_view view = view_of(compared);
     html += facts(compared, view);
     if (!command.empty()) html += "<pre>" + escape_markup(command) + "</pre>\n";
@@ -248,7 +205,7 @@ std::string to_html(const comparison &compared, const std::string &command) {
                 "What each run tried to do without: mean time per token of its last trial, with "
                 "it and without, and what was decided.",
                 guard_table_html(compared, view));
-    return html + words + "</main></body></html>\n";
+    return html + words + page_end;
 }
 
 }  // namespace moorage::core
