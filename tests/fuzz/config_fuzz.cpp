@@ -30,10 +30,34 @@ void check_refusal(const error &failure) {
     require(failure.text.find('\n') == std::string::npos);
 }
 
+void check_cluster(const cluster_config &cluster) {
+    require(!cluster.models.empty() && !cluster.servers.empty());
+    for (const cluster_server &server : cluster.servers) {
+        require(!server.name.empty() && server.gpus.empty() == (server.flops > 0));
+        require(!server.gpus.empty() || server.expert_memory_bytes > 0);
+        require(!cluster.radio || server.at.has_value());
+    }
+    for (const cluster_user &user : cluster.users) require(user.at && !user.workload.empty());
+    for (const cluster_link &link : cluster.links) require(link.bits_per_s > 0);
+    for (const cluster_workload &workload : cluster.workloads) {
+        double sum = 0;
+        for (const auto &[name, share] : workload.models) {
+            require(std::isfinite(share) && share >= 0);
+            sum += share;
+        }
+        require(std::fabs(sum - 1) < 1e-6);
+        require(workload.models_per_user_max <= workload.models.size());
+    }
+}
+
 void check_config(const run_config &config) {
-    require(config.experts.has_value() != config.bytes.has_value());
     require(config.batch >= 1 && config.batch <= 4096);
-    require(!config.profile.empty() && !config.trace.empty());
+    if (config.cluster) {
+        check_cluster(*config.cluster);
+    } else {
+        require(config.experts.has_value() != config.bytes.has_value());
+        require(!config.profile.empty() && !config.trace.empty());
+    }
     for (const std::string_view kind : kinds)
         for (const setting &one : config.stage(kind).params) {
             require(!one.key.empty() && !one.place.empty());
