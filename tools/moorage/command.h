@@ -21,6 +21,7 @@ command install_tune(CLI::App &app);
 command install_replay(CLI::App &app);
 command install_run(CLI::App &app);
 command install_compare(CLI::App &app);
+command install_place(CLI::App &app);
 command install_generate(CLI::App &app);
 command install_eval(CLI::App &app);
 command install_model(CLI::App &app);

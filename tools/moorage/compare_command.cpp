@@ -27,22 +27,6 @@ struct arguments {
     bool no_optimum = false;
 };
 
-// Every combination of the sweeps' values, the first sweep changing slowest.
-std::vector<std::vector<override_value>> combinations(const std::vector<sweep> &sweeps) {
-    std::vector<std::vector<override_value>> all{{}};
-    for (const sweep &one : sweeps) {
-        std::vector<std::vector<override_value>> longer;
-        for (const auto &start : all) {
-            for (const std::string &value : one.values) {
-                longer.push_back(start);
-                longer.back().push_back({one.section, one.key, value});
-            }
-        }
-        all = std::move(longer);
-    }
-    return all;
-}
-
 result<std::vector<run_config>> read_configs(const arguments &given) {
     const auto fixed = read_overrides(given.overrides);
     if (!fixed) return fixed.failure();

@@ -15,9 +15,9 @@ namespace {
 
 // In the order of --help. A new subcommand is one line here and one file beside this one.
 constexpr command (*installers[])(CLI::App &) = {
-    install_run,      install_generate, install_eval,   install_compare,
-    install_tune,     install_replay,   install_trace,  install_model,
-    install_tokenize, install_profile,  install_plugins};
+    install_run,   install_generate, install_eval,    install_compare,
+    install_place, install_tune,     install_replay,  install_trace,
+    install_model, install_tokenize, install_profile, install_plugins};
 
 }  // namespace
 

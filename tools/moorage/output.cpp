@@ -36,4 +36,19 @@ result<std::vector<override_value>> read_overrides(const std::vector<std::string
     return all;
 }
 
+std::vector<std::vector<override_value>> combinations(const std::vector<sweep> &sweeps) {
+    std::vector<std::vector<override_value>> all{{}};
+    for (const sweep &one : sweeps) {
+        std::vector<std::vector<override_value>> longer;
+        for (const auto &start : all) {
+            for (const std::string &value : one.values) {
+                longer.push_back(start);
+                longer.back().push_back({one.section, one.key, value});
+            }
+        }
+        all = std::move(longer);
+    }
+    return all;
+}
+
 }  // namespace moorage::tool

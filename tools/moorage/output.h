@@ -27,5 +27,8 @@ core::status write_json(const std::string &file, const core::json &figures);
 
 core::result<std::vector<core::override_value>> read_overrides(
     const std::vector<std::string> &texts);
+// Every combination of the sweeps' values, the first sweep changing slowest; one of nothing where
+// nothing is swept.
+std::vector<std::vector<core::override_value>> combinations(const std::vector<core::sweep> &sweeps);
 
 }  // namespace moorage::tool

@@ -7,8 +7,9 @@
 #include <CLI/CLI.hpp>
 
 #include "core/base/text.h"
-#include "core/pipeline/run.h"
+#include "core/cluster/cluster_run.h"
 #include "core/report/progress.h"
+#include "core/execute/timeline_sink.h"
 #include "core/report/timeline.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -18,32 +19,6 @@ namespace moorage::tool {
 namespace {
 
 using namespace moorage::core;
-
-// Writes every operation of an emulated run into a timeline.
-class timeline_sink final : public span_sink {
-public:
-    timeline_sink(timeline &to, uint32_t experts) : to_(to), experts_(experts) {
-        for (const char *name : {"GPU compute", "copy host to GPU", "copy GPU to host"})
-            tracks_[count_++] = to.track(name, "GPU");
-        tracks_[count_++] = to.track("CPU pool", "host");
-    }
-    void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
-              uint64_t end_ns) override {
-        if (page == MOORAGE_NONE) {
-            to_.span(tracks_[where], kind, start_ns, end_ns - start_ns, {{"layer", layer}});
-            return;
-        }
-        const std::string name = format("{} {}.{}", kind, page / experts_, page % experts_);
-        to_.span(
-            tracks_[where], name, start_ns, end_ns - start_ns,
-            {{"layer", page / experts_}, {"expert", page % experts_}, {"during layer", layer}});
-    }
-
-private:
-    timeline &to_;
-    uint32_t experts_, count_ = 0;
-    uint32_t tracks_[4] = {};
-};
 
 struct arguments {
     std::string config, json_file, timeline_file;
@@ -59,7 +34,9 @@ int run_one(const arguments &given) {
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
     run_options options;
     uint64_t tokens = config->tokens, experts = 0;
-    if (!config->trace.empty()) {
+    if (config->cluster) {
+        tokens = 0;  // as many as come
+    } else if (!config->trace.empty()) {
         const auto source = shared.open(config->trace);
         if (!source) return fail(source.failure());
         const uint64_t all = (*source)->tokens();
@@ -78,10 +55,13 @@ int run_one(const arguments &given) {
         auto opened = timeline::open(given.timeline_file);
         if (!opened) return fail(opened.failure());
         events = std::move(opened).value();
-        sink = std::make_unique<timeline_sink>(*events, static_cast<uint32_t>(experts));
-        options.sink = sink.get();
+        options.events = events.get();
+        if (!config->cluster) {
+            sink = std::make_unique<timeline_sink>(*events, static_cast<uint32_t>(experts));
+            options.sink = sink.get();
+        }
     }
-    const auto report = run(*config, shared, options);
+    const auto report = run_either(*config, shared, options);
     if (events)
         if (const status done = events->close(); !done) return fail(done.failure());
     if (!report) return fail(report.failure());

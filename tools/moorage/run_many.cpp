@@ -36,7 +36,7 @@ result<std::vector<run_report>> run_many(const std::vector<run_config> &configs,
             how.optimum = options.optimum;
             how.own_routing = options.own_routing;
             if (jobs > 1) how.threads = 1;  // the others compute as well
-            reports[i] = run(configs[i], shared, how);
+            reports[i] = run_either(configs[i], shared, how);
             if (!*reports[i]) failed = true;
             shown.advance();
         }

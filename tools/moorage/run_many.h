@@ -6,7 +6,7 @@
 
 #include "core/base/result.h"
 #include "core/config/run_config.h"
-#include "core/pipeline/run.h"
+#include "core/cluster/cluster_run.h"
 
 namespace moorage::tool {
 

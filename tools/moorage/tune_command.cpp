@@ -12,7 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "core/base/text.h"
-#include "core/pipeline/run.h"
+#include "core/cluster/cluster_run.h"
 #include "core/report/tuning.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -194,7 +194,7 @@ status verify(const arguments &given, const numeric_param &param, run_resources 
               tuning &found) {
     auto config = config_at(given, param, *found.chosen);
     if (!config) return config.failure();
-    auto report = run(*config, shared, {});
+    auto report = run_either(*config, shared, {});
     if (!report) return report.failure();
     const auto figure = figure_of(to_json(*report), found.target.metric);
     if (!figure) return figure.failure();

@@ -1,0 +1,148 @@
+// placement_report.cpp - the figures of placements, and their JSON.
+#include "core/report/placement_report.h"
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+std::string counted(uint64_t count, const char *what) {
+    return format("{} {}{}", with_commas(count), what, count == 1 ? "" : "s");
+}
+
+json memory_json(const scene &of, const plan &made) {
+    const std::vector<uint64_t> used = device_used_bytes(of, made.copies);
+    json servers = json::array();
+    for (uint32_t server = 0; server < of.cluster.servers; ++server) {
+        uint64_t taken = 0, room = 0;
+        json devices = json::array();
+        for (uint32_t g = 0; g < of.cluster.devices(); ++g) {
+            if (of.cluster.device_server[g] != server) continue;
+            taken += used[g], room += of.cluster.device_bytes[g];
+            devices.push_back({{"used", used[g]}, {"capacity", of.cluster.device_bytes[g]}});
+        }
+        servers.push_back({{"server", server},
+                           {"name", of.server_names[server]},
+                           {"used", taken},
+                           {"capacity", room},
+                           {"devices", std::move(devices)}});
+    }
+    return servers;
+}
+
+json homes_json(const scene &of, const latency_figures &figures) {
+    json homes = json::array();
+    for (uint32_t home = 0; home < of.cluster.homes; ++home)
+        homes.push_back({{"name", of.home_names[home]},
+                         {"server", of.cluster.home_server[home]},
+                         {"tokens_per_s", stable(of.demand.home_tokens_per_s[home])},
+                         {"latency_ms", stable(1e3 * figures.home_token_s[home])},
+                         {"local_ratio", stable(figures.home_local_ratio[home])}});
+    return homes;
+}
+
+json settings_json(const placement_scene &at) {
+    json settings = json::object();
+    for (const auto &[key, value] : at.settings) settings[key] = value;
+    return settings;
+}
+
+json row_json(const placement_report &report, const placement_row &row) {
+    const placement_scene &at = report.scenes[row.scene];
+    if (!row.refusal.empty())
+        return {
+            {"policy", row.made.policy}, {"refusal", row.refusal}, {"settings", settings_json(at)}};
+    const auto [value, meaning] = objective(report, row);
+    json made = to_json(at.of, row.made);
+    json figures = {{"policy", row.made.policy},
+                    {"objective", stable(value)},
+                    {"objective_is", meaning},
+                    {"latency_ms", stable(latency_ms(row))}};
+    if (has_cloud(report, row)) figures["empty_latency_ms"] = stable(empty_latency_ms(row));
+    figures["local_ratio"] = stable(row.figures.local_ratio);
+    figures["calls_per_s"] = stable(row.figures.calls_per_s);
+    figures["remote_calls_per_s"] = stable(row.figures.remote_calls_per_s);
+    figures["copies"] = row.made.copies.size();
+    figures["memory"] = memory_json(at.of, row.made);
+    figures["homes"] = homes_json(at.of, row.figures);
+    figures["statistics"] = report.statistics;
+    figures["settings"] = settings_json(at);
+    for (auto &[key, part] : made.items()) figures[key] = std::move(part);
+    return figures;
+}
+
+}  // namespace
+
+latency_figures predict(const scene &of, const plan &made) {
+    latency_model model(of.cluster.view(), of.demand.view());
+    model.assign(made.copies);
+    return model.figures();
+}
+
+double latency_ms(const placement_row &row) { return 1e3 * row.figures.token_s; }
+double empty_latency_ms(const placement_row &row) { return 1e3 * row.figures.empty_s; }
+
+bool has_cloud(const placement_report &report, const placement_row &row) {
+    return report.scenes[row.scene].of.cluster.has_cloud();
+}
+
+std::pair<double, const char *> objective(const placement_report &report,
+                                          const placement_row &row) {
+    if (has_cloud(report, row)) return {1e3 * row.figures.saved_s, "saved_ms"};
+    return {row.figures.remote_calls_per_s, "remote_calls_per_s"};
+}
+
+std::pair<uint64_t, uint64_t> memory_bytes(const scene &of, const plan &made) {
+    uint64_t used = 0, room = 0;
+    for (const uint64_t bytes : device_used_bytes(of, made.copies)) used += bytes;
+    for (const uint64_t bytes : of.cluster.device_bytes) room += bytes;
+    return {used, room};
+}
+
+std::vector<std::vector<double>> layer_shares(const scene &of, const plan &made) {
+    const demand_arrays &demand = of.demand;
+    std::vector<uint32_t> first_layer(demand.models + 1, 0);
+    for (uint32_t m = 0; m < demand.models; ++m)
+        first_layer[m + 1] = first_layer[m] + demand.model_layers[m];
+    std::vector<std::vector<double>> shares(of.cluster.servers,
+                                            std::vector<double>(first_layer.back()));
+    // Copies are in order of experts, so a second copy at a server is one of the expert before.
+    std::vector<uint32_t> last(of.cluster.servers, demand.experts());
+    for (const moorage_copy &copy : made.copies) {
+        const uint32_t server = of.cluster.device_server[copy.device];
+        if (last[server] == copy.expert) continue;
+        last[server] = copy.expert;
+        const uint32_t m = model_of(of, copy.expert), experts = demand.model_experts[m];
+        shares[server][first_layer[m] + (copy.expert - demand.model_first[m]) / experts] +=
+            1.0 / experts;
+    }
+    return shares;
+}
+
+std::string short_key(const std::string &key) {
+    const size_t dot = key.rfind('.');
+    return dot == std::string::npos ? key : key.substr(dot + 1);
+}
+
+std::string scene_text(const scene &of) {
+    std::string text = counted(of.cluster.servers, "server");
+    if (of.cluster.devices() != of.cluster.servers)
+        text += " with " + counted(of.cluster.devices(), "device");
+    if (of.cluster.homes > of.cluster.servers)
+        text += ", " + counted(of.cluster.homes - of.cluster.servers, "user");
+    text += of.cluster.has_cloud() ? ", a cloud; " : ", no cloud; ";
+    return text + counted(of.demand.models, "model") + " with " +
+           counted(of.demand.experts(), "expert");
+}
+
+json to_json(const placement_report &report) {
+    if (report.rows.size() == 1 && report.rows[0].refusal.empty())
+        return row_json(report, report.rows[0]);
+    json results = json::array();
+    for (const placement_row &row : report.rows) results.push_back(row_json(report, row));
+    return {{"title", report.title}, {"results", std::move(results)}};
+}
+
+}  // namespace moorage::core

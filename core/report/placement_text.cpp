@@ -1,0 +1,193 @@
+// placement_text.cpp - a placement, or a table of several, for a terminal of 80 columns.
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+#include "core/report/placement_report.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t columns_max = 80, listed_max = 12, name_columns_max = 22, heading_columns = 13;
+
+// "heading      text", its further lines below the text.
+std::string paragraph(const std::string &heading, const std::string &text) {
+    std::string out, start = padded_right(heading, heading_columns);
+    for (const std::string &line : wrapped(text, columns_max - heading_columns)) {
+        out += start + line + "\n";
+        start = std::string(heading_columns, ' ');
+    }
+    return out;
+}
+
+std::string facts_text(const plan &made) {
+    std::string text;
+    for (const fact &one : made.facts)
+        text += (text.empty() ? "" : ", ") + one.name + " " + three_digits(one.value);
+    return text;
+}
+
+std::string header(const placement_report &report) {
+    std::string text;
+    if (!report.title.empty()) text += shortened(report.title, columns_max) + "\n";
+    text += paragraph("cluster", scene_text(report.scenes[0].of));
+    for (size_t i = 0; i < report.statistics.size(); ++i)
+        text += paragraph(i == 0 ? "statistics" : "", report.statistics[i]);
+    return text;
+}
+
+uint64_t placed_experts(const plan &made) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < made.copies.size(); ++i)
+        count += i == 0 || made.copies[i].expert != made.copies[i - 1].expert;
+    return count;
+}
+
+std::string memory_text(const scene &of, const plan &made) {
+    const std::vector<uint64_t> used = device_used_bytes(of, made.copies);
+    std::string text = "\n" + padded_right("memory", heading_columns) +
+                       padded_right("device", name_columns_max) + padded_left("used", 10) +
+                       padded_left("of", 10) + "\n";
+    for (uint32_t g = 0; g < of.cluster.devices() && g < listed_max; ++g) {
+        const auto room = static_cast<double>(of.cluster.device_bytes[g]);
+        const double share = room > 0 ? static_cast<double>(used[g]) / room : 0;
+        text +=
+            std::string(heading_columns, ' ') +
+            padded_right(shortened(of.device_names[g], name_columns_max - 1), name_columns_max) +
+            padded_left(human_bytes(static_cast<double>(used[g])), 10) +
+            padded_left(human_bytes(room), 10) + "  " + block_bar(share, 20) + "\n";
+    }
+    if (of.cluster.devices() > listed_max)
+        text += std::string(heading_columns, ' ') +
+                format("and {} more\n", of.cluster.devices() - listed_max);
+    return text;
+}
+
+std::string homes_text(const scene &of, const latency_figures &figures) {
+    std::string text = "\n" + padded_right("homes", heading_columns) +
+                       padded_right("name", name_columns_max) + padded_left("tokens/s", 10) +
+                       padded_left("latency", 10) + padded_left("local", 10) + "\n";
+    uint32_t listed = 0, asking = 0;
+    for (uint32_t home = 0; home < of.cluster.homes; ++home) {
+        if (of.demand.home_tokens_per_s[home] <= 0) continue;
+        if (++asking > listed_max) continue;
+        ++listed;
+        text +=
+            std::string(heading_columns, ' ') +
+            padded_right(shortened(of.home_names[home], name_columns_max - 1), name_columns_max) +
+            padded_left(three_digits(of.demand.home_tokens_per_s[home]), 10) +
+            padded_left(human_ms(1e3 * figures.home_token_s[home]), 10) +
+            padded_left(percent(figures.home_local_ratio[home], 1), 10) + "\n";
+    }
+    if (asking == 0) return "";
+    if (asking > listed)
+        text += std::string(heading_columns, ' ') + format("and {} more\n", asking - listed);
+    return text;
+}
+
+std::string one_row(const placement_report &report, const placement_row &row) {
+    const scene &of = report.scenes[row.scene].of;
+    const latency_figures &figures = row.figures;
+    std::string text = paragraph("policy", row.made.policy);
+    if (!row.refusal.empty()) return text + paragraph("no plan", row.refusal);
+    std::string latency = human_ms(latency_ms(row)) + " a token in its MoE layers";
+    if (has_cloud(report, row))
+        latency += format(", {} less than with nothing placed ({})",
+                          human_ms(objective(report, row).first), human_ms(empty_latency_ms(row)));
+    text += paragraph("latency", latency);
+    text += paragraph(
+        "calls",
+        format("{} local; {} of {} a second go to another server{}",
+               percent(figures.local_ratio, 1), three_digits(figures.remote_calls_per_s),
+               three_digits(figures.calls_per_s), of.cluster.has_cloud() ? " or the cloud" : ""));
+    text += paragraph(
+        "plan", format("{} copies of {} experts of {}, made in {}",
+                       with_commas(row.made.copies.size()), with_commas(placed_experts(row.made)),
+                       with_commas(of.demand.experts()), human_ms(1e3 * row.made.seconds)));
+    if (!row.made.facts.empty()) text += paragraph("facts", facts_text(row.made));
+    return text + memory_text(of, row.made) + homes_text(of, figures);
+}
+
+struct text_column {
+    std::string heading;
+    bool left = false;
+    std::vector<std::string> cells;
+};
+
+std::vector<text_column> columns_of_rows(const placement_report &report) {
+    std::vector<text_column> columns(1);
+    columns[0] = {"policy", true, {}};
+    for (const auto &[key, value] : report.scenes[0].settings)
+        columns.push_back({shortened(short_key(key), 19), false, {}});
+    for (const char *heading :
+         {"latency ms", "saved", "local", "remote/s", "copies", "memory", "time ms"})
+        columns.push_back({heading, false, {}});
+    for (const placement_row &row : report.rows) {
+        const placement_scene &at = report.scenes[row.scene];
+        size_t c = 0;
+        const auto cell = [&](std::string text) { columns[c++].cells.push_back(std::move(text)); };
+        cell(shortened(row.made.policy, name_columns_max));
+        for (const auto &[key, value] : at.settings) cell(shortened(value, 19));
+        if (!row.refusal.empty()) {
+            cell("no plan");
+            while (c < columns.size()) cell("-");
+            continue;
+        }
+        const auto [used, room] = memory_bytes(at.of, row.made);
+        cell(three_digits(latency_ms(row)));
+        cell(has_cloud(report, row) ? percent(row.figures.saved_s, row.figures.empty_s) : "-");
+        cell(percent(row.figures.local_ratio, 1));
+        cell(three_digits(row.figures.remote_calls_per_s));
+        cell(with_commas(row.made.copies.size()));
+        cell(percent(static_cast<double>(used), static_cast<double>(room)));
+        cell(three_digits(1e3 * row.made.seconds));
+    }
+    return columns;
+}
+
+// Columns are left out from the right where the table would be wider than the terminal.
+std::string table(const placement_report &report) {
+    std::vector<text_column> columns = columns_of_rows(report);
+    std::vector<size_t> widths;
+    size_t total = 0;
+    for (const text_column &column : columns) {
+        size_t width = core::columns_of(column.heading);
+        for (const std::string &cell : column.cells)
+            width = std::max(width, core::columns_of(cell));
+        total += width + (widths.empty() ? 0 : 2);
+        if (total > columns_max) break;
+        widths.push_back(width);
+    }
+    std::string text;
+    for (size_t r = 0; r <= report.rows.size(); ++r) {
+        std::string line;
+        for (size_t c = 0; c < widths.size(); ++c) {
+            const text_column &column = columns[c];
+            const std::string &cell = r == 0 ? column.heading : column.cells[r - 1];
+            line += c == 0 ? "" : "  ";
+            line += column.left ? padded_right(cell, widths[c]) : padded_left(cell, widths[c]);
+        }
+        text += line + "\n";
+    }
+    return text;
+}
+
+}  // namespace
+
+std::string to_text(const placement_report &report) {
+    if (report.rows.empty()) return "nothing was placed\n";
+    if (report.rows.size() == 1) return header(report) + one_row(report, report.rows[0]);
+    std::string text = header(report) + "\n" + table(report), notes;
+    for (const placement_row &row : report.rows) {
+        const std::string facts = row.refusal.empty() ? facts_text(row.made) : row.refusal;
+        if (facts.empty()) continue;
+        std::string of = row.made.policy;
+        for (const auto &[key, value] : report.scenes[row.scene].settings) of += " " + value;
+        for (const std::string &line : wrapped(of + ": " + facts, columns_max))
+            notes += line + "\n";
+    }
+    return notes.empty() ? text : text + "\n" + notes;
+}
+
+}  // namespace moorage::core

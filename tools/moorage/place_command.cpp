@@ -1,0 +1,245 @@
+// place_command.cpp - moorage place: experts over the servers of a cluster, and what is expected of
+// that.
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "core/base/text.h"
+#include "core/config/run_config.h"
+#include "core/placement/placement_stage.h"
+#include "core/report/placement_report.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    std::string config, policies, plan_file, out_file, json_file, html_file;
+    std::vector<std::string> overrides, sweeps;
+};
+
+// A policy to be tried, with its parameters; or a plan that is there already.
+struct contender {
+    stage_config stage;
+    std::string plan_file;
+};
+
+// One cluster: its configuration, and how that came about.
+struct job {
+    run_config config;
+    std::vector<override_value> overrides;
+};
+
+result<std::vector<job>> read_jobs(const arguments &given, placement_report &report) {
+    const auto fixed = read_overrides(given.overrides);
+    if (!fixed) return fixed.failure();
+    std::vector<sweep> sweeps;
+    for (const std::string &text : given.sweeps) {
+        auto one = parse_sweep(text);
+        if (!one) return one.failure();
+        sweeps.push_back(std::move(one).value());
+    }
+    std::vector<job> jobs;
+    for (const auto &chosen : combinations(sweeps)) {
+        std::vector<override_value> overrides = *fixed;
+        overrides.insert(overrides.end(), chosen.begin(), chosen.end());
+        auto config = load_run_config(given.config, overrides);
+        if (!config) return config.failure();
+        if (!config->cluster)
+            return error{format("{}: no [cluster], so there is nothing to place; it says servers, "
+                                "links, models and workloads",
+                                given.config),
+                         true};
+        jobs.push_back({std::move(config).value(), std::move(overrides)});
+        placement_scene &at = report.scenes.emplace_back();
+        for (const override_value &one : chosen)
+            at.settings.emplace_back(one.section + "." + one.key, one.value);
+    }
+    return jobs;
+}
+
+result<std::vector<contender>> contenders(const arguments &given, const job &from) {
+    std::vector<contender> all;
+    if (!given.plan_file.empty()) return {{contender{{}, given.plan_file}}};
+    const std::filesystem::path &plan = from.config.cluster->plan;
+    if (given.policies.empty() && !plan.empty()) return {{contender{{}, plan.string()}}};
+    if (given.policies.empty()) {
+        if (from.config.placement.plugin.empty())
+            return error{format("{}: no [placement] plugin; name one there or with --policies",
+                                given.config),
+                         true};
+        return {{contender{from.config.placement, ""}}};
+    }
+    for (const std::string &name : split(given.policies, ',')) {
+        // As with --set, so that each policy gets the parameters that the file has for it.
+        std::vector<override_value> overrides = from.overrides;
+        overrides.push_back({"placement", "plugin", name});
+        auto config = load_run_config(given.config, overrides);
+        if (!config) return config.failure();
+        all.push_back({std::move(config->placement), ""});
+    }
+    return all;
+}
+
+std::vector<std::string> statistics_of(const run_config &config) {
+    std::vector<std::string> sentences;
+    for (const cluster_workload &one : config.cluster->workloads) {
+        std::string text = one.name + ": ";
+        const std::string drawn =
+            format("drawn, popularity by Zipf {}, seed {}", one.zipf, one.draw_seed);
+        if (!one.trace.empty())
+            text += "measured in " + one.trace.filename().string();
+        else if (!one.frequency.empty())
+            text += "shares of " + one.frequency.filename().string();
+        else
+            text += drawn;
+        std::string domains;
+        for (const std::string &domain : one.domains)
+            domains += (domains.empty() ? ", of " : " and ") + domain;
+        text += domains;
+        if ((!one.trace.empty() || !one.frequency.empty()) && one.zipf >= 0)
+            text += "; models that it does not fit are " + drawn;
+        if (one.models_per_user_max > 0)
+            text += format("; models of each home drawn, Zipf {}, seed {}", one.model_zipf,
+                           one.model_seed);
+        sentences.push_back(std::move(text));
+    }
+    if (const auto &radio = config.cluster->radio; radio && radio->area_m > 0)
+        sentences.push_back(
+            format("positions that are not given: drawn in a square of {} m, seed {}",
+                   radio->area_m, radio->position_seed));
+    return sentences;
+}
+
+result<placement_row> place(const contender &one, const run_config &config,
+                            const registry &policies, const scene &of, bool alone) {
+    placement_row row;
+    if (!one.plan_file.empty()) {
+        auto read = read_plan(one.plan_file, of);
+        if (!read) return read.failure();
+        row.made = std::move(read).value();
+    } else {
+        auto stage = placement_stage::open(one.stage, policies, of, config.seed);
+        if (!stage) return stage.failure();
+        auto made = (*stage)->make(of, {});
+        row.made.policy = (*stage)->name();
+        if (made)
+            row.made = std::move(made).value();
+        else if (alone)
+            return made.failure();
+        else
+            row.refusal = made.failure().text;
+    }
+    if (row.refusal.empty()) row.figures = predict(of, row.made);
+    return row;
+}
+
+status make_rows(const arguments &given, const std::vector<job> &jobs, placement_report &report) {
+    registry policies;
+    std::vector<std::filesystem::path> paths = registry::default_paths();
+    const auto &more = jobs[0].config.plugin_paths;
+    paths.insert(paths.end(), more.begin(), more.end());
+    if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
+    for (size_t i = 0; i < jobs.size(); ++i) {
+        const run_config &config = jobs[i].config;
+        auto made = make_scene(*config.cluster, config.file.parent_path());
+        if (!made) return made.failure();
+        report.scenes[i].of = std::move(made).value();
+        const auto all = contenders(given, jobs[i]);
+        if (!all) return all.failure();
+        for (const contender &one : *all) {
+            auto row =
+                place(one, config, policies, report.scenes[i].of, all->size() * jobs.size() == 1);
+            if (!row) return row.failure();
+            row->scene = i;
+            report.rows.push_back(std::move(row).value());
+        }
+    }
+    return success();
+}
+
+std::string command_line(const arguments &given) {
+    std::string text = "moorage place " + given.config;
+    if (!given.policies.empty()) text += " --policies " + given.policies;
+    if (!given.plan_file.empty()) text += " --plan " + given.plan_file;
+    for (const std::string &one : given.overrides) text += " --set " + one;
+    for (const std::string &one : given.sweeps) text += " --sweep " + one;
+    return text;
+}
+
+status write_files(const arguments &given, const placement_report &report) {
+    if (!given.out_file.empty()) {
+        if (report.rows.size() != 1)
+            return error{format("--out writes one plan, and there are {}; give one policy and no "
+                                "--sweep, or --json",
+                                report.rows.size()),
+                         true};
+        if (const status done = write_json(given.out_file, to_json(report)); !done) return done;
+    }
+    if (!given.json_file.empty())
+        if (const status done = write_json(given.json_file, to_json(report)); !done) return done;
+    if (given.html_file.empty()) return success();
+    const status done = write_text(given.html_file, to_html(report, command_line(given)));
+    if (done)
+        std::fprintf(given.json_file == "-" ? stderr : stdout, "HTML report: %s\n",
+                     given.html_file.c_str());
+    return done;
+}
+
+int run_place(const arguments &given) {
+    placement_report report;
+    const auto jobs = read_jobs(given, report);
+    if (!jobs) return fail(jobs.failure());
+    report.title = jobs->front().config.title;
+    report.statistics = statistics_of(jobs->front().config);
+    if (const status done = make_rows(given, *jobs, report); !done) return fail(done.failure());
+    // The text first: a file that cannot be written must not take the result with it.
+    if (given.json_file != "-") std::fputs(to_text(report).c_str(), stdout);
+    if (const status done = write_files(given, report); !done) return fail(done.failure());
+    for (const placement_row &row : report.rows)
+        if (row.refusal.empty()) return exit_ok;
+    return exit_failed;
+}
+
+}  // namespace
+
+command install_place(CLI::App &app) {
+    CLI::App *sub = app.add_subcommand(
+        "place", "experts over the servers of a cluster, and the latency to expect");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("config", given->config, "the cluster's TOML file")
+        ->required()
+        ->type_name("CONFIG.toml");
+    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--sweep", given->sweeps,
+                    "place with each of these values; several sweeps multiply")
+        ->type_name("SECTION.KEY=A,B,...")
+        ->take_all()
+        ->expected(1);
+    auto *policies =
+        sub->add_option("--policies", given->policies,
+                        "placement policies, side by side; default: that of [placement]");
+    policies->type_name("A,B,...");
+    sub->add_option("--plan", given->plan_file, "a plan that --out wrote, instead of a policy")
+        ->type_name("PLAN.json")
+        ->excludes(policies);
+    sub->add_option("--out", given->out_file, "write the plan, for [placement] plan of a run")
+        ->type_name("PLAN.json");
+    sub->add_option("--json", given->json_file, "write all figures as JSON; - for standard output")
+        ->type_name("FILE");
+    sub->add_option("--html", given->html_file, "write a page with maps, plots and a table")
+        ->type_name("FILE");
+    return [given] { return run_place(*given); };
+}
+
+}  // namespace moorage::tool
