@@ -3,15 +3,18 @@
 // Over all experts and servers with room for them: the largest gain / size is placed, gains are
 // kept up to date, and so on while something that saves anything fits. Ties: smallest expert, then
 // smallest server. The printed loop neither checks that the item fits nor goes on when one server
-// is full; this one does both. A gain depends only on the holders of the expert and of those chosen
-// together with it, so a pick asks anew for these alone, whether they rose or fell: the result is
-// that of asking for all of them every time. (Waiting until an old gain comes to the top, as lazy
-// greedy usually does, would be exact for K = 1 only; beyond, gains also rise.)
+// is full; this one does both.
 //
-// Cost: experts * servers gains, then for each pick servers * (1 + experts that share a set with
-// it); choosing is a walk up a tree. Guarantee: half of the optimum for K = 1, one device a server
-// and equal sizes (the servers are a partition matroid; the paper's 1 - 1/e holds for one server).
-// With different sizes or K > 1 there is none.
+// Lazy: every pair has an upper bound of its gain, and is asked for the gain itself only when its
+// bound comes to the top. For K = 1 an old gain is such a bound, because gains only fall. Beyond,
+// a pick can raise the gain of those chosen together with it: their bounds rise by the most that
+// the sets they share can bring (all that the expert can ever save, where computing dominates). The
+// result is that of asking for every gain before every pick, to the bit.
+//
+// Cost: a walk up a tree for each bound that changes and a gain for each that comes to the top; a
+// pick changes servers * (1 + experts that share a set with it) of them. Guarantee: half of the
+// optimum for K = 1, one device a server and equal sizes (the servers are a partition matroid; the
+// paper's 1 - 1/e holds for one server). With different sizes or K > 1 there is none.
 #include "slim_parts.hpp"
 
 namespace {
@@ -51,6 +54,121 @@ private:
     std::vector<uint32_t> winner_;
 };
 
+// One run over a model: bounds of the gains, some of them exact, and the pick with the best ratio.
+class search {
+public:
+    search(latency_model &model, device_room &room)
+        : model_(model),
+          room_(room),
+          servers_(model.cluster().servers),
+          ratios_(size_t{model.experts()} * servers_),
+          bound_(size_t{model.experts()} * servers_),
+          exact_(bound_.size(), 0),
+          open_(bound_.size(), 1) {
+        for (uint32_t m = 0; m < model.cluster().models; ++m)
+            for (uint32_t n = 0; n < servers_; ++n) target_.push_back(find(m, n));
+        for (uint32_t x = 0; x < model.experts(); ++x) {
+            most_.push_back(model.gain_most(x) * (1 + slack));
+            for (uint32_t n = 0; n < servers_; ++n) {
+                bound_[index(x, n)] = most_[x];
+                ratios_[index(x, n)] = most_[x] > 0 ? ratio(x, n) : tournament::out;
+            }
+        }
+        ratios_.play_all();
+    }
+
+    void run() {
+        while (ratios_.best_value() > 0) {
+            const uint32_t best = ratios_.best(), x = best / servers_, n = best % servers_;
+            const uint32_t device = room_.find(x, n);
+            if (device == latency_model::none)
+                close(x, n);
+            else if (exact_[best] == 0)
+                ask(x, n, device);
+            else
+                pick(x, n, device);
+        }
+    }
+    uint64_t marginals() const { return marginals_; }
+
+private:
+    // Room for the rounding of sums in other orders: a bound stays a bound.
+    static constexpr double slack = 1e-9;
+
+    size_t index(uint32_t x, uint32_t n) const { return size_t{x} * servers_ + n; }
+    double ratio(uint32_t x, uint32_t n) const {
+        return bound_[index(x, n)] / static_cast<double>(model_.bytes(x));
+    }
+    uint32_t find(uint32_t m, uint32_t n) const {
+        return room_.find(model_.demand().host_model_first[m], n);
+    }
+    void close(uint32_t x, uint32_t n) {
+        open_[index(x, n)] = 0;
+        ratios_.change(index(x, n), tournament::out);
+    }
+    void ask(uint32_t x, uint32_t n, uint32_t device) {
+        ++marginals_;
+        bound_[index(x, n)] = model_.gain(x, device);
+        exact_[index(x, n)] = 1;
+        const bool saves = bound_[index(x, n)] >= moorage::slim::gain_min_s;
+        ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::out);
+    }
+    // The gain may have become up to `by` larger.
+    void loosen(uint32_t x, double by) {
+        for (uint32_t n = 0; n < servers_; ++n) {
+            double &bound = bound_[index(x, n)];
+            if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
+            bound = std::min(most_[x], (std::max(bound, 0.0) + by) * (1 + slack));
+            exact_[index(x, n)] = 0;
+            ratios_.change(index(x, n), ratio(x, n));
+        }
+    }
+    void pick(uint32_t x, uint32_t n, uint32_t device) {
+        model_.add(x, device);
+        room_.take(x, device);
+        close(x, n);
+        const bool falls = model_.messages_dominate();
+        loosen(x, falls ? 0 : most_[x]);
+        raised_.resize(model_.experts());
+        partners_.clear();
+        model_.for_partners(x, [&](uint32_t other, double most) {
+            if (raised_[other] == 0) partners_.push_back(other);
+            raised_[other] += most;
+        });
+        for (const uint32_t other : partners_) {
+            loosen(other, falls ? raised_[other] : most_[other]);
+            raised_[other] = 0;
+        }
+        if (model_.device_begin(n) + 1 < model_.device_begin(n + 1)) retarget(n);
+    }
+    // Where experts go to another device of the server from now on, of another speed perhaps.
+    void retarget(uint32_t n) {
+        const moorage_demand &demand = model_.demand();
+        for (uint32_t m = 0; m < demand.models; ++m) {
+            uint32_t &target = target_[size_t{m} * servers_ + n];
+            if (find(m, n) == target) continue;
+            target = find(m, n);
+            for (uint32_t x = demand.host_model_first[m]; x < demand.host_model_first[m + 1]; ++x) {
+                if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
+                bound_[index(x, n)] = most_[x];
+                exact_[index(x, n)] = 0;
+                ratios_.change(index(x, n), ratio(x, n));
+            }
+        }
+    }
+
+    latency_model &model_;
+    device_room &room_;
+    const uint32_t servers_;
+    tournament ratios_;
+    std::vector<double> bound_, most_;   // seconds a token: [X, N], and for good [X]
+    std::vector<uint8_t> exact_, open_;  // [X, N] the bound is the gain; neither held nor full
+    std::vector<uint32_t> target_;       // [M, N] first device with room for the model's experts
+    std::vector<double> raised_;         // [X] while picking
+    std::vector<uint32_t> partners_;
+    uint64_t marginals_ = 0;
+};
+
 class slim_greedy : public moorage::slim::planner {
 public:
     static constexpr moorage::about about{
@@ -65,58 +183,11 @@ public:
         latency_model model(cluster, demand);
         device_room room(model);
         facts_.clear();
-        const uint32_t servers = cluster.servers;
-        tournament ratios(size_t{model.experts()} * servers);
-        uint64_t marginals = 0;
-        const auto ratio = [&](uint32_t x, uint32_t n) {
-            const uint32_t device = room.find(x, n);
-            if (device == latency_model::none || model.holds(x, n)) return tournament::out;
-            ++marginals;
-            const double gain = model.gain(x, device);
-            return gain < moorage::slim::gain_min_s ? tournament::out
-                                                    : gain / static_cast<double>(model.bytes(x));
-        };
-        for (uint32_t x = 0; x < model.experts(); ++x)
-            for (uint32_t n = 0; n < servers; ++n) ratios[size_t{x} * servers + n] = ratio(x, n);
-        ratios.play_all();
-        std::vector<uint32_t> changed, seen(model.experts(), 0);
-        uint32_t pick = 0;
-        std::vector<uint32_t> target;  // [M, N] first device with room for the model's experts
-        for (uint32_t m = 0; m < demand.models; ++m)
-            for (uint32_t n = 0; n < servers; ++n)
-                target.push_back(room.find(demand.host_model_first[m], n));
-        while (ratios.best_value() > 0) {
-            const uint32_t x = ratios.best() / servers, n = ratios.best() % servers;
-            const uint32_t device = room.find(x, n);
-            if (device == latency_model::none) {  // full since its gain was asked for
-                ratios.change(ratios.best(), tournament::out);
-                continue;
-            }
-            model.add(x, device);
-            room.take(x, device);
-            changed.assign(1, x);
-            seen[x] = ++pick;
-            model.for_partners(x, [&](uint32_t other) {
-                if (seen[other] != pick) changed.push_back(other);
-                seen[other] = pick;
-            });
-            for (const uint32_t other : changed)
-                for (uint32_t at = 0; at < servers; ++at)
-                    ratios.change(size_t{other} * servers + at, ratio(other, at));
-            if (model.device_begin(n) + 1 == model.device_begin(n + 1)) continue;
-            // Experts go to another device of the server, of another speed perhaps, from now on.
-            for (uint32_t m = 0; m < demand.models; ++m) {
-                const uint32_t first = demand.host_model_first[m];
-                const uint32_t next = room.find(first, n);
-                if (next == target[size_t{m} * servers + n]) continue;
-                target[size_t{m} * servers + n] = next;
-                for (uint32_t other = first; other < demand.host_model_first[m + 1]; ++other)
-                    ratios.change(size_t{other} * servers + n, ratio(other, n));
-            }
-        }
+        search of(model, room);
+        of.run();
         moorage::slim::finish(about.name, model, room, out, facts_);
         facts_.add("guarantee", has_guarantee(model) ? 0.5 : 0);
-        facts_.add("marginals", static_cast<double>(marginals));
+        facts_.add("marginals", static_cast<double>(of.marginals()));
     }
 
 private:

@@ -43,8 +43,6 @@ private:
 // What all of them are besides plan(): nothing outlives a plan but its facts.
 class planner {
 public:
-    void activate(const moorage::limits &) {}
-    void reset() { facts_.clear(); }
     uint32_t facts(std::span<moorage_fact> out) { return facts_.write(out); }
 
 protected:
@@ -135,7 +133,9 @@ inline knapsack pack(const latency_model &model, uint32_t device, uint64_t room_
     for (uint32_t x = 0; x < model.experts(); ++x) {
         if (!model.asked(x) || model.holds(x, model.server_of(device))) continue;
         const double gain = model.gain(x, device);
-        if (model.demand().host_model_top_k[model.model_of(x)] > 1) {
+        // Only one that is worth less than this share of all it could be can lower the least.
+        if (model.demand().host_model_top_k[model.model_of(x)] > 1 &&
+            gain < least * (1 + 1e-9) * model.gain_most(x)) {
             const double last = model.gain_last(x, device);
             if (last >= gain_min_s) least = std::min(least, gain / last);
         }

@@ -77,13 +77,20 @@ public:
     bool has_cloud() const { return cluster_.host_cloud_s != nullptr; }
     double absent_s(uint32_t model) const { return absent_s_[model]; }
     // Whether a home ever chooses the expert without holding it.
-    bool asked(uint32_t expert) const { return asked_[expert] != 0; }
+    bool asked(uint32_t expert) const { return gain_most(expert) > 0; }
     // Whether sets chosen together count, and those that the expert is in with others. Gains of
     // experts that share no set do not depend on each other.
     bool grouped() const { return grouped_; }
-    // Calls `each(other)` for every expert of those sets, repeatedly; none where there are none.
+    // Calls `each(other, most_s)` for every other expert of those sets, set by set: the gain of a
+    // copy of `other` has a part of at most most_s there.
     template <class Each>
     void for_partners(uint32_t expert, Each each) const;
+    // No copy of the expert can ever save more than this, whatever else is placed.
+    double gain_most(uint32_t expert) const;
+    // Whether no copy can cost anything and none saves more for another copy of the same expert
+    // (submodular in each expert's copies): calls are serial, outputs return one by one, and no
+    // computation is longer than a message, nor a server farther than the cloud.
+    bool messages_dominate() const { return messages_dominate_; }
     // What token_s() is a sum of, for policies that keep account of it in their own way: what no
     // placement changes, layers by homes of a server that miss the expert alone, and sets that are
     // missed together: each(server of the homes, weight, numbers).
@@ -140,6 +147,7 @@ private:
     };
 
     void read_timing();
+    void read_trips(uint32_t model, uint32_t entry);
     void read_demand();
     void read_calls(uint32_t home, double weight, std::vector<uint32_t> &missing);
     void read_frequencies(uint32_t home, double weight);
@@ -191,24 +199,24 @@ private:
     moorage_demand demand_;
     uint32_t servers_, devices_, experts_, entries_ = 0;
     size_t server_words_, device_words_;
-    bool serial_, each_, grouped_;
+    bool serial_, each_, grouped_, messages_dominate_;
     std::vector<uint32_t> server_device_;  // [N + 1]
     std::vector<uint32_t> entry_server_;   // [entries] servers that some home enters by
     std::vector<uint32_t> server_entry_;   // [N]
     std::vector<uint32_t> expert_model_;   // [X]
-    std::vector<uint8_t> asked_;           // [X]
     // Times by (model, entry): of messages to and from a server, alone with what a device adds.
     std::vector<double> there_s_, back_s_;              // [M, entries, N]
     std::vector<double> call_fix_s_, call_return_s_;    // [M, entries, N] serial: once, an expert
     std::vector<double> alone_s_;                       // [M, G, entries]
     std::vector<double> cloud_fix_s_, cloud_return_s_;  // [M, entries]
     std::vector<double> absent_s_;                      // [M]
+    std::vector<double> trip_s_;                        // [M, entries] the longest for an expert
     std::vector<uint64_t> reach_;   // [entries] servers linked both ways, where N <= 64
     std::vector<uint8_t> uniform_;  // [M] devices of each server are equally fast
-    // Demand. Experts that are sought alone: [X, entries]. Sets: terms of two or more.
+    // Demand. Experts sought: [X, entries]. Sets: terms of two or more.
     double constant_s_ = 0, empty_s_ = 0;
-    std::vector<double> home_weight_;  // [H]
-    std::vector<double> single_weight_;
+    std::vector<double> home_weight_;                   // [H]
+    std::vector<double> single_weight_, asked_weight_;  // alone; alone or in a set
     std::vector<uint64_t> term_first_{0};
     std::vector<uint32_t> term_experts_, term_entry_;
     std::vector<double> term_weight_;

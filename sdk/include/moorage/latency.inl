@@ -16,7 +16,8 @@ inline latency_model::latency_model(const moorage_cluster &cluster, const moorag
       device_words_((size_t{devices_} + 63) / 64),
       serial_((cluster.flags & MOORAGE_CALLS_SERIAL) != 0),
       each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
-      grouped_(demand.calls != 0 && servers_ <= 64) {
+      grouped_(demand.calls != 0 && servers_ <= 64),
+      messages_dominate_(serial_ && each_) {
     server_device_.assign(size_t{servers_} + 1, 0);
     for (uint32_t d = 0; d < devices_; ++d) ++server_device_[server_of(d) + 1];
     for (uint32_t n = 0; n < servers_; ++n) server_device_[n + 1] += server_device_[n];
@@ -42,6 +43,7 @@ inline void latency_model::read_timing() {
     alone_s_.resize(size_t{cluster_.models} * devices_ * entries_);
     cloud_fix_s_.resize(pairs), cloud_return_s_.resize(pairs);
     reach_.assign(entries_, 0);
+    trip_s_.resize(pairs);
     for (uint32_t m = 0; m < cluster_.models; ++m) {
         const auto bytes = static_cast<double>(demand_.host_hidden_bytes[m]);
         double longest_s = 0;
@@ -80,18 +82,39 @@ inline void latency_model::read_timing() {
                     message_s(bytes, cluster_.host_cloud_down_bytes_per_s[at], s);
             }
         }
-        absent_s_.push_back(longest_s > 0 ? 2 * longest_s : 1);
         bool uniform = true;
         for (uint32_t d = 1; d < devices_; ++d)
             uniform =
                 uniform && (server_of(d) != server_of(d - 1) || call_s(d, m) == call_s(d - 1, m));
         uniform_.push_back(uniform ? 1 : 0);
+        absent_s_.push_back(longest_s > 0 ? 2 * longest_s : 1);
+        for (uint32_t e = 0; e < entries_; ++e) read_trips(m, e);
     }
+}
+
+// The longest time that an expert can take by itself, and how the parts of such times compare.
+inline void latency_model::read_trips(uint32_t model, uint32_t entry) {
+    const size_t key = pair(model, entry);
+    const double last = has_cloud() ? cloud_return_s_[key] : absent_s_[model];
+    double longest = has_cloud() ? cloud_fix_s_[key] + cloud_return_s_[key] : absent_s_[model];
+    for (uint32_t d = 0; d < devices_; ++d) {
+        const uint32_t n = server_of(d);
+        const double alone = alone_s_[(size_t{model} * devices_ + d) * entries_ + entry];
+        const double back = back_s_[key * servers_ + n];
+        if (alone == std::numeric_limits<double>::infinity()) continue;
+        longest = std::max(longest, alone);
+        messages_dominate_ = messages_dominate_ && alone <= last;
+        for (uint32_t near = server_device_[entry_server_[entry]];
+             n != entry_server_[entry] && near < server_device_[entry_server_[entry] + 1]; ++near)
+            messages_dominate_ = messages_dominate_ && call_s(near, model) <= back;
+    }
+    messages_dominate_ = messages_dominate_ && uniform_[model] != 0;
+    trip_s_[key] = longest;
 }
 
 inline void latency_model::read_demand() {
     single_weight_.assign(size_t{experts_} * entries_, 0);
-    asked_.assign(experts_, 0);
+    asked_weight_.assign(size_t{experts_} * entries_, 0);
     double all = 0;
     for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
     std::vector<uint32_t> missing;
@@ -137,7 +160,8 @@ inline void latency_model::read_calls(uint32_t home, double weight,
             continue;
         }
         constant_s_ += share * base_s(home, model, missing.size());
-        for (const uint32_t expert : missing) asked_[expert] |= share > 0 ? 1 : 0;
+        for (const uint32_t expert : missing)
+            asked_weight_[size_t{expert} * entries_ + entry] += share;
         if (missing.size() > 1 && missing.size() <= 16) {
             add_term(entry, missing, share);
             continue;
@@ -163,7 +187,7 @@ inline void latency_model::read_frequencies(uint32_t home, double weight) {
         }
         constant_s_ += share * base_s(home, m, 1);
         single_weight_[size_t{x} * entries_ + entry] += share;
-        asked_[x] |= share > 0 ? 1 : 0;
+        asked_weight_[size_t{x} * entries_ + entry] += share;
     }
 }
 
@@ -219,9 +243,19 @@ inline void latency_model::index_terms() {
 
 template <class Each>
 void latency_model::for_partners(uint32_t expert, Each each) const {
-    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u)
-        for (const uint32_t other : term_set(use_term_[u]))
-            if (other != expert) each(other);
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
+        const uint32_t term = use_term_[u];
+        const double most = term_weight_[term] * trip_s_[pair(model_of(expert), term_entry_[term])];
+        for (const uint32_t other : term_set(term))
+            if (other != expert) each(other, most);
+    }
+}
+
+inline double latency_model::gain_most(uint32_t expert) const {
+    double sum = 0;
+    for (uint32_t e = 0; e < entries_; ++e)
+        sum += asked_weight_[size_t{expert} * entries_ + e] * trip_s_[pair(model_of(expert), e)];
+    return sum;
 }
 
 template <class Each>
