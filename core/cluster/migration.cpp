@@ -23,7 +23,9 @@ migration_order::migration_order(const cluster_arrays &cluster, const demand_arr
       model_bytes_(demand.expert_bytes),
       model_of_(demand.experts()),
       device_server_(cluster.device_server),
-      places_(demand.experts()),
+      places_(size_t{demand.experts()} * devices_),
+      devices_of_(demand.experts()),
+      server_first_(size_t{servers_} + 1, 0),
       requests_(devices_),
       surplus_(devices_),
       capacity_(cluster.device_bytes),
@@ -40,6 +42,9 @@ migration_order::migration_order(const cluster_arrays &cluster, const demand_arr
     for (uint32_t model = 0; model < demand.models; ++model)
         for (uint32_t x = demand.model_first[model]; x < demand.model_first[model + 1]; ++x)
             model_of_[x] = static_cast<uint16_t>(model);
+    for (const uint32_t server : device_server_) ++server_first_[server + 1];
+    for (uint32_t server = 0; server < servers_; ++server)
+        server_first_[server + 1] += server_first_[server];
     take_ways(cluster);
     take_values(demand, cluster.home_server);
     take_plans(current, target);
@@ -89,30 +94,26 @@ void migration_order::take_plans(std::span<const moorage_copy> current,
     }
     for (const moorage_copy &copy : target) {
         needed_[copy.expert] = 1;
-        if (place *there = find(copy.expert, copy.device)) there->wanted = true;
+        place &there = at(copy.expert, copy.device);
+        if (there.now != state::absent) there.wanted = true;
     }
     for (const moorage_copy &copy : current)
-        if (!find(copy.expert, copy.device)->wanted) surplus_[copy.device].push_back(copy.expert);
+        if (!at(copy.expert, copy.device).wanted) surplus_[copy.device].push_back(copy.expert);
     for (const moorage_copy &copy : target)
-        if (!find(copy.expert, copy.device)) want(copy.expert, copy.device, /*again=*/false);
+        if (at(copy.expert, copy.device).now == state::absent)
+            want(copy.expert, copy.device, /*again=*/false);
 }
 
-migration_order::place *migration_order::find(uint32_t expert, uint32_t device) {
-    for (place &one : places_[expert])
-        if (one.device == device) return &one;
-    return nullptr;
-}
-
-migration_order::place &migration_order::make(uint32_t expert, uint32_t device, state now,
-                                              bool wanted) {
-    std::vector<place> &all = places_[expert];
-    const auto at =
-        std::ranges::find_if(all, [device](const place &one) { return one.device > device; });
-    return *all.insert(at, {device, now, wanted, false, 0});
+void migration_order::make(uint32_t expert, uint32_t device, state now, bool wanted) {
+    at(expert, device) = {now, wanted, false, 0};
+    std::vector<uint32_t> &all = devices_of_[expert];
+    all.insert(std::ranges::lower_bound(all, device), device);
 }
 
 void migration_order::forget(uint32_t expert, uint32_t device) {
-    std::erase_if(places_[expert], [device](const place &one) { return one.device == device; });
+    at(expert, device) = {};
+    std::vector<uint32_t> &all = devices_of_[expert];
+    all.erase(std::ranges::lower_bound(all, device));
 }
 
 // Whether the expert can still be called without this copy, or need not be: the new plan has none.
@@ -120,19 +121,17 @@ bool migration_order::lasts_without(uint32_t expert, const place &one) const {
     return cloud_ || !needed_[expert] || present_[expert] > (one.now == state::present ? 1u : 0u);
 }
 
-bool migration_order::may_go(uint32_t expert, uint32_t device) {
-    const place *one = find(expert, device);
-    return one && one->now == state::present && one->readers == 0 && lasts_without(expert, *one);
+bool migration_order::may_go(uint32_t expert, uint32_t device) const {
+    const place &one = at(expert, device);
+    return one.now == state::present && one.readers == 0 && lasts_without(expert, one);
 }
 
 // What a copy on the device brings while no other device of its server has one.
 double migration_order::value_per_byte(uint32_t expert, uint32_t device) const {
     const uint32_t server = device_server_[device];
-    for (const place &one : places_[expert])
-        if (one.device != device && one.now == state::present &&
-            device_server_[one.device] == server)
-            return 0;
-    return value_[size_t{server} * places_.size() + expert] /
+    for (uint32_t other = server_first_[server]; other < server_first_[server + 1]; ++other)
+        if (other != device && at(expert, other).now == state::present) return 0;
+    return value_[size_t{server} * experts() + expert] /
            static_cast<double>(std::max<uint64_t>(bytes_of(expert), 1));
 }
 
@@ -149,12 +148,13 @@ uint32_t migration_order::source_of(uint32_t expert, uint32_t to) const {
     const uint64_t bytes = bytes_of(expert);
     uint32_t best = none, best_readers = 0;
     double best_s = way_s(none, to, bytes);
-    for (const place &one : places_[expert]) {
-        if (one.now != state::present || one.device == to) continue;
-        const double s = way_s(one.device, to, bytes);
+    for (const uint32_t device : devices_of_[expert]) {
+        const place &one = at(expert, device);
+        if (one.now != state::present || device == to) continue;
+        const double s = way_s(device, to, bytes);
         if (s > best_s || s == infinite) continue;
         if (s == best_s && best != none && one.readers >= best_readers) continue;
-        best = one.device, best_s = s, best_readers = one.readers;
+        best = device, best_s = s, best_readers = one.readers;
     }
     return best;
 }
@@ -182,7 +182,7 @@ bool migration_order::drop(uint32_t expert, uint32_t device) {
         refused_.push_back({expert, device});
         return false;
     }
-    const bool wanted = find(expert, device)->wanted;
+    const bool wanted = at(expert, device).wanted;
     used_[device] -= bytes_of(expert);
     --present_[expert];
     std::erase(surplus_[device], expert);
@@ -192,7 +192,7 @@ bool migration_order::drop(uint32_t expert, uint32_t device) {
     return true;
 }
 
-uint64_t migration_order::droppable_bytes(uint32_t device) {
+uint64_t migration_order::droppable_bytes(uint32_t device) const {
     uint64_t bytes = 0;
     for (const uint32_t expert : surplus_[device])
         if (may_go(expert, device)) bytes += bytes_of(expert);
@@ -203,23 +203,31 @@ uint64_t migration_order::droppable_bytes(uint32_t device) {
 bool migration_order::make_room(uint32_t device, uint64_t bytes) {
     if (room(device) >= bytes) return true;
     if (room(device) + droppable_bytes(device) < bytes) return false;
-    std::vector<std::pair<double, uint32_t>> going;
-    for (const uint32_t expert : surplus_[device])
-        if (may_go(expert, device)) going.emplace_back(value_per_byte(expert, device), expert);
-    std::ranges::sort(going);
-    for (const auto &[value, expert] : going) {
-        if (room(device) >= bytes) break;
-        drop(expert, device);
+    while (room(device) < bytes) {
+        // Few go for one copy, so the least is looked for each time.
+        std::pair<double, uint32_t> least = {infinite, none};
+        for (const uint32_t expert : surplus_[device]) {
+            if (!may_go(expert, device) || was_refused(expert, device)) continue;
+            least = std::min(least, {value_per_byte(expert, device), expert});
+        }
+        if (least.second == none) return false;
+        drop(least.second, device);
     }
-    return room(device) >= bytes;
+    return true;
+}
+
+bool migration_order::was_refused(uint32_t expert, uint32_t device) const {
+    return std::ranges::any_of(refused_, [=](const moorage_copy &one) {
+        return one.expert == expert && one.device == device;
+    });
 }
 
 migration_step migration_order::start(uint32_t expert, uint32_t to) {
     const uint32_t from = source_of(expert, to);
-    place &made = *find(expert, to);
+    place &made = at(expert, to);
     assert(made.now == state::waiting && room(to) >= bytes_of(expert));
     made.now = state::arriving;
-    if (from != none) ++find(expert, from)->readers;
+    if (from != none) ++at(expert, from).readers;
     used_[to] += bytes_of(expert);
     if (favoured_[to] == expert) favoured_[to] = none;
     const auto id = static_cast<uint32_t>(sent_.size());
@@ -235,13 +243,13 @@ migration_step migration_order::start(uint32_t expert, uint32_t to) {
 void migration_order::arrived(uint32_t id) {
     assert(id < sent_.size());
     const sending done = sent_[id];
-    place &made = *find(done.expert, done.to);
+    place &made = at(done.expert, done.to);
     assert(made.now == state::arriving);
     made.now = state::present;
     made.settled = true;
     ++present_[done.expert];
     if (!made.wanted) surplus_[done.to].push_back(done.expert);
-    if (done.from != none) --find(done.expert, done.from)->readers;
+    if (done.from != none) --at(done.expert, done.from).readers;
     --sending_to_[done.to];
     --under_way_;
     look_again_at(done.expert);
@@ -249,7 +257,7 @@ void migration_order::arrived(uint32_t id) {
 
 void migration_order::look_again_at(uint32_t expert) {
     changed_ = true;
-    for (const place &one : places_[expert]) idle_[one.device] = 0;
+    for (const uint32_t device : devices_of_[expert]) idle_[device] = 0;
 }
 
 // The first of a device's copies that can have room.
@@ -340,9 +348,9 @@ void migration_order::sweep() {
 
 std::vector<moorage_copy> migration_order::copies() const {
     std::vector<moorage_copy> all;
-    for (uint32_t expert = 0; expert < places_.size(); ++expert)
-        for (const place &one : places_[expert])
-            if (one.now == state::present) all.push_back({expert, one.device});
+    for (uint32_t expert = 0; expert < experts(); ++expert)
+        for (const uint32_t device : devices_of_[expert])
+            if (at(expert, device).now == state::present) all.push_back({expert, device});
     return all;
 }
 

@@ -77,13 +77,12 @@ public:
 
 private:
     static constexpr uint32_t none = UINT32_MAX;
-    enum class state : uint8_t { waiting, arriving, present };
+    enum class state : uint8_t { absent, waiting, arriving, present };
     struct place {  // of one expert on one device
-        uint32_t device;
-        state now;
-        bool wanted;       // by the new plan
-        bool settled;      // it arrived: no longer dropped for a while
-        uint32_t readers;  // copies that are made from it
+        state now = state::absent;
+        bool wanted = false;   // by the new plan
+        bool settled = false;  // it arrived: no longer dropped for a while
+        uint32_t readers = 0;  // copies that are made from it
     };
     struct request {  // a wanted copy that waits to be started
         uint32_t expert;
@@ -110,11 +109,17 @@ private:
     uint64_t room(uint32_t device) const {
         return capacity_[device] - std::min(capacity_[device], used_[device]);
     }
-    place *find(uint32_t expert, uint32_t device);
-    place &make(uint32_t expert, uint32_t device, state now, bool wanted);
+    uint32_t experts() const { return static_cast<uint32_t>(devices_of_.size()); }
+    place &at(uint32_t expert, uint32_t device) {
+        return places_[size_t{expert} * devices_ + device];
+    }
+    const place &at(uint32_t expert, uint32_t device) const {
+        return places_[size_t{expert} * devices_ + device];
+    }
+    void make(uint32_t expert, uint32_t device, state now, bool wanted);
     void forget(uint32_t expert, uint32_t device);
     bool lasts_without(uint32_t expert, const place &one) const;
-    bool may_go(uint32_t expert, uint32_t device);
+    bool may_go(uint32_t expert, uint32_t device) const;
     bool may_go_for_a_while(uint32_t expert, const place &one) const;
     double value_per_byte(uint32_t expert, uint32_t device) const;
     double way_s(uint32_t from, uint32_t to, uint64_t bytes) const;
@@ -124,7 +129,8 @@ private:
     void want(uint32_t expert, uint32_t device, bool again);
     bool drop(uint32_t expert, uint32_t device);
     bool make_room(uint32_t device, uint64_t bytes);
-    uint64_t droppable_bytes(uint32_t device);
+    bool was_refused(uint32_t expert, uint32_t device) const;
+    uint64_t droppable_bytes(uint32_t device) const;
     std::optional<migration_step> next_to(uint32_t device);
     std::optional<migration_step> next_any();
     migration_step start(uint32_t expert, uint32_t to);
@@ -150,18 +156,20 @@ private:
     // [servers + 1, servers]: latency and seconds a byte, from a server or the cloud; infinite:
     // none
     std::vector<double> latency_s_, byte_s_;
-    std::vector<double> value_;                   // [servers, X] tokens a second
-    std::vector<std::vector<place>> places_;      // [X] ascending by device
-    std::vector<std::vector<request>> requests_;  // [G] best first
-    std::vector<std::vector<uint32_t>> surplus_;  // [G] present and not wanted, by arrival
-    std::vector<uint64_t> capacity_, used_;       // [G] bytes
-    std::vector<uint32_t> sending_to_;            // [G]
-    std::vector<uint32_t> favoured_;              // [G] the one expert it is kept free for, or none
-    std::vector<uint8_t> idle_;                   // [G] nothing can start, look no more
-    std::vector<uint32_t> present_;               // [X] copies that can be called
-    std::vector<uint8_t> needed_;                 // [X] the new plan has a copy
-    std::vector<uint8_t> put_up_;                 // [X] was a guest already
-    std::vector<uint64_t> given_, spare_;         // [G] of untangle(): bytes to be had
+    std::vector<double> value_;                      // [servers, X] tokens a second
+    std::vector<place> places_;                      // [X, G]
+    std::vector<std::vector<uint32_t>> devices_of_;  // [X] where it is not absent, ascending
+    std::vector<uint32_t> server_first_;             // [servers + 1] device
+    std::vector<std::vector<request>> requests_;     // [G] best first
+    std::vector<std::vector<uint32_t>> surplus_;     // [G] present and not wanted, by arrival
+    std::vector<uint64_t> capacity_, used_;          // [G] bytes
+    std::vector<uint32_t> sending_to_;               // [G]
+    std::vector<uint32_t> favoured_;       // [G] the one expert it is kept free for, or none
+    std::vector<uint8_t> idle_;            // [G] nothing can start, look no more
+    std::vector<uint32_t> present_;        // [X] copies that can be called
+    std::vector<uint8_t> needed_;          // [X] the new plan has a copy
+    std::vector<uint8_t> put_up_;          // [X] was a guest already
+    std::vector<uint64_t> given_, spare_;  // [G] of untangle(): bytes to be had
     std::vector<sending> sent_;
     std::vector<migration_step> ready_;  // started, to be handed out
     std::vector<moorage_copy> refused_, given_up_;

@@ -40,9 +40,9 @@ void migration_order::take_stock() {
         given_[device] = room(device) + droppable_bytes(device);
         spare_[device] = 0;
     }
-    for (uint32_t expert = 0; expert < places_.size(); ++expert)
-        for (const place &one : places_[expert])
-            if (may_go_for_a_while(expert, one)) spare_[one.device] += bytes_of(expert);
+    for (uint32_t expert = 0; expert < experts(); ++expert)
+        for (const uint32_t device : devices_of_[expert])
+            if (may_go_for_a_while(expert, at(expert, device))) spare_[device] += bytes_of(expert);
 }
 
 bool migration_order::may_go_for_a_while(uint32_t expert, const place &one) const {
@@ -91,9 +91,8 @@ std::optional<migration_order::detour> migration_order::way_out(uint32_t device,
 uint64_t migration_order::drop_for_a_while(uint32_t device, uint64_t bytes, detour &out) {
     std::vector<std::pair<double, uint32_t>> found;
     uint64_t held = 0;
-    for (uint32_t expert = 0; expert < places_.size() && bytes > 0; ++expert) {
-        const place *one = find(expert, device);
-        if (!one || !may_go_for_a_while(expert, *one)) continue;
+    for (uint32_t expert = 0; expert < experts() && bytes > 0; ++expert) {
+        if (!may_go_for_a_while(expert, at(expert, device))) continue;
         uint32_t left = cloud_ ? UINT32_MAX : present_[expert];
         bool planned = false;
         for (const moorage_copy &copy : out.dropped) {
@@ -118,7 +117,7 @@ uint32_t migration_order::spare_device(uint32_t expert, uint32_t but, const deto
     uint32_t best = none;
     double best_s = 0;
     for (uint32_t device = 0; device < devices_; ++device) {
-        if (device == but || find(expert, device)) continue;
+        if (device == but || at(expert, device).now != state::absent) continue;
         uint64_t taken = bytes_of(expert);
         for (const detour::guest &one : so_far.guests)
             if (one.device == device) taken += bytes_of(one.expert);
