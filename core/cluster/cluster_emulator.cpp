@@ -55,16 +55,14 @@ void cluster_emulator::put(const moorage_copy &copy) {
 }
 
 bool cluster_emulator::take(const moorage_copy &copy) {
-    std::vector<uint32_t> &all = holders_[copy.expert];
-    if (const auto at = std::ranges::lower_bound(all, copy.device);
-        at != all.end() && *at == copy.device) {
-        all.erase(at);
-        ++version_[copy.expert];
+    if (node_of_device_[copy.device] != MOORAGE_NONE) {
+        cluster_node &of = *nodes_[node_of_device_[copy.device]];
+        const uint32_t page = copy.expert - of_.demand.model_first[of.model_];
+        if (of.serving_[page] != 0 || !of.parts_.line->forget(page)) return false;
     }
-    if (node_of_device_[copy.device] == MOORAGE_NONE) return true;
-    cluster_node &of = *nodes_[node_of_device_[copy.device]];
-    const uint32_t page = copy.expert - of_.demand.model_first[of.model_];
-    return of.serving_[page] == 0 && of.parts_.line->forget(page);
+    std::erase(holders_[copy.expert], copy.device);
+    ++version_[copy.expert];
+    return true;
 }
 
 void cluster_emulator::begin() {

@@ -128,8 +128,8 @@ public:
     // A copy that can be called from now on. Requires: its device has a node, where it is not an
     // ideal one, and room.
     void put(const moorage_copy &copy);
-    // No call goes to it any more. False while one is still being computed there, or a step of its
-    // own uses it: ask again.
+    // No call goes to it any more. False, and nothing has changed, while one is still on its way
+    // there or being computed, or a step of the device's own uses it: ask again.
     bool take(const moorage_copy &copy);
     bool reachable(uint32_t expert) const { return !holders_[expert].empty(); }
 

@@ -78,8 +78,9 @@ void cluster_node::offers(uint32_t page, uint32_t tokens, uint32_t,
                           std::vector<remote_offer> &out) {
     const network &links = all_.links_;
     const uint64_t now_ns = all_.now_, bytes = tokens * all_.hidden_bytes(*this);
+    // One after another: the way up and down again is the same whichever servers are called.
     uint64_t up_ns = 0, down_ns = 0;
-    if (user_) {
+    if (user_ && !serial()) {
         up_ns = tokens == 1 ? up_ns_ : links.alone_ns(up_, bytes);
         down_ns = tokens == 1 ? down_ns_ : links.alone_ns(down_, bytes);
     }

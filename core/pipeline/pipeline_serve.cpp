@@ -27,6 +27,11 @@ bool pipeline::end_served(uint32_t transfer) {
 }
 
 void pipeline::keep(uint32_t page) {
+    // A step that has it computed elsewhere leaves it when it ends.
+    if (truth_.state(page) & MOORAGE_STATE_PINNED)
+        if (const auto item = std::ranges::find(items_, page, &step_item::page);
+            item != items_.end())
+            item->cached = true;
     truth_.states()[page] |= MOORAGE_WHOLE;
     ++truth_.used_all()[truth_.pool_of_page(page)];
     places_.take(page, MOORAGE_WHOLE, true);

@@ -1,0 +1,245 @@
+// Goal: a run over a cluster takes the time that the rules say, loses no call, and is equal to the
+// byte when repeated. Method: the toy machine on two and three servers, schedules worked by hand;
+// conservation laws on synthetic routing under several placements; calls served while experts move.
+#include "core/cluster/cluster_run.h"
+
+#include <doctest/doctest.h>
+
+#include "core/source/synth.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// Servers a, b, c with one toy GPU each, of which the first `homes` have requests of their own. A
+// hidden state is 5 values of 2 bytes; links carry a byte a nanosecond, a message takes 500 more.
+// So a call of one token takes 510 there, 100 an expert, 510 back.
+struct bench {
+    toy::folder folder;
+    run_resources shared;
+    std::string cluster;  // further keys of [cluster]
+    std::string placement = "[placement]\nplugin = \"uniform\"\ninterval_s = 0\n";
+    std::string links =
+        "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e9\n"
+        "latency_s = 500e-9\n";
+    std::string workload;  // further keys of it, and further ones
+    uint32_t room = 1;     // experts of a server
+
+    bench() {
+        REQUIRE(
+            shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+    }
+    void write(const trace_data &data, uint32_t servers, uint32_t homes, const std::string &csv) {
+        toy::write_files(folder, data.layers, data.experts, data.top_k);
+        REQUIRE(write_trace(data, folder / "trace.safetensors").ok());
+        folder.write("come.csv", "arrival_s,input,output\n" + csv);
+        std::string text =
+            "[run]\nexecutor = \"emulator\"\nbatch = 4\n[cluster]\nduration_s = 1\n" + cluster +
+            "[[cluster.models]]\nname = \"toy\"\nshape = \"shape.toml\"\n";
+        for (uint32_t i = 0; i < servers; ++i) {
+            text += "[[cluster.servers]]\nname = \"" + std::string(1, char('a' + i)) +
+                    "\"\ngpus = \"device.toml\"\nexpert_memory_bytes = " +
+                    std::to_string(room * 100'000) + "\n";
+            if (i < homes) text += "workload = \"some\"\n";
+        }
+        text += links;
+        text +=
+            "[[cluster.workloads]]\nname = \"some\"\ntrace = \"trace.safetensors\"\n"
+            "arrivals = \"come.csv\"\n" +
+            workload + placement;
+        folder.write("run.toml", text);
+    }
+    run_report run_it(const std::vector<override_value> &changed = {}) {
+        const auto config = load_run_config(folder / "run.toml", changed);
+        if (!config) FAIL(config.failure().text);
+        auto done = run_either(*config, shared, {});
+        if (!done) FAIL(done.failure().text);
+        return std::move(done).value();
+    }
+};
+
+double ns(double value) { return value / 1e6; }  // in the report's unit
+
+}  // namespace
+
+TEST_CASE("one home, one call: by hand") {
+    bench on;
+    // Expert 0 lies on a, expert 1 on b. The first token needs its own, the second the other's.
+    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,1,2\n");
+    const run_report report = on.run_it();
+    const cluster_report &all = *report.cluster;
+    // Gate 170, expert 100, head 10: the first output after 280. Then 170, 510 + 100 + 510, 10.
+    CHECK(report.ttft_ms.mean == doctest::Approx(ns(280)));
+    CHECK(report.tpot_ms.mean == doctest::Approx(ns(1300)));
+    CHECK(all.latency_ms.mean == doctest::Approx(ns(1580)));
+    CHECK(all.experts_ms_per_token == doctest::Approx(ns((100 + 1120) / 2.0)));
+    CHECK(all.local_ratio == doctest::Approx(0.5));
+    CHECK(all.remote_call_ms == doctest::Approx(ns(1120)));
+    CHECK(all.calls == 1);
+    CHECK(report.experts.remote == 1);
+    CHECK(report.bytes.network == 20);
+    REQUIRE(all.homes.size() == 1);
+    CHECK(all.homes[0].name == "a");
+    CHECK(all.homes[0].tokens == 2);
+    REQUIRE(all.links.size() == 2);
+    CHECK(all.links[0].activation_bytes == 10);
+    CHECK(all.devices[0].served == 0);
+    CHECK(all.devices[1].served == 1);
+}
+
+TEST_CASE("two homes call one server at the same time: the second waits for its GPU") {
+    bench on;
+    // Three servers, three experts: 2 lies on c, which a and b both want.
+    on.write(toy::routing({{{2}}}, 3, {0, 1}, false), 3, 2, "0.000001,1,1\n");
+    const run_report report = on.run_it();
+    REQUIRE(report.cluster->homes.size() == 2);
+    CHECK(report.cluster->homes[0].latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
+    CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
+}
+
+TEST_CASE("two servers at once, or one after another") {
+    bench on;
+    const trace_data both = toy::routing({{{1, 2}}}, 3, {0, 1}, false);
+    on.write(both, 3, 1, "0.000001,1,1\n");
+    CHECK(on.run_it().cluster->latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
+    on.cluster = "serial_calls = true\n";
+    on.write(both, 3, 1, "0.000001,1,1\n");
+    CHECK(on.run_it().cluster->latency_ms.mean == doctest::Approx(ns(170 + 2 * 1120 + 10)));
+}
+
+TEST_CASE("two experts of one server share the way there; outputs come as a sum, or each") {
+    bench on;
+    on.room = 2;
+    // Experts 0 and 1 on a, 2 and 3 on b.
+    const trace_data both = toy::routing({{{2, 3}}}, 4, {0, 1}, false);
+    on.write(both, 2, 1, "0.000001,1,1\n");
+    // 510 there, 100 and 100, 510 back.
+    run_report report = on.run_it();
+    CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
+    CHECK(report.bytes.network == 20);
+    // Each: the first output leaves 100 earlier, the second one as before.
+    on.cluster = "returns_each = true\n";
+    on.write(both, 2, 1, "0.000001,1,1\n");
+    report = on.run_it();
+    CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
+    CHECK(report.bytes.network == 30);
+}
+
+TEST_CASE("a prompt crosses once for all of its tokens") {
+    bench on;
+    // Both tokens need the expert of b: 20 bytes there and back, one expert for two tokens.
+    on.write(toy::routing({{{1}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,2,1\n");
+    const run_report report = on.run_it();
+    CHECK(report.cluster->latency_ms.mean ==
+          doctest::Approx(ns(170 + 520 + 100 + 520 + 10)).epsilon(0.01));
+    CHECK(report.bytes.network == 40);
+    CHECK(report.cluster->calls == 1);
+}
+
+TEST_CASE("messages queue on a link") {
+    bench on;
+    // A slow link: 10 bytes take 10,000. Two requests of one home enter 5,000 after each other and
+    // share passes no sooner than the first pass ends, so the link is never asked twice; two homes
+    // with links of their own do not meet either: the way back of both is what they share not.
+    on.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e6\nlatency_s = 0\n";
+    on.write(toy::routing({{{2}}}, 3, {0, 1}, false), 3, 2, "0.000001,1,1\n");
+    const run_report report = on.run_it();
+    CHECK(report.cluster->homes[0].latency_ms.mean == doctest::Approx(ns(170 + 20'100 + 10)));
+    CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 20'200 + 10)));
+    for (const cluster_report::link &one : report.cluster->links) CHECK(one.queue_peak <= 1);
+}
+
+namespace {
+
+// Skewed routing of two layers, 16 experts, top-2.
+trace_data skewed(uint64_t seed) {
+    synth_options how;
+    how.tokens = 600;
+    how.layers = 2;
+    how.experts = 16;
+    how.top_k = 2;
+    how.requests = 40;
+    how.seed = seed;
+    how.a = 1.1;
+    how.domains = 2;
+    auto made = synthesize(how);
+    REQUIRE(made.ok());
+    made->metadata["model"] = "toy";
+    return std::move(*made);
+}
+
+}  // namespace
+
+TEST_CASE("nothing is lost: every expert asked for is computed here or by another") {
+    for (const char *policy : {"uniform", "redundance", "smartmoe", "eplb", "prism"})
+        for (const char *keys : {"", "serial_calls = true\n", "returns_each = true\n"}) {
+            CAPTURE(policy);
+            CAPTURE(keys);
+            bench on;
+            on.room = 14;
+            on.cluster = keys;
+            on.placement =
+                "[placement]\nplugin = \"" + std::string(policy) + "\"\ninterval_s = 0\n";
+            std::string csv;
+            for (int i = 1; i <= 30; ++i) csv += std::to_string(i * 3e-6) + ",4,5\n";
+            on.write(skewed(3), 3, 3, csv);
+            const run_report report = on.run_it();
+            const cluster_report &all = *report.cluster;
+            CHECK(report.requests == 90);
+            CHECK(report.tokens == 90 * (4 + 4));
+            uint64_t served = 0, sent = 0;
+            for (const cluster_report::device &one : all.devices) served += one.served;
+            for (const cluster_report::link &one : all.links) sent += one.activation_bytes;
+            CHECK(served == report.experts.remote);
+            CHECK(report.experts.hits + report.experts.remote == report.experts.requested);
+            CHECK(sent == report.bytes.network);
+            CHECK(to_json(report).dump() == to_json(on.run_it()).dump());
+        }
+}
+
+TEST_CASE("a plan that changes while it serves loses no call") {
+    bench on;
+    on.room = 12;
+    // Requests of the one kind, then of the other.
+    on.workload =
+        "request_step = 2\nthen = \"other\"\nthen_s = 0.005\n"
+        "[[cluster.workloads]]\nname = \"other\"\ntrace = \"trace.safetensors\"\n"
+        "arrivals = \"come.csv\"\nrequest_first = 1\nrequest_step = 2\n";
+    on.placement =
+        "[placement]\nplugin = \"prism\"\ninterval_s = 0.001\nwindow_s = 0.0005\n"
+        "cost_per_remote = 1\nmigration_delay_max = 1000\n";
+    std::string csv;
+    for (int i = 1; i <= 200; ++i) csv += std::to_string(i * 5e-5) + ",4,5\n";
+    on.write(skewed(5), 3, 3, csv);
+    const run_report report = on.run_it();
+    uint64_t adopted = 0;
+    for (const cluster_report::migration &one : report.cluster->migrations) adopted += one.adopted;
+    CHECK(adopted >= 2);
+    CHECK(report.requests == 600);
+    CHECK(report.experts.hits + report.experts.remote == report.experts.requested);
+    uint64_t moved = 0;
+    for (const cluster_report::link &one : report.cluster->links) moved += one.migration_bytes;
+    CHECK(moved > 0);
+    CHECK(moved % 100'000 == 0);
+    for (const cluster_report::device &one : report.cluster->devices)
+        CHECK(one.used_bytes <= one.bytes);
+    CHECK(to_json(report).dump() == to_json(on.run_it()).dump());
+}
+
+TEST_CASE("what a cluster cannot run is refused with the remedy") {
+    bench on;
+    on.write(toy::routing({{{0}}, {{1}}}, 2, {0, 2}, false), 2, 1, "0.000001,1,2\n");
+    const auto refused = [&](const char *change) {
+        const auto parsed = parse_override(change);
+        REQUIRE(parsed.ok());
+        const auto config = load_run_config(on.folder / "run.toml", std::vector{*parsed});
+        REQUIRE(config.ok());
+        const auto done = run_either(*config, on.shared, {});
+        REQUIRE(!done.ok());
+        return done.failure().text;
+    };
+    CHECK(refused("cluster.duration_s=0").find("duration_s = 600") != std::string::npos);
+    CHECK(refused("prefetch.plugin=next_gate").find("host_experts = true") != std::string::npos);
+    CHECK(refused("placement.plugin=slim_greed").find("slim_greedy") != std::string::npos);
+}
