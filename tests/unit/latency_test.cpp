@@ -190,6 +190,64 @@ TEST_CASE("gain_last is the gain with all else on the server") {
     }
 }
 
+TEST_CASE("gain_most and what sets bring are bounds of every gain") {
+    for (uint64_t seed = 1; seed <= 24; ++seed) {
+        CAPTURE(seed);
+        scene_shape shape;
+        shape.experts = 5, shape.top_k = {1 + static_cast<uint32_t>(seed % 4)};
+        shape.flags = static_cast<uint32_t>(seed / 4 % 4), shape.messages_dominate = seed % 3 != 0;
+        placement_scene scene = random_scene(shape, seed);
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        std::mt19937_64 generator(seed);
+        for (uint64_t one_in = 1; one_in < 6; ++one_in) {
+            const std::vector<moorage_copy> copies = random_copies(scene, generator, one_in);
+            model.assign(copies);
+            const auto placed = static_cast<uint32_t>(generator() % scene.count());
+            const auto device = static_cast<uint32_t>(generator() % scene.devices());
+            std::vector<double> before, most(scene.count(), 0);
+            for (uint32_t x = 0; x < scene.count(); ++x)
+                for (uint32_t d = 0; d < scene.devices(); ++d) before.push_back(model.gain(x, d));
+            model.for_partners(placed, [&](uint32_t x, double most_s) { most[x] += most_s; });
+            model.add(placed, device);
+            for (uint32_t x = 0; x < scene.count(); ++x) {
+                for (uint32_t d = 0; d < scene.devices(); ++d) {
+                    const double now = model.gain(x, d);
+                    CHECK(now <= model.gain_most(x) * (1 + tolerance) + tolerance);
+                    CHECK(model.asked(x) == (model.gain_most(x) > 0));
+                    if (most[x] == 0 && x != placed)
+                        CHECK(now == before[x * scene.devices() + d]);  // no set with it
+                    if (!model.messages_dominate()) continue;
+                    CHECK(now >= -tolerance);
+                    CHECK(now <= before[x * scene.devices() + d] + most[x] + tolerance);
+                }
+            }
+        }
+        if (shape.flags == 3 && shape.messages_dominate) CHECK(model.messages_dominate());
+        if (shape.flags != 3) CHECK(!model.messages_dominate());
+    }
+}
+
+TEST_CASE("what the model says it sums up is its sum") {
+    scene_shape shape;
+    shape.top_k = {2, 1, 3}, shape.layers = 2;
+    placement_scene scene = random_scene(shape, 4);
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    // An empty placement: each sought expert costs a return of the cloud, each layer a way up.
+    const double once = scene.cloud_s[0] + scene.cloud_call_s[0], each = scene.cloud_s[0];
+    double sum = model.fixed_s();
+    for (uint32_t x = 0; x < scene.count(); ++x)
+        for (uint32_t n = 0; n < scene.servers; ++n)
+            sum += model.single_weight(x, n) * (once + each);
+    model.for_sets([&](uint32_t, double weight, std::span<const uint32_t> set) {
+        sum += weight * (once + static_cast<double>(set.size()) * each);
+    });
+    CHECK(sum == doctest::Approx(model.empty_s()).epsilon(tolerance));
+}
+
 TEST_CASE("a second copy can raise the latency where computing dominates") {
     // Both experts at the neighbour: one call there. With one of them here as well, it is computed
     // here first, and the neighbour still computes the other: a hop saved, a computation more.

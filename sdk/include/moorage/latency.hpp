@@ -140,10 +140,16 @@ private:
     };
     // Experts of one layer that a home misses, with their holders.
     struct sought {
+        sought(uint32_t of, uint32_t from, std::span<const uint32_t> set, const change &deviation)
+            : model(of),
+              entry(from),
+              count(static_cast<uint32_t>(set.size())),
+              experts(set.data()),
+              with(deviation) {}
         uint32_t model, entry, count;
         const uint32_t *experts;
         change with;
-        std::array<uint64_t, 16> holders;
+        std::array<uint64_t, 16> holders;  // of the first `count`; not zeroed, this is the hot path
     };
 
     void read_timing();
@@ -158,6 +164,7 @@ private:
         return {term_experts_.data() + term_first_[term],
                 term_first_[term + 1] - term_first_[term]};
     }
+    void sort_terms();
     void index_terms();
 
     double call_s(uint32_t device, uint32_t model) const {

@@ -225,8 +225,37 @@ inline void latency_model::add_term(uint32_t entry, std::span<const uint32_t> mi
     term_first_.push_back(term_experts_.size());
 }
 
+// Sets of one layer side by side: they are asked for together, and there are many.
+inline void latency_model::sort_terms() {
+    std::vector<uint32_t> layer_of;  // [X]
+    uint32_t layers = 0;
+    for (uint32_t m = 0; m < demand_.models; ++m)
+        for (uint32_t l = 0; l < demand_.host_model_layers[m]; ++l, ++layers)
+            layer_of.resize(layer_of.size() + demand_.host_model_experts[m], layers);
+    const auto count = static_cast<uint32_t>(term_entry_.size());
+    std::vector<uint32_t> next(layers + 1, 0), order(count);
+    for (uint32_t t = 0; t < count; ++t) ++next[layer_of[term_experts_[term_first_[t]]] + 1];
+    for (uint32_t l = 0; l < layers; ++l) next[l + 1] += next[l];
+    for (uint32_t t = 0; t < count; ++t) order[next[layer_of[term_experts_[term_first_[t]]]]++] = t;
+    std::vector<uint64_t> first{0};
+    std::vector<uint32_t> experts, entry;
+    std::vector<double> weight;
+    first.reserve(count + 1), entry.reserve(count), weight.reserve(count);
+    experts.reserve(term_experts_.size());
+    for (const uint32_t t : order) {
+        const std::span<const uint32_t> set = term_set(t);
+        experts.insert(experts.end(), set.begin(), set.end());
+        first.push_back(experts.size());
+        entry.push_back(term_entry_[t]);
+        weight.push_back(term_weight_[t]);
+    }
+    term_first_.swap(first), term_experts_.swap(experts);
+    term_entry_.swap(entry), term_weight_.swap(weight);
+}
+
 inline void latency_model::index_terms() {
     term_slots_ = {};
+    sort_terms();
     use_first_.assign(size_t{experts_} + 1, 0);
     for (const uint32_t expert : term_experts_) ++use_first_[expert + 1];
     for (uint32_t x = 0; x < experts_; ++x) use_first_[x + 1] += use_first_[x];
@@ -446,7 +475,7 @@ inline double latency_model::home_s(uint32_t home) const {
             for (const uint32_t expert : missing)
                 layer += single_s_[size_t{expert} * entries_ + entry];
         } else if (!missing.empty()) {
-            sought of{m, entry, static_cast<uint32_t>(missing.size()), missing.data(), {}, {}};
+            sought of(m, entry, missing, {});
             layer += layer_s(of);
         }
         sum += demand_.host_call_share[c] * layer;

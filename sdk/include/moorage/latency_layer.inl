@@ -124,7 +124,7 @@ inline double latency_model::forced_s(const sought &of, std::span<const uint32_t
 // What a layer takes beside the home's own messages; fills `holders`. At least one is missing.
 inline double latency_model::layer_s(sought &of) const {
     const uint32_t at = entry_server_[of.entry];
-    std::array<uint32_t, 16> near{}, rest{};
+    std::array<uint32_t, 16> near, rest;
     size_t near_count = 0, rest_count = 0;
     double absent = 0;
     uint64_t all = 0;
@@ -177,12 +177,7 @@ inline double latency_model::layer_s(sought &of) const {
 
 inline double latency_model::term_s(uint32_t term, const change &with) const {
     const std::span<const uint32_t> set = term_set(term);
-    sought of{model_of(set[0]),
-              term_entry_[term],
-              static_cast<uint32_t>(set.size()),
-              set.data(),
-              with,
-              {}};
+    sought of(model_of(set[0]), term_entry_[term], set, with);
     return layer_s(of);
 }
 
