@@ -198,7 +198,11 @@ void arrival_source::begin_request(stream &one) {
         times.trace_request = choice.empty() ? drawn : choice[drawn];
         one.begin = rows.request_offsets()[times.trace_request];
         one.length = rows.request_offsets()[times.trace_request + 1] - one.begin;
-        fit_lengths(times, one.length);
+        arrival lengths{0, times.input_tokens, times.output_tokens};
+        complete_lengths(static_cast<uint32_t>(std::min<uint64_t>(one.length, UINT32_MAX / 2)),
+                         lengths);
+        times.input_tokens = lengths.input_tokens;
+        times.output_tokens = lengths.output_tokens;
     } else {
         one.begin = drawn_tokens_;
         one.length = uint64_t{times.input_tokens} + times.output_tokens - 1;
@@ -207,18 +211,6 @@ void arrival_source::begin_request(stream &one) {
     requests_.push_back(times);
     ++live_;
     find_arrival();
-}
-
-// The lengths that are not given, so that all rows of the request are used; its last output token
-// goes through no layer.
-void arrival_source::fit_lengths(request_times &times, uint64_t rows) {
-    const auto all = static_cast<uint32_t>(std::min<uint64_t>(rows, UINT32_MAX / 2));
-    if (times.input_tokens == 0 && times.output_tokens == 0)
-        times.input_tokens = std::max(all, 2u) - 1;
-    if (times.input_tokens == 0)
-        times.input_tokens = all > times.output_tokens ? all - times.output_tokens + 1 : 1;
-    if (times.output_tokens == 0)
-        times.output_tokens = all > times.input_tokens ? all - times.input_tokens + 1 : 1;
 }
 
 uint64_t arrival_source::row_at(const stream &one, uint64_t position) const {

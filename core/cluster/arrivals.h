@@ -115,7 +115,6 @@ private:
     bool list_arrival(uint64_t until_ns);
     void admit();
     void begin_request(stream &one);
-    static void fit_lengths(request_times &times, uint64_t rows);
     uint64_t row_at(const stream &one, uint64_t position) const;
     void add_token(pass &out, stream &one, bool decoded);
     bool prefill_pass(pass &out);
