@@ -54,7 +54,7 @@ void check_config(const run_config &config) {
     require(config.batch >= 1 && config.batch <= 4096);
     if (config.cluster) {
         check_cluster(*config.cluster);
-    } else {
+    } else if (config.model.empty()) {
         require(config.experts.has_value() != config.bytes.has_value());
         require(!config.profile.empty() && !config.trace.empty());
     }
