@@ -18,8 +18,8 @@ namespace moorage::core {
 
 namespace {
 
-// Of [homes, experts] and of calls: 1 GiB and 640 MiB. More calls than that are thinned out.
-constexpr uint64_t frequencies_max = uint64_t{1} << 27, calls_max = 40'000'000;
+// Of [homes, experts] and of calls: 1 GiB and 192 MB. More calls than that are thinned out.
+constexpr uint64_t frequencies_max = uint64_t{1} << 27, calls_max = 16'000'000;
 constexpr uint32_t groups_least = 64;
 
 error wrong(std::string text) { return error{std::move(text), true}; }
