@@ -221,6 +221,26 @@ impl moorage_items {
     pub fn load_ns(&self) -> &[u64] { unsafe { view(self.host_load_ns, self.count as usize) } }
     pub fn gpu_ns(&self) -> &[u64] { unsafe { view(self.host_gpu_ns, self.count as usize) } }
     pub fn cpu_ns(&self) -> &[u64] { unsafe { view(self.host_cpu_ns, self.count as usize) } }
+    // Servers that have an item's expert, ascending.
+    pub fn remote_servers(&self, item: usize) -> &[u32] {
+        assert!(item < self.count as usize);
+        unsafe {
+            let first = view(self.host_remote_first, self.count as usize + 1);
+            if first.is_empty() { return &[]; }
+            let all = view(self.host_remote_servers, first[self.count as usize] as usize);
+            &all[first[item] as usize..first[item + 1] as usize]
+        }
+    }
+    // Time of each of them, the way there and back included.
+    pub fn remote_ns(&self, item: usize) -> &[u64] {
+        assert!(item < self.count as usize);
+        unsafe {
+            let first = view(self.host_remote_first, self.count as usize + 1);
+            if first.is_empty() { return &[]; }
+            let all = view(self.host_remote_ns, first[self.count as usize] as usize);
+            &all[first[item] as usize..first[item + 1] as usize]
+        }
+    }
 }
 pub trait Transport: Policy {
     fn submit(&mut self, transfer: &moorage_transfer);

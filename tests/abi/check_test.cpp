@@ -103,6 +103,7 @@ constexpr broken_rule broken_rules[] = {
      false},
     {"prefetch_unknown", "advice-in-range", "failed", "prefetch of 32, which is no page", false},
     {"dispatch_disorder", "advice-in-range", "failed", "no permutation", false},
+    {"dispatch_home", "advice-in-range", "failed", "absent and cannot be loaded", false},
     {"placement_overfull", "advice-over-capacity", "failed", "bytes on device 0, ", false},
     {"placement_gap", "advice-complete", "failed", "has no copy, and there is no cloud", false},
     {"placement_silent", "advice-complete", "failed", "without a text", false},

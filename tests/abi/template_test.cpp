@@ -284,6 +284,15 @@ TEST_CASE("dispatch: who would finish first, with what is queued already") {
         policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(), order.data());
         CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_GPU, MOORAGE_SITE_CPU,
                                                MOORAGE_SITE_CPU});
+        // Item 2 is in other servers' memory alone: the first of them, whatever the queues.
+        const uint64_t far_ns[] = {0, 10, MOORAGE_NEVER, 10}, remote_ns[] = {90, 80, 70};
+        const uint32_t first[] = {0, 0, 1, 3, 3}, servers[] = {0, 1, 4};
+        items.servers = 5, items.cpu_backlog_ns = 0;
+        items.host_load_ns = far_ns, items.host_remote_ns = remote_ns;
+        items.host_remote_first = first, items.host_remote_servers = servers;
+        policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(), order.data());
+        CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_CPU,
+                                               MOORAGE_SITE_REMOTE + 1, MOORAGE_SITE_GPU});
     }
 }
 

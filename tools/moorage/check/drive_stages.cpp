@@ -195,6 +195,10 @@ void driver::judge_sites(const moorage_items &items, uint32_t got) {
         if (sites[i] == MOORAGE_SITE_AND_LOAD)
             blame(fault::range, format("item {} is to run on the GPU and to be loaded besides", i));
         sites[i] &= ~MOORAGE_SITE_AND_LOAD;
+        if (sites[i] < MOORAGE_SITE_REMOTE && items.host_missing[i] &&
+            items.host_load_ns[i] == MOORAGE_NEVER)
+            blame(fault::range,
+                  format("item {} is to run here, where it is absent and cannot be loaded", i));
         if (sites[i] >= MOORAGE_SITE_REMOTE + servers)
             blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
                                        MOORAGE_SITE_REMOTE + servers - 1));
@@ -210,6 +214,7 @@ void driver::judge_sites(const moorage_items &items, uint32_t got) {
 }
 
 // Which servers have each of the step's items, about every second one; returns how many entries.
+// Requires: the items are there, but for this.
 uint32_t driver::fill_remote(uint32_t count) {
     const uint32_t servers = world_.options.servers;
     remote_entries_.clear();
@@ -225,6 +230,11 @@ uint32_t driver::fill_remote(uint32_t count) {
         item_once_.last(entries)[r] = 30'000 + draw_.below(30'000);
         item_remote_.last(entries)[r] = item_once_.last(entries)[r] + 10'000;
     }
+    // Some of what others have cannot be loaded here.
+    for (uint32_t i = 0; i < count; ++i)
+        if (item_missing_.last(count)[i] && draw_.one_in(3) &&
+            item_remote_first_.last(count + 1)[i] < item_remote_first_.last(count + 1)[i + 1])
+            item_load_.last(count)[i] = MOORAGE_NEVER;
     for (uint32_t s = 0; s < servers; ++s)
         item_distance_[s] = static_cast<uint8_t>(std::min<uint32_t>(s, MOORAGE_DISTANCE_CLOUD));
     return entries;
@@ -284,10 +294,17 @@ void driver::dispatch() {
     judge_sites(items, got);
     if (!policy_.dispatch->outcome) return;
     for (uint32_t i = 0; i < count; ++i) {
-        const moorage_dispatched done{sizeof(done),          0,
-                                      step_.layer,           items.host_experts[i],
-                                      MOORAGE_SITE_GPU,      items.host_tokens[i],
-                                      items.host_load_ns[i], items.host_gpu_ns[i]};
+        const bool far = items.host_load_ns[i] == MOORAGE_NEVER;
+        const uint32_t entry = far ? items.host_remote_first[i] : 0;
+        const moorage_dispatched done{sizeof(done),
+                                      0,
+                                      step_.layer,
+                                      items.host_experts[i],
+                                      far ? MOORAGE_SITE_REMOTE + items.host_remote_servers[entry]
+                                          : uint32_t{MOORAGE_SITE_GPU},
+                                      items.host_tokens[i],
+                                      far ? 0 : items.host_load_ns[i],
+                                      far ? items.host_remote_ns[entry] : items.host_gpu_ns[i]};
         call("outcome (dispatch)", [&] { policy_.dispatch->outcome(policy_.plugin, &done); });
     }
 }
