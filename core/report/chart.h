@@ -62,6 +62,7 @@ struct heat_map {
     std::string label, x_title;
     double low = 0, high = 1;  // ends of the colour scale
     std::vector<heat_row> rows;
+    std::vector<std::string> column_names = {};  // where pointed at; none: "layer 0", ...
 };
 std::string draw(const heat_map &map);
 // The colour scale with its ends and middle named in percent.

@@ -50,10 +50,13 @@ std::string draw(const heat_map &map) {
             const double value = map.rows[r].values[c];
             svg += format(
                 "<rect x=\"{}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\"><title>"
-                "{}, layer {}: {}</title></rect>",
+                "{}, {}: {}</title></rect>",
                 pixels(left + cell * double(c)), pixels(y), std::max(0.5, cell - 0.6),
                 pixels(row_height - 1), scale_color(share_of(value, map.low, map.high)),
-                escape_markup(map.rows[r].name), c, percent(value, 1));
+                escape_markup(map.rows[r].name),
+                c < map.column_names.size() ? escape_markup(map.column_names[c])
+                                            : format("layer {}", c),
+                percent(value, 1));
         }
         svg += "\n";
     }

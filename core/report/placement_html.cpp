@@ -113,6 +113,15 @@ std::string map_titles(const scene &of) {
     return format("layers of {} models, one model after the other", of.demand.models);
 }
 
+// "switch8.0 layer 3", where there are several models.
+std::vector<std::string> layer_names(const scene &of) {
+    std::vector<std::string> names;
+    for (uint32_t m = 0; m < of.demand.models && of.demand.models > 1; ++m)
+        for (uint32_t layer = 0; layer < of.demand.model_layers[m]; ++layer)
+            names.push_back(format("{} layer {}", of.model_names[m], layer));
+    return names;
+}
+
 // One map a plan, as many as a page can bear.
 std::string maps(const placement_report &report) {
     std::vector<chart_figure> figures;
@@ -120,7 +129,12 @@ std::string maps(const placement_report &report) {
     for (const placement_row &row : report.rows) {
         if (!row.refusal.empty()) continue;
         const placement_scene &at = report.scenes[row.scene];
-        heat_map map{"share of a layer's experts by server", map_titles(at.of), 0, 1, {}};
+        heat_map map{"share of a layer's experts by server",
+                     map_titles(at.of),
+                     0,
+                     1,
+                     {},
+                     layer_names(at.of)};
         const auto shares = layer_shares(at.of, row.made);
         cells += shares.size() * shares[0].size();
         if (cells > map_cells_max && !figures.empty()) {
@@ -189,7 +203,10 @@ std::string to_html(const placement_report &report, const std::string &command) 
     std::string html = page_begin(report.title.empty() ? "moorage placement" : report.title);
     if (report.rows.empty()) return html + "<p>Nothing was placed.</p>\n" + page_end;
     html += "<dl class=\"facts\">" + fact_line("cluster", scene_text(report.scenes[0].of));
-    for (const std::string &sentence : report.statistics) html += fact_line("statistics", sentence);
+    std::string statistics;
+    for (const std::string &sentence : report.statistics)
+        statistics += (statistics.empty() ? "" : "; ") + sentence;
+    html += fact_line("statistics", statistics);
     html += "</dl>\n";
     if (!command.empty()) html += element("pre", command) + "\n";
     std::vector<chart_figure> charts = figures_of(report, true);

@@ -51,7 +51,7 @@ outcome moorage_place(const std::string &arguments) {
     return {WIFEXITED(state) ? WEXITSTATUS(state) : -1, out.text(), errors.text()};
 }
 
-json json_of(const std::string &arguments) {
+json placed(const std::string &arguments) {
     const outcome done = moorage_place(tiny.string() + " " + arguments + " --json -");
     REQUIRE_MESSAGE(done.code == 0, done.errors);
     return json::parse(done.out);
@@ -72,13 +72,13 @@ bool has(const std::string &text, const std::string &part) {
 }  // namespace
 
 TEST_CASE("the fields of the contract are there and agree with the library") {
-    const json figures = json_of("");
+    const json figures = placed("");
     const scene at = tiny_scene();
     CHECK(figures["policy"] == "slim_greedy");
     const auto made = parse_plan(figures.dump(), "output", at);
     REQUIRE_MESSAGE(made.ok(), (made.ok() ? "" : made.failure().text));
     CHECK(!made->copies.empty());
-    const latency_figures expected = predict(at, *made);
+    const moorage::latency_figures expected = predict(at, *made);
     CHECK(figures["latency_ms"].get<double>() == stable(1e3 * expected.token_s));
     CHECK(figures["objective"].get<double>() == stable(1e3 * expected.saved_s));
     CHECK(figures["local_ratio"].get<double>() == stable(expected.local_ratio));
@@ -98,7 +98,7 @@ TEST_CASE("equal calls give equal bytes but for the policy's time") {
         return figures.dump();
     };
     const std::string arguments = "--policies slim_greedy,lfu,random";
-    CHECK(strip(json_of(arguments)) == strip(json_of(arguments)));
+    CHECK(strip(placed(arguments)) == strip(placed(arguments)));
 }
 
 TEST_CASE("several policies stand side by side, in their order and within 80 columns") {
@@ -112,7 +112,7 @@ TEST_CASE("several policies stand side by side, in their order and within 80 col
         CHECK(done.out.find(name) > at);
         at = done.out.find(name);
     }
-    const json results = json_of("--policies random,slim_greedy,lfu")["results"];
+    const json results = placed("--policies random,slim_greedy,lfu")["results"];
     REQUIRE(results.size() == 3);
     // The greedy adds what saves most; it is not behind a random choice.
     CHECK(results[1]["latency_ms"].get<double>() <= results[0]["latency_ms"].get<double>());
@@ -120,8 +120,8 @@ TEST_CASE("several policies stand side by side, in their order and within 80 col
 
 TEST_CASE("a plan that was written is placed again, and refused elsewhere") {
     const scratch plan("plan.json");
-    const json first = json_of("--out " + plan.path.string());
-    const json again = json_of("--plan " + plan.path.string());
+    const json first = placed("--out " + plan.path.string());
+    const json again = placed("--plan " + plan.path.string());
     CHECK(again["placement"] == first["placement"]);
     CHECK(again["latency_ms"] == first["latency_ms"]);
     CHECK(again["policy"] == "slim_greedy");
@@ -138,7 +138,7 @@ TEST_CASE("a plan that was written is placed again, and refused elsewhere") {
 
 TEST_CASE("what is swept becomes rows with their settings") {
     const json results =
-        json_of("--policies lfu --sweep cluster.servers.expert_memory_bytes=5e8,1e9")["results"];
+        placed("--policies lfu --sweep cluster.servers.expert_memory_bytes=5e8,1e9")["results"];
     REQUIRE(results.size() == 2);
     for (size_t i = 0; i < 2; ++i) {
         CHECK(results[i]["settings"]["cluster.servers.expert_memory_bytes"] ==
@@ -153,7 +153,7 @@ TEST_CASE("what is swept becomes rows with their settings") {
     CHECK(done.code == 0);
     const std::string html = page.text();
     CHECK(has(html, "servers.expert_memory_bytes, GB"));
-    CHECK(has(html, "edge.0, layer 0"));
+    CHECK(has(html, "edge.0, switch8 layer 0: "));
 }
 
 TEST_CASE("wrong usage is told from failure") {

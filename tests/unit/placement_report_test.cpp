@@ -54,7 +54,7 @@ size_t count_of(const std::string &text, const std::string &part) {
 
 TEST_CASE("what is predicted agrees with the remote calls counted for moves") {
     const placement_report report = report_of(small_scene(), 1);
-    const latency_figures &figures = report.rows[0].figures;
+    const moorage::latency_figures &figures = report.rows[0].figures;
     // West misses experts 1 and 3 (0.25 + 0.5 a token, 1 token/s), east 0 and 2 (0.1, 10 tokens/s).
     CHECK(figures.remote_calls_per_s == doctest::Approx(1.75));
     CHECK(figures.remote_calls_per_s ==
