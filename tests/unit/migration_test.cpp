@@ -8,8 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <limits>
-#include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -426,6 +425,97 @@ TEST_CASE("with experts of one size and a place to spare every plan is reached")
         detours += move.order().detours();
     }
     CHECK(detours > 200);
+}
+
+namespace {
+
+// A tiny cluster as bits: bit x * devices + g is a copy of expert x on device g.
+struct tiny {
+    uint32_t devices, experts;
+    std::vector<uint64_t> bytes, capacity;
+
+    bool fits(uint32_t state, uint32_t device) const {
+        uint64_t used = 0;
+        for (uint32_t x = 0; x < experts; ++x)
+            used += state >> (x * devices + device) & 1 ? bytes[x] : 0;
+        return used <= capacity[device];
+    }
+    copy_set copies(uint32_t state) const {
+        copy_set made;
+        for (uint32_t bit = 0; bit < devices * experts; ++bit)
+            if (state >> bit & 1) made.emplace(bit / devices, bit % devices);
+        return made;
+    }
+    // Whether any order of copies and drops leads there; tries all.
+    bool leads(uint32_t from, uint32_t to) const {
+        std::vector<uint8_t> seen(size_t{1} << (devices * experts), 0);
+        std::vector<uint32_t> open = {from};
+        seen[from] = 1;
+        while (!open.empty() && !seen[to]) {
+            const uint32_t state = open.back();
+            open.pop_back();
+            for (uint32_t bit = 0; bit < devices * experts; ++bit) {
+                const uint32_t next = state ^ 1u << bit, first = bit / devices * devices;
+                const uint32_t all = ((1u << devices) - 1) << first;
+                if (seen[next] || (next & all) == 0 || !fits(next, bit % devices)) continue;
+                seen[next] = 1;
+                open.push_back(next);
+            }
+        }
+        return seen[to];
+    }
+    // Every expert at least once, up to `extra` copies more.
+    std::optional<uint32_t> draw(random_stream &random, uint64_t extra) const {
+        uint32_t state = 0;
+        for (uint32_t x = 0; x < experts; ++x) {
+            const auto device = static_cast<uint32_t>(random.below(devices));
+            state |= 1u << (x * devices + device);
+            if (!fits(state, device)) return std::nullopt;
+        }
+        for (; extra > 0; --extra) {
+            const auto bit = static_cast<uint32_t>(random.below(devices * experts));
+            if (fits(state | 1u << bit, bit % devices)) state |= 1u << bit;
+        }
+        return state;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("hardly anything is given up that a search over all states can do") {
+    uint64_t possible = 0, done = 0, impossible = 0;
+    for (uint64_t seed = 0; seed < 12'000 && possible < 500; ++seed) {
+        CAPTURE(seed);
+        random_stream random(seed, 3);
+        tiny of{static_cast<uint32_t>(2 + random.below(2)),
+                static_cast<uint32_t>(2 + random.below(3)),
+                {},
+                {}};
+        uint64_t bytes = 0;
+        for (uint32_t x = 0; x < of.experts; ++x) of.bytes.push_back(1 + random.below(3));
+        for (const uint64_t one : of.bytes) bytes += one;
+        for (uint32_t g = 0; g < of.devices; ++g)
+            of.capacity.push_back(bytes / of.devices + random.below(3));
+        const auto from = of.draw(random, random.below(4)), to = of.draw(random, random.below(4));
+        if (!from || !to) continue;
+        world around = make_world(of.capacity, of.experts, 0);
+        demand_arrays &demand = around.demand;
+        demand.models = of.experts;
+        demand.expert_bytes = of.bytes;
+        demand.model_first.clear();
+        for (uint32_t x = 0; x <= of.experts; ++x) demand.model_first.push_back(x);
+        bookkeeper move(around, of.copies(*from), of.copies(*to), 1, 0, seed);
+        move.go();
+        const bool complete = move.order().given_up().empty(), can = of.leads(*from, *to);
+        if (complete) CHECK(can);
+        possible += can;
+        done += complete;
+        impossible += !can;
+    }
+    MESSAGE(done, " of ", possible, " done, ", impossible, " impossible");
+    CHECK(possible == 500);
+    CHECK(impossible > 50);
+    CHECK(done >= possible * 95 / 100);
 }
 
 TEST_CASE("equal moves take equal steps") {
