@@ -409,7 +409,7 @@ void pipeline::call_others() {
             ++open_;
         }
         remote_.resize(left);
-        others_->call({server, layer(), remote_tokens_[server], remote_tokens_all_, call_});
+        others_->call({server, layer(), remote_tokens_[server].count, remote_tokens_all_, call_});
     }
 }
 
@@ -417,7 +417,7 @@ void pipeline::call_others() {
 void pipeline::count_remote_tokens() {
     for (const step_item &item : items_) site_of_[item.expert] = item.site;
     for (const uint32_t index : remote_)
-        remote_tokens_[items_[index].site - MOORAGE_SITE_REMOTE] = 0;
+        remote_tokens_[items_[index].site - MOORAGE_SITE_REMOTE] = {};
     remote_tokens_all_ = 0;
     const moorage_step &view = step_.view();
     for (uint32_t token = 0; token < view.token_count; ++token) {
@@ -426,11 +426,12 @@ void pipeline::count_remote_tokens() {
         for (uint32_t k = 0; k < view.top_k; ++k) {
             const uint32_t site = site_of_[chosen[k]];
             if (site < MOORAGE_SITE_REMOTE) continue;
-            remote_tokens_all_ += !std::exchange(any, true);
-            const auto same = [&](uint32_t expert) { return site_of_[expert] == site; };
-            if (std::none_of(chosen, chosen + k, same))
-                ++remote_tokens_[site - MOORAGE_SITE_REMOTE];
+            any = true;
+            token_count &of = remote_tokens_[site - MOORAGE_SITE_REMOTE];
+            of.count += of.seen != token + 1;
+            of.seen = token + 1;
         }
+        remote_tokens_all_ += any;
     }
 }
 

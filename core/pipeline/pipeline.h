@@ -194,8 +194,11 @@ private:
     bool foretold_ = false;         // the step before made predictions for this one
     std::vector<uint32_t> remote_;  // items that others compute, by server
     std::vector<expert_work> call_;
-    std::vector<uint32_t> site_of_;        // [experts] of the step
-    std::vector<uint32_t> remote_tokens_;  // [servers] of the step
+    std::vector<uint32_t> site_of_;  // [experts] of the step
+    struct token_count {
+        uint32_t count = 0, seen = 0;  // seen: the last token counted, and 1
+    };
+    std::vector<token_count> remote_tokens_;  // [servers] of the step
     uint32_t remote_tokens_all_ = 0;
     uint32_t open_ = 0;     // computations of the step under way
     bool awaited_ = false;  // the event waited for has come
