@@ -1,0 +1,359 @@
+// joint.cpp - our own placement: local search over the exact latency, and a bound that proves how
+// much better any other could be.
+//
+// What is minimised is joint_state.hpp's cost: the latency of moorage/latency.hpp, if wanted with
+// remote calls, queueing at devices and links, and what moving copies costs. Plans to start from
+// are made in several ways (gain a byte; a relaxation's holders; calls of the own homes, with and
+// without a copy of everything first; everything everywhere, then what is missed least goes; the
+// plan in force), the best of them are improved (joint_search.hpp: add, drop, replace, trade, move,
+// exchange), and what time is left goes into disturbing the best one and improving it again. A plan
+// in force is only left for a better one. joint_bound.hpp gives the bound.
+//
+// Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
+// gap = objective_s / bound_s - 1; saved_s, saved_bound_s and saved_gap the same as savings against
+// an empty plan (SlimCaching's F); remote_calls of a token and, with objective "remote",
+// remote_bound; steps of evaluation taken; start, the number of the winning way to start.
+//
+// Deterministic: no clock, no random numbers but of a fixed seed, limits in steps of evaluation.
+#include "joint_bound.hpp"
+#include "joint_prism.hpp"
+#include "joint_search.hpp"
+
+#include <stdexcept>
+#include <string>
+
+#include <moorage/moorage.hpp>
+
+namespace {
+
+using moorage::latency_model;
+using moorage::joint::cost_weights;
+using moorage::joint::layer_time;
+using moorage::joint::lower_bound;
+using moorage::joint::none;
+using moorage::joint::search;
+using moorage::joint::state;
+
+class joint {
+public:
+    static constexpr moorage::about about{
+        .name = "joint",
+        .summary = "local search over the exact latency, with a proven bound",
+        .source = "our own; latency of SlimCaching, Section III, and Prism, Eq. 1"};
+    static constexpr moorage::param params[] = {
+        moorage::text("objective", "auto", "auto|latency|both|remote",
+                      "what is minimised: a token's latency; the same with no more remote calls "
+                      "than Prism's plan has (both); or remote calls (Prism, Eq. 2), with the "
+                      "latency to decide between equals. auto: latency where there is a cloud, "
+                      "else both"),
+        moorage::real("remote_s", 0, 0, 1e9,
+                      "seconds that a remote call counts beside its latency: spares links"),
+        moorage::real("load_weight", 0, 0, 1e9,
+                      "weight of the waiting of an M/M/1 queue at every device and link, at the "
+                      "homes' tokens per second; 1: as much as other seconds, 0: no queues"),
+        moorage::real("payback_s", 300, 0, 1e9,
+                      "with a plan in force: seconds within which a move must bring what it costs "
+                      "(Prism, Eq. 4: until the next decision); 0: moves cost nothing"),
+        moorage::real("move_cost_s", 0, 0, 1e9,
+                      "seconds that moving a byte costs; 0: what writing it into the device takes"),
+        moorage::integer("effort", 40'000'000, 0, int64_t{1} << 50,
+                         "steps of evaluation (a layer's set of experts looked at) after which "
+                         "improving stops; about 10 to 30 ns each"),
+        moorage::integer("kicks", 300, 0, 1 << 30,
+                         "disturbances in a row that may bring nothing before it stops"),
+    };
+
+    explicit joint(const moorage::setup &setup)
+        : objective_(setup.text("objective")),
+          remote_(objective_ == "remote"),
+          remote_s_(setup.real("remote_s")),
+          load_weight_(setup.real("load_weight")),
+          payback_s_(setup.real("payback_s")),
+          move_cost_s_(setup.real("move_cost_s")),
+          effort_(static_cast<uint64_t>(setup.integer("effort"))),
+          kicks_(static_cast<uint64_t>(setup.integer("kicks"))) {}
+
+    void activate(const moorage::limits &) {}
+    void reset() { facts_.clear(); }
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy> current, moorage::copies &out) {
+        facts_.clear();
+        const latency_model model(cluster, demand);
+        const layer_time time(model);
+        const bool both = objective_ == "both" || (objective_ == "auto" && !time.has_cloud());
+        planning run{model,
+                     time,
+                     {model, time, weights()},
+                     {model, time, bounded(), !time.has_cloud()},
+                     !time.has_cloud(),
+                     both,
+                     {},
+                     moorage::joint::infinity,
+                     0};
+        start(run, current);
+        if (run.best.empty()) fail(cluster, demand);
+        disturb(run);
+        run.of.restore(run.best);
+        for (uint32_t x = 0; x < model.experts(); ++x)
+            for (uint32_t n = 0; n < cluster.servers; ++n)
+                if (run.of.at(x, n) != none) out.push(x, run.of.at(x, n));
+        run.of.settle();
+        state_facts(run);
+    }
+
+    // The seconds that homes save until the next decision pay for the seconds of copying: Prism's
+    // Eq. 4 in one unit.
+    bool adopt(const moorage_move &move) {
+        const latency_model model(*move.host_cluster, *move.host_demand);
+        const layer_time time(model);
+        state of(model, time, weights());
+        hold(of, {move.host_current, move.current_count});
+        const double before_s = of.total();
+        of.clear();
+        hold(of, {move.host_candidate, move.candidate_count});
+        return (before_s - of.total()) * tokens_per_s(*move.host_demand) * move.interval_s >
+               move.added_s;
+    }
+
+    uint32_t facts(std::span<moorage_fact> out) {
+        const size_t count = std::min(out.size(), facts_.size());
+        std::copy_n(facts_.begin(), count, out.begin());
+        return static_cast<uint32_t>(count);
+    }
+
+private:
+    struct planning {
+        const latency_model &model;
+        const layer_time &time;
+        state of;
+        lower_bound bound;
+        const bool cover, both;
+        std::vector<uint32_t> best;  // placement
+        double best_cost;
+        uint32_t best_start;
+    };
+    struct start_plan {
+        std::vector<uint32_t> placement;
+        double cost;
+        uint32_t number;
+    };
+
+    cost_weights weights() const {
+        if (remote_) return {1e-9, 1, load_weight_};
+        return {1, remote_s_, load_weight_};
+    }
+    // What the bound is of: remote calls alone, or the cost without load and moves.
+    cost_weights bounded() const {
+        if (remote_) return {0, 1, 0};
+        return {1, remote_s_, 0};
+    }
+    static double tokens_per_s(const moorage_demand &demand) {
+        double all = 0;
+        for (uint32_t h = 0; h < demand.homes; ++h) all += demand.host_home_tokens_per_s[h];
+        return all > 0 ? all : demand.homes;
+    }
+    // Of several copies on a server the fastest counts.
+    static void hold(state &of, std::span<const moorage_copy> copies) {
+        for (const moorage_copy &copy : copies) {
+            const uint32_t n = of.time().server_of(copy.device),
+                           m = of.model().model_of(copy.expert);
+            const uint32_t there = of.at(copy.expert, n);
+            if (there == none || of.time().call_s(copy.device, m) < of.time().call_s(there, m))
+                of.put(copy.expert, n, copy.device);
+        }
+        of.forget();
+    }
+    void price_moves(planning &run, std::span<const moorage_copy> current) const {
+        std::vector<double> added_s;
+        for (uint32_t d = 0; d < run.time.devices(); ++d) {
+            const double rate = run.model.cluster().host_device_load_bytes_per_s[d];
+            const double byte_s = move_cost_s_ > 0 ? move_cost_s_ : rate > 0 ? 1 / rate : 0;
+            added_s.push_back(
+                payback_s_ > 0 ? byte_s / (payback_s_ * tokens_per_s(run.model.demand())) : 0);
+        }
+        run.of.set_current(current, added_s);
+    }
+
+    void start(planning &run, std::span<const moorage_copy> current) {
+        std::vector<start_plan> all;
+        state &of = run.of;
+        search moves(of, run.cover, effort_, 1);
+        const auto take = [&](uint32_t number, bool valid) {
+            of.forget();
+            of.settle();
+            if (valid) all.push_back({of.placement(), of.total(), number});
+        };
+        for (const bool first : {false, true}) {
+            of.clear();
+            moves.by_calls(first);
+            take(first ? 2 : 1, moves.cover());
+        }
+        of.clear();
+        if (put_prism(of, moves)) take(6, moves.cover());
+        if (run.both) limit(of, all);
+        if (!current.empty()) {
+            price_moves(run, current);
+            of.clear();
+            hold(of, current);
+            take(0, moves.shrink() && moves.cover());
+        }
+        if (!run.cover) {
+            of.clear();
+            moves.fill();
+            take(3, true);
+            of.clear();
+            moves.pack_all();
+            take(7, true);
+        }
+        relax(run, moves, all, take);
+        for (start_plan &each : all) {  // the cost may have changed since
+            of.restore(each.placement);
+            of.settle();
+            each.cost = of.total();
+        }
+        std::stable_sort(all.begin(), all.end(),
+                         [](const start_plan &a, const start_plan &b) { return a.cost < b.cost; });
+        improve_starts(run, moves, all);
+    }
+    // No more remote calls than Prism's plan, or than those by calls where it has none: a
+    // thousandth of one above costs as much as all latency.
+    static void limit(state &of, const std::vector<start_plan> &all) {
+        if (all.empty()) return;
+        of.restore(all.back().placement);
+        of.limit_remote(of.remote_calls() * (1 + 1e-12), 1000 * of.latency_s());
+    }
+    // Starts from the relaxation, with remote calls at several prices where they are limited, and
+    // from everything everywhere.
+    template <class Take>
+    void relax(planning &run, search &moves, const std::vector<start_plan> &all, Take take) {
+        state &of = run.of;
+        if (all.empty()) return;
+        of.restore(all.back().placement);
+        const double remote = of.remote_calls(), latency_s = of.latency_s();
+        const double rate_s = remote > 0 ? latency_s / remote : 0;
+        for (const double part : {0.25, 1.0, 4.0, 0.0}) {
+            if (part > 0 && !run.both) continue;
+            cost_weights priced = bounded();
+            priced.remote_s += part * rate_s;
+            run.bound.weigh(priced);
+            run.bound.ascend(priced.latency * latency_s + priced.remote_s * remote,
+                             !run.bound.enumerated() ? 20
+                             : part > 0              ? 6
+                                                     : 40);
+            if (!run.bound.enumerated()) continue;
+            of.clear();
+            for (uint32_t x = 0; x < of.experts(); ++x)
+                for (uint32_t n = 0; n < of.servers(); ++n)
+                    if ((run.bound.chosen(x) >> n & 1) != 0)
+                        of.put(x, n, moves.device_for(x, n, false));
+            const bool valid = moves.shrink() && moves.cover();
+            if (valid) moves.fill();
+            take(4, valid);
+        }
+        if (of.uses() * of.servers() * 8 > effort_) return;
+        of.clear();
+        moves.put_everywhere();
+        const bool valid = moves.shrink() && moves.cover();
+        if (valid) moves.fill();
+        take(5, valid);
+    }
+    // The best one as far as it goes, the others with what it leaves.
+    void improve_starts(planning &run, search &moves, const std::vector<start_plan> &all) {
+        for (const start_plan &each : all) {
+            if (run.best.empty() || each.cost < run.best_cost)
+                run.best = each.placement, run.best_cost = each.cost, run.best_start = each.number;
+            if (moves.spent()) continue;
+            run.of.restore(each.placement);
+            run.of.settle();
+            moves.improve();
+            moves.fill();
+            run.of.settle();
+            if (run.of.total() < run.best_cost - search::least_s) {
+                run.best = run.of.placement(), run.best_cost = run.of.total();
+                run.best_start = each.number;
+            }
+        }
+    }
+    void disturb(planning &run) {
+        search moves(run.of, run.cover, effort_, 2);
+        run.of.restore(run.best);
+        for (uint64_t fruitless = 0; fruitless < kicks_ && !moves.spent(); ++fruitless) {
+            bool better = moves.kick();
+            if (better) {
+                moves.improve();
+                moves.fill();
+                run.of.settle();
+                better = run.of.total() < run.best_cost - search::least_s;
+            }
+            if (better) {
+                run.best = run.of.placement(), run.best_cost = run.of.total();
+                fruitless = 0;
+            } else {
+                run.of.restore(run.best);
+            }
+        }
+    }
+
+    void state_facts(planning &run) {
+        const double fixed_s = run.model.fixed_s(), objective_s = fixed_s + run.of.latency_s();
+        const auto add = [this](const char *name, double value) {
+            facts_.push_back({name, value});
+        };
+        add("objective_s", objective_s);
+        add("saved_s", run.model.empty_s() - objective_s);
+        add("remote_calls", run.of.remote_calls());
+        if (!remote_) state_latency_bound(run, objective_s);
+        if (remote_ || run.both) {
+            lower_bound bound(run.model, run.time, {0, 1, 0}, run.cover);
+            bound.ascend(run.of.remote_calls(), 40);
+            const double least = std::max(0.0, bound.value());
+            add("remote_bound", least);
+            if (remote_) add("gap", least > 0 ? run.of.remote_calls() / least - 1 : 0);
+        }
+        add("steps", static_cast<double>(run.of.work()));
+        add("start", run.best_start);
+    }
+    void state_latency_bound(planning &run, double objective_s) {
+        const auto add = [this](const char *name, double value) {
+            facts_.push_back({name, value});
+        };
+        run.bound.weigh({1, 0, 0});
+        run.bound.ascend(run.of.latency_s(), run.bound.enumerated() ? 40 : 20);
+        const double bound_s = run.model.fixed_s() + run.bound.value();
+        add("bound_s", bound_s);
+        add("gap", bound_s > 0 ? objective_s / bound_s - 1 : 0);
+        if (run.cover) return;
+        const double saved_s = run.model.empty_s() - objective_s;
+        const double saved_bound_s = run.model.empty_s() - bound_s;
+        add("saved_bound_s", saved_bound_s);
+        add("saved_gap", saved_bound_s > 0 ? 1 - saved_s / saved_bound_s : 0);
+    }
+    [[noreturn]] static void fail(const moorage_cluster &cluster, const moorage_demand &demand) {
+        uint64_t room = 0, needed = 0;
+        for (uint32_t d = 0; d < cluster.devices; ++d) room += cluster.host_device_bytes[d];
+        for (uint32_t m = 0; m < demand.models; ++m) {
+            bool wanted = false;
+            for (uint32_t h = 0; h < demand.homes; ++h)
+                wanted = wanted || demand.host_home_model[size_t{h} * demand.models + m] > 0;
+            if (wanted)
+                needed += demand.host_expert_bytes[m] *
+                          (demand.host_model_first[m + 1] - demand.host_model_first[m]);
+        }
+        throw std::invalid_argument("joint: one copy of every expert takes " +
+                                    std::to_string(needed) + " bytes, the devices have " +
+                                    std::to_string(room) +
+                                    " and no way was found to fit them in; give them more memory "
+                                    "or a cloud");
+    }
+
+    const std::string objective_;
+    const bool remote_;
+    const double remote_s_, load_weight_, payback_s_, move_cost_s_;
+    const uint64_t effort_, kicks_;
+    std::vector<moorage_fact> facts_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.placement.joint", "1.0.0", joint)

@@ -1,0 +1,102 @@
+// joint_bound.hpp - less than any placement can take: a Lagrangian bound for the joint policy.
+//
+// Relaxed are what couples experts: sets and memory.
+//
+// Sets. Let S be the experts of a layer that a token misses, t(x) >= 0 weights that sum to 1 over
+// S, and let x be served by n(x). Where calls are serial, the layer takes at least
+//     sum over servers n used of fix(n) + sum over x of back(n(x))
+//         >= sum over x of t(x) fix(n(x)) + back(n(x)),
+// because the weights of the experts at one server sum to 1 at most; the home's own server (fix =
+// its computation, no way back) and the cloud are such servers, too. Where they are parallel, it
+// takes at least what each expert alone takes, so at least the weighted mean of that. Either way
+// the bound is a sum over experts of A fix + R back, where A sums t and R sums 1 over the sets,
+// each least over the expert's holders by itself (the own server where it is one). For top-1, t = 1
+// and nothing is lost. Remote calls and coverage are sums over experts as they are.
+//
+// Memory. With a price p(n) >= 0 for a byte of server n, every placement that fits costs at least
+//     sum over x of min over sets H of servers (cost(x, H) + bytes(x) p(H)) - sum over n p(n)
+//     room(n)
+// where room(n) is that of its devices in whole multiples of the sizes' common divisor. The minimum
+// is found by trying all H; for many servers it is itself bounded from below, by a feasible dual
+// solution v of the expert's location problem: sum over e of v(e), where for every n the sum over e
+// of max(0, v(e) - cost(e, n)) is bytes(x) p(n) at most.
+//
+// Prices and weights t are improved by subgradient steps; each pair gives a valid bound.
+#pragma once
+
+#include <cmath>
+#include <numeric>
+
+#include "joint_state.hpp"
+
+namespace moorage::joint {
+
+class lower_bound {
+public:
+    lower_bound(const latency_model &model, const layer_time &time, const cost_weights &weights,
+                bool cover);
+
+    // Starts again for another cost.
+    void weigh(const cost_weights &weights);
+    // Improves the bound; `target` is the cost of some placement (state::total()).
+    void ascend(double target, uint32_t steps);
+    // Of the cost without load and moves; rounded down.
+    double value() const { return best_ - 1e-11 * (std::abs(best_) + scale_); }
+    // Holders of the expert in the relaxed solution, as bits. Requires: enumerated().
+    uint32_t chosen(uint32_t x) const { return best_chosen_[x]; }
+    bool enumerated() const { return subsets_ != 0; }
+
+private:
+    struct set {
+        uint32_t first, count;  // in members_, share_
+        uint32_t entry, model;
+        double weight;
+    };
+
+    void read(const latency_model &model);
+    void read_options();
+    void sum_shares();
+    void price_subsets();
+    double evaluate();
+    double enumerate_all();
+    double ascend_one(uint32_t x);
+    void read_option(uint32_t m, uint32_t e);
+    void shift_shares(double rate);
+    double try_prices();
+    void find_scale();
+    void cut(double radius, uint32_t steps);
+    void follow(double target, uint32_t steps);
+    void move_shares(uint32_t rounds);
+    size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
+    size_t option(uint32_t m, uint32_t e) const { return (size_t{m} * entries_ + e) * options_; }
+
+    const layer_time &time_;
+    cost_weights weights_;
+    const uint32_t servers_, experts_, entries_, models_;
+    const bool cover_;
+    std::vector<uint32_t> model_of_;
+    std::vector<double> bytes_, room_;   // [M], [N]
+    std::vector<uint32_t> fits_;         // [M * N]
+    std::vector<uint8_t> wanted_;        // [X]
+    std::vector<double> calls_, fixed_;  // (expert, entry): calls; layers of it alone
+    std::vector<double> once_, each_;    // (expert, entry): A and R
+    std::vector<set> sets_;
+    std::vector<uint32_t> members_;
+    std::vector<double> share_;
+    // Of a holder set (or a server), seen from an entry: what is paid once, and for each.
+    size_t subsets_ = 0, options_ = 0;
+    std::vector<double> option_once_, option_each_;  // [M, entries, options]
+    std::vector<double> cost_;                       // [X, subsets]
+    bool stale_ = true;
+    std::vector<double> price_;  // [N] of a byte
+    std::vector<double> used_;   // [N] bytes, by the last evaluate()
+    std::vector<uint32_t> chosen_, best_chosen_;
+    std::vector<double> best_price_, best_share_;
+    std::vector<double> paid_;  // (expert, entry): option_once_ of chosen holders, summed up
+    std::vector<double> slack_, level_;  // of the running ascend_one()
+    double best_ = -infinity, scale_ = 0;
+};
+
+}  // namespace moorage::joint
+
+#include "joint_bound.inl"

@@ -1,0 +1,113 @@
+// joint_search.hpp - moves of the joint policy: fill, cover, shrink, replace, exchange, kick.
+//
+// All of them ask the state for exact differences. Lists of candidates are ranked by differences
+// that may be out of date by the time a candidate comes up; what a move really brings is found by
+// making it and taking it back where it does not pay. Ranks are seconds a byte.
+#pragma once
+
+#include <numeric>
+#include <queue>
+
+#include "joint_state.hpp"
+
+namespace moorage::joint {
+
+class search {
+public:
+    // Changes that bring less are not made (seconds a token; what sums of doubles leave behind).
+    static constexpr double least_s = 1e-13;
+
+    // `cover`: whether experts of wanted models need a copy. `work_max`: where to stop improving.
+    search(state &of, bool cover, uint64_t work_max, uint64_t seed);
+
+    bool spent() const { return of_.work() >= work_max_; }
+    uint64_t work_left() const { return spent() ? 0 : work_max_ - of_.work(); }
+    void set_limit(uint64_t work_max) { work_max_ = work_max; }
+
+    // Places what saves most, again and again, while something that fits saves anything.
+    void fill();
+    // Servers take what their own homes call most, experts in the order of their calls; with
+    // `first` every expert has gone to where it is called most before anything is there twice.
+    void by_calls(bool first);
+    // Server after server takes what saves most there, an exact knapsack (SlimCaching, Algorithm
+    // 2), where that is not too large.
+    void pack_all();
+    // A copy of every expert that needs one; false where no room was found.
+    bool cover();
+    // Takes copies from devices that hold more than they can; false where that is not possible.
+    bool shrink();
+    // Every server holds everything, room or not.
+    void put_everywhere();
+    // Until nothing helps any more, or the limit.
+    void improve();
+    // Disturbs the placement at random and repairs it. False: it could not be repaired.
+    bool kick();
+
+    // Where the server would have the expert, with room for it or not; none: no room.
+    uint32_t device_for(uint32_t x, uint32_t n, bool with_room) const {
+        return spread_device(x, n, with_room);
+    }
+    uint64_t moves() const { return moves_; }
+
+private:
+    struct candidate {
+        double rank;
+        uint32_t x, n;
+        friend bool operator<(const candidate &a, const candidate &b) {
+            if (a.rank != b.rank) return a.rank < b.rank;
+            return a.x != b.x ? a.x > b.x : a.n > b.n;
+        }
+    };
+    struct item {
+        double change_s;
+        uint32_t x;
+    };
+
+    const moorage_cluster &cluster() const { return of_.model().cluster(); }
+    uint32_t begin(uint32_t n) const { return of_.model().device_begin(n); }
+    uint32_t end(uint32_t n) const { return of_.model().device_begin(n + 1); }
+    double size(uint32_t x) const { return static_cast<double>(of_.bytes(x)); }
+    bool fits(uint32_t x, uint32_t device) const {
+        return of_.free(device) >= static_cast<int64_t>(of_.bytes(x));
+    }
+    bool pinned(uint32_t x) const { return cover_ && needed_[x] != 0 && of_.copies(x) == 1; }
+    uint64_t random() {
+        seed_ += 0x9e3779b97f4a7c15ull;
+        return pattern_table::mix(seed_);
+    }
+    uint32_t below(size_t bound) { return static_cast<uint32_t>(((random() >> 32) * bound) >> 32); }
+
+    uint32_t spread_device(uint32_t x, uint32_t n, bool with_room) const;
+    void rank_losses(uint32_t device, std::vector<item> &losses);
+    void rank_gains(uint32_t n, std::vector<item> &gains);
+    bool make_room(uint32_t x, uint32_t device, const std::vector<item> &losses, double allowed_s);
+    bool insert(uint32_t x, uint32_t n, double gain_s);
+    bool replace(uint32_t n);
+    bool trade(uint32_t n);
+    bool relocate(uint32_t a, uint32_t b);
+    bool relocate_pair(uint32_t x, uint32_t from, uint32_t y, uint32_t to);
+    void rank_moves(uint32_t from, uint32_t to, std::vector<item> &moves);
+    double move(uint32_t x, uint32_t from, uint32_t to);
+    bool settle_move(size_t mark, double change_s);
+    bool evict_for(uint32_t x);
+    bool swap_in(uint32_t x);
+    bool shrink(uint32_t device);
+    void disturb_few();
+    void disturb_swap();
+    bool repack(uint32_t device);
+    void disturb_layer();
+
+    state &of_;
+    const bool cover_;
+    uint64_t work_max_, seed_, moves_ = 0;
+    bool unequal_ = false;                   // wanted experts differ in size
+    std::vector<uint8_t> needed_;            // [X] experts of wanted models
+    std::vector<uint32_t> layer_first_;      // [X] first expert of the layer
+    std::vector<uint32_t> layer_size_;       // [X]
+    std::vector<std::vector<item>> losses_;  // [G] ascending by rank
+    std::vector<uint32_t> victims_;
+};
+
+}  // namespace moorage::joint
+
+#include "joint_search.inl"

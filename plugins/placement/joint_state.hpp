@@ -1,0 +1,214 @@
+// joint_state.hpp - a placement, what it costs and what a change of it costs, for the joint policy.
+//
+// The cost is what the policy minimises, in seconds a token:
+//
+//   latency_weight * latency (moorage/latency.hpp, without what no placement changes)
+//   + remote_s * expert calls of a token that neither its home nor that home's server serves,
+//     and over_s for every such call above remote_max
+//   + load_weight * waiting: sum over devices and links of r^2 / (1 - r) over the tokens per
+//   second,
+//     which is r / (1 - r) services of an M/M/1 queue for every call; r is their utilisation where
+//     each call goes to the holder that is nearest for it alone. From r = 0.9 on a straight line.
+//   + what copies cost that were not there before
+//
+// A set of experts costs the same whenever its experts have the same holders, so times of sets are
+// looked up: what serves an expert, seen from a server, is a pattern; patterns have random 64-bit
+// codes, a set's key is their sum, and a change of one expert changes the key by a difference.
+// Two sets of holders share a key with a chance of 2^-64. An expert is on a server once or not.
+#pragma once
+
+#include <unordered_map>
+
+#include "joint_time.hpp"
+
+namespace moorage::joint {
+
+struct cost_weights {
+    double latency = 1;
+    double remote_s = 0;
+    double load = 0;
+    double remote_max = infinity, over_s = 0;
+};
+
+class pattern_table {
+public:
+    uint32_t find(uint32_t context, holders devices) {
+        uint64_t hash = mix(context + 1);
+        for (const uint32_t d : devices) hash = mix(hash ^ (d + 1));
+        for (;; ++hash) {
+            const auto [at, fresh] = ids_.try_emplace(hash, static_cast<uint32_t>(all_.size()));
+            if (fresh) {
+                all_.push_back({pool_.size(), context, static_cast<uint32_t>(devices.size()),
+                                mix(hash + 0x9e3779b97f4a7c15ull)});
+                pool_.insert(pool_.end(), devices.begin(), devices.end());
+                return at->second;
+            }
+            const pattern &of = all_[at->second];
+            if (of.context == context && std::ranges::equal(devices_of(at->second), devices))
+                return at->second;
+        }
+    }
+    holders devices_of(uint32_t id) const {
+        return {pool_.data() + all_[id].first, all_[id].count};
+    }
+    uint64_t code(uint32_t id) const { return all_[id].code; }
+    // splitmix64's last step.
+    static uint64_t mix(uint64_t x) {
+        x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+        x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+        return x ^ x >> 31;
+    }
+
+private:
+    struct pattern {
+        size_t first;
+        uint32_t context, count;
+        uint64_t code;
+    };
+    std::vector<pattern> all_;
+    std::vector<uint32_t> pool_;
+    std::unordered_map<uint64_t, uint32_t> ids_;  // only looked up, its order is never used
+};
+
+class state {
+public:
+    // The placement is empty. `current`: of [experts, devices], no cost to keep; `added_s[device]`
+    // is what a byte costs elsewhere.
+    state(const latency_model &model, const layer_time &time, const cost_weights &weights);
+    void limit_remote(double remote_max, double over_s);
+    void set_current(std::span<const moorage_copy> current, std::span<const double> added_s);
+
+    const latency_model &model() const { return model_; }
+    const layer_time &time() const { return time_; }
+    uint32_t servers() const { return servers_; }
+    uint32_t experts() const { return experts_; }
+    uint64_t bytes(uint32_t x) const { return bytes_[model_.model_of(x)]; }
+    // Device of the expert on the server, or none.
+    uint32_t at(uint32_t x, uint32_t n) const { return at_[size_t{x} * servers_ + n]; }
+    const std::vector<uint32_t> &placement() const { return at_; }
+    uint32_t copies(uint32_t x) const { return copies_[x]; }
+    int64_t free(uint32_t device) const { return free_[device]; }
+    // Sum of the costs so far, with the rounding of all changes; settle() computes it anew.
+    double total() const { return total_; }
+    void settle();
+
+    // Of the placement: the latency that depends on it, and remote calls, of a token.
+    double latency_s() const;
+    double remote_calls() const;
+
+    // What putting the expert on `device` of server n, or taking it from there (none), would cost.
+    double change_s(uint32_t x, uint32_t n, uint32_t device);
+    double put(uint32_t x, uint32_t n, uint32_t device);
+    void restore(const std::vector<uint32_t> &placement);
+    void clear() { restore(std::vector<uint32_t>(at_.size(), none)); }
+
+    // Changes since a mark can be taken back.
+    size_t mark() const { return journal_.size(); }
+    void rollback(size_t mark);
+    void forget() { journal_.clear(); }
+
+    // Steps of evaluation so far: what limits are counted in.
+    uint64_t work() const { return work_; }
+    // Of an expert: roughly the steps that one change_s() takes.
+    uint64_t uses(uint32_t x) const {
+        return use_first_[size_t{x + 1} * entries_] - use_first_[size_t{x} * entries_];
+    }
+    uint64_t uses() const { return use_.size(); }
+    // Expected calls of the expert by homes of the server, a token.
+    double calls(uint32_t x, uint32_t n) const {
+        const uint32_t e = time_.server_entry(n);
+        return e == none ? 0 : calls_[size_t{x} * entries_ + e];
+    }
+
+private:
+    struct set {
+        uint64_t key;
+        double value_s, weight;
+        uint32_t first, count;  // in members_
+        uint32_t context;
+    };
+    struct known {
+        uint64_t key = 0;
+        double value_s = 0;
+    };
+    struct move_of {
+        uint32_t x, n, device;
+    };
+
+    void read_sets();
+    void read_calls();
+    size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
+    uint32_t with(uint32_t x, uint32_t n, uint32_t changed, uint32_t device) const {
+        return n == changed ? device : at(x, n);
+    }
+    bool nearer(uint32_t m, uint32_t e, uint32_t device, uint32_t than) const {
+        const double a = time_.alone_s(m, e, device), b = time_.alone_s(m, e, than);
+        return a != b ? a < b : device < than;
+    }
+    uint32_t served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
+    uint32_t nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
+    uint32_t pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
+    bool seen_from(uint32_t x, uint32_t e, uint32_t n) const {
+        const uint32_t own = time_.entry_server(e);
+        return own == n || (at(x, own) == none && time_.reached(e, n));
+    }
+    double flow_cost(size_t at, uint32_t m, uint32_t e, uint32_t device) const {
+        return weights_.latency * single_[at] * time_.alone_s(m, e, device);
+    }
+    double remote_of(size_t at, uint32_t e, uint32_t device) const {
+        const bool near = device != none && time_.server_of(device) == time_.entry_server(e);
+        return near ? 0 : calls_[at];
+    }
+    double remote_cost(double calls) const {
+        return weights_.remote_s * calls +
+               weights_.over_s * std::max(0.0, calls - weights_.remote_max);
+    }
+    double copy_cost(uint32_t x, uint32_t device) const {
+        if (device == none || added_s_.empty() ||
+            current_[size_t{x} * added_s_.size() + device] != 0)
+            return 0;
+        return added_s_[device] * static_cast<double>(bytes(x));
+    }
+    double set_s(const set &of, uint64_t key, uint32_t x, uint32_t pattern);
+    double load_change(uint32_t x, uint32_t n, uint32_t device, bool keep);
+    template <class Each>
+    void for_load(uint32_t x, uint32_t e, uint32_t device, Each each) const;
+    static double waiting(double utilisation) {
+        if (utilisation >= 0.9) return 8.1 + 99 * (utilisation - 0.9);
+        return utilisation * utilisation / (1 - utilisation);
+    }
+
+    const latency_model &model_;
+    const layer_time &time_;
+    cost_weights weights_;
+    const uint32_t servers_, experts_, entries_;
+    const std::vector<uint64_t> bytes_;  // [M]
+    // Demand by (expert, entry).
+    std::vector<double> single_;  // layers that miss it alone, a token
+    std::vector<double> calls_;   // calls of a token
+    std::vector<set> sets_;
+    std::vector<uint32_t> members_;
+    std::vector<size_t> use_first_;  // [X * entries + 1] sets of an expert
+    std::vector<uint32_t> use_;
+    // Placement and what follows from it.
+    std::vector<uint32_t> at_, copies_;
+    std::vector<int64_t> free_;
+    std::vector<uint32_t> by_;  // (expert, entry): what serves it alone
+    std::vector<uint32_t> pattern_;
+    std::vector<double> load_;  // utilisation of devices, then of links
+    double tokens_per_s_ = 0;
+    std::vector<uint8_t> current_;
+    std::vector<double> added_s_;
+    double total_ = 0, remote_ = 0;
+    // Lookup.
+    static constexpr uint32_t known_bits = 18;
+    pattern_table patterns_;
+    std::vector<known> known_;
+    std::vector<move_of> journal_;
+    std::vector<std::pair<uint32_t, double>> load_changes_;
+    uint64_t work_ = 0;
+};
+
+}  // namespace moorage::joint
+
+#include "joint_state.inl"

@@ -1,0 +1,316 @@
+// joint_state.inl - definitions of joint_state.hpp.
+#pragma once
+
+#include "joint_state.hpp"
+
+namespace moorage::joint {
+
+inline state::state(const latency_model &model, const layer_time &time, const cost_weights &weights)
+    : model_(model),
+      time_(time),
+      weights_(weights),
+      servers_(model.cluster().servers),
+      experts_(model.experts()),
+      entries_(time.entries()),
+      bytes_(model.demand().host_expert_bytes,
+             model.demand().host_expert_bytes + model.demand().models),
+      single_(size_t{experts_} * entries_, 0),
+      calls_(size_t{experts_} * entries_, 0),
+      at_(size_t{experts_} * servers_, none),
+      copies_(experts_, 0),
+      free_(model.cluster().host_device_bytes,
+            model.cluster().host_device_bytes + model.cluster().devices),
+      by_(size_t{experts_} * entries_, none),
+      known_(size_t{1} << known_bits) {
+    read_calls();
+    read_sets();
+    settle();
+}
+
+inline void state::read_calls() {
+    const moorage_cluster &cluster = model_.cluster();
+    const moorage_demand &demand = model_.demand();
+    double all = 0;
+    for (uint32_t h = 0; h < demand.homes; ++h) all += demand.host_home_tokens_per_s[h];
+    tokens_per_s_ = all > 0 ? all : demand.homes;
+    for (uint32_t h = 0; h < demand.homes; ++h) {
+        const double weight = all > 0 ? demand.host_home_tokens_per_s[h] / all : 1.0 / demand.homes;
+        const size_t row = size_t{h} * experts_;
+        const uint32_t e = time_.server_entry(cluster.host_home_server[h]);
+        for (uint32_t x = 0; x < experts_; ++x)
+            if (!demand.host_home_holds || demand.host_home_holds[row + x] == 0)
+                calls_[flow(x, e)] += weight * demand.host_frequency[row + x];
+    }
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t e = 0; e < entries_; ++e)
+            single_[flow(x, e)] = model_.single_weight(x, time_.entry_server(e));
+}
+
+inline void state::read_sets() {
+    const uint32_t models = model_.demand().models;
+    use_first_.assign(size_t{experts_} * entries_ + 1, 0);
+    model_.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> of) {
+        const uint32_t entry = time_.server_entry(server);
+        const uint32_t context = entry * models + model_.model_of(of[0]);
+        sets_.push_back({0, 0, weight, static_cast<uint32_t>(members_.size()),
+                         static_cast<uint32_t>(of.size()), context});
+        members_.insert(members_.end(), of.begin(), of.end());
+        for (const uint32_t x : of) ++use_first_[flow(x, entry) + 1];
+    });
+    for (size_t i = 1; i < use_first_.size(); ++i) use_first_[i] += use_first_[i - 1];
+    use_.resize(members_.size());
+    pattern_.assign(sets_.empty() ? 0 : size_t{experts_} * entries_, none);
+    std::vector<size_t> next(use_first_.begin(), use_first_.end() - 1);
+    for (uint32_t s = 0; s < sets_.size(); ++s) {
+        const uint32_t entry = sets_[s].context / models;
+        for (uint32_t i = 0; i < sets_[s].count; ++i) {
+            const uint32_t x = members_[sets_[s].first + i];
+            use_[next[flow(x, entry)]++] = s;
+            uint32_t &pattern = pattern_[flow(x, entry)];
+            if (pattern == none) pattern = pattern_with(x, entry, none, none);
+            sets_[s].key += patterns_.code(pattern);
+        }
+        sets_[s].value_s = set_s(sets_[s], sets_[s].key, none, none);
+    }
+}
+
+inline void state::limit_remote(double remote_max, double over_s) {
+    weights_.remote_max = remote_max, weights_.over_s = over_s;
+    settle();
+}
+
+inline void state::set_current(std::span<const moorage_copy> current,
+                               std::span<const double> added_s) {
+    const uint32_t devices = model_.cluster().devices;
+    added_s_.assign(added_s.begin(), added_s.end());
+    current_.assign(size_t{experts_} * devices, 0);
+    for (const moorage_copy &copy : current)
+        current_[size_t{copy.expert} * devices + copy.device] = 1;
+    settle();
+}
+
+inline void state::settle() {
+    total_ = 0;
+    for (uint32_t x = 0; x < experts_; ++x) {
+        for (uint32_t e = 0; e < entries_; ++e)
+            total_ += flow_cost(flow(x, e), model_.model_of(x), e, by_[flow(x, e)]);
+        for (uint32_t n = 0; n < servers_; ++n) total_ += copy_cost(x, at(x, n));
+    }
+    remote_ = remote_calls();
+    total_ += remote_cost(remote_);
+    for (const set &of : sets_) total_ += weights_.latency * of.weight * of.value_s;
+    if (weights_.load <= 0) return;
+    load_.assign(model_.cluster().devices + size_t{servers_} * servers_, 0);
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t e = 0; e < entries_; ++e)
+            for_load(x, e, by_[flow(x, e)], [this](size_t i, double more) { load_[i] += more; });
+    for (const double utilisation : load_)
+        total_ += weights_.load / tokens_per_s_ * waiting(utilisation);
+}
+
+inline double state::latency_s() const {
+    double sum = 0;
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t e = 0; e < entries_; ++e)
+            sum += single_[flow(x, e)] * time_.alone_s(model_.model_of(x), e, by_[flow(x, e)]);
+    for (const set &of : sets_) sum += of.weight * of.value_s;
+    return sum;
+}
+
+inline double state::remote_calls() const {
+    double sum = 0;
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t e = 0; e < entries_; ++e)
+            if (at(x, time_.entry_server(e)) == none) sum += calls_[flow(x, e)];
+    return sum;
+}
+
+// ---- what serves an expert -------------------------------------------------------------------
+
+inline uint32_t state::nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const {
+    const uint32_t m = model_.model_of(x), own = time_.entry_server(e);
+    const uint32_t near = with(x, own, n, device);
+    if (near != none) return near;
+    uint32_t best = none;
+    for (uint32_t other = 0; other < servers_; ++other) {
+        const uint32_t d = with(x, other, n, device);
+        if (d == none || !time_.reached(e, other)) continue;
+        if (best == none || nearer(m, e, d, best)) best = d;
+    }
+    return best;
+}
+
+// With `device` (or none) on server n.
+inline uint32_t state::served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const {
+    const uint32_t now = by_[flow(x, e)], own = time_.entry_server(e);
+    if (own == n && device != none) return device;
+    if (now != none && time_.server_of(now) == n) return nearest(x, e, n, device);
+    if (device == none || !time_.reached(e, n)) return now;
+    if (now != none && time_.server_of(now) == own) return now;
+    return now == none || nearer(model_.model_of(x), e, device, now) ? device : now;
+}
+
+// Requires: not more than 64 servers.
+inline uint32_t state::pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t device) {
+    const uint32_t own = time_.entry_server(e);
+    const uint32_t context = e * model_.demand().models + model_.model_of(x);
+    const uint32_t near = with(x, own, n, device);
+    if (near != none) return patterns_.find(context, {&near, 1});
+    std::array<uint32_t, 64> far;
+    size_t count = 0;
+    for (uint32_t other = 0; other < servers_; ++other) {
+        const uint32_t d = with(x, other, n, device);
+        if (d != none && time_.reached(e, other)) far[count++] = d;
+    }
+    return patterns_.find(context, {far.data(), count});
+}
+
+// Time of a set whose expert x has `pattern` and whose key is then `key`.
+inline double state::set_s(const set &of, uint64_t key, uint32_t x, uint32_t pattern) {
+    known &slot = known_[key >> (64 - known_bits)];
+    if (slot.key == key && key != 0) return slot.value_s;
+    const uint32_t models = model_.demand().models, e = of.context / models;
+    std::array<holders, 16> by;
+    for (uint32_t i = 0; i < of.count; ++i) {
+        const uint32_t member = members_[of.first + i];
+        by[i] = patterns_.devices_of(member == x ? pattern : pattern_[flow(member, e)]);
+    }
+    slot.key = key;
+    slot.value_s = time_.layer_s(of.context % models, e, {by.data(), of.count});
+    work_ += 8;
+    return slot.value_s;
+}
+
+// ---- load ------------------------------------------------------------------------------------
+
+// Utilisation that the expert's calls by an entry's homes add where `device` serves them.
+template <class Each>
+void state::for_load(uint32_t x, uint32_t e, uint32_t device, Each each) const {
+    const double calls_per_s = calls_[flow(x, e)] * tokens_per_s_;
+    if (device == none || calls_per_s <= 0) return;
+    const moorage_cluster &cluster = model_.cluster();
+    const uint32_t m = model_.model_of(x), own = time_.entry_server(e);
+    const uint32_t n = time_.server_of(device);
+    each(device, calls_per_s * time_.call_s(device, m));
+    if (n == own) return;
+    const size_t to = size_t{own} * servers_ + n, from = size_t{n} * servers_ + own;
+    const double bytes_per_s =
+        calls_per_s * static_cast<double>(model_.demand().host_hidden_bytes[m]);
+    each(cluster.devices + to, bytes_per_s / cluster.host_link_bytes_per_s[to]);
+    each(cluster.devices + from, bytes_per_s / cluster.host_link_bytes_per_s[from]);
+}
+
+inline double state::load_change(uint32_t x, uint32_t n, uint32_t device, bool keep) {
+    load_changes_.clear();
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const uint32_t now = by_[flow(x, e)], then = served_by(x, e, n, device);
+        if (now == then) continue;
+        for_load(x, e, now, [this](size_t i, double less) {
+            load_changes_.emplace_back(static_cast<uint32_t>(i), -less);
+        });
+        for_load(x, e, then, [this](size_t i, double more) {
+            load_changes_.emplace_back(static_cast<uint32_t>(i), more);
+        });
+    }
+    std::stable_sort(load_changes_.begin(), load_changes_.end(),
+                     [](const auto &a, const auto &b) { return a.first < b.first; });
+    double sum = 0;
+    for (size_t i = 0; i < load_changes_.size();) {
+        const uint32_t of = load_changes_[i].first;
+        double more = 0;
+        for (; i < load_changes_.size() && load_changes_[i].first == of; ++i)
+            more += load_changes_[i].second;
+        const double then = std::max(0.0, load_[of] + more);
+        sum += waiting(then) - waiting(load_[of]);
+        if (keep) load_[of] = then;
+    }
+    return weights_.load / tokens_per_s_ * sum;
+}
+
+// ---- changes ---------------------------------------------------------------------------------
+
+inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
+    const uint32_t m = model_.model_of(x);
+    double sum = copy_cost(x, device) - copy_cost(x, at(x, n)), remote = 0;
+    work_ += entries_;
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const size_t i = flow(x, e);
+        if (single_[i] > 0 || calls_[i] > 0) {
+            const uint32_t by = served_by(x, e, n, device);
+            if (by != by_[i]) {
+                sum += flow_cost(i, m, e, by) - flow_cost(i, m, e, by_[i]);
+                remote += remote_of(i, e, by) - remote_of(i, e, by_[i]);
+            }
+        }
+        if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) continue;
+        const uint32_t pattern = pattern_with(x, e, n, device);
+        if (pattern == pattern_[i]) continue;
+        double part = 0;
+        const uint64_t shift = patterns_.code(pattern) - patterns_.code(pattern_[i]);
+        for (size_t u = use_first_[i]; u < use_first_[i + 1]; ++u) {
+            const set &of = sets_[use_[u]];
+            part += of.weight * (set_s(of, of.key + shift, x, pattern) - of.value_s);
+        }
+        sum += weights_.latency * part;
+        work_ += use_first_[i + 1] - use_first_[i];
+    }
+    sum += remote_cost(remote_ + remote) - remote_cost(remote_);
+    return weights_.load > 0 ? sum + load_change(x, n, device, false) : sum;
+}
+
+inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
+    const uint32_t m = model_.model_of(x), before = at(x, n);
+    if (before == device) return 0;
+    double sum = copy_cost(x, device) - copy_cost(x, before), remote = 0;
+    if (weights_.load > 0) sum += load_change(x, n, device, true);
+    work_ += entries_;
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const size_t i = flow(x, e);
+        const uint32_t by = served_by(x, e, n, device);
+        if (by != by_[i]) {
+            sum += flow_cost(i, m, e, by) - flow_cost(i, m, e, by_[i]);
+            remote += remote_of(i, e, by) - remote_of(i, e, by_[i]);
+        }
+        by_[i] = by;
+        if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) continue;
+        const uint32_t pattern = pattern_with(x, e, n, device);
+        if (pattern == pattern_[i]) continue;
+        double part = 0;
+        const uint64_t shift = patterns_.code(pattern) - patterns_.code(pattern_[i]);
+        for (size_t u = use_first_[i]; u < use_first_[i + 1]; ++u) {
+            set &of = sets_[use_[u]];
+            const double then = set_s(of, of.key + shift, x, pattern);
+            part += of.weight * (then - of.value_s);
+            of.value_s = then, of.key += shift;
+        }
+        sum += weights_.latency * part;
+        work_ += use_first_[i + 1] - use_first_[i];
+        pattern_[i] = pattern;
+    }
+    if (before != none) free_[before] += static_cast<int64_t>(bytes(x)), --copies_[x];
+    if (device != none) free_[device] -= static_cast<int64_t>(bytes(x)), ++copies_[x];
+    at_[size_t{x} * servers_ + n] = device;
+    sum += remote_cost(remote_ + remote) - remote_cost(remote_);
+    remote_ += remote;
+    journal_.push_back({x, n, before});
+    total_ += sum;
+    return sum;
+}
+
+inline void state::rollback(size_t mark) {
+    while (journal_.size() > mark) {
+        const move_of last = journal_.back();
+        put(last.x, last.n, last.device);
+        journal_.resize(journal_.size() - 2);
+    }
+}
+
+inline void state::restore(const std::vector<uint32_t> &placement) {
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t n = 0; n < servers_; ++n)
+            if (at(x, n) != placement[size_t{x} * servers_ + n])
+                put(x, n, placement[size_t{x} * servers_ + n]);
+    forget();
+}
+
+}  // namespace moorage::joint

@@ -1,0 +1,264 @@
+// joint_time.hpp - what a layer takes by the holders of its experts alone, apart from a placement.
+//
+// The same time as moorage/latency.hpp (a test compares them), as a function of what the joint
+// policy looks up instead of computing it: an expert counts by the devices that would serve it.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include <moorage/latency.hpp>
+
+namespace moorage::joint {
+
+inline constexpr uint32_t none = latency_model::none;
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Devices that would serve an expert, one a server, ascending: that of the home's own server alone
+// where it has one, else of all servers that it reaches. Empty: nobody.
+using holders = std::span<const uint32_t>;
+
+class layer_time {
+public:
+    explicit layer_time(const latency_model &model)
+        : cluster_(model.cluster()),
+          demand_(model.demand()),
+          servers_(cluster_.servers),
+          serial_((cluster_.flags & MOORAGE_CALLS_SERIAL) != 0),
+          each_((cluster_.flags & MOORAGE_RETURNS_EACH) != 0),
+          server_entry_(servers_, none) {
+        for (uint32_t h = 0; h < cluster_.homes; ++h)
+            server_entry_[cluster_.host_home_server[h]] = 0;
+        for (uint32_t n = 0; n < servers_; ++n)
+            if (server_entry_[n] != none) {
+                server_entry_[n] = entries();
+                entry_server_.push_back(n);
+            }
+        for (uint32_t m = 0; m < cluster_.models; ++m) read_model(model, m);
+    }
+
+    bool serial() const { return serial_; }
+    uint32_t devices() const { return cluster_.devices; }
+    bool has_cloud() const { return cluster_.host_cloud_s != nullptr; }
+    // Servers that homes enter by are numbered through as entries.
+    uint32_t entries() const { return static_cast<uint32_t>(entry_server_.size()); }
+    uint32_t entry_server(uint32_t entry) const { return entry_server_[entry]; }
+    uint32_t server_entry(uint32_t server) const { return server_entry_[server]; }
+    uint32_t server_of(uint32_t device) const { return cluster_.host_device_server[device]; }
+    double call_s(uint32_t device, uint32_t model) const {
+        return cluster_.host_device_call_s[size_t{device} * cluster_.models + model];
+    }
+    // Infinite where there is no link one of the ways.
+    double there_s(uint32_t model, uint32_t entry, uint32_t server) const {
+        return there_s_[link(model, entry, server)];
+    }
+    double back_s(uint32_t model, uint32_t entry, uint32_t server) const {
+        return back_s_[link(model, entry, server)];
+    }
+    bool reached(uint32_t entry, uint32_t server) const {
+        return there_s(0, entry, server) < infinity;
+    }
+    // An expert that is a layer's only missing one, served by the device or by none.
+    double alone_s(uint32_t model, uint32_t entry, uint32_t device) const {
+        if (device == none) return absent_s(model, entry);
+        return alone_s_[(size_t{model} * entries() + entry) * cluster_.devices + device];
+    }
+    double absent_s(uint32_t model, uint32_t entry) const {
+        return absent_once_s(model, entry) + absent_each_s(model, entry);
+    }
+    // What experts that nobody serves take: once, and for each.
+    double absent_once_s(uint32_t model, uint32_t entry) const {
+        return absent_once_s_[size_t{model} * entries() + entry];
+    }
+    double absent_each_s(uint32_t model, uint32_t entry) const {
+        return absent_each_s_[size_t{model} * entries() + entry];
+    }
+    bool returns_each() const { return each_; }
+
+    // Requires: at most 16 experts, one or more.
+    double layer_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
+        std::array<uint32_t, 16> near{};
+        std::array<holders, 16> far;
+        size_t near_count = 0, far_count = 0;
+        double absent = 0, total = 0;
+        for (const holders &each : of) {
+            if (each.empty())
+                ++absent;
+            else if (server_of(each[0]) == entry_server_[entry])
+                near[near_count++] = each[0];
+            else
+                far[far_count++] = each;
+        }
+        if (near_count != 0) total = compute_s(model, {near.data(), near_count});
+        const auto count_in = [&](double part) {
+            total = serial_ ? total + part : std::max(total, part);
+        };
+        if (far_count != 0) count_in(far_s(model, entry, {far.data(), far_count}));
+        if (absent != 0)
+            count_in(absent_once_s(model, entry) + absent * absent_each_s(model, entry));
+        return total;
+    }
+
+private:
+    size_t link(uint32_t model, uint32_t entry, uint32_t server) const {
+        return (size_t{model} * entries() + entry) * servers_ + server;
+    }
+
+    void read_model(const latency_model &model, uint32_t m) {
+        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[m]);
+        const auto message_s = [&](double rate, double s) {
+            return rate > 0 ? s + bytes / rate : infinity;
+        };
+        for (const uint32_t at : entry_server_) {
+            for (uint32_t n = 0; n < servers_; ++n) {
+                const size_t to = size_t{at} * servers_ + n, from = size_t{n} * servers_ + at;
+                double there = 0, back = 0;
+                if (n != at) {
+                    there = message_s(cluster_.host_link_bytes_per_s[to], cluster_.host_link_s[to]);
+                    back =
+                        message_s(cluster_.host_link_bytes_per_s[from], cluster_.host_link_s[from]);
+                }
+                if (there + back == infinity) there = back = infinity;
+                there_s_.push_back(there), back_s_.push_back(back);
+            }
+            const size_t links = there_s_.size() - servers_;
+            for (uint32_t d = 0; d < cluster_.devices; ++d)
+                alone_s_.push_back(there_s_[links + server_of(d)] + call_s(d, m) +
+                                   back_s_[links + server_of(d)]);
+            if (!has_cloud()) {
+                absent_once_s_.push_back(0), absent_each_s_.push_back(model.absent_s(m));
+                continue;
+            }
+            const double s = cluster_.host_cloud_s[at];
+            const double back = message_s(cluster_.host_cloud_down_bytes_per_s[at], s);
+            absent_once_s_.push_back(message_s(cluster_.host_cloud_up_bytes_per_s[at], s) +
+                                     cluster_.host_cloud_call_s[m] + (each_ ? 0 : back));
+            absent_each_s_.push_back(each_ ? back : 0);
+        }
+    }
+
+    // On one server; a device that is named twice has two experts.
+    double compute_s(uint32_t model, std::span<const uint32_t> devices) const {
+        double longest = 0;
+        for (size_t i = 0; i < devices.size(); ++i) {
+            double sum = call_s(devices[i], model);
+            if (!serial_)
+                for (size_t j = 0; j < i; ++j)
+                    if (devices[j] == devices[i]) sum += call_s(devices[i], model);
+            longest = std::max(longest, sum);
+        }
+        return longest;
+    }
+    double server_s(uint32_t model, uint32_t entry, std::span<const uint32_t> devices) const {
+        const size_t at = link(model, entry, server_of(devices[0]));
+        return there_s_[at] + compute_s(model, devices) +
+               (each_ ? static_cast<double>(devices.size()) : 1.0) * back_s_[at];
+    }
+
+    // The least over all ways to assign experts to their holders, for up to 8; beyond, and as a
+    // first try, each by the one that is nearest alone.
+    double far_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
+        std::array<uint32_t, 16> chosen{};
+        bool choice = false;
+        double least = 0;
+        for (size_t i = 0; i < of.size(); ++i) {
+            chosen[i] = of[i][0];
+            for (const uint32_t d : of[i].subspan(1))
+                if (alone_s(model, entry, d) < alone_s(model, entry, chosen[i])) chosen[i] = d;
+            choice = choice || of[i].size() > 1;
+            least = std::max(least, alone_s(model, entry, chosen[i]));
+        }
+        const double nearest = chosen_s(model, entry, {chosen.data(), of.size()});
+        if (!choice || of.size() > 8 || (!serial_ && nearest <= least)) return nearest;
+        return std::min(nearest, assigned_s(model, entry, of));
+    }
+    double chosen_s(uint32_t model, uint32_t entry, std::span<const uint32_t> chosen) const {
+        double total = 0;
+        std::array<uint32_t, 16> devices{};
+        for (size_t i = 0; i < chosen.size(); ++i) {
+            size_t count = 0;
+            bool counted = false;
+            for (size_t j = 0; j < chosen.size(); ++j) {
+                if (server_of(chosen[j]) != server_of(chosen[i])) continue;
+                counted = counted || j < i;
+                devices[count++] = chosen[j];
+            }
+            if (counted) continue;
+            const double part = server_s(model, entry, {devices.data(), count});
+            total = serial_ ? total + part : std::max(total, part);
+        }
+        return total;
+    }
+
+    // A server that may serve some of the experts.
+    struct server_part {
+        uint32_t server, has;              // which experts, by position
+        double alone_s;                    // the least that it takes for one
+        std::array<uint32_t, 8> device{};  // [position]
+    };
+    std::vector<server_part> parts(uint32_t model, uint32_t entry,
+                                   std::span<const holders> of) const {
+        std::vector<server_part> all;
+        for (size_t i = 0; i < of.size(); ++i)
+            for (const uint32_t d : of[i]) {
+                const uint32_t n = server_of(d);
+                auto at = std::find_if(all.begin(), all.end(),
+                                       [n](const server_part &part) { return part.server == n; });
+                if (at == all.end())
+                    at = all.insert(all.end(), {n, 0, alone_s(model, entry, d), {}});
+                at->has |= 1u << i;
+                at->alone_s = std::min(at->alone_s, alone_s(model, entry, d));
+                at->device[i] = d;
+            }
+        std::sort(all.begin(), all.end(), [](const server_part &a, const server_part &b) {
+            return a.alone_s != b.alone_s ? a.alone_s < b.alone_s : a.server < b.server;
+        });
+        // Of many servers with the same experts only as many are looked at as they have experts,
+        // those that are nearest for one. That may miss a better way, never invent one.
+        if (all.size() <= 8) return all;
+        std::array<uint8_t, 256> seen{};
+        std::erase_if(all, [&seen](const server_part &part) {
+            return ++seen[part.has] > std::popcount(part.has);
+        });
+        return all;
+    }
+    // The least for every subset of the experts that the servers so far may serve.
+    double assigned_s(uint32_t model, uint32_t entry, std::span<const holders> of) const {
+        std::array<double, 256> least, cost;
+        const uint32_t full = (1u << of.size()) - 1;
+        std::fill_n(least.begin(), full + 1, infinity);
+        least[0] = 0;
+        for (const server_part &by : parts(model, entry, of)) {
+            for (uint32_t part = by.has; part != 0; part = (part - 1) & by.has) {
+                std::array<uint32_t, 8> devices{};
+                size_t count = 0;
+                for (uint32_t left = part; left != 0; left &= left - 1)
+                    devices[count++] = by.device[static_cast<size_t>(std::countr_zero(left))];
+                cost[part] = server_s(model, entry, {devices.data(), count});
+            }
+            for (uint32_t set = full; set != 0; --set)
+                for (uint32_t part = set & by.has; part != 0; part = (part - 1) & set & by.has) {
+                    const double before = least[set ^ part];
+                    least[set] = std::min(
+                        least[set], serial_ ? before + cost[part] : std::max(before, cost[part]));
+                }
+        }
+        return least[full];
+    }
+
+    const moorage_cluster cluster_;
+    const moorage_demand demand_;
+    const uint32_t servers_;
+    const bool serial_, each_;
+    std::vector<uint32_t> server_entry_, entry_server_;
+    std::vector<double> there_s_, back_s_;               // [M, entries, N]
+    std::vector<double> alone_s_;                        // [M, entries, G]
+    std::vector<double> absent_once_s_, absent_each_s_;  // [M, entries]
+};
+
+}  // namespace moorage::joint

@@ -1,0 +1,430 @@
+// Goal: the joint policy is never worse than any other one, finds the optimum where that can be
+// had, and never claims a bound that a plan falls below. Method: brute force on tiny scenes, the
+// other bundled policies on random ones of both kinds, the slow latency model of the SDK for its
+// own incremental one, and properties: room, coverage, equal plans for equal input, a plan in force
+// that stays unless leaving it pays.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+
+#include <moorage/latency.hpp>
+
+#include "joint_scene.h"
+#include "plugins/placement/joint_bound.hpp"
+#include "plugins/placement/joint_search.hpp"
+#include "slim_instance.h"
+#include "slim_reference.h"
+
+namespace {
+
+using namespace moorage::test;
+using moorage::latency_figures;
+using moorage::latency_model;
+using moorage::joint::layer_time;
+using moorage::joint::lower_bound;
+using moorage::joint::none;
+using moorage::joint::state;
+
+struct optimum {
+    double token_s = infinite, remote = infinite;
+};
+
+// Every placement with one copy of an expert on a server at most.
+class brute_force {
+public:
+    explicit brute_force(placement_scene &scene)
+        : scene_(scene), model_(scene.cluster(), scene.demand()), copies_(scene.count(), 0) {
+        for (const uint64_t bytes : scene.device_bytes) free_.push_back(bytes);
+        next(0);
+    }
+    optimum best;
+
+private:
+    void next(uint32_t place) {
+        if (place == scene_.count() * scene_.servers) {
+            if (scene_.cloud_s.empty())
+                for (const uint32_t count : copies_)
+                    if (count == 0) return;
+            best.token_s = std::min(best.token_s, model_.token_s());
+            best.remote = std::min(best.remote, model_.figures().remote_calls_per_s);
+            return;
+        }
+        const uint32_t x = place / scene_.servers, n = place % scene_.servers;
+        next(place + 1);
+        for (uint32_t d = model_.device_begin(n); d < model_.device_begin(n + 1); ++d) {
+            if (free_[d] < model_.bytes(x)) continue;
+            free_[d] -= model_.bytes(x), model_.add(x, d), ++copies_[x];
+            next(place + 1);
+            free_[d] += model_.bytes(x), model_.remove(x, d), --copies_[x];
+        }
+    }
+    placement_scene &scene_;
+    latency_model model_;
+    std::vector<uint32_t> copies_;
+    std::vector<uint64_t> free_;
+};
+
+latency_figures figures_of(placement_scene &scene, const std::vector<moorage_copy> &plan) {
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    model.assign(plan);
+    return model.figures();
+}
+
+placement_scene tiny_scene(uint64_t seed) {
+    scene_shape shape;
+    shape.servers = 1 + seed % 3;
+    shape.experts = shape.servers == 3 ? 4 : 5;
+    shape.top_k = {1 + static_cast<uint32_t>(seed / 3 % 3)};
+    shape.room = 1 + seed % 2;
+    shape.equal_sizes = seed % 4 < 2;
+    if (seed % 5 == 3) shape.flags = 0, shape.messages_dominate = seed % 2 != 0;
+    if (seed % 7 == 5) shape.linked = 0.6;
+    if (seed % 2 != 0) shape.top_k = {1, 2}, shape.experts = shape.servers == 3 ? 2 : 3;
+    if (shape.servers < 3 && seed % 3 == 0) shape.devices = 2;
+    return random_scene(shape, seed);
+}
+
+parallel_cluster tiny_cluster(uint64_t seed) {
+    parallel_shape shape;
+    const std::vector<std::vector<uint32_t>> gpus{{1, 1}, {1, 2}, {1, 1, 1}, {3}};
+    shape.gpus = gpus[seed % 4];
+    shape.layers = 1 + seed % 2, shape.experts = shape.layers == 2 ? 3 : 4;
+    if (shape.gpus.size() == 3) shape.layers = 1;
+    shape.top_k = 1 + static_cast<uint32_t>(seed / 4 % 3);
+    shape.room = 1 + 0.2 * static_cast<double>(seed % 3);
+    shape.call_s = seed % 5 == 0 ? 400e-6 : 20e-6;
+    shape.equal_devices = seed % 3 == 0;
+    shape.tokens = 12;
+    return {shape, seed};
+}
+
+struct tally {
+    uint32_t scenes = 0, optimal = 0;
+    double worst = 0, gap_sum = 0, gap_worst = 0;
+    void add(double found, double least, double bound) {
+        ++scenes;
+        const double over = least > 0 ? found / least - 1 : 0;
+        optimal += over < 1e-9 ? 1 : 0;
+        worst = std::max(worst, over);
+        const double gap = least > 0 ? 1 - bound / least : 0;
+        gap_sum += gap, gap_worst = std::max(gap_worst, gap);
+    }
+    std::string text() const {
+        return std::to_string(optimal) + " of " + std::to_string(scenes) +
+               " optimal, worst above the optimum by " + std::to_string(100 * worst) +
+               " %; bound below the optimum by " + std::to_string(100 * gap_sum / scenes) +
+               " % on average, at worst " + std::to_string(100 * gap_worst) + " %";
+    }
+};
+
+}  // namespace
+
+TEST_CASE("joint: brute force finds nothing below the bound and hardly anything below the plan") {
+    tally edge, cluster, calls;
+    for (uint64_t seed = 1; seed <= 150; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene = tiny_scene(seed);
+        placement_policy policy("joint");
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        const std::map<std::string, double> facts = policy.facts();
+        const double found = figures_of(scene, plan).token_s;
+        CHECK(found == doctest::Approx(facts.at("objective_s")).epsilon(1e-9));
+        const double least = brute_force(scene).best.token_s;
+        CHECK(facts.at("bound_s") <= least * (1 + 1e-12));
+        CHECK(facts.at("saved_gap") >= -1e-12);
+        edge.add(found, least, facts.at("bound_s"));
+    }
+    for (uint64_t seed = 1; seed <= 80; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene = tiny_cluster(seed).scene;
+        const optimum best = brute_force(scene).best;
+        placement_policy policy("joint", {{"objective", "latency"}});
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        CHECK(policy.facts().at("bound_s") <= best.token_s * (1 + 1e-12));
+        cluster.add(figures_of(scene, plan).token_s, best.token_s, policy.facts().at("bound_s"));
+        placement_policy fewest("joint", {{"objective", "remote"}});
+        const double remote = figures_of(scene, fewest.plan(scene)).remote_calls_per_s;
+        double tokens_per_s = 0;
+        for (const double each : scene.home_tokens_per_s) tokens_per_s += each;
+        const double bound = fewest.facts().at("remote_bound") * tokens_per_s;
+        CHECK(bound <= best.remote * (1 + 1e-12) + 1e-12);
+        calls.add(remote, best.remote, bound);
+    }
+    MESSAGE("edge: " << edge.text());
+    MESSAGE("cluster, latency: " << cluster.text());
+    MESSAGE("cluster, remote calls: " << calls.text());
+    CHECK(edge.optimal >= 148);
+    CHECK(cluster.optimal >= 78);
+    CHECK(calls.optimal >= 78);
+    CHECK(std::max({edge.worst, cluster.worst, calls.worst}) < 0.02);
+}
+
+TEST_CASE("joint's account of changes is the SDK's latency model") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene;
+        if (seed % 2 == 0) {
+            scene_shape shape;
+            shape.servers = 2 + seed % 4, shape.experts = 6, shape.layers = 2;
+            shape.top_k = {1 + static_cast<uint32_t>(seed % 5)};
+            shape.devices = 1 + seed % 3, shape.linked = seed % 3 == 0 ? 0.5 : 1;
+            shape.flags = static_cast<uint32_t>(seed / 2 % 4);
+            shape.messages_dominate = seed % 4 == 0;
+            scene = random_scene(shape, seed);
+        } else {
+            parallel_shape shape;
+            shape.top_k = 1 + static_cast<uint32_t>(seed % 6);
+            scene = parallel_cluster(shape, seed).scene;
+        }
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        const layer_time time(model);
+        state plain(model, time, {1, 0, 0}), mixed(model, time, {1, 0.01, 0.5});
+        mixed.limit_remote(0.5, 0.3);
+        std::mt19937_64 generator(seed);
+        for (int step = 0; step < 120; ++step) {
+            const auto x = static_cast<uint32_t>(generator() % scene.count());
+            const auto n = static_cast<uint32_t>(generator() % scene.servers);
+            uint32_t device = none;
+            if (generator() % 3 != 0)
+                device = model.device_begin(n) +
+                         static_cast<uint32_t>(generator() %
+                                               (model.device_begin(n + 1) - model.device_begin(n)));
+            if (plain.at(x, n) != none) model.remove(x, plain.at(x, n));
+            if (device != none) model.add(x, device);
+            const double before = mixed.total(), change_s = mixed.change_s(x, n, device);
+            plain.put(x, n, device);
+            CHECK(mixed.put(x, n, device) == doctest::Approx(change_s).epsilon(1e-9));
+            CHECK(mixed.total() == doctest::Approx(before + change_s).epsilon(1e-9));
+            CHECK(plain.total() + model.fixed_s() ==
+                  doctest::Approx(model.token_s()).epsilon(1e-9));
+        }
+        const double running = mixed.total();
+        mixed.settle();
+        CHECK(mixed.total() == doctest::Approx(running).epsilon(1e-9));
+        double tokens_per_s = 0;
+        for (const double each : scene.home_tokens_per_s) tokens_per_s += each;
+        CHECK(plain.remote_calls() * tokens_per_s ==
+              doctest::Approx(model.figures().remote_calls_per_s).epsilon(1e-9));
+        mixed.rollback(0);
+        CHECK(mixed.model().experts() == scene.count());
+        for (const uint32_t at : mixed.placement()) CHECK(at == none);
+    }
+}
+
+TEST_CASE("joint: never worse than any other policy with edge servers, users and a cloud") {
+    const std::vector<std::string> others{"slim_greedy", "slim_dp", "slim_maxconv", "lfu",
+                                          "random",      "ushape",  "prism"};
+    std::map<std::string, std::pair<double, double>> share;  // of what the other saves: sum, least
+    double gap_sum = 0;
+    uint32_t scenes = 0;
+    for (uint64_t seed = 1; seed <= 120; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene;
+        if (seed % 6 == 0) {
+            slim_setting setting;
+            setting.models = {switch_base_8, switch_base_16, llava_qwen, llama_moe_4_16};
+            setting.servers = 3, setting.users = 8, setting.tokens = 24;
+            setting.server_bytes = 400'000'000 + 300'000'000 * (seed % 5);
+            setting.local_experts = 20, setting.seed = seed;
+            scene = slim_instance(setting).scene;
+        } else {
+            scene_shape shape;
+            shape.servers = 2 + seed % 4, shape.homes = 6, shape.layers = 1 + seed % 3;
+            shape.experts = 8, shape.room = 3 + seed % 9;
+            shape.top_k = {1 + static_cast<uint32_t>(seed % 3),
+                           1 + static_cast<uint32_t>(seed % 2)};
+            shape.equal_sizes = seed % 2 == 0, shape.messages_dominate = seed % 5 != 0;
+            scene = random_scene(shape, seed);
+        }
+        placement_policy policy("joint", {{"effort", "3000000"}, {"kicks", "40"}});
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        const latency_figures own = figures_of(scene, plan);
+        gap_sum += policy.facts().at("saved_gap"), ++scenes;
+        for (const std::string &name : others) {
+            placement_policy other(name);
+            const latency_figures theirs = figures_of(scene, other.plan(scene));
+            INFO(name);
+            CHECK(own.token_s <= theirs.token_s * (1 + 1e-12));
+            auto &[sum, most] = share.try_emplace(name, 0, 0).first->second;
+            sum += own.token_s / theirs.token_s;
+            most = std::max(most, own.token_s / theirs.token_s);
+        }
+    }
+    for (const auto &[name, ratio] : share)
+        MESSAGE("latency over " << name << "'s: mean " << ratio.first / scenes << ", at most "
+                                << ratio.second);
+    MESSAGE("savings below the bound: " << 100 * gap_sum / scenes << " % on average");
+}
+
+TEST_CASE("joint: never worse than any other policy on unequal GPU servers") {
+    const std::vector<std::string> others{"prism", "uniform", "redundance", "smartmoe", "eplb"};
+    std::map<std::string, std::array<double, 4>> ratio;
+    double gap_sum = 0;
+    uint32_t scenes = 0;
+    for (uint64_t seed = 1; seed <= 120; ++seed) {
+        CAPTURE(seed);
+        parallel_shape shape;
+        const std::vector<std::vector<uint32_t>> gpus{
+            {1, 1, 2}, {1, 1, 1, 1}, {2, 2}, {1, 3, 1, 2}};
+        shape.gpus = gpus[seed % 4];
+        shape.layers = 2 + seed % 4, shape.experts = 8 + 4 * (seed % 3);
+        shape.top_k = 1 + static_cast<uint32_t>(seed % 4);
+        shape.room = 1 + 0.25 * static_cast<double>(seed % 5);
+        shape.zipf = 0.5 + 0.5 * static_cast<double>(seed % 3);
+        shape.call_s = seed % 7 == 0 ? 300e-6 : 20e-6;
+        placement_scene scene = parallel_cluster(shape, seed).scene;
+        placement_policy policy("joint", {{"effort", "3000000"}, {"kicks", "40"}});
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        const latency_figures own = figures_of(scene, plan);
+        gap_sum += policy.facts().at("gap"), ++scenes;
+        for (const std::string &name : others) {
+            INFO(name);
+            placement_policy other(name);
+            const latency_figures theirs = figures_of(scene, other.plan(scene));
+            CHECK(own.token_s <= theirs.token_s * (1 + 1e-12));
+            CHECK(own.remote_calls_per_s <= theirs.remote_calls_per_s * (1 + 1e-9) + 1e-12);
+            std::array<double, 4> &of = ratio.try_emplace(name).first->second;
+            const double remote = theirs.remote_calls_per_s > 0
+                                      ? own.remote_calls_per_s / theirs.remote_calls_per_s
+                                      : 1;
+            of[0] += own.token_s / theirs.token_s, of[2] += remote;
+            of[1] = std::max(of[1], own.token_s / theirs.token_s);
+            of[3] = std::max(of[3], remote);
+        }
+    }
+    for (const auto &[name, of] : ratio)
+        MESSAGE("over " << name << "'s: latency mean " << of[0] / scenes << ", at most " << of[1]
+                        << "; remote calls mean " << of[2] / scenes << ", at most " << of[3]);
+    MESSAGE("latency above the bound: " << 100 * gap_sum / scenes << " % on average");
+}
+
+TEST_CASE("joint: equal input, equal plan") {
+    placement_scene scene = parallel_cluster({}, 5).scene, edge = tiny_scene(8);
+    for (placement_scene *of : {&scene, &edge}) {
+        placement_policy one("joint", {}, 1), other("joint", {}, 99);
+        const std::vector<moorage_copy> a = one.plan(*of), b = other.plan(*of), c = one.plan(*of);
+        REQUIRE(a.size() == b.size());
+        REQUIRE(a.size() == c.size());
+        CHECK(std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+        CHECK(std::memcmp(a.data(), c.data(), a.size() * sizeof a[0]) == 0);
+        CHECK(one.facts() == other.facts());
+    }
+}
+
+TEST_CASE("joint: a plan in force stays where nothing pays") {
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene = parallel_cluster({}, seed).scene;
+        placement_policy policy("joint", {{"objective", "latency"}});
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        const std::vector<moorage_copy> again = policy.plan(scene, plan);
+        const auto same = [](const moorage_copy &a, const moorage_copy &b) {
+            return a.expert == b.expert && a.device == b.device;
+        };
+        // What a longer search still finds has to be better by more than the copying costs.
+        if (!std::equal(plan.begin(), plan.end(), again.begin(), again.end(), same))
+            CHECK(figures_of(scene, again).token_s < figures_of(scene, plan).token_s);
+        // Of another taste, and moving is beyond price: what is there stays, whatever it costs.
+        const parallel_cluster other({}, seed + 100);
+        scene.frequency = other.scene.frequency;
+        scene.group_experts = other.scene.group_experts,
+        scene.group_first = other.scene.group_first;
+        scene.call_group = other.scene.call_group, scene.call_share = other.scene.call_share;
+        scene.home_first_call = other.scene.home_first_call;
+        placement_policy dear("joint", {{"objective", "latency"}, {"move_cost_s", "1000"}});
+        const std::vector<moorage_copy> kept = dear.plan(scene, plan);
+        for (const moorage_copy &copy : kept)
+            CHECK(std::any_of(plan.begin(), plan.end(),
+                              [&](const moorage_copy &was) { return same(copy, was); }));
+        placement_policy cheap("joint", {{"objective", "latency"}, {"payback_s", "0"}});
+        CHECK(figures_of(scene, cheap.plan(scene, plan)).token_s < figures_of(scene, kept).token_s);
+    }
+}
+
+TEST_CASE("joint: a move is adopted if it saves more seconds than it takes") {
+    placement_scene scene = parallel_cluster({}, 3).scene;
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    placement_policy policy("joint", {{"objective", "latency"}}), uniform("uniform");
+    const std::vector<moorage_copy> from = uniform.plan(scene), to = policy.plan(scene);
+    double tokens_per_s = 0;
+    for (const double each : scene.home_tokens_per_s) tokens_per_s += each;
+    const double saved_s =
+        (figures_of(scene, from).token_s - figures_of(scene, to).token_s) * tokens_per_s * 300;
+    REQUIRE(saved_s > 0);
+    moorage_move move{};
+    move.size = sizeof(move);
+    move.host_cluster = &cluster, move.host_demand = &demand;
+    move.host_current = from.data(), move.current_count = from.size();
+    move.host_candidate = to.data(), move.candidate_count = to.size();
+    move.interval_s = 300;
+    move.added_s = saved_s * 0.999;
+    CHECK(policy.adopt(move));
+    move.added_s = saved_s * 1.001;
+    CHECK_FALSE(policy.adopt(move));
+}
+
+TEST_CASE("joint: with queues at devices, load is spread") {
+    // One server, two devices of room for everything; all experts of one layer, called so often
+    // that one device would be busy 0.8 of the time.
+    placement_scene scene;
+    scene.add_model(4, 2, 1, 10, 1000);
+    const uint32_t near = scene.add_server(), far = scene.add_server();
+    scene.add_device(near, 80, 0.001), scene.add_device(far, 80, 0.001);
+    scene.link(near, far, 1e9, 1e-6);
+    scene.add_home(near, 200);
+    scene.home_model = {1};
+    for (uint32_t l = 0; l < 4; ++l)
+        for (uint32_t e = 0; e < 2; ++e) scene.add_call(0, {2 * l + e}, 0.5);
+    const auto near_copies = [&](const std::vector<moorage_copy> &plan) {
+        return std::count_if(plan.begin(), plan.end(),
+                             [&](const moorage_copy &copy) { return copy.device == 0; });
+    };
+    placement_policy none_waits("joint", {{"objective", "latency"}}),
+        waits("joint", {{"objective", "latency"}, {"load_weight", "1"}});
+    CHECK(near_copies(none_waits.plan(scene)) == 8);
+    // 8 experts of 0.1 each: r^2 / (1 - r) at both is least at 4 and 4, and the link is short.
+    const std::vector<moorage_copy> spread = waits.plan(scene);
+    CHECK(near_copies(spread) == 4);
+    CHECK(plan_fault(scene, spread) == "");
+}
+
+TEST_CASE("joint refuses what cannot hold every expert, and says why") {
+    placement_scene scene = parallel_cluster({}, 1).scene;
+    scene.device_bytes.assign(scene.devices(), 3000);
+    placement_policy policy("joint");
+    CHECK_THROWS_WITH(policy.plan(scene),
+                      "joint: one copy of every expert takes 32000 bytes, the devices have 12000 "
+                      "and no way was found to fit them in; give them more memory or a cloud");
+}
+
+TEST_CASE("the bound of many servers is one, too") {
+    // 11 servers are beyond trying all sets of holders: the location dual is compared with the
+    // plan, and on 3 servers' scenes with the enumerated bound it cannot exceed the optimum.
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+        CAPTURE(seed);
+        parallel_shape shape;
+        shape.gpus.assign(12, 1), shape.experts = 12, shape.layers = 2, shape.top_k = 1;
+        shape.room = 2, shape.tokens = 40;
+        placement_scene scene = parallel_cluster(shape, seed).scene;
+        placement_policy policy("joint", {{"effort", "4000000"}, {"kicks", "10"}});
+        const std::vector<moorage_copy> plan = policy.plan(scene);
+        CHECK(plan_fault(scene, plan) == "");
+        const double found = figures_of(scene, plan).token_s;
+        CHECK(policy.facts().at("bound_s") <= found * (1 + 1e-12));
+        CHECK(policy.facts().at("bound_s") > 0);
+        placement_policy fewest("joint", {{"objective", "remote"}, {"effort", "4000000"}});
+        fewest.plan(scene);
+        CHECK(fewest.facts().at("gap") >= -1e-12);
+        CHECK(fewest.facts().at("gap") < 0.1);
+    }
+}
