@@ -167,8 +167,7 @@ void network::start_activation(uint32_t channel, uint64_t now_ns) {
     --on.queued;
     on.waiting_activation_bytes -= one.what.bytes;
     // The first that stood behind a piece tells how long the line kept activations waiting for it.
-    if (on.piece_last && on.free_ns == now_ns && one.sent_ns < now_ns)
-        on.delayed_ns += now_ns - one.sent_ns;
+    if (on.piece_last) on.delayed_ns += now_ns - one.sent_ns;
     on.piece_last = false;
     occupy(channel, traffic::activation, one.what.bytes, now_ns);
     on.activation_end_ns = on.free_ns;

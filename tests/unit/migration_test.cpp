@@ -306,6 +306,16 @@ TEST_CASE("what nothing has, and no cloud, is given up") {
     CHECK(load.order().given_up().empty());
 }
 
+TEST_CASE("an expert that the new plan has nowhere makes room as any other") {
+    const world of = make_world({100, 100}, 2, 100);
+    bookkeeper move(of, {{0, 0}, {1, 1}}, {{1, 0}, {1, 1}}, 1, 0, 0);
+    move.go();
+    CHECK(move.story == "-0@0 1:1>0 ");
+    bookkeeper gone(of, {{0, 0}, {1, 1}}, {{1, 1}}, 1, 0, 0);
+    gone.go();
+    CHECK(gone.story == "-0@0 ");
+}
+
 namespace {
 
 // Copies at random, within memory; every expert that `all` says has one.
@@ -384,6 +394,8 @@ TEST_CASE("random plans: always reachable, within memory, to the end") {
             target = random_plan(random, of, of.cluster.device_bytes, random.below(40));
         }
         if (!current || !target) continue;
+        if (random.below(4) == 0)  // nobody asks for one any more
+            std::erase_if(*target, [](const auto &copy) { return copy.first == 0; });
         const auto at_once = static_cast<uint32_t>(1 + random.below(3));
         bookkeeper move(of, *current, *target, at_once, random.below(2) ? 0 : 4, seed);
         moved += move.go();
