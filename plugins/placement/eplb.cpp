@@ -121,7 +121,9 @@ private:
         const algorithm::device &first = devices_.front();
         for (const algorithm::device &each : devices_)
             if (each.slots != first.slots || each.speed != first.speed) return false;
-        uint32_t places = std::min(first.slots / of_model.layers, of_model.experts);
+        const bool nodes = hierarchical_ && of_model.groups % of.servers == 0;
+        uint32_t places =
+            std::min(first.slots / of_model.layers, of_model.experts / (nodes ? of.servers : 1));
         if (replicas_ > 0) places = std::min(places, replicas_ / of.devices);
         if (fill_ && places < of_model.experts && places * of_model.layers < first.slots &&
             replicas_ == 0)
@@ -173,6 +175,12 @@ private:
         counts_.resize(shape.experts);
         algorithm::rebalance(weight, shape, place_expert_, counts_, work_, more_);
         const uint32_t places = shape.replicas / shape.gpus;
+        if (all_distinct(shape, places)) {
+            for (uint32_t gpu = 0; gpu < shape.gpus; ++gpu)
+                devices_[gpu].experts.assign(place_expert_.begin() + gpu * places,
+                                             place_expert_.begin() + (gpu + 1) * places);
+            return;
+        }
         algorithm::unequal_layer layer(weight, devices_);
         for (uint32_t gpu = 0; gpu < shape.gpus; ++gpu) {
             devices_[gpu].slots = places;
@@ -180,21 +188,24 @@ private:
         }
         if (!replace_) return;
         const uint32_t nodes = shape.hierarchical() ? shape.nodes : 1;
-        const uint32_t node_gpus = shape.gpus / nodes;
+        const uint32_t node_places = shape.replicas / nodes, node_gpus = shape.gpus / nodes;
         for (uint32_t node = 0; node < nodes; ++node) {
-            const auto among = std::span(devices_).subspan(size_t{node} * node_gpus, node_gpus);
-            if (std::none_of(among.begin(), among.end(), [&](const algorithm::device &each) {
-                    return each.experts.size() < places;
-                }))
-                continue;
-            // Of its own groups alone: what the node holds by now.
-            std::vector<uint32_t> scope;
-            for (const algorithm::device &each : among)
-                scope.insert(scope.end(), each.experts.begin(), each.experts.end());
+            // Of its own groups alone.
+            std::vector<uint32_t> scope(place_expert_.begin() + node * node_places,
+                                        place_expert_.begin() + (node + 1) * node_places);
             std::sort(scope.begin(), scope.end());
             scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
-            layer.refill(scope, among);
+            layer.refill(scope, node * node_gpus, (node + 1) * node_gpus);
         }
+    }
+    bool all_distinct(const algorithm::shape &shape, uint32_t places) {
+        last_gpu_.assign(shape.experts, moorage::none);
+        for (uint32_t place = 0; place < shape.replicas; ++place) {
+            uint32_t &last = last_gpu_[place_expert_[place]];
+            if (last == place / places) return false;
+            last = place / places;
+        }
+        return true;
     }
 
     void place_unequal(const placement::scene &of, const placement::model &of_model,
@@ -260,7 +271,7 @@ private:
     const uint32_t replicas_;
     const algorithm::extras more_;
     std::vector<algorithm::device> devices_;
-    std::vector<uint32_t> place_expert_, counts_;
+    std::vector<uint32_t> place_expert_, counts_, last_gpu_;
     algorithm::workspace work_;
     double published_ = 0, layers_ = 0, copies_ = 0, imbalance_sum_ = 0, imbalance_max_ = 0;
 };

@@ -96,9 +96,11 @@ inline void balanced_packing(std::span<const float> weight, uint32_t packs, work
 }
 
 // Copies for so many places that the largest load of a copy is least: one each, then always one
-// more for the largest. Writes the expert of each place: first all experts, then the copies.
+// more for the largest. Writes the expert of each place: first all experts, then the copies. No
+// expert gets more than `most_copies`; Requires: so many of each fill the places.
 inline void replicate(std::span<const float> weight, std::span<uint32_t> place_expert,
-                      std::span<uint32_t> copies, workspace &work) {
+                      std::span<uint32_t> copies, workspace &work,
+                      uint32_t most_copies = UINT32_MAX) {
     const auto experts = static_cast<uint32_t>(weight.size());
     work.each.assign(weight.begin(), weight.end());
     std::fill(copies.begin(), copies.end(), 1u);
@@ -108,19 +110,25 @@ inline void replicate(std::span<const float> weight, std::span<uint32_t> place_e
     for (uint32_t expert = 0; expert < experts; ++expert)
         work.heap[expert] = key_of(weight[expert], ~expert);
     std::make_heap(work.heap.begin(), work.heap.end());
+    std::span<uint64_t> open(work.heap);
     for (size_t place = experts; place < place_expert.size(); ++place) {
-        const uint32_t most = ~static_cast<uint32_t>(work.heap[0]);
+        while (copies[~static_cast<uint32_t>(open[0])] >= most_copies) {
+            open[0] = open.back();
+            open = open.first(open.size() - 1);
+            sift_top(open, std::greater<>());
+        }
+        const uint32_t most = ~static_cast<uint32_t>(open[0]);
         place_expert[place] = most;
         work.each[most] = weight[most] / static_cast<float>(++copies[most]);
-        work.heap[0] = key_of(work.each[most], ~most);
-        sift_top(std::span<uint64_t>(work.heap), std::greater<>());
+        open[0] = key_of(work.each[most], ~most);
+        sift_top(open, std::greater<>());
     }
 }
 
 // What goes beyond the published algorithm; by default nothing.
 struct extras {
-    // Copies of one expert that share a GPU, and then even out until no GPU has more to do than
-    // before.
+    // No more copies of an expert than GPUs, none on one GPU with another; then exchanges until no
+    // GPU has more to do than before. Requires: no more places on a GPU than experts of its node.
     bool separate = false;
     uint32_t refine = 0;  // exchanges at most that even out the loads
 };
@@ -142,8 +150,7 @@ public:
             ++held(pack[i], expert[i]);
         }
     }
-    // Copies that share a pack change places with the item that leaves the lighter packs. Copies
-    // of which there are more than packs must stay.
+    // Copies that share a pack change places with the item that leaves the lighter packs.
     bool separate() {
         bool changed = false;
         for (size_t i = 0; i < weight_.size(); ++i)
@@ -220,7 +227,7 @@ inline void pack_node(const uint32_t *experts, uint32_t count, uint32_t gpus, ex
         exchanges change(work.place_load, work.place, count, gpus, work.pack);
         const double published = change.largest();
         bool changed = more.separate && change.separate();
-        if (changed) change.refine(work.place.size(), published);
+        if (changed) change.refine(2 * size_t{gpus}, published);
         changed |= change.refine(more.refine);
         if (changed) work.used.assign(gpus, 0);
         for (size_t i = 0; changed && i < work.place.size(); ++i)
@@ -252,7 +259,8 @@ inline void rebalance(std::span<const float> weight, shape of, std::span<uint32_
     for (uint32_t node = 0; node < of.nodes; ++node) {
         const uint32_t *experts = work.expert_of.data() + size_t{node} * node_experts;
         for (uint32_t i = 0; i < node_experts; ++i) work.expert_load[i] = weight[experts[i]];
-        replicate(work.expert_load, work.place, work.count, work);
+        replicate(work.expert_load, work.place, work.count, work,
+                  more.separate ? of.gpus / of.nodes : UINT32_MAX);
         for (uint32_t i = 0; i < node_experts; ++i) copies[experts[i]] = work.count[i];
         for (uint32_t i = 0; i < node_places; ++i) work.place_load[i] = work.each[work.place[i]];
         pack_node(experts, node_experts, of.gpus / of.nodes, more,

@@ -1,16 +1,18 @@
-// eplb_unequal.hpp - the load balancer for unequal devices, and the repair of the published one.
+// eplb_unequal.hpp - the load balancer for unequal devices, and what is left of the published one.
 //
 // The published algorithm wants as many places on every GPU and equal GPUs. Here a device has the
 // places that its memory allows and a speed: an expert gets copies as published, one more always
 // for the largest load per copy, but no more than there are devices; the copies go heaviest first
-// to the device that would be done first with it, (load + copy) / speed, and never twice to one.
-// Groups go to nodes alike, as many as a node has room for. Places that no copy can take, and those
-// that a second copy on the same device would waste, go to the expert with the largest load per
-// copy among those that a device lacks.
+// to the device that would be done first with them, (load + copy) / speed, never two to one device.
+// Groups go to nodes alike, as many as a node has room for. Where all places are filled so, a slow
+// device has as much to do as a fast one with as many. Slow devices therefore give up copies, whose
+// load the other copies of the expert take over, while that brings loads nearer to speeds; places
+// that have become free go to experts so light that the longest time does not rise again.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <vector>
@@ -25,25 +27,34 @@ struct device {
     double load = 0;  // of the copies that it holds
 };
 
-// One layer. Requires: devices in order of nodes.
+// One layer. Requires: devices in order of nodes, without experts.
 class unequal_layer {
 public:
     unequal_layer(std::span<const float> weight, std::span<device> devices)
-        : weight_(weight), devices_(devices), copies_(weight.size(), 0) {}
+        : weight_(weight),
+          devices_(devices),
+          copies_(weight.size(), 0),
+          held_(weight.size() * devices.size(), 0),
+          holders_(weight.size()) {
+        for (device &at : devices_) {
+            at.load = 0;
+            slowness_.push_back(1 / at.speed);
+        }
+    }
 
     // Groups to nodes, then within the nodes; false: the nodes have no room for whole groups.
     bool place_by_groups(uint32_t groups, uint32_t nodes) {
         const std::vector<uint32_t> node_of = group_nodes(groups, nodes);
         if (node_of.empty()) return false;
         const size_t size = weight_.size() / groups;
-        size_t first = 0;
+        uint32_t first = 0;
         for (uint32_t node = 0; node < nodes; ++node) {
-            size_t last = first;
+            uint32_t last = first;
             while (last < devices_.size() && devices_[last].node == node) ++last;
             std::vector<uint32_t> experts;
             for (uint32_t expert = 0; expert < weight_.size(); ++expert)
                 if (node_of[expert / size] == node) experts.push_back(expert);
-            place(experts, devices_.subspan(first, last - first));
+            place(experts, first, last);
             first = last;
         }
         return true;
@@ -51,68 +62,86 @@ public:
     void place_all() {
         std::vector<uint32_t> experts(weight_.size());
         std::iota(experts.begin(), experts.end(), 0u);
-        place(experts, devices_);
+        place(experts, 0, static_cast<uint32_t>(devices_.size()));
     }
-    // A layer that another algorithm placed; `experts` may be in it more than once a device.
+    // A layer that another algorithm placed; `experts` may have one more than once.
     void take(uint32_t device, std::span<const uint32_t> experts) {
         for (const uint32_t expert : experts)
-            if (!holds(devices_[device], expert)) {
-                devices_[device].experts.push_back(expert);
-                ++copies_[expert];
-            }
+            if (!held(expert, device)) add(expert, device);
     }
-    // Free places to experts of `scope` that their devices lack, one by one: the largest load per
-    // copy, on the device that has least to do of those with a place for it.
-    void refill(std::span<const uint32_t> scope, std::span<device> among) {
-        std::vector<uint32_t> order(scope.begin(), scope.end());
-        while (has_place(among)) {
-            std::stable_sort(order.begin(), order.end(),
-                             [&](uint32_t a, uint32_t b) { return per_copy(a) > per_copy(b); });
-            update_loads(among);
-            const bool done = std::none_of(order.begin(), order.end(), [&](uint32_t expert) {
-                return copies_[expert] > 0 && weight_[expert] > 0 && add_copy(expert, among);
-            });
-            if (done) return;
+    // Free places of [first, last), one by one: to the largest load per copy of `experts`, on the
+    // device that is done first with it of those that lack it and then take no longer than `limit`.
+    void refill(std::span<const uint32_t> experts, uint32_t first, uint32_t last,
+                double limit = std::numeric_limits<double>::infinity()) {
+        std::vector<uint32_t> order;
+        for (const uint32_t expert : experts)
+            if (copies_[expert] > 0 && weight_[expert] > 0) order.push_back(expert);
+        const auto lighter = [&](uint32_t a, uint32_t b) {
+            return share(a) != share(b) ? share(a) < share(b) : a > b;
+        };
+        std::make_heap(order.begin(), order.end(), lighter);
+        while (!order.empty() && has_place(first, last)) {
+            std::pop_heap(order.begin(), order.end(), lighter);
+            const uint32_t expert = order.back();
+            const double more = double{weight_[expert]} / (copies_[expert] + 1);
+            const uint32_t at = earliest(expert, more, first, last);
+            if (at == last || (devices_[at].load + more) / devices_[at].speed > limit) {
+                order.pop_back();  // nor will it fit later: loads of others only fall by its own
+                continue;
+            }
+            add(expert, at);
+            std::push_heap(order.begin(), order.end(), lighter);
         }
     }
-    const std::vector<uint32_t> &copies() const { return copies_; }
 
 private:
-    static bool holds(const device &at, uint32_t expert) {
-        return std::find(at.experts.begin(), at.experts.end(), expert) != at.experts.end();
+    bool held(uint32_t expert, uint32_t device) const {
+        return held_[size_t{expert} * devices_.size() + device] != 0;
     }
-    static bool has_place(std::span<const device> among) {
-        return std::any_of(among.begin(), among.end(),
-                           [](const device &at) { return at.experts.size() < at.slots; });
-    }
-    double per_copy(uint32_t expert) const {
+    double share(uint32_t expert) const {
         return copies_[expert] > 0 ? double{weight_[expert]} / copies_[expert] : 0;
     }
-    void update_loads(std::span<device> among) const {
-        for (device &at : among) {
-            at.load = 0;
-            for (const uint32_t expert : at.experts) at.load += per_copy(expert);
-        }
+    bool has_place(uint32_t first, uint32_t last) const {
+        return std::any_of(devices_.begin() + first, devices_.begin() + last,
+                           [](const device &at) { return at.experts.size() < at.slots; });
     }
-    device *earliest(uint32_t expert, double load, std::span<device> among) const {
-        device *best = nullptr;
+    void hold(uint32_t expert, uint32_t device) {
+        held_[size_t{expert} * devices_.size() + device] = 1;
+        holders_[expert].push_back(device);
+        devices_[device].experts.push_back(expert);
+    }
+    // One copy more or less; all holders of the expert share its load anew.
+    void change_copies(uint32_t expert, uint32_t copies) {
+        const double before = share(expert);
+        copies_[expert] = copies;
+        const double change = share(expert) - before;
+        for (const uint32_t at : holders_[expert]) devices_[at].load += change;
+    }
+    void add(uint32_t expert, uint32_t device) {
+        change_copies(expert, copies_[expert] + 1);
+        hold(expert, device);
+        devices_[device].load += share(expert);
+    }
+    void remove(uint32_t expert, uint32_t device) {
+        devices_[device].load -= share(expert);
+        held_[size_t{expert} * devices_.size() + device] = 0;
+        std::erase(devices_[device].experts, expert);
+        std::erase(holders_[expert], device);
+        change_copies(expert, copies_[expert] - 1);
+    }
+    // Of [first, last): the one done first with a load more of those with a place that lack it.
+    uint32_t earliest(uint32_t expert, double load, uint32_t first, uint32_t last) const {
+        uint32_t best = last;
         double soonest = 0;
-        for (device &at : among) {
-            if (at.experts.size() >= at.slots) continue;
-            const double done = (at.load + load) / at.speed;
-            if ((best != nullptr && done >= soonest) || holds(at, expert)) continue;
-            best = &at;
+        for (uint32_t at = first; at < last; ++at) {
+            const device &each = devices_[at];
+            if (each.experts.size() >= each.slots || held(expert, at)) continue;
+            const double done = (each.load + load) / each.speed;
+            if (best != last && done >= soonest) continue;
+            best = at;
             soonest = done;
         }
         return best;
-    }
-    bool add_copy(uint32_t expert, std::span<device> among) {
-        const double load = double{weight_[expert]} / (copies_[expert] + 1);
-        device *at = earliest(expert, load, among);
-        if (at == nullptr) return false;
-        at->experts.push_back(expert);
-        ++copies_[expert];
-        return true;
     }
 
     // The node of each group; empty where they do not fit.
@@ -145,51 +174,120 @@ private:
         return node_of;
     }
 
-    // Experts in the order of their copies' loads; the heaviest alone where not all find a place.
-    void place(std::span<const uint32_t> experts, std::span<device> among) {
+    // All on the devices [first, last); the heaviest experts alone where not all find a place.
+    void place(std::span<const uint32_t> experts, uint32_t first, uint32_t last) {
         size_t places = 0, hosts = 0;
-        for (const device &at : among) {
-            places += std::min<size_t>(at.slots, experts.size());
-            hosts += at.slots > 0;
+        for (uint32_t at = first; at < last; ++at) {
+            places += std::min<size_t>(devices_[at].slots, experts.size());
+            hosts += devices_[at].slots > 0;
         }
         std::vector<uint32_t> order(experts.begin(), experts.end());
-        const auto heavier = [&](uint32_t a, uint32_t b) { return weight_[a] > weight_[b]; };
-        std::stable_sort(order.begin(), order.end(), heavier);
-        if (order.size() > places) order.resize(places);
-        for (const uint32_t expert : order) copies_[expert] = 1;
-        replicate(order, places, hosts);
-        std::sort(order.begin(), order.end());
         std::stable_sort(order.begin(), order.end(),
-                         [&](uint32_t a, uint32_t b) { return per_copy(a) > per_copy(b); });
-        for (const uint32_t expert : order) {
-            const double load = per_copy(expert);
-            uint32_t put = 0;
-            for (uint32_t copy = 0; copy < copies_[expert]; ++copy)
-                if (device *at = earliest(expert, load, among); at != nullptr) {
-                    at->experts.push_back(expert);
-                    at->load += load;
-                    ++put;
-                }
-            copies_[expert] = put;
-        }
-        refill(order, among);
+                         [&](uint32_t a, uint32_t b) { return weight_[a] > weight_[b]; });
+        if (order.size() > places) order.resize(places);
+        std::sort(order.begin(), order.end());
+        pack(order, replicate(order, places, hosts), first, last);
+        refill(order, first, last);
+        if (same_speeds(first, last)) return;
+        relieve(first, last);
+        refill(order, first, last, longest(first, last));
     }
-    void replicate(std::span<const uint32_t> experts, size_t places, size_t hosts) {
-        for (size_t used = experts.size(); used < places; ++used) {
-            uint32_t most = UINT32_MAX;
-            for (const uint32_t expert : experts)
-                if (copies_[expert] < hosts &&
-                    (most == UINT32_MAX || per_copy(expert) > per_copy(most) ||
-                     (per_copy(expert) == per_copy(most) && expert < most)))
-                    most = expert;
-            if (most == UINT32_MAX || !(weight_[most] > 0)) return;
-            ++copies_[most];
+    std::vector<uint32_t> replicate(std::span<const uint32_t> experts, size_t places,
+                                    size_t hosts) const {
+        std::vector<uint32_t> count(experts.size(), 1), heap;
+        const auto each = [&](uint32_t i) { return double{weight_[experts[i]]} / count[i]; };
+        const auto lighter = [&](uint32_t a, uint32_t b) {
+            return each(a) != each(b) ? each(a) < each(b) : a > b;
+        };
+        for (uint32_t i = 0; i < experts.size(); ++i)
+            if (weight_[experts[i]] > 0 && hosts > 1) heap.push_back(i);
+        std::make_heap(heap.begin(), heap.end(), lighter);
+        for (size_t used = experts.size(); used < places && !heap.empty(); ++used) {
+            std::pop_heap(heap.begin(), heap.end(), lighter);
+            if (++count[heap.back()] == hosts)
+                heap.pop_back();
+            else
+                std::push_heap(heap.begin(), heap.end(), lighter);
         }
+        return count;
+    }
+    // Copies by their loads, heaviest first. One for which there is no device is left out, never
+    // the first of an expert: while some are to be placed, some place is free.
+    void pack(std::span<const uint32_t> experts, std::span<const uint32_t> count, uint32_t first,
+              uint32_t last) {
+        std::vector<uint32_t> order(experts.size());
+        std::iota(order.begin(), order.end(), 0u);
+        const auto each = [&](uint32_t i) { return double{weight_[experts[i]]} / count[i]; };
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint32_t a, uint32_t b) { return each(a) > each(b); });
+        for (const uint32_t i : order)
+            for (uint32_t copy = 0; copy < count[i]; ++copy) {
+                const uint32_t at = earliest(experts[i], each(i), first, last);
+                if (at == last) break;
+                hold(experts[i], at);
+                devices_[at].load += each(i);
+                ++copies_[experts[i]];
+            }
+        for (uint32_t at = first; at < last; ++at) {  // of the copies that are there
+            devices_[at].load = 0;
+            for (const uint32_t expert : devices_[at].experts) devices_[at].load += share(expert);
+        }
+    }
+
+    double time(uint32_t at) const { return devices_[at].load / devices_[at].speed; }
+    double longest(uint32_t first, uint32_t last) const {
+        double most = 0;
+        for (uint32_t at = first; at < last; ++at) most = std::max(most, time(at));
+        return most;
+    }
+    // Takes copies away, from the slowest devices first, each time the one that lowers the sum of
+    // load^2 / speed most: that sum is least where loads are as speeds.
+    void relieve(uint32_t first, uint32_t last) {
+        std::vector<uint32_t> open(last - first);
+        std::iota(open.begin(), open.end(), first);
+        while (!open.empty()) {
+            const auto slow =
+                std::max_element(open.begin(), open.end(),
+                                 [&](uint32_t a, uint32_t b) { return time(a) < time(b); });
+            uint32_t best = UINT32_MAX;
+            double least = 0;
+            for (const uint32_t expert : devices_[*slow].experts) {
+                if (copies_[expert] < 2) continue;
+                const double change = change_without(expert, *slow);
+                if (change >= least) continue;
+                best = expert;
+                least = change;
+            }
+            if (best != UINT32_MAX)
+                remove(best, *slow);
+            else
+                open.erase(slow);
+        }
+    }
+    // Of the sum, if the device gave the expert up.
+    double change_without(uint32_t expert, uint32_t slow) const {
+        const double less = share(expert);
+        const double more = double{weight_[expert]} / (copies_[expert] - 1) - less;
+        double slowness = 0, times = 0;  // of the other holders
+        for (const uint32_t at : holders_[expert]) {
+            if (at == slow) continue;
+            slowness += slowness_[at];
+            times += devices_[at].load * slowness_[at];
+        }
+        return less * (less - 2 * devices_[slow].load) * slowness_[slow] +
+               more * (more * slowness + 2 * times);
+    }
+    bool same_speeds(uint32_t first, uint32_t last) const {
+        return std::all_of(devices_.begin() + first, devices_.begin() + last,
+                           [&](const device &at) { return at.speed == devices_[first].speed; });
     }
 
     const std::span<const float> weight_;
     const std::span<device> devices_;
     std::vector<uint32_t> copies_;
+    std::vector<uint8_t> held_;                   // [experts, devices]
+    std::vector<std::vector<uint32_t>> holders_;  // of each expert
+    std::vector<double> slowness_;                // of each device, 1 / speed
 };
 
 }  // namespace moorage::eplb

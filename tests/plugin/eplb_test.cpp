@@ -219,13 +219,12 @@ TEST_CASE("copies that share a GPU are exchanged, and the loads are as even as p
             CHECK(before == after);
             continue;
         }
-        ++shared;
-        // More copies than GPUs must share.
-        int must = 0;
+        CHECK(doubled(after) == 0);
+        bool more_than_gpus = false;
         for (uint32_t expert = 0; expert < 32; ++expert)
-            must +=
-                std::max(0, static_cast<int>(std::count(before.begin(), before.end(), expert)) - 8);
-        if (must == 0) CHECK(doubled(after) == 0);
+            more_than_gpus |= std::count(before.begin(), before.end(), expert) > 8;
+        if (more_than_gpus) continue;
+        ++shared;
         evener += imbalance(weight, after, 8) <= imbalance(weight, before, 8) + 1e-6;
         std::sort(before.begin(), before.end());
         std::sort(after.begin(), after.end());
@@ -323,6 +322,44 @@ TEST_CASE("load goes by speed, places by memory") {
     CHECK(load[0] / sum == doctest::Approx(3.0 / 7).epsilon(0.1));
     CHECK(load[1] / sum == doctest::Approx(1.0 / 7).epsilon(0.2));
     CHECK(load[2] / sum == doctest::Approx(3.0 / 7).epsilon(0.1));
+}
+
+TEST_CASE("many devices of different speed and memory: none a third slower than even") {
+    std::mt19937 generator(11);
+    placement_scene scene;
+    const uint32_t experts = 32, devices = 24;
+    scene.add_model(4, experts, 2, 1, 1);
+    for (uint32_t server = 0; server < devices; ++server) scene.add_server();
+    std::vector<double> call_s;
+    for (uint32_t server = 0; server < devices; ++server) {
+        call_s.push_back(0.001 * (1 + server % 3));
+        scene.add_device(server, 4 * (6 + generator() % 8), call_s.back());
+    }
+    scene.link(0, 1, 1e9);
+    scene.add_home(0, 1);
+    for (double &each : scene.frequency) each = 1.0 / (1 + generator() % 32);
+    placement_policy policy("eplb");
+    const std::vector<moorage_copy> plan = policy.plan(scene);
+    CHECK(plan_fault(scene, plan) == "");
+    double fast = 0, all = 0;
+    for (uint32_t layer = 0; layer < 4; ++layer) {
+        std::vector<double> copies(experts, 0), time(devices, 0);
+        double load = 0, speed = 0;
+        for (const moorage_copy &copy : plan)
+            if (copy.expert / experts == layer) ++copies[copy.expert % experts];
+        for (const moorage_copy &copy : plan)
+            if (copy.expert / experts == layer)
+                time[copy.device] += scene.frequency[copy.expert] / copies[copy.expert % experts] *
+                                     call_s[copy.device];
+        for (uint32_t device = 0; device < devices; ++device) {
+            load += time[device] / call_s[device];
+            speed += 1 / call_s[device];
+            fast += device % 3 == 0 ? time[device] / call_s[device] : 0;
+        }
+        all += load;
+        CHECK(*std::max_element(time.begin(), time.end()) <= 1.33 * load / speed);
+    }
+    CHECK(fast / all == doctest::Approx(6.0 / 11).epsilon(0.1));  // 1 : 1/2 : 1/3
 }
 
 TEST_CASE("groups stay together on unequal servers, as many as there is room for") {
