@@ -135,14 +135,14 @@ typedef struct moorage_placement {
     uint32_t flags; /* 0 */
     /* Fills `host_copies` (host's, room for X * G) and their number. `current` is the plan in
      * force, of count 0 before the first. No device above its memory, no copy twice; without a
-     * cloud every expert of a model that somebody asks for has a copy. MOORAGE_INVALID_ARGUMENT with
-     * a text (set_error) where no plan exists. Required. [control] */
+     * cloud every expert of a model that somebody asks for has a copy. Where no plan exists:
+     * MOORAGE_INVALID_ARGUMENT with a text (set_error). Required. [control] */
     int32_t (*plan)(moorage_plugin *plugin, const moorage_cluster *cluster,
                     const moorage_demand *demand, const moorage_copy *host_current,
                     uint64_t current_count, moorage_copy *host_copies, uint64_t *host_count);
     /* 1: the candidate pays for its migration. Null: the host's rule, Prism's Eq. 4. [control] */
     uint32_t (*adopt)(moorage_plugin *plugin, const moorage_move *move);
-    /* Writes up to `capacity` facts about the last plan, returns how many. May be null. [control] */
+    /* Writes up to `capacity` facts about the last plan, returns how many. Null: none. [control] */
     uint32_t (*facts)(moorage_plugin *plugin, moorage_fact *host_facts, uint32_t capacity);
 } moorage_placement;
 MOORAGE_ASSERT(sizeof(moorage_placement) == 32, "moorage_placement layout");
