@@ -39,7 +39,11 @@ public:
     }
     void change(size_t index, double value) {
         value_[index] = value;
-        for (size_t node = (leaves_ + index) / 2; node > 0; node /= 2) play(node);
+        for (size_t node = (leaves_ + index) / 2; node > 0; node /= 2) {
+            const uint32_t before = winner_[node];
+            play(node);
+            if (winner_[node] == before && before != index) return;  // nothing new above
+        }
     }
     uint32_t best() const { return leaves_ == 1 ? 0 : winner_[1]; }
     double best_value() const { return value_[best()]; }
@@ -70,7 +74,7 @@ public:
         for (uint32_t x = 0; x < model.experts(); ++x) {
             most_.push_back(model.gain_most(x) * (1 + slack));
             for (uint32_t n = 0; n < servers_; ++n) {
-                bound_[index(x, n)] = most_[x];
+                bound_[index(x, n)] = first_bound(x, n);
                 ratios_[index(x, n)] = most_[x] > 0 ? ratio(x, n) : tournament::out;
             }
         }
@@ -101,6 +105,13 @@ private:
     }
     uint32_t find(uint32_t m, uint32_t n) const {
         return room_.find(model_.demand().host_model_first[m], n);
+    }
+    double first_bound(uint32_t x, uint32_t n) const {
+        if (!model_.messages_dominate()) return most_[x];
+        const uint32_t device = room_.find(x, n);
+        return device == latency_model::none
+                   ? 0
+                   : std::max(0.0, model_.gain_first(x, device)) + slack * most_[x];
     }
     void close(uint32_t x, uint32_t n) {
         open_[index(x, n)] = 0;

@@ -81,12 +81,15 @@ public:
     // Whether sets chosen together count, and those that the expert is in with others. Gains of
     // experts that share no set do not depend on each other.
     bool grouped() const { return grouped_; }
-    // Calls `each(other, most_s)` for every other expert of those sets, set by set: the gain of a
-    // copy of `other` has a part of at most most_s there.
+    // Calls `each(other, most_s)` for every other expert of those sets, set by set: by no more than
+    // the sum of most_s did the expert's last add() raise the gain of a copy of `other`.
     template <class Each>
     void for_partners(uint32_t expert, Each each) const;
     // No copy of the expert can ever save more than this, whatever else is placed.
     double gain_most(uint32_t expert) const;
+    // gain() over the empty placement, without a walk over the sets, and so up to rounding.
+    // Requires: messages_dominate().
+    double gain_first(uint32_t expert, uint32_t device) const;
     // Whether no copy can cost anything and none saves more for another copy of the same expert
     // (submodular in each expert's copies): calls are serial, outputs return one by one, and no
     // computation is longer than a message, nor a server farther than the cloud.
@@ -149,6 +152,7 @@ private:
         uint32_t model, entry, count;
         const uint32_t *experts;
         change with;
+        uint32_t found = 0;                // two bits an expert: not_found, found_far, found_near
         std::array<uint64_t, 16> holders;  // of the first `count`; not zeroed, this is the hot path
     };
 
@@ -184,8 +188,10 @@ private:
     uint32_t fastest_copy(uint32_t expert, uint32_t server, uint32_t except) const;
 
     single single_s(uint32_t expert, uint32_t entry, const change &with) const;
+    void set_term(uint32_t term);
     void set_single(uint32_t expert, uint32_t entry);
     double singles_difference(uint32_t expert, const change &with) const;
+    double plain_difference(uint32_t term, uint32_t position, uint32_t server) const;
     double terms_difference(uint32_t expert, const change &with) const;
     double term_s(uint32_t term, const change &with) const;
     double layer_s(sought &of) const;
@@ -212,12 +218,13 @@ private:
     std::vector<uint32_t> server_entry_;   // [N]
     std::vector<uint32_t> expert_model_;   // [X]
     // Times by (model, entry): of messages to and from a server, alone with what a device adds.
-    std::vector<double> there_s_, back_s_;              // [M, entries, N]
-    std::vector<double> call_fix_s_, call_return_s_;    // [M, entries, N] serial: once, an expert
-    std::vector<double> alone_s_;                       // [M, G, entries]
-    std::vector<double> cloud_fix_s_, cloud_return_s_;  // [M, entries]
-    std::vector<double> absent_s_;                      // [M]
-    std::vector<double> trip_s_;                        // [M, entries] the longest for an expert
+    std::vector<double> there_s_, back_s_;            // [M, entries, N]
+    std::vector<double> call_fix_s_, call_return_s_;  // [M, entries, N] serial: once, an expert
+    std::vector<double> alone_s_;                     // [M, G, entries]
+    std::vector<double> last_once_s_, last_each_s_;   // [M, entries] the cloud, or absence
+    std::vector<double> absent_s_;                    // [M]
+    // [M, entries] the longest time of an expert alone: with the last resort, by a server.
+    std::vector<double> trip_s_, far_s_;
     std::vector<uint64_t> reach_;   // [entries] servers linked both ways, where N <= 64
     std::vector<uint8_t> uniform_;  // [M] devices of each server are equally fast
     // Demand. Experts sought: [X, entries]. Sets: terms of two or more.
@@ -237,6 +244,7 @@ private:
     std::vector<double> single_s_;   // [X, entries]
     std::vector<uint8_t> single_found_;
     std::vector<double> term_s_;
+    std::vector<uint32_t> term_found_;
 };
 
 // Free bytes of the devices, filled in order: an expert goes to its server's first with room.

@@ -41,9 +41,9 @@ inline void latency_model::read_timing() {
     there_s_.resize(pairs * servers_), back_s_.resize(pairs * servers_);
     call_fix_s_.resize(pairs * servers_), call_return_s_.resize(pairs * servers_);
     alone_s_.resize(size_t{cluster_.models} * devices_ * entries_);
-    cloud_fix_s_.resize(pairs), cloud_return_s_.resize(pairs);
+    last_once_s_.resize(pairs), last_each_s_.resize(pairs);
     reach_.assign(entries_, 0);
-    trip_s_.resize(pairs);
+    trip_s_.resize(pairs), far_s_.resize(pairs);
     for (uint32_t m = 0; m < cluster_.models; ++m) {
         const auto bytes = static_cast<double>(demand_.host_hidden_bytes[m]);
         double longest_s = 0;
@@ -73,14 +73,6 @@ inline void latency_model::read_timing() {
                     if (reached) longest_s = std::max(longest_s, alone);
                 }
             }
-            if (has_cloud()) {
-                const double s = cluster_.host_cloud_s[at];
-                cloud_fix_s_[pair(m, e)] =
-                    message_s(bytes, cluster_.host_cloud_up_bytes_per_s[at], s) +
-                    cluster_.host_cloud_call_s[m];
-                cloud_return_s_[pair(m, e)] =
-                    message_s(bytes, cluster_.host_cloud_down_bytes_per_s[at], s);
-            }
         }
         bool uniform = true;
         for (uint32_t d = 1; d < devices_; ++d)
@@ -92,17 +84,29 @@ inline void latency_model::read_timing() {
     }
 }
 
-// The longest time that an expert can take by itself, and how the parts of such times compare.
+// The way of last resort, the longest time that an expert can take by itself, and how the parts of
+// such times compare.
 inline void latency_model::read_trips(uint32_t model, uint32_t entry) {
     const size_t key = pair(model, entry);
-    const double last = has_cloud() ? cloud_return_s_[key] : absent_s_[model];
-    double longest = has_cloud() ? cloud_fix_s_[key] + cloud_return_s_[key] : absent_s_[model];
+    last_each_s_[key] = absent_s_[model];
+    if (has_cloud()) {
+        const uint32_t at = entry_server_[entry];
+        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
+        const double s = cluster_.host_cloud_s[at];
+        const double back = message_s(bytes, cluster_.host_cloud_down_bytes_per_s[at], s);
+        last_once_s_[key] = message_s(bytes, cluster_.host_cloud_up_bytes_per_s[at], s) +
+                            cluster_.host_cloud_call_s[model] + (each_ ? 0 : back);
+        last_each_s_[key] = each_ ? back : 0;
+    }
+    const double last = last_each_s_[key];
+    double longest = last_once_s_[key] + last_each_s_[key];
     for (uint32_t d = 0; d < devices_; ++d) {
         const uint32_t n = server_of(d);
         const double alone = alone_s_[(size_t{model} * devices_ + d) * entries_ + entry];
         const double back = back_s_[key * servers_ + n];
         if (alone == std::numeric_limits<double>::infinity()) continue;
         longest = std::max(longest, alone);
+        far_s_[key] = std::max(far_s_[key], alone);
         messages_dominate_ = messages_dominate_ && alone <= last;
         for (uint32_t near = server_device_[entry_server_[entry]];
              n != entry_server_[entry] && near < server_device_[entry_server_[entry] + 1]; ++near)
@@ -270,14 +274,36 @@ inline void latency_model::index_terms() {
     }
 }
 
+// Where messages dominate, a partner that is nowhere can only save sharing a call more than before,
+// or the last resort's once if it is now alone there; one on another server what that server takes.
 template <class Each>
 void latency_model::for_partners(uint32_t expert, Each each) const {
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
-        const uint32_t term = use_term_[u];
-        const double most = term_weight_[term] * trip_s_[pair(model_of(expert), term_entry_[term])];
-        for (const uint32_t other : term_set(term))
-            if (other != expert) each(other, most);
+        const uint32_t term = use_term_[u], found = term_found_[term];
+        const std::span<const uint32_t> set = term_set(term);
+        const size_t key = pair(model_of(expert), term_entry_[term]);
+        const bool alone = static_cast<size_t>(std::popcount(found)) + 1 == set.size();
+        for (size_t i = 0; i < set.size(); ++i) {
+            const uint32_t own = found >> (2 * i) & 3;
+            double most = far_s_[key] + (own == not_found && alone ? last_once_s_[key] : 0);
+            if (!messages_dominate_) most = trip_s_[key];
+            if (messages_dominate_ && own == found_near) most = 0;
+            if (set[i] != expert) each(set[i], term_weight_[term] * most);
+        }
     }
+}
+
+inline double latency_model::gain_first(uint32_t expert, uint32_t device) const {
+    const uint32_t model = model_of(expert);
+    double sum = 0;
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const double alone = alone_s_[(size_t{model} * devices_ + device) * entries_ + e];
+        if (alone == std::numeric_limits<double>::infinity()) continue;
+        const size_t key = pair(model, e), at = size_t{expert} * entries_ + e;
+        sum += asked_weight_[at] * (last_each_s_[key] - alone) +
+               single_weight_[at] * last_once_s_[key];
+    }
+    return sum;
 }
 
 inline double latency_model::gain_most(uint32_t expert) const {
@@ -301,10 +327,10 @@ inline void latency_model::clear() {
     serving_.assign(size_t{experts_} * servers_, none);
     single_s_.resize(size_t{experts_} * entries_);
     single_found_.resize(single_s_.size());
-    term_s_.resize(term_entry_.size());
+    term_s_.resize(term_entry_.size()), term_found_.resize(term_entry_.size());
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t e = 0; e < entries_; ++e) set_single(x, e);
-    for (uint32_t t = 0; t < term_entry_.size(); ++t) term_s_[t] = term_s(t, {});
+    for (uint32_t t = 0; t < term_entry_.size(); ++t) set_term(t);
 }
 
 inline uint32_t latency_model::fastest_copy(uint32_t expert, uint32_t server,
@@ -321,11 +347,16 @@ inline void latency_model::set_single(uint32_t expert, uint32_t entry) {
     single_found_[size_t{expert} * entries_ + entry] = now.found;
 }
 
+inline void latency_model::set_term(uint32_t term) {
+    sought of(model_of(term_set(term)[0]), term_entry_[term], term_set(term), {});
+    term_s_[term] = layer_s(of);
+    term_found_[term] = of.found;
+}
+
 // After a change of the expert's holders.
 inline void latency_model::refresh(uint32_t expert) {
     for (uint32_t e = 0; e < entries_; ++e) set_single(expert, e);
-    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u)
-        term_s_[use_term_[u]] = term_s(use_term_[u], {});
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) set_term(use_term_[u]);
 }
 
 inline void latency_model::add(uint32_t expert, uint32_t device) {
@@ -400,10 +431,41 @@ inline double latency_model::singles_difference(uint32_t expert, const change &w
     return sum;
 }
 
+// What a set is served faster if its expert at `position` comes to a server that lacks it, where
+// that is plain: the expert was nowhere, and no other server computes for the set. Most cases of a
+// search are; the others are NaN.
+inline double latency_model::plain_difference(uint32_t term, uint32_t position,
+                                              uint32_t server) const {
+    constexpr uint64_t near_bits = 0xaaaaaaaa, far_bits = 0x55555555;
+    const uint32_t entry = term_entry_[term], found = term_found_[term];
+    const uint32_t own = found >> (2 * position) & 3;
+    const bool here = entry_server_[entry] == server;
+    if (!here && (own == found_near || (reach_[entry] >> server & 1) == 0)) return 0;
+    if (own != not_found || (!here && (found & far_bits) != 0))
+        return std::numeric_limits<double>::quiet_NaN();
+    const uint32_t model = model_of(term_experts_[term_first_[term]]);
+    const size_t key = pair(model, entry);
+    const bool only = static_cast<size_t>(std::popcount(found)) + 1 == term_set(term).size();
+    const double saved = last_each_s_[key] + (only ? last_once_s_[key] : 0);
+    if (!here)
+        return saved - call_fix_s_[key * servers_ + server] -
+               call_return_s_[key * servers_ + server];
+    return saved - ((found & near_bits) == 0 ? call_s(server_device_[server], model) : 0);
+}
+
 inline double latency_model::terms_difference(uint32_t expert, const change &with) const {
     double sum = 0;
+    const bool plain = serial_ && uniform_[model_of(expert)] != 0 && with.device != none &&
+                       !holds(expert, with.server);
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
         const uint32_t term = use_term_[u];
+        if (plain) {
+            const double saved = plain_difference(term, use_position_[u], with.server);
+            if (saved == saved) {
+                sum += term_weight_[term] * saved;
+                continue;
+            }
+        }
         change here = with;
         here.mask = 1u << use_position_[u];
         sum += term_weight_[term] * (term_s_[term] - term_s(term, here));

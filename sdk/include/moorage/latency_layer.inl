@@ -121,7 +121,8 @@ inline double latency_model::forced_s(const sought &of, std::span<const uint32_t
     return total;
 }
 
-// What a layer takes beside the home's own messages; fills `holders`. At least one is missing.
+// What a layer takes beside the home's own messages; fills `holders` and `found`. At least one is
+// missing.
 inline double latency_model::layer_s(sought &of) const {
     const uint32_t at = entry_server_[of.entry];
     std::array<uint32_t, 16> near, rest;
@@ -139,8 +140,10 @@ inline double latency_model::layer_s(sought &of) const {
         of.holders[i] = holders;
         if ((holders >> at & 1) != 0) {
             near[near_count++] = i;
+            of.found |= uint32_t{found_near} << (2 * i);
         } else if (holders != 0) {
             rest[rest_count++] = i;
+            of.found |= uint32_t{found_far} << (2 * i);
             all |= holders;
             choice = choice || (holders & (holders - 1)) != 0;
         } else {
@@ -167,9 +170,7 @@ inline double latency_model::layer_s(sought &of) const {
     }
     if (absent != 0) {
         const size_t key = pair(of.model, of.entry);
-        const double part = has_cloud()
-                                ? cloud_fix_s_[key] + (each_ ? absent : 1) * cloud_return_s_[key]
-                                : absent * absent_s_[of.model];
+        const double part = last_once_s_[key] + absent * last_each_s_[key];
         total = serial_ ? total + part : std::max(total, part);
     }
     return total;
@@ -202,7 +203,7 @@ inline latency_model::single latency_model::single_s(uint32_t expert, uint32_t e
     if (with.server != none) weigh(with.server);
     if (best < std::numeric_limits<double>::infinity()) return {best, found_far};
     const size_t key = pair(model, entry);
-    return {has_cloud() ? cloud_fix_s_[key] + cloud_return_s_[key] : absent_s_[model], not_found};
+    return {last_once_s_[key] + last_each_s_[key], not_found};
 }
 
 }  // namespace moorage
