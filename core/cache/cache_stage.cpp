@@ -152,6 +152,20 @@ void cache_stage::empty(std::vector<uint32_t> &evicted) {
     }
 }
 
+void cache_stage::put(uint32_t page) {
+    truth_.states()[page] |= MOORAGE_WHOLE;
+    ++truth_.used_all()[truth_.pool_of_page(page)];
+    if (policy_.cache->on_load != nullptr)
+        policy_.cache->on_load(policy_.plugin(), page, MOORAGE_WHOLE, MOORAGE_MIGRATION);
+}
+
+void cache_stage::take(uint32_t page) {
+    take_out(truth_, page);
+    --truth_.used_all()[truth_.pool_of_page(page)];
+    if (policy_.cache->on_evict != nullptr)
+        policy_.cache->on_evict(policy_.plugin(), page, MOORAGE_MIGRATION);
+}
+
 bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
     const moorage_cache &cache = *policy_.cache;
     const uint32_t spare = truth_.free(pool);

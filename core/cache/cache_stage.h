@@ -43,6 +43,11 @@ public:
     // [control]
     bool fill(uint32_t pool, std::vector<uint32_t> &loaded);
 
+    // A placement puts a whole page into its pool, or takes it out; the policy is told (cause
+    // MOORAGE_MIGRATION). Requires: it is absent; it may go. [step]
+    void put(uint32_t page);
+    void take(uint32_t page);
+
 private:
     uint32_t segments_of(uint32_t layer) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no

@@ -108,6 +108,13 @@ status cluster_runner::check() {
                             "or requests = 100 for so many of each home",
                             cluster_.place),
                      true};
+    for (const cluster_server &one : cluster_.servers)
+        if (one.host_experts && cluster_.interval_s > 0 && !config_.placement.plugin.empty())
+            return error{format("{}: server {} loads experts from its own memory (host_experts), "
+                                "so its cache policy decides what it holds, and placement cannot "
+                                "change it meanwhile; set [placement] interval_s = 0",
+                                one.place, one.name),
+                         true};
     return success();
 }
 

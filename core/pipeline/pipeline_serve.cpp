@@ -32,15 +32,13 @@ void pipeline::keep(uint32_t page) {
         if (const auto item = std::ranges::find(items_, page, &step_item::page);
             item != items_.end())
             item->cached = true;
-    truth_.states()[page] |= MOORAGE_WHOLE;
-    ++truth_.used_all()[truth_.pool_of_page(page)];
+    cache_.put(page);
     places_.take(page, MOORAGE_WHOLE, true);
 }
 
 bool pipeline::forget(uint32_t page) {
     if (truth_.state(page) != MOORAGE_WHOLE) return false;  // pinned, or something of it is coming
-    truth_.states()[page] = 0;
-    --truth_.used_all()[truth_.pool_of_page(page)];
+    cache_.take(page);
     places_.release(page, MOORAGE_WHOLE);
     return true;
 }

@@ -139,15 +139,102 @@ TEST_CASE("a prompt crosses once for all of its tokens") {
 
 TEST_CASE("messages queue on a link") {
     bench on;
-    // A slow link: 10 bytes take 10,000. Two requests of one home enter 5,000 after each other and
-    // share passes no sooner than the first pass ends, so the link is never asked twice; two homes
-    // with links of their own do not meet either: the way back of both is what they share not.
-    on.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e6\nlatency_s = 0\n";
-    on.write(toy::routing({{{2}}}, 3, {0, 1}, false), 3, 2, "0.000001,1,1\n");
+    // A byte takes a microsecond. Both GPUs of a call b at the same time over the one link from a
+    // to b: 10,000 each, one after the other; so do the outputs on the way back, the first of which
+    // is ready 100 after its hidden states came.
+    toy::write_files(on.folder, 1, 3, 1);
+    REQUIRE(write_trace(toy::routing({{{2}}}, 3, {0, 1}, false), on.folder / "t.safetensors").ok());
+    on.folder.write("come.csv", "arrival_s,input,output\n0.000001,1,1\n0.000001,1,1\n");
+    on.folder.write("run.toml", R"([cluster]
+duration_s = 1
+[[cluster.models]]
+name = "toy"
+shape = "shape.toml"
+[[cluster.servers]]
+name = "a"
+gpus = "device.toml"
+gpu_count = 2
+expert_memory_bytes = 100000
+workload = "some"
+[[cluster.servers]]
+name = "b"
+gpus = "device.toml"
+expert_memory_bytes = 100000
+[[cluster.links]]
+from = "a"
+to = "b"
+bits_per_s = 8e6
+[[cluster.workloads]]
+name = "some"
+trace = "t.safetensors"
+arrivals = "come.csv"
+[placement]
+plugin = "uniform"
+interval_s = 0
+)");
     const run_report report = on.run_it();
-    CHECK(report.cluster->homes[0].latency_ms.mean == doctest::Approx(ns(170 + 20'100 + 10)));
-    CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 20'200 + 10)));
-    for (const cluster_report::link &one : report.cluster->links) CHECK(one.queue_peak <= 1);
+    REQUIRE(report.cluster->homes.size() == 1);
+    const cluster_report::home &home = report.cluster->homes[0];
+    CHECK(home.requests == 2);
+    CHECK(home.latency_ms.p50 == doctest::Approx(ns(170 + 20'100 + 10)));
+    CHECK(home.latency_ms.p99 == doctest::Approx(ns(170 + 30'100 + 10)));
+    for (const cluster_report::link &one : report.cluster->links) CHECK(one.activation_bytes == 20);
+    CHECK(report.cluster->links[0].queue_peak == 1);
+}
+
+TEST_CASE("an expert that its server no longer holds is brought for the call") {
+    bench on;
+    // b can load from its own memory, and at 1,000 ns does so: expert 0 takes the one slot that
+    // expert 1 had. The call of a comes later.
+    toy::write_files(on.folder, 1, 2, 1);
+    REQUIRE(
+        write_trace(toy::routing({{{1}}, {{0}}}, 2, {0, 1, 2}, false), on.folder / "t.safetensors")
+            .ok());
+    on.folder.write("early.csv", "arrival_s,input,output\n0.000001,1,1\n");
+    on.folder.write("late.csv", "arrival_s,input,output\n0.0001,1,1\n");
+    on.folder.write("run.toml", R"([cluster]
+duration_s = 1
+[[cluster.models]]
+name = "toy"
+shape = "shape.toml"
+[[cluster.servers]]
+name = "a"
+gpus = "device.toml"
+expert_memory_bytes = 100000
+workload = "late"
+[[cluster.servers]]
+name = "b"
+gpus = "device.toml"
+host_experts = true
+expert_memory_bytes = 100000
+workload = "early"
+[[cluster.links]]
+from = "*"
+to = "*"
+bits_per_s = 8e9
+latency_s = 500e-9
+[[cluster.workloads]]
+name = "late"
+trace = "t.safetensors"
+request_step = 2
+arrivals = "late.csv"
+[[cluster.workloads]]
+name = "early"
+trace = "t.safetensors"
+request_first = 1
+request_step = 2
+arrivals = "early.csv"
+[placement]
+plugin = "uniform"
+interval_s = 0
+)");
+    const run_report report = on.run_it();
+    REQUIRE(report.cluster->homes.size() == 2);
+    CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 11'100 + 10)));
+    CHECK(report.cluster->homes[0].latency_ms.mean ==
+          doctest::Approx(ns(170 + 510 + 11'100 + 510 + 10)));
+    CHECK(report.experts.loaded == 1);
+    CHECK(report.bytes.h2d == 200'000);
 }
 
 namespace {
@@ -240,6 +327,8 @@ TEST_CASE("what a cluster cannot run is refused with the remedy") {
         return done.failure().text;
     };
     CHECK(refused("cluster.duration_s=0").find("duration_s = 600") != std::string::npos);
+    CHECK(refused("placement.plan=there_is_none.json").find("there_is_none.json") !=
+          std::string::npos);
     CHECK(refused("prefetch.plugin=next_gate").find("host_experts = true") != std::string::npos);
     CHECK(refused("placement.plugin=slim_greed").find("slim_greedy") != std::string::npos);
 }
