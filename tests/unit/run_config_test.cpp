@@ -278,7 +278,7 @@ TEST_CASE("what a run cannot do without is asked for") {
     CHECK_FALSE(config.experts.has_value());
 }
 
-TEST_CASE("parts of later versions are refused as such") {
+TEST_CASE("an unknown executor and a cluster that is none are named") {
     CHECK(holds(refused(least + "[run]\nexecutor = \"emulatr\"\n"), "did you mean emulator"));
     CHECK(holds(refused(least + "[cluster]\nservers = 2\n"), "conf/run.toml:8: [cluster] servers"));
     CHECK(holds(refused(least + "[cluster]\nserver = 2\n"), "did you mean servers"));
