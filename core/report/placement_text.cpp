@@ -120,8 +120,11 @@ std::vector<text_column> columns_of_rows(const placement_report &report) {
     columns[0] = {"policy", true, {}};
     for (const auto &[key, value] : report.scenes[0].settings)
         columns.push_back({shortened(short_key(key), 19), false, {}});
-    for (const char *heading :
-         {"latency ms", "saved", "local", "remote/s", "copies", "memory", "time ms"})
+    const bool cloud = std::any_of(report.rows.begin(), report.rows.end(),
+                                   [&](const auto &row) { return has_cloud(report, row); });
+    columns.push_back({"latency ms", false, {}});
+    if (cloud) columns.push_back({"saved", false, {}});
+    for (const char *heading : {"local", "remote/s", "copies", "memory", "time ms"})
         columns.push_back({heading, false, {}});
     for (const placement_row &row : report.rows) {
         const placement_scene &at = report.scenes[row.scene];
@@ -136,7 +139,8 @@ std::vector<text_column> columns_of_rows(const placement_report &report) {
         }
         const auto [used, room] = memory_bytes(at.of, row.made);
         cell(three_digits(latency_ms(row)));
-        cell(has_cloud(report, row) ? percent(row.figures.saved_s, row.figures.empty_s) : "-");
+        if (cloud)
+            cell(has_cloud(report, row) ? percent(row.figures.saved_s, row.figures.empty_s) : "-");
         cell(percent(row.figures.local_ratio, 1));
         cell(three_digits(row.figures.remote_calls_per_s));
         cell(with_commas(row.made.copies.size()));

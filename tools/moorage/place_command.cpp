@@ -104,6 +104,9 @@ std::vector<std::string> statistics_of(const run_config &config) {
         for (const std::string &domain : one.domains)
             domains += (domains.empty() ? ", of " : " and ") + domain;
         text += domains;
+        if (one.request_step > 1)
+            text +=
+                format(", every {}th request from request {}", one.request_step, one.request_first);
         if ((!one.trace.empty() || !one.frequency.empty()) && one.zipf >= 0)
             text += "; models that it does not fit are " + drawn;
         if (one.models_per_user_max > 0)
