@@ -270,6 +270,10 @@ TEST_CASE("with different sizes the ratio rule can take 2 where 18 was to be had
     CHECK(greedy.facts().at("saved_s") == doctest::Approx(2));
     CHECK(greedy.facts().at("guarantee") == 0);
     CHECK(knapsack.facts().at("saved_s") == doctest::Approx(18));
+    placement_policy seconds("slim_greedy", {{"per_byte", "false"}});
+    seconds.plan(scene);
+    CHECK(seconds.facts().at("saved_s") == doctest::Approx(18));
+    CHECK(seconds.facts().at("guarantee") == 0);
 }
 
 TEST_CASE("a copy that raises the latency is not made") {
