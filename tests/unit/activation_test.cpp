@@ -159,8 +159,11 @@ TEST_CASE("top-1 draws have the popularity of their rank, shuffled in every laye
 }
 
 TEST_CASE("sets of a top-K draw have the probability of all their orders") {
-    for (const auto &[experts, top_k] :
-         {std::pair{4u, 2u}, {6u, 3u}, {7u, 5u}, {9u, 4u}, {3u, 3u}}) {
+    struct size {
+        uint32_t experts, top_k;
+    };
+    for (const size &of : {size{4, 2}, size{6, 3}, size{7, 5}, size{9, 4}, size{3, 3}}) {
+        const uint32_t experts = of.experts, top_k = of.top_k;
         CAPTURE(experts);
         CAPTURE(top_k);
         const double exponent = 0.9;
