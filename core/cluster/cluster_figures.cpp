@@ -122,7 +122,8 @@ void cluster_sums::add_links(cluster_report &out) const {
 
 void cluster_sums::add_devices(cluster_report &out, const rebalancer &balance) const {
     const cluster_arrays &of = scene_.cluster;
-    const std::vector<uint64_t> used = device_used_bytes(scene_, balance.copies());
+    const std::vector<moorage_copy> copies = balance.copies();
+    const std::vector<uint64_t> used = device_used_bytes(scene_, copies);
     for (uint32_t device = 0; device < of.devices(); ++device)
         out.devices.push_back(
             {scene_.device_names[device], 0, used[device], of.device_bytes[device], 0});
@@ -135,7 +136,7 @@ void cluster_sums::add_devices(cluster_report &out, const rebalancer &balance) c
     }
     const demand_arrays &demand = scene_.demand;
     out.servers_layers.assign(of.servers, std::vector<uint32_t>(demand.model_layers[0], 0));
-    for (const moorage_copy &copy : balance.copies())
+    for (const moorage_copy &copy : copies)
         if (copy.expert < demand.model_first[1])
             ++out.servers_layers[of.device_server[copy.device]]
                                 [copy.expert / demand.model_experts[0]];

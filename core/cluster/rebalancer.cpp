@@ -89,8 +89,8 @@ void rebalancer::start_copies() {
         links.send(links.channel(from, to), {traffic::migration, step->bytes, step->id, step->to},
                    all_.now_ns());
     }
-    copies_ = order_->copies();
     if (!order_->done()) return;
+    copies_ = order_->copies();
     decisions_.back().done_s = static_cast<double>(all_.now_ns()) / 1e9;
     decisions_.back().given_up = order_->given_up().size();
     order_.reset();

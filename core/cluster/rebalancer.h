@@ -33,7 +33,7 @@ public:
     // An event has gone by: copies that were in use may be free now.
     void look_again();
     // The plan in force, what has arrived included.
-    const std::vector<moorage_copy> &copies() const { return copies_; }
+    std::vector<moorage_copy> copies() const { return order_ ? order_->copies() : copies_; }
     const std::vector<cluster_report::migration> &decisions() const { return decisions_; }
 
 private:
@@ -53,7 +53,7 @@ private:
     const cluster_config &config_;
     activation_window window_;
     uint64_t decide_ns_ = MOORAGE_NEVER;
-    std::vector<moorage_copy> copies_;
+    std::vector<moorage_copy> copies_;        // when no migration is under way
     std::unique_ptr<migration_order> order_;  // null: none under way
     std::vector<migration_step> steps_;       // by id
     std::vector<writing> writing_;            // few: one a device

@@ -369,8 +369,7 @@ void builder::read_placement(run_config &config) {
     placement.read_above("window_s", cluster.window_s, 0, 1e9);
     placement.read_above("migration_bytes_per_s", cluster.migration_bytes_per_s, 0, 1e15,
                          /*or_equal=*/true);
-    placement.read_above("migration_delay_max", cluster.migration_delay_max, 0, 1e3,
-                         /*or_equal=*/true);
+    placement.read_above("migration_delay_max", cluster.migration_delay_max, 0, 1e3);
     std::string plan;
     placement.read("plan", plan);
     if (!plan.empty() && !placement.failed())

@@ -391,50 +391,6 @@ void pipeline::start_compute() {
     start_waiting();
 }
 
-// One call to each server, in the order in which the policy first named it.
-void pipeline::call_others() {
-    count_remote_tokens();
-    while (!remote_.empty()) {
-        const uint32_t site = items_[remote_.front()].site, server = site - MOORAGE_SITE_REMOTE;
-        call_.clear();
-        size_t left = 0;
-        for (const uint32_t index : remote_) {
-            step_item &item = items_[index];
-            if (item.site != site) {
-                remote_[left++] = index;
-                continue;
-            }
-            call_.push_back({item.page, item.tokens, 1, MOORAGE_NONE, index});
-            ++item.open;
-            ++open_;
-        }
-        remote_.resize(left);
-        others_->call({server, layer(), remote_tokens_[server].count, remote_tokens_all_, call_});
-    }
-}
-
-// For each server the distinct tokens of the step that choose any of its experts.
-void pipeline::count_remote_tokens() {
-    for (const step_item &item : items_) site_of_[item.expert] = item.site;
-    for (const uint32_t index : remote_)
-        remote_tokens_[items_[index].site - MOORAGE_SITE_REMOTE] = {};
-    remote_tokens_all_ = 0;
-    const moorage_step &view = step_.view();
-    for (uint32_t token = 0; token < view.token_count; ++token) {
-        const uint32_t *chosen = view.host_chosen + size_t{token} * view.top_k;
-        bool any = false;
-        for (uint32_t k = 0; k < view.top_k; ++k) {
-            const uint32_t site = site_of_[chosen[k]];
-            if (site < MOORAGE_SITE_REMOTE) continue;
-            any = true;
-            token_count &of = remote_tokens_[site - MOORAGE_SITE_REMOTE];
-            of.count += of.seen != token + 1;
-            of.seen = token + 1;
-        }
-        remote_tokens_all_ += any;
-    }
-}
-
 // From what the GPU has by then: shared experts, and those that are resident as a whole.
 void pipeline::predict() {
     predict_from_.clear();
@@ -631,47 +587,6 @@ void pipeline::end_pass() {
         emitted_ns = ended_ns;
     }
     source_.pass_done(pass_, ended_ns);
-}
-
-void pipeline::finish(run_report &report) {
-    prefetch_.drain(bytes_);
-    report.tokens = tokens_done_;
-    report.requests = requests_done_;
-    report.virtual_time = executor_.virtual_time();
-    const uint64_t taken_ns = now_ns() - begun_ns_;
-    report.total_ms = static_cast<double>(taken_ns) / 1e6;
-    report.tokens_per_s =
-        taken_ns ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(taken_ns) : 0;
-    report.tpot_ms = summarise(tpot_ns_);
-    report.ttft_ms = summarise(ttft_ns_);
-    bytes_.h2d = transport_.moved_bytes(link_h2d) - arrangement_.first_bytes - arrangement_.bytes;
-    behind_.cancel();
-    bytes_.behind = behind_.bytes();
-    report.arrangement = arrangement_;
-    bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
-    if (executor_.unified_memory()) {  // nothing was copied
-        bytes_ = {};
-        for (layer_report &layer : layers_) layer.h2d_bytes = 0;
-    }
-    report.bytes = bytes_;
-    busy_ns busy = executor_.busy();
-    busy.gpu -= begun_busy_.gpu, busy.h2d -= begun_busy_.h2d, busy.cpu -= begun_busy_.cpu;
-    busy.stall -= begun_busy_.stall;
-    report.time.compute = static_cast<double>(busy.gpu) / 1e6;
-    report.time.transfer = static_cast<double>(busy.h2d) / 1e6;
-    report.time.stall = static_cast<double>(busy.stall) / 1e6;
-    report.time.cpu = static_cast<double>(busy.cpu) / 1e6;
-    report.has_predictions = prefetch_.active();
-    for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
-        layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
-        layers_[layer].split = places_.share(layer, MOORAGE_TOP);
-        report.experts += layers_[layer].experts;
-        report.routing += layers_[layer].routing;
-        report.predicted += layers_[layer].predicted;
-        report.predicted_right += layers_[layer].predicted_right;
-    }
-    report.layers = layers_;
-    report.faults = {faults_.counts().begin(), faults_.counts().end()};
 }
 
 }  // namespace moorage::core

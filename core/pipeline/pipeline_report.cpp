@@ -1,0 +1,47 @@
+// pipeline_report.cpp - what a run has counted, in the report's terms.
+#include "core/pipeline/pipeline.h"
+
+namespace moorage::core {
+
+void pipeline::finish(run_report &report) {
+    prefetch_.drain(bytes_);
+    report.tokens = tokens_done_;
+    report.requests = requests_done_;
+    report.virtual_time = executor_.virtual_time();
+    const uint64_t taken_ns = now_ns() - begun_ns_;
+    report.total_ms = static_cast<double>(taken_ns) / 1e6;
+    report.tokens_per_s =
+        taken_ns ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(taken_ns) : 0;
+    report.tpot_ms = summarise(tpot_ns_);
+    report.ttft_ms = summarise(ttft_ns_);
+    bytes_.h2d = transport_.moved_bytes(link_h2d) - arrangement_.first_bytes - arrangement_.bytes;
+    behind_.cancel();
+    bytes_.behind = behind_.bytes();
+    report.arrangement = arrangement_;
+    bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
+    if (executor_.unified_memory()) {  // nothing was copied
+        bytes_ = {};
+        for (layer_report &layer : layers_) layer.h2d_bytes = 0;
+    }
+    report.bytes = bytes_;
+    busy_ns busy = executor_.busy();
+    busy.gpu -= begun_busy_.gpu, busy.h2d -= begun_busy_.h2d, busy.cpu -= begun_busy_.cpu;
+    busy.stall -= begun_busy_.stall;
+    report.time.compute = static_cast<double>(busy.gpu) / 1e6;
+    report.time.transfer = static_cast<double>(busy.h2d) / 1e6;
+    report.time.stall = static_cast<double>(busy.stall) / 1e6;
+    report.time.cpu = static_cast<double>(busy.cpu) / 1e6;
+    report.has_predictions = prefetch_.active();
+    for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
+        layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
+        layers_[layer].split = places_.share(layer, MOORAGE_TOP);
+        report.experts += layers_[layer].experts;
+        report.routing += layers_[layer].routing;
+        report.predicted += layers_[layer].predicted;
+        report.predicted_right += layers_[layer].predicted_right;
+    }
+    report.layers = layers_;
+    report.faults = {faults_.counts().begin(), faults_.counts().end()};
+}
+
+}  // namespace moorage::core
