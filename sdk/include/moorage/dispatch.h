@@ -80,7 +80,7 @@ typedef struct moorage_dispatch {
     uint32_t flags; /* 0 */
     /* Fills a site per item, and in host_order the items in the order in which each site is to take
      * them (comes filled 0, 1, 2, ...). Returns count, or 0: everything on the GPU in the given
-     * order. Required. [step] */
+     * order, but what cannot run here on the server that takes least. Required. [step] */
     uint32_t (*assign)(moorage_plugin *plugin, const moorage_step *step, const moorage_items *items,
                        uint32_t *host_sites, uint32_t *host_order);
     /* Once per item after the step. May be null. [step] */
