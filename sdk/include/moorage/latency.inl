@@ -330,7 +330,12 @@ inline void latency_model::clear() {
     term_s_.resize(term_entry_.size()), term_found_.resize(term_entry_.size());
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t e = 0; e < entries_; ++e) set_single(x, e);
-    for (uint32_t t = 0; t < term_entry_.size(); ++t) set_term(t);
+    for (uint32_t t = 0; t < term_entry_.size(); ++t) {  // set_term() of what is nowhere
+        const size_t key = pair(model_of(term_set(t)[0]), term_entry_[t]);
+        term_s_[t] =
+            last_once_s_[key] + static_cast<double>(term_set(t).size()) * last_each_s_[key];
+        term_found_[t] = 0;
+    }
 }
 
 inline uint32_t latency_model::fastest_copy(uint32_t expert, uint32_t server,
