@@ -270,7 +270,7 @@ TEST_CASE("with different sizes the ratio rule can take 2 where 18 was to be had
     CHECK(greedy.facts().at("saved_s") == doctest::Approx(2));
     CHECK(greedy.facts().at("guarantee") == 0);
     CHECK(knapsack.facts().at("saved_s") == doctest::Approx(18));
-    placement_policy seconds("slim_greedy", {{"per_byte", "false"}});
+    placement_policy seconds("slim_greedy", {{"per_byte", "0"}});
     seconds.plan(scene);
     CHECK(seconds.facts().at("saved_s") == doctest::Approx(18));
     CHECK(seconds.facts().at("guarantee") == 0);
