@@ -98,7 +98,7 @@ public:
         for (uint32_t x = 0; x < model.experts(); ++x)
             for (uint32_t n = 0; n < cluster.servers; ++n)
                 if (run.of.at(x, n) != none) out.push(x, run.of.at(x, n));
-        run.of.settle();
+        run.of.count_all();
         state_facts(run);
     }
 
@@ -185,6 +185,7 @@ private:
             if (valid) all.push_back({of.placement(), of.total(), number});
         };
         for (const bool first : {false, true}) {
+            if (!first && of.sweep() > effort_) continue;  // too much to cover
             of.clear();
             moves.by_calls(first);
             take(first ? 2 : 1, moves.cover());
@@ -223,12 +224,11 @@ private:
         of.restore(all.back().placement);
         of.limit_remote(of.remote_calls() * (1 + 1e-12), 1000 * of.latency_s());
     }
-    // Starts from the relaxation, with remote calls at several prices where they are limited, and
-    // from everything everywhere.
+    // Starts from the relaxation, with remote calls at several prices where they are limited.
     template <class Take>
     void relax(planning &run, search &moves, const std::vector<start_plan> &all, Take take) {
         state &of = run.of;
-        if (all.empty()) return;
+        if (all.empty() || !run.bound.enumerated()) return all_of(run, moves, take);
         of.restore(all.back().placement);
         const double remote = of.remote_calls(), latency_s = of.latency_s();
         const double rate_s = remote > 0 ? latency_s / remote : 0;
@@ -243,27 +243,44 @@ private:
                                                      : 40);
             if (!run.bound.enumerated()) continue;
             of.clear();
+            of.begin_many();
             for (uint32_t x = 0; x < of.experts(); ++x)
                 for (uint32_t n = 0; n < of.servers(); ++n)
                     if ((run.bound.chosen(x) >> n & 1) != 0)
                         of.put(x, n, moves.device_for(x, n, false));
+            of.end_many();
             const bool valid = moves.shrink() && moves.cover();
             if (valid) moves.fill();
             take(4, valid);
         }
-        if (of.uses() * of.servers() * 8 > effort_) return;
+        all_of(run, moves, take);
+    }
+    // Starts from everything everywhere.
+    template <class Take>
+    void all_of(planning &run, search &moves, Take take) {
+        state &of = run.of;
+        if (of.sweep() * 8 > effort_) return;
         of.clear();
         moves.put_everywhere();
         const bool valid = moves.shrink() && moves.cover();
         if (valid) moves.fill();
         take(5, valid);
     }
+    // Whether the bound leaves nothing to gain. It is that of the cost without load and moves.
+    bool proven(const planning &run) const {
+        return !remote_ && run.best_cost - run.bound.value() < 1e-9 * std::abs(run.best_cost);
+    }
     // The best one as far as it goes, the others with what it leaves.
     void improve_starts(planning &run, search &moves, const std::vector<start_plan> &all) {
         for (const start_plan &each : all) {
             if (run.best.empty() || each.cost < run.best_cost)
                 run.best = each.placement, run.best_cost = each.cost, run.best_start = each.number;
-            if (moves.spent()) continue;
+            if (moves.spent() || proven(run)) continue;
+            // Where sets do not couple experts the bound often meets the plan.
+            const bool close = run.of.uses() == 0 && run.bound.enumerated() && !run.both;
+            for (int i = 0; i < 6 && close && &each == &all[1] && !proven(run); ++i)
+                run.bound.ascend(run.best_cost, 20);
+            if (proven(run)) continue;
             run.of.restore(each.placement);
             run.of.settle();
             moves.improve();
@@ -276,6 +293,9 @@ private:
         }
     }
     void disturb(planning &run) {
+        if (!remote_ && !run.both && run.of.uses() * 50 < effort_)
+            run.bound.ascend(run.best_cost, 20);
+        if (proven(run)) return;
         search moves(run.of, run.cover, effort_, 2);
         run.of.restore(run.best);
         for (uint64_t fruitless = 0; fruitless < kicks_ && !moves.spent(); ++fruitless) {
@@ -306,7 +326,7 @@ private:
         if (!remote_) state_latency_bound(run, objective_s);
         if (remote_ || run.both) {
             lower_bound bound(run.model, run.time, {0, 1, 0}, run.cover);
-            bound.ascend(run.of.remote_calls(), 40);
+            bound.ascend(run.of.remote_calls(), bound.steps());
             const double least = std::max(0.0, bound.value());
             add("remote_bound", least);
             if (remote_) add("gap", least > 0 ? run.of.remote_calls() / least - 1 : 0);
@@ -319,7 +339,7 @@ private:
             facts_.push_back({name, value});
         };
         run.bound.weigh({1, 0, 0});
-        run.bound.ascend(run.of.latency_s(), run.bound.enumerated() ? 40 : 20);
+        run.bound.ascend(run.of.latency_s(), run.bound.steps());
         const double bound_s = run.model.fixed_s() + run.bound.value();
         add("bound_s", bound_s);
         add("gap", bound_s > 0 ? objective_s / bound_s - 1 : 0);

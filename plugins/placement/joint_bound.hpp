@@ -40,6 +40,12 @@ public:
     void weigh(const cost_weights &weights);
     // Improves the bound; `target` is the cost of some placement (state::total()).
     void ascend(double target, uint32_t steps);
+    // A number of steps that takes seconds at most.
+    uint32_t steps() const {
+        if (enumerated()) return 40;
+        const double each = static_cast<double>(experts_) * servers_ * entries_;
+        return static_cast<uint32_t>(std::clamp(1e9 / each, 6.0, 40.0));
+    }
     // Of the cost without load and moves; rounded down.
     double value() const { return best_ - 1e-11 * (std::abs(best_) + scale_); }
     // Holders of the expert in the relaxed solution, as bits. Requires: enumerated().

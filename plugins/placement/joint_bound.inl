@@ -289,20 +289,26 @@ inline double lower_bound::try_prices() {
     return value;
 }
 
-// One price for all at first: the one at which about what there is room for is wanted.
+// No price at first, which is a bound as well, then one for all servers: the bound is concave in
+// it, so it rises and falls once.
 inline void lower_bound::find_scale() {
     const double room = std::accumulate(room_.begin(), room_.end(), 0.0);
-    double low = 0, high = room > 0 ? scale_ / room : 0;
-    const auto wanted = [&](double price) {
+    const auto value = [&](double price) {
         std::fill(price_.begin(), price_.end(), price);
-        try_prices();
-        return std::accumulate(used_.begin(), used_.end(), 0.0);
+        return try_prices();
     };
-    for (uint32_t i = 0; i < 40 && wanted(high) > room; ++i) low = high, high *= 4;
-    for (uint32_t i = 0; i < 30 && high - low > 1e-3 * high; ++i) {
-        const double middle = low > 0 || i > 20 ? (low + high) / 2 : high / 4;
-        (wanted(middle) > room ? low : high) = middle;
-    }
+    double most = value(0), best = 0;
+    const auto attempt = [&](double price) {
+        const double reached = value(price);
+        if (reached <= most) return false;
+        most = reached, best = price;
+        return true;
+    };
+    double price = room > 0 ? scale_ / room : 0;
+    for (uint32_t i = 0; i < 12; ++i, price /= 4)
+        if (!attempt(price) && best > 0) break;
+    for (double step = 2; step > 1.05 && best > 0; step = std::sqrt(step))
+        if (!attempt(best * step)) attempt(best / step);
     price_ = best_price_;
 }
 

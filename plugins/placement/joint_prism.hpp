@@ -54,9 +54,11 @@ inline bool put_prism(state &of, const search &moves) {
                 return of.bytes(a.first) > of.bytes(b.first);
             return of.calls(a.first, a.second) > of.calls(b.first, b.second);
         });
+        of.begin_many();
         for (const auto &[x, n] : copies)
             if (const uint32_t device = moves.device_for(x, n, true); device != none)
                 of.put(x, n, device);
+        of.end_many();
         return true;
     } catch (const std::invalid_argument &) {
         return false;

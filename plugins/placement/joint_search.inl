@@ -105,6 +105,7 @@ inline void search::by_calls(bool first) {
         return true;
     };
     std::vector<uint32_t> by_server(of_.servers());
+    of_.begin_many();
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
         return of_.bytes(a) != of_.bytes(b) ? of_.bytes(a) > of_.bytes(b) : all[a] > all[b];
     });
@@ -122,6 +123,7 @@ inline void search::by_calls(bool first) {
         for (const uint32_t x : order)
             if (of_.calls(x, n) > 0) place(x, n);
     }
+    of_.end_many();
 }
 
 // ---- knapsacks -------------------------------------------------------------------------------
@@ -242,6 +244,7 @@ inline bool search::evict_for(uint32_t x) {
 // ---- shrink ----------------------------------------------------------------------------------
 
 inline void search::put_everywhere() {
+    of_.begin_many();
     for (uint32_t n = 0; n < of_.servers(); ++n) {
         uint64_t room = 0;
         for (uint32_t d = begin(n); d < end(n); ++d)
@@ -250,6 +253,7 @@ inline void search::put_everywhere() {
             if (of_.at(x, n) == none && needed_[x] != 0 && of_.bytes(x) <= room)
                 of_.put(x, n, spread_device(x, n, false));
     }
+    of_.end_many();
 }
 
 inline bool search::shrink() {

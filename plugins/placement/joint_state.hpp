@@ -15,6 +15,8 @@
 // looked up: what serves an expert, seen from a server, is a pattern; patterns have random 64-bit
 // codes, a set's key is their sum, and a change of one expert changes the key by a difference.
 // Two sets of holders share a key with a chance of 2^-64. An expert is on a server once or not.
+// With more than 8 servers only the 4 nearest holders of an expert count until count_all(): a set
+// may then seem to take longer than it does, never less.
 #pragma once
 
 #include <unordered_map>
@@ -101,6 +103,10 @@ public:
     double put(uint32_t x, uint32_t n, uint32_t device);
     void restore(const std::vector<uint32_t> &placement);
     void clear() { restore(std::vector<uint32_t>(at_.size(), none)); }
+    // In between, put() accounts for memory alone and is not undone by rollback().
+    void begin_many() { many_ = true; }
+    void end_many();
+    void count_all();
 
     // Changes since a mark can be taken back.
     size_t mark() const { return journal_.size(); }
@@ -109,9 +115,9 @@ public:
 
     // Steps of evaluation so far: what limits are counted in.
     uint64_t work() const { return work_; }
-    // Of an expert: roughly the steps that one change_s() takes.
-    uint64_t uses(uint32_t x) const {
-        return use_first_[size_t{x + 1} * entries_] - use_first_[size_t{x} * entries_];
+    // About what it takes to ask for the change of every expert on every server.
+    uint64_t sweep() const {
+        return servers_ * (use_.size() + uint64_t{experts_} * (4 + entries_ / 8));
     }
     uint64_t uses() const { return use_.size(); }
     // Expected calls of the expert by homes of the server, a token.
@@ -136,6 +142,7 @@ private:
     };
 
     void read_sets();
+    void refresh();
     void read_calls();
     size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
     uint32_t with(uint32_t x, uint32_t n, uint32_t changed, uint32_t device) const {
@@ -200,6 +207,8 @@ private:
     std::vector<uint8_t> current_;
     std::vector<double> added_s_;
     double total_ = 0, remote_ = 0;
+    bool many_ = false;
+    uint32_t far_max_;
     // Lookup.
     static constexpr uint32_t known_bits = 18;
     pattern_table patterns_;

@@ -21,6 +21,7 @@ inline state::state(const latency_model &model, const layer_time &time, const co
       free_(model.cluster().host_device_bytes,
             model.cluster().host_device_bytes + model.cluster().devices),
       by_(size_t{experts_} * entries_, none),
+      far_max_(servers_ > 8 ? 4 : 64),
       known_(size_t{1} << known_bits) {
     read_calls();
     read_sets();
@@ -61,17 +62,40 @@ inline void state::read_sets() {
     use_.resize(members_.size());
     pattern_.assign(sets_.empty() ? 0 : size_t{experts_} * entries_, none);
     std::vector<size_t> next(use_first_.begin(), use_first_.end() - 1);
-    for (uint32_t s = 0; s < sets_.size(); ++s) {
-        const uint32_t entry = sets_[s].context / models;
-        for (uint32_t i = 0; i < sets_[s].count; ++i) {
-            const uint32_t x = members_[sets_[s].first + i];
-            use_[next[flow(x, entry)]++] = s;
-            uint32_t &pattern = pattern_[flow(x, entry)];
-            if (pattern == none) pattern = pattern_with(x, entry, none, none);
-            sets_[s].key += patterns_.code(pattern);
+    for (uint32_t s = 0; s < sets_.size(); ++s)
+        for (uint32_t i = 0; i < sets_[s].count; ++i)
+            use_[next[flow(members_[sets_[s].first + i], sets_[s].context / models)]++] = s;
+    refresh();
+}
+
+// All that follows from the placement, anew.
+inline void state::refresh() {
+    for (uint32_t x = 0; x < experts_; ++x)
+        for (uint32_t e = 0; e < entries_; ++e) {
+            const size_t i = flow(x, e);
+            by_[i] = nearest(x, e, none, none);
+            if (use_first_[i] != use_first_[i + 1]) pattern_[i] = pattern_with(x, e, none, none);
         }
-        sets_[s].value_s = set_s(sets_[s], sets_[s].key, none, none);
+    for (set &of : sets_) {
+        const uint32_t entry = of.context / model_.demand().models;
+        of.key = 0;
+        for (uint32_t i = 0; i < of.count; ++i)
+            of.key += patterns_.code(pattern_[flow(members_[of.first + i], entry)]);
+        of.value_s = set_s(of, of.key, none, none);
     }
+    work_ += use_.size();
+}
+
+inline void state::end_many() {
+    many_ = false;
+    refresh();
+    settle();
+}
+
+inline void state::count_all() {
+    far_max_ = 64;
+    refresh();
+    settle();
 }
 
 inline void state::limit_remote(double remote_max, double over_s) {
@@ -162,6 +186,13 @@ inline uint32_t state::pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t
         const uint32_t d = with(x, other, n, device);
         if (d != none && time_.reached(e, other)) far[count++] = d;
     }
+    if (count > far_max_) {
+        const uint32_t m = model_.model_of(x);
+        std::partial_sort(far.begin(), far.begin() + far_max_, far.begin() + count,
+                          [&](uint32_t a, uint32_t b) { return nearer(m, e, a, b); });
+        count = far_max_;
+        std::sort(far.begin(), far.begin() + count);
+    }
     return patterns_.find(context, {far.data(), count});
 }
 
@@ -232,7 +263,7 @@ inline double state::load_change(uint32_t x, uint32_t n, uint32_t device, bool k
 inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
     const uint32_t m = model_.model_of(x);
     double sum = copy_cost(x, device) - copy_cost(x, at(x, n)), remote = 0;
-    work_ += entries_;
+    work_ += 4 + entries_ / 8;
     for (uint32_t e = 0; e < entries_; ++e) {
         const size_t i = flow(x, e);
         if (single_[i] > 0 || calls_[i] > 0) {
@@ -261,9 +292,15 @@ inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
 inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
     const uint32_t m = model_.model_of(x), before = at(x, n);
     if (before == device) return 0;
+    if (before != none) free_[before] += static_cast<int64_t>(bytes(x)), --copies_[x];
+    if (device != none) free_[device] -= static_cast<int64_t>(bytes(x)), ++copies_[x];
+    if (many_) {
+        at_[size_t{x} * servers_ + n] = device;
+        return 0;
+    }
     double sum = copy_cost(x, device) - copy_cost(x, before), remote = 0;
     if (weights_.load > 0) sum += load_change(x, n, device, true);
-    work_ += entries_;
+    work_ += 4 + entries_ / 8;
     for (uint32_t e = 0; e < entries_; ++e) {
         const size_t i = flow(x, e);
         const uint32_t by = served_by(x, e, n, device);
@@ -287,8 +324,6 @@ inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
         work_ += use_first_[i + 1] - use_first_[i];
         pattern_[i] = pattern;
     }
-    if (before != none) free_[before] += static_cast<int64_t>(bytes(x)), --copies_[x];
-    if (device != none) free_[device] -= static_cast<int64_t>(bytes(x)), ++copies_[x];
     at_[size_t{x} * servers_ + n] = device;
     sum += remote_cost(remote_ + remote) - remote_cost(remote_);
     remote_ += remote;
@@ -306,10 +341,14 @@ inline void state::rollback(size_t mark) {
 }
 
 inline void state::restore(const std::vector<uint32_t> &placement) {
+    size_t differ = 0;
+    for (size_t i = 0; i < at_.size(); ++i) differ += at_[i] != placement[i] ? 1 : 0;
+    if (differ > 64) begin_many();
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t n = 0; n < servers_; ++n)
             if (at(x, n) != placement[size_t{x} * servers_ + n])
                 put(x, n, placement[size_t{x} * servers_ + n]);
+    if (differ > 64) end_many();
     forget();
 }
 
