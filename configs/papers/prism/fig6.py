@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""fig6.py - Figure 6: share of local computation over time, with migration every 5 minutes.
+
+Every policy begins with its plan for the other workload, so that the first decision has something
+to correct. As in the paper Uniform and Redundance place once; the others move by their own rule or
+by Prism's."""
+import settings
+
+MINUTES = 30
+EVERY_MINUTES = 2.5
+LAST_BUCKETS = 4  # whose mean is compared
+STATIC = "Prism, stays"
+
+
+def over_time(work, of, asked, before, method, minutes, gap, about):
+    """The report of a run that begins with the plan for `before`"""
+    start = work.plan(of, {**settings.asked(before), **method})
+    return work.cluster(of, {
+        **settings.asked(asked), **method, **start, **about, "cluster.duration_s": 60 * minutes,
+        "cluster.bucket_s": 60 * EVERY_MINUTES, "cluster.workloads.poisson_s": gap})
+
+
+def show(work, of, workload, gap):
+    minutes = 15 if work.quick else MINUTES
+    asked, before = of.specialised, settings.MIXED
+    if workload == "mixed":
+        asked, before = before, asked
+    methods = [settings.METHODS[at] for at in (0, 3, 5)] if work.quick else work.methods()
+    rows, end = [], {}
+    for name, method in [*methods, (STATIC, settings.METHODS[5][1])]:
+        report = over_time(work, of, asked, before, method, minutes, gap,
+                           settings.STAYS if name == STATIC else {})
+        local = [100 * share for share in report["over_time"]["local_ratio"]
+                 if share is not None][:int(minutes / EVERY_MINUTES)]
+        moved = [one for one in report["migrations"] if one["adopted"]]
+        sent = sum(link["migration_bytes"] for link in report["links"]) / 1e9
+        end[name] = settings.mean(local[-LAST_BUCKETS:])
+        rows.append([name, *(f"{value:.0f}" for value in local), f"{len(moved)}", f"{sent:.1f}",
+                     f"{settings.mean_s(report):.3f}"])
+    starts = [f"{EVERY_MINUTES * at:g}" for at in range(len(rows[0]) - 4)]
+    settings.table(f"{of.title}, {workload}: % local from minute ... on; migrations, GB, seconds",
+                   ["", *starts, "moves", "GB", "s"], rows)
+    work.require(end["Prism"] > end[STATIC],
+                 f"{of.title}, {workload}: migration does not raise the local share")
+    work.require(end["Prism"] >= end["Uniform"],
+                 f"{of.title}, {workload}: Prism ends with less at home than Uniform")
+
+
+def main():
+    work = settings.session("Figure 6: local computation over time with migration")
+    for of in work.models(settings.DEEPSEEK, settings.MIXTRAL):
+        for workload, gap in (("specialised", 10), ("mixed", 20)):
+            show(work, of, workload, gap)
+    work.end()
+
+
+if __name__ == "__main__":
+    main()

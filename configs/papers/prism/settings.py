@@ -1,0 +1,165 @@
+"""settings.py - what the figures share: arguments, models and workloads, runs, tables."""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import script  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+SERVERS = ["one", "two", "three"]
+
+
+class model:
+    """A file of this folder; `specialised`: the workload of each server, `later`: of Figure 7"""
+
+    def __init__(self, title, file, specialised, key=None, trace=None, later=None):
+        self.title = title
+        self.file = HERE / file
+        self.specialised = specialised
+        self.key = key
+        self.trace = trace
+        self.later = later
+
+
+DEEPSEEK = model("DeepSeek-V2-Lite, real routing", "deepseek.toml", ["intent", "law", "mixed"],
+                 "cluster.workloads.trace", "deepseek-v2-lite.intent-law",
+                 ["both_then_intent", "both_then_law", "both_then_mixed"])
+MIXTRAL = model("Mixtral-8x7B, measured shares", "mixtral.toml", ["mathematics", "morals", "law"],
+                "cluster.workloads.frequency", "mixtral-8x7b.mmlu-frequency")
+QWEN = model("Qwen1.5-MoE's shape", "qwen.toml", ["prose", "python", "arithmetic"],
+             later=["both_then_prose", "both_then_python", "both_then_arithmetic"])
+MIXED = ["mixed", "mixed", "mixed"]
+
+# Names in tables and settings. Uniform has 2 or 16 random experts a layer, as Section IV-A says.
+METHODS = [
+    ("Uniform", {"placement.plugin": "uniform", "placement.order": "random"}),
+    ("Redundance", {"placement.plugin": "redundance"}),
+    ("SmartMoE", {"placement.plugin": "smartmoe"}),
+    ("EPLB", {"placement.plugin": "eplb"}),
+    ("EPLB, filled", {"placement.plugin": "eplb", "placement.leftover": "fill"}),
+    ("Prism", {"placement.plugin": "prism"}),
+]
+OURS = ("joint", {"placement.plugin": "joint"})
+STAYS = {"placement.interval_s": 0}
+
+
+def asked(workloads):
+    """Settings that give each server its workload"""
+    return {f"cluster.servers.{name}.workload": one for name, one in zip(SERVERS, workloads)}
+
+
+class session:
+    """One run of a script: the program, a folder of its own, what was wrong."""
+
+    def __init__(self, purpose):
+        self.given = script.parser(purpose).parse_args()
+        self.quick = self.given.quick
+        self.program = script.program(self.given)
+        self.scratch = tempfile.TemporaryDirectory()
+        self.wrong = []
+        self.told = set()
+
+    def call(self, *words):
+        try:
+            done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
+        except OSError as wrong:
+            sys.exit(f"{self.program}: {wrong.strerror}; --moorage names the program")
+        if done.returncode != 0:
+            sys.exit(f"moorage {' '.join(map(str, words))}\n{done.stderr.strip()}")
+        return done.stdout
+
+    def new_file(self, name):
+        return Path(self.scratch.name) / name
+
+    def trace_of(self, of):
+        """Settings that name the model's trace, or None, and once a line that it is left out"""
+        if of.trace is None:
+            return {}
+        file = Path(self.given.traces).resolve() / f"{of.trace}.safetensors"
+        if file.exists():
+            return {of.key: file}
+        if of.trace not in self.told:
+            self.told.add(of.trace)
+            print(f"left out: {file.name} is not in\n{file.parent};\n--traces names its folder\n")
+        return None
+
+    def models(self, *wanted):
+        """Those of which there is routing; with --quick what is bundled"""
+        if self.quick:
+            return [QWEN]
+        return [one for one in wanted if self.trace_of(one) is not None]
+
+    def methods(self, others=METHODS):
+        """With our own placement where the program has it"""
+        known = "  joint " in self.call("plugins", "list")
+        return others + [OURS] if known else others
+
+    def cluster(self, of, about):
+        """The report's part of a run over a cluster; `about`: {section.key: value}"""
+        words = ["run", of.file, "--json", "-"]
+        if "cluster.requests" in about:  # and no other end
+            about = {**about, "cluster.duration_s": 0}
+        for key, value in {**self.trace_of(of), **about}.items():
+            words += ["--set", f"{key}={value}"]
+        report = json.loads(self.call(*words))["cluster"]
+        if "cluster.requests" in about:
+            for home in report["homes"]:
+                self.require(home["requests"] == about["cluster.requests"],
+                             f"{of.file.name}: {home['name']} answered {home['requests']} requests")
+        return report
+
+    def plan(self, of, about):
+        """A file with the plan that a policy makes from other statistics; {} as {key: file}"""
+        out = self.new_file(f"plan-{len(list(Path(self.scratch.name).iterdir()))}.json")
+        words = ["place", of.file, "--out", out]
+        for key, value in {**self.trace_of(of), **about}.items():
+            words += ["--set", f"{key}={value}"]
+        self.call(*words)
+        return {"placement.plan": out}
+
+    def require(self, holds, otherwise):
+        if not holds:
+            self.wrong.append(otherwise)
+
+    def end(self):
+        self.scratch.cleanup()
+        for one in self.wrong:
+            print(f"wrong: {one}", file=sys.stderr)
+        sys.exit(1 if self.wrong else 0)
+
+
+def mean_s(report):
+    return report["latency_ms"]["mean"] / 1e3
+
+
+def home_s(report):
+    return [home["latency_ms"]["mean"] / 1e3 for home in report["homes"]]
+
+
+def busiest(report, of):
+    """The largest share of time that a device or link is in use, in percent"""
+    return 100 * max([one["utilisation"] for one in report[of]], default=0)
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def below(value, other):
+    return f"{100 * (1 - value / other):.1f} %"
+
+
+def table(title, heads, rows):
+    """Columns as wide as their content; the first one to the left."""
+    cells = [[str(cell) for cell in row] for row in [heads, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    print(title)
+    for row in cells:
+        line = "  " + row[0].ljust(widths[0])
+        line += "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
+        print(line.rstrip())
+    print(flush=True)
