@@ -6,8 +6,9 @@
 // are made in several ways (gain a byte; a relaxation's holders; calls of the own homes, with and
 // without a copy of everything first; everything everywhere, then what is missed least goes; the
 // plan in force), the best of them are improved (joint_search.hpp: add, drop, replace, trade, move,
-// exchange), and what time is left goes into disturbing the best one and improving it again. A plan
-// in force is only left for a better one. joint_bound.hpp gives the bound.
+// exchange), and what time is left goes into disturbing the best one and improving it again. Where
+// millions of sets are known, all that is done on a sample of them first. A plan in force is only
+// left for a better one. joint_bound.hpp gives the bound.
 //
 // Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
 // gap = objective_s / bound_s - 1; saved_s, saved_bound_s and saved_gap the same as savings against
@@ -81,16 +82,17 @@ public:
         facts_.clear();
         const latency_model model(cluster, demand);
         const layer_time time(model);
-        const bool both = objective_ == "both" || (objective_ == "auto" && !time.has_cloud());
-        planning run{model,
-                     time,
-                     {model, time, weights()},
-                     {model, time, bounded(), !time.has_cloud()},
-                     !time.has_cloud(),
-                     both,
-                     {},
-                     moorage::joint::infinity,
-                     0};
+        planning run = planned(model, time, 1);
+        uint64_t members = 0;
+        model.for_sets(
+            [&](uint32_t, double, std::span<const uint32_t> of) { members += of.size(); });
+        if (members > members_most) {
+            planning sample =
+                planned(model, time, static_cast<uint32_t>(members / (members_most / 2)));
+            start(sample, current);
+            if (!sample.best.empty()) disturb(sample);
+            run.hint = sample.best;
+        }
         start(run, current);
         if (run.best.empty()) fail(cluster, demand);
         disturb(run);
@@ -128,10 +130,11 @@ private:
         const layer_time &time;
         state of;
         lower_bound bound;
-        const bool cover, both;
-        std::vector<uint32_t> best;  // placement
-        double best_cost;
-        uint32_t best_start;
+        const bool cover, both, sampled;
+        std::vector<uint32_t> hint = {};  // placement of another search
+        std::vector<uint32_t> best = {};  // placement
+        double best_cost = moorage::joint::infinity;
+        uint32_t best_start = 0;
     };
     struct start_plan {
         std::vector<uint32_t> placement;
@@ -139,6 +142,19 @@ private:
         uint32_t number;
     };
 
+    // Sets with more members in all are searched by a sample of them first.
+    static constexpr uint64_t members_most = 1'500'000;
+
+    planning planned(const latency_model &model, const layer_time &time, uint32_t stride) const {
+        const bool cover = !time.has_cloud();
+        return {model,
+                time,
+                {model, time, weights(), stride},
+                {model, time, bounded(), cover, stride},
+                cover,
+                objective_ == "both" || (objective_ == "auto" && cover),
+                stride > 1};
+    }
     cost_weights weights() const {
         if (remote_) return {1e-9, 1, load_weight_};
         return {1, remote_s_, load_weight_};
@@ -199,7 +215,10 @@ private:
             hold(of, current);
             take(0, moves.shrink() && moves.cover());
         }
-        if (!run.cover) {
+        if (!run.hint.empty()) {
+            of.restore(run.hint);
+            take(8, true);
+        } else if (!run.cover) {
             of.clear();
             moves.fill();
             take(3, true);
@@ -207,7 +226,7 @@ private:
             moves.pack_all();
             take(7, true);
         }
-        relax(run, moves, all, take);
+        if (run.hint.empty()) relax(run, moves, all, take);
         for (start_plan &each : all) {  // the cost may have changed since
             of.restore(each.placement);
             of.settle();
@@ -268,7 +287,8 @@ private:
     }
     // Whether the bound leaves nothing to gain. It is that of the cost without load and moves.
     bool proven(const planning &run) const {
-        return !remote_ && run.best_cost - run.bound.value() < 1e-9 * std::abs(run.best_cost);
+        return !remote_ && !run.sampled &&
+               run.best_cost - run.bound.value() < 1e-9 * std::abs(run.best_cost);
     }
     // The best one as far as it goes, the others with what it leaves.
     void improve_starts(planning &run, search &moves, const std::vector<start_plan> &all) {
@@ -321,7 +341,7 @@ private:
             facts_.push_back({name, value});
         };
         add("objective_s", objective_s);
-        add("saved_s", run.model.empty_s() - objective_s);
+        if (!run.cover) add("saved_s", run.model.empty_s() - objective_s);
         add("remote_calls", run.of.remote_calls());
         if (!remote_) state_latency_bound(run, objective_s);
         if (remote_ || run.both) {

@@ -33,8 +33,9 @@ namespace moorage::joint {
 
 class lower_bound {
 public:
+    // With `stride` above 1 one set in so many stands for all, and value() is an estimate.
     lower_bound(const latency_model &model, const layer_time &time, const cost_weights &weights,
-                bool cover);
+                bool cover, uint32_t stride = 1);
 
     // Starts again for another cost.
     void weigh(const cost_weights &weights);
@@ -42,7 +43,9 @@ public:
     void ascend(double target, uint32_t steps);
     // A number of steps that takes seconds at most.
     uint32_t steps() const {
-        if (enumerated()) return 40;
+        if (enumerated())
+            return static_cast<uint32_t>(
+                std::clamp<size_t>(100'000'000 / (members_.size() + 1), 12, 40));
         const double each = static_cast<double>(experts_) * servers_ * entries_;
         return static_cast<uint32_t>(std::clamp(1e9 / each, 6.0, 40.0));
     }
@@ -59,7 +62,7 @@ private:
         double weight;
     };
 
-    void read(const latency_model &model);
+    void read(const latency_model &model, uint32_t stride);
     void read_options();
     void sum_shares();
     void price_subsets();

@@ -6,7 +6,7 @@
 namespace moorage::joint {
 
 inline lower_bound::lower_bound(const latency_model &model, const layer_time &time,
-                                const cost_weights &weights, bool cover)
+                                const cost_weights &weights, bool cover, uint32_t stride)
     : time_(time),
       weights_(weights),
       servers_(model.cluster().servers),
@@ -24,11 +24,11 @@ inline lower_bound::lower_bound(const latency_model &model, const layer_time &ti
     if (servers_ <= 10 && (uint64_t{experts_} << servers_) <= uint64_t{1} << 22)
         subsets_ = size_t{1} << servers_;
     options_ = subsets_ != 0 ? subsets_ : servers_ + 1;
-    read(model);
+    read(model, stride);
     read_options();
 }
 
-inline void lower_bound::read(const latency_model &model) {
+inline void lower_bound::read(const latency_model &model, uint32_t stride) {
     const moorage_cluster &cluster = model.cluster();
     const moorage_demand &demand = model.demand();
     uint64_t unit = 0;
@@ -66,9 +66,11 @@ inline void lower_bound::read(const latency_model &model) {
         for (uint32_t e = 0; e < entries_; ++e)
             fixed_[flow(x, e)] = model.single_weight(x, time_.entry_server(e));
     if (weights_.latency <= 0) return;
+    uint64_t number = 0;
     model.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> of) {
+        if (number++ % stride != 0) return;
         sets_.push_back({static_cast<uint32_t>(members_.size()), static_cast<uint32_t>(of.size()),
-                         time_.server_entry(server), model_of_[of[0]], weight});
+                         time_.server_entry(server), model_of_[of[0]], weight * stride});
         members_.insert(members_.end(), of.begin(), of.end());
         share_.insert(share_.end(), of.size(), 1.0 / static_cast<double>(of.size()));
     });

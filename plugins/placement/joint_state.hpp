@@ -76,7 +76,9 @@ class state {
 public:
     // The placement is empty. `current`: of [experts, devices], no cost to keep; `added_s[device]`
     // is what a byte costs elsewhere.
-    state(const latency_model &model, const layer_time &time, const cost_weights &weights);
+    // With `stride` above 1 one set in so many stands for all.
+    state(const latency_model &model, const layer_time &time, const cost_weights &weights,
+          uint32_t stride = 1);
     void limit_remote(double remote_max, double over_s);
     void set_current(std::span<const moorage_copy> current, std::span<const double> added_s);
 
@@ -141,7 +143,7 @@ private:
         uint32_t x, n, device;
     };
 
-    void read_sets();
+    void read_sets(uint32_t stride);
     void refresh();
     void read_calls();
     size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }

@@ -5,7 +5,8 @@
 
 namespace moorage::joint {
 
-inline state::state(const latency_model &model, const layer_time &time, const cost_weights &weights)
+inline state::state(const latency_model &model, const layer_time &time, const cost_weights &weights,
+                    uint32_t stride)
     : model_(model),
       time_(time),
       weights_(weights),
@@ -24,7 +25,7 @@ inline state::state(const latency_model &model, const layer_time &time, const co
       far_max_(servers_ > 8 ? 4 : 64),
       known_(size_t{1} << known_bits) {
     read_calls();
-    read_sets();
+    read_sets(stride);
     settle();
 }
 
@@ -47,13 +48,15 @@ inline void state::read_calls() {
             single_[flow(x, e)] = model_.single_weight(x, time_.entry_server(e));
 }
 
-inline void state::read_sets() {
+inline void state::read_sets(uint32_t stride) {
+    uint64_t number = 0;
     const uint32_t models = model_.demand().models;
     use_first_.assign(size_t{experts_} * entries_ + 1, 0);
     model_.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> of) {
+        if (number++ % stride != 0) return;
         const uint32_t entry = time_.server_entry(server);
         const uint32_t context = entry * models + model_.model_of(of[0]);
-        sets_.push_back({0, 0, weight, static_cast<uint32_t>(members_.size()),
+        sets_.push_back({0, 0, weight * stride, static_cast<uint32_t>(members_.size()),
                          static_cast<uint32_t>(of.size()), context});
         members_.insert(members_.end(), of.begin(), of.end());
         for (const uint32_t x : of) ++use_first_[flow(x, entry) + 1];

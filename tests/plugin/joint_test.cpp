@@ -408,8 +408,7 @@ TEST_CASE("joint refuses what cannot hold every expert, and says why") {
 }
 
 TEST_CASE("the bound of many servers is one, too") {
-    // 11 servers are beyond trying all sets of holders: the location dual is compared with the
-    // plan, and on 3 servers' scenes with the enumerated bound it cannot exceed the optimum.
+    // 12 servers are beyond trying all sets of holders; what is claimed cannot exceed the plan.
     for (uint64_t seed = 1; seed <= 6; ++seed) {
         CAPTURE(seed);
         parallel_shape shape;
