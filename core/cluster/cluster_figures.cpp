@@ -135,11 +135,18 @@ void cluster_sums::add_devices(cluster_report &out, const rebalancer &balance) c
         one.served = node->served();
     }
     const demand_arrays &demand = scene_.demand;
-    out.servers_layers.assign(of.servers, std::vector<uint32_t>(demand.model_layers[0], 0));
+    std::vector<size_t> expert_layer;  // counted over all models
+    for (uint32_t model = 0; model < demand.models; ++model) {
+        out.models_layers.push_back(demand.model_layers[model]);
+        for (uint32_t layer = 0; layer < demand.model_layers[model]; ++layer) {
+            expert_layer.insert(expert_layer.end(), demand.model_experts[model],
+                                out.layers_experts.size());
+            out.layers_experts.push_back(demand.model_experts[model]);
+        }
+    }
+    out.servers_layers.assign(of.servers, std::vector<uint32_t>(out.layers_experts.size(), 0));
     for (const moorage_copy &copy : copies)
-        if (copy.expert < demand.model_first[1])
-            ++out.servers_layers[of.device_server[copy.device]]
-                                [copy.expert / demand.model_experts[0]];
+        ++out.servers_layers[of.device_server[copy.device]][expert_layer[copy.expert]];
 }
 
 run_report cluster_sums::report(const rebalancer &balance, std::string_view policy) {

@@ -1,4 +1,4 @@
-// chart.h - the plots of a report as inline SVG: lines, dots by row, and heat maps.
+// chart.h - the plots of a report as inline SVG: lines, dots by row, bars, and heat maps.
 //
 // Each function gives one <svg> element with title texts on everything that can be pointed at, or
 // "" when there is nothing to draw. Styles are the page's (html.cpp).
@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/report/svg.h"
@@ -30,11 +31,19 @@ struct chart_series {
     bool markers = true;
 };
 
+// A span of the x axis, drawn as a bar on it below a line at its begin.
+struct chart_mark {
+    double from = 0, to = 0;
+    series_look look;
+    std::string hint;
+};
+
 // Lines over a common axis from zero, each named at its right end, so no legend is needed.
 struct line_chart {
     std::string label;             // for readers that do not see
     std::string x_title, y_title;  // with units
     std::vector<chart_series> series;
+    std::vector<chart_mark> marks = {};
 };
 std::string draw(const line_chart &chart);
 
@@ -52,6 +61,23 @@ struct dot_chart {
     std::vector<dot_row> rows;
 };
 std::string draw(const dot_chart &chart);
+
+// Blocks of bars, one bar a series in each; what is part of a bar is drawn paler at its end.
+struct bar_block {
+    struct bar {
+        double value = 0;  // NaN: no bar
+        double pale = 0;   // of the value
+        std::string hint;
+    };
+    std::string name;
+    std::vector<bar> bars;  // by series
+};
+struct bar_chart {
+    std::string label, x_title;
+    std::vector<std::pair<std::string, series_look>> series;
+    std::vector<bar_block> blocks;
+};
+std::string draw(const bar_chart &chart);
 
 // Rows of cells in colours of one scale.
 struct heat_row {

@@ -81,6 +81,8 @@ json to_json(const cluster_report &report) {
             {"links", all_of(report.links)},
             {"migrations", all_of(report.migrations)},
             {"servers_layers", report.servers_layers},
+            {"layers_experts", report.layers_experts},
+            {"models_layers", report.models_layers},
             {"over_time", std::move(over_time)}};
 }
 

@@ -53,7 +53,10 @@ struct cluster_report {
     std::vector<link> links;  // that carried anything; local ones apart
     std::vector<bucket> over_time;
     std::vector<migration> migrations;
-    std::vector<std::vector<uint32_t>> servers_layers;  // [servers][layers] experts held at the end
+    // [servers][layers] copies held at the end; layers of all models one after the other.
+    std::vector<std::vector<uint32_t>> servers_layers;
+    std::vector<uint32_t> layers_experts;  // [layers] experts that there are
+    std::vector<uint32_t> models_layers;   // [models]
 };
 
 json to_json(const cluster_report &report);

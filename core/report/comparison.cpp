@@ -134,9 +134,13 @@ void add_other_columns(comparison_view &view, const comparison &compared,
         if (key.starts_with("hardware.") && !adds_to(profiles, values)) continue;
         const bool is_size = key == "memory.experts" || key == "memory.bytes";
         if (is_size && !adds_to(view.slots, values)) continue;
+        const bool is_storage = key.starts_with("cluster.servers.expert_memory_");
+        if (is_storage && !adds_to(view.storage_bytes, values)) continue;
         if (key == "source.trace")
             for (std::string &value : values) value = std::filesystem::path(value).stem().string();
-        const std::string name = key.substr(key.find('.') + 1);
+        // "links.bits_per_s" of a cluster is its last word in a heading.
+        const bool of_cluster = key.starts_with("cluster.");
+        const std::string name = key.substr((of_cluster ? key.rfind('.') : key.find('.')) + 1);
         const bool taken =
             std::any_of(view.columns.begin(), view.columns.end(),
                         [&](const key_column &other) { return other.heading == name; });
@@ -144,7 +148,16 @@ void add_other_columns(comparison_view &view, const comparison &compared,
     }
 }
 
+// What a cluster's devices have for experts; 0 of a single machine.
+uint64_t storage_of(const run_report &report) {
+    uint64_t sum = 0;
+    if (report.cluster)
+        for (const cluster_report::device &one : report.cluster->devices) sum += one.bytes;
+    return sum;
+}
+
 uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
+    if (row.report.cluster) return 0;  // homes share what there is
     if (row.slots != 0) return row.slots;
     uint64_t sum = 0;
     for (const layer_report &layer : row.report.layers) sum += layer.slots;
@@ -156,17 +169,22 @@ uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
                : 0;
 }
 
-// The lowest TPOT of each group is best, unless there is nothing to be better than.
+// The lowest TPOT, or latency of clusters, of each group is best, unless there is nothing to be
+// better than.
 void mark_best(comparison_view &view, const comparison &compared) {
     std::map<size_t, std::vector<size_t>> groups;
     for (size_t i = 0; i < compared.rows.size(); ++i)
         if (!view.offline[i]) groups[view.group[i]].push_back(i);
     for (const auto &[group, members] : groups) {
-        const auto tpot = [&](size_t i) { return stable(compared.rows[i].report.tpot_ms.mean); };
-        const auto [low, high] = std::minmax_element(
-            members.begin(), members.end(), [&](size_t a, size_t b) { return tpot(a) < tpot(b); });
-        if (tpot(*low) == tpot(*high)) continue;
-        for (const size_t i : members) view.best[i] = tpot(i) == tpot(*low);
+        const auto time_ms = [&](size_t i) {
+            const run_report &report = compared.rows[i].report;
+            return stable(report.cluster ? report.cluster->latency_ms.mean : report.tpot_ms.mean);
+        };
+        const auto [low, high] =
+            std::minmax_element(members.begin(), members.end(),
+                                [&](size_t a, size_t b) { return time_ms(a) < time_ms(b); });
+        if (time_ms(*low) == time_ms(*high)) continue;
+        for (const size_t i : members) view.best[i] = time_ms(i) == time_ms(*low);
     }
 }
 
@@ -183,6 +201,24 @@ std::string joined_label(const std::vector<key_column> &columns, size_t row) {
     return label.empty() ? "as configured" : label;
 }
 
+// Rows with equal numbers do the same work with as much hardware.
+std::vector<size_t> groups_of(const comparison &compared, const comparison_view &view,
+                              const std::vector<flat_config> &flats) {
+    std::map<std::tuple<std::string, uint64_t, std::string, std::string>, size_t> known;
+    std::vector<size_t> groups;
+    for (size_t i = 0; i < flats.size(); ++i) {
+        const run_report &report = compared.rows[i].report;
+        const auto cluster = report.config.find("cluster");
+        const std::string work = report.cluster && cluster != report.config.end()
+                                     ? cluster->dump()
+                                     : value_at(flats[i], "source.trace");
+        const auto key = std::tuple(report.profile, view.slots[i] + view.storage_bytes[i], work,
+                                    value_at(flats[i], "source.shape"));
+        groups.push_back(known.try_emplace(key, known.size()).first->second);
+    }
+    return groups;
+}
+
 }  // namespace
 
 comparison_view view_of(const comparison &compared) {
@@ -191,23 +227,18 @@ comparison_view view_of(const comparison &compared) {
     for (const comparison_row &row : compared.rows) flats.push_back(flattened(row.report.config));
     if (flats.empty()) return view;
     view.settings = differing(compared, flats);
-    std::map<std::tuple<std::string, uint64_t, std::string, std::string>, size_t> groups;
     for (size_t i = 0; i < flats.size(); ++i) {
         const comparison_row &row = compared.rows[i];
         const uint64_t slots = slots_of(row, flats[i]);
         view.slots.push_back(slots);
         view.share.push_back(row.experts_all == 0 ? 0 : double(slots) / double(row.experts_all));
+        view.storage_bytes.push_back(storage_of(row.report));
         view.offline.push_back(row.offline || value_at(flats[i], "cache.plugin") == "belady");
-        if (std::find(view.profiles.begin(), view.profiles.end(), row.report.profile) ==
-            view.profiles.end())
+        if (!row.report.cluster && std::find(view.profiles.begin(), view.profiles.end(),
+                                             row.report.profile) == view.profiles.end())
             view.profiles.push_back(row.report.profile);
-        view.group.push_back(
-            groups
-                .try_emplace({row.report.profile, slots, value_at(flats[i], "source.trace"),
-                              value_at(flats[i], "source.shape")},
-                             groups.size())
-                .first->second);
     }
+    view.group = groups_of(compared, view, flats);
     std::vector<std::string> names;
     for (const comparison_row &row : compared.rows) names.push_back(row.config);
     const bool named = !all_equal(names);

@@ -48,9 +48,10 @@ struct comparison_view {
     std::vector<uint64_t> slots;
     std::vector<double> share;  // slots / experts_all; 0: not known
     std::vector<bool> offline;
-    std::vector<bool> best;             // lowest mean TPOT in its group
-    std::vector<size_t> group;          // equal numbers: equal profile, size and work
-    std::vector<std::string> profiles;  // in order of appearance; not by row
+    std::vector<uint64_t> storage_bytes;  // for experts, of a cluster's devices; 0: one machine
+    std::vector<bool> best;               // lowest mean TPOT in its group; latency, of clusters
+    std::vector<size_t> group;            // equal numbers: equal profile, size and work
+    std::vector<std::string> profiles;    // of single machines, in order of appearance; not by row
 };
 
 comparison_view view_of(const comparison &compared);
@@ -72,7 +73,7 @@ std::vector<written_text> written_texts(const comparison &compared, const compar
 // Whether any row scored a text, its own or another's.
 bool any_scored(const comparison &compared);
 
-// The table, at most 100 columns, and the reading below it.
+// The table, at most 100 columns (80 where all rows are of clusters), and the reading below it.
 std::string to_text(const comparison &compared);
 // {"title", "results": [the report of each run, and "settings": {those that differ}]}
 json to_json(const comparison &compared);

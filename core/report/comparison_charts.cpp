@@ -32,6 +32,7 @@ plan plan_of(const comparison_view &view) {
     made.by_share = !view.share.empty();
     size_t colored = 0;
     for (size_t i = 0; i < view.labels.size(); ++i) {
+        if (view.storage_bytes[i] != 0) continue;  // of a cluster: no cache of one size
         if (made.name_of(view.labels[i]) == made.names.size()) {
             made.names.push_back(view.labels[i]);
             made.looks.push_back({view.offline[i] ? 0 : colored++, view.offline[i]});
@@ -85,7 +86,8 @@ std::vector<chart_series> series_of(const comparison &compared, const comparison
 std::vector<size_t> rows_on(const comparison &compared, const std::string &profile) {
     std::vector<size_t> rows;
     for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (compared.rows[i].report.profile == profile) rows.push_back(i);
+        if (!compared.rows[i].report.cluster && compared.rows[i].report.profile == profile)
+            rows.push_back(i);
     return rows;
 }
 
@@ -104,6 +106,7 @@ bool profiles_agree(const comparison &compared, const comparison_view &view) {
     std::map<std::pair<std::string, uint64_t>, std::pair<uint64_t, uint64_t>> first;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         const run_report &report = compared.rows[i].report;
+        if (report.cluster) continue;
         const std::pair seen{report.experts.misses, report.opt_misses};
         if (first.try_emplace({view.labels[i], view.slots[i]}, seen).first->second != seen)
             return false;
@@ -243,6 +246,7 @@ heat_figures layer_figures(const comparison &compared, const comparison_view &vi
     size_t layers = 0;
     double low = 1, high = 0;
     for (const comparison_row &row : compared.rows) {
+        if (row.report.cluster) continue;
         layers = std::max(layers, row.report.layers.size());
         for (const layer_report &layer : row.report.layers) {
             low = std::min(low, layer.experts.hit_rate());

@@ -6,50 +6,21 @@
 #include <set>
 
 #include "core/base/text.h"
+#include "core/report/cluster_comparison.h"
 #include "core/report/comparison.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
+#include "core/report/text_table.h"
 
 namespace moorage::core {
 
 namespace {
 
 constexpr size_t table_columns = 100;
-constexpr size_t key_columns_min = 8;  // a key column is never cut below this
-constexpr std::string_view gap = "  ";
 constexpr size_t warnings_shown_max = 4;
-
-struct table_column {
-    std::string heading;
-    std::vector<std::string> cells;  // by row
-    bool is_key = false;             // left-aligned, and cut when the table is too wide
-    size_t width() const {
-        size_t columns = columns_of(heading);
-        for (const std::string &cell : cells) columns = std::max(columns, columns_of(cell));
-        return columns;
-    }
-};
 
 double bytes_per_token(const run_report &report) {
     return report.tokens == 0 ? 0 : double(report.bytes.h2d) / double(report.tokens);
-}
-
-// Equal decimals for a whole column, so that the points stand below each other: three significant
-// digits for the smallest value, but no more than six for the largest.
-std::vector<std::string> aligned(const std::vector<double> &values) {
-    double low = 0, high = 0;
-    for (const double value : values) {
-        if (value > 0 && (low == 0 || value < low)) low = value;
-        high = std::max(high, value);
-    }
-    const auto digits_before_point = [](double value) {
-        return value <= 0 ? 1 : int(std::floor(std::log10(value))) + 1;
-    };
-    const int decimals = std::clamp(3 - digits_before_point(low), 0,
-                                    std::max(0, 6 - std::max(1, digits_before_point(high))));
-    std::vector<std::string> cells;
-    for (const double value : values) cells.push_back(format("{:.{}f}", value, decimals));
-    return cells;
 }
 
 std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
@@ -107,46 +78,6 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     return columns;
 }
 
-// Widths that fit the table: the widest key column is cut first; when all are at their least, the
-// last key columns are left out (width 0). The figures always fit.
-std::vector<size_t> fitted_widths(const std::vector<table_column> &columns) {
-    std::vector<size_t> widths;
-    for (const table_column &column : columns) widths.push_back(column.width());
-    const auto total = [&] {
-        size_t sum = 0;
-        for (const size_t width : widths) sum += width == 0 ? 0 : width + gap.size();
-        return sum;
-    };
-    const size_t keys = size_t(std::count_if(columns.begin(), columns.end(),
-                                             [](const table_column &c) { return c.is_key; }));
-    const auto keys_end = widths.begin() + std::ptrdiff_t(keys);
-    while (total() > table_columns && keys > 0) {
-        const auto widest = std::max_element(widths.begin(), keys_end);
-        if (*widest > key_columns_min) {
-            --*widest;
-            continue;
-        }
-        const auto last = std::find_if(std::make_reverse_iterator(keys_end), widths.rend(),
-                                       [](size_t width) { return width > 0; });
-        if (last == widths.rend()) break;
-        *last = 0;
-    }
-    return widths;
-}
-
-std::string table_line(const std::vector<table_column> &columns, const std::vector<size_t> &widths,
-                       const auto &cell_of) {
-    std::string text;
-    for (size_t i = 0; i < columns.size(); ++i) {
-        if (widths[i] == 0) continue;
-        const std::string cell = shortened(cell_of(columns[i]), widths[i]);
-        text += gap;
-        text += columns[i].is_key ? padded_right(cell, widths[i]) : padded_left(cell, widths[i]);
-    }
-    text.erase(text.find_last_not_of(' ') + 1);
-    return text + "\n";
-}
-
 // Whether equal keys follow each other, several of each: then blank lines between them help.
 template <class Key>
 bool in_blocks(const std::vector<size_t> &rows, const std::vector<Key> &keys) {
@@ -161,7 +92,8 @@ bool in_blocks(const std::vector<size_t> &rows, const std::vector<Key> &keys) {
 std::vector<size_t> rows_of(const comparison &compared, const std::string &profile) {
     std::vector<size_t> rows;
     for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (compared.rows[i].report.profile == profile) rows.push_back(i);
+        if (!compared.rows[i].report.cluster && compared.rows[i].report.profile == profile)
+            rows.push_back(i);
     return rows;
 }
 
@@ -271,7 +203,7 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
 std::string hit_rate_sentence(const comparison &compared, const comparison_view &view) {
     std::map<size_t, std::pair<size_t, size_t>> leaders;  // group: (best hit rate, best TPOT)
     for (size_t i = 0; i < compared.rows.size(); ++i) {
-        if (view.offline[i]) continue;
+        if (view.offline[i] || compared.rows[i].report.cluster) continue;
         auto &[hit, fast] = leaders.try_emplace(view.group[i], i, i).first->second;
         const auto &rows = compared.rows;
         if (rows[i].report.experts.hit_rate() > rows[hit].report.experts.hit_rate()) hit = i;
@@ -336,6 +268,8 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
         const std::string join = fastest.empty() || time.empty() ? "" : "; ";
         if (!fastest.empty() || !time.empty()) lines.push_back(name + fastest + join + time);
     }
+    for (std::string &sentence : cluster_reading(compared, view))
+        lines.push_back(std::move(sentence));
     if (const std::string text = hit_rate_sentence(compared, view); !text.empty())
         lines.push_back(text);
     if (const std::string text = below_optimum_sentence(compared); !text.empty())
@@ -363,24 +297,25 @@ static std::string texts_of(const comparison &compared, const comparison_view &v
 std::string to_text(const comparison &compared) {
     const comparison_view view = view_of(compared);
     std::string text;
-    for (const std::string &part : wrapped(compared.title, table_columns))
+    for (const std::string &part :
+         wrapped(compared.title, all_clusters(compared) ? text_columns : table_columns))
         if (!part.empty()) text += part + "\n";
     if (compared.rows.empty()) return text + "nothing was run\n";
+    if (any_cluster(compared)) text += "\n" + cluster_table(compared, view);
     const std::vector<table_column> columns = columns_for(compared, view);
-    const std::vector<size_t> widths = fitted_widths(columns);
+    const std::vector<size_t> widths = fitted_widths(columns, table_columns);
     bool any_best = false;
     for (const std::string &profile : view.profiles) {
         const std::vector<size_t> rows = rows_of(compared, profile);
         text += "\n" + shortened(profile.empty() ? "no profile" : profile, table_columns) + "\n";
-        text += table_line(columns, widths, [](const table_column &c) { return c.heading; });
+        text += heading_line(columns, widths);
         const bool by_size = in_blocks(rows, view.slots);
         const bool by_label = !by_size && in_blocks(rows, view.labels);
         for (size_t i = 0; i < rows.size(); ++i) {
             const bool new_size = i > 0 && view.slots[rows[i]] != view.slots[rows[i - 1]];
             const bool new_label = i > 0 && view.labels[rows[i]] != view.labels[rows[i - 1]];
             if ((by_size && new_size) || (by_label && new_label)) text += "\n";
-            text += table_line(columns, widths,
-                               [&](const table_column &c) { return c.cells[rows[i]]; });
+            text += row_line(columns, widths, rows[i]);
             any_best |= view.best[rows[i]];
         }
     }
@@ -388,7 +323,8 @@ std::string to_text(const comparison &compared) {
     if (any_best) text += "* fastest of its profile and size\n";
     for (const std::string &sentence : reading(compared, view)) {
         std::string_view lead = "- ";
-        for (const std::string &part : wrapped(sentence, table_columns - 2)) {
+        const size_t columns_max = all_clusters(compared) ? text_columns : table_columns;
+        for (const std::string &part : wrapped(sentence, columns_max - 2)) {
             text += std::string(lead) + part + "\n";
             lead = "  ";
         }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/report/cluster_comparison.h"
 #include "core/report/comparison_charts.h"
 #include "core/report/figures.h"
 #include "core/report/guarding.h"
@@ -47,7 +48,8 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     for (const key_column &column : view.columns)
         add(column.heading, joined(distinct(column.values)));
     std::vector<std::string> sizes;
-    for (size_t i = 0; i < view.slots.size(); ++i) sizes.push_back(size_text(view, i));
+    for (size_t i = 0; i < view.slots.size(); ++i)
+        if (!compared.rows[i].report.cluster) sizes.push_back(size_text(view, i));
     add("cached", joined(distinct(sizes)));
     return html + "</dl>\n";
 }
@@ -123,7 +125,8 @@ std::string tables(const comparison &compared, const comparison_view &view) {
         html += "<th>time</th></tr></thead>\n<tbody>\n";
         size_t previous = SIZE_MAX;
         for (size_t i = 0; i < compared.rows.size(); ++i) {
-            if (compared.rows[i].report.profile != profile) continue;
+            const run_report &report = compared.rows[i].report;
+            if (report.cluster || report.profile != profile) continue;
             // A heavier line where the size changes, so that what can be compared stands together.
             const bool new_size = previous != SIZE_MAX && view.slots[i] != view.slots[previous];
             if (new_size) html += "</tbody>\n<tbody>\n";
@@ -141,7 +144,6 @@ constexpr const char *legend =
     "other. Bold: fastest of its profile and size. Italic: sees the future, a bound.</p>\n";
 
 constexpr const char *words =
-    "<section>\n<h2>Words</h2>\n<dl class=\"words\">\n"
     "<dt>TPOT, TTFT</dt><dd>time per output token after the first; time to the first token</dd>\n"
     "<dt>hit</dt><dd>the expert was whole and in fast memory when the routing was known</dd>\n"
     "<dt>misses / OPT</dt><dd>misses over those of the offline optimum, which evicts what is used "
@@ -154,8 +156,7 @@ constexpr const char *words =
     "<dt>substituted, rows kept, change</dt><dd>of a router that may change the model's output: "
     "the share of the model's choices of experts that it replaced, the share of the rows (a token "
     "at a layer) that it left alone, and the perplexity of the same text against that of the "
-    "model's own routing</dd>\n"
-    "</dl>\n</section>\n";
+    "model's own routing</dd>\n";
 
 std::string texts_of(const comparison &compared, const comparison_view &view) {
     std::string html;
@@ -190,6 +191,7 @@ std::string to_html(const comparison &compared, const std::string &command) {
                     escape_markup(sentence) + "</li>\n";
     html += chapter("In short", "", findings.empty() ? "" : "<ul>\n" + findings + "</ul>\n");
     html += chapter("Text", "", texts_of(compared, view));
+    html += cluster_chapters(compared, view);
     html += chapter("Speed", "Mean time per output token against cache size. Lower is better.",
                     grid_of(tpot_figures(compared, view)));
     std::vector<chart_figure> cache = miss_figures(compared, view);
@@ -199,13 +201,17 @@ std::string to_html(const comparison &compared, const std::string &command) {
                     "with the same slots.",
                     grid_of(cache));
     html += chapter("Layers", "Hit rate of each layer.", layer_maps(compared, view));
-    html += chapter("Results", "", legend + tables(compared, view));
+    const bool machines = !all_clusters(compared);
+    if (machines) html += chapter("Results", "", legend + tables(compared, view));
     html +=
         chapter("Guard",
                 "What each run tried to do without: mean time per token of its last trial, with "
                 "it and without, and what was decided.",
                 guard_table_html(compared, view));
-    return html + words + page_end;
+    html += "<section>\n<h2>Words</h2>\n<dl class=\"words\">\n";
+    if (any_cluster(compared)) html += cluster_words();
+    if (machines) html += words;
+    return html + "</dl>\n</section>\n" + page_end;
 }
 
 }  // namespace moorage::core

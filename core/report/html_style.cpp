@@ -57,6 +57,9 @@ svg text.tick { fill: var(--soft); font-size: 11.5px; }
 .leader, .rail { stroke: var(--bound); stroke-width: 1; opacity: .55; }
 .line { fill: none; stroke: var(--c); stroke-width: 2; stroke-linejoin: round; }
 g circle, g polygon { fill: var(--c); stroke: var(--card); stroke-width: 1; }
+.mark { stroke: var(--c); stroke-width: 1; stroke-dasharray: 2 3; opacity: .7; }
+g rect.bar { fill: var(--c); }
+g rect.pale { fill: var(--c); opacity: .45; }
 .reach, g circle.reach { fill: transparent; stroke: none; }
 .dot circle { fill-opacity: .8; }
 .c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); }

@@ -1,0 +1,285 @@
+// cluster_comparison.cpp - the table of runs over clusters for a terminal, and the sentences below.
+#include "core/report/cluster_comparison.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "core/base/text.h"
+#include "core/report/figures.h"
+#include "core/report/text_table.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+uint64_t adopted_of(const cluster_report &report) {
+    return static_cast<uint64_t>(
+        std::count_if(report.migrations.begin(), report.migrations.end(),
+                      [](const cluster_report::migration &one) { return one.adopted; }));
+}
+
+double storage_gb(const comparison_row &row, const comparison_view &view, size_t index) {
+    const size_t servers = std::max<size_t>(1, row.report.cluster->servers_layers.size());
+    return static_cast<double>(view.storage_bytes[index]) / 1e9 / static_cast<double>(servers);
+}
+
+std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
+    std::vector<table_column> columns;
+    for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
+    std::vector<double> latency, p99, ttft, tpot, experts;
+    table_column local{"local", {}}, network{"network", {}}, moves{"moves", {}};
+    for (const comparison_row &row : compared.rows) {
+        const cluster_report *of = row.report.cluster ? &*row.report.cluster : nullptr;
+        latency.push_back(of ? of->latency_ms.mean : none);
+        p99.push_back(of ? of->latency_ms.p99 : none);
+        ttft.push_back(row.report.ttft_ms.mean);
+        tpot.push_back(row.report.tpot_ms.mean);
+        experts.push_back(of ? of->experts_ms_per_token : none);
+        local.cells.push_back(of ? percent(of->local_ratio, 1) : "-");
+        network.cells.push_back(of ? human_bytes(static_cast<double>(row.report.bytes.network))
+                                   : "-");
+        moves.cells.push_back(of ? format("{}", adopted_of(*of)) : "-");
+    }
+    table_column first{"latency  ", aligned(latency)};
+    for (size_t i = 0; i < first.cells.size(); ++i)
+        first.cells[i] += view.best[i] && compared.rows[i].report.cluster ? " *" : "  ";
+    columns.push_back(std::move(first));
+    // What both kinds of runs have takes the room of the percentile.
+    if (all_clusters(compared))
+        columns.push_back({"p99", aligned(p99)});
+    else
+        columns.push_back({"TPOT", aligned(tpot)});
+    columns.push_back({"TTFT", aligned(ttft)});
+    columns.push_back({"experts", aligned(experts)});
+    for (table_column *column : {&local, &network, &moves}) columns.push_back(std::move(*column));
+    return columns;
+}
+
+// One label's mean of ln(own latency / the leader's), over the groups that have both.
+struct distance {
+    std::string label;
+    double log_ratio = 0;
+    size_t groups = 0;
+    double mean() const { return groups == 0 ? 0 : log_ratio / static_cast<double>(groups); }
+};
+
+using latencies = std::map<size_t, std::map<std::string, double>>;  // by group and label
+
+std::optional<std::string> leader_of(const comparison_view &view, const latencies &known,
+                                     const std::vector<size_t> &rows) {
+    std::map<std::string, size_t> wins;
+    for (const size_t i : rows) wins[view.labels[i]] += view.best[i];
+    std::optional<std::string> leader;
+    for (const size_t i : rows)
+        if (wins[view.labels[i]] > (leader ? wins[*leader] : 0)) leader = view.labels[i];
+    return known.empty() ? std::nullopt : leader;
+}
+
+// Of every other label, nearest first.
+std::vector<distance> distances_to(const std::string &leader, const latencies &known) {
+    std::vector<distance> all;
+    for (const auto &[group, by_label] : known) {
+        const auto own = by_label.find(leader);
+        if (own == by_label.end() || own->second <= 0) continue;
+        for (const auto &entry : by_label) {
+            const auto &[label, latency_ms] = entry;
+            if (label == leader || latency_ms <= 0) continue;
+            auto at = std::find_if(all.begin(), all.end(),
+                                   [&](const distance &one) { return one.label == entry.first; });
+            if (at == all.end()) at = all.insert(all.end(), {label, 0, 0});
+            at->log_ratio += std::log(latency_ms / own->second);
+            ++at->groups;
+        }
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const distance &a, const distance &b) { return a.mean() < b.mean(); });
+    return all;
+}
+
+// "12.3 %": how far the leader is below it.
+std::string below(const distance &one) { return percent(1 - std::exp(-one.mean()), 1); }
+
+std::string fastest_sentence(const comparison_view &view, const std::vector<size_t> &rows,
+                             const std::string &leader, const latencies &known) {
+    const std::vector<distance> others = distances_to(leader, known);
+    if (others.empty()) return "";
+    size_t wins = 0;
+    for (const size_t i : rows) wins += view.best[i] && view.labels[i] == leader;
+    std::string text = leader + " has the lowest latency";
+    if (known.size() > 1) text += format(" at {} of {} settings", wins, known.size());
+    const bool many = known.size() > 1;
+    // On average the leader of most settings may still be behind.
+    if (others.front().mean() > 0)
+        text += format(", {} below {}", below(others.front()), others.front().label);
+    if (others.size() > 1 && others.back().mean() > 0)
+        text += format("{} {} below {}", others.front().mean() > 0 ? " and" : ",",
+                       below(others.back()), others.back().label);
+    return many ? text + " on average" : text;
+}
+
+// Where the run with the most local calls is not the fastest, once.
+std::string local_sentence(const comparison &compared, const comparison_view &view,
+                           const std::vector<size_t> &rows) {
+    std::map<size_t, std::pair<size_t, size_t>> leaders;  // group: (most local, fastest)
+    const auto of = [&](size_t i) -> const cluster_report & {
+        return *compared.rows[i].report.cluster;
+    };
+    for (const size_t i : rows) {
+        auto &[local, fast] = leaders.try_emplace(view.group[i], i, i).first->second;
+        if (of(i).local_ratio > of(local).local_ratio) local = i;
+        if (of(i).latency_ms.mean < of(fast).latency_ms.mean) fast = i;
+    }
+    for (const auto &[group, pair] : leaders) {
+        const auto &[local, fast] = pair;
+        if (of(local).latency_ms.mean <= of(fast).latency_ms.mean * 1.01) continue;
+        if (of(local).local_ratio < of(fast).local_ratio + 0.001) continue;
+        return format(
+            "more local calls are not more speed: {} keeps most ({}), yet {} ({}) is "
+            "faster",
+            view.labels[local], percent(of(local).local_ratio, 1), view.labels[fast],
+            percent(of(fast).local_ratio, 1));
+    }
+    return "";
+}
+
+std::string unfinished_sentence(const comparison &compared) {
+    size_t adopted = 0, open = 0;
+    for (const comparison_row &row : compared.rows) {
+        if (!row.report.cluster) continue;
+        for (const cluster_report::migration &one : row.report.cluster->migrations) {
+            adopted += one.adopted;
+            open += one.adopted && one.done_s < 0;
+        }
+    }
+    if (open == 0) return "";
+    return format("{} of {} migrations were not done at the end", open, adopted);
+}
+
+std::optional<double> number_of(const std::string &text) {
+    char *end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    if (text.empty() || end != text.c_str() + text.size() || !std::isfinite(value)) return {};
+    return value;
+}
+
+// The values of a column by row, where they are numbers that differ between rows of clusters.
+std::optional<std::vector<double>> numbers_of(const comparison &compared,
+                                              const key_column &column) {
+    std::vector<double> values(compared.rows.size(), none);
+    std::set<double> seen;
+    for (size_t i = 0; i < values.size(); ++i) {
+        if (!compared.rows[i].report.cluster) continue;
+        const std::optional<double> value = number_of(column.values[i]);
+        if (!value) return {};
+        seen.insert(values[i] = *value);
+    }
+    if (seen.size() < 2) return {};
+    return values;
+}
+
+// The rows' labels, without one column.
+std::vector<std::string> labels_without(const comparison_view &view, const key_column &left_out) {
+    std::vector<std::string> labels;
+    for (size_t i = 0; i < view.labels.size(); ++i) {
+        std::string label;
+        for (const key_column &column : view.columns) {
+            if (&column == &left_out || column.values[i].empty()) continue;
+            const bool bare = number_of(column.values[i]).has_value();
+            label +=
+                (label.empty() ? "" : ", ") + (bare ? column.heading + " " : "") + column.values[i];
+        }
+        labels.push_back(label.empty() ? "as configured" : label);
+    }
+    return labels;
+}
+
+}  // namespace
+
+bool any_cluster(const comparison &compared) {
+    return std::any_of(compared.rows.begin(), compared.rows.end(),
+                       [](const comparison_row &row) { return row.report.cluster.has_value(); });
+}
+
+bool all_clusters(const comparison &compared) {
+    return !compared.rows.empty() &&
+           std::all_of(compared.rows.begin(), compared.rows.end(),
+                       [](const comparison_row &row) { return row.report.cluster.has_value(); });
+}
+
+swept_axis swept_axis_of(const comparison &compared, const comparison_view &view) {
+    swept_axis axis;
+    std::map<std::string, double> first;
+    std::vector<double> storage(compared.rows.size(), none);
+    bool by_storage = false;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        if (!compared.rows[i].report.cluster) continue;
+        storage[i] = storage_gb(compared.rows[i], view, i);
+        by_storage |= first.try_emplace(view.labels[i], storage[i]).first->second != storage[i];
+    }
+    if (by_storage) return {"expert memory, GB a server", std::move(storage), view.labels};
+    size_t found = 0;
+    for (const key_column &column : view.columns) {
+        auto values = numbers_of(compared, column);
+        if (!values) continue;
+        ++found;
+        axis = {column.heading, std::move(*values), labels_without(view, column)};
+        if (!column.heading.ends_with("bits_per_s")) continue;
+        axis.title += ", Mbit/s";
+        for (double &value : axis.values) value /= 1e6;
+    }
+    return found == 1 ? axis : swept_axis{};
+}
+
+std::string cluster_table(const comparison &compared, const comparison_view &view) {
+    const std::vector<table_column> columns = columns_for(compared, view);
+    const std::vector<size_t> widths = fitted_widths(columns, text_columns);
+    std::set<uint64_t> sizes;
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (compared.rows[i].report.cluster) sizes.insert(view.storage_bytes[i]);
+    std::string text = "  milliseconds: latency, p99 and TTFT a request; experts a token\n";
+    if (!all_clusters(compared))
+        text = "  milliseconds: latency and TTFT a request; TPOT and experts a token\n";
+    text += heading_line(columns, widths);
+    std::optional<uint64_t> size;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        const comparison_row &row = compared.rows[i];
+        if (sizes.size() > 1 && size != view.storage_bytes[i])
+            text += row.report.cluster ? format("\n  {} GB for experts a server\n",
+                                                three_digits(storage_gb(row, view, i)))
+                                       : "\n  one machine\n";
+        size = view.storage_bytes[i];
+        text += row_line(columns, widths, i);
+    }
+    return text;
+}
+
+std::vector<std::string> cluster_reading(const comparison &compared, const comparison_view &view) {
+    std::vector<size_t> rows;
+    latencies known;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        if (!compared.rows[i].report.cluster) continue;
+        rows.push_back(i);
+        known[view.group[i]].try_emplace(view.labels[i],
+                                         compared.rows[i].report.cluster->latency_ms.mean);
+    }
+    std::vector<std::string> lines;
+    // Settings that only one run has compare nothing.
+    std::erase_if(known, [](const auto &group) { return group.second.size() < 2; });
+    const auto leader = leader_of(view, known, rows);
+    const auto add = [&](std::string text) {
+        if (!text.empty()) lines.push_back(std::move(text));
+    };
+    if (leader) add(fastest_sentence(view, rows, *leader, known));
+    if (leader) add(local_sentence(compared, view, rows));
+    add(unfinished_sentence(compared));
+    return lines;
+}
+
+}  // namespace moorage::core

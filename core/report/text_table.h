@@ -1,0 +1,31 @@
+// text_table.h - a table for a terminal: columns of texts, cut to the width that there is.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace moorage::core {
+
+struct table_column {
+    std::string heading;
+    std::vector<std::string> cells;  // by row
+    bool is_key = false;             // left-aligned, and cut when the table is too wide
+    size_t width() const;
+};
+
+// Equal decimals for a whole column, so that the points stand below each other: three significant
+// digits for the smallest value, but no more than six for the largest. "-" for what is not finite.
+std::vector<std::string> aligned(const std::vector<double> &values);
+
+// Widths that fit the table into `columns_max`: the widest key column is cut first; when all are at
+// their least, the last key columns are left out (width 0). The figures always fit. Key columns
+// come first.
+std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size_t columns_max);
+
+std::string heading_line(const std::vector<table_column> &columns,
+                         const std::vector<size_t> &widths);
+std::string row_line(const std::vector<table_column> &columns, const std::vector<size_t> &widths,
+                     size_t row);
+
+}  // namespace moorage::core
