@@ -27,7 +27,12 @@ struct arguments {
     bool no_optimum = false;
 };
 
-result<std::vector<run_config>> read_configs(const arguments &given) {
+struct work {
+    std::vector<run_config> configs;
+    std::vector<std::vector<override_value>> swept;  // by configuration
+};
+
+result<work> read_configs(const arguments &given) {
     const auto fixed = read_overrides(given.overrides);
     if (!fixed) return fixed.failure();
     std::vector<sweep> sweeps;
@@ -36,17 +41,18 @@ result<std::vector<run_config>> read_configs(const arguments &given) {
         if (!one) return one.failure();
         sweeps.push_back(std::move(one).value());
     }
-    std::vector<run_config> configs;
+    work all;
     for (const std::string &file : given.configs) {
         for (const auto &chosen : combinations(sweeps)) {
             std::vector<override_value> overrides = *fixed;
             overrides.insert(overrides.end(), chosen.begin(), chosen.end());
             auto config = load_run_config(file, overrides);
             if (!config) return config.failure();
-            configs.push_back(std::move(config).value());
+            all.configs.push_back(std::move(config).value());
+            all.swept.push_back(chosen);
         }
     }
-    return configs;
+    return all;
 }
 
 // The file's name without its ending, or its path where two files share the name.
@@ -57,22 +63,32 @@ std::string name_of(const run_config &config, const std::vector<run_config> &all
     return stem.string();
 }
 
-comparison compare(const std::vector<run_config> &configs, std::vector<run_report> reports,
-                   const run_resources &shared) {
+// A cluster's report does not repeat its description; what was swept in it must be there, though.
+void note_swept(json &config, const std::vector<override_value> &swept) {
+    for (const override_value &one : swept)
+        if (one.section == "cluster") config["cluster"][one.key] = one.value;
+}
+
+comparison compare(const work &done, std::vector<run_report> reports, const run_resources &shared) {
+    const std::vector<run_config> &configs = done.configs;
     comparison all;
     const auto same = [&](const run_config &one) { return one.title == configs[0].title; };
     if (std::all_of(configs.begin(), configs.end(), same)) all.title = configs[0].title;
     for (size_t i = 0; i < reports.size(); ++i) {
         comparison_row row;
-        row.experts_all = reports[i].config["memory"]["experts_all"].get<uint64_t>();
-        row.slots = reports[i].config["memory"]["experts"].get<uint64_t>();
+        if (reports[i].cluster) {
+            note_swept(reports[i].config, done.swept[i]);
+        } else {
+            row.experts_all = reports[i].config["memory"]["experts_all"].get<uint64_t>();
+            row.slots = reports[i].config["memory"]["experts"].get<uint64_t>();
+        }
         const auto cache = shared.policies().find(configs[i].cache.plugin, "cache");
         row.offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
         row.config = name_of(configs[i], configs);
         row.report = std::move(reports[i]);
         all.rows.push_back(std::move(row));
     }
-    const json &source = all.rows[0].report.config["source"];
+    const json source = all.rows[0].report.config.value("source", json::object());
     all.trace = source.value("trace", "");
     all.shape = source.value("shape", source.value("model", ""));
     return all;
@@ -87,16 +103,16 @@ std::string command_line(const arguments &given) {
 }
 
 int run_compare(const arguments &given) {
-    auto configs = read_configs(given);
-    if (!configs) return fail(configs.failure());
+    const auto all_work = read_configs(given);
+    if (!all_work) return fail(all_work.failure());
     run_resources shared;
     run_many_options options;
     options.what = "compare";
     options.jobs = given.jobs;
     options.optimum = !given.no_optimum;
-    auto reports = run_many(*configs, shared, options);
+    auto reports = run_many(all_work->configs, shared, options);
     if (!reports) return fail(reports.failure());
-    const comparison all = compare(*configs, std::move(reports).value(), shared);
+    const comparison all = compare(*all_work, std::move(reports).value(), shared);
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") std::fputs(to_text(all).c_str(), stdout);
     if (!given.json_file.empty())
