@@ -57,10 +57,10 @@ public:
                       "(Prism, Eq. 4: until the next decision); 0: moves cost nothing"),
         moorage::real("move_cost_s", 0, 0, 1e9,
                       "seconds that moving a byte costs; 0: what writing it into the device takes"),
-        moorage::integer("effort", 40'000'000, 0, int64_t{1} << 50,
+        moorage::integer("effort", 40'000'000, 0, 4'000'000'000,
                          "steps of evaluation (a layer's set of experts looked at) after which "
                          "improving stops; about 10 to 30 ns each"),
-        moorage::integer("kicks", 300, 0, 1 << 30,
+        moorage::integer("kicks", 300, 0, 600,
                          "disturbances in a row that may bring nothing before it stops"),
     };
 
