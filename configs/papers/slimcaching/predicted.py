@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""predicted.py - latency as `place` predicts it and as `run` has it, and where they part."""
+import settings
+
+WITHIN = 0.05
+GPUS = settings.CLUSTERS / "prism.toml"
+GPU_METHODS = [("Prism", "prism"), ("uniform", "uniform"), ("redundance", "redundance"),
+               ("SmartMoE", "smartmoe"), ("EPLB", "eplb")]
+
+# Requests that never meet, a token at a time, no later decisions: what Equations 3 to 14 assume.
+ALONE = {"cluster.duration_s": 0, "placement.interval_s": 0, "run.batch": 1,
+         "cluster.workloads.input_tokens": 1}
+SLIM_ALONE = {**ALONE, "dispatch.plugin": "slim", "cluster.workloads.poisson_s": 1000,
+              "cluster.workloads.output_tokens": 10, "cluster.requests": 200}
+GPU_ALONE = {**ALONE, "dispatch.plugin": "prism", "cluster.workloads.poisson_s": 100,
+             "cluster.workloads.output_tokens": 40, "cluster.requests": 50}
+
+
+def compare(work, title, config, methods, about, alone):
+    """A line for each method; the plan of each, by policy"""
+    rows, plans = [], {}
+    for name, policy in methods:
+        plan = plans[policy] = work.new_file(f"{config.stem}-{policy}.json")
+        told = work.place(about, [policy], config, out=plan)[policy]["latency_ms"]
+        had = work.run(config, {**about, **alone, "placement.plan": plan})
+        had = had["cluster"]["experts_ms_per_token"]
+        rows.append([name, f"{told:.3f}", f"{had:.3f}", f"{100 * (had / told - 1):+.2f} %"])
+        work.require(abs(had / told - 1) <= WITHIN,
+                     f"{title}, {policy}: {told} ms predicted, {had} ms in the run")
+    settings.table(f"{title}, ms a token", ["", "place", "run", "difference"], rows)
+    return plans
+
+
+def load(work, title, config, alone, plan, gaps, requests):
+    """The same plan with more and more requests: one at a time in each home, then side by side"""
+    for batch in (1, 8):
+        rows, first = [], None
+        for gap_s in gaps:
+            told = work.run(config, {**alone, "placement.plan": plan, "run.batch": batch,
+                                     "cluster.requests": requests,
+                                     "cluster.workloads.poisson_s": gap_s})["cluster"]
+            token, request = told["experts_ms_per_token"], told["latency_ms"]["mean"]
+            first = first or (token, request)
+            rows.append([f"{gap_s:g}", f"{token:.2f}", f"{100 * (token / first[0] - 1):+.1f} %",
+                         f"{request:.0f}", f"{request / first[1]:.2f} x"])
+        settings.table(f"{title}, up to {batch} requests of a home at a time",
+                       ["s between requests", "ms a token", "more", "ms a request", "of alone"],
+                       rows)
+        work.require(float(rows[-1][3]) > float(rows[0][3]),
+                     f"{title}, batch {batch}: load does not make requests slower")
+
+
+def prefill(work, title, config, alone, plan, requests):
+    rows = []
+    for tokens in (1, 10, 100):
+        told = work.run(config, {**alone, "placement.plan": plan, "cluster.requests": requests,
+                                 "cluster.workloads.input_tokens": tokens})
+        rows.append([tokens, f"{told['ttft_ms']['mean']:.1f}", f"{told['tpot_ms']['mean']:.2f}"])
+    settings.table(f"{title}: input tokens, prefilled in one go",
+                   ["input tokens", "to the first token, ms", "further ones, ms"], rows)
+
+
+def main():
+    work = settings.session("Latency that place predicts, and that run has")
+    everyone = work.methods[:1] + [("SlimCaching, DP", "slim_dp")] + work.methods[1:]
+    for seed in range(1, work.seeds + 1):
+        plans = compare(work, f"Section VI-A, draw {seed}", settings.SLIMCACHING, everyone,
+                        settings.seeded(seed), SLIM_ALONE)
+    of_gpus = compare(work, "Prism's servers", GPUS, GPU_METHODS + work.methods[len(
+        settings.PAPERS):], {}, GPU_ALONE)
+    if not work.quick:
+        drawn = {**settings.seeded(work.seeds), **SLIM_ALONE}
+        for title, config, alone, plan, gaps in (
+                ("SlimCaching", settings.SLIMCACHING, drawn, plans["slim_maxconv"],
+                 (1000, 10, 3, 1, 0.3)),
+                ("Prism", GPUS, GPU_ALONE, of_gpus["prism"], (100, 10, 3, 1, 0.3))):
+            load(work, title, config, alone, plan, gaps, 50)
+            prefill(work, title, config, alone, plan, 20)
+    work.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""settings.py - what the figures share: the instance of Section VI-A, seeds, plans, tables."""
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import script  # noqa: E402
+
+CLUSTERS = script.PROJECT / "configs" / "clusters"
+SLIMCACHING = CLUSTERS / "slimcaching.toml"
+CORES = 2  # places at a time; where times are the result, one
+
+# Names in tables and placement policies. slim_maxconv is the paper's method (Algorithm 3).
+PAPERS = [("SlimCaching", "slim_maxconv"), ("greedy", "slim_greedy"), ("LFU", "lfu"),
+          ("Random", "random"), ("U-shaped", "ushape")]
+OURS = ("joint (ours)", "joint")
+STORAGE = "cluster.servers.expert_memory_bytes"
+# A larger room may leave a method that looks at single steps worse off by a little.
+SLACK = 1.01
+
+
+class session:
+    """One run of a script: the program, a folder of its own, what was wrong."""
+
+    def __init__(self, purpose, seeds=3):
+        self.given = script.parser(purpose).parse_args()
+        self.quick = self.given.quick
+        self.program = script.program(self.given)
+        self.scratch = tempfile.TemporaryDirectory()
+        self.seeds = 1 if self.quick else seeds
+        self.wrong = []
+        known = "  joint " in self.call("plugins", "list")
+        self.methods = PAPERS + [OURS] if known else PAPERS
+
+    def call(self, *words):
+        try:
+            done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
+        except OSError as wrong:
+            sys.exit(f"{self.program}: {wrong.strerror}; --moorage names the program")
+        if done.returncode != 0:
+            sys.exit(f"moorage {' '.join(map(str, words))}\n{done.stderr.strip()}")
+        return done.stdout
+
+    def new_file(self, name):
+        return Path(self.scratch.name) / name
+
+    def place(self, about, policies=None, config=SLIMCACHING, out=None):
+        """{policy: figures} of one instance; `about`: {section.key: value}"""
+        names = policies or [policy for _, policy in self.methods]
+        words = ["place", config, "--policies", ",".join(names), "--json", "-"]
+        words += ["--out", out] if out else []
+        found = json.loads(self.call(*words, *settings_of(about)))
+        return {one["policy"]: one for one in found.get("results", [found])}
+
+    def run(self, config, about):
+        return json.loads(self.call("run", config, "--json", "-", *settings_of(about)))
+
+    def all_places(self, jobs, cores=CORES):
+        """place(**job) of each, in the order of the jobs"""
+        with ThreadPoolExecutor(cores) as pool:
+            return list(pool.map(lambda job: self.place(**job), jobs))
+
+    def layers(self, about, config=SLIMCACHING):
+        """MoE layers of the mean token. With everything in the cloud, and one message back from it,
+        each makes a token wait for the cloud's latency twice."""
+        asked = dict(about, **{"cluster.returns_each": "false", "cluster.users.local_experts": 0})
+        empty = [self.place(dict(asked, **{"cluster.cloud.latency_s": latency_s}), ["random"],
+                            config)["random"]["empty_latency_ms"] for latency_s in (0, 1)]
+        return (empty[1] - empty[0]) / 2000
+
+    def require(self, holds, otherwise):
+        if not holds:
+            self.wrong.append(otherwise)
+
+    def end(self):
+        self.scratch.cleanup()
+        for one in self.wrong:
+            print(f"wrong: {one}", file=sys.stderr)
+        sys.exit(1 if self.wrong else 0)
+
+
+def settings_of(about):
+    return [word for key, value in about.items() for word in ("--set", f"{key}={value}")]
+
+
+def seeded(seed):
+    """Positions, each user's models, and which experts are popular, of one draw of them all"""
+    drawn = {"cluster.radio.position_seed": seed}
+    for number, name in enumerate(("sqa", "vqa")):
+        for key in ("model_seed", "draw_seed"):
+            drawn[f"cluster.workloads.{name}.{key}"] = 2 * seed - 1 + number
+    return drawn
+
+
+def mean(values):
+    values = list(values)
+    return sum(values) / len(values)
+
+
+def less(value, than):
+    return f"{100 * (1 - value / than):.1f} %"
+
+
+def table(title, heads, rows):
+    """Columns as wide as their content; the first one to the left."""
+    cells = [[str(cell) for cell in row] for row in [heads, *rows]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
+    print(title)
+    for row in cells:
+        line = "  " + row[0].ljust(widths[0])
+        line += "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
+        assert len(line) <= 80, line
+        print(line.rstrip())
+    print(flush=True)
+
+
+def above_best(found):
+    """How far joint is above the best other method, as a share; negative: below it"""
+    best = min(one["latency_ms"] for policy, one in found.items() if policy != "joint")
+    return found["joint"]["latency_ms"] / best - 1
+
+
+def check(work, where, found):
+    """What must hold of every instance, whatever was drawn"""
+    for policy, one in found.items():
+        work.require(0 < one["latency_ms"] <= one["empty_latency_ms"] * (1 + 1e-9),
+                     f"{where}: {policy} is worse than no placement at all")
+        work.require(all(server["used"] <= server["capacity"] for server in one["memory"]),
+                     f"{where}: {policy} holds more than fits")
+    slim, greedy = found["slim_maxconv"]["latency_ms"], found["slim_greedy"]["latency_ms"]
+    work.require(abs(slim / greedy - 1) < 0.06,
+                 f"{where}: SlimCaching {slim} ms and greedy {greedy} ms are not nearly the same")
+    if "joint" in found:
+        ours = found["joint"]["latency_ms"]
+        work.require(above_best(found) < 1e-3, f"{where}: joint {ours} ms, another is better")
+        bound = 1e3 * found["joint"]["facts"]["bound_s"]
+        work.require(bound <= ours * (1 + 1e-9), f"{where}: joint is below its bound")
+
+
+def figure(work, title, axis, values, steps=(), falls=None, too_large=()):
+    """A table of mean latencies: a column for each (label, settings) of `values`.
+
+    steps: further (name, policy) beside the usual ones. falls: latencies must fall from column to
+    column. too_large: labels of columns that joint is left out of.
+    """
+    methods = [*work.methods[:1], *steps, *work.methods[1:]]
+    jobs = [{"about": {**seeded(seed), **about},
+             "policies": [policy for _, policy in methods
+                          if policy != "joint" or label not in too_large]}
+            for label, about in values for seed in range(1, work.seeds + 1)]
+    done = work.all_places(jobs)
+    columns = [done[at:at + work.seeds] for at in range(0, len(done), work.seeds)]
+    means = {policy: [mean(one[policy]["latency_ms"] for one in column)
+                      if policy in column[0] else None for column in columns]
+             for _, policy in methods}
+    tell(work, title, axis, [label for label, _ in values], methods, columns, means)
+    for (label, _), column in zip(values, columns):
+        for seed, found in enumerate(column, 1):
+            check(work, f"{axis} {label}, seed {seed}", found)
+    for at, (label, _) in enumerate(values):
+        work.require(means["slim_maxconv"][at] < means["lfu"][at] < means["random"][at],
+                     f"{title}, {label}: SlimCaching, LFU, Random are not in this order")
+    for policy in ("slim_maxconv", "slim_greedy", "lfu") if falls else ():
+        for before, after in zip(means[policy], means[policy][1:]):
+            work.require(after <= before * SLACK,
+                         f"{title}: {policy} goes from {before:.2f} to {after:.2f} ms")
+    return means, columns
+
+
+def tell(work, title, axis, labels, methods, columns, means):
+    """figure()'s table, and how joint compares with the best other method"""
+    def line(name, of, unit="", policy="lfu"):
+        return [name, *(f"{mean(of(one) for one in column):.1f}{unit}" if policy in column[0]
+                        else "-" for column in columns)]
+
+    rows = [[name, *("-" if value is None else f"{value:.1f}" for value in means[policy])]
+            for name, policy in methods]
+    rows += [line("U-shaped, as a chain", lambda one: 1e3 * one["ushape"]["facts"]["ushape_s"]),
+             line("nothing placed", lambda one: one["lfu"]["empty_latency_ms"])]
+    slim = means["slim_maxconv"]
+    for name, policy in PAPERS[1:3]:
+        rows.append([f"SlimCaching below {name}", *map(less, slim, means[policy])])
+    if "joint" in means:
+        rows.append(["joint below SlimCaching", *("-" if value is None else less(value, of)
+                                                  for value, of in zip(means["joint"], slim))])
+        rows.append(line("joint above its bound",
+                         lambda one: 100 * one["joint"]["facts"]["gap"], " %", "joint"))
+    table(f"{title},\nms a token, mean of {work.seeds} draws", [axis, *labels], rows)
+    shares = [above_best(one) for column in columns for one in column if "joint" in one]
+    beaten = [share for share in shares if share > 1e-9]
+    if shares:
+        print(f"joint is beaten in {len(beaten)} of {len(shares)} instances"
+              + (f", by at most {100 * max(beaten):.3f} %" if beaten else "") + "\n", flush=True)
