@@ -26,8 +26,8 @@ uint64_t adopted_of(const cluster_report &report) {
 }
 
 double storage_gb(const comparison_row &row, const comparison_view &view, size_t index) {
-    const size_t servers = std::max<size_t>(1, row.report.cluster->servers_layers.size());
-    return static_cast<double>(view.storage_bytes[index]) / 1e9 / static_cast<double>(servers);
+    const size_t devices = std::max<size_t>(1, row.report.cluster->devices.size());
+    return static_cast<double>(view.storage_bytes[index]) / 1e9 / static_cast<double>(devices);
 }
 
 std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
@@ -223,7 +223,7 @@ swept_axis swept_axis_of(const comparison &compared, const comparison_view &view
         storage[i] = storage_gb(compared.rows[i], view, i);
         by_storage |= first.try_emplace(view.labels[i], storage[i]).first->second != storage[i];
     }
-    if (by_storage) return {"expert memory, GB a server", std::move(storage), view.labels};
+    if (by_storage) return {"expert memory, GB a device", std::move(storage), view.labels};
     size_t found = 0;
     for (const key_column &column : view.columns) {
         auto values = numbers_of(compared, column);
@@ -240,22 +240,26 @@ swept_axis swept_axis_of(const comparison &compared, const comparison_view &view
 std::string cluster_table(const comparison &compared, const comparison_view &view) {
     const std::vector<table_column> columns = columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, text_columns);
-    std::set<uint64_t> sizes;
-    for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (compared.rows[i].report.cluster) sizes.insert(view.storage_bytes[i]);
+    // Runs with equal memory stand together; sizes as they come, one machine (0) among them.
+    std::vector<uint64_t> sizes;
+    for (const uint64_t size : view.storage_bytes)
+        if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+    const size_t cluster_sizes = sizes.size() - (all_clusters(compared) ? 0 : 1);
     std::string text = "  milliseconds: latency, p99 and TTFT a request; experts a token\n";
     if (!all_clusters(compared))
         text = "  milliseconds: latency and TTFT a request; TPOT and experts a token\n";
     text += heading_line(columns, widths);
-    std::optional<uint64_t> size;
-    for (size_t i = 0; i < compared.rows.size(); ++i) {
-        const comparison_row &row = compared.rows[i];
-        if (sizes.size() > 1 && size != view.storage_bytes[i])
-            text += row.report.cluster ? format("\n  {} GB for experts a server\n",
-                                                three_digits(storage_gb(row, view, i)))
-                                       : "\n  one machine\n";
-        size = view.storage_bytes[i];
-        text += row_line(columns, widths, i);
+    for (const uint64_t size : sizes) {
+        bool named = cluster_sizes < 2;
+        for (size_t i = 0; i < compared.rows.size(); ++i) {
+            if (view.storage_bytes[i] != size) continue;
+            if (!named)
+                text += size != 0 ? format("\n  {} GB for experts a device\n",
+                                           three_digits(storage_gb(compared.rows[i], view, i)))
+                                  : "\n  one machine\n";
+            named = true;
+            text += row_line(columns, widths, i);
+        }
     }
     return text;
 }

@@ -16,7 +16,7 @@ bool all_clusters(const comparison &compared);
 
 // What the rows' sizes or one other setting were swept over, in numbers.
 struct swept_axis {
-    std::string title;                // "expert memory, GB a server"; empty: nothing was swept
+    std::string title;                // "expert memory, GB a device"; empty: nothing was swept
     std::vector<double> values;       // by row; NaN for rows on one machine
     std::vector<std::string> labels;  // by row, without the swept setting: the name of a line
 };
@@ -27,6 +27,8 @@ std::string cluster_table(const comparison &compared, const comparison_view &vie
 // Which is fastest and by how much, and whether keeping calls local is what made it so.
 std::vector<std::string> cluster_reading(const comparison &compared, const comparison_view &view);
 
+// "3 servers with 4 devices, 3 homes", of each cluster once; "" where there is none.
+std::string cluster_fact(const comparison &compared);
 // Chapters of the page: latency, over time, homes and links, placement, results.
 std::string cluster_chapters(const comparison &compared, const comparison_view &view);
 // What the words on these chapters mean, for a <dl>.

@@ -76,7 +76,7 @@ shown_runs runs_to_show(const comparison &compared, const comparison_view &view,
         const auto at = std::find(names.begin(), names.end(), labels[i]);
         shown.looks.push_back({static_cast<size_t>(at - names.begin()), false});
     }
-    if (swept) shown.note = format(" At {} {}.", three_digits(middle), axis.title);
+    if (swept) shown.note = format(" Of the runs at {} ({}).", three_digits(middle), axis.title);
     if (left_out > 0)
         shown.note += format(" The first {} of {} runs.", lines_max, lines_max + left_out);
     return shown;
@@ -277,8 +277,8 @@ std::vector<std::string> layer_names(const run_report &run) {
     std::vector<std::string> names;
     const std::vector<uint32_t> &layers = run.cluster->models_layers;
     if (layers.size() < 2) return names;
-    const json cluster = run.config.value("cluster", json::object());
-    const json models = cluster.value("models", json::array());
+    static const json::json_pointer place("/cluster/models");
+    const json models = run.config.contains(place) ? run.config.at(place) : json::array();
     for (size_t m = 0; m < layers.size(); ++m)
         for (uint32_t layer = 0; layer < layers[m]; ++layer)
             names.push_back(format("{} layer {}",
@@ -343,7 +343,7 @@ std::string placement_chapter(const page_parts &page) {
                    draw_scale(0, 1, "of the layer's experts") + html);
 }
 
-std::string table_row(const page_parts &page, size_t i) {
+std::string table_row(const page_parts &page, size_t i, bool memory) {
     std::string html = page.view.best[i] && page.run(i).cluster ? "<tr class=\"best\">" : "<tr>";
     for (const key_column &column : page.view.columns) html += element("th", column.values[i]);
     const run_report &run = page.run(i);
@@ -354,13 +354,13 @@ std::string table_row(const page_parts &page, size_t i) {
     };
     cell(with_commas(run.requests));
     if (!run.cluster) {
-        for (int skipped = 0; skipped < 3; ++skipped) cell("-");
+        for (int skipped = memory ? 0 : 1; skipped < 3; ++skipped) cell("-");
         common();
         for (int skipped = 0; skipped < 7; ++skipped) cell("-");
         return html + "</tr>\n";
     }
     const cluster_report &of = *run.cluster;
-    cell(three_digits(static_cast<double>(page.view.storage_bytes[i]) / 1e9));
+    if (memory) cell(three_digits(static_cast<double>(page.view.storage_bytes[i]) / 1e9));
     cell(three_digits(of.latency_ms.mean));
     cell(three_digits(of.latency_ms.p99));
     common();
@@ -380,19 +380,43 @@ std::string table_row(const page_parts &page, size_t i) {
 }
 
 std::string results_chapter(const page_parts &page) {
+    std::set<uint64_t> sizes;
+    for (size_t i = 0; i < page.compared.rows.size(); ++i)
+        if (page.run(i).cluster) sizes.insert(page.view.storage_bytes[i]);
+    const bool memory = sizes.size() > 1;
     std::string html = "<div class=\"wide\"><table>\n<thead><tr>";
     for (const key_column &column : page.view.columns) html += element("th", column.heading);
-    for (const char *heading :
-         {"requests", "memory GB", "latency ms", "p99 ms", "TTFT", "TPOT ms", "experts ms", "local",
-          "remote calls", "call ms", "network", "migrations", "busiest GPU"})
+    html += "<th class=\"figure\">requests</th>";
+    if (memory) html += "<th class=\"figure\">memory GB</th>";
+    for (const char *heading : {"latency ms", "p99 ms", "TTFT", "TPOT ms", "experts ms", "local",
+                                "calls", "call ms", "network", "migrations", "GPU busy"})
         html += "<th class=\"figure\">" + std::string(heading) + "</th>";
     html += "</tr></thead>\n<tbody>\n";
-    for (size_t i = 0; i < page.compared.rows.size(); ++i) html += table_row(page, i);
+    for (size_t i = 0; i < page.compared.rows.size(); ++i) html += table_row(page, i, memory);
     return chapter("Clusters", "Bold: lowest latency of equal clusters with equal memory.",
                    html + "</tbody>\n</table></div>\n");
 }
 
 }  // namespace
+
+std::string cluster_fact(const comparison &compared) {
+    std::vector<std::string> facts;
+    for (const comparison_row &row : compared.rows) {
+        if (!row.report.cluster) continue;
+        const cluster_report &of = *row.report.cluster;
+        const auto counted = [](size_t count, const char *what) {
+            return format("{} {}{}", count, what, count == 1 ? "" : "s");
+        };
+        std::string fact = counted(of.servers_layers.size(), "server") + " with " +
+                           counted(of.devices.size(), "device") + ", requests at " +
+                           counted(of.homes.size(), "home");
+        if (std::find(facts.begin(), facts.end(), fact) == facts.end())
+            facts.push_back(std::move(fact));
+    }
+    std::string text;
+    for (const std::string &fact : facts) text += (text.empty() ? "" : "; ") + fact;
+    return text;
+}
 
 std::string cluster_chapters(const comparison &compared, const comparison_view &view) {
     if (!any_cluster(compared)) return "";
@@ -407,9 +431,10 @@ std::string cluster_words() {
            "<dt>experts ms</dt><dd>from a layer's routing to its last output, over all layers of a "
            "token: what placement can change</dd>\n"
            "<dt>local</dt><dd>expert calls that the home's own server takes</dd>\n"
-           "<dt>remote calls, call ms</dt><dd>messages to other servers, one a server and step, "
+           "<dt>calls, call ms</dt><dd>messages to other servers, one a server and step, "
            "however many experts it names; their mean time there and back</dd>\n"
            "<dt>network</dt><dd>bytes between servers: activations and migrated experts</dd>\n"
+           "<dt>GPU busy</dt><dd>the busiest of them, over the time of the run</dd>\n"
            "<dt>home</dt><dd>a server, or a user, at which requests arise</dd>\n";
 }
 

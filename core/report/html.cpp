@@ -45,6 +45,7 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     add("executor", first.executor + (first.virtual_time ? ", virtual time" : "") +
                         format(", seed {}", first.seed));
     add("hardware", joined(view.profiles));
+    add("cluster", cluster_fact(compared));
     for (const key_column &column : view.columns)
         add(column.heading, joined(distinct(column.values)));
     std::vector<std::string> sizes;
