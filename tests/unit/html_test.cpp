@@ -208,6 +208,117 @@ TEST_CASE("maps of very many layers and policies show the middle size only") {
     CHECK(contains(html, "<figcaption>32 experts (12.5 %)</figcaption>"));
 }
 
+namespace {
+
+// Two servers with two layers of four experts each, three requests' homes, a migration at 1 s.
+comparison_row cluster_row(const std::string &policy, double latency_ms, uint64_t bytes) {
+    comparison_row row;
+    run_report &report = row.report;
+    report.requests = 30;
+    report.tokens = 300;
+    report.executor = "emulator";
+    report.profile = "cluster";
+    report.bytes.network = 5'000'000;
+    report.config = {{"cluster", {{"models", {"one", "two"}}}},
+                     {"placement", {{"plugin", policy}}}};
+    cluster_report &of = report.cluster.emplace();
+    of.bucket_s = 1;
+    of.duration_s = 4;
+    of.latency_ms = {latency_ms, latency_ms, latency_ms};
+    of.over_time = {{1, 10, 5, 0, 0}, {0.5, 20, 5, 0, 0}, {0.5, 0, 0, 0, 0}, {0.75, 30, 5, 0, 0}};
+    of.migrations = {{1, 2, true, 3, 300, 0, 9, 5}, {2, 2, false, 0, 0, 0, 5, 5}};
+    of.homes = {{"h0", 10, 100, {latency_ms, 0, 0}, {}, 0.5}, {"h1", 10, 100, {8, 0, 0}, {}, 1}};
+    of.devices = {
+        {"a.gpu0", 0.5, 0, bytes, 0}, {"a.gpu1", 0.5, 0, bytes, 0}, {"b.gpu0", 0.1, 0, bytes, 0}};
+    of.links = {{"a", "b", 3'000'000, 1'000'000, 1, 0.5}, {"b", "a", 1'000'000, 0, 1, 0.1}};
+    of.layers_experts = {4, 4};
+    of.models_layers = {1, 1};
+    of.servers_layers = {{4, 1}, {0, 3}};
+    return row;
+}
+
+}  // namespace
+
+TEST_CASE("the page of clusters has their plots, and none of caches") {
+    comparison page;
+    page.rows = {cluster_row("uniform", 16, 1'000'000'000), cluster_row("prism", 4, 1'000'000'000)};
+    std::string html = to_html(page, "");
+    CHECK(flaw_in(html) == "");
+    CHECK(contains(html, "2 servers with 3 devices, requests at 2 homes"));
+    for (const char *label : {"Latency by run", "Experts by run", "local ratio over time",
+                              "latency over time", "Latency by home", "Bytes by link"})
+        CHECK(count_of(html, "aria-label=\"" + std::string(label) + "\"") == 1);
+    for (const char *of_caches : {"misses", "TPOT, ms", "hit rate", "<h2>Speed", "<h2>Results"})
+        CHECK_FALSE(contains(html, of_caches));
+    // A mark for each run that moved, on both plots over time; latency where requests came.
+    CHECK(count_of(html, "class=\"mark\"") == 4);
+    CHECK(count_of(html, "migration at 1.00 s: 3 copies, 300 B, done after 1.00 s") == 4);
+    CHECK(count_of(html, "% local</title>") == 8);
+    CHECK(count_of(html, " ms</title>") == 6);
+    CHECK(count_of(html, "<figure class=\"map\">") == 2);
+    CHECK(count_of(html, "<title>a, one layer 0: 100.0 %</title>") == 2);
+    CHECK(count_of(html, "<title>b, two layer 0: 75.0 %</title>") == 2);
+    CHECK(contains(html, "a to b, prism\nactivations 3.00 MB, migration 1.00 MB\nbusy 50.0 %"));
+    CHECK(count_of(html, "class=\"pale\"") == 2);
+    CHECK(count_of(html, "<tr class=\"best\">") == 1);
+
+    for (const char *policy : {"uniform", "prism"})
+        page.rows.push_back(cluster_row(policy, 2, 2'000'000'000));
+    html = to_html(page, "");
+    CHECK(flaw_in(html) == "");
+    CHECK(count_of(html, "aria-label=\"Latency against expert memory, GB a device\"") == 1);
+    CHECK(contains(html, "Of the runs at 1.00 (expert memory, GB a device)."));
+    CHECK(count_of(html, "<figure class=\"map\">") == 2);
+
+    page.rows.push_back(row_of("gpu", "lru", 64));
+    html = to_html(page, "");
+    CHECK(flaw_in(html) == "");
+    CHECK(contains(html, "<h2>Results"));
+    CHECK(contains(html, "<h2>Clusters"));
+    CHECK(count_of(html, "mean time per output token on") == 1);
+}
+
+TEST_CASE("pages of clusters of every shape are well-formed") {
+    const std::string hostile = "<script>alert(\"x\")</script> & 'y' \x01 \xff";
+    comparison page;
+    for (size_t i = 0; i < 20; ++i) {
+        page.rows.push_back(cluster_row(hostile + std::to_string(i), double(i), 1'000'000));
+        cluster_report &of = *page.rows.back().report.cluster;
+        for (size_t home = 0; home < 30; ++home)
+            of.homes.push_back({hostile + std::to_string(home), home, 1, {1, 1, 1}, {}, 1});
+        for (auto &link : of.links) link.from = hostile;
+        of.devices[0].name = hostile;
+        if (i % 3 == 1) of.over_time.resize(1000);
+        if (i % 3 == 2) of = {};
+    }
+    page.rows[0].report.config = json();
+    const std::string html = to_html(page, hostile);
+    CHECK(flaw_in(html) == "");
+    CHECK_FALSE(contains(html, "<script"));
+    CHECK_FALSE(contains(html, "nan"));
+    CHECK_FALSE(contains(html, "inf\""));
+    CHECK(contains(html, "The first 8 of 20 runs."));
+    CHECK(contains(html, "the highest 12 of"));
+    comparison empty;
+    empty.rows.resize(2);
+    for (comparison_row &row : empty.rows) row.report.cluster.emplace();
+    CHECK(flaw_in(to_html(empty, "")) == "");
+}
+
+TEST_CASE("bars end where their values are") {
+    const series_look look{0, false};
+    bar_chart chart{"l", "x", {{"one", look}}, {{"a", {{50, 10, "h"}}}, {"b", {{100, 0, "<"}}}}};
+    const std::string svg = draw(chart);
+    CHECK(flaw_in(svg) == "");
+    // Left of 6.7 + 14, right of 560 - 56, axis to 100: 20.7 + 40 % and 50 % of 483.3.
+    CHECK(contains(svg, "x=\"20.7\" y=\"10\" width=\"193.3\" height=\"15\" class=\"bar\""));
+    CHECK(contains(svg, "x=\"214\" y=\"10\" width=\"48.3\" height=\"15\" class=\"pale\""));
+    CHECK(contains(svg, "x=\"20.7\" y=\"34\" width=\"483.3\" height=\"15\" class=\"bar\""));
+    CHECK(draw(bar_chart{}) == "");
+    chart.blocks[0].bars[0].value = chart.blocks[1].bars[0].value = std::nan("");
+    CHECK(draw(chart) == "");
+}
+
 TEST_CASE("axes have round ticks that cover the data") {
     const round_axis simple = axis_for(0, 87, 5);
     CHECK(simple.ticks == std::vector<double>{0, 20, 40, 60, 80, 100});
