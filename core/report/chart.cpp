@@ -125,10 +125,11 @@ std::string draw_names(const std::vector<chart_series> &series, const round_axis
     return svg;
 }
 
-std::string draw_mark(const chart_mark &mark, const round_axis &x, const frame &area) {
+// `lane`: bars of different looks lie one above the other.
+std::string draw_mark(const chart_mark &mark, size_t lane, const round_axis &x, const frame &area) {
     const double from = x.place(std::min(mark.from, x.high), area.left, area.right);
     const double to = x.place(std::min(mark.to, x.high), area.left, area.right);
-    const double y = area.bottom - 6 - 6.0 * double(mark.look.number % 8);
+    const double y = area.bottom - 6 - 6.0 * double(lane);
     return "<g class=\"" + mark.look.color_class() + "\">" + hint_of(mark.hint) +
            line_from(from, area.top, from, area.bottom, "mark") + "<rect x=\"" + pixels(from) +
            "\" y=\"" + pixels(y) + "\" width=\"" + pixels(std::max(3.0, to - from)) +
@@ -220,7 +221,12 @@ std::string draw(const line_chart &chart) {
     std::string svg = open_svg(chart_width, height, chart.label);
     svg += y_axis(y, area, chart.y_title) + x_axis(x, area, chart.x_title, false);
     svg += draw_names(series, x, y, area, area.bottom);
-    for (const chart_mark &mark : chart.marks) svg += draw_mark(mark, x, area);
+    std::vector<size_t> lanes;
+    for (const chart_mark &mark : chart.marks) {
+        const auto lane = std::find(lanes.begin(), lanes.end(), mark.look.number);
+        svg += draw_mark(mark, size_t(lane - lanes.begin()), x, area);
+        if (lane == lanes.end()) lanes.push_back(mark.look.number);
+    }
     for (const chart_series &one : series) svg += draw_series(one, x, y, area);
     return svg + "</svg>\n";
 }

@@ -213,6 +213,13 @@ bool all_clusters(const comparison &compared) {
                        [](const comparison_row &row) { return row.report.cluster.has_value(); });
 }
 
+std::vector<uint64_t> memory_sizes(const comparison_view &view) {
+    std::vector<uint64_t> sizes;
+    for (const uint64_t size : view.storage_bytes)
+        if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+    return sizes;
+}
+
 swept_axis swept_axis_of(const comparison &compared, const comparison_view &view) {
     swept_axis axis;
     std::map<std::string, double> first;
@@ -240,10 +247,7 @@ swept_axis swept_axis_of(const comparison &compared, const comparison_view &view
 std::string cluster_table(const comparison &compared, const comparison_view &view) {
     const std::vector<table_column> columns = columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, text_columns);
-    // Runs with equal memory stand together; sizes as they come, one machine (0) among them.
-    std::vector<uint64_t> sizes;
-    for (const uint64_t size : view.storage_bytes)
-        if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
+    const std::vector<uint64_t> sizes = memory_sizes(view);  // equal ones stand together
     const size_t cluster_sizes = sizes.size() - (all_clusters(compared) ? 0 : 1);
     std::string text = "  milliseconds: latency, p99 and TTFT a request; experts a token\n";
     if (!all_clusters(compared))

@@ -14,6 +14,9 @@ namespace moorage::core {
 bool any_cluster(const comparison &compared);
 bool all_clusters(const comparison &compared);
 
+// Each size of expert memory once, as they come; 0 stands for runs on one machine.
+std::vector<uint64_t> memory_sizes(const comparison_view &view);
+
 // What the rows' sizes or one other setting were swept over, in numbers.
 struct swept_axis {
     std::string title;                // "expert memory, GB a device"; empty: nothing was swept

@@ -289,11 +289,12 @@ std::vector<std::string> layer_names(const run_report &run) {
     return names;
 }
 
-// Servers by their first device's name, "lab" of "lab.gpu0"; devices come server by server.
+// Servers by their first device's name: "lab" of "lab.gpu0", "edge.1" of the ideal "edge.1".
+// Devices come server by server.
 std::vector<std::string> server_names(const cluster_report &of) {
     std::vector<std::string> names;
     for (const cluster_report::device &one : of.devices) {
-        const std::string name = one.name.substr(0, one.name.rfind('.'));
+        const std::string name = one.name.substr(0, one.name.rfind(".gpu"));
         if (names.empty() || names.back() != name) names.push_back(name);
     }
     if (names.size() != of.servers_layers.size()) {
@@ -380,10 +381,8 @@ std::string table_row(const page_parts &page, size_t i, bool memory) {
 }
 
 std::string results_chapter(const page_parts &page) {
-    std::set<uint64_t> sizes;
-    for (size_t i = 0; i < page.compared.rows.size(); ++i)
-        if (page.run(i).cluster) sizes.insert(page.view.storage_bytes[i]);
-    const bool memory = sizes.size() > 1;
+    const std::vector<uint64_t> sizes = memory_sizes(page.view);
+    const bool memory = sizes.size() > (all_clusters(page.compared) ? 1 : 2);
     std::string html = "<div class=\"wide\"><table>\n<thead><tr>";
     for (const key_column &column : page.view.columns) html += element("th", column.heading);
     html += "<th class=\"figure\">requests</th>";
@@ -391,10 +390,15 @@ std::string results_chapter(const page_parts &page) {
     for (const char *heading : {"latency ms", "p99 ms", "TTFT", "TPOT ms", "experts ms", "local",
                                 "calls", "call ms", "network", "migrations", "GPU busy"})
         html += "<th class=\"figure\">" + std::string(heading) + "</th>";
-    html += "</tr></thead>\n<tbody>\n";
-    for (size_t i = 0; i < page.compared.rows.size(); ++i) html += table_row(page, i, memory);
+    html += "</tr></thead>\n";
+    for (const uint64_t size : sizes) {
+        html += "<tbody>\n";
+        for (size_t i = 0; i < page.compared.rows.size(); ++i)
+            if (page.view.storage_bytes[i] == size) html += table_row(page, i, memory);
+        html += "</tbody>\n";
+    }
     return chapter("Clusters", "Bold: lowest latency of equal clusters with equal memory.",
-                   html + "</tbody>\n</table></div>\n");
+                   html + "</table></div>\n");
 }
 
 }  // namespace

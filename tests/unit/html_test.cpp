@@ -261,6 +261,9 @@ TEST_CASE("the page of clusters has their plots, and none of caches") {
     CHECK(contains(html, "a to b, prism\nactivations 3.00 MB, migration 1.00 MB\nbusy 50.0 %"));
     CHECK(count_of(html, "class=\"pale\"") == 2);
     CHECK(count_of(html, "<tr class=\"best\">") == 1);
+    page.rows[1].report.cluster->devices[0].name = page.rows[1].report.cluster->devices[1].name =
+        "edge.1";  // an ideal device has its server's name
+    CHECK(contains(to_html(page, ""), "<title>edge.1, one layer 0: 100.0 %</title>"));
 
     for (const char *policy : {"uniform", "prism"})
         page.rows.push_back(cluster_row(policy, 2, 2'000'000'000));
@@ -303,6 +306,18 @@ TEST_CASE("pages of clusters of every shape are well-formed") {
     empty.rows.resize(2);
     for (comparison_row &row : empty.rows) row.report.cluster.emplace();
     CHECK(flaw_in(to_html(empty, "")) == "");
+}
+
+TEST_CASE("marks of equal looks share a lane at the bottom") {
+    line_chart chart{"l", "x", "y", {{"s", {5, false}, {{0, 1, ""}, {20, 1, ""}}, true}}};
+    chart.marks = {{0, 10, {5, false}, "a"}, {5, 6, {7, false}, "b"}, {10, 99, {5, false}, "c"}};
+    const std::string svg = draw(chart);
+    CHECK(flaw_in(svg) == "");
+    // Left 52, right 560 - 6.7 - 52 = 501.3, to 20; bottom 290. What ends later ends at the edge.
+    CHECK(contains(svg, "<rect x=\"52\" y=\"284\" width=\"224.7\" height=\"5\" class=\"bar\"/>"));
+    CHECK(contains(svg, "<rect x=\"164.3\" y=\"278\" width=\"22.5\" height=\"5\" class=\"bar\"/>"));
+    CHECK(
+        contains(svg, "<rect x=\"276.7\" y=\"284\" width=\"224.7\" height=\"5\" class=\"bar\"/>"));
 }
 
 TEST_CASE("bars end where their values are") {
