@@ -48,7 +48,7 @@ public:
     void reset() { remote_ = asked_ = replaced_ = empty_ = 0; }
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
-              std::span<const moorage_copy>, moorage::copies &out) {
+              std::span<const moorage_copy> current, moorage::copies &out) {
         reset();
         const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
         if (of.models.empty()) return;
@@ -68,7 +68,7 @@ public:
         }
         asked_ = std::accumulate(of.rate.begin(), of.rate.end(), 0.0);
         for (uint32_t server = 0; server < of.servers; ++server)
-            spread(cluster, of, server, placed, slots, out);
+            spread(cluster, of, server, placed, current, slots, out);
     }
 
     // Eq. (4), strictly: no move for nothing.
@@ -121,21 +121,42 @@ private:
         size_t model;
         double rate;
     };
-    // Load is in calls, weighted by how much longer one takes than on the server's fastest GPU.
+    // The device of the server that each expert of the plan in force is on; none: not there.
+    static std::vector<uint32_t> device_now(const placement::scene &of, uint32_t server,
+                                            std::span<const moorage_copy> current) {
+        std::vector<uint32_t> now(of.experts, moorage::none);
+        for (const moorage_copy &copy : current)
+            if (of.device_server[copy.device] == server) now[copy.expert] = copy.device;
+        return now;
+    }
+    // Experts that the server has already stay on their GPU: no paper says which GPU is whose, and
+    // a move within a server gains nothing that its writing would not cost. The others go, heaviest
+    // first, to the least loaded with room. Load is in calls, weighted by how much longer one takes
+    // than on the server's fastest GPU.
     static void spread(const moorage_cluster &cluster, const placement::scene &of, uint32_t server,
                        std::span<const algorithm::assignment> placed,
-                       placement::device_slots &slots, moorage::copies &out) {
+                       std::span<const moorage_copy> current, placement::device_slots &slots,
+                       moorage::copies &out) {
+        const std::vector<uint32_t> now = device_now(of, server, current);
         std::vector<item> items = held_by(of, server, placed);
-        std::stable_sort(items.begin(), items.end(),
-                         [](const item &a, const item &b) { return a.rate > b.rate; });
+        std::stable_sort(items.begin(), items.end(), [&](const item &a, const item &b) {
+            const bool a_stays = now[a.expert] != moorage::none;
+            const bool b_stays = now[b.expert] != moorage::none;
+            return a_stays != b_stays ? a_stays : a.rate > b.rate;
+        });
         const uint32_t first = of.first_device[server], last = of.first_device[server + 1];
         std::vector<double> load(last - first, 0);
         for (const item &each : items) {
             uint32_t best = last;
-            for (uint32_t device = first; device < last; ++device)
-                if (slots.at(device, each.model) > 0 &&
-                    (best == last || load[device - first] < load[best - first]))
-                    best = device;
+            const uint32_t stays = now[each.expert];
+            if (stays != moorage::none && slots.at(stays, each.model) > 0) {
+                best = stays;
+            } else {
+                for (uint32_t device = first; device < last; ++device)
+                    if (slots.at(device, each.model) > 0 &&
+                        (best == last || load[device - first] < load[best - first]))
+                        best = device;
+            }
             if (best == last) throw std::logic_error("prism: a server without room for its share");
             --slots.count[size_t{best} * slots.models + each.model];
             load[best - first] +=
