@@ -42,7 +42,7 @@ struct delivery {
 struct network_options {
     double local_bytes_per_s = 0;  // between the devices of a server; 0: takes no time
     double local_s = 0;            // latency of that
-    uint64_t piece_bytes = 1 << 20;
+    uint64_t piece_bytes = 1 << 17;
     double migration_bytes_per_s = 0;  // of each receiving device; 0: what the links leave
     // Time that migration may make activations wait, per time that they are sent; of each channel.
     // Above 0; infinite: no limit.
