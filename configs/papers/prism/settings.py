@@ -43,6 +43,8 @@ METHODS = [
     ("Prism", {"placement.plugin": "prism"}),
 ]
 OURS = ("joint", {"placement.plugin": "joint"})
+# With no limit on the remote calls that Prism counts.
+OURS_LATENCY = ("joint, latency", {"placement.plugin": "joint", "placement.objective": "latency"})
 STAYS = {"placement.interval_s": 0}
 
 
@@ -92,10 +94,10 @@ class session:
             return [QWEN]
         return [one for one in wanted if self.trace_of(one) is not None]
 
-    def methods(self, others=METHODS):
+    def methods(self, ours=(OURS,)):
         """With our own placement where the program has it"""
         known = "  joint " in self.call("plugins", "list")
-        return others + [OURS] if known else others
+        return METHODS + list(ours) if known else METHODS
 
     def cluster(self, of, about):
         """The report's part of a run over a cluster; `about`: {section.key: value}"""

@@ -30,7 +30,8 @@ def measure(work, of, workload, gap, requests):
     common = {**settings.asked(asked), **settings.STAYS,
               "cluster.workloads.output_tokens": TOKENS[workload],
               "cluster.workloads.poisson_s": gap, "cluster.requests": requests}
-    return {name: work.cluster(of, {**common, **about}) for name, about in work.methods()}
+    methods = work.methods((settings.OURS, settings.OURS_LATENCY))
+    return {name: work.cluster(of, {**common, **about}) for name, about in methods}
 
 
 def show(of, workload, gap, reports):
