@@ -18,12 +18,16 @@ GPU_ALONE = {**ALONE, "dispatch.plugin": "prism", "cluster.workloads.poisson_s":
 
 def compare(work, title, config, methods, about, alone):
     """A line for each method; the plan of each, by policy"""
-    rows, plans = [], {}
-    for name, policy in methods:
-        plan = plans[policy] = work.new_file(f"{config.stem}-{policy}.json")
-        told = work.place(about, [policy], config, out=plan)[policy]["latency_ms"]
-        had = work.run(config, {**about, **alone, "placement.plan": plan})
-        had = had["cluster"]["experts_ms_per_token"]
+    plans = {policy: work.new_file(f"{config.stem}-{policy}.json") for _, policy in methods}
+
+    def both(policy):
+        told = work.place(about, [policy], config, out=plans[policy])[policy]["latency_ms"]
+        had = work.run(config, {**about, **alone, "placement.plan": plans[policy]})
+        return told, had["cluster"]["experts_ms_per_token"]
+
+    rows = []
+    for (name, policy), (told, had) in zip(
+            methods, settings.side_by_side(both, [policy for _, policy in methods])):
         rows.append([name, f"{told:.3f}", f"{had:.3f}", f"{100 * (had / told - 1):+.2f} %"])
         work.require(abs(had / told - 1) <= WITHIN,
                      f"{title}, {policy}: {told} ms predicted, {had} ms in the run")
