@@ -73,8 +73,9 @@ private:
     friend class cluster_emulator;
     struct way {  // to one server's device, or the cloud
         uint32_t there, back;
-        uint64_t there_ns, back_ns;  // of one token, alone
-        uint64_t compute_ns;         // of one token, alone
+        uint64_t there_ns, back_ns;          // of one token, alone
+        double there_more_ns, back_more_ns;  // of each further one
+        uint64_t compute_ns;                 // of one token, alone
     };
     struct nearest {
         uint32_t version = 0, count = 0;
@@ -90,6 +91,7 @@ private:
     std::vector<way> ways_;
     uint32_t up_ = MOORAGE_NONE, down_ = MOORAGE_NONE;  // of a user
     uint64_t up_ns_ = 0, down_ns_ = 0;                  // of one token
+    double up_more_ns_ = 0, down_more_ns_ = 0;          // of each further one
     std::vector<nearest> nearest_;                      // [pages]
     std::vector<uint32_t> nearest_devices_;             // [pages, offers_max]
     // Of the step under way: legs in the order of the calls; then, where they go one after another,

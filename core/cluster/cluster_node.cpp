@@ -36,6 +36,10 @@ cluster_node::cluster_node(cluster_emulator &all, uint32_t device, uint32_t home
         const bool linked = one.there != MOORAGE_NONE && one.back != MOORAGE_NONE;
         one.there_ns = linked ? links.alone_ns(one.there, bytes) : MOORAGE_NEVER;
         one.back_ns = linked ? links.alone_ns(one.back, bytes) : MOORAGE_NEVER;
+        if (linked) {
+            one.there_more_ns = double(links.alone_ns(one.there, 2 * bytes) - one.there_ns);
+            one.back_more_ns = double(links.alone_ns(one.back, 2 * bytes) - one.back_ns);
+        }
         one.compute_ns = all.compute_ns(server, model, 1);
     }
     if (!user_) return;
@@ -43,6 +47,8 @@ cluster_node::cluster_node(cluster_emulator &all, uint32_t device, uint32_t home
     down_ = links.channel(links.server(entry), links.home(home));
     up_ns_ = links.alone_ns(up_, bytes);
     down_ns_ = links.alone_ns(down_, bytes);
+    up_more_ns_ = double(links.alone_ns(up_, 2 * bytes) - up_ns_);
+    down_more_ns_ = double(links.alone_ns(down_, 2 * bytes) - down_ns_);
 }
 
 bool cluster_node::serial() const { return (all_.of_.cluster.flags & MOORAGE_CALLS_SERIAL) != 0; }
@@ -74,23 +80,26 @@ std::span<const uint32_t> cluster_node::near(uint32_t page) {
     return {devices, known.count};
 }
 
+// Estimates: what queues on links and GPUs now counts, what will come does not.
 void cluster_node::offers(uint32_t page, uint32_t tokens, uint32_t,
                           std::vector<remote_offer> &out) {
     const network &links = all_.links_;
-    const uint64_t now_ns = all_.now_, bytes = tokens * all_.hidden_bytes(*this);
+    const uint64_t now_ns = all_.now_;
+    const double more = tokens - 1.0;
     // One after another: the way up and down again is the same whichever servers are called.
     uint64_t up_ns = 0, down_ns = 0;
     if (user_ && !serial()) {
-        up_ns = tokens == 1 ? up_ns_ : links.alone_ns(up_, bytes);
-        down_ns = tokens == 1 ? down_ns_ : links.alone_ns(down_, bytes);
+        up_ns = up_ns_ + static_cast<uint64_t>(more * up_more_ns_);
+        down_ns = down_ns_ + static_cast<uint64_t>(more * down_more_ns_);
     }
     const auto offer = [&](uint32_t server) {
         const way &to = ways_[server];
-        const bool one = tokens == 1;
         const uint64_t there_ns = up_ns + links.activation_backlog_ns(to.there, now_ns) +
-                                  (one ? to.there_ns : links.alone_ns(to.there, bytes));
-        const uint64_t back_ns = down_ns + (one ? to.back_ns : links.alone_ns(to.back, bytes));
-        uint64_t compute_ns = one ? to.compute_ns : all_.compute_ns(server, model_, tokens);
+                                  to.there_ns + static_cast<uint64_t>(more * to.there_more_ns);
+        const uint64_t back_ns =
+            down_ns + to.back_ns + static_cast<uint64_t>(more * to.back_more_ns);
+        const uint64_t compute_ns =
+            tokens == 1 ? to.compute_ns : all_.compute_ns(server, model_, tokens);
         const cluster_node *at = all_.server_node(server);
         const uint64_t queue_ns = at ? at->parts_.gpu->gpu_backlog_ns() : 0;
         const uint64_t beside_ns = at ? 0 : compute_ns;  // side by side with its other experts

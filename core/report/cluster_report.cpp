@@ -90,7 +90,8 @@ std::string to_text(const cluster_report &report) {
     std::string text = labelled(
         "latency", format("{} a request, p50 {}, p99 {}", human_ms(report.latency_ms.mean),
                           human_ms(report.latency_ms.p50), human_ms(report.latency_ms.p99)));
-    text += labelled("experts", format("{} a token until their outputs are back",
+    text += labelled("experts", format("{} that a token waits for them, over all layers; tokens "
+                                       "of a prompt wait together",
                                        human_ms(report.experts_ms_per_token)));
     std::string local =
         percent(report.local_ratio, 1) + " of expert calls on the home's own server";
