@@ -16,6 +16,7 @@
 // remote_bound; steps of evaluation taken; start, the number of the winning way to start.
 //
 // Deterministic: no clock, no random numbers but of a fixed seed, limits in steps of evaluation.
+#include "greedy_search.hpp"
 #include "joint_bound.hpp"
 #include "joint_prism.hpp"
 #include "joint_search.hpp"
@@ -215,6 +216,7 @@ private:
             hold(of, current);
             take(0, moves.shrink() && moves.cover());
         }
+        if (!run.cover && !run.sampled) take(9, put_greedy(run));
         if (!run.hint.empty()) {
             of.restore(run.hint);
             take(8, true);
@@ -235,6 +237,16 @@ private:
         std::stable_sort(all.begin(), all.end(),
                          [](const start_plan &a, const start_plan &b) { return a.cost < b.cost; });
         improve_starts(run, moves, all);
+    }
+    // As slim_greedy has it, so that no plan is worse than its.
+    bool put_greedy(planning &run) const {
+        if (remote_ || run.model.demand().calls == 0) return false;
+        latency_model model(run.model.cluster(), run.model.demand());
+        moorage::device_room room(model);
+        moorage::slim::greedy_search(model, room, /*per_byte=*/true).run();
+        run.of.clear();
+        hold(run.of, model.copies());
+        return true;
     }
     // No more remote calls than Prism's plan, or than those by calls where it has none: a
     // thousandth of one above costs as much as all latency.

@@ -1,188 +1,13 @@
 // slim_greedy.cpp - the copy that saves most per byte, again and again (SlimCaching, Algorithm 1).
 //
-// Over all experts and servers with room for them: the largest gain / size is placed, gains are
-// kept up to date, and so on while something that saves anything fits. Ties: smallest expert, then
-// smallest server. The printed loop neither checks that the item fits nor goes on when one server
-// is full; this one does both. per_byte = false is the benchmark in the words of Section VI-A, the
-// largest gain, where Algorithm 1 divides it by the size.
-//
-// Lazy: every pair has an upper bound of its gain, and is asked for the gain itself only when its
-// bound comes to the top. For K = 1 an old gain is such a bound, because gains only fall. Beyond,
-// a pick can raise the gain of those chosen together with it: their bounds rise by the most that
-// the sets they share can bring (all that the expert can ever save, where computing dominates). The
-// result is that of asking for every gain before every pick, to the bit.
-//
-// Cost: a walk up a tree for each bound that changes and a gain for each that comes to the top; a
-// pick changes servers * (1 + experts that share a set with it) of them. Guarantee: half of the
-// optimum for K = 1, one device a server and equal sizes (the servers are a partition matroid; the
-// paper's 1 - 1/e holds for one server). With different sizes or K > 1 there is none.
-#include "slim_parts.hpp"
+// greedy_search.hpp says how.
+#include "greedy_search.hpp"
 
 namespace {
 
 using moorage::copies;
 using moorage::device_room;
 using moorage::latency_model;
-
-// The largest of many changing values; of equals the first.
-class tournament {
-public:
-    static constexpr double out = -std::numeric_limits<double>::infinity();
-
-    explicit tournament(size_t count) : leaves_(std::bit_ceil(std::max<size_t>(count, 1))) {
-        value_.assign(leaves_, out);
-        winner_.resize(2 * leaves_);
-        for (size_t i = 0; i < leaves_; ++i) winner_[leaves_ + i] = static_cast<uint32_t>(i);
-    }
-    double &operator[](size_t index) { return value_[index]; }
-    void play_all() {
-        for (size_t node = leaves_ - 1; node > 0; --node) play(node);
-    }
-    void change(size_t index, double value) {
-        value_[index] = value;
-        for (size_t node = (leaves_ + index) / 2; node > 0; node /= 2) {
-            const uint32_t before = winner_[node];
-            play(node);
-            if (winner_[node] == before && before != index) return;  // nothing new above
-        }
-    }
-    uint32_t best() const { return leaves_ == 1 ? 0 : winner_[1]; }
-    double best_value() const { return value_[best()]; }
-
-private:
-    void play(size_t node) {
-        const uint32_t left = winner_[2 * node], right = winner_[2 * node + 1];
-        winner_[node] = value_[right] > value_[left] ? right : left;
-    }
-    size_t leaves_;
-    std::vector<double> value_;
-    std::vector<uint32_t> winner_;
-};
-
-// One run over a model: bounds of the gains, some of them exact, and the pick with the best ratio.
-class search {
-public:
-    search(latency_model &model, device_room &room, bool per_byte)
-        : model_(model),
-          room_(room),
-          per_byte_(per_byte),
-          servers_(model.cluster().servers),
-          ratios_(size_t{model.experts()} * servers_),
-          bound_(size_t{model.experts()} * servers_),
-          exact_(bound_.size(), 0),
-          open_(bound_.size(), 1) {
-        for (uint32_t m = 0; m < model.cluster().models; ++m)
-            for (uint32_t n = 0; n < servers_; ++n) target_.push_back(find(m, n));
-        for (uint32_t x = 0; x < model.experts(); ++x) {
-            most_.push_back(model.gain_most(x) * (1 + slack));
-            for (uint32_t n = 0; n < servers_; ++n) {
-                bound_[index(x, n)] = first_bound(x, n);
-                ratios_[index(x, n)] = most_[x] > 0 ? ratio(x, n) : tournament::out;
-            }
-        }
-        ratios_.play_all();
-    }
-
-    void run() {
-        while (ratios_.best_value() > 0) {
-            const uint32_t best = ratios_.best(), x = best / servers_, n = best % servers_;
-            const uint32_t device = room_.find(x, n);
-            if (device == latency_model::none)
-                close(x, n);
-            else if (exact_[best] == 0)
-                ask(x, n, device);
-            else
-                pick(x, n, device);
-        }
-    }
-    uint64_t marginals() const { return marginals_; }
-
-private:
-    // Room for the rounding of sums in other orders: a bound stays a bound.
-    static constexpr double slack = 1e-9;
-
-    size_t index(uint32_t x, uint32_t n) const { return size_t{x} * servers_ + n; }
-    double ratio(uint32_t x, uint32_t n) const {
-        const double bound = bound_[index(x, n)];
-        return per_byte_ ? bound / static_cast<double>(model_.bytes(x)) : bound;
-    }
-    uint32_t find(uint32_t m, uint32_t n) const {
-        return room_.find(model_.demand().host_model_first[m], n);
-    }
-    double first_bound(uint32_t x, uint32_t n) const {
-        if (!model_.messages_dominate()) return most_[x];
-        const uint32_t device = room_.find(x, n);
-        return device == latency_model::none
-                   ? 0
-                   : std::max(0.0, model_.gain_first(x, device)) + slack * most_[x];
-    }
-    void close(uint32_t x, uint32_t n) {
-        open_[index(x, n)] = 0;
-        ratios_.change(index(x, n), tournament::out);
-    }
-    void ask(uint32_t x, uint32_t n, uint32_t device) {
-        ++marginals_;
-        bound_[index(x, n)] = model_.gain(x, device);
-        exact_[index(x, n)] = 1;
-        const bool saves = bound_[index(x, n)] >= moorage::slim::gain_min_s;
-        ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::out);
-    }
-    // The gain may have become up to `by` larger.
-    void loosen(uint32_t x, double by) {
-        for (uint32_t n = 0; n < servers_; ++n) {
-            double &bound = bound_[index(x, n)];
-            if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
-            bound = std::min(most_[x], (std::max(bound, 0.0) + by) * (1 + slack));
-            exact_[index(x, n)] = 0;
-            ratios_.change(index(x, n), ratio(x, n));
-        }
-    }
-    void pick(uint32_t x, uint32_t n, uint32_t device) {
-        model_.add(x, device);
-        room_.take(x, device);
-        close(x, n);
-        const bool falls = model_.messages_dominate();
-        loosen(x, falls ? 0 : most_[x]);
-        raised_.resize(model_.experts());
-        partners_.clear();
-        model_.for_partners(x, [&](uint32_t other, double most) {
-            if (raised_[other] == 0) partners_.push_back(other);
-            raised_[other] += most;
-        });
-        for (const uint32_t other : partners_) {
-            loosen(other, falls ? raised_[other] : most_[other]);
-            raised_[other] = 0;
-        }
-        if (model_.device_begin(n) + 1 < model_.device_begin(n + 1)) retarget(n);
-    }
-    // Where experts go to another device of the server from now on, of another speed perhaps.
-    void retarget(uint32_t n) {
-        const moorage_demand &demand = model_.demand();
-        for (uint32_t m = 0; m < demand.models; ++m) {
-            uint32_t &target = target_[size_t{m} * servers_ + n];
-            if (find(m, n) == target) continue;
-            target = find(m, n);
-            for (uint32_t x = demand.host_model_first[m]; x < demand.host_model_first[m + 1]; ++x) {
-                if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
-                bound_[index(x, n)] = most_[x];
-                exact_[index(x, n)] = 0;
-                ratios_.change(index(x, n), ratio(x, n));
-            }
-        }
-    }
-
-    latency_model &model_;
-    device_room &room_;
-    const bool per_byte_;
-    const uint32_t servers_;
-    tournament ratios_;
-    std::vector<double> bound_, most_;   // seconds a token: [X, N], and for good [X]
-    std::vector<uint8_t> exact_, open_;  // [X, N] the bound is the gain; neither held nor full
-    std::vector<uint32_t> target_;       // [M, N] first device with room for the model's experts
-    std::vector<double> raised_;         // [X] while picking
-    std::vector<uint32_t> partners_;
-    uint64_t marginals_ = 0;
-};
 
 class slim_greedy : public moorage::slim::planner {
 public:
@@ -202,7 +27,7 @@ public:
         latency_model model(cluster, demand);
         device_room room(model);
         facts_.clear();
-        search of(model, room, per_byte_);
+        moorage::slim::greedy_search of(model, room, per_byte_);
         of.run();
         moorage::slim::finish(about.name, model, room, out, facts_);
         facts_.add("guarantee", has_guarantee(model) ? 0.5 : 0);
