@@ -77,7 +77,7 @@ TEST_CASE("every kind of scene has the latency of the equations") {
     const uint32_t both = MOORAGE_CALLS_SERIAL | MOORAGE_RETURNS_EACH;
     for (const uint32_t flags :
          {both, uint32_t{MOORAGE_CALLS_SERIAL}, uint32_t{MOORAGE_RETURNS_EACH}, 0u}) {
-        for (uint64_t seed = 1; seed <= 12; ++seed) {
+        for (uint64_t seed = 1; seed <= 48; ++seed) {
             for (const uint32_t devices : {1u, 2u}) {
                 scene_shape shape;
                 shape.flags = flags, shape.devices = devices;

@@ -417,7 +417,9 @@ inline double latency_model::singles_difference(uint32_t expert, const change &w
     const double *weight = single_weight_.data() + size_t{expert} * entries_;
     const double *now = single_s_.data() + size_t{expert} * entries_;
     double sum = 0;
-    if (with.device != none) {
+    // A copy more, or a faster one: what served until now still can.
+    if (with.device != none &&
+        better(with.device, serving_[size_t{expert} * servers_ + with.server], model_of(expert))) {
         const double *alone =
             alone_s_.data() + (size_t{model_of(expert)} * devices_ + with.device) * entries_;
         const uint8_t *found = single_found_.data() + size_t{expert} * entries_;
