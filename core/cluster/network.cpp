@@ -98,8 +98,9 @@ uint64_t network::alone_ns(uint32_t channel, uint64_t bytes) const {
 
 uint64_t network::activation_backlog_ns(uint32_t channel, uint64_t now_ns) const {
     const one_channel &on = channels_[channel];
-    return std::max(on.free_ns, now_ns) - now_ns +
-           duration_ns(on.waiting_activation_bytes, on.bytes_per_s);
+    const uint64_t line_ns = on.free_ns > now_ns ? on.free_ns - now_ns : 0;
+    if (on.waiting_activation_bytes == 0) return line_ns;
+    return line_ns + duration_ns(on.waiting_activation_bytes, on.bytes_per_s);
 }
 
 void network::send(uint32_t channel, const message &what, uint64_t now_ns) {
