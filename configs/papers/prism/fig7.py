@@ -39,8 +39,8 @@ def compare(work, of, then_s, about, note):
         settings.table(title, ["", *starts[part]], [[row[0], *row[1:][part]] for row in rows])
     with_s, without_s = (settings.mean_s(run) for run in runs)
     print(f"  seconds a request: {with_s:.3f} with, {without_s:.3f} without migration: "
-          f"{settings.below(with_s, without_s)} (paper: {PAPER_S[0]}, {PAPER_S[1]}, "
-          f"{settings.below(*PAPER_S)})")
+          f"{settings.less(with_s, without_s)} (paper: {PAPER_S[0]}, {PAPER_S[1]}, "
+          f"{settings.less(*PAPER_S)})")
     moved = [one for one in runs[0]["migrations"] if one["adopted"]]
     sent = sum(link["migration_bytes"] for link in runs[0]["links"])
     at = ", ".join(f"{one['at_s']:.0f}" for one in moved)

@@ -27,7 +27,7 @@ def by_gpus(work, of, counts):
                    for gpus in counts] for gap in gaps}
     rows = [[gpus, *(f"{settings.mean_s(found[gap][at]):.3f}" for gap in gaps),
              f"{100 * found[gaps[0]][at]['local_ratio']:.1f} %"] for at, gpus in enumerate(counts)]
-    rows.append(["less", *(settings.below(settings.mean_s(found[gap][-1]),
+    rows.append(["less", *(settings.less(settings.mean_s(found[gap][-1]),
                                           settings.mean_s(found[gap][0])) for gap in gaps), ""])
     rows.append(["paper", *(PAPER_GPUS.get(gap, "") for gap in gaps), ""])
     settings.table(f"{of.title}: seconds a request, by the gap between them",
@@ -45,7 +45,7 @@ def by_links(work, of, counts, rates):
                          f"{of.title}: {rate} Mbit/s are not faster than the rate before")
         first, previous = first or last, last
         rows.append([rate, *(f"{value:.3f}" for value in last)])
-    rows.append(["less", *(settings.below(end, begin) for begin, end in zip(first, last))])
+    rows.append(["less", *(settings.less(end, begin) for begin, end in zip(first, last))])
     rows.append(["paper", *(PAPER_LINKS.get(gpus, "") for gpus in counts)])
     settings.table(f"{of.title}: seconds a request every {GAPS_S[0]} s, by GPUs",
                    ["Mbit/s", *map(str, counts)], rows)

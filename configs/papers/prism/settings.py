@@ -1,12 +1,11 @@
 """settings.py - what the figures share: arguments, models and workloads, runs, tables."""
 import json
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import script  # noqa: E402
+from script import less, mean  # noqa: E402,F401
 
 HERE = Path(__file__).resolve().parent
 SERVERS = ["one", "two", "three"]
@@ -53,28 +52,12 @@ def asked(workloads):
     return {f"cluster.servers.{name}.workload": one for name, one in zip(SERVERS, workloads)}
 
 
-class session:
-    """One run of a script: the program, a folder of its own, what was wrong."""
+class session(script.session):
+    """With what the figures of this paper ask of the program."""
 
     def __init__(self, purpose):
-        self.given = script.parser(purpose).parse_args()
-        self.quick = self.given.quick
-        self.program = script.program(self.given)
-        self.scratch = tempfile.TemporaryDirectory()
-        self.wrong = []
+        super().__init__(script.parser(purpose).parse_args())
         self.told = set()
-
-    def call(self, *words):
-        try:
-            done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
-        except OSError as wrong:
-            sys.exit(f"{self.program}: {wrong.strerror}; --moorage names the program")
-        if done.returncode != 0:
-            sys.exit(f"moorage {' '.join(map(str, words))}\n{done.stderr.strip()}")
-        return done.stdout
-
-    def new_file(self, name):
-        return Path(self.scratch.name) / name
 
     def trace_of(self, of):
         """Settings that name the model's trace, or None, and once a line that it is left out"""
@@ -104,8 +87,7 @@ class session:
         words = ["run", of.file, "--json", "-"]
         if "cluster.requests" in about:  # and no other end
             about = {**about, "cluster.duration_s": 0}
-        for key, value in {**self.trace_of(of), **about}.items():
-            words += ["--set", f"{key}={value}"]
+        words += script.settings_of({**self.trace_of(of), **about})
         report = json.loads(self.call(*words))["cluster"]
         if "cluster.requests" in about:
             for home in report["homes"]:
@@ -117,20 +99,14 @@ class session:
         """A file with the plan that a policy makes from other statistics; {} as {key: file}"""
         out = self.new_file(f"plan-{len(list(Path(self.scratch.name).iterdir()))}.json")
         words = ["place", of.file, "--out", out]
-        for key, value in {**self.trace_of(of), **about}.items():
-            words += ["--set", f"{key}={value}"]
+        words += script.settings_of({**self.trace_of(of), **about})
         self.call(*words)
         return {"placement.plan": out}
 
-    def require(self, holds, otherwise):
-        if not holds:
-            self.wrong.append(otherwise)
 
-    def end(self):
-        self.scratch.cleanup()
-        for one in self.wrong:
-            print(f"wrong: {one}", file=sys.stderr)
-        sys.exit(1 if self.wrong else 0)
+
+def table(title, heads, rows):
+    script.table(title, heads, rows, columns=100)
 
 
 def mean_s(report):
@@ -144,24 +120,3 @@ def home_s(report):
 def busiest(report, of):
     """The largest share of time that a device or link is in use, in percent"""
     return 100 * max([one["utilisation"] for one in report[of]], default=0)
-
-
-def mean(values):
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def below(value, other):
-    return f"{100 * (1 - value / other):.1f} %"
-
-
-def table(title, heads, rows):
-    """Columns as wide as their content; the first one to the left."""
-    cells = [[str(cell) for cell in row] for row in [heads, *rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
-    print(title)
-    for row in cells:
-        line = "  " + row[0].ljust(widths[0])
-        line += "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
-        print(line.rstrip())
-    print(flush=True)

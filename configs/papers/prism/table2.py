@@ -46,9 +46,9 @@ def show(of, workload, gap, reports):
     latency = {name: settings.mean_s(report) for name, report in reports.items()}
     for name in ("Prism", "joint"):
         if name in latency:
-            said = settings.below(paper[4], paper[3]) if paper and name == "Prism" else ""
+            said = settings.less(paper[4], paper[3]) if paper and name == "Prism" else ""
             rows.append([f"{name} below EPLB", "", "", "",
-                         settings.below(latency[name], latency["EPLB"]), "", "", "", said])
+                         settings.less(latency[name], latency["EPLB"]), "", "", "", said])
     settings.table(f"{of.title}, {workload}, a request every {gap} s a server: seconds",
                    ["", *settings.SERVERS, "all", "local", "link", "GPU", "paper"], rows)
 

@@ -1,13 +1,12 @@
 """settings.py - what the figures share: the instance of Section VI-A, seeds, plans, tables."""
 import json
-import subprocess
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import script  # noqa: E402
+from script import less, mean, settings_of, table  # noqa: E402,F401
 
 CLUSTERS = script.PROJECT / "configs" / "clusters"
 SLIMCACHING = CLUSTERS / "slimcaching.toml"
@@ -22,30 +21,14 @@ STORAGE = "cluster.servers.expert_memory_bytes"
 SLACK = 1.01
 
 
-class session:
-    """One run of a script: the program, a folder of its own, what was wrong."""
+class session(script.session):
+    """With what the figures of this paper ask of the program."""
 
     def __init__(self, purpose, seeds=3):
-        self.given = script.parser(purpose).parse_args()
-        self.quick = self.given.quick
-        self.program = script.program(self.given)
-        self.scratch = tempfile.TemporaryDirectory()
+        super().__init__(script.parser(purpose).parse_args())
         self.seeds = 1 if self.quick else seeds
-        self.wrong = []
         known = "  joint " in self.call("plugins", "list")
         self.methods = PAPERS + [OURS] if known else PAPERS
-
-    def call(self, *words):
-        try:
-            done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
-        except OSError as wrong:
-            sys.exit(f"{self.program}: {wrong.strerror}; --moorage names the program")
-        if done.returncode != 0:
-            sys.exit(f"moorage {' '.join(map(str, words))}\n{done.stderr.strip()}")
-        return done.stdout
-
-    def new_file(self, name):
-        return Path(self.scratch.name) / name
 
     def place(self, about, policies=None, config=SLIMCACHING, out=None):
         """{policy: figures} of one instance; `about`: {section.key: value}"""
@@ -70,24 +53,11 @@ class session:
                             config)["random"]["empty_latency_ms"] for latency_s in (0, 1)]
         return (empty[1] - empty[0]) / 2000
 
-    def require(self, holds, otherwise):
-        if not holds:
-            self.wrong.append(otherwise)
-
-    def end(self):
-        self.scratch.cleanup()
-        for one in self.wrong:
-            print(f"wrong: {one}", file=sys.stderr)
-        sys.exit(1 if self.wrong else 0)
 
 
 def side_by_side(of, jobs, cores=CORES):
     with ThreadPoolExecutor(cores) as pool:
         return list(pool.map(of, jobs))
-
-
-def settings_of(about):
-    return [word for key, value in about.items() for word in ("--set", f"{key}={value}")]
 
 
 def seeded(seed):
@@ -99,26 +69,6 @@ def seeded(seed):
     return drawn
 
 
-def mean(values):
-    values = list(values)
-    return sum(values) / len(values)
-
-
-def less(value, than):
-    return f"{100 * (1 - value / than):.1f} %"
-
-
-def table(title, heads, rows):
-    """Columns as wide as their content; the first one to the left."""
-    cells = [[str(cell) for cell in row] for row in [heads, *rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
-    print(title)
-    for row in cells:
-        line = "  " + row[0].ljust(widths[0])
-        line += "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
-        assert len(line) <= 80, line
-        print(line.rstrip())
-    print(flush=True)
 
 
 def above_best(found):

@@ -1,13 +1,12 @@
 """settings.py - what the figures share: arguments, the paper's settings, routing, runs, tables."""
 import json
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import script  # noqa: E402
+from script import mean, table  # noqa: E402,F401
 
 import routing
 
@@ -63,30 +62,15 @@ def arguments(purpose, further=()):
     return parser.parse_args()
 
 
-class session:
-    """One run of a script: the program, a folder of its own, what was wrong."""
+class session(script.session):
+    """With what the figures of this paper ask of the program."""
 
     def __init__(self, given):
-        self.given = given
-        self.program = script.program(given)
+        super().__init__(given)
         self.folders = [] if given.quick else [Path(given.traces)]
         self.folders.append(PROJECT / "configs" / "traces")
-        self.scratch = tempfile.TemporaryDirectory()
         self.kinds = ["synthetic"] if given.quick else ["shape", "synthetic"]
-        self.wrong = []
         self.told = set()
-
-    def call(self, *words):
-        try:
-            done = subprocess.run([self.program, *map(str, words)], capture_output=True, text=True)
-        except OSError as wrong:
-            sys.exit(f"{self.program}: {wrong.strerror}; --moorage names the program")
-        if done.returncode != 0:
-            sys.exit(f"moorage {' '.join(map(str, words))}\n{done.stderr.strip()}")
-        return done.stdout
-
-    def new_file(self, name):
-        return Path(self.scratch.name) / name
 
     def find(self, name):
         """The trace of this name, or None, and once a line that it is left out."""
@@ -102,20 +86,8 @@ class session:
 
     def report(self, config, about):
         """The report of a run; `about`: {section.key: value}"""
-        words = ["run", config, "--json", "-"]
-        for key, value in about.items():
-            words += ["--set", f"{key}={value}"]
-        return json.loads(self.call(*words))
+        return json.loads(self.call("run", config, "--json", "-", *script.settings_of(about)))
 
-    def require(self, holds, otherwise):
-        if not holds:
-            self.wrong.append(otherwise)
-
-    def end(self):
-        self.scratch.cleanup()
-        for one in self.wrong:
-            print(f"wrong: {one}", file=sys.stderr)
-        sys.exit(1 if self.wrong else 0)
 
 
 def read_toml(file):
@@ -274,11 +246,6 @@ plugin = "balance"
     return out
 
 
-def mean(values):
-    values = list(values)
-    return sum(values) / len(values)
-
-
 def mean_tpot(reports):
     return mean(report["tpot_ms"]["mean"] for report in reports)
 
@@ -287,16 +254,3 @@ def hit_rate(reports):
     """Of all experts asked for, in percent; a prefetched one that arrived in time is a hit."""
     hits = sum(report["experts"]["hits"] for report in reports)
     return 100 * hits / sum(report["experts"]["requested"] for report in reports)
-
-
-def table(title, heads, rows):
-    """Columns as wide as their content; the first one to the left."""
-    cells = [[str(cell) for cell in row] for row in [heads, *rows]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(heads))]
-    print(title)
-    for row in cells:
-        line = "  " + row[0].ljust(widths[0])
-        line += "".join("  " + cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))
-        assert len(line) <= 80, line
-        print(line.rstrip())
-    print()
