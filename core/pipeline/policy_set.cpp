@@ -4,17 +4,15 @@
 #include <utility>
 
 #include "core/base/text.h"
+#include "core/host/stage_policy.h"
 #include "core/source/trace.h"
 
 namespace moorage::core {
 
 status policy_set::make_stage(const request &of, std::string_view kind, instance *&out) {
     const stage_config &stage = of.config.stage(kind);
-    for (const auto &[name, place] : stage.other_tables)
-        if (const auto found = of.known.find(name, kind); !found)
-            return error{place + ": " + found.failure().text, true};
-    const auto found = of.known.find(stage.plugin, kind);
-    if (!found) return error{stage.place + ": " + found.failure().text, true};
+    const auto found = find_policy(of.known, stage, kind);
+    if (!found) return found.failure();
     const policy &chosen = **found;
     const uint32_t lacking = chosen.descriptor->needs & ~of.offers;
     if (lacking & MOORAGE_NEEDS_FUTURE)

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/base/text.h"
+#include "core/host/stage_policy.h"
 
 namespace moorage::core {
 
@@ -101,11 +102,8 @@ double remote_per_s(const scene &of, std::span<const moorage_copy> copies) {
 result<std::unique_ptr<placement_stage>> placement_stage::open(const stage_config &config,
                                                                const registry &policies,
                                                                const scene &of, uint64_t seed) {
-    for (const auto &[name, place] : config.other_tables)
-        if (const auto known = policies.find(name, "placement"); !known)
-            return error{place + ": " + known.failure().text, true};
-    const auto found = policies.find(config.plugin, "placement");
-    if (!found) return error{config.place + ": " + found.failure().text, true};
+    const auto found = find_policy(policies, config, "placement");
+    if (!found) return found.failure();
     environment where;
     where.seed = seed;
     auto made = instance::create(**found, config.params, where);
