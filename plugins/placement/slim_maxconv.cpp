@@ -110,28 +110,21 @@ std::vector<uint32_t> solve(const knapsack &bag) {
     return chosen;
 }
 
-class slim_maxconv : public moorage::slim::planner {
+class slim_maxconv : public moorage::slim::knapsack_planner {
 public:
     static constexpr moorage::about about{
         .name = "slim_maxconv",
         .summary = "solves one server after the other as a knapsack, by max-plus convolution",
         .source = "SlimCaching, Algorithm 3"};
-    static constexpr moorage::param params[] = {moorage::integer(
-        "units_max", 1 << 17, 64, 1 << 24,
-        "memory of a device in steps of the knapsack; where sizes have no common divisor that "
-        "keeps within it they are rounded up to a coarser one, and the optimum is not exact")};
+    static constexpr moorage::param params[] = {units_parameter(1 << 24)};
 
-    explicit slim_maxconv(const moorage::setup &setup)
-        : units_max_(static_cast<uint64_t>(setup.integer("units_max"))) {}
+    using knapsack_planner::knapsack_planner;
 
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
               std::span<const moorage_copy>, moorage::copies &out) {
         moorage::slim::place_successively(about.name, cluster, demand, units_max_, out, facts_,
                                           solve);
     }
-
-private:
-    uint64_t units_max_;
 };
 
 }  // namespace

@@ -49,6 +49,22 @@ protected:
     fact_list facts_;
 };
 
+// What those are that solve one server after the other as a knapsack of up to `units_max` steps.
+class knapsack_planner : public planner {
+public:
+    explicit knapsack_planner(const moorage::setup &setup)
+        : units_max_(static_cast<uint64_t>(setup.integer("units_max"))) {}
+
+protected:
+    static constexpr moorage::param units_parameter(int64_t most) {
+        return moorage::integer(
+            "units_max", 1 << 17, 64, most,
+            "memory of a device in steps of the knapsack; where sizes have no common divisor that "
+            "keeps within it they are rounded up to a coarser one, and the optimum is not exact");
+    }
+    const uint64_t units_max_;
+};
+
 inline bool wanted(const moorage_demand &demand, uint32_t model) {
     for (uint32_t h = 0; h < demand.homes; ++h)
         if (demand.host_home_model[size_t{h} * demand.models + model] > 0) return true;
