@@ -98,11 +98,6 @@ private:
 };
 
 status cluster_runner::check() {
-    if (config_.executor != "emulator")
-        return error{format("{}: a [cluster] runs on the emulator; leave [run] executor = \"{}\" "
-                            "out",
-                            cluster_.place, config_.executor),
-                     true};
     if (cluster_.duration_s == 0 && cluster_.requests == 0)
         return error{format("{}: when the run ends is not said; give [cluster] duration_s = 600, "
                             "or requests = 100 for so many of each home",
