@@ -1,0 +1,98 @@
+// call.h - the board: which call into which policy this process is making, for whoever has to say
+// where it died.
+//
+// The board lies in memory shared with the parent (supervise.h), so it is read after the death of
+// the process that wrote it. Policies are called by one thread at a time.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string_view>
+
+namespace moorage::core {
+
+// The calls, by the name that the headers of the SDK give them; `none`: no policy is at work.
+// `constructors` are those of a library being opened.
+enum class entry : uint32_t {
+    none,
+    constructors,
+    module,
+    descriptor,
+    init,
+    deinit,
+    create,
+    get_interface,
+    destroy,
+    activate,
+    deactivate,
+    reset,
+    observe,
+    select,
+    victims,
+    admit,
+    on_load,
+    on_evict,
+    fill,
+    replay,
+    budget_plan,
+    budget_interval,
+    horizon,
+    prediction,
+    predict,
+    prefetch_plan,
+    prefetch_outcome,
+    assign,
+    dispatch_outcome,
+    submit,
+    cancel,
+    promote,
+    next,
+    placement_plan,
+    adopt,
+    facts
+};
+std::string_view name_of(entry call);  // "victims", "plan", ...
+std::string_view kind_of(entry call);  // "cache", ...; "" where any kind has it
+
+struct call_board {
+    static constexpr uint32_t owners_max = 64;
+    struct owner {
+        char policy[64], kinds[96], library[256];  // cut off where longer
+    };
+    // current: the owner's place in `owners` in the upper half, the entry in the lower one.
+    std::atomic<uint64_t> current{0};
+    std::atomic<uint64_t> calls{0};  // made so far: one that hangs does not change it
+    std::atomic<uint32_t> layer{0}, in_step{0};
+    std::atomic<uint64_t> token{0};
+    std::atomic<uint32_t> owner_count{0};
+    owner owners[owners_max];
+    // What the child knows better: where it faulted, what was thrown, what a policy said last.
+    char note[1024];
+    // Where figures would have gone (--json), so that the failure is told there.
+    char json_file[1024];
+    std::atomic<uint32_t> call_limit_ms{10'000};
+    std::atomic<uint32_t> done{0};  // the work came to its end, however it went
+};
+
+// The board of this process; one of its own, unshared, where nobody supervises it.
+extern call_board *board;
+
+// Marks a call while it lives. Calls nest (a policy asks a service that calls another).
+class policy_call {
+public:
+    policy_call(uint32_t owner, entry call)
+        : before_(board->current.load(std::memory_order_relaxed)) {
+        board->calls.store(board->calls.load(std::memory_order_relaxed) + 1,
+                           std::memory_order_relaxed);
+        board->current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
+                             std::memory_order_relaxed);
+    }
+    ~policy_call() { board->current.store(before_, std::memory_order_relaxed); }
+    policy_call(const policy_call &) = delete;
+    policy_call &operator=(const policy_call &) = delete;
+
+private:
+    uint64_t before_;
+};
+
+}  // namespace moorage::core
