@@ -1,4 +1,4 @@
-// mapped_file.cpp - mmap, munmap and madvise.
+// mapped_file.cpp - mmap, munmap and madvise, and the list of what is mapped.
 #include "core/base/mapped_file.h"
 
 #include <fcntl.h>
@@ -7,15 +7,94 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "core/base/text.h"
 
 namespace moorage::core {
 
+// One mapping. A signal handler may walk the list at any time: records are never freed, only used
+// again, and one whose addresses are zero holds no memory.
+struct mapped_record {
+    std::atomic<uintptr_t> begin{0}, end{0};
+    char name[PATH_MAX] = "";
+    std::atomic<bool> taken{false};    // by a mapped_file
+    std::atomic<bool> changed{false};  // stays: it was so before the file was closed
+    int file = -1;                     // open as long as it is mapped
+    struct stat opened {};             // what was known then
+    mapped_record *next = nullptr;
+};
+
 namespace {
+
+// Of the process, as the signals are that ask for it.
+std::mutex records_lock;  // for all but walking
+std::atomic<mapped_record *> records{nullptr};
+
+uint64_t page_size() { return static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)); }
+
+mapped_record *new_record() {
+    for (mapped_record *at = records.load(); at != nullptr; at = at->next)
+        if (!at->taken.load() && !at->changed.load()) return at;
+    auto *made = new mapped_record;
+    made->next = records.load();
+    records.store(made);
+    return made;
+}
+
+// Models may have thousands of shards, processes a thousand open files: of the later ones the name
+// has to do.
+int kept_open(int file) {
+    constexpr int files_max = 512;
+    if (file < files_max) return file;
+    ::close(file);
+    return -1;
+}
+
+mapped_record *enter(const std::filesystem::path &path, int file, const struct stat &about,
+                     const std::byte *data) {
+    const std::scoped_lock held(records_lock);
+    mapped_record *record = new_record();
+    std::snprintf(record->name, sizeof record->name, "%s", path.c_str());
+    record->file = file;
+    record->opened = about;
+    const auto begin = reinterpret_cast<uintptr_t>(data);
+    const auto size = data == nullptr ? 0 : static_cast<uintptr_t>(about.st_size);
+    const uintptr_t page = page_size();
+    record->begin.store(begin);
+    record->end.store(begin + (size + page - 1) / page * page);  // pages are mapped whole
+    record->taken.store(true);
+    return record;
+}
+
+// By size and time of change of what is in the file. The time of change of its entry (ctime) is
+// left out: moving, linking or removing a file changes it and does no harm.
+bool has_changed(const mapped_record &record) {
+    if (record.changed.load()) return true;
+    if (!record.taken.load()) return false;
+    struct stat now {};
+    const struct stat &then = record.opened;
+    if (record.file >= 0 ? ::fstat(record.file, &now) != 0 : ::stat(record.name, &now) != 0)
+        return false;
+    if (now.st_dev != then.st_dev || now.st_ino != then.st_ino) return false;  // replaced
+    return now.st_size != then.st_size || now.st_mtim.tv_sec != then.st_mtim.tv_sec ||
+           now.st_mtim.tv_nsec != then.st_mtim.tv_nsec;
+}
+
+void leave(mapped_record &record) {
+    const std::scoped_lock held(records_lock);
+    record.changed.store(has_changed(record));
+    record.taken.store(false);
+    record.end.store(0);
+    record.begin.store(0);
+    if (record.file >= 0) ::close(record.file);
+}
 
 error failed(const std::filesystem::path &path, const char *what) {
     return {format("{}: cannot {}: {}", path.string(), what, std::strerror(errno))};
@@ -49,30 +128,57 @@ result<mapped_file> mapped_file::open(const std::filesystem::path &path) {
         }
         mapped.data_ = static_cast<const std::byte *>(address);
     }
-    ::close(file);
+    mapped.record_ = enter(path, kept_open(file), about, mapped.data_);
     return mapped;
 }
 
 mapped_file::mapped_file(mapped_file &&other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      record_(std::exchange(other.record_, nullptr)) {}
 
 mapped_file &mapped_file::operator=(mapped_file &&other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
+    std::swap(record_, other.record_);
     return *this;
 }
 
 mapped_file::~mapped_file() {
+    if (record_ != nullptr) leave(*record_);
     if (data_ != nullptr) ::munmap(const_cast<std::byte *>(data_), size_);
 }
 
 void mapped_file::release(uint64_t begin, uint64_t end) const {
-    const uint64_t page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+    const uint64_t page = page_size();
     const uint64_t first = (begin + page - 1) / page * page;
     const uint64_t last = std::min<uint64_t>(end, size_) / page * page;
     if (first >= last) return;
     // Advice only: a failure costs memory, not correctness.
     (void)::madvise(const_cast<std::byte *>(data_) + first, last - first, MADV_DONTNEED);
+}
+
+const char *mapped_file_at(const void *address) {
+    const auto wanted = reinterpret_cast<uintptr_t>(address);
+    for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
+        if (at->begin.load() <= wanted && wanted < at->end.load()) return at->name;
+    return nullptr;
+}
+
+const char *mapped_file_changed() {
+    for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
+        if (has_changed(*at)) return at->name;
+    return nullptr;
+}
+
+status mapped_files_unchanged() {
+    const std::scoped_lock held(records_lock);
+    if (const char *name = mapped_file_changed())
+        return error{
+            format("{}: changed while it was read, so figures from it would mean nothing; "
+                   "run again when nothing writes it",
+                   name)};
+    return success();
 }
 
 }  // namespace moorage::core

@@ -1,5 +1,5 @@
 // mapped_file.h - a file mapped read-only into memory, whose pages can be handed back to the
-// kernel.
+// kernel, and what to say of files that others change meanwhile.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,12 @@
 
 namespace moorage::core {
 
-// The file must not be cut short by others while it is mapped: the kernel would end the reader.
+struct mapped_record;
+
+// Others may cut or overwrite the file while it is mapped: a read behind its new end is SIGBUS,
+// which a handler can explain with mapped_file_at(); what was overwritten is read as it is now, so
+// ids from a file are checked where they are used, and mapped_files_unchanged() is asked before
+// figures are believed.
 class mapped_file {
 public:
     // Regular files only. An empty file maps to an empty span.
@@ -29,6 +34,20 @@ public:
 private:
     const std::byte *data_ = nullptr;
     size_t size_ = 0;
+    mapped_record *record_ = nullptr;  // in the list of all that are mapped
 };
+
+// The path of the mapped file that `address` lies in; null: in none. Async-signal-safe. The text
+// stays until the file is closed.
+const char *mapped_file_at(const void *address);
+
+// The path of the first file of which mapped_files_unchanged() would complain; null: of none.
+// Async-signal-safe.
+const char *mapped_file_changed();
+
+// Whether every file mapped since the process began, open or closed again, kept its size and its
+// time of change while it was mapped; else an error that names the first that did not. A file
+// replaced by another of its name did not change: what was opened is still read.
+status mapped_files_unchanged();
 
 }  // namespace moorage::core
