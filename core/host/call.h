@@ -13,7 +13,7 @@ namespace moorage::core {
 
 // The calls, by the name that the headers of the SDK give them; `none`: no policy is at work.
 // `constructors` are those of a library being opened.
-enum class entry : uint32_t {
+enum class entry_point : uint32_t {
     none,
     constructors,
     module,
@@ -51,11 +51,11 @@ enum class entry : uint32_t {
     adopt,
     facts
 };
-std::string_view name_of(entry call);  // "victims", "plan", ...
-std::string_view kind_of(entry call);  // "cache", ...; "" where any kind has it
+std::string_view name_of(entry_point call);  // "victims", "plan", ...
+std::string_view kind_of(entry_point call);  // "cache", ...; "" where any kind has it
 
 struct call_board {
-    static constexpr uint32_t owners_max = 64;
+    static constexpr uint32_t owners_max = 256;
     struct owner {
         char policy[64], kinds[96], library[256];  // cut off where longer
     };
@@ -66,21 +66,39 @@ struct call_board {
     std::atomic<uint64_t> token{0};
     std::atomic<uint32_t> owner_count{0};
     owner owners[owners_max];
-    // What the child knows better: where it faulted, what was thrown, what a policy said last.
+    // What the child knows better: where it faulted, what was thrown, what a policy said last; and
+    // `calls` when it was written, for what was said in an earlier call has nothing to do with it.
     char note[1024];
-    // Where figures would have gone (--json), so that the failure is told there.
-    char json_file[1024];
-    std::atomic<uint32_t> call_limit_ms{10'000};
-    std::atomic<uint32_t> done{0};  // the work came to its end, however it went
+    std::atomic<uint64_t> note_call{0};
+    // The mapped file in which it faulted: it changed, and no policy is to blame.
+    char file[512];
+    std::atomic<uint32_t> call_limit_ms{10'000};  // 0: none
+    std::atomic<uint32_t> done{0};                // the work came to its end, however it went
 };
 
 // The board of this process; one of its own, unshared, where nobody supervises it.
 extern call_board *board;
 
+// A policy's place among the owners, the same for the same three texts. The first place is that of
+// whatever library is being opened, and that of policies beyond the last place is the last one.
+uint32_t owner_of(std::string_view policy, std::string_view kinds, std::string_view library);
+uint32_t owner_being_opened(std::string_view library);
+
+// What is known about the death to come. Safe in a signal handler.
+void note_on_board(std::string_view text);
+
+// The layer step under way, for all calls until the next one; and that there is none.
+inline void note_step(uint32_t layer, uint64_t token) {
+    board->layer.store(layer, std::memory_order_relaxed);
+    board->token.store(token, std::memory_order_relaxed);
+    board->in_step.store(1, std::memory_order_relaxed);
+}
+inline void note_no_step() { board->in_step.store(0, std::memory_order_relaxed); }
+
 // Marks a call while it lives. Calls nest (a policy asks a service that calls another).
 class policy_call {
 public:
-    policy_call(uint32_t owner, entry call)
+    policy_call(uint32_t owner, entry_point call)
         : before_(board->current.load(std::memory_order_relaxed)) {
         board->calls.store(board->calls.load(std::memory_order_relaxed) + 1,
                            std::memory_order_relaxed);

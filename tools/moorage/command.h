@@ -10,7 +10,7 @@ class App;
 namespace moorage::tool {
 
 // Exit codes of the contract.
-inline constexpr int exit_ok = 0, exit_failed = 1, exit_usage = 2;
+inline constexpr int exit_ok = 0, exit_failed = 1, exit_usage = 2, exit_policy_died = 3;
 
 // Adds one subcommand to `app`; the function it returns runs it, once parsing chose it, and returns
 // the exit code.

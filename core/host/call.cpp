@@ -1,0 +1,110 @@
+// call.cpp - the names of the calls, and the board of a process that nobody supervises.
+#include "core/host/call.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace moorage::core {
+
+namespace {
+
+struct call_name {
+    entry_point call;
+    std::string_view name, kind;
+};
+constexpr call_name call_names[] = {
+    {entry_point::none, "", ""},
+    {entry_point::constructors, "constructors", ""},
+    {entry_point::module, "moorage_module_v1", ""},
+    {entry_point::descriptor, "descriptor", ""},
+    {entry_point::init, "init", ""},
+    {entry_point::deinit, "deinit", ""},
+    {entry_point::create, "create", ""},
+    {entry_point::get_interface, "get_interface", ""},
+    {entry_point::destroy, "destroy", ""},
+    {entry_point::activate, "activate", ""},
+    {entry_point::deactivate, "deactivate", ""},
+    {entry_point::reset, "reset", ""},
+    {entry_point::observe, "observe", ""},  // observers have another kind as well
+    {entry_point::select, "select", "router"},
+    {entry_point::victims, "victims", "cache"},
+    {entry_point::admit, "admit", "cache"},
+    {entry_point::on_load, "on_load", "cache"},
+    {entry_point::on_evict, "on_evict", "cache"},
+    {entry_point::fill, "fill", "cache"},
+    {entry_point::replay, "replay", "cache"},
+    {entry_point::budget_plan, "plan", "budget"},
+    {entry_point::budget_interval, "interval", "budget"},
+    {entry_point::horizon, "horizon", "prefetch"},
+    {entry_point::prediction, "prediction", "prefetch"},
+    {entry_point::predict, "predict", "prefetch"},
+    {entry_point::prefetch_plan, "plan", "prefetch"},
+    {entry_point::prefetch_outcome, "outcome", "prefetch"},
+    {entry_point::assign, "assign", "dispatch"},
+    {entry_point::dispatch_outcome, "outcome", "dispatch"},
+    {entry_point::submit, "submit", "transport"},
+    {entry_point::cancel, "cancel", "transport"},
+    {entry_point::promote, "promote", "transport"},
+    {entry_point::next, "next", "transport"},
+    {entry_point::placement_plan, "plan", "placement"},
+    {entry_point::adopt, "adopt", "placement"},
+    {entry_point::facts, "facts", "placement"},
+};
+constexpr bool in_order() {
+    for (size_t i = 0; i < std::size(call_names); ++i)
+        if (static_cast<size_t>(call_names[i].call) != i) return false;
+    return std::size(call_names) == static_cast<size_t>(entry_point::facts) + 1;
+}
+static_assert(in_order(), "call_names has one line per entry, in its order");
+
+const call_name &line_of(entry_point call) {
+    const auto at = static_cast<size_t>(call);  // from a board that a policy may have scribbled on
+    return call_names[at < std::size(call_names) ? at : 0];
+}
+
+template <size_t Bytes>
+void keep(char (&place)[Bytes], std::string_view text) {
+    const size_t kept = std::min(text.size(), Bytes - 1);
+    std::memcpy(place, text.data(), kept);
+    place[kept] = '\0';
+}
+template <size_t Bytes>
+bool holds(const char (&place)[Bytes], std::string_view text) {
+    return text.substr(0, Bytes - 1) == place;
+}
+
+call_board unshared;
+
+}  // namespace
+
+call_board *board = &unshared;
+
+std::string_view name_of(entry_point call) { return line_of(call).name; }
+std::string_view kind_of(entry_point call) { return line_of(call).kind; }
+
+uint32_t owner_being_opened(std::string_view library) {
+    keep(board->owners[0].library, library);
+    return 0;
+}
+
+uint32_t owner_of(std::string_view policy, std::string_view kinds, std::string_view library) {
+    uint32_t count = std::max(board->owner_count.load(), 1u), at = 1;
+    while (at < count &&
+           !(holds(board->owners[at].policy, policy) && holds(board->owners[at].kinds, kinds) &&
+             holds(board->owners[at].library, library)))
+        ++at;
+    if (at < count) return at;
+    at = std::min(count, call_board::owners_max - 1);
+    keep(board->owners[at].policy, policy);
+    keep(board->owners[at].kinds, kinds);
+    keep(board->owners[at].library, library);
+    board->owner_count = at + 1;
+    return at;
+}
+
+void note_on_board(std::string_view text) {
+    keep(board->note, text);
+    board->note_call = board->calls.load();
+}
+
+}  // namespace moorage::core

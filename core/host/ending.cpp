@@ -1,0 +1,118 @@
+// ending.cpp - what a board says about a death, and how that is put into words.
+#include "core/host/ending.h"
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Boards are written by processes that may have gone wild: nothing relies on a terminating zero.
+template <size_t Bytes>
+std::string text_of(const char (&place)[Bytes]) {
+    return {place, strnlen(place, Bytes)};
+}
+
+std::string last_line(std::string_view said) {
+    while (!said.empty() && said.back() == '\n') said.remove_suffix(1);
+    const size_t start = said.rfind('\n');
+    return std::string(said.substr(start == std::string_view::npos ? 0 : start + 1).substr(0, 300));
+}
+
+// Control characters could rewrite the terminal: texts of policies are shown without them.
+std::string without_controls(std::string text) {
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+    return text;
+}
+
+std::string what_happened(const ending &how) {
+    if (!how.file.empty()) return "";
+    if (how.overran && how.call.empty())
+        return format("did not end within {} ms and was ended", how.limit_ms);
+    if (how.overran)
+        return format("{} did not return within {} ms (plugins.call_limit_ms) and was ended",
+                      how.call, how.limit_ms);
+    const std::string what = how.signal != 0
+                                 ? "died of " + how.signal_name()
+                                 : format("ended the process with exit code {}", how.exit_code);
+    const bool killed = how.signal == SIGKILL;
+    return what + (how.call.empty() ? "" : " in " + how.call) +
+           (killed ? " (the kernel's, perhaps, for want of memory)" : "");
+}
+
+std::string who(const ending &how) {
+    if (how.call.empty()) return "moorage itself, with no policy at work";
+    if (how.policy.empty()) return format("policy library {}", how.library);
+    return format("{} policy {} ({})", how.kind, how.policy, how.library);
+}
+
+}  // namespace
+
+ending read_ending(const call_board &page, int state, std::string_view said) {
+    ending how;
+    if (WIFSIGNALED(state))
+        how.signal = WTERMSIG(state);
+    else
+        how.exit_code = WEXITSTATUS(state);
+    const uint64_t current = page.current;
+    const auto call = static_cast<entry_point>(static_cast<uint32_t>(current));
+    how.finished = page.done != 0 && how.signal == 0 && call == entry_point::none;
+    if (how.finished) return how;
+    how.file = text_of(page.file);
+    if (page.note_call == page.calls) how.note = text_of(page.note);
+    if (how.note.empty()) how.note = last_line(said);
+    how.in_step = page.in_step != 0;
+    how.layer = page.layer;
+    how.token = page.token;
+    if (call == entry_point::none || !how.file.empty()) return how;
+    const auto &owner = page.owners[std::min<uint64_t>(current >> 32, call_board::owners_max - 1)];
+    how.policy = text_of(owner.policy);
+    how.library = text_of(owner.library);
+    how.call = name_of(call);
+    how.kind = kind_of(call);
+    if (how.kind.empty()) how.kind = text_of(owner.kinds);
+    return how;
+}
+
+std::string ending::signal_name() const {
+    if (signal == 0) return "";
+    const char *name = sigabbrev_np(signal);
+    return name ? std::string("SIG") + name : format("signal {}", signal);
+}
+
+std::string ending::text() const {
+    if (finished) return format("ended with exit code {}", exit_code);
+    std::string line = !file.empty() ? format("{} changed while it was in use", file)
+                                     : format("{}: {}", who(*this), what_happened(*this));
+    if (in_step) line += format(", layer {}, token {}", layer, token);
+    if (!note.empty()) line += ": " + note;
+    return without_controls(std::move(line));
+}
+
+json to_json(const ending &how) {
+    const auto or_null = [](const std::string &text) {
+        return text.empty() ? json(nullptr) : json(text);
+    };
+    const bool in_step = how.in_step, exited = how.signal == 0;
+    return {{"error", how.text()},
+            {"policy", or_null(how.policy)},
+            {"library", or_null(how.library)},
+            {"kind", or_null(how.kind)},
+            {"call", or_null(how.call)},
+            {"layer", in_step ? json(how.layer) : json(nullptr)},
+            {"token", in_step ? json(how.token) : json(nullptr)},
+            {"signal", or_null(how.signal_name())},
+            {"exit_code", exited ? json(how.exit_code) : json(nullptr)},
+            {"overran", how.overran},
+            {"note", or_null(how.note)},
+            {"file", or_null(how.file)}};
+}
+
+}  // namespace moorage::core

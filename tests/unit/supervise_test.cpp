@@ -1,0 +1,363 @@
+// supervise_test.cpp - goal: however a child ends, the parent says who was at work, and where.
+// Method: works that end themselves in each way inside a call that is on the board; the expected
+// names are written beside them.
+#include <doctest/doctest.h>
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "core/base/mapped_file.h"
+#include "core/host/ending.h"
+#include "core/host/supervise.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// The children's deaths are no failures of this test: doctest's own handlers stay out of them.
+void without_handlers() {
+    for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTERM})
+        std::signal(signal, SIG_DFL);
+}
+ending run_supervised(const std::function<int(const sender &)> &work, const supervision &how) {
+    without_handlers();
+    return supervise(work, how);
+}
+
+// `deed` as done by the policy "mine" in victims, layer 3, token 17.
+ending of_policy(const std::function<void()> &deed, supervision how = {}) {
+    return run_supervised(
+        [&](const sender &) {
+            note_step(3, 17);
+            const policy_call at_work(owner_of("mine", "cache", "./mine.so"), entry_point::victims);
+            deed();
+            return 0;
+        },
+        how);
+}
+
+void check_named(const ending &how) {
+    CHECK(how.policy_died());
+    CHECK(how.policy == "mine");
+    CHECK(how.library == "./mine.so");
+    CHECK(how.kind == "cache");
+    CHECK(how.call == "victims");
+    CHECK(how.in_step);
+    CHECK(how.layer == 3);
+    CHECK(how.token == 17);
+}
+
+void dies_of(int signal, const char *name) {
+    const ending how = of_policy([signal] { std::raise(signal); });
+    check_named(how);
+    CHECK(how.signal == signal);
+    CHECK(how.signal_name() == name);
+    CHECK(how.text().starts_with(std::string("cache policy mine (./mine.so): died of ") + name +
+                                 " in victims"));
+    CHECK(how.text().find(", layer 3, token 17") != std::string::npos);
+}
+
+volatile int zero = 0;
+int *volatile nowhere = nullptr;
+
+__attribute__((noinline)) int deeper(volatile char *above) {
+    volatile char here[4096];
+    here[0] = above ? above[0] : 0;
+    return zero == 0 ? deeper(here) + here[1] : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a work that returns has finished, with its exit code and what it sent") {
+    const std::string long_text(300'000, 'x');  // more than a pipe holds
+    const ending how = run_supervised(
+        [&](const sender &out) {
+            out("first, ");
+            out(long_text);
+            return 7;
+        },
+        {});
+    CHECK(how.finished);
+    CHECK_FALSE(how.died());
+    CHECK(how.exit_code == 7);
+    CHECK(how.bytes == "first, " + long_text);
+}
+
+TEST_CASE("a policy that dies of a signal is named") {
+    dies_of(SIGSEGV, "SIGSEGV");
+    dies_of(SIGBUS, "SIGBUS");
+    dies_of(SIGFPE, "SIGFPE");
+    dies_of(SIGILL, "SIGILL");
+    dies_of(SIGABRT, "SIGABRT");
+    dies_of(SIGKILL, "SIGKILL");
+    dies_of(SIGTERM, "SIGTERM");
+    dies_of(SIGALRM, "SIGALRM");
+    const ending twice = of_policy([] { std::abort(); });
+    check_named(twice);
+    CHECK(twice.signal == SIGABRT);
+}
+
+TEST_CASE("a policy that ends the process by itself is named") {
+    for (const int code : {0, 5}) {
+        CAPTURE(code);
+        for (const auto &end : {std::function<void()>([code] { std::exit(code); }),
+                                std::function<void()>([code] { std::quick_exit(code); }),
+                                std::function<void()>([code] { _exit(code); }),
+                                std::function<void()>([code] { syscall(SYS_exit_group, code); })}) {
+            const ending how = of_policy(end);
+            check_named(how);
+            CHECK(how.signal == 0);
+            CHECK(how.exit_code == code);
+            CHECK(how.text() == "cache policy mine (./mine.so): ended the process with exit code " +
+                                    std::to_string(code) + " in victims, layer 3, token 17");
+        }
+    }
+}
+
+#if !defined(__SANITIZE_ADDRESS__)  // which would speak first
+TEST_CASE("the child adds what a parent cannot see: address, stack, exception") {
+    const ending write = of_policy([] { *nowhere = 1; });
+    check_named(write);
+    CHECK(write.signal == SIGSEGV);
+    CHECK(write.note == "touched address 0x0");
+
+    const ending deep = of_policy([] { deeper(nullptr); });
+    check_named(deep);
+    CHECK(deep.signal == SIGSEGV);
+    CHECK(deep.note.starts_with("stack overflow at address 0x"));
+}
+#endif
+
+TEST_CASE("an exception that nobody catches is told with its text") {
+    const auto thrower = [](auto what) { throw what; };
+    const ending thrown =
+        of_policy([&]() noexcept { thrower(std::runtime_error("17 is not a prime of mine")); });
+    check_named(thrown);
+    CHECK(thrown.signal == SIGABRT);
+    CHECK(thrown.note == "an exception was thrown: 17 is not a prime of mine");
+    const ending other = of_policy([&]() noexcept { thrower(17); });
+    CHECK(other.note == "an exception was thrown that is no std::exception");
+    const ending called = of_policy([] { std::terminate(); });
+    CHECK(called.note == "std::terminate was called");
+}
+
+TEST_CASE("a note belongs to the call in which it was written") {
+    const auto second_call = [](bool says_so) {
+        return run_supervised(
+            [&](const sender &) {
+                const uint32_t mine = owner_of("mine", "cache", "./mine.so");
+                {
+                    const policy_call first(mine, entry_point::create);
+                    if (!says_so) note_on_board("an older matter");
+                }
+                const policy_call second(mine, entry_point::activate);
+                if (says_so) note_on_board("out of luck");
+                std::abort();
+                return 0;
+            },
+            {});
+    };
+    CHECK(second_call(true).note == "out of luck");
+    CHECK(second_call(false).note == "");
+    CHECK(second_call(false).text() ==
+          "cache policy mine (./mine.so): died of SIGABRT in activate");
+}
+
+TEST_CASE("a call that does not come back is ended and named") {
+    const auto endless = [](const std::function<void()> &deed) {
+        const ending how = run_supervised(
+            [&](const sender &) {
+                board->call_limit_ms = 200;
+                const policy_call at_work(owner_of("mine", "router", "./mine.so"),
+                                          entry_point::select);
+                deed();
+                return 0;
+            },
+            {});
+        CHECK(how.overran);
+        CHECK(how.policy_died());
+        CHECK(how.kind == "router");
+        CHECK(how.text() ==
+              "router policy mine (./mine.so): select did not return within 200 ms "
+              "(plugins.call_limit_ms) and was ended");
+    };
+    endless([] {
+        while (zero == 0) continue;
+    });
+    endless([] { std::this_thread::sleep_for(std::chrono::hours(1)); });
+    endless([] {  // and will not be asked
+        std::signal(SIGTERM, SIG_IGN);
+        for (;;) pause();
+    });
+}
+
+TEST_CASE("many short calls are not one long call") {
+    const ending how = run_supervised(
+        [&](const sender &) {
+            board->call_limit_ms = 200;
+            const uint32_t mine = owner_of("mine", "cache", "./mine.so");
+            for (int i = 0; i < 30; ++i) {
+                const policy_call at_work(mine, entry_point::victims);
+                std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            }
+            return 0;
+        },
+        {});
+    CHECK(how.finished);
+}
+
+TEST_CASE("without a policy at work it is moorage's own fault") {
+    const ending how = run_supervised(
+        [](const sender &) {
+            {
+                const policy_call over(owner_of("mine", "cache", "./mine.so"),
+                                       entry_point::victims);
+            }
+            std::raise(SIGSEGV);
+            return 0;
+        },
+        {});
+    CHECK(how.died());
+    CHECK_FALSE(how.policy_died());
+    CHECK(how.text() == "moorage itself, with no policy at work: died of SIGSEGV");
+    const ending late = run_supervised(
+        [](const sender &) {
+            std::this_thread::sleep_for(std::chrono::hours(1));
+            return 0;
+        },
+        {.time_limit_s = 0.2});
+    CHECK(late.overran);
+    CHECK(late.text() ==
+          "moorage itself, with no policy at work: did not end within 200 ms and was ended");
+}
+
+TEST_CASE("quiet: what it writes is kept for the note, cleaned for terminals") {
+    const ending how = of_policy(
+        [] {
+            std::fputs("one\nthe \x1b[2J last\n", stderr);
+            std::puts("not this");
+            std::abort();
+        },
+        {.quiet = true});
+    CHECK(how.note == "the \x1b[2J last");
+    CHECK(how.text() ==
+          "cache policy mine (./mine.so): died of SIGABRT in victims, layer 3, token 17: "
+          "the  [2J last");
+}
+
+TEST_CASE("a library that is being opened is named by its file") {
+    const ending how = run_supervised(
+        [](const sender &) {
+            const policy_call at_work(owner_being_opened("/x/y.so"), entry_point::constructors);
+            _exit(0);
+            return 0;
+        },
+        {});
+    CHECK(how.policy_died());
+    CHECK(how.text() ==
+          "policy library /x/y.so: ended the process with exit code 0 in constructors");
+}
+
+TEST_CASE("a mapped file that changed is blamed, not the policy that read it") {
+    const ending how = of_policy([] {
+        std::snprintf(board->file, sizeof(board->file), "%s", "/data/a.safetensors");
+        std::raise(SIGBUS);
+    });
+    CHECK(how.died());
+    CHECK_FALSE(how.policy_died());
+    CHECK(how.text() == "/data/a.safetensors changed while it was in use, layer 3, token 17");
+}
+
+TEST_CASE("a file cut off while a policy reads it is named by its path") {
+    const auto path = std::filesystem::temp_directory_path() /
+                      ("moorage_cut_" + std::to_string(getpid()) + ".bin");
+    std::ofstream(path) << std::string(100'000, 'x');
+    const auto mapped = mapped_file::open(path);
+    REQUIRE(mapped);
+    const ending how = of_policy([&] {
+        std::filesystem::resize_file(path, 10);
+        if (mapped->bytes()[50'000] == std::byte{'x'}) _exit(1);
+    });
+    std::filesystem::remove(path);
+    CHECK(how.died());
+    CHECK_FALSE(how.policy_died());
+    CHECK(how.signal == SIGBUS);
+    CHECK(how.text().starts_with(path.string() + " changed while it was in use"));
+}
+
+TEST_CASE("works side by side end each in its own way") {
+    without_handlers();
+    std::string ends[5];
+    supervise_all(
+        5, 2,
+        [](size_t index, const sender &out) {
+            const policy_call at_work(owner_of("p" + std::to_string(index), "cache", "x.so"),
+                                      entry_point::reset);
+            if (index == 1) std::abort();
+            if (index == 3) _exit(1);
+            out(std::to_string(index * index));
+            std::exit(0);  // in the call
+            return 0;
+        },
+        {}, [&](size_t index, const ending &how) { ends[index] = how.policy + " " + how.bytes; });
+    CHECK(ends[0] == "p0 0");
+    CHECK(ends[1] == "p1 ");
+    CHECK(ends[2] == "p2 4");
+    CHECK(ends[3] == "p3 ");
+    CHECK(ends[4] == "p4 16");
+}
+
+TEST_CASE("one below the other: the inner parent tells, and lives on") {
+    const ending outer = run_supervised(
+        [](const sender &out) {
+            const ending inner = of_policy([] { std::raise(SIGSEGV); });
+            out(inner.text());
+            return inner.policy_died() ? 4 : 0;
+        },
+        {});
+    CHECK(outer.finished);
+    CHECK(outer.exit_code == 4);
+    CHECK(outer.bytes.starts_with("cache policy mine (./mine.so): died of SIGSEGV in victims"));
+}
+
+TEST_CASE("a signal that asks the parent to end reaches the child, and ends both") {
+    const ending how = run_supervised(
+        [](const sender &) {
+            const pid_t middle = getpid();
+            run_supervised(
+                [middle](const sender &) {
+                    kill(middle, SIGTERM);
+                    std::this_thread::sleep_for(std::chrono::hours(1));
+                    return 0;
+                },
+                {});
+            return 0;  // not reached
+        },
+        {});
+    CHECK(how.signal == SIGTERM);
+    const ending caught = run_supervised(
+        [](const sender &) {
+            const pid_t middle = getpid();
+            const ending inner = run_supervised(
+                [middle](const sender &) {
+                    std::signal(SIGINT, [](int) { _exit(9); });
+                    kill(middle, SIGINT);
+                    std::this_thread::sleep_for(std::chrono::hours(1));
+                    return 0;
+                },
+                {});
+            return inner.exit_code;
+        },
+        {});
+    CHECK(caught.finished);
+    CHECK(caught.exit_code == 9);
+}
