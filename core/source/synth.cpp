@@ -173,8 +173,9 @@ private:
         const uint64_t tables = uint64_t{options_.domains} * options_.layers;
         swaps_due_ += options_.drift * static_cast<double>(tables);
         for (; swaps_due_ >= 1; swaps_due_ -= 1) {
-            const uint64_t at =
-                drift_.below(tables) * options_.experts + drift_.below(options_.experts - 1);
+            // Table first, in a statement of its own: compilers differ in the order of operands.
+            const uint64_t table = drift_.below(tables);
+            const uint64_t at = table * options_.experts + drift_.below(options_.experts - 1);
             std::swap(orders_[at], orders_[at + 1]);
             note_rank(at);
             note_rank(at + 1);

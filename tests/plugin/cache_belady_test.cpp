@@ -70,8 +70,9 @@ TEST_CASE("belady misses as rarely as any choice of victims can") {
             return static_cast<uint32_t>(generator() % bound);
         };
         const uint32_t layers = 1 + below(3), experts = 3 + below(2), top_k = 1 + below(2);
+        const double skew = 0.5 * below(3);
         const routing tokens =
-            random_routing(generator, 5 + below(5), layers, experts, top_k, 0.5 * below(3));
+            random_routing(generator, 5 + below(5), layers, experts, top_k, skew);
         for (const order requests : {order::rounds, order::token, order::serial})
             for (const bool shared : {true, false}) {
                 const uint32_t least =

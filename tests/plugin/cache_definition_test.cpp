@@ -99,8 +99,8 @@ void compare(const contender &one, uint64_t seed, bool events) {
     const bool shared = below(3) != 0;
     const cache_shape shape{layers, experts, top_k, shared,
                             1 + below(layers * experts) + (shared ? 0 : layers - 1)};
-    const routing tokens =
-        random_routing(generator, 8 + below(28), layers, experts, top_k, below(3) * 0.5);
+    const double skew = below(3) * 0.5;
+    const routing tokens = random_routing(generator, 8 + below(28), layers, experts, top_k, skew);
     const auto steps = steps_of(tokens, requests);
     CAPTURE(one.name);
     CAPTURE(seed);

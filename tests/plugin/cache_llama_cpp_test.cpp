@@ -71,9 +71,10 @@ void compare(uint64_t seed) {
     const uint32_t classes = 1 + below(5), half_life = 1 + below(9);
     const cache_shape shape{layers, experts, top_k, shared,
                             1 + below(layers * experts) + (shared ? 0 : layers - 1)};
+    const auto requests = static_cast<order>(below(3));
+    const double skew = below(3) * 0.5;
     const auto steps =
-        steps_of(random_routing(generator, 10 + below(40), layers, experts, top_k, below(3) * 0.5),
-                 static_cast<order>(below(3)));
+        steps_of(random_routing(generator, 10 + below(40), layers, experts, top_k, skew), requests);
     CAPTURE(seed);
     cache_model of_library(shape), of_definition(shape);
     library_policy library(

@@ -272,7 +272,8 @@ TEST_CASE("unequal devices: coverage and memory always hold, fast devices do mor
         const uint32_t layers = 1 + generator() % 4, experts = 4 * (1 + generator() % 4);
         scene.add_model(layers, experts, 2, 3, 1);
         scene.model_groups[0] = round % 2 ? 4 : 1;
-        if (round % 5 == 0) scene.add_model(1 + generator() % 2, 2 + generator() % 5, 1, 7, 1);
+        const uint32_t more_layers = 1 + generator() % 2, more_experts = 2 + generator() % 5;
+        if (round % 5 == 0) scene.add_model(more_layers, more_experts, 1, 7, 1);
         uint64_t needed = 0;
         for (uint32_t m = 0; m < scene.models(); ++m)
             needed += uint64_t{scene.layers[m]} * scene.experts[m] * scene.expert_bytes[m];

@@ -43,8 +43,11 @@ public:
         const uint64_t share = (shape.experts + devices - 1) / devices * shape.layers * bytes;
         for (uint64_t &each : scene.device_bytes) each = std::max(each, share);
         for (uint32_t a = 0; a < scene.servers; ++a)
-            for (uint32_t b = 0; b < a; ++b)
-                scene.link(a, b, 62.5e6 * (0.5 + uniform()), 0.5e-3 * (0.5 + uniform()));
+            for (uint32_t b = 0; b < a; ++b) {
+                // Drawn one by one: compilers differ in which argument of a call comes first.
+                const double base_s = 0.5e-3 * (0.5 + uniform());
+                scene.link(a, b, 62.5e6 * (0.5 + uniform()), base_s);
+            }
         for (uint32_t h = 0; h < scene.servers; ++h) scene.add_home(h, 0.5 + uniform());
         for (uint32_t h = 0; h < scene.servers; ++h)
             for (uint32_t l = 0; l < shape.layers; ++l) draw_layer(h, l);

@@ -79,8 +79,8 @@ void compare(uint64_t seed, uint32_t omega, double rho, bool events) {
     const bool shared = below(3) != 0;
     const cache_shape shape{layers, experts, top_k, shared,
                             1 + below(layers * experts) + (shared ? 0 : layers - 1)};
-    const routing tokens =
-        random_routing(generator, 8 + below(60), layers, experts, top_k, below(3) * 0.5);
+    const double skew = below(3) * 0.5;
+    const routing tokens = random_routing(generator, 8 + below(60), layers, experts, top_k, skew);
     CAPTURE(seed);
     CAPTURE(omega);
     CAPTURE(rho);

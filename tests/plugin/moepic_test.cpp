@@ -246,7 +246,9 @@ TEST_CASE("the plan is that of Algorithm 1 on naive counts") {
                             {"omega", "8"},
                             {"statistics", by_rank ? "rank" : "sim"},
                             {"zeta", "0.02"}});
-        set_costs(policy, 50 + below(300), 10 + below(200), below(500), 100 + below(900));
+        uint32_t costs[4] = {300, 200, 500, 900};
+        for (uint32_t &cost : costs) cost = below(cost);
+        set_costs(policy, 50 + costs[0], 10 + costs[1], costs[2], 100 + costs[3]);
         const float step = below(2) ? 0.125f : 0;
         REQUIRE(ask(policy, 1, step).applied);
         std::vector<layer_counts> counts(L, layer_counts(N, K, 8, 0.25, by_rank));

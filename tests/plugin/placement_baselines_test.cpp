@@ -147,8 +147,9 @@ TEST_CASE("smartmoe: experts that do not divide go where memory is left") {
 TEST_CASE("redundance: everything once, then memory is full, nothing twice on a server") {
     std::mt19937 generator(4);
     for (int round = 0; round < 300; ++round) {
-        placement_scene scene = scene_of(1 + generator() % 4, 2 + generator() % 12,
-                                         {1, 1 + static_cast<int>(generator() % 3), 2}, 0);
+        const uint32_t layers = 1 + generator() % 4, experts = 2 + generator() % 12;
+        placement_scene scene =
+            scene_of(layers, experts, {1, 1 + static_cast<int>(generator() % 3), 2}, 0);
         uint64_t places = 0;
         for (uint64_t &bytes : scene.device_bytes) {
             bytes = generator() % (10 * scene.count());

@@ -247,7 +247,8 @@ TEST_CASE("through the interface: the naive plan, heaviest first on the least lo
             of.slots[n] = 0, of.memory[n] = 0;
             gpus.emplace_back();
             for (uint32_t gpu = 0; gpu < 1 + generator() % 3; ++gpu) {
-                gpus.back().push_back(10 * (1 + generator() % 9) + generator() % 10);
+                const uint64_t tens = 1 + generator() % 9;
+                gpus.back().push_back(10 * tens + generator() % 10);
                 of.slots[n] += static_cast<int>(gpus.back().back() / 10);
                 of.memory[n] += gpus.back().back();
             }
@@ -461,7 +462,8 @@ TEST_CASE("several models: coverage and memory hold where a plan is made") {
         placement_scene scene;
         uint64_t needs = 0;
         for (uint32_t m = 0; m < 2 + generator() % 2; ++m) {
-            scene.add_model(1 + generator() % 3, 2 + generator() % 6, 1, 5 + generator() % 30, 1);
+            const uint32_t layers = 1 + generator() % 3, experts = 2 + generator() % 6;
+            scene.add_model(layers, experts, 1, 5 + generator() % 30, 1);
             needs += scene.expert_bytes[m] * scene.layers[m] * scene.experts[m];
         }
         const uint32_t servers = 1 + generator() % 4;

@@ -169,6 +169,8 @@ struct scene_shape {
     uint64_t room = 3;              // experts that fit on a device, about
 };
 
+// Draws stand in statements of their own: compilers differ in which argument of a call they
+// evaluate first, and every compiler is to test the same scenes.
 inline placement_scene random_scene(const scene_shape &shape, uint64_t seed) {
     std::mt19937_64 generator(seed);
     const auto uniform = [&](double from, double to) {
@@ -181,19 +183,26 @@ inline placement_scene random_scene(const scene_shape &shape, uint64_t seed) {
                         shape.equal_sizes ? 10 : 5 + generator() % 12, 1000);
     for (uint32_t n = 0; n < shape.servers; ++n) {
         scene.add_server();
-        for (uint32_t g = 0; g < shape.devices; ++g)
-            scene.add_device(n, 10 * shape.room + generator() % 10,
-                             shape.messages_dominate ? uniform(0, 0.1) : uniform(0, 5));
+        for (uint32_t g = 0; g < shape.devices; ++g) {
+            const double call_s = shape.messages_dominate ? uniform(0, 0.1) : uniform(0, 5);
+            scene.add_device(n, 10 * shape.room + generator() % 10, call_s);
+        }
     }
     for (uint32_t a = 0; a < shape.servers; ++a)
         for (uint32_t b = 0; b < a; ++b)
-            if (uniform(0, 1) < shape.linked)
-                scene.link(a, b, 1000 / uniform(0.5, 2), uniform(0.1, 0.5));
-    scene.cloud(infinite, shape.messages_dominate ? uniform(6, 9) : uniform(0.5, 9),
-                uniform(0, 0.1));
-    for (uint32_t h = 0; h < shape.homes; ++h)
-        scene.add_home(static_cast<uint32_t>(generator() % shape.servers), uniform(0.5, 2),
-                       1000 / uniform(1, 3), 1000 / uniform(1, 3), uniform(0, 0.5));
+            if (uniform(0, 1) < shape.linked) {
+                const double base_s = uniform(0.1, 0.5);
+                scene.link(a, b, 1000 / uniform(0.5, 2), base_s);
+            }
+    const double cloud_call_s = uniform(0, 0.1);
+    scene.cloud(infinite, shape.messages_dominate ? uniform(6, 9) : uniform(0.5, 9), cloud_call_s);
+    for (uint32_t h = 0; h < shape.homes; ++h) {
+        const double base_s = uniform(0, 0.5);
+        const double down = 1000 / uniform(1, 3), up = 1000 / uniform(1, 3);
+        const double tokens_per_s = uniform(0.5, 2);
+        scene.add_home(static_cast<uint32_t>(generator() % shape.servers), tokens_per_s, up, down,
+                       base_s);
+    }
     for (uint32_t h = 0; h < shape.homes; ++h) {
         for (uint32_t m = 0; m < scene.models(); ++m) {
             scene.home_model[size_t{h} * scene.models() + m] = 1.0 / scene.models();

@@ -158,15 +158,17 @@ TEST_CASE("what is swept becomes rows with their settings") {
 
 TEST_CASE("wrong usage is told from failure") {
     const std::string config = tiny.string();
-    for (const auto &[arguments, text] :
+    for (const auto &given :
          {std::pair<std::string, const char *>{config + " --policies slim_gredy", "slim_greedy"},
           {config + " --policies lfu,random --out /dev/null", "--out writes one plan"},
           {config + " --set placement.nonsense=1", "nonsense"},
           {(source / "configs/quickstart.toml").string(), "no [cluster]"},
           {config + " --sweep cluster.servers.count", "--sweep"}}) {
+        // Not a structured binding: a lambda, and so an assertion, cannot capture one in C++17.
+        const auto &arguments = given.first;
         const outcome done = moorage_place(arguments);
         CHECK_MESSAGE(done.code == 2, arguments, ": ", done.errors);
-        CHECK_MESSAGE(has(done.errors, text), arguments, ": ", done.errors);
+        CHECK_MESSAGE(has(done.errors, given.second), arguments, ": ", done.errors);
     }
     CHECK(moorage_place("no/such/file.toml").code != 0);
 }
