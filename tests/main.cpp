@@ -1,3 +1,61 @@
-// main.cpp - the main function of every doctest program.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
+// main.cpp - the main function of every doctest program: a test case that made no assertion fails,
+// one that said why it cannot run counts as skipped (skip.h), and so does the program.
+#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
+
+#include <iostream>
+
+#include "tests/skip.h"
+
+namespace {
+
+std::string reason_to_skip;  // of the test case that runs; empty: it does not
+
+struct outcome {
+    int empty = 0, skipped = 0;
+} seen;
+
+// Hears of every test case; the reporters that print are doctest's own.
+struct counter final : doctest::IReporter {
+    explicit counter(const doctest::ContextOptions &) {}
+    void report_query(const doctest::QueryData &) override {}
+    void test_run_start() override {}
+    void test_run_end(const doctest::TestRunStats &) override {}
+    void test_case_start(const doctest::TestCaseData &of) override {
+        running_ = of.m_name;
+        reason_to_skip.clear();
+    }
+    void test_case_reenter(const doctest::TestCaseData &) override {}
+    void test_case_end(const doctest::CurrentTestCaseStats &stats) override {
+        if (!reason_to_skip.empty()) {
+            ++seen.skipped;
+            std::cout << "skipped: " << running_ << ": " << reason_to_skip << "\n";
+        } else if (stats.numAssertsCurrentTest == 0) {
+            ++seen.empty;
+            std::cout << "failed: " << running_ << ": made no assertion; give it one, or let it "
+                      << "say with skip() why it cannot run\n";
+        }
+    }
+    void test_case_exception(const doctest::TestCaseException &) override {}
+    void subcase_start(const doctest::SubcaseSignature &) override {}
+    void subcase_end() override {}
+    void log_assert(const doctest::AssertData &) override {}
+    void log_message(const doctest::MessageData &) override {}
+    void test_case_skipped(const doctest::TestCaseData &) override {}
+
+private:
+    const char *running_ = "";
+};
+
+REGISTER_LISTENER("counter", 1, counter);
+
+}  // namespace
+
+void moorage::test::skip(const std::string &reason) { reason_to_skip = reason; }
+
+int main(int argc, char **argv) {
+    doctest::Context context(argc, argv);
+    const int failed = context.run();
+    if (failed != 0 || seen.empty > 0) return 1;
+    return seen.skipped > 0 ? moorage::test::skipped_exit_code : 0;
+}

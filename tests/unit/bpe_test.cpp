@@ -81,8 +81,7 @@ TEST_CASE("bpe: the same as merging the lowest rank again and again") {
             for (std::string &one : symbols) word += one = model.entries[random() % 4].first;
             for (const std::string &one : slow_merge(symbols, model.merges))
                 expected += (expected.empty() ? "" : " ") + one;
-            if (tokens_of(made, word) != expected)
-                FAIL(word << ": " << tokens_of(made, word) << " != " << expected);
+            CHECK_MESSAGE(tokens_of(made, word) == expected, word);
         }
     }
 }

@@ -11,6 +11,7 @@
 
 #include "core/base/memory_block.h"
 #include "core/source/random.h"
+#include "tests/skip.h"
 
 using namespace moorage::core;
 
@@ -366,10 +367,7 @@ TEST_CASE("an arena beyond the memory of the machine is refused with the sizes")
     auto compute = cpu_model::create(mixtral(), pool, {.context_max = 4});
     REQUIRE(compute.ok());
     const uint64_t slots = memory_available_bytes() / (3 * 48 * 80 * 2) + 1'000'000;
-    if (slots > 200'000'000) {
-        MESSAGE("skipped: too much memory to ask for more");
-        return;
-    }
+    if (slots > 200'000'000) return moorage::test::skip("too much memory to ask for more");
     const arena places(layers, experts, 80, 0, static_cast<uint32_t>(slots));
     const auto made = cpu_executor::create({&mixtral(), compute->get(), &places, transfers, false});
     REQUIRE_FALSE(made.ok());

@@ -15,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/progress.h"
+#include "tests/skip.h"
 
 using namespace moorage::core;
 using namespace std::chrono_literals;
@@ -69,10 +70,8 @@ TEST_CASE("a pipe gets nothing") {
 TEST_CASE("a terminal gets few updates from many threads, and a clean line at the end") {
     setenv("TERM", "xterm", 1);
     const int outer = posix_openpt(O_RDWR | O_NOCTTY);
-    if (outer < 0 || grantpt(outer) != 0 || unlockpt(outer) != 0) {
-        MESSAGE("no pseudo-terminal here: skipped");
-        return;
-    }
+    if (outer < 0 || grantpt(outer) != 0 || unlockpt(outer) != 0)
+        return moorage::test::skip("no pseudo-terminal here");
     const int inner = open(ptsname(outer), O_RDWR | O_NOCTTY);
     REQUIRE(inner >= 0);
     const auto begin = std::chrono::steady_clock::now();

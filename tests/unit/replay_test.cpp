@@ -419,22 +419,6 @@ TEST_CASE("policies that need more than the trace or the replay has are refused 
     CHECK(result.misses == misses);
 }
 
-TEST_CASE("a trace that others have counted") {
-    const std::filesystem::path file =
-        std::filesystem::path(MOORAGE_SHARED_DATA) / "traces" / "gpt-oss-20b.a.safetensors";
-    if (!std::filesystem::exists(file)) {
-        MESSAGE("skipped: " << file.string() << " is not here");
-        return;
-    }
-    const auto source = trace::open(file);
-    REQUIRE(source.ok());
-    // 96 slots are one token's working set; the count is the study's, made with another simulator.
-    CHECK(counted(*source, job_of("lru", 96)).misses == 1'477'478);
-    CHECK(counted(*source, job_of("llru", 96)).misses == 1'477'478);
-    CHECK(counted(*source, job_of("lru", 96, order::token, sharing::per_layer)).misses ==
-          1'477'478);
-}
-
 TEST_CASE("the words of orders and sharings") {
     for (const order value : orders) CHECK(*parse_order(name_of(value)) == value);
     for (const sharing value : sharings) CHECK(*parse_sharing(name_of(value)) == value);

@@ -426,20 +426,3 @@ TEST_CASE("statistics of the hand-made trace, counted by hand") {
     CHECK(mean_from(found.accuracy, 1) == .5);
     CHECK(std::isnan(mean_from(found.accuracy, 2)));
 }
-
-TEST_CASE("the shared traces open, and one of another format is told") {
-    const std::filesystem::path folder = std::filesystem::path(MOORAGE_SHARED_DATA) / "traces";
-    if (!std::filesystem::exists(folder)) {
-        MESSAGE("skipped: no shared traces");
-        return;
-    }
-    for (const auto &entry : std::filesystem::directory_iterator(folder)) {
-        const auto opened = trace::open(entry.path());
-        if (entry.path().string().find("frequency") != std::string::npos) {
-            REQUIRE_FALSE(opened.ok());
-            CHECK(opened.failure().text.find("moorage.frequency") != std::string::npos);
-            continue;
-        }
-        CHECK_MESSAGE(opened.ok(), opened.failure().text);
-    }
-}
