@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """table4.py - Table IV's shape: perplexity of the demo model against alpha, 0 to 0.6."""
 import json
-from pathlib import Path
 
 import settings
 
@@ -13,13 +12,10 @@ TOLERANCE = 1  # percent of perplexity at the paper's alpha
 
 def windows_of(work):
     """A file with so many windows of each kind of text, and how many"""
-    shared = Path(work.given.traces).parent / "references" / "demo_perplexity.json"
     count = int(work.given.windows)
-    if work.given.quick or not shared.exists():
-        if not work.given.quick:
-            print(f"{shared} is not there: one window of each text\n")
+    if work.given.quick:
         return settings.HERE / "windows.json"
-    texts = json.loads(shared.read_text())
+    texts = json.loads((settings.PROJECT / "tests" / "data" / "demo_perplexity.json").read_text())
     out = work.new_file("windows.json")
     out.write_text(json.dumps({name: {"windows": of["windows"][:count]}
                                for name, of in texts.items()}))
