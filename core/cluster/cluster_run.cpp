@@ -74,6 +74,7 @@ private:
     status open_scene();
     status make_plan();
     status make_nodes();
+    emulator *make_device(served_node &made, uint32_t device, uint32_t experts, uint32_t transfers);
     status make_node(uint32_t device, uint32_t home, uint32_t model, uint32_t part, uint32_t parts);
     status make_source(served_node &of, uint32_t home, uint32_t model, uint32_t part,
                        uint32_t parts);
@@ -188,6 +189,18 @@ status cluster_runner::make_nodes() {
     return success();
 }
 
+// The device as an executor in the cluster's time.
+emulator *cluster_runner::make_device(served_node &made, uint32_t device, uint32_t experts,
+                                      uint32_t transfers) {
+    const std::string &name = scene_.device_names[device];
+    if (options_.events)
+        made.sink = std::make_unique<timeline_sink>(*options_.events, experts, name, name);
+    auto time = std::make_unique<emulator>(*made.costs, transfers, made.sink.get(), all_->clock());
+    emulator *const device_time = time.get();
+    made.where = std::move(time);
+    return device_time;
+}
+
 // Requests of `home` at one of the `parts` devices that share them.
 status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model, uint32_t part,
                                  uint32_t parts) {
@@ -219,18 +232,11 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     made.places =
         std::make_unique<arena>(layers, experts, 1, capacity, buffer + pipeline::staging_slots);
     emulator *device_time = nullptr;
-    if (gpu) {
-        const std::string &name = scene_.device_names[device];
-        if (options_.events)
-            made.sink = std::make_unique<timeline_sink>(*options_.events, experts, name, name);
-        auto time =
-            std::make_unique<emulator>(*made.costs, transfers, made.sink.get(), all_->clock());
-        device_time = time.get();
-        made.where = std::move(time);
-    } else {
-        const double home_s = of.home_call_s[size_t{home} * of.models + model];
-        made.where = std::make_unique<ideal_executor>(ns_of(home_s), all_->clock());
-    }
+    if (gpu)
+        device_time = make_device(made, device, experts, transfers);
+    else
+        made.where = std::make_unique<ideal_executor>(
+            ns_of(of.home_call_s[size_t{home} * of.models + model]), all_->clock());
     const status policies = made.policies.make(
         {config_,
          shared_.policies(),

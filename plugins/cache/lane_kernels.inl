@@ -170,7 +170,8 @@ LANES_CODE static void find_best(const float *scores, uint32_t first, uint32_t l
             while (bits) {
                 const auto lane = static_cast<uint32_t>(std::bit_width(bits)) - 1;
                 bits &= ~(1u << lane);
-                if (scores[begin + lane] > best.bar) best.insert(scores[begin + lane], begin + lane);
+                const float score = scores[begin + lane];
+                if (score > best.bar) best.insert(score, begin + lane);
             }
         }
         end = begin;
@@ -273,8 +274,8 @@ LANES_CODE static void run_value_step(const value_step &of) {
     }
 }
 
-// For one match and 32 experts, of which bits[h] tells who was used h visits later: next += worth[1]
-// where bits[1] is set, soon += worth[h] for the first h >= 2 whose bit is set.
+// For one match and 32 experts, of which bits[h] tells who was used h visits later:
+// next += worth[1] where bits[1] is set, soon += worth[h] for the first h >= 2 whose bit is set.
 LANES_CODE static void add_followers(float *next, float *soon, const uint32_t *bits,
                                      const float *worth, uint32_t length, uint32_t count) {
     for (uint32_t i = 0; i < count; i += LANES) {
