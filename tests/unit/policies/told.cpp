@@ -1,0 +1,141 @@
+// told.cpp - a policy of three kinds that writes down what it is told, for told_test.cpp.
+//
+// As a cache it evicts the smallest page that may go, as a prefetch it orders what `list` says
+// (LAYER:PAGE, at every step of the layer), as a dispatch it leaves everything to the GPU. Every
+// call is a line of the file `log`. `told_more` says that it needs weights and predictions.
+
+#include <moorage/moorage.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+const char *name_of(int32_t cause) {
+    return cause == MOORAGE_DEMAND     ? "demand"
+           : cause == MOORAGE_PREFETCH ? "prefetch"
+           : cause == MOORAGE_BUDGET   ? "budget"
+                                       : "other";
+}
+
+class told {
+public:
+    static constexpr moorage::about about{.name = "told", .summary = "writes down what it is told"};
+    static constexpr moorage::param params[] = {
+        moorage::text("log", "", nullptr, "file that gets a line for each call"),
+        moorage::integer("fill", -1, -1, 1 << 20, "page that the first pool begins with"),
+        moorage::text("list", "", nullptr, "LAYER:PAGE to prefetch, separated by spaces"),
+    };
+
+    explicit told(const moorage::setup &setup)
+        : host_(setup.host),
+          list_(setup.text("list")),
+          fill_(setup.integer("fill")),
+          out_(std::fopen(std::string(setup.text("log")).c_str(), "a")) {
+        std::setvbuf(out_, nullptr, _IOLBF, 1 << 12);
+    }
+    ~told() { std::fclose(out_); }
+    told(const told &) = delete;
+
+    void activate(const moorage::limits &limits) {
+        pages_ = limits.layers * limits.experts;
+        state_ = host_.residency()->host_state;
+    }
+    void reset() {}
+
+    void observe(const moorage::step &step) {
+        std::fprintf(out_, "step %llu visit %llu token %llu layer %u:",
+                     static_cast<unsigned long long>(step.index),
+                     static_cast<unsigned long long>(step.visit),
+                     static_cast<unsigned long long>(step.token), step.layer);
+        if (step.phase == MOORAGE_PREFILL) std::fprintf(out_, " prefill");
+        for (uint32_t i = 0; i < step.distinct_count; ++i) {
+            std::fprintf(out_, " %u x%u", step.host_distinct[i], step.host_distinct_tokens[i]);
+            if (step.host_distinct_scores)
+                std::fprintf(out_, " @%g", static_cast<double>(step.host_distinct_scores[i]));
+        }
+        if (step.prediction_count != 0) std::fprintf(out_, " predicted");
+        for (const uint32_t expert : step.predicted()) std::fprintf(out_, " %u", expert);
+        std::fprintf(out_, "\n");
+    }
+
+    void fill(const moorage::room &room, moorage::pages &out) {
+        std::fprintf(out_, "may fill %u in pool %u: %s\n", room.count, room.pool,
+                     name_of(room.cause));
+        if (fill_ >= 0 && room.pool == 0) out.push(static_cast<uint32_t>(fill_));
+    }
+    void victims(const moorage::room &room, moorage::pages &out) {
+        std::fprintf(out_, "room %u in pool %u for layer %u: %s\n", room.count, room.pool,
+                     room.layer, name_of(room.cause));
+        for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
+            if (moorage::evictable(state_[page])) out.push(page);
+    }
+    void on_load(uint32_t page, uint32_t segments, int32_t cause) {
+        std::fprintf(out_, "loads %u (%u): %s\n", page, segments, name_of(cause));
+    }
+    void on_evict(uint32_t page, int32_t cause) {
+        std::fprintf(out_, "evicts %u: %s\n", page, name_of(cause));
+    }
+
+    uint32_t horizon() { return list_.empty() ? 0 : 1; }
+    void plan(const moorage::step &step, const moorage::forecast &of, moorage::orders &out) {
+        std::fprintf(out_, "plan layer %u after %u: window %llu backlog %llu room %u\n",
+                     of.host_layers[0], step.layer, static_cast<unsigned long long>(of.window_ns),
+                     static_cast<unsigned long long>(of.backlog_ns), of.buffer_free);
+        for (const char *at = list_.c_str(); *at != 0;) {
+            char *end = nullptr;
+            const auto layer = static_cast<uint32_t>(std::strtoul(at, &end, 10));
+            const auto page = static_cast<uint32_t>(std::strtoul(end + 1, &end, 10));
+            if (layer == step.layer) out.push(page, MOORAGE_WHOLE);
+            at = end;
+        }
+    }
+    void outcome(const moorage::prefetch_outcome &of) {
+        std::fprintf(out_, "came to layer %u: used %u late %u wasted %u cut %u bytes %llu\n",
+                     of.layer, of.used, of.late, of.wasted, of.cut_off,
+                     static_cast<unsigned long long>(of.wasted_bytes));
+    }
+
+    uint32_t assign(const moorage::step &step, const moorage::items &items, std::span<uint32_t>,
+                    std::span<uint32_t>) {
+        std::fprintf(out_, "items layer %u behind %llu:", step.layer,
+                     static_cast<unsigned long long>(items.load_backlog_ns));
+        for (uint32_t i = 0; i < items.count; ++i)
+            std::fprintf(out_, " %u x%u lacks %u load %llu gpu %llu cpu %llu;",
+                         items.host_experts[i], items.host_tokens[i], items.host_missing[i],
+                         static_cast<unsigned long long>(items.host_load_ns[i]),
+                         static_cast<unsigned long long>(items.host_gpu_ns[i]),
+                         static_cast<unsigned long long>(items.host_cpu_ns[i]));
+        std::fprintf(out_, "\n");
+        return items.count;
+    }
+
+    void outcome(const moorage::dispatched &of) {
+        std::fprintf(out_, "took %u x%u of layer %u at %u: load %llu run %llu\n", of.expert,
+                     of.tokens, of.layer, of.site, static_cast<unsigned long long>(of.load_ns),
+                     static_cast<unsigned long long>(of.run_ns));
+    }
+
+private:
+    moorage::host host_;
+    const std::string list_;
+    const int64_t fill_;
+    std::FILE *out_;
+    uint32_t pages_ = 0;
+    const uint8_t *state_ = nullptr;
+};
+
+class told_more : public told {
+public:
+    static constexpr moorage::about about{
+        .name = "told_more",
+        .summary = "the same with weights and predictions",
+        .needs = MOORAGE_NEEDS_WEIGHTS | MOORAGE_NEEDS_PREDICTIONS,
+    };
+    using told::told;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.told", "1.0.0", told, told_more)

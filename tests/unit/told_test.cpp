@@ -1,0 +1,269 @@
+// told_test.cpp - goal: policies are told what is so: the order of items and what each costs, the
+// cause of every load and eviction, what came of prefetches, how long until the next layer, what
+// room there is. Method: a policy that writes down every call, in runs on the toy machine worked by
+// hand (an expert takes 100 ns on the GPU, 11,000 ns over the link, 2,500 ns on the CPU; a layer's
+// gate is there after 170 ns, the head takes 10 ns).
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "core/pipeline/run.h"
+#include "tests/unit/toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+using lines = std::vector<std::string>;
+
+struct bench {
+    toy::folder folder;
+    run_resources shared;
+    run_config config;
+
+    explicit bench(const trace_data &data) {
+        const std::filesystem::path build = MOORAGE_BINARY_DIR;
+        REQUIRE(shared.scan(std::vector{build / "plugins", build / "tests/policies"}).ok());
+        config.file = folder / "run.toml";
+        config.profile = (folder / "device.toml").string();
+        config.link = (folder / "link.toml").string();
+        config.node = (folder / "node.toml").string();
+        config.shape = (folder / "shape.toml").string();
+        config.trace = folder / "trace.safetensors";
+        config.experts = 4;
+        config.buffer_experts = 2;
+        toy::write_files(folder, data.layers, data.experts, data.top_k);
+        REQUIRE(write_trace(data, config.trace).ok());
+    }
+    void tell(stage_config &stage, const std::string &list = "", int64_t fill = -1) {
+        stage.plugin = "told";
+        stage.params = {{"log", (folder / "log").string(), "test"},
+                        {"list", list, "test"},
+                        {"fill", fill, "test"}};
+    }
+    void tell_all(const std::string &list) {
+        for (stage_config *stage : {&config.cache, &config.prefetch, &config.dispatch})
+            tell(*stage, list);
+    }
+    void replace(const std::string &file, const std::string &old, const std::string &with) {
+        std::ifstream in(folder / file);
+        std::string text((std::istreambuf_iterator<char>(in)), {});
+        REQUIRE(text.find(old) != std::string::npos);
+        folder.write(file, text.replace(text.find(old), old.size(), with));
+    }
+    run_report run_it() {
+        std::filesystem::remove(folder / "log");
+        auto done = run(config, shared, {});
+        if (!done) FAIL(done.failure().text);
+        CHECK(done->faults.empty());
+        return std::move(done).value();
+    }
+    // Those lines that have `part`.
+    lines told(const std::string &part = "") const {
+        std::ifstream in(folder / "log");
+        lines all;
+        for (std::string line; std::getline(in, line);)
+            if (line.find(part) != std::string::npos) all.push_back(line);
+        return all;
+    }
+};
+
+const std::string absent = " lacks 3 load 11000 gpu 100 cpu 2500;";
+const std::string here = " lacks 0 load 0 gpu 100 cpu 2500;";
+
+}  // namespace
+
+TEST_CASE("every call of two tokens, word by word") {
+    bench on(toy::routing({{{0, 1}, {0, 1}}, {{2, 1}, {0, 1}}}, 4, {0, 2}, false));
+    on.tell_all("0:4 0:7");  // experts 0 and 3 of layer 1
+    const run_report report = on.run_it();
+    const lines expected = {
+        "may fill 4 in pool 0: budget",
+        // Gate 170. Two loads of 100,000 bytes: 1,000 + 20,000 ns of backlog, then 70 + 100 until
+        // the next gate.
+        "step 0 visit 0 token 0 layer 0: 0 x1 1 x1",
+        "came to layer 0: used 0 late 0 wasted 0 cut 0 bytes 0",
+        "items layer 0 behind 0: 0 x1" + absent + " 1 x1" + absent,
+        "loads 0 (3): demand",
+        "loads 1 (3): demand",
+        "plan layer 1 after 0: window 21170 backlog 21000 room 2",
+        "took 0 x1 of layer 0 at 0: load 11000 run 100",
+        "took 1 x1 of layer 0 at 0: load 11000 run 100",
+        // Gate 22,440; page 4 is on the link since 22,170, page 7 has not set out. The late one is
+        // demand now: 11,000 ns lie before what the step asks for.
+        "step 1 visit 1 token 0 layer 1: 0 x1 1 x1",
+        "came to layer 1: used 0 late 1 wasted 0 cut 1 bytes 0",
+        "items layer 1 behind 11000: 0 x1" + absent + " 1 x1" + absent,
+        "loads 4 (3): demand",
+        "loads 5 (3): demand",
+        // The head comes before the next gate.
+        "plan layer 0 after 1: window 21180 backlog 21000 room 2",
+        "took 0 x1 of layer 1 at 0: load 11000 run 100",
+        "took 1 x1 of layer 1 at 0: load 11000 run 100",
+        // 44,280; gate 44,450. Expert 1 is resident: first, though the router says 2 first. All
+        // slots are taken; of layer 0 expert 1 is pinned.
+        "step 2 visit 2 token 1 layer 0: 2 x1 1 x1",
+        "came to layer 0: used 0 late 0 wasted 0 cut 0 bytes 0",
+        "items layer 0 behind 0: 1 x1" + here + " 2 x1" + absent,
+        "room 1 in pool 0 for layer 0: demand",
+        "evicts 0: demand",
+        "loads 2 (3): demand",
+        "plan layer 1 after 0: window 11170 backlog 11000 room 2",
+        "took 1 x1 of layer 0 at 0: load 0 run 100",
+        "took 2 x1 of layer 0 at 0: load 11000 run 100",
+        // Gate 55,720; page 7 set out at 55,450, all its bytes at once. Page 4 was there already.
+        "step 3 visit 3 token 1 layer 1: 0 x1 1 x1",
+        "came to layer 1: used 0 late 0 wasted 0 cut 1 bytes 100000",
+        "items layer 1 behind 0: 0 x1" + here + " 1 x1" + here,
+        // Two experts of 100 ns, attention and hand-over, the head.
+        "plan layer 0 after 1: window 380 backlog 0 room 2",
+        "took 0 x1 of layer 1 at 0: load 0 run 100",
+        "took 1 x1 of layer 1 at 0: load 0 run 100",
+    };
+    const lines found = on.told();
+    for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i)
+        CHECK(found[i] == expected[i]);
+    CHECK(found.size() == expected.size());
+    CHECK(report.total_ms == doctest::Approx(0.055930));
+    CHECK(report.bytes.prefetched == 200'000);
+    CHECK(report.bytes.prefetch_used == 100'000);
+    CHECK(report.bytes.prefetch_wasted == 100'000);
+}
+
+TEST_CASE("what arrived is used or wasted, what did not is late or cut off") {
+    bench on(toy::routing({{{0}, {0}, {0}}}, 4, {0, 1}, false));
+    on.config.experts = 12;
+    // The first of two is on the link 11,170 to 22,170, the demand of layer 1 goes before the
+    // second, which sets out at 33,170; layer 2 has its gate at 33,440.
+    on.tell_all("0:8 0:11");  // of layer 2 expert 0, then 3
+    CHECK(on.run_it().total_ms == doctest::Approx(0.033550));
+    CHECK(on.told("layer 2: used") ==
+          lines{"came to layer 2: used 1 late 0 wasted 0 cut 1 bytes 100000"});
+    on.tell_all("0:11 0:8");
+    const run_report report = on.run_it();
+    CHECK(on.told("layer 2: used") ==
+          lines{"came to layer 2: used 0 late 1 wasted 1 cut 0 bytes 100000"});
+    CHECK(report.bytes.prefetch_used == 100'000);
+    CHECK(report.bytes.prefetch_wasted == 100'000);
+}
+
+TEST_CASE("a frame that the running step holds is none for a prefetch") {
+    bench on(toy::routing({{{0, 1}, {0, 1}}, {{2, 3}, {0, 1}}}, 4, {0, 2}, false));
+    on.config.experts = on.config.buffer_experts = 1;
+    on.tell(on.config.prefetch, "0:5 1:2");  // expert 1 of layer 1, expert 2 of layer 0
+    // Token 0, layer 0: gate 170, loads to 11,170 and 22,170, computed to 22,270; page 5 on the
+    // link to 33,170. Layer 1: gate 22,440; page 4 gets the slot and is on the link to 44,170; 5 is
+    // late and stays in its frame until it is computed, at 44,370. Only then page 2 may set out, to
+    // 55,370: the buffer has one frame. Head 44,380.
+    // Token 1, layer 0: gate 44,550; 2 computed to 55,470, 3 on the link to 66,370, computed to
+    // 66,470; page 5 to 77,370. Layer 1: gate 66,640, page 4 to 88,370; computed to 88,470 and
+    // 88,570; head 88,580.
+    CHECK(on.run_it().total_ms == doctest::Approx(0.088580));
+    CHECK(on.told("plan layer").size() == 4);
+    for (const std::string &line : on.told("plan layer"))  // until the next layer is routed
+        CHECK(line.ends_with("room 1"));
+}
+
+TEST_CASE("loads behind the CPU, budgets and first contents have causes of their own") {
+    {
+        // One slot: token 1's load takes it while token 0's is on its way.
+        bench on(toy::routing({{{0}}, {{1}}}, 4, {0, 2}, false));
+        on.config.experts = 1;
+        on.config.dispatch.plugin = "overlap";
+        on.config.dispatch.params = {{"fill", false, "test"}};
+        on.tell(on.config.cache);
+        on.run_it();
+        CHECK(on.told() == lines{"may fill 1 in pool 0: budget",
+                                 "step 0 visit 0 token 0 layer 0: 0 x1", "loads 0 (3): prefetch",
+                                 "step 1 visit 1 token 1 layer 0: 1 x1",
+                                 "room 1 in pool 0 for layer 0: prefetch", "evicts 0: prefetch",
+                                 "loads 1 (3): prefetch"});
+    }
+    // Page 2 is there from the start; two slots a layer, then one and three.
+    bench on(toy::routing({{{0}, {0}}, {{0}, {0}}}, 4, {0, 1, 2}, false));
+    on.config.per_layer = true;
+    on.tell(on.config.cache, "", 2);
+    on.config.budget.plugin = "splits";
+    on.config.budget.params = {
+        {"list", "2:1 2:1", "test"}, {"then", "1:1 3:1", "test"}, {"at", int64_t{1}, "test"}};
+    const run_report report = on.run_it();
+    CHECK(on.told() == lines{"may fill 2 in pool 0: budget", "loads 2 (3): budget",
+                             "may fill 2 in pool 1: budget", "step 0 visit 0 token 0 layer 0: 0 x1",
+                             "loads 0 (3): demand", "step 1 visit 1 token 0 layer 1: 0 x1",
+                             "loads 4 (3): demand", "room 1 in pool 0 for layer 0: budget",
+                             "evicts 0: budget", "step 2 visit 2 token 1 layer 0: 0 x1",
+                             "room 1 in pool 0 for layer 0: demand", "evicts 2: demand",
+                             "loads 0 (3): demand", "step 3 visit 3 token 1 layer 1: 0 x1"});
+    CHECK(report.bytes.h2d == 300'000);
+    CHECK(report.arrangement.first_bytes == 100'000);
+}
+
+TEST_CASE("what has crossed already is not told as still to come") {
+    bench on(toy::routing({{{0}, {0}, {0}}}, 4, {0, 1}, false));
+    on.tell_all("0:8");  // expert 0 of layer 2
+    on.config.transport.plugin = "chunked";
+    on.config.transport.params = {{"chunk_bytes", int64_t{10'000}, "test"}};
+    on.run_it();
+    // A load is ten pieces of 1,000 + 1,000 ns. Layer 0's is there at 20,170; page 8's first piece
+    // follows to 22,170, then the demand of layer 1 (gate 20,440) to 42,170, computed to 42,270.
+    // Layer 2's gate at 42,440 finds page 8 with one piece there and one on the link.
+    CHECK(on.told("items layer 2") ==
+          lines{"items layer 2 behind 10000: 0 x1 lacks 3 load 10000 gpu 100 cpu 2500;"});
+    CHECK(on.told("layer 2: used") ==
+          lines{"came to layer 2: used 0 late 1 wasted 0 cut 0 bytes 0"});
+}
+
+TEST_CASE("several tokens: their number, the best score of each expert, merged predictions") {
+    // Two requests at a time. Layer 0: 1 0 and 2 1; layer 1: 0 3 and 0 1, of which 2 0 and 0 3 were
+    // predicted.
+    trace_data data = toy::routing({{{1, 0}, {0, 3}}, {{2, 1}, {0, 1}}}, 4, {0, 1, 2}, false);
+    data.weights.values = {0.75f, 0.25f, 0.5f, 0.25f, 0.5f, 0.25f, 0.625f, 0.25f};
+    data.predictions = 2;
+    data.predicted = {0, 1, 2, 0, 0, 1, 0, 3};
+    data.prediction_scores.values = {0.5f, 0.25f, 0.75f, 0.5f, 0.5f, 0.25f, 0.625f, 0.125f};
+    bench on(data);
+    on.config.batch = 2;
+    on.tell_all("9:0");
+    for (stage_config *stage : {&on.config.cache, &on.config.prefetch, &on.config.dispatch})
+        stage->plugin = "told_more";
+    // Computing two tokens takes 100,000 operations each at 1e12 a second: 200 ns, above the 100 ns
+    // that reading the weights takes; on the CPU as many at 50e9: 500 + 4,000 ns.
+    on.replace("device.toml", "flops_per_s = 1e18", "flops_per_s = 1e12");
+    on.replace("node.toml", "cpu_flops_per_s = 1e18", "cpu_flops_per_s = 50e9");
+    const run_report report = on.run_it();
+    CHECK(on.told("step") ==
+          lines{"step 0 visit 0 token 0 layer 0: 1 x2 @0.75 0 x1 @0.25 2 x1 @0.5",
+                "step 1 visit 1 token 0 layer 1: 0 x2 @0.625 3 x1 @0.25 1 x1 "
+                "@0.25 predicted 2 0 3"});
+    CHECK(on.told("items layer 0") ==
+          lines{"items layer 0 behind 0: 1 x2 lacks 3 load 11000 gpu 200 cpu 4500; 0 x1" + absent +
+                " 2 x1" + absent});
+    // Of the three experts asked for two are among the first three predicted.
+    CHECK(report.predicted == 3);
+    CHECK(report.predicted_right == 2);
+}
+
+TEST_CASE("no more predictions count than experts are asked for, and prefill is told as such") {
+    // Layer 1 is to be 3, then 1; it is 1.
+    trace_data data = toy::routing({{{0}, {1}}, {{0}, {1}}, {{0}, {1}}}, 4, {0, 3}, false);
+    data.weights.values.assign(6, 1.0f);
+    data.predictions = 2;
+    data.predicted = {0, 1, 3, 1, 0, 1, 3, 1, 0, 1, 3, 1};
+    bench on(data);
+    on.tell_all("9:0");
+    for (stage_config *stage : {&on.config.cache, &on.config.prefetch, &on.config.dispatch})
+        stage->plugin = "told_more";
+    const run_report report = on.run_it();
+    // Every visit but the first: one expert each, right at layer 0 only.
+    CHECK(report.predicted == 5);
+    CHECK(report.predicted_right == 2);
+    CHECK(report.layers[1].predicted == 3);
+    CHECK(report.layers[1].predicted_right == 0);
+    on.config.prefill = 8;  // two tokens at once, then one
+    on.run_it();
+    REQUIRE(on.told("step").size() == 4);
+    CHECK(on.told("step")[0] == "step 0 visit 0 token 0 layer 0: prefill 0 x2 @1");
+    CHECK(on.told("step")[2].starts_with("step 2 visit 2 token 2 layer 0: 0 x1 @1"));
+}
