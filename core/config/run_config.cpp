@@ -57,7 +57,7 @@ bool is_host_key(std::string_view kind, std::string_view key) {
     const auto is_one = [&](const auto &keys) {
         return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
     };
-    return key == "plugin" ||
+    return key == "plugin" || key == "library" ||
            (kind == "router" && (key == exact_requests || key == substitution_max)) ||
            (kind == "placement" && is_one(placement_keys));
 }
@@ -114,7 +114,8 @@ private:
     void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
     void read_placement(run_config &config);
     void read_router(run_config &config);
-    void read_stage(std::string_view kind, stage_config &stage);
+    void read_library(section_reader &reader, run_config &config, stage_config &stage);
+    void read_stage(std::string_view kind, run_config &config);
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
                     stage_config &stage);
     void add_param(section_reader &reader, const given &value, const std::string &key,
@@ -384,7 +385,7 @@ void builder::read_placement(run_config &config) {
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
                         std::string_view kind, bool may_replace, stage_config &stage) {
-    std::vector<std::string> reserved = {"plugin"};
+    std::vector<std::string> reserved = {"plugin", "library"};
     const std::string stage_name(kind.substr(0, kind.find('.')));
     if (stage_name == "router") {
         reserved.emplace_back(exact_requests);
@@ -426,14 +427,31 @@ void builder::read_table(section_reader &reader, const given &table, std::string
     if (!chosen) stage.other_tables.emplace_back(table.key, table.place);
 }
 
-void builder::read_stage(std::string_view kind, stage_config &stage) {
+// As a path is, from the configuration's folder; what is not there is looked for in the plugin
+// paths (registry.h).
+void builder::read_library(section_reader &reader, run_config &config, stage_config &stage) {
+    std::string name;
+    reader.read("library", name);
+    if (name.empty() || reader.failed()) return;
+    std::error_code failed;
+    const auto beside = std::filesystem::absolute(resolved(name, *reader.find("library")), failed);
+    stage.library = name;
+    if (!std::filesystem::exists(beside, failed)) return;
+    stage.library = beside;
+    config.plugin_paths.push_back(beside);
+}
+
+void builder::read_stage(std::string_view kind, run_config &config) {
     section_reader &reader = section(kind);
+    stage_config &stage = config.stage(kind);
     std::string written = stage.plugin;
     for (const given &value : reader.values())
         if (value.key == "plugin" && !value.raw && text_of(value)) written = *text_of(value);
     reader.read("plugin", stage.plugin);
     if (const given *plugin = reader.find("plugin")) stage.place = plugin->place;
     const bool changed = stage.plugin != written;
+    if (const given *library = reader.find("library"); library && (library->raw || !changed))
+        read_library(reader, config, stage);
 
     for (const given &value : reader.values()) {
         if (reader.failed()) return;
@@ -476,7 +494,7 @@ status builder::build(run_config &config) {
     read_placement(config);
     section("report").read("title", config.title);
     read_router(config);
-    for (const std::string_view kind : stages) read_stage(kind, config.stage(kind));
+    for (const std::string_view kind : stages) read_stage(kind, config);
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
     return success();

@@ -28,6 +28,9 @@ struct stage_config {
     std::string plugin;
     std::string place;  // of the plugin key, for messages
     settings params;
+    // The file that the plugin is to be in, where several libraries have one of its name; empty:
+    // any. Absolute where it lies beside the configuration, else relative to some plugin path.
+    std::filesystem::path library = {};
     // [cache.NAME] tables of policies not chosen, name and place: the host can check the names.
     std::vector<std::pair<std::string, std::string>> other_tables = {};
 };

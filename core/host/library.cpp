@@ -3,20 +3,20 @@
 
 #include <boost/dll/shared_library.hpp>
 
-#include <elf.h>
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/host/descriptor.h"
+#include "core/host/elf_symbols.h"
 
 namespace moorage::core {
 
@@ -72,42 +72,45 @@ constexpr moorage_host init_host{sizeof(moorage_host), 0,       MOORAGE_ABI_MAJO
                                  MOORAGE_ABI_MINOR,    nullptr, init_service,
                                  keep_init_error};
 
-// "" when the file is an ELF file that is all there. The loader maps segments without looking at
-// the length of the file, and a cut-off library would end the process with a bus error.
-std::string not_elf(const std::filesystem::path &file) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in) return "cannot be read; check its permissions";
-    Elf64_Ehdr header{};
-    in.read(reinterpret_cast<char *>(&header), sizeof(header));
-    if (in.gcount() < SELFMAG || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return "is not a shared library (no ELF header); rebuild the policy as a shared object";
-    if (in.gcount() < static_cast<std::streamsize>(sizeof(header)) ||
-        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_phentsize != sizeof(Elf64_Phdr))
-        return "is not a 64-bit shared library; rebuild the policy for this machine";
-    std::error_code failed;
-    const uint64_t bytes = std::filesystem::file_size(file, failed);
-    uint64_t needed = header.e_phoff + uint64_t{header.e_phnum} * sizeof(Elf64_Phdr);
-    in.seekg(static_cast<std::streamoff>(header.e_phoff));
-    for (uint32_t i = 0; i < header.e_phnum && needed <= bytes; ++i) {
-        Elf64_Phdr segment{};
-        if (!in.read(reinterpret_cast<char *>(&segment), sizeof(segment))) break;
-        if (segment.p_type == PT_LOAD)
-            needed = std::max(needed, segment.p_offset + segment.p_filesz);
-    }
-    if (needed <= bytes) return "";
-    return format("is cut off: it has {} bytes, its segments need {}; copy or build it again",
-                  bytes, needed);
+bool has(const std::vector<std::string_view> &names, std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string missing_symbol(const boost::dll::shared_library &handle) {
+std::string missing_symbol(const elf_symbols &symbols) {
     for (int major = 2; major <= 9; ++major)
-        if (handle.has("moorage_module_v" + std::to_string(major)))
+        if (has(symbols.exported, "moorage_module_v" + std::to_string(major)))
             return format(
                 "abi {} needed (exports moorage_module_v{}), host offers {}; rebuild with sdk {}.x "
                 "or use a newer moorage",
                 major, major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR);
     return "exports no " MOORAGE_MODULE_SYMBOL
            "; export it with MOORAGE_POLICIES or with default visibility";
+}
+
+// The sanitizer that the library needs and this program lacks, or null: loading its runtime late
+// ends the process.
+const char *missing_sanitizer(const elf_symbols &symbols) {
+    static constexpr std::pair<const char *, const char *> sanitizers[] = {
+        {"__asan_init", "address"},
+        {"__hwasan_init", "hwaddress"},
+        {"__tsan_init", "thread"},
+        {"__msan_init", "memory"}};
+    for (const auto &[symbol, name] : sanitizers)
+        if (has(symbols.taken, symbol) && !dlsym(RTLD_DEFAULT, symbol)) return name;
+    return nullptr;
+}
+
+// "" when nothing in the file speaks against running its code.
+std::string not_to_be_opened(const std::filesystem::path &file) {
+    const auto symbols = read_elf_symbols(file);
+    if (!symbols) return symbols.failure().text;
+    if (!has(symbols->functions, MOORAGE_MODULE_SYMBOL)) return missing_symbol(*symbols);
+    if (const char *sanitizer = missing_sanitizer(*symbols))
+        return format(
+            "is built with -fsanitize={}, which this program is not; build it without, or "
+            "moorage with it",
+            sanitizer);
+    return "";
 }
 
 status check_module(const moorage_module *given) {
@@ -159,13 +162,12 @@ status read_module(const moorage_module *given, library &out) {
     return success();
 }
 
-// Opens the file; both the reason of the loader and that of a missing symbol come back as an error.
+// Opens the file. What its symbols say against it, and the loader's reason, come back as errors.
 result<const moorage_module *> open(const std::filesystem::path &file,
                                     boost::dll::shared_library &handle) {
-    if (std::string reason = not_elf(file); !reason.empty()) return error{reason};
+    if (std::string reason = not_to_be_opened(file); !reason.empty()) return error{reason};
     try {
         handle.load(boost::dll::fs::path(file.string()), boost::dll::load_mode::rtld_now);
-        if (!handle.has(MOORAGE_MODULE_SYMBOL)) return error{missing_symbol(handle)};
         const auto door = handle.get<const moorage_module *()>(MOORAGE_MODULE_SYMBOL);
         return door();
     } catch (const std::exception &failure) {

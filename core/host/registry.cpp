@@ -7,8 +7,8 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/host/elf_symbols.h"
 #include "core/host/library.h"
-#include "moorage/step.h"
 
 namespace moorage::core {
 
@@ -24,14 +24,18 @@ std::string list_kinds(const policy &of) {
     return text;
 }
 
-// Whether TOML could mean either of them by the same name.
-bool share_kind(const moorage_descriptor &a, const moorage_descriptor &b) {
-    for (uint32_t i = 0; i < a.kind_count; ++i)
-        for (uint32_t j = 0; j < b.kind_count; ++j) {
-            const std::string_view kind = a.plugin_kinds[i];
-            if (kind == b.plugin_kinds[j] && kind != MOORAGE_INTERFACE_OBSERVER) return true;
-        }
-    return false;
+// Whether the file is a policy library of any version, or one that cannot be looked into.
+bool may_be_policies(const std::filesystem::path &file) {
+    const auto symbols = read_elf_symbols(file);
+    return !symbols || std::any_of(symbols->exported.begin(), symbols->exported.end(),
+                                   [](auto name) { return name.starts_with("moorage_module_v"); });
+}
+
+std::string paths_of(const std::vector<const policy *> &all) {
+    std::string text;
+    for (const policy *one : all)
+        text += (text.empty() ? "" : one == all.back() ? " and " : ", ") + one->path.string();
+    return text;
 }
 
 }  // namespace
@@ -39,13 +43,16 @@ bool share_kind(const moorage_descriptor &a, const moorage_descriptor &b) {
 struct registry::content {
     std::vector<policy> policies;
     std::vector<refusal> refusals;
-    std::set<std::filesystem::path> scanned;  // canonical
+    std::set<std::filesystem::path> scanned;    // canonical
+    std::vector<std::filesystem::path> places;  // folders that were scanned or hold what was
 
     void refuse(const std::filesystem::path &file, std::string reason) {
         log_warning(format("{}: refused: {}", file.string(), reason));
         refusals.push_back({file, std::move(reason)});
     }
     void add(const std::filesystem::path &file);
+    status add_folder(const std::filesystem::path &folder);
+    bool is_in(const policy &one, const std::filesystem::path &library) const;
 };
 
 void registry::content::add(const std::filesystem::path &file) {
@@ -54,17 +61,49 @@ void registry::content::add(const std::filesystem::path &file) {
     auto loaded = load_library(file);
     if (!loaded) return refuse(file, loaded.failure().text);
     library &from = **loaded;
-    for (const moorage_descriptor &d : from.descriptors)
-        for (const policy &known : policies)
-            if (known.name() == d.plugin_name && share_kind(*known.descriptor, d))
-                return refuse(file, format("policy {} is already in {}; rename one of them",
-                                           d.plugin_name, known.path.string()));
     if (policies.size() + from.descriptors.size() > policies_max)
         return refuse(
             file, format("{} policies are loaded, at most {} are allowed; use fewer directories",
                          policies.size(), policies_max));
     for (size_t i = 0; i < from.descriptors.size(); ++i)
         policies.push_back({&from.module, &from.descriptors[i], from.params[i], file});
+}
+
+status registry::content::add_folder(const std::filesystem::path &folder) {
+    namespace fs = std::filesystem;
+    std::error_code failed;
+    const fs::path bundled = bundled_folder();
+    const bool nested = !bundled.empty() && fs::equivalent(folder, bundled, failed);
+    std::vector<fs::path> files;
+    fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied,
+                                        failed),
+        end;
+    for (; !failed && at != end; at.increment(failed)) {
+        if (!nested) at.disable_recursion_pending();
+        std::error_code odd;
+        if (at->path().extension() == ".so" && at->is_regular_file(odd))
+            files.push_back(at->path());
+    }
+    if (failed) return error{format("plugin directory {}: {}", folder.string(), failed.message())};
+    std::sort(files.begin(), files.end());
+    for (const fs::path &file : files) {
+        if (may_be_policies(file))
+            add(file);
+        else if (scanned.insert(fs::canonical(file, failed)).second)
+            refusals.push_back({file, "is no policy library: it exports no " MOORAGE_MODULE_SYMBOL
+                                      "; nothing of it was run"});
+    }
+    return success();
+}
+
+bool registry::content::is_in(const policy &one, const std::filesystem::path &library) const {
+    const auto same = [&](const std::filesystem::path &file) {
+        std::error_code failed;
+        return std::filesystem::equivalent(one.path, file, failed);
+    };
+    if (library.is_absolute()) return same(library);
+    return std::any_of(places.begin(), places.end(),
+                       [&](const auto &place) { return same(place / library); });
 }
 
 bool policy::is(std::string_view kind) const {
@@ -85,17 +124,10 @@ status registry::scan(std::span<const std::filesystem::path> paths) {
     for (const fs::path &path : paths) {
         std::error_code failed;
         if (fs::is_directory(path, failed)) {
-            std::vector<fs::path> files;
-            fs::recursive_directory_iterator at(path, fs::directory_options::skip_permission_denied,
-                                                failed),
-                end;
-            for (; !failed && at != end; at.increment(failed))
-                if (at->path().extension() == ".so") files.push_back(at->path());
-            if (failed)
-                return error{format("plugin directory {}: {}", path.string(), failed.message())};
-            std::sort(files.begin(), files.end());
-            for (const fs::path &file : files) content_->add(file);
+            content_->places.push_back(path);
+            if (const status done = content_->add_folder(path); !done) return done.failure();
         } else if (fs::exists(path, failed)) {
+            content_->places.push_back(path.parent_path());
             content_->add(path);
         } else {
             return error{format("plugin path {} does not exist; check [plugins] path and "
@@ -107,33 +139,50 @@ status registry::scan(std::span<const std::filesystem::path> paths) {
     return success();
 }
 
-std::vector<std::filesystem::path> registry::default_paths() {
+std::filesystem::path registry::bundled_folder() {
     namespace fs = std::filesystem;
-    std::vector<fs::path> paths;
-    if (const char *given = std::getenv("MOORAGE_PLUGIN_PATH"); given && *given) {
+    std::error_code failed;
+    const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
+    for (const fs::path &candidate : {here.parent_path() / "plugins",
+                                      here.parent_path() / "lib/moorage/plugins", here / "plugins"})
+        if (fs::is_directory(candidate, failed)) return candidate;
+    return {};
+}
+
+std::vector<std::filesystem::path> registry::default_paths() {
+    std::vector<std::filesystem::path> paths;
+    if (auto bundled = bundled_folder(); !bundled.empty()) paths.push_back(std::move(bundled));
+    if (const char *given = std::getenv("MOORAGE_PLUGIN_PATH"))
         for (const std::string &part : split(given, ':'))
             if (!part.empty()) paths.emplace_back(part);
-        return paths;
-    }
-    std::error_code failed;
-    const fs::path program = fs::read_symlink("/proc/self/exe", failed);
-    for (const char *place : {"plugins", "lib/moorage/plugins"}) {
-        const fs::path candidate = program.parent_path().parent_path() / place;
-        if (fs::is_directory(candidate, failed)) return {candidate};
-    }
     return paths;
 }
 
 std::span<const policy> registry::policies() const { return content_->policies; }
 std::span<const refusal> registry::refusals() const { return content_->refusals; }
 
-result<const policy *> registry::find(std::string_view name, std::string_view kind) const {
+result<const policy *> registry::find(std::string_view name, std::string_view kind,
+                                      const std::filesystem::path &library) const {
     std::vector<std::string> candidates;
+    std::vector<const policy *> named, meant;
     for (const policy &one : content_->policies) {
         if (!one.is(kind)) continue;
-        if (one.name() == name) return &one;
         candidates.emplace_back(one.name());
+        if (one.name() != name) continue;
+        named.push_back(&one);
+        if (library.empty() || content_->is_in(one, library)) meant.push_back(&one);
     }
+    if (meant.size() == 1) return meant[0];
+    if (meant.size() > 1)
+        return error{format("{} policy {} is in {} libraries, {}; say which one is meant with "
+                            "library = \"FILE.so\" beside plugin, or rename one",
+                            kind, name, meant.size(), paths_of(meant)),
+                     true};
+    if (!named.empty())
+        return error{format("{} policy {} is not in library {} but in {}; a library is named as "
+                            "seen from the configuration, a plugin path or the bundled policies",
+                            kind, name, library.string(), paths_of(named)),
+                     true};
     for (const policy &one : content_->policies)
         if (one.name() == name)
             return error{format("policy {} is no {} policy but: {}", name, kind, list_kinds(one)),
@@ -153,6 +202,11 @@ result<const policy *> registry::find(std::string_view name, std::string_view ki
         format("no {} policy {}{}", kind, name,
                hint.empty() ? format("; there are: {}", fmt::join(candidates, ", ")) : hint),
         true};
+}
+
+bool registry::knows(std::string_view name, std::string_view kind) const {
+    return std::any_of(content_->policies.begin(), content_->policies.end(),
+                       [&](const policy &one) { return one.name() == name && one.is(kind); });
 }
 
 std::string interface_id(std::string_view kind) {

@@ -2,7 +2,8 @@
 //
 // Libraries are loaded with Boost.DLL and stay mapped until the process ends. A library that is
 // refused is kept in refusals() with file, expected, found and remedy, and logged; it never passes
-// silently. Loading runs no plugin code but moorage_module_v1 and descriptor(). [control]
+// silently. What exports no door is not opened at all; met in a folder, it is logged as information
+// only. Loading runs no plugin code but constructors, moorage_module_v1 and descriptor(). [control]
 #pragma once
 
 #include <filesystem>
@@ -40,18 +41,25 @@ public:
     ~registry();
     registry(registry &&) noexcept;
 
-    // Loads every .so below each directory (sorted, so that runs are alike), or a single file.
+    // Loads every .so of each folder (sorted, so that runs are alike), or a single file. Folders
+    // within a folder are searched only where the bundled policies are.
     // A path that does not exist is an error; a library that is refused is not.
     status scan(std::span<const std::filesystem::path> paths);
-    // Where the bundled policies are: $MOORAGE_PLUGIN_PATH (colon-separated), else the plugins/
-    // beside the program's directory (build tree and installed tree alike).
+    // The folder of the bundled policies: plugins/ beside the program's folder or the program, or
+    // lib/moorage/plugins beside the folder (build tree, packed, installed). Empty: there is none.
+    static std::filesystem::path bundled_folder();
+    // The bundled policies, and what $MOORAGE_PLUGIN_PATH (colon-separated) adds.
     static std::vector<std::filesystem::path> default_paths();
 
     std::span<const policy> policies() const;
     std::span<const refusal> refusals() const;
-    // By name and kind ("cache"). Errors name the nearest policy of that kind, or the refusal of a
-    // library with that file name.
-    result<const policy *> find(std::string_view name, std::string_view kind) const;
+    // By name and kind ("cache"). `library`, where given, is the file that it has to be in:
+    // absolute, or relative to a path that was scanned. A name in several libraries is an error
+    // without it. Errors name the nearest policy of that kind, or the refusal of a library with
+    // that file name.
+    result<const policy *> find(std::string_view name, std::string_view kind,
+                                const std::filesystem::path &library = {}) const;
+    bool knows(std::string_view name, std::string_view kind) const;
 
 private:
     struct content;

@@ -36,7 +36,8 @@ status policy_set::make_stage(const request &of, std::string_view kind, instance
     settings given = stage.params;
     for (const std::string_view other : kinds) {
         const stage_config &also = of.config.stage(other);
-        if (other != kind && also.plugin == stage.plugin && chosen.is(other))
+        if (other == kind || also.plugin != stage.plugin || !chosen.is(other)) continue;
+        if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)
             given.insert(given.end(), also.params.begin(), also.params.end());
     }
     environment where = of.where;

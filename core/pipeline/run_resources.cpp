@@ -86,7 +86,7 @@ const future &run_resources::coming(const trace &of, uint64_t tokens) {
 result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots,
                                         bool per_layer) {
     return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&]() -> result<uint64_t> {
-        const auto belady = policies_.find("belady", "cache");
+        const auto belady = policies_.find("belady", "cache", "cache/belady.so");
         if (!belady) return belady.failure();
         replay_job job{.of = *belady, .slots = slots, .tokens = tokens};
         job.pools = per_layer ? sharing::per_layer : sharing::shared;

@@ -3,6 +3,7 @@
 // that are none, and folders made for the occasion.
 #include <doctest/doctest.h>
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -98,17 +99,37 @@ TEST_CASE("a library is refused for its reason") {
     CHECK(contains(reason_of(cut), "64-bit"));
 }
 
-TEST_CASE("a policy's name is taken once") {
+TEST_CASE("a name that two libraries claim is an error that names both, unless one is meant") {
     folder temporary;
-    fs::copy_file(build / "probe/probe.so", temporary.path / "again.so");
+    const fs::path one = temporary.path / "one", other = temporary.path / "other";
+    for (const fs::path &at : {one, other}) {
+        fs::create_directories(at);
+        fs::copy_file(build / "probe/probe.so", at / "probe.so");
+    }
+    fs::rename(other / "probe.so", other / "again.so");
     core::registry all;
-    REQUIRE(scan(all, {build / "probe/probe.so", temporary.path}).ok());
-    CHECK(all.policies().size() == 2);
-    REQUIRE(all.refusals().size() == 1);
-    CHECK(contains(all.refusals()[0].reason, "policy probe is already in"));
+    REQUIRE(scan(all, {one, other}).ok());
+    CHECK(all.refusals().empty());
+    CHECK(all.policies().size() == 4);
+    const std::string text = all.find("probe", "cache").failure().text;
+    CHECK(contains(text, "cache policy probe is in 2 libraries"));
+    CHECK(contains(text, (one / "probe.so").c_str()));
+    CHECK(contains(text, (other / "again.so").c_str()));
+    CHECK(contains(text, "library = "));
+    const auto found_in = [&](const fs::path &library) {
+        const auto found = all.find("probe", "cache", library);
+        return found ? (*found)->path : fs::path();
+    };
+    CHECK(found_in("probe.so") == one / "probe.so");  // as seen from a scanned folder
+    CHECK(found_in("again.so") == other / "again.so");
+    CHECK(found_in(other / "again.so") == other / "again.so");
+    const std::string absent = all.find("probe", "cache", "third.so").failure().text;
+    CHECK(contains(absent, "not in library third.so"));
+    CHECK(contains(absent, (other / "again.so").c_str()));
     // The same file twice is no clash.
-    REQUIRE(scan(all, {build / "probe/probe.so"}).ok());
-    CHECK(all.refusals().size() == 1);
+    core::registry single;
+    REQUIRE(scan(single, {build / "probe/probe.so", build / "probe"}).ok());
+    CHECK(single.find("probe", "cache").ok());
 }
 
 TEST_CASE("policies of different kinds may share a name: the kind tells them apart") {
@@ -122,18 +143,22 @@ TEST_CASE("policies of different kinds may share a name: the kind tells them apa
     CHECK((*prefetch)->path == build / "plugins/prefetch/smoe.so");
 }
 
-TEST_CASE("folders are searched below, in order; other files do not count") {
+TEST_CASE("a folder is searched in order, not below; other files do not count") {
     folder temporary;
-    fs::create_directories(temporary.path / "b/deep");
-    fs::create_directories(temporary.path / "a");
-    fs::copy_file(build / "bad/leaks.so", temporary.path / "b/deep/leaks.so");
-    fs::copy_file(build / "bad/hangs.so", temporary.path / "a/hangs.so");
+    fs::create_directories(temporary.path / "deep");
+    fs::create_directories(temporary.path / "folder.so");
+    fs::copy_file(build / "bad/leaks.so", temporary.path / "b.so");
+    fs::copy_file(build / "bad/hangs.so", temporary.path / "a.so");
+    fs::copy_file(build / "bad/throws.so", temporary.path / "deep/throws.so");
     std::ofstream(temporary.path / "notes.txt") << "not a library";
+    REQUIRE(mkfifo((temporary.path / "pipe.so").c_str(), 0600) == 0);
     core::registry all;
     REQUIRE(scan(all, {temporary.path}).ok());
     REQUIRE(all.policies().size() == 2);
     CHECK(all.policies()[0].name() == "hangs");
     CHECK(all.policies()[1].name() == "leaks");
+    CHECK(all.refusals().empty());
+    CHECK(contains(reason_of(temporary.path / "pipe.so"), "is no regular file"));
     const auto missing = scan(all, {temporary.path / "nowhere"});
     REQUIRE_FALSE(missing.ok());
     CHECK(missing.failure().usage);
@@ -155,13 +180,17 @@ TEST_CASE("find names what is near, what is of another kind and what was refused
     CHECK(contains(all.find("anything", "budget").failure().text, "no budget policies were found"));
 }
 
-TEST_CASE("the default paths are those of the environment, else those beside the program") {
+TEST_CASE("the bundled policies are beside the program; the environment adds to them") {
     unsetenv("MOORAGE_PLUGIN_PATH");
-    REQUIRE(core::registry::default_paths().size() == 1);
-    CHECK(fs::equivalent(core::registry::default_paths()[0], build / "plugins"));
+    const auto bundled = core::registry::bundled_folder();
+    CHECK(fs::equivalent(bundled, build / "plugins"));
+    CHECK(core::registry::default_paths() == std::vector<fs::path>{bundled});
     setenv("MOORAGE_PLUGIN_PATH", "/one::/two", 1);
-    CHECK(core::registry::default_paths() == std::vector<fs::path>{"/one", "/two"});
+    CHECK(core::registry::default_paths() == std::vector<fs::path>{bundled, "/one", "/two"});
     unsetenv("MOORAGE_PLUGIN_PATH");
+    core::registry all;  // the one folder whose folders are searched
+    REQUIRE(scan(all, {build / "plugins"}).ok());
+    CHECK(all.find("lru", "cache", "cache/lru.so").ok());
 }
 
 TEST_CASE("records of other sizes are completed") {

@@ -571,3 +571,26 @@ TEST_CASE("the bundled configurations load, and the example shows every key") {
         CHECK(holds(*text, std::string(key) + " = "));
     for (const std::string_view kind : kinds) CHECK(holds(*text, "[" + std::string(kind) + "]"));
 }
+
+TEST_CASE("library says which file a policy is in: beside the configuration, or in a plugin path") {
+    const std::string text = least + "[cache]\nplugin = \"mine\"\nlibrary = \"deep/mine.so\"\n";
+    const run_config absent = accepted(text);
+    CHECK(absent.cache.library == "deep/mine.so");  // the registry looks in the plugin paths
+    CHECK(absent.plugin_paths.empty());
+    // What --set chooses instead of the plugin does not take over its library.
+    CHECK(accepted(text, {"cache.plugin=lru"}).cache.library.empty());
+    CHECK(accepted(text, {"cache.plugin=lru", "cache.library=my.so"}).cache.library == "my.so");
+
+    const std::filesystem::path folder =
+        std::filesystem::temp_directory_path() / ("moorage-config-" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder / "deep");
+    std::ofstream(folder / "deep/mine.so") << "something";
+    const auto there = parse_run_config(text, folder / "run.toml", {});
+    REQUIRE(there.ok());
+    CHECK(there->cache.library == folder / "deep/mine.so");
+    CHECK(there->plugin_paths == std::vector{folder / "deep/mine.so"});  // so that it is loaded
+    std::filesystem::remove_all(folder);
+    CHECK(holds(refused(least + "[cache]\nlibrary = 3\n"), "library"));
+    CHECK(
+        holds(refused(least + "[cache]\n[cache.lru]\nlibrary = \"a.so\"\n"), "put it in [cache]"));
+}

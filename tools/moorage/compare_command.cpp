@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/host/stage_policy.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
 #include "core/report/html.h"
@@ -82,7 +83,7 @@ comparison compare(const work &done, std::vector<run_report> reports, const run_
             row.experts_all = reports[i].config["memory"]["experts_all"].get<uint64_t>();
             row.slots = reports[i].config["memory"]["experts"].get<uint64_t>();
         }
-        const auto cache = shared.policies().find(configs[i].cache.plugin, "cache");
+        const auto cache = find_policy(shared.policies(), configs[i].cache, "cache");
         row.offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
         row.config = name_of(configs[i], configs);
         row.report = std::move(reports[i]);

@@ -72,14 +72,23 @@ result<core::setting> parse_setting(std::string_view text, std::string place) {
 // "lfu:half_life=16:forget_on_evict=true"
 result<entry> parse_entry(const std::string &label, const core::registry &policies) {
     const std::vector<std::string> parts = core::split(label, ':');
-    auto found = policies.find(parts[0], "cache");
-    if (!found) return error{found.failure().text, true};
-    entry made{label, *found, {}};
+    entry made{label, nullptr, {}};
+    std::filesystem::path library;
     for (size_t i = 1; i < parts.size(); ++i) {
+        std::error_code failed;
+        if (parts[i].starts_with("library=")) {
+            library = parts[i].substr(8);
+            if (std::filesystem::exists(library, failed))
+                library = std::filesystem::absolute(library, failed);
+            continue;
+        }
         auto one = parse_setting(parts[i], format("--policies {}", label));
         if (!one) return one.failure();
         made.params.push_back(std::move(*one));
     }
+    const auto found = policies.find(parts[0], "cache", library);
+    if (!found) return error{found.failure().text, true};
+    made.of = *found;
     return made;
 }
 
@@ -115,8 +124,14 @@ result<std::vector<entry>> parse_policies(const replay_options &options,
                                           core::order requests) {
     std::vector<entry> entries;
     if (options.policies == "all") {
-        for (const core::policy &of : policies.policies())
-            if (of.is("cache")) entries.push_back({std::string(of.name()), &of, {}});
+        for (const core::policy &of : policies.policies()) {
+            if (!of.is("cache")) continue;
+            const bool alone = policies.find(of.name(), "cache").ok();
+            entries.push_back({alone ? std::string(of.name())
+                                     : format("{}:library={}", of.name(), of.path.string()),
+                               &of,
+                               {}});
+        }
         std::ranges::sort(entries, {}, &entry::label);
         std::erase_if(entries, [&](const entry &one) {
             const core::replay_job job{.of = one.of, .requests = requests};
@@ -262,7 +277,7 @@ result<replay_report> count(const replay_options &options) {
     report.seed = options.seed;
     report.timing = options.timing;
     warn_of_working_set(report, *sizes, *sharings);
-    const auto optimum = policies->find(optimum_policy, "cache");
+    const auto optimum = policies->find(optimum_policy, "cache", "cache/belady.so");
     if (!optimum)
         report.warnings.push_back(
             format("no policy {} was found, so no optimum is shown; build the "
@@ -316,7 +331,8 @@ command install_replay(CLI::App &app) {
     sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
     sub->add_option(
            "--policies", options->policies,
-           "list of cache policies, `all` for every one found; lfu:half_life=16 sets a parameter")
+           "list of cache policies, `all` for every one found; lfu:half_life=16 sets a parameter, "
+           "mine:library=FILE.so says which of two libraries is meant")
         ->capture_default_str();
     sub->add_option("--slots", options->slots,
                     "list of cache sizes, in experts of all layers together or as shares like 25%")

@@ -13,6 +13,7 @@
 
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
+#include "core/host/stage_policy.h"
 #include "core/report/tuning.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -84,7 +85,7 @@ result<numeric_param> policy_param(const arguments &given, numeric_param param,
                        given.param, param.section, plugin, param.section, name.substr(0, dot)));
         name.erase(0, dot + 1);
     }
-    const auto found = shared.policies().find(plugin, param.section);
+    const auto found = find_policy(shared.policies(), config.stage(param.section), param.section);
     if (!found) return found.failure();
     std::vector<std::string> names;
     for (const moorage_param &one : (*found)->params) {

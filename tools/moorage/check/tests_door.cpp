@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/host/elf_symbols.h"
 #include "core/host/library.h"
-#include "tools/moorage/check/symbols.h"
 #include "tools/moorage/check/tests.h"
 
 namespace moorage::check {
@@ -21,12 +21,13 @@ verdict loads(const subject &of) {
 }
 
 verdict exported_symbols_one(const subject &of) {
-    const auto names = exported_symbols(of.file);
-    if (!names) return failed(names.failure().text);
-    std::vector<std::string> others;
-    for (const std::string &name : *names)
+    const auto symbols = core::read_elf_symbols(of.file);
+    if (!symbols) return failed(symbols.failure().text);
+    std::vector<std::string_view> others;
+    for (const std::string_view name : symbols->exported)
         if (!name.starts_with("moorage_module_v")) others.push_back(name);
-    if (names->size() == others.size()) return failed("exports no " MOORAGE_MODULE_SYMBOL);
+    if (symbols->exported.size() == others.size())
+        return failed("exports no " MOORAGE_MODULE_SYMBOL);
     if (others.empty()) return passed();
     return failed(format("exports {} symbols besides " MOORAGE_MODULE_SYMBOL
                          ", the first is {}; link with the "

@@ -1,0 +1,195 @@
+// elf_symbols.cpp - a reader of the dynamic segment of ELF64 files, which trusts nothing in them.
+//
+// The file is read, not mapped: one that shrinks meanwhile is cut off, not a bus error.
+#include "core/host/elf_symbols.h"
+
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Of one table; a policy library has a thousandth of it.
+constexpr uint64_t table_bytes_max = 64u << 20;
+constexpr size_t name_bytes_max = 256;
+
+// The bytes of a file with checked reads.
+class image {
+public:
+    // Does not wait for a writer where the file is a pipe.
+    explicit image(const std::filesystem::path &file)
+        : file_(open(file.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+        struct stat found {};
+        if (file_ >= 0 && fstat(file_, &found) == 0 && S_ISREG(found.st_mode))
+            bytes_ = static_cast<uint64_t>(found.st_size), regular_ = true;
+    }
+    ~image() {
+        if (file_ >= 0) close(file_);
+    }
+    image(const image &) = delete;
+
+    bool opened() const { return file_ >= 0; }
+    bool regular() const { return regular_; }
+    uint64_t bytes() const { return bytes_; }
+
+    bool read(uint64_t offset, void *out, uint64_t bytes) const {
+        if (offset > bytes_ || bytes_ - offset < bytes) return false;
+        for (uint64_t done = 0; done < bytes;) {
+            const ssize_t got = pread(file_, static_cast<char *>(out) + done, bytes - done,
+                                      static_cast<off_t>(offset + done));
+            if (got <= 0) return false;
+            done += static_cast<uint64_t>(got);
+        }
+        return true;
+    }
+    template <class Record>
+    std::optional<Record> at(uint64_t offset) const {
+        Record record;
+        if (!read(offset, &record, sizeof(record))) return {};
+        return record;
+    }
+    template <class Record>
+    std::optional<std::vector<Record>> table(uint64_t offset, uint64_t count) const {
+        if (count > std::min(table_bytes_max, bytes_) / sizeof(Record)) return {};
+        std::vector<Record> records(count);
+        if (!read(offset, records.data(), count * sizeof(Record))) return {};
+        return records;
+    }
+
+private:
+    int file_;
+    bool regular_ = false;
+    uint64_t bytes_ = 0;
+};
+
+// Where the dynamic segment says that its tables are, as offsets into the file; 0: none.
+struct tables {
+    uint64_t symbols = 0, texts = 0, text_bytes = 0, hash = 0, gnu_hash = 0;
+};
+
+result<std::vector<Elf64_Phdr>> segments_of(const image &file) {
+    char mark[SELFMAG];
+    if (!file.read(0, mark, sizeof(mark)) || std::memcmp(mark, ELFMAG, SELFMAG) != 0)
+        return error{
+            "is not a shared library (no ELF header); rebuild the policy as a shared "
+            "object"};
+    const auto header = file.at<Elf64_Ehdr>(0);
+    if (!header || header->e_ident[EI_CLASS] != ELFCLASS64 ||
+        header->e_ident[EI_DATA] != ELFDATA2LSB || header->e_phentsize != sizeof(Elf64_Phdr))
+        return error{"is not a 64-bit shared library; rebuild the policy for this machine"};
+    uint64_t needed = header->e_phoff + uint64_t{header->e_phnum} * sizeof(Elf64_Phdr);
+    auto segments = file.table<Elf64_Phdr>(header->e_phoff, header->e_phnum);
+    // The loader maps segments without looking at the length of the file, and a cut-off library
+    // would end the process with a bus error.
+    if (segments)
+        for (const Elf64_Phdr &one : *segments)
+            if (one.p_type == PT_LOAD || one.p_type == PT_DYNAMIC)
+                needed = std::max(needed, one.p_offset > UINT64_MAX - one.p_filesz
+                                              ? UINT64_MAX
+                                              : one.p_offset + one.p_filesz);
+    if (!segments || needed > file.bytes())
+        return error{
+            format("is cut off: it has {} bytes, its segments need {}; copy or build it again",
+                   file.bytes(), needed)};
+    return std::move(*segments);
+}
+
+// The offset in the file of an address in the loaded library.
+uint64_t offset_of(uint64_t address, const std::vector<Elf64_Phdr> &segments) {
+    for (const Elf64_Phdr &one : segments)
+        if (one.p_type == PT_LOAD && address >= one.p_vaddr && address - one.p_vaddr < one.p_filesz)
+            return one.p_offset + (address - one.p_vaddr);
+    return 0;
+}
+
+std::optional<tables> tables_of(const image &file, const std::vector<Elf64_Phdr> &segments) {
+    const auto segment = std::find_if(segments.begin(), segments.end(), [](const Elf64_Phdr &one) {
+        return one.p_type == PT_DYNAMIC;
+    });
+    if (segment == segments.end()) return {};
+    const auto entries =
+        file.table<Elf64_Dyn>(segment->p_offset, segment->p_filesz / sizeof(Elf64_Dyn));
+    if (!entries) return {};
+    tables found;
+    for (const Elf64_Dyn &one : *entries) {
+        if (one.d_tag == DT_NULL) break;
+        if (one.d_tag == DT_STRSZ) found.text_bytes = one.d_un.d_val;
+        if (one.d_tag == DT_SYMTAB) found.symbols = offset_of(one.d_un.d_ptr, segments);
+        if (one.d_tag == DT_STRTAB) found.texts = offset_of(one.d_un.d_ptr, segments);
+        if (one.d_tag == DT_HASH) found.hash = offset_of(one.d_un.d_ptr, segments);
+        if (one.d_tag == DT_GNU_HASH) found.gnu_hash = offset_of(one.d_un.d_ptr, segments);
+    }
+    if (!found.symbols || !found.texts) return {};
+    return found;
+}
+
+// The number of symbols, which only the hash tables know.
+std::optional<uint64_t> symbols_in(const image &file, const tables &in) {
+    if (in.hash) {
+        const auto counts = file.table<uint32_t>(in.hash, 2);  // buckets, chains: one per symbol
+        if (counts) return (*counts)[1];
+        return {};
+    }
+    if (!in.gnu_hash) return {};
+    const auto head = file.table<uint32_t>(in.gnu_hash, 4);
+    if (!head) return {};
+    const uint64_t buckets_at = in.gnu_hash + 16 + uint64_t{(*head)[2]} * 8;
+    const auto buckets = file.table<uint32_t>(buckets_at, (*head)[0]);
+    if (!buckets || buckets->empty()) return {};
+    const uint64_t first = (*head)[1], chains_at = buckets_at + buckets->size() * 4;
+    uint64_t last = *std::max_element(buckets->begin(), buckets->end());
+    if (last < first) return first;
+    for (;; ++last) {  // each step reads further into the file, so it ends
+        const auto chain = file.at<uint32_t>(chains_at + (last - first) * 4);
+        if (!chain) return {};
+        if (*chain & 1) return last + 1;
+    }
+}
+
+}  // namespace
+
+result<elf_symbols> read_elf_symbols(const std::filesystem::path &path) {
+    const image file(path);
+    if (!file.opened()) return error{"cannot be read; check its permissions"};
+    if (!file.regular()) return error{"is no regular file; name the library itself"};
+    const auto segments = segments_of(file);
+    if (!segments) return segments.failure();
+    const error damaged{"has no sound table of symbols; build it again"};
+    const auto in = tables_of(file, *segments);
+    if (!in) return damaged;
+    const auto count = symbols_in(file, *in);
+    if (!count) return damaged;
+    const auto symbols = file.table<Elf64_Sym>(in->symbols, *count);
+    auto texts = file.table<char>(in->texts, in->text_bytes);
+    if (!symbols || !texts || texts->empty() || texts->back() != '\0') return damaged;
+    elf_symbols found;
+    found.texts = std::make_unique<std::vector<char>>(std::move(*texts));
+    for (const Elf64_Sym &one : *symbols) {
+        if (one.st_name >= found.texts->size()) return damaged;
+        const char *text = found.texts->data() + one.st_name;
+        const std::string_view name(text, strnlen(text, name_bytes_max));
+        const auto binding = ELF64_ST_BIND(one.st_info), type = ELF64_ST_TYPE(one.st_info);
+        const auto visibility = ELF64_ST_VISIBILITY(one.st_other);
+        if (name.empty() || binding == STB_LOCAL) continue;
+        if (one.st_shndx == SHN_UNDEF) {
+            found.taken.push_back(name);
+        } else if (one.st_shndx != SHN_ABS &&
+                   (visibility == STV_DEFAULT || visibility == STV_PROTECTED)) {
+            found.exported.push_back(name);
+            if (type == STT_FUNC || type == STT_GNU_IFUNC) found.functions.push_back(name);
+        }
+    }
+    return found;
+}
+
+}  // namespace moorage::core
