@@ -32,6 +32,28 @@ foreach(source no_kind wrong_arguments)
     PASS_REGULAR_EXPRESSION "the class answers for no kind")
 endforeach()
 
+# Members that have the name of a call and do not fit it: one test per case of misfits.cpp.
+set(abi_misfits ${CMAKE_CURRENT_SOURCE_DIR}/compile_fail/misfits.cpp)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${abi_misfits})
+file(STRINGS ${abi_misfits} abi_cases REGEX "(refused|accepted)_[a-z_]+")
+foreach(line IN LISTS abi_cases)
+  string(REGEX MATCH "(refused|accepted)_[a-z_]+" case "${line}")
+  string(REGEX REPLACE "^.*// " "" text "${line}")
+  string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" text "${text}")
+  if(TEST abi_${case})
+    continue()
+  endif()
+  add_test(NAME abi_${case} COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only
+    -Wall -Wextra -Werror -I${abi_sdk}/include -D${case} ${abi_misfits})
+  if(case MATCHES "^refused")
+    set_tests_properties(abi_${case} PROPERTIES PASS_REGULAR_EXPRESSION "error: [^\n]*${text}")
+  endif()
+endforeach()
+
+# The first example of the wrapper is code: taken out of the comment, it compiles.
+add_test(NAME abi_example COMMAND ${CMAKE_COMMAND} -DSDK=${abi_sdk} -DWORK=${abi_work}
+  -DCXX=${CMAKE_CXX_COMPILER} -P ${CMAKE_CURRENT_SOURCE_DIR}/example.cmake)
+
 # A third party's project, from an installed package and with the SDK as a subdirectory.
 add_executable(abi_load load.c)
 target_link_libraries(abi_load PRIVATE moorage::sdk ${CMAKE_DL_LIBS})

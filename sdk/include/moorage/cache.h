@@ -66,9 +66,12 @@ MOORAGE_ASSERT(offsetof(moorage_replay, host_experts) == 48, "moorage_replay lay
 MOORAGE_ASSERT(sizeof(moorage_replay) == 88, "moorage_replay layout");
 
 #define MOORAGE_INTERFACE_CACHE "moorage.cache/1"
+
+/* A wrapper made `replay` out of the policy's other calls: it counts as none of the policy's own. */
+enum { MOORAGE_CACHE_REPLAY_DERIVED = 1u };
 typedef struct moorage_cache {
     uint32_t size;
-    uint32_t flags; /* 0 */
+    uint32_t flags; /* MOORAGE_CACHE_REPLAY_DERIVED */
     /* Writes up to room->count pages, first to go first; returns how many. Fewer than asked only
      * when the pool has no further page that may go. Required. [step] */
     uint32_t (*victims)(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages);

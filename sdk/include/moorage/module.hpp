@@ -1,29 +1,7 @@
 // module.hpp - turns C++ policy classes into a moorage module: thunks, tables, the exported
 // function.
 //
-// Functions that make a class answer for a kind (all called as [step] unless said):
-//   observer   void observe(const step &)
-//   router     uint32_t select(const step &, route &)
-//   cache      void victims(const room &, pages &);  optional: bool admit(const admission &),
-//              void on_load(uint32_t page, uint32_t segments, int32_t cause),
-//              void on_evict(uint32_t page, int32_t cause),
-//              void fill(const room &, pages &) [control]
-//   budget     bool plan(const budget_request &, budget_plan &) [control]; optional:
-//              uint64_t interval() [control]
-//   prefetch   void plan(const step &, const forecast &, orders &); uint32_t horizon() [control];
-//              optional: uint32_t predict(const step &, uint32_t layer, uint32_t distance,
-//              std::span<uint32_t> experts, std::span<float> scores), void outcome(...),
-//              uint32_t prediction() [control]
-//   dispatch   uint32_t assign(const step &, const items &, std::span<uint32_t> sites,
-//              std::span<uint32_t> order); optional: void outcome(const dispatched &)
-//   transport  void submit(const transfer &), void cancel(uint32_t id),
-//              void promote(uint32_t id, int32_t cause), bool next(uint32_t link, piece &)
-//   placement  void plan(const moorage_cluster &, const moorage_demand &,
-//              std::span<const moorage_copy> current, copies &) [control], which may throw
-//              (std::invalid_argument: no plan exists, and why); optional:
-//              bool adopt(const moorage_move &) [control],
-//              uint32_t facts(std::span<moorage_fact>) [control]; activate() and reset() may be
-//              left out
+// calls.hpp lists the functions that make a class answer for a kind.
 // A cache policy also gets the fast path of counting replays (replay.hpp) for nothing.
 #pragma once
 
@@ -34,94 +12,11 @@
 #include <tuple>
 #include <utility>
 
+#include "calls.hpp"
 #include "policy.hpp"
 #include "replay.hpp"
 
 namespace moorage::detail {
-
-template <class P>
-concept observes = requires(P &p, const step &s) {
-    p.observe(s);
-};
-template <class P>
-concept routes = requires(P &p, const step &s, route &r) {
-    p.select(s, r);
-};
-template <class P>
-concept caches = requires(P &p, const room &r, pages &out) {
-    p.victims(r, out);
-};
-template <class P>
-concept admits = requires(P &p, const admission &a) {
-    p.admit(a);
-};
-template <class P>
-concept sees_loads = requires(P &p) {
-    p.on_load(0u, 0u, 0);
-};
-template <class P>
-concept sees_evictions = requires(P &p) {
-    p.on_evict(0u, 0);
-};
-template <class P>
-concept fills = requires(P &p, const room &r, pages &out) {
-    p.fill(r, out);
-};
-template <class P>
-concept budgets = requires(P &p, const budget_request &r, budget_plan &out) {
-    p.plan(r, out);
-};
-template <class P>
-concept has_interval = requires(P &p) {
-    p.interval();
-};
-template <class P>
-concept prefetches = requires(P &p, const step &s, const forecast &f, orders &o) {
-    p.plan(s, f, o);
-};
-template <class P>
-concept predicts = requires(P &p, const step &s) {
-    p.predict(s, 0u, 0u, std::span<uint32_t>(), std::span<float>());
-};
-template <class P>
-concept chooses_prediction = requires(P &p) {
-    p.prediction();
-};
-template <class P>
-concept sees_prefetches = requires(P &p, const prefetch_outcome &o) {
-    p.outcome(o);
-};
-template <class P>
-concept dispatches = requires(P &p, const step &s, const items &i) {
-    p.assign(s, i, std::span<uint32_t>(), std::span<uint32_t>());
-};
-template <class P>
-concept sees_dispatches = requires(P &p, const dispatched &d) {
-    p.outcome(d);
-};
-template <class P>
-concept transports = requires(P &p, const transfer &t, piece &out) {
-    p.submit(t);
-    p.cancel(0u);
-    p.promote(0u, 0);
-    p.next(0u, out);
-};
-template <class P>
-concept places = requires(P &p, const moorage_cluster &c, const moorage_demand &d, copies &out) {
-    p.plan(c, d, std::span<const moorage_copy>(), out);
-};
-template <class P>
-concept states_facts = requires(P &p) {
-    p.facts(std::span<moorage_fact>());
-};
-template <class P>
-concept adopts = requires(P &p, const moorage_move &m) {
-    p.adopt(m);
-};
-template <class P>
-concept has_params = requires {
-    P::params;
-};
 
 template <class P>
 constexpr std::span<const param> params_of() {
@@ -324,8 +219,9 @@ struct tables {
         return nullptr;
     }
     static constexpr moorage_cache cache_table() {
-        moorage_cache t{
-            sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, replay, nullptr};
+        moorage_cache t{};
+        t.size = sizeof(t), t.flags = MOORAGE_CACHE_REPLAY_DERIVED;
+        t.victims = victims, t.replay = replay;
         if constexpr (admits<P>) t.admit = admit;
         if constexpr (sees_loads<P>) t.on_load = on_load;
         if constexpr (sees_evictions<P>) t.on_evict = on_evict;
@@ -383,6 +279,7 @@ struct description {
     }();
     static_assert(kind_count > uint32_t{observes<P>},
                   "the class answers for no kind: check the names and arguments of its functions");
+    static_assert(every_call_fits<P>());
     static constexpr moorage_descriptor value{sizeof(moorage_descriptor),
                                               P::about.flags,
                                               P::about.name,

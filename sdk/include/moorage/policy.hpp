@@ -3,18 +3,27 @@
 //
 //   #include <moorage/moorage.hpp>
 //
-//   class mine {
+//   class mine {  // evicts the first page that may go
 //   public:
-//       static constexpr moorage::about about{.name = "mine", .summary = "evicts the first it
-//       finds"}; explicit mine(const moorage::setup &setup) : host_(setup.host) {} void
-//       activate(const moorage::limits &limits);      // allocate here, and only here void reset();
-//       // as right after activate void observe(const moorage::step &step);           // optional,
-//       any kind void victims(const moorage::room &room, moorage::pages &out);  // makes it a cache
-//       policy
+//       static constexpr moorage::about about{.name = "mine", .summary = "evicts the first"};
+//       explicit mine(const moorage::setup &setup) : host_(setup.host) {}
+//       void activate(const moorage::limits &limits) { pages_ = limits.layers * limits.experts; }
+//       void reset() {}  // as right after activate, which is where memory is taken
+//       void observe(const moorage::step &) {}  // optional, of any kind
+//       void victims(const moorage::room &room, moorage::pages &out) {  // makes it a cache policy
+//           const moorage::residency *view = host_.residency();
+//           for (uint32_t page = 0; page < pages_ && !out.full(); ++page)
+//               if (view->pools == 1 || page / view->experts == room.pool)
+//                   if (moorage::evictable(view->host_state[page])) out.push(page);
+//       }
+//
+//   private:
+//       moorage::host host_;
+//       uint32_t pages_ = 0;
 //   };
 //   MOORAGE_POLICIES("org.example.mine", "0.1.0", mine)
 //
-// A policy becomes a kind by having that kind's functions; module.hpp lists them. create and
+// A policy becomes a kind by having that kind's functions; calls.hpp lists them. create and
 // activate may throw (the wrapper turns it into a status and a text); every other function must
 // not.
 #pragma once
