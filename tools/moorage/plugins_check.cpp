@@ -63,6 +63,10 @@ void print_text(const plugins_check_options &options,
             text += format("{}: {}\n", r.policy.empty() ? "library" : "policy " + r.policy,
                            summary(results, &r.policy));
         shown = r.policy;
+        if (r.name == "calls-found" && r.what.result == outcome::passed) {
+            text += wrapped("calls: " + r.what.text, 2);
+            continue;
+        }
         const bool quiet = r.what.result == outcome::passed || r.what.result == outcome::skipped;
         if (quiet && !options.verbose) continue;
         text += format("  {:8} {}\n", check::name_of(r.what.result), r.name);

@@ -5,6 +5,7 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/host/call_list.h"
 #include "core/host/parameters.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -64,6 +65,14 @@ json json_of(const policy &of, bool whole) {
                      {"version", of.module->plugin_version},
                      {"abi", format("{}.{}", of.module->abi_major, of.module->abi_minor)}};
     out["parameters"] = params;
+    // null: no instance can be made without more than its defaults
+    out["calls"] = nullptr;
+    if (const auto calls = core::list_calls(of)) {
+        out["calls"] = json::array();
+        for (const core::kind_calls &one : *calls)
+            out["calls"].push_back(
+                {{"kind", one.kind}, {"found", one.found}, {"absent", one.absent}});
+    }
     return out;
 }
 
@@ -98,6 +107,8 @@ void print_policy(const policy &of) {
                            of.module->plugin_version, of.module->abi_major, of.module->abi_minor),
                     2);
     text += format("  file: {}\n", of.path.string());
+    const auto calls = core::list_calls(of);
+    text += wrapped("calls: " + (calls ? core::text_of(*calls) : calls.failure().text), 2);
     text += of.params.empty() ? "parameters: none\n" : "parameters:\n";
     for (const moorage_param &p : of.params) {
         text += wrapped(format("{}: {}", p.plugin_key, domain_of(p)), 2);

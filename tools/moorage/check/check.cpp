@@ -96,6 +96,8 @@ std::vector<test> all_tests() {
         {"scan-time", "loading and describing it takes at most 100 ms", library, scan_time},
         {"descriptor-consistency", "it answers for the kinds it declares, no others, always alike",
          policy, descriptor_consistency},
+        {"calls-found", "the calls that it has are listed, and the optional ones it has not",
+         policy, calls_found},
         {"unknown-interface-null", "get_interface answers null for an unknown id", policy,
          unknown_interface_null},
         {"id-trailing-garbage-null", "get_interface compares whole ids", policy,

@@ -16,6 +16,7 @@ verdict scan_time(const subject &);
 verdict descriptor_consistency(const subject &);
 verdict unknown_interface_null(const subject &);
 verdict id_trailing_garbage_null(const subject &);
+verdict calls_found(const subject &);
 // tests_life.cpp: from create to destroy
 verdict life_cycle(const subject &);
 verdict create_destroy_repeat(const subject &);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "core/host/call_list.h"
 #include "core/host/elf_symbols.h"
 #include "core/host/library.h"
 #include "tools/moorage/check/tests.h"
@@ -87,6 +88,11 @@ verdict descriptor_consistency(const subject &of) {
                                  first ? "a table" : "null"));
     }
     return passed();
+}
+
+verdict calls_found(const subject &of) {
+    const auto calls = core::list_calls(*of.policy);
+    return calls ? passed(core::text_of(*calls)) : skipped(calls.failure().text);
 }
 
 verdict unknown_interface_null(const subject &of) {
