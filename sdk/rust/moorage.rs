@@ -10,7 +10,9 @@
 //
 // implements Policy and the traits of its kinds, and ends with
 // moorage_policy!("org.example.mine", "0.1.0", Mine, [OBSERVER, CACHE]);
-// Slices are borrowed for the call. A panic inside a call ends there: the host gets "no advice".
+// Optional calls are traits of their own (Admit, OnLoad, ...): what is not implemented is left to
+// the host. Slices are borrowed for the call. A panic inside a call ends there: the host gets "no
+// advice".
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
@@ -19,98 +21,12 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::{ptr, slice};
 
 include!(concat!(env!("MOORAGE_SDK"), "/rust/abi.rs"));
+include!(concat!(env!("MOORAGE_SDK"), "/rust/views.rs"));
+include!(concat!(env!("MOORAGE_SDK"), "/rust/order.rs"));
 
 // A string literal as the ABI wants it.
 macro_rules! text {
     ($literal:expr) => { concat!($literal, "\0").as_ptr() as *const std::os::raw::c_char };
-}
-
-// Borrowed array; a null pointer is the empty one.
-unsafe fn view<'a, T>(data: *const T, count: usize) -> &'a [T] {
-    if data.is_null() { &[] } else { slice::from_raw_parts(data, count) }
-}
-unsafe fn view_mut<'a, T>(data: *mut T, count: usize) -> &'a mut [T] {
-    if data.is_null() { &mut [] } else { slice::from_raw_parts_mut(data, count) }
-}
-
-impl moorage_step {
-    pub fn page(&self, expert: u32) -> u32 { self.layer * self.experts + expert }
-    // Distinct chosen experts, hits and misses alike.
-    pub fn distinct(&self) -> &[u32] {
-        unsafe { view(self.host_distinct, self.distinct_count as usize) }
-    }
-    pub fn chosen(&self, token: usize) -> &[u32] {
-        let k = self.top_k as usize;
-        let all = unsafe { view(self.host_chosen, self.token_count as usize * k) };
-        &all[token * k..(token + 1) * k]
-    }
-    // Scores of all experts for one token; empty where the source has none.
-    pub fn gate_scores(&self, token: usize) -> &[f32] {
-        let experts = self.experts as usize;
-        let all = unsafe { view(self.host_gate_scores, self.token_count as usize * experts) };
-        if all.is_empty() { all } else { &all[token * experts..(token + 1) * experts] }
-    }
-    pub fn predicted(&self) -> &[u32] {
-        unsafe { view(self.host_predicted, self.prediction_count as usize) }
-    }
-}
-impl moorage_residency {
-    pub fn state(&self, page: u32) -> u8 {
-        assert!(page < self.layers * self.experts);
-        unsafe { ptr::read_volatile(self.host_state.add(page as usize)) } // the host writes it
-    }
-    pub fn resident(&self, page: u32) -> bool { self.state(page) & MOORAGE_STATE_RESIDENT != 0 }
-    // In a cache slot (its bytes may still be arriving) and free to go.
-    pub fn evictable(&self, page: u32) -> bool {
-        let state = self.state(page);
-        state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT) != 0
-            && state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED) == 0
-    }
-}
-
-// The host's services. A missing service that is asked for panics, which ends as a failed call.
-#[derive(Clone, Copy)]
-pub struct Host(pub *const moorage_host);
-impl Host {
-    pub fn service<T>(&self, id: &'static str) -> Option<&'static T> {
-        unsafe {
-            let find = (*self.0).get_service?;
-            (find(self.0, id.as_ptr() as *const c_char) as *const T).as_ref()
-        }
-    }
-    fn need<T>(&self, id: &'static str) -> &'static T { self.service(id).expect(id) }
-    // From activate on.
-    pub fn residency(&self) -> &'static moorage_residency {
-        let table = self.need::<moorage_residency_service>(MOORAGE_SERVICE_RESIDENCY);
-        unsafe { table.view.and_then(|view| view(self.0).as_ref()).expect("residency") }
-    }
-    // None where time is not modelled.
-    pub fn costs(&self) -> Option<&'static moorage_costs> {
-        let table = self.service::<moorage_costs_service>(MOORAGE_SERVICE_COSTS)?;
-        unsafe { table.view.and_then(|view| view(self.0).as_ref()) }
-    }
-    pub fn random(&self) -> u64 {
-        unsafe { (self.need::<moorage_random>(MOORAGE_SERVICE_RANDOM).next.unwrap())(self.0) }
-    }
-    pub fn now_ns(&self) -> u64 {
-        unsafe { (self.need::<moorage_clock>(MOORAGE_SERVICE_CLOCK).now_ns.unwrap())(self.0) }
-    }
-    // First step after `step` that requests the page, or MOORAGE_NEVER.
-    pub fn next_use(&self, page: u32, step: u64) -> u64 {
-        let table = self.need::<moorage_future>(MOORAGE_SERVICE_FUTURE);
-        unsafe { (table.next_use.unwrap())(self.0, page, step, ptr::null_mut()) }
-    }
-    pub fn log(&self, level: i32, line: &str) {
-        if let (Some(table), Ok(line)) =
-            (self.service::<moorage_log>(MOORAGE_SERVICE_LOG), CString::new(line))
-        {
-            if let Some(write) = table.write { unsafe { write(self.0, level, line.as_ptr()) } }
-        }
-    }
-    fn set_error(&self, message: &str) {
-        let text = CString::new(message.replace('\0', " ")).unwrap_or_default();
-        unsafe { if let Some(set) = (*self.0).set_error { set(self.0, text.as_ptr()) } }
-    }
 }
 
 // Description of a policy; texts come from text!("...").
@@ -153,15 +69,25 @@ impl Pages<'_> {
         if !self.full() { self.data[self.count] = page; self.count += 1; }
     }
     pub fn full(&self) -> bool { self.count == self.data.len() }
+    pub fn len(&self) -> usize { self.count }
 }
-pub struct Orders<'a> { pages: Pages<'a>, segments: &'a mut [u8] }
+pub struct Orders<'a> { pages: Pages<'a>, segments: &'a mut [u8], flags: &'a mut u32 }
 impl Orders<'_> {
     pub fn push(&mut self, page: u32, segments: u32) {
         if self.full() { return; }
         self.segments[self.pages.count] = segments as u8;
         self.pages.push(page);
     }
+    // The layer of target 0 waits for all that was ordered for it.
+    pub fn complete(&mut self) { *self.flags |= MOORAGE_ORDERS_COMPLETE as u32; }
     pub fn full(&self) -> bool { self.pages.full() }
+    pub fn len(&self) -> usize { self.pages.len() }
+}
+// A budget being planned: both arrays are [layers] and hold what is in force.
+pub struct Plan<'a> {
+    pub slots: &'a mut [u32],
+    pub split: &'a mut [f32],
+    pub gain_ns: f64, // expected gain per token over what is in force; 0: unknown
 }
 
 // Every policy. activate takes all memory, within the limits; calls of a step take none.
@@ -182,65 +108,49 @@ pub trait Router: Policy {
 }
 pub trait Cache: Policy {
     fn victims(&mut self, room: &moorage_room, out: &mut Pages);
-    fn admit(&mut self, _admission: &moorage_admission) -> bool { true }
-    fn on_load(&mut self, _page: u32, _segments: u32, _cause: i32) {}
-    fn on_evict(&mut self, _page: u32, _cause: i32) {}
+}
+pub trait Admit: Cache {
+    fn admit(&mut self, admission: &moorage_admission) -> bool;
+}
+pub trait OnLoad: Cache {
+    fn on_load(&mut self, page: u32, segments: u32, cause: i32);
+}
+pub trait OnEvict: Cache {
+    fn on_evict(&mut self, page: u32, cause: i32);
+}
+pub trait Fill: Cache {
+    // As victims, for what is to fill the free slots.
+    fn fill(&mut self, room: &moorage_room, out: &mut Pages);
 }
 pub trait Budget: Policy {
-    // Both arrays are [layers] and hold what is in force; true applies them.
-    fn plan(&mut self, request: &moorage_budget_request, slots: &mut [u32], split: &mut [f32])
-        -> bool;
-    fn interval(&mut self) -> u64 { 0 }
+    // True applies the plan.
+    fn plan(&mut self, request: &moorage_budget_request, out: &mut Plan) -> bool;
+}
+pub trait Interval: Budget {
+    fn interval(&mut self) -> u64;
 }
 pub trait Prefetch: Policy {
     fn horizon(&mut self) -> u32;
-    fn predict(&mut self, _step: &moorage_step, _layer: u32, _distance: u32, _experts: &mut [u32],
-               _scores: &mut [f32]) -> u32 { 0 }
     fn plan(&mut self, step: &moorage_step, forecast: &moorage_forecast, out: &mut Orders);
-    fn outcome(&mut self, _outcome: &moorage_prefetch_outcome) {}
 }
-impl moorage_forecast {
-    // Layer and predicted experts of a target, best first.
-    pub fn target(&self, index: u32) -> (u32, &[u32]) {
-        let (i, n) = (index as usize, self.target_count as usize);
-        unsafe {
-            let offsets = view(self.host_offsets, n + 1);
-            let all = view(self.host_experts, offsets[n] as usize);
-            (view(self.host_layers, n)[i], &all[offsets[i] as usize..offsets[i + 1] as usize])
-        }
-    }
+pub trait Predict: Prefetch {
+    fn predict(&mut self, step: &moorage_step, layer: u32, distance: u32, experts: &mut [u32],
+               scores: &mut [f32]) -> u32;
+}
+pub trait Prediction: Prefetch {
+    // MOORAGE_FROM_*: what the source is to predict from.
+    fn prediction(&mut self) -> u32;
+}
+pub trait PrefetchOutcome: Prefetch {
+    fn outcome(&mut self, outcome: &moorage_prefetch_outcome);
 }
 pub trait Dispatch: Policy {
     // One site per item, and the items in the order to take them. Returns the items, or 0: all GPU.
     fn assign(&mut self, step: &moorage_step, items: &moorage_items, sites: &mut [u32],
               order: &mut [u32]) -> u32;
-    fn outcome(&mut self, _outcome: &moorage_dispatched) {}
 }
-impl moorage_items {
-    pub fn missing(&self) -> &[u8] { unsafe { view(self.host_missing, self.count as usize) } }
-    pub fn load_ns(&self) -> &[u64] { unsafe { view(self.host_load_ns, self.count as usize) } }
-    pub fn gpu_ns(&self) -> &[u64] { unsafe { view(self.host_gpu_ns, self.count as usize) } }
-    pub fn cpu_ns(&self) -> &[u64] { unsafe { view(self.host_cpu_ns, self.count as usize) } }
-    // Servers that have an item's expert, ascending.
-    pub fn remote_servers(&self, item: usize) -> &[u32] {
-        assert!(item < self.count as usize);
-        unsafe {
-            let first = view(self.host_remote_first, self.count as usize + 1);
-            if first.is_empty() { return &[]; }
-            let all = view(self.host_remote_servers, first[self.count as usize] as usize);
-            &all[first[item] as usize..first[item + 1] as usize]
-        }
-    }
-    // Time of each of them, the way there and back included.
-    pub fn remote_ns(&self, item: usize) -> &[u64] {
-        assert!(item < self.count as usize);
-        unsafe {
-            let first = view(self.host_remote_first, self.count as usize + 1);
-            if first.is_empty() { return &[]; }
-            let all = view(self.host_remote_ns, first[self.count as usize] as usize);
-            &all[first[item] as usize..first[item + 1] as usize]
-        }
-    }
+pub trait DispatchOutcome: Dispatch {
+    fn outcome(&mut self, outcome: &moorage_dispatched);
 }
 pub trait Transport: Policy {
     fn submit(&mut self, transfer: &moorage_transfer);
@@ -253,10 +163,14 @@ pub trait Placement: Policy {
     // Pushes the copies of the plan; a text where no plan exists.
     fn plan(&mut self, cluster: &moorage_cluster, demand: &moorage_demand, current: &[moorage_copy],
             copies: &mut Copies) -> Result<(), String>;
+}
+pub trait Adopt: Placement {
     // Left out: the host's rule, Prism's Eq. 4.
-    fn adopt(&mut self, movement: &moorage_move) -> bool { movement.pays() }
+    fn adopt(&mut self, movement: &moorage_move) -> bool;
+}
+pub trait Facts: Placement {
     // Fills facts about the last plan, returns how many; names are text!("...").
-    fn facts(&mut self, _out: &mut [moorage_fact]) -> u32 { 0 }
+    fn facts(&mut self, out: &mut [moorage_fact]) -> u32;
 }
 // A plan being made: copies in any order, none twice.
 pub struct Copies<'a> { data: &'a mut [moorage_copy], count: usize }
@@ -268,46 +182,6 @@ impl Copies<'_> {
         }
     }
 }
-impl moorage_move {
-    // What is saved until the next decision against what loading the added copies and dropping the
-    // removed ones takes.
-    pub fn pays(&self) -> bool {
-        let saved = (self.remote_per_s_current - self.remote_per_s_candidate) * self.remote_call_s;
-        saved * self.interval_s > self.added_s + self.removed_s
-    }
-}
-impl moorage_cluster {
-    pub fn device_bytes(&self) -> &[u64] {
-        unsafe { view(self.host_device_bytes, self.devices as usize) }
-    }
-    pub fn device_server(&self) -> &[u32] {
-        unsafe { view(self.host_device_server, self.devices as usize) }
-    }
-    pub fn home_server(&self) -> &[u32] {
-        unsafe { view(self.host_home_server, self.homes as usize) }
-    }
-    pub fn has_cloud(&self) -> bool { !self.host_cloud_s.is_null() }
-}
-impl moorage_demand {
-    // Of each model, and one more: the number of experts of all.
-    pub fn model_first(&self) -> &[u32] {
-        unsafe { view(self.host_model_first, self.models as usize + 1) }
-    }
-    pub fn experts(&self) -> u32 { self.model_first()[self.models as usize] }
-    pub fn expert_bytes(&self) -> &[u64] {
-        unsafe { view(self.host_expert_bytes, self.models as usize) }
-    }
-    pub fn tokens_per_s(&self) -> &[f64] {
-        unsafe { view(self.host_home_tokens_per_s, self.homes as usize) }
-    }
-    // How often a token of the home chooses each expert, [experts].
-    pub fn frequency(&self, home: u32) -> &[f64] {
-        assert!(home < self.homes);
-        let experts = self.experts() as usize;
-        unsafe { view(self.host_frequency.add(home as usize * experts), experts) }
-    }
-}
-
 macro_rules! thunks {
     ($($trait:ident: $type:ident $empty:tt {
         $($slot:ident($($arg:ident: $arg_type:ty),*) $(-> $ret:ty = $fallback:expr)?;
@@ -320,7 +194,7 @@ macro_rules! thunks {
                 $(let $host = (*(plugin as *mut Holder<P>)).host;)?
                 guard::<P, _>(plugin, { $($fallback)? }, |$policy| $body)
             })*
-            pub const TABLE: &'static $type = &$type {
+            pub const TABLE: $type = $type {
                 size: std::mem::size_of::<$type>() as u32,
                 flags: 0,
                 $($slot: Some(Self::$slot),)*
@@ -351,38 +225,32 @@ thunks! {
             p.victims(&*room, &mut pages);
             pages.count as u32
         };
-        admit(admission: *const moorage_admission) -> u32 = 1; |p| p.admit(&*admission) as u32;
-        on_load(page: u32, segments: u32, cause: i32); |p| p.on_load(page, segments, cause);
-        on_evict(page: u32, cause: i32); |p| p.on_evict(page, cause);
     }
     Budget: moorage_budget { size: 0, flags: 0, plan: None, interval: None } {
         plan(request: *const moorage_budget_request, out: *mut moorage_budget_plan)
                 -> u32 = 0; |p| {
             let n = (*request).layers as usize;
             let (slots, split) = (view_mut((*out).host_slots, n), view_mut((*out).host_split, n));
-            p.plan(&*request, slots, split) as u32
+            let mut plan = Plan { slots, split, gain_ns: (*out).gain_ns };
+            let apply = p.plan(&*request, &mut plan);
+            (*out).gain_ns = plan.gain_ns;
+            apply as u32
         };
-        interval() -> u64 = 0; |p| p.interval();
     }
     Prefetch: moorage_prefetch {
         size: 0, flags: 0, horizon: None, predict: None, plan: None, outcome: None,
         prediction: None
     } {
         horizon() -> u32 = 0; |p| p.horizon();
-        predict(step: *const moorage_step, layer: u32, distance: u32, capacity: u32,
-                experts: *mut u32, scores: *mut f32) -> u32 = 0; |p| {
-            let n = capacity as usize;
-            p.predict(&*step, layer, distance, view_mut(experts, n), view_mut(scores, n))
-        };
         plan(step: *const moorage_step, forecast: *const moorage_forecast, out: *mut moorage_orders)
                 -> u32 = 0; |p| {
             let n = (*out).capacity as usize;
             let pages = Pages { data: view_mut((*out).host_pages, n), count: 0 };
-            let mut list = Orders { pages, segments: view_mut((*out).host_segments, n) };
+            let segments = view_mut((*out).host_segments, n);
+            let mut list = Orders { pages, segments, flags: &mut (*out).flags };
             p.plan(&*step, &*forecast, &mut list);
             list.pages.count as u32
         };
-        outcome(outcome: *const moorage_prefetch_outcome); |p| p.outcome(&*outcome);
     }
     Dispatch: moorage_dispatch { size: 0, flags: 0, assign: None, outcome: None } {
         assign(step: *const moorage_step, items: *const moorage_items, sites: *mut u32,
@@ -390,7 +258,6 @@ thunks! {
             let n = (*items).count as usize;
             p.assign(&*step, &*items, view_mut(sites, n), view_mut(order, n))
         };
-        outcome(outcome: *const moorage_dispatched); |p| p.outcome(&*outcome);
     }
     Transport: moorage_transport {
         size: 0, flags: 0, submit: None, cancel: None, promote: None, next: None
@@ -417,11 +284,83 @@ thunks! {
                 Err(message) => failed(host, &message),
             }
         };
-        adopt(movement: *const moorage_move) -> u32 = 0; |p| p.adopt(&*movement) as u32;
-        facts(out: *mut moorage_fact, capacity: u32) -> u32 = 0; |p| {
-            p.facts(view_mut(out, capacity as usize))
-        };
     }
+}
+
+// Calls that a policy may leave out are traits of their own, so that the table holds those that the
+// type implements and null for the others. For a known type, Found::<Mine>::ADMIT is the thunk
+// where Mine: Admit, and Absent's None where not.
+pub struct Found<P>(PhantomData<P>);
+macro_rules! optional {
+    ($($name:ident of $trait:ident: ($($arg:ident: $arg_type:ty),*) $(-> $ret:ty = $fallback:expr)?;
+       |$policy:ident| $body:expr;)*) => {
+        pub trait Absent {
+            $(const $name: Option<
+                unsafe extern "C" fn(*mut moorage_plugin $(, $arg_type)*) $(-> $ret)?
+            > = None;)*
+        }
+        $(impl<P: $trait> Found<P> {
+            pub const $name: Option<
+                unsafe extern "C" fn(*mut moorage_plugin $(, $arg_type)*) $(-> $ret)?
+            > = {
+                unsafe extern "C" fn thunk<P: $trait>(
+                    plugin: *mut moorage_plugin $(, $arg: $arg_type)*
+                ) $(-> $ret)? {
+                    guard::<P, _>(plugin, { $($fallback)? }, |$policy| $body)
+                }
+                Some(thunk::<P>)
+            };
+        })*
+    };
+}
+impl<P> Absent for Found<P> {}
+optional! {
+    ADMIT of Admit: (admission: *const moorage_admission) -> u32 = 1; |p| {
+        p.admit(&*admission) as u32
+    };
+    ON_LOAD of OnLoad: (page: u32, segments: u32, cause: i32); |p| p.on_load(page, segments, cause);
+    ON_EVICT of OnEvict: (page: u32, cause: i32); |p| p.on_evict(page, cause);
+    FILL of Fill: (room: *const moorage_room, out: *mut u32) -> u32 = 0; |p| {
+        let mut pages = Pages { data: view_mut(out, (*room).count as usize), count: 0 };
+        p.fill(&*room, &mut pages);
+        pages.count as u32
+    };
+    INTERVAL of Interval: () -> u64 = 0; |p| p.interval();
+    PREDICT of Predict: (step: *const moorage_step, layer: u32, distance: u32, capacity: u32,
+                         experts: *mut u32, scores: *mut f32) -> u32 = 0; |p| {
+        let n = capacity as usize;
+        p.predict(&*step, layer, distance, view_mut(experts, n), view_mut(scores, n))
+    };
+    PREDICTION of Prediction: () -> u32 = 0; |p| p.prediction();
+    PREFETCH_OUTCOME of PrefetchOutcome: (outcome: *const moorage_prefetch_outcome); |p| {
+        p.outcome(&*outcome)
+    };
+    DISPATCH_OUTCOME of DispatchOutcome: (outcome: *const moorage_dispatched); |p| {
+        p.outcome(&*outcome)
+    };
+    ADOPT of Adopt: (movement: *const moorage_move) -> u32 = 0; |p| p.adopt(&*movement) as u32;
+    FACTS of Facts: (out: *mut moorage_fact, capacity: u32) -> u32 = 0; |p| {
+        p.facts(view_mut(out, capacity as usize))
+    };
+}
+
+// Which kinds a type implements, likewise: bits, to be compared with the list of moorage_policy!.
+macro_rules! kinds {
+    ($($name:ident of $trait:ident = $bit:expr;)*) => {
+        pub trait OfNoKind { $(const $name: u32 = 0;)* }
+        $(impl<P: $trait> Found<P> { pub const $name: u32 = $bit; })*
+    };
+}
+impl<P> OfNoKind for Found<P> {}
+kinds! {
+    IS_OBSERVER of Observer = 1;
+    IS_ROUTER of Router = 2;
+    IS_CACHE of Cache = 4;
+    IS_BUDGET of Budget = 8;
+    IS_PREFETCH of Prefetch = 16;
+    IS_DISPATCH of Dispatch = 32;
+    IS_TRANSPORT of Transport = 64;
+    IS_PLACEMENT of Placement = 128;
 }
 
 // An instance: the C struct first, so that the host's pointer is ours.
@@ -506,14 +445,61 @@ macro_rules! kind {
     (id DISPATCH) => { $crate::moorage::MOORAGE_INTERFACE_DISPATCH };
     (id TRANSPORT) => { $crate::moorage::MOORAGE_INTERFACE_TRANSPORT };
     (id PLACEMENT) => { $crate::moorage::MOORAGE_INTERFACE_PLACEMENT };
-    (table OBSERVER) => { $crate::moorage::moorage_observer };
-    (table ROUTER) => { $crate::moorage::moorage_router };
-    (table CACHE) => { $crate::moorage::moorage_cache };
-    (table BUDGET) => { $crate::moorage::moorage_budget };
-    (table PREFETCH) => { $crate::moorage::moorage_prefetch };
-    (table DISPATCH) => { $crate::moorage::moorage_dispatch };
-    (table TRANSPORT) => { $crate::moorage::moorage_transport };
-    (table PLACEMENT) => { $crate::moorage::moorage_placement };
+    (type OBSERVER) => { moorage_observer };
+    (type ROUTER) => { moorage_router };
+    (type CACHE) => { moorage_cache };
+    (type BUDGET) => { moorage_budget };
+    (type PREFETCH) => { moorage_prefetch };
+    (type DISPATCH) => { moorage_dispatch };
+    (type TRANSPORT) => { moorage_transport };
+    (type PLACEMENT) => { moorage_placement };
+    (bit OBSERVER) => { 1 };
+    (bit ROUTER) => { 2 };
+    (bit CACHE) => { 4 };
+    (bit BUDGET) => { 8 };
+    (bit PREFETCH) => { 16 };
+    (bit DISPATCH) => { 32 };
+    (bit TRANSPORT) => { 64 };
+    (bit PLACEMENT) => { 128 };
+    (table OBSERVER $policy:ty) => { Table::<$policy, moorage_observer>::TABLE };
+    (table ROUTER $policy:ty) => { Table::<$policy, moorage_router>::TABLE };
+    (table CACHE $policy:ty) => {
+        moorage_cache {
+            admit: Found::<$policy>::ADMIT,
+            on_load: Found::<$policy>::ON_LOAD,
+            on_evict: Found::<$policy>::ON_EVICT,
+            fill: Found::<$policy>::FILL,
+            ..Table::<$policy, moorage_cache>::TABLE
+        }
+    };
+    (table BUDGET $policy:ty) => {
+        moorage_budget {
+            interval: Found::<$policy>::INTERVAL,
+            ..Table::<$policy, moorage_budget>::TABLE
+        }
+    };
+    (table PREFETCH $policy:ty) => {
+        moorage_prefetch {
+            predict: Found::<$policy>::PREDICT,
+            outcome: Found::<$policy>::PREFETCH_OUTCOME,
+            prediction: Found::<$policy>::PREDICTION,
+            ..Table::<$policy, moorage_prefetch>::TABLE
+        }
+    };
+    (table DISPATCH $policy:ty) => {
+        moorage_dispatch {
+            outcome: Found::<$policy>::DISPATCH_OUTCOME,
+            ..Table::<$policy, moorage_dispatch>::TABLE
+        }
+    };
+    (table TRANSPORT $policy:ty) => { Table::<$policy, moorage_transport>::TABLE };
+    (table PLACEMENT $policy:ty) => {
+        moorage_placement {
+            adopt: Found::<$policy>::ADOPT,
+            facts: Found::<$policy>::FACTS,
+            ..Table::<$policy, moorage_placement>::TABLE
+        }
+    };
 }
 
 // Exports a library of one policy: id, version, type, and the kinds it answers for.
@@ -522,12 +508,19 @@ macro_rules! moorage_policy {
         const _: () = {
             use std::os::raw::{c_char, c_void};
             use $crate::moorage::*;
+            const IMPLEMENTED: u32 = Found::<$policy>::IS_OBSERVER | Found::<$policy>::IS_ROUTER
+                | Found::<$policy>::IS_CACHE | Found::<$policy>::IS_BUDGET
+                | Found::<$policy>::IS_PREFETCH | Found::<$policy>::IS_DISPATCH
+                | Found::<$policy>::IS_TRANSPORT | Found::<$policy>::IS_PLACEMENT;
+            const _: () = assert!(IMPLEMENTED == $(kind!(bit $kind))|+,
+                "the type implements a kind that moorage_policy! does not list");
             unsafe extern "C" fn get_interface(
                 _plugin: *mut moorage_plugin, id: *const c_char,
             ) -> *const c_void {
                 let id = std::ffi::CStr::from_ptr(id).to_bytes_with_nul();
                 $(if id == kind!(id $kind).as_bytes() {
-                    return Table::<$policy, kind!(table $kind)>::TABLE as *const _ as *const c_void;
+                    static TABLE: Shared<kind!(type $kind)> = Shared(kind!(table $kind $policy));
+                    return &TABLE.0 as *const _ as *const c_void;
                 })+
                 std::ptr::null()
             }
