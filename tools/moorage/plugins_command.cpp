@@ -12,7 +12,8 @@ namespace moorage::tool {
 namespace {
 
 constexpr const char *json_help = "write JSON to a file, or - for standard output";
-constexpr const char *path_help = "a further folder or library, besides the bundled policies";
+constexpr const char *path_help =
+    "a further folder (not those in it) or library, besides the bundled policies";
 
 struct options {
     plugins_list_options list;
@@ -30,7 +31,7 @@ void add_list(CLI::App &to, plugins_list_options &o) {
 
 void add_describe(CLI::App &to, plugins_describe_options &o) {
     CLI::App *at = to.add_subcommand(
-        "describe", "a policy: its idea, parameters with limits, needs and source");
+        "describe", "a policy: its idea, calls, parameters with limits, needs and source");
     at->add_option("name", o.name, "policy, as in TOML")->required();
     at->add_option("--path", o.paths, path_help);
     at->add_option("--json", o.json, json_help);
@@ -42,7 +43,8 @@ void add_new(CLI::App &to, plugins_new_options &o) {
     at->add_option("kind", o.kind,
                    "router, cache, budget, prefetch, dispatch, placement or transport")
         ->required();
-    at->add_option("name", o.name, "its name in TOML, snake_case")->required();
+    at->add_option("name", o.name, "its name in TOML: snake_case, no word of the language")
+        ->required();
     at->add_option("--lang", o.language, "cpp, c or rust")->capture_default_str();
     at->add_option("--dir", o.directory, "folder that receives the file")->capture_default_str();
 }

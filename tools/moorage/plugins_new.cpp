@@ -31,23 +31,50 @@ core::result<fs::path> template_folder() {
     return *sdk / "template";
 }
 
+// Words that mean something in a language already, as far as they could be names of policies.
+constexpr std::string_view cpp_words =
+    " alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t "
+    "char32_t "
+    "char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr "
+    "constinit continue decltype default delete do double dynamic_cast else enum explicit export "
+    "extern false float for friend goto if inline int long mutable namespace new noexcept not "
+    "not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires "
+    "return short signed sizeof static static_assert static_cast struct switch template this "
+    "thread_local throw true try typedef typeid typename union unsigned using virtual void "
+    "volatile "
+    "wchar_t while xor xor_eq ";
+constexpr std::string_view c_words =
+    " auto break case char const continue default do double else enum extern float for goto if "
+    "inline int long register restrict return short signed sizeof static struct switch typedef "
+    "union unsigned void volatile while ";
+constexpr std::string_view rust_words =
+    " abstract as async await become box break const continue crate do dyn else enum extern false "
+    "final fn for gen if impl in let loop macro match mod move mut override priv pub ref return "
+    "self static struct super trait true try type typeof unsafe unsized use virtual where while "
+    "yield ";
+
 struct language {
-    const char *name, *extension;
+    const char *name, *title, *extension;
+    std::string_view words;
 };
-constexpr language languages[] = {{"cpp", ".cpp"}, {"c", ".c"}, {"rust", ".rs"}};
+constexpr language languages[] = {{"cpp", "C++", ".cpp", cpp_words},
+                                  {"c", "C", ".c", c_words},
+                                  {"rust", "Rust", ".rs", rust_words}};
 
 void replace_all(std::string &text, std::string_view token, std::string_view by) {
     for (size_t at = 0; (at = text.find(token, at)) != std::string::npos; at += by.size())
         text.replace(at, token.size(), by);
 }
 
-core::status check_name(const std::string &name) {
+core::status check_name(const std::string &name, const language &in) {
     if (!core::is_snake_case(name))
         return error{
             format("{} is no name for a policy: lower case letters, digits and _, beginning with a "
                    "letter",
                    name),
             true};
+    if (in.words.find(" " + name + " ") != std::string_view::npos)
+        return error{format("{} is a word of {}; choose another name", name, in.title), true};
     core::set_log_level(core::log_level::error);
     const auto all = open_registry({});
     if (!all) return core::success();  // the bundled policies are not there: nothing to clash with
@@ -70,7 +97,7 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
     if (lang == std::end(languages))
         return error{
             format("no templates in language {}; there are: cpp, c, rust", options.language), true};
-    if (auto named = check_name(options.name); !named) return named.failure();
+    if (auto named = check_name(options.name, *lang); !named) return named.failure();
     const auto folder = template_folder();
     if (!folder) return folder.failure();
     const fs::path source = *folder / lang->name / (options.kind + lang->extension + ".in");
