@@ -132,3 +132,30 @@ TEST_CASE("ids follow the rules: host ids, one revision, never draft, all differ
     }
     CHECK(seen.size() == 15);
 }
+
+// What the host lends to Rust is reached without raw pointers: each array of a struct has its
+// accessor in that struct's impl. What a policy writes is wrapped (Pages, Orders, Plan, route's
+// slices).
+TEST_CASE("every array that the host lends has an accessor in Rust") {
+    const std::string abi = contents(sdk / "rust/abi.rs"), views = contents(sdk / "rust/views.rs");
+    const std::set<std::string> elsewhere = {"moorage_host",   "moorage_value",
+                                             "moorage_route",  "moorage_replay",
+                                             "moorage_orders", "moorage_budget_plan"};
+    const std::regex expression("struct (moorage_\\w+) \\{([^}]*)\\}");
+    size_t fields = 0;
+    for (std::sregex_iterator at(abi.begin(), abi.end(), expression), end; at != end; ++at) {
+        const std::string name = (*at)[1].str();
+        if (elsewhere.contains(name)) continue;
+        std::string code;  // of all impls of the struct
+        const std::string begin = "impl " + name + " {";
+        for (size_t from = 0; (from = views.find(begin, from)) != std::string::npos; ++from)
+            code += views.substr(from, views.find("\n}", from) - from);
+        for (const std::string &field : matches((*at)[2].str(), "(host_\\w+):")) {
+            ++fields;
+            const bool read = code.find("." + field) != std::string::npos;
+            const bool listed = code.find(" " + field + "[") != std::string::npos;
+            CHECK_MESSAGE((read || listed), name, " ", field);
+        }
+    }
+    CHECK(fields > 60);
+}
