@@ -23,6 +23,7 @@ use std::{ptr, slice};
 include!(concat!(env!("MOORAGE_SDK"), "/rust/abi.rs"));
 include!(concat!(env!("MOORAGE_SDK"), "/rust/views.rs"));
 include!(concat!(env!("MOORAGE_SDK"), "/rust/order.rs"));
+include!(concat!(env!("MOORAGE_SDK"), "/rust/replay.rs"));
 
 // A string literal as the ABI wants it.
 macro_rules! text {
@@ -188,7 +189,7 @@ macro_rules! thunks {
           |$policy:ident $(, $host:ident)?| $body:expr;)*
     })*) => {$(
         impl<P: $trait> Table<P, $type> {
-            $(unsafe extern "C" fn $slot(
+            $(pub unsafe extern "C" fn $slot(
                 plugin: *mut moorage_plugin $(, $arg: $arg_type)*
             ) $(-> $ret)? {
                 $(let $host = (*(plugin as *mut Holder<P>)).host;)?
@@ -205,9 +206,6 @@ macro_rules! thunks {
 }
 pub struct Table<P, T>(PhantomData<(P, T)>);
 thunks! {
-    Observer: moorage_observer { size: 0, flags: 0, observe: None } {
-        observe(step: *const moorage_step); |p| p.observe(&*step);
-    }
     Router: moorage_router { size: 0, flags: 0, select: None } {
         select(step: *const moorage_step, out: *mut moorage_route) -> u32 = 0; |p| {
             let n = (*step).token_count as usize * (*step).top_k as usize;
@@ -315,6 +313,7 @@ macro_rules! optional {
 }
 impl<P> Absent for Found<P> {}
 optional! {
+    OBSERVE of Observer: (step: *const moorage_step); |p| p.observe(&*step);
     ADMIT of Admit: (admission: *const moorage_admission) -> u32 = 1; |p| {
         p.admit(&*admission) as u32
     };
@@ -461,17 +460,40 @@ macro_rules! kind {
     (bit DISPATCH) => { 32 };
     (bit TRANSPORT) => { 64 };
     (bit PLACEMENT) => { 128 };
-    (table OBSERVER $policy:ty) => { Table::<$policy, moorage_observer>::TABLE };
+    (table OBSERVER $policy:ty) => {
+        moorage_observer {
+            size: std::mem::size_of::<moorage_observer>() as u32,
+            flags: 0,
+            observe: Found::<$policy>::OBSERVE,
+        }
+    };
     (table ROUTER $policy:ty) => { Table::<$policy, moorage_router>::TABLE };
-    (table CACHE $policy:ty) => {
+    (table CACHE $policy:ty) => {{
+        struct Calls;
+        impl Replayed for Calls {
+            const VICTIMS: unsafe extern "C" fn(
+                *mut moorage_plugin, *const moorage_room, *mut u32,
+            ) -> u32 = Table::<$policy, moorage_cache>::victims;
+            const OBSERVE: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_step)> =
+                Found::<$policy>::OBSERVE;
+            const ADMIT: Option<
+                unsafe extern "C" fn(*mut moorage_plugin, *const moorage_admission) -> u32,
+            > = Found::<$policy>::ADMIT;
+            const ON_LOAD: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, u32, i32)> =
+                Found::<$policy>::ON_LOAD;
+            const ON_EVICT: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)> =
+                Found::<$policy>::ON_EVICT;
+        }
         moorage_cache {
+            flags: MOORAGE_CACHE_REPLAY_DERIVED,
+            replay: Some(replay::<Calls>),
             admit: Found::<$policy>::ADMIT,
             on_load: Found::<$policy>::ON_LOAD,
             on_evict: Found::<$policy>::ON_EVICT,
             fill: Found::<$policy>::FILL,
             ..Table::<$policy, moorage_cache>::TABLE
         }
-    };
+    }};
     (table BUDGET $policy:ty) => {
         moorage_budget {
             interval: Found::<$policy>::INTERVAL,

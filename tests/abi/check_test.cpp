@@ -175,6 +175,27 @@ TEST_CASE("every bad policy that is built is expected to fail") {
     }
 }
 
+TEST_CASE("check and describe say which calls were found") {
+    const auto done = check(quoted(build / "plugins/cache/lru.so") + " --only calls-found");
+    REQUIRE(done.report.is_object());
+    std::string text;
+    for (const json &one : done.report["tests"])
+        if (one["test"] == "calls-found") text = one["text"];
+    CHECK(text == "cache: victims, on_load, on_evict (not admit, fill); observer: observe");
+    const fs::path file =
+        fs::temp_directory_path() / ("moorage-calls-" + std::to_string(getpid()) + ".json");
+    const std::string command = "'" + (build / "bin/moorage").string() +
+                                "' plugins describe static --json '" + file.string() + "'";
+    REQUIRE(std::system(command.c_str()) == 0);
+    std::ifstream in(file);
+    const json described = json::parse(in, nullptr, false);
+    fs::remove(file);
+    REQUIRE(described["calls"].is_array());
+    CHECK(described["calls"][0]["kind"] == "cache");
+    CHECK(described["calls"][0]["found"] == json({"victims", "admit", "fill"}));
+    CHECK(described["calls"][0]["absent"] == json({"on_load", "on_evict"}));
+}
+
 TEST_CASE("equal seeds give equal reports but for the times") {
     const auto strip = [](json report) {
         for (json &one : report["tests"]) one.erase("seconds");

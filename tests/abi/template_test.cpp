@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/host/call_list.h"
 #include "core/host/instance.h"
 #include "core/host/registry.h"
 #include "tests/skip.h"
@@ -164,6 +165,25 @@ TEST_CASE("cache: the parameter of each template changes the order") {
         policy.cache->on_evict(policy.plugin(), 2, MOORAGE_DEMAND);
         load(w, policy, 4);
         CHECK(victims(policy, 0, 3) == pages{7, 4, 5});
+    }
+}
+
+// What a wrapper makes of its own, or leaves to the host, is none of the policy's calls.
+TEST_CASE("the calls found are those that the source has, in every language") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        const auto calls = [&](const std::string &kind) {
+            world w;
+            return core::text_of(core::list_calls(w.open(language, kind)));
+        };
+        CHECK(calls("cache") == std::string("cache: victims, on_load, on_evict (not admit, fill)") +
+                                    (language == "c" ? "" : "; observer: observe"));
+        CHECK(calls("placement") == "placement: plan, adopt (not facts)");
+        CHECK(calls("prefetch") == "prefetch: horizon, plan (not predict, outcome, prediction)");
+        CHECK(calls("dispatch") == "dispatch: assign (not outcome)");
+        CHECK(calls("transport") == "transport: submit, cancel, promote, next");
+        CHECK(calls("budget").starts_with(language == "cpp" ? "budget: plan, interval"
+                                                            : "budget: plan (not interval)"));
     }
 }
 

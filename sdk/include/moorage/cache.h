@@ -83,7 +83,7 @@ typedef struct moorage_cache {
     /* `page` lost its slot. May be null. [step] */
     void (*on_evict)(moorage_plugin *plugin, uint32_t page, int32_t cause);
     /* Optional fast path of counting replays: does for many steps what the calls above would do one
-     * by one, decision for decision. The C++ wrapper generates it. The host checks every outcome
+     * by one, decision for decision. Wrappers make it. The host checks every outcome
      * against its own account. Null: the host goes step by step. [step] */
     void (*replay)(moorage_plugin *plugin, const moorage_replay *run);
     /* Names up to room->count pages that are to fill a pool's free slots while nothing runs: before
