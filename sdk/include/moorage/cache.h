@@ -67,7 +67,7 @@ MOORAGE_ASSERT(sizeof(moorage_replay) == 88, "moorage_replay layout");
 
 #define MOORAGE_INTERFACE_CACHE "moorage.cache/1"
 
-/* A wrapper made `replay` out of the policy's other calls: it counts as none of the policy's own. */
+/* A wrapper made `replay` out of the other calls, so it counts as none of the policy's own. */
 enum { MOORAGE_CACHE_REPLAY_DERIVED = 1u };
 typedef struct moorage_cache {
     uint32_t size;
