@@ -143,8 +143,8 @@ std::filesystem::path registry::bundled_folder() {
     namespace fs = std::filesystem;
     std::error_code failed;
     const fs::path here = fs::read_symlink("/proc/self/exe", failed).parent_path();
-    for (const fs::path &candidate : {here.parent_path() / "plugins",
-                                      here.parent_path() / "lib/moorage/plugins", here / "plugins"})
+    for (const fs::path &candidate : {here / "plugins", here.parent_path() / "plugins",
+                                      here.parent_path() / "lib/moorage/plugins"})
         if (fs::is_directory(candidate, failed)) return candidate;
     return {};
 }

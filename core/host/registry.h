@@ -45,8 +45,8 @@ public:
     // within a folder are searched only where the bundled policies are.
     // A path that does not exist is an error; a library that is refused is not.
     status scan(std::span<const std::filesystem::path> paths);
-    // The folder of the bundled policies: plugins/ beside the program's folder or the program, or
-    // lib/moorage/plugins beside the folder (build tree, packed, installed). Empty: there is none.
+    // The folder of the bundled policies: plugins/ beside the program (packed) or beside its folder
+    // (build tree), or lib/moorage/plugins beside that (installed). Empty: there is none.
     static std::filesystem::path bundled_folder();
     // The bundled policies, and what $MOORAGE_PLUGIN_PATH (colon-separated) adds.
     static std::vector<std::filesystem::path> default_paths();
