@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/partial_files.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -27,11 +28,16 @@ result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
         return error{format("{}: is there and not a regular file; name another", path.string())};
     atomic_file made;
     made.path_ = path;
+    made.place_ = std::filesystem::absolute(path, code).string();
+    if (code) return error{format("{}: cannot create: {}", path.string(), code.message())};
     // Opened like any file, so that it gets the usual rights; a left-over of the name is passed by.
     for (int attempt = 0; made.file_ < 0 && attempt < attempts_max; ++attempt) {
-        made.temporary_ = format("{}.{}-{}.part", path.string(), ::getpid(), attempt);
+        made.temporary_ = format("{}.{}-{}.part", made.place_, ::getpid(), attempt);
+        made.noted_ = note_partial_file(made.temporary_);
         made.file_ = ::open(made.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (made.file_ < 0 && errno != EEXIST) break;
+        if (made.file_ >= 0) break;
+        forget_partial_file(std::exchange(made.noted_, -1));
+        if (errno != EEXIST) break;
     }
     if (made.file_ < 0)
         return error{format("{}: cannot create: {}", path.string(), std::strerror(errno))};
@@ -40,15 +46,17 @@ result<atomic_file> atomic_file::create(const std::filesystem::path &path) {
 
 atomic_file::atomic_file(atomic_file &&other) noexcept
     : path_(std::move(other.path_)),
-      temporary_(std::move(other.temporary_)),
+      place_(std::move(other.place_)),
+      temporary_(std::exchange(other.temporary_, {})),
       buffer_(std::move(other.buffer_)),
       file_(std::exchange(other.file_, -1)),
+      noted_(std::exchange(other.noted_, -1)),
       failure_(other.failure_) {}
 
 atomic_file::~atomic_file() {
-    if (file_ < 0) return;
-    ::close(file_);
-    ::unlink(temporary_.c_str());
+    if (file_ >= 0) ::close(file_);
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+    forget_partial_file(noted_);
 }
 
 void atomic_file::write(std::span<const std::byte> bytes) {
@@ -69,12 +77,12 @@ void atomic_file::flush() {
 
 status atomic_file::commit() {
     flush();
-    if (failure_ == 0 && ::rename(temporary_.c_str(), path_.c_str()) != 0) failure_ = errno;
+    // Closed first: some file systems tell only then that there was no room.
+    if (::close(std::exchange(file_, -1)) != 0 && failure_ == 0) failure_ = errno;
+    if (failure_ == 0 && ::rename(temporary_.c_str(), place_.c_str()) != 0) failure_ = errno;
     if (failure_ != 0)
         return error{format("{}: cannot write: {}", path_.string(), std::strerror(failure_))};
-    const int code = ::close(std::exchange(file_, -1)) == 0 ? 0 : errno;
-    if (code != 0)
-        return error{format("{}: cannot write: {}", path_.string(), std::strerror(code))};
+    temporary_.clear();
     return success();
 }
 

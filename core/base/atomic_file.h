@@ -13,7 +13,8 @@ namespace moorage::core {
 
 class atomic_file {
 public:
-    // The place may hold a regular file, which is replaced at commit, or nothing.
+    // The place may hold a regular file, which is replaced at commit, or nothing. A signal that
+    // ends the program leaves no trace either (partial_files.h).
     static result<atomic_file> create(const std::filesystem::path &path);
     atomic_file(atomic_file &&other) noexcept;
     atomic_file &operator=(atomic_file &&) = delete;
@@ -21,15 +22,17 @@ public:
 
     // Buffered; an error shows at commit at the latest.
     void write(std::span<const std::byte> bytes);
-    status commit();
+    status commit();  // once
 
 private:
     atomic_file() = default;
     void flush();
-    std::filesystem::path path_;
-    std::string temporary_;
+    std::filesystem::path path_;  // as given, for messages
+    // Absolute: a policy may change the working directory. `temporary_` is empty once renamed.
+    std::string place_, temporary_;
     std::string buffer_;
     int file_ = -1;
+    int noted_ = -1;   // among the partial files
     int failure_ = 0;  // errno of the first write that failed
 };
 

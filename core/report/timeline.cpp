@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "core/base/json.h"
@@ -59,25 +58,19 @@ void append_microseconds(std::string &out, uint64_t ns) {
 
 }  // namespace
 
-timeline::timeline(std::FILE *file, std::filesystem::path path, uint64_t events_max)
-    : file_(file), path_(std::move(path)), events_max_(events_max) {
+timeline::timeline(atomic_file file, uint64_t events_max)
+    : file_(std::move(file)), events_max_(events_max) {
     buffer_.reserve(buffer_bytes + 4096);
     buffer_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 }
 
-timeline::~timeline() {
-    [[maybe_unused]] const status ended = close();  // nobody is left to hear of a failure
-}
-
 result<std::unique_ptr<timeline>> timeline::open(const std::filesystem::path &path,
                                                  uint64_t events_max) {
-    std::FILE *file = std::fopen(path.c_str(), "wb");
+    auto file = atomic_file::create(path);
     if (!file)
-        return error{
-            format("timeline {}: cannot be written: {}; name a file in a folder that exists "
-                   "and is writable",
-                   path.string(), std::strerror(errno))};
-    return std::unique_ptr<timeline>(new timeline(file, path, events_max));
+        return error{format("timeline {}; name a file in a folder that exists and is writable",
+                            file.failure().text)};
+    return std::unique_ptr<timeline>(new timeline(std::move(file).value(), events_max));
 }
 
 uint32_t timeline::track(std::string_view name, std::string_view process) {
@@ -201,8 +194,7 @@ void timeline::counter(uint32_t track, std::string_view name, uint64_t time_ns, 
 }
 
 void timeline::flush() {
-    if (!failed_ && std::fwrite(buffer_.data(), 1, buffer_.size(), file_) != buffer_.size())
-        failed_ = true;
+    file_->write(std::as_bytes(std::span(buffer_)));
     buffer_.clear();
 }
 
@@ -214,12 +206,11 @@ status timeline::close() {
         append_number(buffer_, left_out_);
         buffer_ += "}}\n";
         flush();
-        if (std::fclose(std::exchange(file_, nullptr)) != 0) failed_ = true;
+        ended_ = file_->commit();
+        if (!ended_) ended_ = error{"timeline " + ended_.failure().text};
+        file_.reset();
     }
-    if (failed_)
-        return error{
-            format("timeline {}: could not be written in full; is the disk full", path_.string())};
-    return success();
+    return ended_;
 }
 
 }  // namespace moorage::core

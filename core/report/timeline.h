@@ -7,23 +7,24 @@
 //     shown.counter(compute, "resident experts", 2000, 17);
 //     shown.close();
 //
-// Events go to the file as they come, in any order of time, and are not kept. The file is whole
-// after close or the destructor, whatever happened before. One thread at a time.
+// Events go to a temporary file as they come, in any order of time, and are not kept. close() gives
+// the file its name; without it nothing is left. One thread at a time.
 #pragma once
 
 #include <concepts>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "core/base/atomic_file.h"
 #include "core/base/result.h"
 
 namespace moorage::core {
@@ -52,7 +53,6 @@ public:
 
     static result<std::unique_ptr<timeline>> open(const std::filesystem::path &path,
                                                   uint64_t events_max = events_max_default);
-    ~timeline();
     timeline(const timeline &) = delete;
     timeline &operator=(const timeline &) = delete;
 
@@ -71,8 +71,8 @@ public:
     uint64_t events() const { return events_; }
     uint64_t events_left_out() const { return left_out_; }
 
-    // Ends the file. Later events are ignored; closing again does nothing. An error says that the
-    // file could not be written, now or earlier.
+    // Ends the file. Later events are ignored; closing again says the same. An error says that the
+    // file could not be written, now or earlier; then there is none.
     status close();
 
 private:
@@ -80,7 +80,7 @@ private:
         uint32_t process, thread;
     };
 
-    timeline(std::FILE *file, std::filesystem::path path, uint64_t events_max);
+    timeline(atomic_file file, uint64_t events_max);
     bool admit(uint32_t track, uint64_t time_ns);
     void begin_event(char phase, const row &of, std::string_view name);
     void add_arguments(arguments values);
@@ -88,11 +88,11 @@ private:
     void end_event();
     void flush();
 
-    std::FILE *file_;
-    std::filesystem::path path_;
+    std::optional<atomic_file> file_;  // empty once closed
+    status ended_ = success();
     const uint64_t events_max_;
     uint64_t events_ = 0, left_out_ = 0;
-    bool failed_ = false, first_ = true;
+    bool first_ = true;
     std::string buffer_;
     std::vector<row> rows_;
     std::map<std::string, uint32_t, std::less<>> processes_;

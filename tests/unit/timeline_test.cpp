@@ -3,12 +3,14 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/base/json.h"
@@ -111,6 +113,7 @@ TEST_CASE("any bytes in a name leave valid JSON") {
         const uint32_t track = shown->track(odd, odd);
         shown->span(track, odd, 1, 1, {{odd, std::string_view(odd)}});
         shown->span(track, "broken \xff\xc3 utf-8", 2, 1);
+        REQUIRE(shown->close().ok());
     }
     const std::vector<json> spans = events_of(file.parsed(), "X");
     REQUIRE(spans.size() == 2);
@@ -128,6 +131,7 @@ TEST_CASE("values that are no numbers leave valid JSON") {
         shown->counter(track, "c", 2, std::numeric_limits<double>::infinity());
         shown->counter(track, "c", 3, 0.25);
         shown->span(track, "s", 1, 1, {{"x", std::nan("")}});
+        REQUIRE(shown->close().ok());
     }
     const json read = file.parsed();
     REQUIRE(events_of(read, "C").size() == 1);
@@ -135,9 +139,9 @@ TEST_CASE("values that are no numbers leave valid JSON") {
     CHECK(events_of(read, "X")[0]["args"]["x"] == "not a number");
 }
 
-TEST_CASE("a file without events, or closed by the destructor alone, is whole") {
+TEST_CASE("a file without events is whole; one that is not closed leaves nothing") {
     const scratch_file file("empty");
-    { const auto shown = opened(file); }
+    CHECK(opened(file)->close().ok());
     CHECK(file.parsed()["traceEvents"].empty());
     {
         const auto shown = opened(file);
@@ -145,7 +149,9 @@ TEST_CASE("a file without events, or closed by the destructor alone, is whole") 
         for (uint64_t i = 0; i < 50'000; ++i)
             shown->span(track, "s", i * 10, 5);  // several buffers
     }
-    CHECK(events_of(file.parsed(), "X").size() == 50'000);
+    CHECK(file.parsed()["traceEvents"].empty());  // the one before is as it was
+    for (const auto &beside : std::filesystem::directory_iterator(file.path.parent_path()))
+        CHECK_FALSE(beside.path().string().starts_with(file.path.string() + "."));
 }
 
 TEST_CASE("events over the limit are counted, and the file says so") {
@@ -184,10 +190,22 @@ TEST_CASE("files that cannot be written are reported with their name") {
     const auto refused = timeline::open("/nowhere/at/all/t.json");
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.failure().text.find("/nowhere/at/all/t.json") != std::string::npos);
-    if (!std::filesystem::exists("/dev/full")) return;
-    auto full = timeline::open("/dev/full");
-    REQUIRE(full.ok());
-    const status ended = (*full)->close();
+    CHECK_FALSE(timeline::open("/dev/null").ok());  // what is no file cannot be replaced
+    // A file that may not grow stands for a full disk.
+    const scratch_file file("limited");
+    const auto shown = opened(file);
+    const uint32_t track = shown->track("a");
+    for (uint64_t i = 0; i < 1000; ++i) shown->span(track, "s", i * 10, 5);
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const rlimit small{4096, before.rlim_max};
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    const status ended = shown->close();
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
     REQUIRE_FALSE(ended.ok());
-    CHECK(ended.failure().text.find("/dev/full") != std::string::npos);
+    CHECK(ended.failure().text.find(file.path.string()) != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(file.path));
+    CHECK_FALSE(shown->close().ok());
 }

@@ -1,0 +1,88 @@
+// partial_files.cpp - a table of names in memory shared over forks; entries are claimed by process.
+#include "core/base/partial_files.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+namespace moorage::core {
+
+namespace {
+
+constexpr int places = 64;
+
+struct partial_file {
+    std::atomic<int> process{0};  // 0: free
+    std::atomic<bool> named{false};
+    char path[4096 - 8];
+};
+
+// Null where there is no memory for it: then nothing is noted.
+partial_file *make_table() {
+    void *memory = ::mmap(nullptr, sizeof(partial_file) * places, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    // Zeros are what the constructor would write; pages that are not used are not touched.
+    return memory == MAP_FAILED ? nullptr : static_cast<partial_file *>(memory);
+}
+
+partial_file *table() {
+    static partial_file *const made = make_table();
+    return made;
+}
+
+extern "C" void end_by_signal(int number) {
+    const int before = errno;
+    remove_partial_files(::getpid());
+    ::raise(number);  // the default, once this handler returns: SA_RESETHAND
+    errno = before;
+}
+
+}  // namespace
+
+int note_partial_file(const std::string &absolute_path) {
+    partial_file *const all = table();
+    if (!all || absolute_path.size() >= sizeof all->path) return -1;
+    for (int place = 0; place < places; ++place) {
+        int free = 0;
+        if (!all[place].process.compare_exchange_strong(free, ::getpid())) continue;
+        std::memcpy(all[place].path, absolute_path.c_str(), absolute_path.size() + 1);
+        all[place].named.store(true);
+        return place;
+    }
+    return -1;
+}
+
+void forget_partial_file(int place) {
+    if (place < 0) return;
+    table()[place].named.store(false);
+    table()[place].process.store(0);
+}
+
+void remove_partial_files(int process) {
+    partial_file *const all = table();
+    for (int place = 0; all && place < places; ++place) {
+        const int owner = all[place].process.load();
+        if (owner == 0 || (process != 0 && owner != process)) continue;
+        if (all[place].named.exchange(false)) ::unlink(all[place].path);
+        all[place].process.store(0);
+    }
+}
+
+void remove_partial_files_on_signals() {
+    table();  // a handler must not be the first to make it
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+        struct sigaction now {};
+        if (::sigaction(number, nullptr, &now) != 0 || now.sa_handler == SIG_IGN) continue;
+        struct sigaction then {};
+        then.sa_handler = end_by_signal;
+        then.sa_flags = SA_RESETHAND;
+        ::sigemptyset(&then.sa_mask);
+        ::sigaction(number, &then, nullptr);
+    }
+}
+
+}  // namespace moorage::core
