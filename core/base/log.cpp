@@ -4,6 +4,8 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "core/base/visible.h"
+
 namespace moorage::core {
 
 namespace {
@@ -19,7 +21,9 @@ spdlog::logger &logger() {
     return *instance;
 }
 
-spdlog::string_view_t view(std::string_view text) { return {text.data(), text.size()}; }
+void log(spdlog::level::level_enum level, std::string_view text) {
+    if (logger().should_log(level)) logger().log(level, "{}", visible(text));
+}
 
 }  // namespace
 
@@ -29,9 +33,9 @@ void set_log_level(log_level level) {
                                                            spdlog::level::err, spdlog::level::off};
     logger().set_level(levels[static_cast<size_t>(level)]);
 }
-void log_debug(std::string_view text) { logger().debug("{}", view(text)); }
-void log_info(std::string_view text) { logger().info("{}", view(text)); }
-void log_warning(std::string_view text) { logger().warn("{}", view(text)); }
-void log_error(std::string_view text) { logger().error("{}", view(text)); }
+void log_debug(std::string_view text) { log(spdlog::level::debug, text); }
+void log_info(std::string_view text) { log(spdlog::level::info, text); }
+void log_warning(std::string_view text) { log(spdlog::level::warn, text); }
+void log_error(std::string_view text) { log(spdlog::level::err, text); }
 
 }  // namespace moorage::core

@@ -1,0 +1,52 @@
+// visible.cpp - one pass over the code points.
+#include "core/base/visible.h"
+
+#include <algorithm>
+
+namespace moorage::core {
+
+namespace {
+
+unsigned char byte_at(std::string_view text, size_t at) {
+    return at < text.size() ? static_cast<unsigned char>(text[at]) : 0;
+}
+
+// Bytes of the code point that begins at `at`; 0: none does. Requires: no ASCII there.
+size_t code_point_bytes(std::string_view text, size_t at) {
+    const unsigned char lead = byte_at(text, at), second = byte_at(text, at + 1);
+    const size_t bytes = lead >= 0xC2 && lead <= 0xDF   ? 2
+                         : lead >= 0xE0 && lead <= 0xEF ? 3
+                         : lead >= 0xF0 && lead <= 0xF4 ? 4
+                                                        : 0;
+    for (size_t i = 1; i < bytes; ++i)
+        if ((byte_at(text, at + i) & 0xC0) != 0x80) return 0;
+    // Longer than needed, halves of UTF-16 pairs, above U+10FFFF.
+    if ((lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
+        (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90))
+        return 0;
+    return bytes;
+}
+
+}  // namespace
+
+std::string visible(std::string_view text) {
+    static constexpr const char *replacement = "\xEF\xBF\xBD";
+    std::string shown;
+    shown.reserve(text.size());
+    for (size_t at = 0; at < text.size();) {
+        const unsigned char byte = byte_at(text, at);
+        const size_t bytes = byte < 0x80 ? 1 : code_point_bytes(text, at);
+        if (byte == '\n' || byte == '\t' || (byte >= 0x20 && byte < 0x7F))
+            shown += text[at];
+        else if (byte < 0x80)  // U+2400 and on, in UTF-8
+            (shown += "\xE2\x90") += static_cast<char>(byte == 0x7F ? 0xA1 : 0x80 + byte);
+        else if (bytes == 0 || (byte == 0xC2 && byte_at(text, at + 1) < 0xA0))
+            shown += replacement;
+        else
+            shown += text.substr(at, bytes);
+        at += std::max<size_t>(bytes, 1);
+    }
+    return shown;
+}
+
+}  // namespace moorage::core
