@@ -92,6 +92,7 @@ struct run_options {
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
     std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes
+    std::function<bool()> stop = {};  // asked after every pass: nobody wants the rest
     step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
     uint32_t threads = 0;             // of the CPU's arithmetic, where the configuration says none
     // Of a lossy router: score the text once more with the model's own routing (own_routing.h).

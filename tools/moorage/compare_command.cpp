@@ -1,6 +1,5 @@
 // compare_command.cpp - moorage compare: the same work under several configurations, side by side.
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -115,15 +114,14 @@ int run_compare(const arguments &given) {
     if (!reports) return fail(reports.failure());
     const comparison all = compare(*all_work, std::move(reports).value(), shared);
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") std::fputs(to_text(all).c_str(), stdout);
+    if (given.json_file != "-") print(to_text(all));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(all)); !done)
             return fail(done.failure());
     if (!given.html_file.empty()) {
         const status done = write_text(given.html_file, to_html(all, command_line(given)));
         if (!done) return fail(done.failure());
-        std::fprintf(given.json_file == "-" ? stderr : stdout, "HTML report: %s\n",
-                     given.html_file.c_str());
+        print_written("HTML report", given.html_file, given.json_file);
     }
     return exit_ok;
 }

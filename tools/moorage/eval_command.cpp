@@ -1,6 +1,5 @@
 // eval_command.cpp - moorage eval: how well a model foretells a text.
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -8,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
+#include "core/report/figures.h"
 #include "core/report/progress.h"
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
@@ -42,6 +42,11 @@ json figures_of(const run_report &report) {
     return all;
 }
 
+std::string line_of(const std::string &name, uint64_t scored, double nll) {
+    return format("  {} {:>10} {:>10.5f} {:>12.4f}\n", padded_right(shortened(name, 20), 20),
+                  scored, nll, std::exp(nll));
+}
+
 int evaluate(const arguments &given) {
     auto config = model_config_of(given.common);
     if (!config) return fail(config.failure());
@@ -58,20 +63,17 @@ int evaluate(const arguments &given) {
     const text_report &text = report->text;
     if (given.common.json_file != "-") {
         if (!text.parts.empty()) {
-            std::printf("  %-20s %10s %10s %12s\n", "part", "tokens", "nll", "perplexity");
+            print(format("  {:<20} {:>10} {:>10} {:>12}\n", "part", "tokens", "nll", "perplexity"));
             for (const text_report::part &part : text.parts)
-                std::printf("  %-20.20s %10llu %10.5f %12.4f\n", part.name.c_str(),
-                            static_cast<unsigned long long>(part.scored), part.nll,
-                            std::exp(part.nll));
+                print(line_of(part.name, part.scored, part.nll));
         }
-        std::printf("  %-20s %10llu %10.5f %12.4f\n", "all",
-                    static_cast<unsigned long long>(text.scored), text.nll, text.perplexity());
-        if (text.own_nll)
-            std::printf("  %-20s %10llu %10.5f %12.4f\n  %-20s %10s %+10.5f %12s\n",
-                        "by its own routing", static_cast<unsigned long long>(text.scored),
-                        *text.own_nll, std::exp(*text.own_nll), "change", "", text.nll_change(),
-                        perplexity_change(text).c_str());
-        if (given.figures) std::printf("\n%s", to_text(*report).c_str());
+        print(line_of("all", text.scored, text.nll));
+        if (text.own_nll) {
+            print(line_of("by its own routing", text.scored, *text.own_nll));
+            print(format("  {:<20} {:>10} {:>+10.5f} {:>12}\n", "change", "", text.nll_change(),
+                         perplexity_change(text)));
+        }
+        if (given.figures) print("\n" + to_text(*report));
     }
     if (!given.common.json_file.empty())
         if (const status done = write_json(given.common.json_file, figures_of(*report)); !done)

@@ -1,5 +1,4 @@
 // generate_command.cpp - moorage generate: continues prompts, the text as it comes.
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,6 +36,7 @@ public:
         : streams_(to_stdout && config.prompts.size() == 1),
           prompt_(config.prompts[0]),
           text_(words, {}) {}
+    bool streams() const { return streams_; }
     void token(int32_t id) {
         if (streams_) write(std::exchange(prompt_, "") + text_.push(id));
     }
@@ -49,8 +49,8 @@ public:
 
 private:
     static void write(const std::string &text) {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fflush(stdout);
+        print(text);
+        output_failed();  // seen at once; a failure ends the run after this pass
     }
     bool streams_;
     std::string prompt_;  // until it is written
@@ -71,7 +71,7 @@ void print_figures(const run_report &report) {
         line += format("; lossy: {} of the model's choices of experts substituted",
                        fine_percent(static_cast<double>(report.experts.substituted),
                                     static_cast<double>(report.routing.choices)));
-    std::fprintf(stderr, "%s\n", line.c_str());
+    print_error(line + "\n");
 }
 
 int generate(const arguments &given) {
@@ -94,14 +94,15 @@ int generate(const arguments &given) {
     printer shown(*config, *(*opened)->words, to_stdout);
     run_options options;
     options.on_token = [&](uint64_t, int32_t id) { shown.token(id); };
+    options.stop = [&] { return shown.streams() && output_failed(); };
     options.own_routing = given.figures || !given.common.json_file.empty();
     const auto report = run(*config, shared, options);
     if (!report) return fail(report.failure());
     shown.end(report->text, to_stdout);
     if (!given.quiet) print_figures(*report);
     for (const std::string &warning : report->warnings)
-        if (!given.quiet) std::fprintf(stderr, "moorage: warning: %s\n", warning.c_str());
-    if (given.figures) std::fprintf(stderr, "\n%s", to_text(*report).c_str());
+        if (!given.quiet) print_error(format("moorage: warning: {}\n", warning));
+    if (given.figures) print_error("\n" + to_text(*report));
     if (!given.common.json_file.empty())
         if (const status done = write_json(given.common.json_file, to_json(*report)); !done)
             return fail(done.failure());

@@ -1,7 +1,6 @@
 // model_check.cpp - moorage model check: what this program computes against the reference.
 #include "tools/moorage/model_check.h"
 
-#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -69,7 +68,7 @@ int check(const arguments &given) {
                             ? check_golden_on_gpu(**opened, *golden, given.threads)
                             : check_on_cpu(**opened, *golden, given.threads);
     if (!report) return fail(report.failure());
-    if (given.json_file != "-") std::fputs(to_text(given.directory, *report).c_str(), stdout);
+    if (given.json_file != "-") print(to_text(given.directory, *report));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(given, *report)); !done)
             return fail(done.failure());

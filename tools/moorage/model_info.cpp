@@ -3,7 +3,6 @@
 #include "tools/moorage/model_info.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -282,11 +281,8 @@ int info(const arguments &given) {
         if (!made) return fail(made.failure());
         what.fits.push_back(*made);
     }
-    if (given.json_file != "-") {
-        const std::string text =
-            head_text(what) + sizes_text(what) + token_text(what) + fits_text(what);
-        std::fputs(text.c_str(), stdout);
-    }
+    if (given.json_file != "-")
+        print(head_text(what) + sizes_text(what) + token_text(what) + fits_text(what));
     if (given.json_file.empty()) return exit_ok;
     const status done = write_json(given.json_file, to_json(what));
     return done ? exit_ok : fail(done.failure());

@@ -1,20 +1,103 @@
 // output.cpp - files and settings, as every command writes and reads them.
 #include "tools/moorage/output.h"
 
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <span>
 
 #include "core/base/atomic_file.h"
+#include "core/base/text.h"
+#include "core/base/visible.h"
 
 namespace moorage::tool {
 
 using namespace moorage::core;
 
+namespace {
+
+int output_errno = 0;  // of the first write to standard output that failed
+
+// The file that a name stands for, as far as it can be told before it is there.
+std::filesystem::path resolved(const std::string &file) {
+    std::error_code code;
+    const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(file), code);
+    return code ? std::filesystem::path(file).lexically_normal() : path;
+}
+
+// nlohmann escapes what JSON must; the rest of what a terminal would obey is escaped here, so that
+// the text stays exact wherever it goes.
+std::string escaped(const std::string &document) {
+    std::string safe;
+    safe.reserve(document.size());
+    for (size_t at = 0; at < document.size(); ++at) {
+        const auto byte = static_cast<unsigned char>(document[at]);
+        const auto next = static_cast<unsigned char>(document.c_str()[at + 1]);
+        const bool second_set = byte == 0xC2 && next < 0xA0;  // U+0080 to U+009F
+        if (byte == 0x7F || second_set)
+            safe += format("\\u00{:02x}", second_set ? next : byte);
+        else
+            safe += document[at];
+        if (second_set) ++at;
+    }
+    return safe;
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+    const std::string shown = visible(text);
+    if (std::fwrite(shown.data(), 1, shown.size(), stdout) != shown.size() && output_errno == 0)
+        output_errno = errno;
+}
+
+bool output_failed() {
+    if (std::fflush(stdout) != 0 && output_errno == 0) output_errno = errno;
+    return output_errno != 0 || std::ferror(stdout) != 0;
+}
+
+void print_error(std::string_view text) {
+    const std::string shown = visible(text);
+    std::fwrite(shown.data(), 1, shown.size(), stderr);
+}
+
+int fail(const error &what) {
+    print_error(format("moorage: {}\n", what.text));
+    return what.usage ? exit_usage : exit_failed;
+}
+
+void print_written(std::string_view what, const std::string &file, const std::string &json_file) {
+    (json_file == "-" ? print_error : print)(format("{}: {}\n", what, file));
+}
+
+int finish_output(int code) {
+    if (!output_failed()) return code;
+    const std::string why = output_errno == 0 ? "" : format(": {}", std::strerror(output_errno));
+    const int failed = fail({"standard output cannot be written" + why});
+    return code == exit_ok ? failed : code;
+}
+
+status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+        for (size_t j = 0; j < i; ++j) {
+            const auto &[first, one] = outputs[j];
+            const auto &[second, other] = outputs[i];
+            if (one != other && (one == "-" || other == "-" || resolved(one) != resolved(other)))
+                continue;
+            return error{format("{} {} and {} {} are one file, and the second would replace the "
+                                "first; give each a name of its own",
+                                first, one, second, other),
+                         true};
+        }
+    }
+    return success();
+}
+
 status write_text(const std::string &file, const std::string &text) {
     if (file == "-") {
-        if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-            std::fflush(stdout) == 0)
-            return success();
-        return error{"standard output cannot be written"};
+        print(text);
+        return success();  // finish_output() tells
     }
     auto made = atomic_file::create(file);
     if (!made) return made.failure();
@@ -23,7 +106,8 @@ status write_text(const std::string &file, const std::string &text) {
 }
 
 status write_json(const std::string &file, const json &figures) {
-    return write_text(file, figures.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    const std::string text = figures.dump(2, ' ', false, json::error_handler_t::replace);
+    return write_text(file, escaped(text) + "\n");
 }
 
 result<std::vector<override_value>> read_overrides(const std::vector<std::string> &texts) {

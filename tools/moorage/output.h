@@ -1,9 +1,14 @@
-// output.h - what the commands share: errors to standard error, figures to files, --set and
-// --plugins.
+// output.h - the one door for what commands say and write, and settings as every command reads
+// them.
+//
+// Nothing else here writes to standard output or standard error. What a terminal would obey is
+// shown instead (core/base/visible.h): names, titles and generated text come from others. The
+// exact text is in the JSON. Files appear under their names only when whole.
 #pragma once
 
-#include <cstdio>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/json.h"
@@ -13,11 +18,19 @@
 
 namespace moorage::tool {
 
+// To standard output. A failure is kept for finish_output().
+void print(std::string_view text);
+bool output_failed();
+// To standard error; a failure there has no one to tell it to.
+void print_error(std::string_view text);
 // Prints the error and returns its exit code.
-inline int fail(const core::error &what) {
-    std::fprintf(stderr, "moorage: %s\n", what.text.c_str());
-    return what.usage ? exit_usage : exit_failed;
-}
+int fail(const core::error &what);
+// "HTML report: FILE", beside the JSON where that goes to standard output.
+void print_written(std::string_view what, const std::string &file, const std::string &json_file);
+// The exit code of a command that wants to end with `code`: what it printed must have arrived.
+int finish_output(int code);
+// Refuses two options, each with its value, that would write the same file, however spelled.
+core::status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs);
 
 // Writes a whole file, or standard output for "-". A file that existed is replaced only by a whole
 // one.

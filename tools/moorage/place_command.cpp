@@ -1,6 +1,5 @@
 // place_command.cpp - moorage place: experts over the servers of a cluster, and what is expected of
 // that.
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -190,9 +189,7 @@ status write_files(const arguments &given, const placement_report &report) {
         if (const status done = write_json(given.json_file, to_json(report)); !done) return done;
     if (given.html_file.empty()) return success();
     const status done = write_text(given.html_file, to_html(report, command_line(given)));
-    if (done)
-        std::fprintf(given.json_file == "-" ? stderr : stdout, "HTML report: %s\n",
-                     given.html_file.c_str());
+    if (done) print_written("HTML report", given.html_file, given.json_file);
     return done;
 }
 
@@ -204,7 +201,7 @@ int run_place(const arguments &given) {
     report.statistics = statistics_of(jobs->front().config);
     if (const status done = make_rows(given, *jobs, report); !done) return fail(done.failure());
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") std::fputs(to_text(report).c_str(), stdout);
+    if (given.json_file != "-") print(to_text(report));
     if (const status done = write_files(given, report); !done) return fail(done.failure());
     for (const placement_row &row : report.rows)
         if (row.refusal.empty()) return exit_ok;

@@ -1,6 +1,5 @@
 // plugins_check.cpp - `plugins check`: runs the conformance kit and prints what it found.
 #include <algorithm>
-#include <iostream>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
@@ -74,7 +73,7 @@ void print_text(const plugins_check_options &options,
     }
     text += kept_the_rules(results) ? "it keeps the rules\n"
                                     : "it breaks rules; repeat one test with --only TEST\n";
-    std::cout << text;
+    print(text);
 }
 
 bool is_source(const std::filesystem::path &file) {
@@ -87,7 +86,7 @@ int print_tests() {
     std::string text;
     for (const check::test &one : check::all_tests())
         text += format("{}\n", one.name) + wrapped(one.sentence, 4);
-    std::cout << text;
+    print(text);
     return exit_ok;
 }
 

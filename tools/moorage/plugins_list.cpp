@@ -1,7 +1,5 @@
 // plugins_list.cpp - `plugins list` and `plugins describe`, as text of 80 columns and as JSON.
 #include <algorithm>
-#include <cstdio>
-#include <iostream>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
@@ -114,7 +112,7 @@ void print_policy(const policy &of) {
         text += wrapped(format("{}: {}", p.plugin_key, domain_of(p)), 2);
         text += wrapped(p.plugin_help, 6);
     }
-    std::cout << text;
+    print(text);
 }
 
 void print_list(const core::registry &all) {
@@ -143,7 +141,7 @@ void print_list(const core::registry &all) {
         text += format("  {}\n", one.path.string());
         text += wrapped(one.reason, 6);
     }
-    std::cout << text;
+    print(text);
 }
 
 }  // namespace

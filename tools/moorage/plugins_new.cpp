@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
 #include <iterator>
 
 #include "core/base/log.h"
@@ -114,10 +113,8 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
     const fs::path target = options.directory / (options.name + lang->extension);
     if (fs::exists(target))
         return error{format("{} exists; nothing is overwritten", target.string())};
-    std::ofstream out(target, std::ios::binary);
-    out << text << std::flush;
-    if (!out)
-        return error{format("{} cannot be written; check folder and permissions", target.string())};
+    if (const core::status done = write_text(target.string(), text); !done)
+        return error{format("{}; check folder and permissions", done.failure().text)};
     return target.lexically_normal();
 }
 
@@ -126,10 +123,9 @@ core::result<fs::path> scaffold(const plugins_new_options &options) {
 int plugins_new(const plugins_new_options &options) {
     const auto file = scaffold(options);
     if (!file) return fail(file.failure());
-    std::cout << "wrote " << file->string() << "\n"
-              << "next: moorage plugins check " << file->string() << "\n"
-              << format("then in TOML: [plugins] path = [\"{}\"]  [{}] plugin = \"{}\"\n",
-                        options.directory.string(), options.kind, options.name);
+    print(format("wrote {0}\nnext: moorage plugins check {0}\n", file->string()));
+    print(format("then in TOML: [plugins] path = [\"{}\"]  [{}] plugin = \"{}\"\n",
+                 options.directory.string(), options.kind, options.name));
     return exit_ok;
 }
 

@@ -1,12 +1,12 @@
 // policy_build.cpp - compiles one policy's source into a library beside it, for `plugins check`.
 #include <cstdlib>
-#include <iostream>
 
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/text.h"
+#include "tools/moorage/output.h"
 #include "tools/moorage/plugins.h"
 
 namespace moorage::tool {
@@ -90,10 +90,9 @@ core::result<fs::path> compile_policy(const fs::path &source) {
     const fs::path library = fs::path(source).replace_extension(".so");
     const auto command = command_for(*sdk, source, library);
     setenv("MOORAGE_SDK", sdk->c_str(), 1);  // the Rust bindings are found through it
-    std::cout << format("{}{}\n",
-                        source.extension() == ".rs" ? "MOORAGE_SDK=" + sdk->string() + " " : "",
-                        fmt::join(command, " "))
-              << std::flush;
+    print(format("{}{}\n", source.extension() == ".rs" ? "MOORAGE_SDK=" + sdk->string() + " " : "",
+                 fmt::join(command, " ")));
+    output_failed();  // the compiler's own words come after these
     const int code = run(command);
     if (code == 0) return library;
     if (code == 127)

@@ -1,7 +1,6 @@
 // profile_command.cpp - moorage profile measure and compare: a profile of this machine, and how
 // well it foretells runs on it.
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <memory>
@@ -51,9 +50,7 @@ result<measured_machine> measure_machine(const measure_arguments &given) {
     measure_options options;
     options.seconds = given.seconds;
     options.threads = given.threads;
-    options.progress = [](const std::string &what) {
-        std::fprintf(stderr, "measuring %s\n", what.c_str());
-    };
+    options.progress = [](const std::string &what) { print_error(format("measuring {}\n", what)); };
     const bool on_gpu = given.executor == "cuda";
     auto machine = on_gpu ? measure_cuda({.common = options}) : measure_cpu(options);
     if (!machine) return machine.failure();
@@ -75,9 +72,8 @@ int measure(const measure_arguments &given) {
     const std::string text = to_toml(made.profile, made.sources, made.notes);
     if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());
     if (given.json_file != "-" && given.out_file != "-") {
-        for (const std::string &line : made.notes) std::printf("%s\n", line.c_str());
-        std::printf("\nprofile: %s (use it with --set hardware.profile=%s)\n",
-                    given.out_file.c_str(), given.out_file.c_str());
+        for (const std::string &line : made.notes) print(line + "\n");
+        print(format("\nprofile: {0} (use it with --set hardware.profile={0})\n", given.out_file));
     }
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, json_of(*machine, made.profile)); !done)
@@ -135,7 +131,7 @@ result<prediction> compare(const compare_arguments &given) {
 int compare_runs_of(const compare_arguments &given) {
     const auto found = compare(given);
     if (!found) return fail(found.failure());
-    if (given.json_file != "-") std::fputs(to_text(*found).c_str(), stdout);
+    if (given.json_file != "-") print(to_text(*found));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(*found)); !done)
             return fail(done.failure());

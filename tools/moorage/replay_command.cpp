@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -311,10 +310,7 @@ result<replay_report> count(const replay_options &options) {
 int run_replay(const replay_options &options) {
     const auto report = count(options);
     if (!report) return fail(report.failure());
-    if (options.json != "-") {
-        const std::string text = to_text(*report);
-        std::fwrite(text.data(), 1, text.size(), stdout);
-    }
+    if (options.json != "-") print(to_text(*report));
     if (!options.json.empty())
         if (const status written = write_json(options.json, to_json(*report)); !written)
             return fail(written.failure());

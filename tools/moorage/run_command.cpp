@@ -1,5 +1,4 @@
 // run_command.cpp - moorage run: one configuration, its report, and its timeline.
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -68,14 +67,13 @@ int run_one(const arguments &given) {
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") {
         for (size_t i = 0; i < report->text.texts.size(); ++i)
-            std::printf("%s%s\n\n", report->text.prompts[i].c_str(), report->text.texts[i].c_str());
-        std::fputs(to_text(*report).c_str(), stdout);
+            print(report->text.prompts[i] + report->text.texts[i] + "\n\n");
+        print(to_text(*report));
     }
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(*report)); !done)
             return fail(done.failure());
-    if (events)
-        std::printf("timeline: %s (open it in ui.perfetto.dev)\n", given.timeline_file.c_str());
+    if (events) print(format("timeline: {} (open it in ui.perfetto.dev)\n", given.timeline_file));
     return exit_ok;
 }
 

@@ -35,10 +35,7 @@ std::string joined(const std::vector<int32_t> &ids) { return format("{}", fmt::j
 
 // The text first: a file that cannot be written must not take the result with it.
 int show(const arguments &given, const std::string &text, const json &figures) {
-    if (given.json_file != "-") {
-        std::fwrite(text.data(), 1, text.size(), stdout);
-        std::fputc('\n', stdout);
-    }
+    if (given.json_file != "-") print(text + "\n");
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, figures); !done)
             return fail(done.failure());

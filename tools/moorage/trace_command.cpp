@@ -1,7 +1,6 @@
 // trace_command.cpp - `moorage trace`: what a trace holds, synthetic traces, logs turned into
 // traces.
 #include <charconv>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,7 +38,7 @@ status info(const info_options &options) {
     result<core::safetensors> header = core::parse_safetensors(file->bytes(), options.file);
     if (!header) return header.failure();
     const trace_summary summary{*opened, std::move(*header), core::measure(*opened)};
-    if (options.json != "-") std::fputs(text_of(summary).c_str(), stdout);
+    if (options.json != "-") print(text_of(summary));
     if (options.json.empty()) return core::success();
     return write_json(options.json, json_of(summary));
 }
@@ -154,10 +153,9 @@ status convert(convert_arguments &given) {
     // What was written is read back, so that a wrong file is told here and not at its first use.
     if (const result<core::trace> check = core::trace::open(given.out); !check)
         return check.failure();
-    std::printf("%s: %s\n", given.out.c_str(),
-                format("{} tokens, {} requests, {} layers of {} experts, top-{}", data->tokens,
-                       data->request_offsets.size() - 1, data->layers, data->experts, data->top_k)
-                    .c_str());
+    print(format("{}: {} tokens, {} requests, {} layers of {} experts, top-{}\n", given.out,
+                 data->tokens, data->request_offsets.size() - 1, data->layers, data->experts,
+                 data->top_k));
     return core::success();
 }
 

@@ -2,7 +2,6 @@
 #include "tools/moorage/trace_record.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,10 +74,9 @@ int record(const arguments &given) {
             return fail(done.failure());
     if (const status done = write_trace(data, given.out); !done) return fail(done.failure());
     if (given.common.json_file != "-")
-        std::printf("%s: %llu tokens of %zu requests, %u layers, top-%u of %u experts\n",
-                    given.out.c_str(), static_cast<unsigned long long>(data.tokens),
-                    data.request_offsets.size() - 1, layers, of.config().top_k,
-                    of.config().experts);
+        print(format("{}: {} tokens of {} requests, {} layers, top-{} of {} experts\n", given.out,
+                     data.tokens, data.request_offsets.size() - 1, layers, of.config().top_k,
+                     of.config().experts));
     if (!given.common.json_file.empty())
         if (const status done = write_json(given.common.json_file, to_json(*report)); !done)
             return fail(done.failure());

@@ -1,7 +1,6 @@
 // tune_command.cpp - moorage tune: which value of a parameter meets a target.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <map>
 #include <memory>
@@ -235,7 +234,7 @@ int run_tune(const arguments &given) {
     const auto found = search(given);
     if (!found) return fail(found.failure());
     // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") std::fputs(to_text(*found).c_str(), stdout);
+    if (given.json_file != "-") print(to_text(*found));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(*found)); !done)
             return fail(done.failure());

@@ -1,0 +1,209 @@
+// Goal: what commands say and write arrives whole, or they say that it did not; nothing of what
+// others wrote is obeyed by a terminal. Method: the built program, with outputs that cannot be
+// written, pipes that nobody reads, signals in the middle, and names that hold escape sequences.
+#include "tests/unit/program.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+
+#include "core/base/json.h"
+#include "core/base/visible.h"
+#include "core/source/trace_write.h"
+
+using namespace moorage::core;
+using namespace std::chrono_literals;
+using moorage::test::ended;
+using moorage::test::program;
+
+namespace {
+
+const std::string home = MOORAGE_SOURCE_DIR;
+const std::string policies = std::string(MOORAGE_BINARY_DIR) + "/tests/policies/mortal.so";
+const std::string loud_name = std::string("red\x1b[31m \xC2\x9B\x7F") + "2J model";
+const std::string code_trace = home + "/configs/traces/qwen15moe-shape.code.safetensors";
+
+// A trace whose metadata hold what a terminal would obey, and a configuration with a policy that
+// does.
+void write_loud(const program &on) {
+    trace_data data;
+    data.layers = 2, data.experts = 8, data.top_k = 1;
+    for (uint32_t token = 0; token < 60; ++token)
+        for (uint32_t layer = 0; layer < 2; ++layer)
+            data.chosen.push_back(static_cast<uint16_t>((token * 5 + layer) % 8));
+    data.tokens = 60;
+    data.request_offsets = {0, 60};
+    data.metadata["model"] = loud_name;
+    REQUIRE(write_trace(data, on.file("loud.safetensors")).ok());
+    toy::write_files(on.folder, 2, 8, 1);
+    on.folder.write("loud.toml",
+                    "[source]\ntrace = \"loud.safetensors\"\n"
+                    "[hardware]\nprofile = \"device.toml\"\nlink = \"link.toml\"\n"
+                    "node = \"node.toml\"\n[memory]\nexperts = 4\n[cache]\nplugin = \"mortal\"\n"
+                    "[plugins]\npath = [\"" +
+                        policies + "\"]\n");
+}
+
+// The run of a bundled trace, long enough for nobody to see its end.
+std::vector<std::string> small_run() {
+    return {"run",   home + "/configs/quickstart.toml", "--set", "run.tokens=20",
+            "--set", "source.trace=" + code_trace};
+}
+
+bool silent(const std::string &text) { return visible(text) == text; }
+
+}  // namespace
+
+TEST_CASE("standard output that cannot be written is an error, whatever the command") {
+    const program on;
+    const std::string demo = home + "/configs/demo";
+    std::vector<std::vector<std::string>> commands = {
+        {"--help"},
+        {"--version"},
+        {"plugins", "list"},
+        {"plugins", "list", "--json", "-"},
+        {"plugins", "describe", "lru"},
+        {"plugins", "check", "--list-tests"},
+        {"trace", "info", code_trace},
+        {"model", "info", demo},
+        {"tokenize", demo, "--text", "some words"},
+        {"generate", demo, "-q", "--prompt", "The", "--max-tokens", "2"},
+        {"place", home + "/configs/clusters/tiny.toml"},
+        {"replay", code_trace, "--tokens", "50", "--policies", "lru,fifo"},
+        small_run(),
+        small_run(),
+    };
+    commands.back()[0] = "compare";
+    for (const auto &command : commands) {
+        CAPTURE(command[0]);
+        const ended well = on.run(command);
+        CHECK_MESSAGE(well.code == 0, well.errors);
+        CHECK_FALSE(well.out.empty());
+        const ended full = on.run(command, "/dev/full");
+        CHECK(full.code == 1);
+        CHECK(full.says("moorage: standard output cannot be written: No space left on device"));
+    }
+    // The files are written all the same.
+    auto both = small_run();
+    both.insert(both.end(), {"--json", "a.json"});
+    CHECK(on.run(both, "/dev/full").code == 1);
+    CHECK(json::parse(on.read("a.json"))["tokens"] == 20);
+}
+
+TEST_CASE("a pipe that nobody reads is an error, and ends a text that is being written") {
+    const program on;
+    std::signal(SIGPIPE, SIG_IGN);
+    for (const auto &command :
+         {small_run(), std::vector<std::string>{"generate", home + "/configs/demo", "-q",
+                                                "--prompt", "The", "--max-tokens", "400"}}) {
+        int ends[2];
+        REQUIRE(::pipe2(ends, O_CLOEXEC) == 0);
+        ::close(ends[0]);
+        const int errors = ::open(on.file("errors").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+        CHECK(program::wait(on.start(command, ends[1], errors)) == 1);
+        ::close(ends[1]);
+        ::close(errors);
+        CHECK(on.read("errors").find("cannot be written: Broken pipe") != std::string::npos);
+        std::filesystem::remove(on.file("errors"));
+    }
+}
+
+TEST_CASE("two outputs with one name are refused before anything runs") {
+    const program on;
+    std::filesystem::create_directory(on.file("sub"));
+    std::filesystem::create_symlink("sub", on.file("link"));
+    on.folder.write("there.json", "old");
+    std::filesystem::create_symlink("there.json", on.file("alias.json"));
+    const auto refused = [&](const std::string &command, const std::string &first,
+                             const std::string &one, const std::string &second,
+                             const std::string &other) {
+        auto words = small_run();
+        words[0] = command;
+        words.insert(words.end(), {first, one, second, other});
+        const ended how = on.run(words);
+        CAPTURE(one);
+        CAPTURE(other);
+        CHECK((how.code == 2) == how.says("are one file"));
+        CHECK((how.code == 2) == how.out.empty());
+        return how.code == 2;
+    };
+    CHECK(refused("compare", "--json", "a", "--html", "a"));
+    CHECK(refused("compare", "--json", "-", "--html", "-"));
+    CHECK(refused("compare", "--json", "a", "--html", "./a"));
+    CHECK(refused("compare", "--json", "sub/a", "--html", "link/../link/a"));
+    CHECK(refused("compare", "--json", "alias.json", "--html", "there.json"));
+    CHECK(refused("run", "--json", "a", "--timeline", on.file("sub/../a")));
+    CHECK(on.read("there.json") == "old");
+    CHECK_FALSE(refused("run", "--json", "a", "--timeline", "sub/a"));
+    const ended placed =
+        on.run({"place", home + "/configs/clusters/tiny.toml", "--out", "p", "--json", "p"});
+    CHECK(placed.code == 2);
+}
+
+TEST_CASE("a signal takes its course and leaves nothing half written") {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+        const program on;
+        write_loud(on);
+        on.folder.write("t.json", "old");
+        const std::vector<std::string> before = on.names();
+        const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+        const pid_t child = on.start({"run", "loud.toml", "--set", "source.shape=shape.toml",
+                                      "--set", "cache.mortal.way=wait", "--timeline", "t.json"},
+                                     null, null);
+        const auto is_part = [](const std::string &name) { return name.ends_with(".part"); };
+        bool begun = false;
+        for (int i = 0; i < 500 && !begun; ++i) {
+            std::this_thread::sleep_for(20ms);
+            begun = std::ranges::any_of(on.names(), is_part);
+        }
+        CHECK(begun);
+        std::this_thread::sleep_for(100ms);
+        ::kill(child, number);
+        CHECK(program::wait(child) == 128 + number);
+        ::close(null);
+        CHECK(std::ranges::none_of(on.names(), is_part));
+        CHECK(on.read("t.json") == "old");
+        CHECK(on.names().size() == before.size());
+    }
+}
+
+TEST_CASE("what others wrote is shown, not obeyed") {
+    const program on;
+    write_loud(on);
+    const std::vector<std::vector<std::string>> commands = {
+        {"trace", "info", "loud.safetensors"},
+        {"replay", "loud.safetensors", "--policies", "lru", "--slots", "4"},
+        {"plugins", "list", "--path", policies},
+        {"plugins", "describe", "mortal", "--path", policies},
+        {"plugins", "describe", "no\x1b[31mne"},
+        {"run", "loud.toml"},  // names the model's shape, which is not known
+        {"run", "loud.toml", "--set", "source.shape=shape.toml", "--set", "cache.mortal.way=cry"},
+        {"compare", "loud.toml", "--set", "source.shape=shape.toml"},
+        {"run", "loud.toml", "--set", "cache.mortal.way=\x1b[31m"},
+        {"ru\x1b[31mn"},
+        {"tokenize", home + "/configs/demo", "--text", "a\x1b[31mb", "--plain"},
+    };
+    for (const auto &command : commands) {
+        CAPTURE(command[0]);
+        const ended how = on.run(command);
+        CAPTURE(how.out);
+        CAPTURE(how.errors);
+        CHECK(silent(how.out));
+        CHECK(silent(how.errors));
+        CHECK_FALSE((how.out + how.errors).empty());
+    }
+    const ended cried = on.run(commands[6]);
+    REQUIRE_MESSAGE(cried.code == 0, cried.errors);
+    CHECK(cried.says("␛[31mred"));
+    CHECK(cried.says("␇ loud"));
+    // The JSON has the exact text, and no byte of it that a terminal would obey.
+    auto exact = commands[1];
+    exact.insert(exact.end(), {"--json", "-"});
+    const ended figures = on.run(exact);
+    CHECK(silent(figures.out));
+    CHECK(json::parse(figures.out)["model"] == loud_name);
+}

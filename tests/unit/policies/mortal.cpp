@@ -1,0 +1,66 @@
+// mortal.cpp - a cache policy that evicts what was loaded first until, at a call that is chosen, it
+// ends in a way that is chosen; and whose texts would paint a terminal red.
+#include <moorage/moorage.hpp>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+class mortal {
+public:
+    static constexpr moorage::about about{.name = "mortal", .summary = "dies\x1b[31m to order\x07"};
+    static constexpr moorage::param params[] = {
+        moorage::text("way", "none", "none|segv|abort|exit|few|wait|cry", "how it ends\x1b[31m"),
+        moorage::integer("at", 0, 0, 1'000'000, "the call of victims that does it"),
+    };
+
+    explicit mortal(const moorage::setup &setup)
+        : host_(setup.host),
+          way_(setup.text("way")),
+          at_(static_cast<uint64_t>(setup.integer("at"))) {}
+
+    void activate(const moorage::limits &limits) {
+        experts_ = limits.experts;
+        shared_ = limits.pools == 1;
+        state_ = host_.residency()->host_state;
+        reset();
+    }
+    void reset() { calls_ = 0, loaded_.clear(); }
+    void on_load(uint32_t page, uint32_t, int32_t) { loaded_.push_back(page); }
+    void on_evict(uint32_t page, int32_t) { std::erase(loaded_, page); }
+
+    void victims(const moorage::room &room, moorage::pages &out) {
+        if (calls_++ == at_ && !end()) return;
+        for (const uint32_t page : loaded_)
+            if (!out.full() && moorage::evictable(state_[page]) &&
+                (shared_ || page / experts_ == room.pool))
+                out.push(page);
+    }
+
+private:
+    bool end() const {
+        if (way_ == "segv") std::raise(SIGSEGV);
+        if (way_ == "abort") std::abort();
+        if (way_ == "exit") ::_exit(0);
+        if (way_ == "wait") ::sleep(60);
+        if (way_ == "cry") host_.log(MOORAGE_LOG_WARNING, "\x1b[31mred \xC2\x9B and \x07 loud");
+        return way_ != "few";  // none named: wrong advice
+    }
+
+    moorage::host host_;
+    std::string way_;
+    uint64_t at_, calls_ = 0;
+    const uint8_t *state_ = nullptr;
+    std::vector<uint32_t> loaded_;  // the oldest first
+    uint32_t experts_ = 0;
+    bool shared_ = true;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("test.mortal", "1.0.0", mortal)
