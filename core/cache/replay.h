@@ -11,7 +11,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -64,12 +63,6 @@ using replay_progress = std::function<void(uint64_t requests)>;
 // job says abort.
 result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
                              const replay_progress &progress = {});
-
-// All jobs on up to `threads` threads (0: as many as the machine has). Results are in the order of
-// the jobs and do not depend on the threads; so is the failure, the first in that order.
-result<std::vector<replay_result>> replay_all(const trace &source, const future *coming,
-                                              std::span<const replay_job> jobs, uint32_t threads,
-                                              const replay_progress &progress = {});
 
 // Slots up to which a shared lru hits nothing at all: so many other experts are asked for between
 // any two requests of an expert in one layer, whatever the routing.

@@ -21,43 +21,59 @@ run_config plain_of(const run_config &config) {
     return plain;
 }
 
-// Everything that the likelihood of a text hangs on.
-std::string key_of(const run_config &config) {
-    return format("{}|{}|{}|{}|{}|{}|{}", config.model.string(), config.text.string(),
-                  config.executor, config.batch, config.prefill, config.tokens, config.window);
+result<text_report> rerun(const run_config &plain, run_resources &shared,
+                          const run_options &options, const std::vector<model_request> *requests) {
+    run_options how;
+    how.optimum = false;
+    how.threads = options.threads;
+    how.requests = requests;
+    auto done = run(plain, shared, how);
+    if (!done) return done.failure();
+    return std::move(done->text);
 }
 
 }  // namespace
 
+// Everything that the likelihood of a text hangs on.
+std::string own_routing_key(const run_config &config) {
+    return format("{}|{}|{}|{}|{}|{}|{}", config.model.string(), config.text.string(),
+                  config.executor, config.batch, config.prefill, config.tokens, config.window);
+}
+
+result<text_report> own_routing_of(const run_config &config, run_resources &shared,
+                                   const run_options &options) {
+    return rerun(plain_of(config), shared, options, nullptr);
+}
+
+void take_own_routing(const result<text_report> &own, run_report &report) {
+    text_report &text = report.text;
+    if (!own)
+        report.warnings.push_back("quality was not measured: " + own.failure().text);
+    else if (own->scored != text.scored)
+        report.warnings.push_back(
+            format("quality was not measured: {} tokens were scored, and {} with the model's "
+                   "own routing",
+                   text.scored, own->scored));
+    else
+        text.own_nll = own->nll;
+}
+
 void add_own_routing(const run_config &config, run_resources &shared, const run_options &options,
                      const std::vector<model_request> &written, run_report &report) {
     assert(report.lossy);
-    text_report &text = report.text;
+    const text_report &text = report.text;
     if (text.model.empty() || text.scored == 0) return;
-    run_config plain = plain_of(config);
-    run_options how;
-    how.optimum = false;
-    how.threads = options.threads;
-    const auto score = [&]() -> result<text_report> {
-        auto done = run(plain, shared, how);
-        if (!done) return done.failure();
-        return std::move(done->text);
-    };
-    const auto take = [&](const result<text_report> &own) {
-        if (!own)
-            report.warnings.push_back("quality was not measured: " + own.failure().text);
-        else if (own->scored != text.scored)
-            report.warnings.push_back(
-                format("quality was not measured: {} tokens were scored, and {} with the model's "
-                       "own routing",
-                       text.scored, own->scored));
-        else
-            text.own_nll = own->nll;
-    };
-    if (written.empty()) return take(shared.own_routing(key_of(plain), score));
-    plain.tokens = 0;  // every token is to be scored
-    how.requests = &written;
-    take(score());
+    if (!written.empty()) {
+        run_config plain = plain_of(config);
+        plain.tokens = 0;  // every token is to be scored
+        return take_own_routing(rerun(plain, shared, options, &written), report);
+    }
+    if (options.later) {
+        options.later->own_routing = true;
+        return;
+    }
+    const auto make = [&] { return own_routing_of(config, shared, options); };
+    take_own_routing(shared.own_routing(own_routing_key(config), make), report);
 }
 
 }  // namespace moorage::core

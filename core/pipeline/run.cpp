@@ -9,11 +9,13 @@
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
 #include "core/execute/cuda/cuda_executor.h"
+#include "core/host/stage_policy.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/policy_set.h"
+#include "core/pipeline/prepare.h"
 #include "core/pipeline/texts.h"
 #include "core/source/trace_source.h"
 
@@ -34,6 +36,8 @@ public:
         return drive();
     }
 
+    // Opens the trace, and makes random weights where they are needed; keeps both.
+    void prepare_trace();
     // What the model wrote, as texts to be scored after their prompts.
     std::vector<model_request> written() const;
 
@@ -381,6 +385,15 @@ void runner::log_switched(const guard &of, uint64_t &known) const {
     for (const auto &[label, said] : guard_lines(arms)) log_warning("guard: " + said);
 }
 
+void runner::prepare_trace() {
+    if (const status done = open_trace(); !done) return;
+    const bool foreseen = std::ranges::any_of(kinds, [&](const std::string_view kind) {
+        const auto found = find_policy(shared_.policies(), config_.stage(kind), kind);
+        return found && ((*found)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
+    });
+    if (foreseen) shared_.coming(*trace_, config_.tokens);
+}
+
 std::vector<model_request> runner::written() const {
     std::vector<model_request> all;
     if (!texts_ || texts_->scores_texts()) return all;
@@ -450,6 +463,10 @@ void runner::describe_source(json &into) {
 void runner::count_optimum(run_report &report) {
     if (!trace_ || memory_.share < 1) return;
     if (config_.batch != 1 || config_.prefill != 0) return;
+    if (options_.later) {
+        options_.later->optimum = {config_.trace, config_.tokens, memory_.slots, config_.per_layer};
+        return;
+    }
     const auto best = shared_.optimum(*trace_, config_.tokens, memory_.slots, config_.per_layer);
     if (best)
         report.opt_misses = *best;
@@ -458,6 +475,19 @@ void runner::count_optimum(run_report &report) {
 }
 
 }  // namespace
+
+void prepare(const run_config &config, run_resources &shared) {
+    if (config.cluster) {
+        for (const cluster_workload &one : config.cluster->workloads)
+            if (!one.trace.empty()) [[maybe_unused]]
+                const auto opened = shared.open(one.trace);
+    } else if (!config.model.empty()) {
+        [[maybe_unused]] const auto opened = shared.open_model(config.model);
+    } else {
+        const run_options plain;
+        runner(config, shared, plain).prepare_trace();
+    }
+}
 
 result<run_report> run(const run_config &config, run_resources &shared,
                        const run_options &options) {

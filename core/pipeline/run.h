@@ -86,12 +86,26 @@ private:
     kept<std::string, result<text_report>> own_texts_;
 };
 
+// What several runs need alike, so that whoever sets them side by side counts it once for all.
+struct shared_figures {
+    struct optimum_of {
+        std::filesystem::path trace;
+        uint64_t tokens = 0;
+        uint32_t slots = 0;
+        bool per_layer = false;
+        auto operator<=>(const optimum_of &) const = default;
+    };
+    std::optional<optimum_of> optimum;
+    bool own_routing = false;  // own_routing_of(config), and then take_own_routing()
+};
+
 struct run_options {
     span_sink *sink = nullptr;                           // timeline; may be null
     timeline *events = nullptr;                          // of a cluster; may be null
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
     std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes
+    shared_figures *later = nullptr;  // not null: these are not counted, but noted there
     std::function<bool()> stop = {};  // asked after every pass: nobody wants the rest
     step_watcher *watcher = nullptr;  // sees every layer step; predictions are computed for it
     uint32_t threads = 0;             // of the CPU's arithmetic, where the configuration says none

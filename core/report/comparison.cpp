@@ -284,7 +284,9 @@ json to_json(const comparison &compared) {
         result["settings"] = std::move(settings);
         results.push_back(std::move(result));
     }
-    return {{"title", compared.title}, {"results", std::move(results)}};
+    json all = {{"title", compared.title}, {"results", std::move(results)}};
+    if (!compared.failed.empty()) all["failed"] = failed_json(compared.failed);
+    return all;
 }
 
 std::vector<written_text> written_texts(const comparison &compared, const comparison_view &view) {

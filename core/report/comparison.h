@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/report/failed_rows.h"
 #include "core/report/report.h"
 
 namespace moorage::core {
@@ -31,6 +32,7 @@ struct comparison {
     std::string title;         // heading
     std::string trace, shape;  // what was run, for the page's header; may be empty
     std::vector<comparison_row> rows;
+    std::vector<failed_row> failed = {};  // what else was to be a row
 };
 
 // A column that tells rows apart. Stages have one column each: the plugin, and in brackets those of
@@ -75,7 +77,8 @@ bool any_scored(const comparison &compared);
 
 // The table, at most 100 columns (80 where all rows are of clusters), and the reading below it.
 std::string to_text(const comparison &compared);
-// {"title", "results": [the report of each run, and "settings": {those that differ}]}
+// {"title", "results": [the report of each run, and "settings": {those that differ}]}, and "failed"
+// where a row did
 json to_json(const comparison &compared);
 
 }  // namespace moorage::core

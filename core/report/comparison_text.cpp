@@ -300,7 +300,9 @@ std::string to_text(const comparison &compared) {
     for (const std::string &part :
          wrapped(compared.title, all_clusters(compared) ? text_columns : table_columns))
         if (!part.empty()) text += part + "\n";
-    if (compared.rows.empty()) return text + "nothing was run\n";
+    if (compared.rows.empty())
+        return text + (compared.failed.empty() ? "nothing was run\n"
+                                               : failed_text(compared.failed, table_columns));
     if (any_cluster(compared)) text += "\n" + cluster_table(compared, view);
     const std::vector<table_column> columns = columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, table_columns);
@@ -319,6 +321,9 @@ std::string to_text(const comparison &compared) {
             any_best |= view.best[rows[i]];
         }
     }
+    if (!compared.failed.empty())
+        text += "\n" +
+                failed_text(compared.failed, all_clusters(compared) ? text_columns : table_columns);
     text += "\n" + texts_of(compared, view);
     if (any_best) text += "* fastest of its profile and size\n";
     for (const std::string &sentence : reading(compared, view)) {

@@ -182,7 +182,10 @@ std::string layer_maps(const comparison &compared, const comparison_view &view) 
 std::string to_html(const comparison &compared, const std::string &command) {
     const std::string title = compared.title.empty() ? "moorage comparison" : compared.title;
     std::string html = page_begin(title);
-    if (compared.rows.empty()) return html + "<p>Nothing was run.</p>\n" + page_end;
+    const std::string failed = chapter("Failed", "Rows that did not come to their end, and why.",
+                                       failed_html(compared.failed));
+    if (compared.rows.empty())
+        return html + (failed.empty() ? "<p>Nothing was run.</p>\n" : failed) + page_end;
     const comparison_view view = view_of(compared);
     html += facts(compared, view);
     if (!command.empty()) html += "<pre>" + escape_markup(command) + "</pre>\n";
@@ -191,7 +194,7 @@ std::string to_html(const comparison &compared, const std::string &command) {
         findings += (sentence.starts_with("warning") ? "<li class=\"warning\">" : "<li>") +
                     escape_markup(sentence) + "</li>\n";
     html += chapter("In short", "", findings.empty() ? "" : "<ul>\n" + findings + "</ul>\n");
-    html += chapter("Text", "", texts_of(compared, view));
+    html += failed + chapter("Text", "", texts_of(compared, view));
     html += cluster_chapters(compared, view);
     html += chapter("Speed", "Mean time per output token against cache size. Lower is better.",
                     grid_of(tpot_figures(compared, view)));

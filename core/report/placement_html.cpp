@@ -166,8 +166,8 @@ std::string result_table(const placement_report &report) {
         html += "<tr>" + element("th", row.made.policy);
         for (const auto &[key, value] : at.settings) html += element("td", value);
         if (!row.refusal.empty()) {
-            html += "<td>no plan</td><td colspan=\"7\">" + element("span", row.refusal) +
-                    "</td></tr>\n";
+            html += element("td", row.failed ? "FAILED" : "no plan") + "<td colspan=\"7\">" +
+                    element("span", row.refusal) + "</td></tr>\n";
             continue;
         }
         const auto [used, room] = memory_bytes(at.of, row.made);

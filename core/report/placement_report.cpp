@@ -51,6 +51,12 @@ json settings_json(const placement_scene &at) {
 
 json row_json(const placement_report &report, const placement_row &row) {
     const placement_scene &at = report.scenes[row.scene];
+    if (row.failed) {
+        json failed = {{"policy", row.made.policy}, {"failed", row.refusal}};
+        if (row.death.is_object()) failed["death"] = row.death;
+        failed["settings"] = settings_json(at);
+        return failed;
+    }
     if (!row.refusal.empty())
         return {
             {"policy", row.made.policy}, {"refusal", row.refusal}, {"settings", settings_json(at)}};

@@ -18,8 +18,10 @@ namespace moorage::core {
 struct placement_row {
     size_t scene = 0;     // of the report's
     plan made;            // `policy` alone where it was refused
-    std::string refusal;  // the policy's, where it found no plan
+    std::string refusal;  // the policy's, where it found no plan; or why the row failed
     latency_figures figures;
+    bool failed = false;  // an error, or the policy died
+    json death;           // of a policy that died: who, where, of what
 };
 
 struct placement_scene {

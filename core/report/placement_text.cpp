@@ -90,7 +90,8 @@ std::string one_row(const placement_report &report, const placement_row &row) {
     const scene &of = report.scenes[row.scene].of;
     const latency_figures &figures = row.figures;
     std::string text = paragraph("policy", row.made.policy);
-    if (!row.refusal.empty()) return text + paragraph("no plan", row.refusal);
+    if (!row.refusal.empty())
+        return text + paragraph(row.failed ? "FAILED" : "no plan", row.refusal);
     std::string latency = human_ms(latency_ms(row)) + " a token in its MoE layers";
     if (has_cloud(report, row))
         latency += format(", {} less than with nothing placed ({})",
@@ -133,7 +134,7 @@ std::vector<text_column> columns_of_rows(const placement_report &report) {
         cell(shortened(row.made.policy, name_columns_max));
         for (const auto &[key, value] : at.settings) cell(shortened(value, 19));
         if (!row.refusal.empty()) {
-            cell("no plan");
+            cell(row.failed ? "FAILED" : "no plan");
             while (c < columns.size()) cell("-");
             continue;
         }

@@ -1,11 +1,13 @@
 // progress.cpp - draws the progress line with plain writes, past the buffers of any stream.
 #include "core/report/progress.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <new>
 #include <utility>
 
 #include "core/base/text.h"
@@ -77,30 +79,40 @@ progress::progress(std::string what, uint64_t total, int descriptor)
       total_(total),
       descriptor_(descriptor),
       shown_(is_terminal(descriptor)),
-      begin_(std::chrono::steady_clock::now()) {
+      begin_(std::chrono::steady_clock::now()),
+      shared_(make_counters()) {
     // Short work shows nothing: the first line comes after one interval.
-    next_draw_ns_ = draw_interval.count();
+    shared_->next_draw_ns = draw_interval.count();
 }
+
+std::unique_ptr<progress::counters, progress::unmapping> progress::make_counters() {
+    void *page =
+        mmap(nullptr, sizeof(counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) throw std::bad_alloc();
+    return std::unique_ptr<counters, unmapping>(new (page) counters);
+}
+
+void progress::unmapping::operator()(counters *at) const { munmap(at, sizeof(*at)); }
 
 progress::~progress() {
     const std::lock_guard lock(drawing_);
-    if (drawn_) write_all(descriptor_, "\r\033[K");
+    if (shared_->drawn) write_all(descriptor_, "\r\033[K");
 }
 
 void progress::advance(uint64_t by) {
-    const uint64_t done = done_.fetch_add(by, std::memory_order_relaxed) + by;
+    const uint64_t done = shared_->done.fetch_add(by, std::memory_order_relaxed) + by;
     if (!shown_) return;
     const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - begin_;
-    int64_t due_ns = next_draw_ns_.load(std::memory_order_relaxed);
+    int64_t due_ns = shared_->next_draw_ns.load(std::memory_order_relaxed);
     if (elapsed.count() < due_ns) return;
     const int64_t next_ns = elapsed.count() + draw_interval.count();
-    if (next_draw_ns_.compare_exchange_strong(due_ns, next_ns)) draw(done, elapsed);
+    if (shared_->next_draw_ns.compare_exchange_strong(due_ns, next_ns)) draw(done, elapsed);
 }
 
 void progress::draw(uint64_t done, std::chrono::nanoseconds elapsed) {
     const std::lock_guard lock(drawing_);
     write_all(descriptor_, "\r" + progress_line(what_, done, total_, elapsed) + "\033[K");
-    drawn_ = true;
+    shared_->drawn = true;
 }
 
 }  // namespace moorage::core

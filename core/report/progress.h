@@ -1,7 +1,7 @@
 // progress.h - one line on a terminal that says how far long work has come; silent when piped.
 //
 //     progress shown("replay", requests);
-//     while (...) shown.advance(batch);   // any thread
+//     while (...) shown.advance(batch);   // any thread, and any process forked since
 //
 // The line is redrawn at most ten times a second and wiped by the destructor, so that nothing of it
 // remains between the results.
@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -29,7 +30,7 @@ public:
     // Any thread. Cheap when nothing is shown; one clock read otherwise, so hot loops should report
     // every few thousand steps.
     void advance(uint64_t by = 1);
-    uint64_t done() const { return done_.load(std::memory_order_relaxed); }
+    uint64_t done() const { return shared_->done.load(std::memory_order_relaxed); }
 
 private:
     void draw(uint64_t done, std::chrono::nanoseconds elapsed);
@@ -39,10 +40,19 @@ private:
     const int descriptor_;
     const bool shown_;
     const std::chrono::steady_clock::time_point begin_;
-    std::atomic<uint64_t> done_ = 0;
-    std::atomic<int64_t> next_draw_ns_ = 0;  // since begin_; the thread that moves it draws
+    // In memory that processes forked later share. The clock is the same for all of them.
+    struct counters {
+        std::atomic<uint64_t> done = 0;
+        std::atomic<int64_t> next_draw_ns = 0;  // since begin_; the thread that moves it draws
+        std::atomic<bool> drawn = false;
+    };
+    struct unmapping {
+        void operator()(counters *at) const;
+    };
+    static std::unique_ptr<counters, unmapping> make_counters();
+
+    const std::unique_ptr<counters, unmapping> shared_;
     std::mutex drawing_;
-    bool drawn_ = false;  // under drawing_
 };
 
 // The line without its control characters, at most 79 columns:

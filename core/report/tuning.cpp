@@ -199,8 +199,12 @@ json to_json(const tuning &found) {
                          {"fitted", stable(found.fitted)},
                          {"measured", found.measured ? json(stable(*found.measured)) : json()}};
     all["met"] = found.met();
-    const fit_point best = found.best();
-    all["best"] = {{"value", best.x}, {"measured", stable(best.y)}};
+    all["best"] = json();
+    if (!found.samples.empty()) {
+        const fit_point best = found.best();
+        all["best"] = {{"value", best.x}, {"measured", stable(best.y)}};
+    }
+    if (!found.failed.empty()) all["failed"] = failed_json(found.failed);
     if (found.verified) all["report"] = to_json(*found.verified);
     return all;
 }

@@ -15,6 +15,7 @@
 
 #include "core/base/json.h"
 #include "core/base/result.h"
+#include "core/report/failed_rows.h"
 #include "core/report/fit.h"
 #include "core/report/report.h"
 
@@ -56,6 +57,7 @@ struct tuning {
     value_grid grid;
     preference prefer = preference::by_fit;
     std::vector<fit_point> samples;  // value of the parameter, figure
+    std::vector<failed_row> failed;  // values without a figure, the choice's own run included
     // settle() fills in:
     std::optional<polynomial> fit;
     bool largest = false;          // the largest value that meets the target is taken
@@ -66,7 +68,8 @@ struct tuning {
     std::optional<run_report> verified;
 
     bool met() const { return measured && target.met_by(*measured); }
-    // Of the samples and the verification, the one that is nearest to what is wanted.
+    // Of the samples and the verification, the one that is nearest to what is wanted. Requires:
+    // samples.
     fit_point best() const;
 };
 
@@ -81,7 +84,7 @@ std::string to_text(const tuning &found);
 // "fitted"}],
 //  "fit": {"degree", "coefficients", "r2", "error_max"}, "grid": {"from", "to", "step"}, "prefer",
 //  "chosen": {"value", "fitted", "measured"} or null, "met", "best": {"value", "measured"},
-//  "report": of the run that verified}
+//  "report": of the run that verified, "failed": values whose runs failed, where there are any}
 json to_json(const tuning &found);
 
 }  // namespace moorage::core

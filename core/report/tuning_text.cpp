@@ -11,7 +11,6 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t text_columns = 80;
 constexpr double r2_good = 0.95;
 constexpr size_t value_columns = 16, figure_columns = 14, bar_columns = 26;
 
@@ -72,6 +71,9 @@ std::string chosen_text(const tuning &found) {
     const value_grid &grid = found.grid;
     const std::string range =
         format("from {} to {} by {}", shown(grid.from), shown(grid.to), shown(grid.step));
+    if (!found.fit)
+        return format("none: {} values were measured, and a fit of degree {} needs {}",
+                      found.samples.size(), found.degree, found.degree + 1);
     if (!found.chosen)
         return format("none: no value {} has a fit that meets {}", range, found.target.text());
     std::string text = format("{} = {}, the {} value {} whose fit ({}) meets {}", found.param,
@@ -85,7 +87,9 @@ std::string chosen_text(const tuning &found) {
 }  // namespace
 
 std::string to_text(const tuning &found) {
-    std::string text = table_of(found) + "\n";
+    std::string text;
+    if (!found.samples.empty()) text += table_of(found) + "\n";
+    if (!found.failed.empty()) text += failed_text(found.failed, text_columns) + "\n";
     if (found.fit) text += paragraph("fit", fit_text(found));
     text += paragraph("chosen", chosen_text(found));
     if (found.measured)
@@ -94,7 +98,7 @@ std::string to_text(const tuning &found) {
             format("a run measures {}, the fit said {} ({}): the target is {}",
                    shown(*found.measured), shown(found.fitted),
                    difference(found.fitted, *found.measured), found.met() ? "met" : "missed"));
-    if (!found.met()) {
+    if (!found.met() && !found.samples.empty()) {
         const fit_point best = found.best();
         text += paragraph(
             "best seen",

@@ -171,6 +171,20 @@ TEST_CASE("a signal takes its course and leaves nothing half written") {
     }
 }
 
+TEST_CASE("a policy that dies leaves nothing half written either") {
+    const program on;
+    write_loud(on);
+    on.folder.write("t.json", "old");
+    const size_t before = on.names().size();
+    for (const char *way : {"segv", "abort", "exit"}) {
+        const ended how = on.run({"run", "loud.toml", "--set", "source.shape=shape.toml", "--set",
+                                  std::string("cache.mortal.way=") + way, "--timeline", "t.json"});
+        CHECK(how.code != 0);
+        CHECK(on.read("t.json") == "old");
+        CHECK(on.names().size() == before);
+    }
+}
+
 TEST_CASE("what others wrote is shown, not obeyed") {
     const program on;
     write_loud(on);

@@ -263,32 +263,6 @@ TEST_CASE("a shared lru hits nothing up to the stated size, whatever the routing
     }
 }
 
-TEST_CASE("results do not depend on the number of threads, nor do failures") {
-    const trace source = make_trace(random_choices({4, 12, 3}, 500, 31));
-    const future coming(source);
-    std::vector<replay_job> jobs;
-    for (const std::string &name : bundled())
-        for (const uint32_t slots : {5u, 12u, 30u}) jobs.push_back(job_of(name, slots));
-    const auto one = replay_all(source, &coming, jobs, 1);
-    REQUIRE(one.ok());
-    REQUIRE(one->size() == jobs.size());
-    for (const uint32_t threads : {2u, 5u, 0u}) {
-        const auto several = replay_all(source, &coming, jobs, threads);
-        REQUIRE(several.ok());
-        for (size_t i = 0; i < jobs.size(); ++i) check_equal((*one)[i], (*several)[i]);
-    }
-    for (const char *fault : {"range", "few"}) {
-        replay_job bad = job_of("scripted", 7);
-        bad.params = {set("fault", std::string(fault))};
-        jobs.insert(jobs.begin() + 1, bad);
-    }
-    for (const uint32_t threads : {1u, 2u, 5u}) {
-        const auto several = replay_all(source, &coming, jobs, threads);
-        REQUIRE_FALSE(several.ok());
-        CHECK(several.failure().text.find("victims given") != std::string::npos);
-    }
-}
-
 TEST_CASE("progress adds up to all requests, and the first tokens can be had alone") {
     const trace source = make_trace(random_choices({5, 40, 6}, 300, 4));
     for (const bool stepwise : {false, true}) {

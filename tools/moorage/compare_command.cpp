@@ -6,12 +6,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include "core/base/text.h"
 #include "core/host/stage_policy.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
 #include "core/report/html.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/rows.h"
 #include "tools/moorage/run_many.h"
 
 namespace moorage::tool {
@@ -69,25 +71,44 @@ void note_swept(json &config, const std::vector<override_value> &swept) {
         if (one.section == "cluster") config["cluster"][one.key] = one.value;
 }
 
-comparison compare(const work &done, std::vector<run_report> reports, const run_resources &shared) {
+// What tells a row from the others: its configuration, where there are several, and what is swept.
+std::string label_of(const work &done, size_t row) {
+    const std::vector<run_config> &configs = done.configs;
+    std::string label;
+    const bool several = std::ranges::any_of(
+        configs, [&](const run_config &one) { return one.file != configs[0].file; });
+    if (several || done.swept[row].empty()) label = name_of(configs[row], configs);
+    for (const override_value &one : done.swept[row])
+        label += format("{}{}.{}={}", label.empty() ? "" : ", ", one.section, one.key, one.value);
+    return label;
+}
+
+comparison compare(const work &done, std::vector<run_outcome> rows, const run_resources &shared) {
     const std::vector<run_config> &configs = done.configs;
     comparison all;
     const auto same = [&](const run_config &one) { return one.title == configs[0].title; };
     if (std::all_of(configs.begin(), configs.end(), same)) all.title = configs[0].title;
-    for (size_t i = 0; i < reports.size(); ++i) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (!rows[i].report) {
+            all.failed.push_back(std::move(rows[i].failure));
+            all.failed.back().label = label_of(done, i);
+            continue;
+        }
+        run_report &report = *rows[i].report;
         comparison_row row;
-        if (reports[i].cluster) {
-            note_swept(reports[i].config, done.swept[i]);
+        if (report.cluster) {
+            note_swept(report.config, done.swept[i]);
         } else {
-            row.experts_all = reports[i].config["memory"]["experts_all"].get<uint64_t>();
-            row.slots = reports[i].config["memory"]["experts"].get<uint64_t>();
+            row.experts_all = report.config["memory"]["experts_all"].get<uint64_t>();
+            row.slots = report.config["memory"]["experts"].get<uint64_t>();
         }
         const auto cache = find_policy(shared.policies(), configs[i].cache, "cache");
         row.offline = cache && ((*cache)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
         row.config = name_of(configs[i], configs);
-        row.report = std::move(reports[i]);
+        row.report = std::move(report);
         all.rows.push_back(std::move(row));
     }
+    if (all.rows.empty()) return all;
     const json source = all.rows[0].report.config.value("source", json::object());
     all.trace = source.value("trace", "");
     all.shape = source.value("shape", source.value("model", ""));
@@ -110,9 +131,11 @@ int run_compare(const arguments &given) {
     options.what = "compare";
     options.jobs = given.jobs;
     options.optimum = !given.no_optimum;
-    auto reports = run_many(all_work->configs, shared, options);
-    if (!reports) return fail(reports.failure());
-    const comparison all = compare(*all_work, std::move(reports).value(), shared);
+    auto rows = run_many(all_work->configs, shared, options);
+    if (!rows) return fail(rows.failure());
+    const comparison all = compare(*all_work, std::move(rows).value(), shared);
+    const int code = exit_code_of(all.rows.size(), all.failed);
+    if (code == exit_usage) return code;
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") print(to_text(all));
     if (!given.json_file.empty())
@@ -123,7 +146,7 @@ int run_compare(const arguments &given) {
         if (!done) return fail(done.failure());
         print_written("HTML report", given.html_file, given.json_file);
     }
-    return exit_ok;
+    return code;
 }
 
 }  // namespace
@@ -149,6 +172,7 @@ command install_compare(CLI::App &app) {
     sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")
         ->type_name("N");
     sub->add_flag("--no-optimum", given->no_optimum, "do not count the offline optimum's misses");
+    sub->footer(rows_footer);
     return [given] { return run_compare(*given); };
 }
 

@@ -9,9 +9,11 @@
 #include "core/base/text.h"
 #include "core/config/run_config.h"
 #include "core/placement/placement_stage.h"
+#include "core/report/placement_packing.h"
 #include "core/report/placement_report.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/rows.h"
 
 namespace moorage::tool {
 
@@ -120,51 +122,97 @@ std::vector<std::string> statistics_of(const run_config &config) {
     return sentences;
 }
 
-result<placement_row> place(const contender &one, const run_config &config,
-                            const registry &policies, const scene &of, bool alone) {
-    placement_row row;
+std::string name_of(const contender &one) {
+    return one.plan_file.empty() ? one.stage.plugin : one.plan_file;
+}
+
+// What a row sends of itself.
+result<std::string> place(const contender &one, const run_config &config, const registry &policies,
+                          const scene &of) {
+    plan made;
+    std::string refusal;
     if (!one.plan_file.empty()) {
         auto read = read_plan(one.plan_file, of);
         if (!read) return read.failure();
-        row.made = std::move(read).value();
+        made = std::move(read).value();
     } else {
         auto stage = placement_stage::open(one.stage, policies, of, config.seed);
         if (!stage) return stage.failure();
-        auto made = (*stage)->make(of, {});
-        row.made.policy = (*stage)->name();
-        if (made)
-            row.made = std::move(made).value();
-        else if (alone)
-            return made.failure();
+        auto advised = (*stage)->make(of, {});
+        if (advised)
+            made = std::move(advised).value();
         else
-            row.refusal = made.failure().text;
+            refusal = advised.failure().text;
+        made.policy = (*stage)->name();
     }
-    if (row.refusal.empty()) row.figures = predict(of, row.made);
+    return packed(made, refusal, refusal.empty() ? predict(of, made) : latency_figures());
+}
+
+placement_row row_of(const contender &one, size_t scene, row_end how) {
+    placement_row row;
+    row.scene = scene;
+    if (!how.failure && unpack(how.bytes, row.made, row.refusal, row.figures)) return row;
+    row = {};
+    row.scene = scene;
+    row.made.policy = name_of(one);
+    row.failed = true;
+    row.refusal = how.failure ? how.failure->why : "its plan did not arrive whole";
+    if (how.failure) row.death = std::move(how.failure->death);
     return row;
 }
 
-status make_rows(const arguments &given, const std::vector<job> &jobs, placement_report &report) {
-    registry policies;
-    std::vector<std::filesystem::path> paths = registry::default_paths();
-    const auto &more = jobs[0].config.plugin_paths;
-    paths.insert(paths.end(), more.begin(), more.end());
-    if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
+// The row that is to be made of each, in the order of the report.
+struct row_request {
+    contender by;
+    size_t job = 0;
+};
+
+result<std::vector<row_request>> find_rows(const arguments &given, const std::vector<job> &jobs,
+                                           placement_report &report) {
+    std::vector<row_request> rows;
     for (size_t i = 0; i < jobs.size(); ++i) {
         const run_config &config = jobs[i].config;
         auto made = make_scene(*config.cluster, config.file.parent_path());
         if (!made) return made.failure();
         report.scenes[i].of = std::move(made).value();
-        const auto all = contenders(given, jobs[i]);
+        auto all = contenders(given, jobs[i]);
         if (!all) return all.failure();
-        for (const contender &one : *all) {
-            auto row =
-                place(one, config, policies, report.scenes[i].of, all->size() * jobs.size() == 1);
-            if (!row) return row.failure();
-            row->scene = i;
-            report.rows.push_back(std::move(row).value());
-        }
+        for (contender &one : *all) rows.push_back({std::move(one), i});
     }
-    return success();
+    return rows;
+}
+
+// The exit code: a row that failed is one that says so, in `report`, beside the others.
+result<int> make_rows(const arguments &given, const std::vector<job> &jobs,
+                      placement_report &report) {
+    registry policies;
+    std::vector<std::filesystem::path> paths = registry::default_paths();
+    const auto &more = jobs[0].config.plugin_paths;
+    paths.insert(paths.end(), more.begin(), more.end());
+    if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
+    const auto rows = find_rows(given, jobs, report);
+    if (!rows) return rows.failure();
+    report.rows.resize(rows->size());
+    std::vector<failed_row> failed;
+    // One at a time: the policies' own time is among the figures.
+    run_rows(
+        rows->size(), 1,
+        [&](size_t i) {
+            const row_request &one = (*rows)[i];
+            return place(one.by, jobs[one.job].config, policies, report.scenes[one.job].of);
+        },
+        [&](size_t i, row_end how) {
+            const row_request &one = (*rows)[i];
+            if (how.failure) failed.push_back(*how.failure);
+            if (how.failure) failed.back().label = name_of(one.by);
+            report.rows[i] = row_of(one.by, one.job, std::move(how));
+        });
+    // What is wrong with the only one is what is wrong with the whole.
+    if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
+        return error{report.rows[0].refusal};
+    if (rows->size() == 1 && !failed.empty() && failed[0].death.is_null())
+        return error{failed[0].why, failed[0].usage};
+    return exit_code_of(rows->size() - failed.size(), failed);
 }
 
 std::string command_line(const arguments &given) {
@@ -199,12 +247,14 @@ int run_place(const arguments &given) {
     if (!jobs) return fail(jobs.failure());
     report.title = jobs->front().config.title;
     report.statistics = statistics_of(jobs->front().config);
-    if (const status done = make_rows(given, *jobs, report); !done) return fail(done.failure());
+    const auto code = make_rows(given, *jobs, report);
+    if (!code) return fail(code.failure());
+    if (*code == exit_usage) return *code;
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") print(to_text(report));
     if (const status done = write_files(given, report); !done) return fail(done.failure());
     for (const placement_row &row : report.rows)
-        if (row.refusal.empty()) return exit_ok;
+        if (row.refusal.empty()) return *code;
     return exit_failed;
 }
 
@@ -239,6 +289,7 @@ command install_place(CLI::App &app) {
         ->type_name("FILE");
     sub->add_option("--html", given->html_file, "write a page with maps, plots and a table")
         ->type_name("FILE");
+    sub->footer(rows_footer);
     return [given] { return run_place(*given); };
 }
 

@@ -12,12 +12,13 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
-#include "core/cache/replay.h"
+#include "core/cache/replay_packing.h"
 #include "core/report/progress.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/plugins.h"
 #include "tools/moorage/replay_table.h"
+#include "tools/moorage/rows.h"
 
 namespace moorage::tool {
 
@@ -251,6 +252,49 @@ void warn_of_working_set(replay_report &report, const std::vector<uint32_t> &siz
             format("a shared lru with {} slots hits next to nothing: {}", near, what));
 }
 
+// Every job in a process of its own; its figures, or why there are none, go to its rows.
+void run_jobs(const core::trace &source, const plan &work, uint32_t at_once,
+              replay_report &report) {
+    const uint64_t tokens = report.tokens;
+    std::optional<core::future> coming;
+    for (const core::replay_job &job : work.jobs)
+        if (!coming && (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
+            coming.emplace(source, tokens);
+    core::progress shown("replay", tokens * report.layers * report.top_k * work.jobs.size());
+    const auto count_job = [&](size_t i) -> result<std::string> {
+        const auto counted = core::replay(source, coming ? &*coming : nullptr, work.jobs[i],
+                                          [&](uint64_t done) { shown.advance(done); });
+        if (!counted) return counted.failure();
+        return core::packed(*counted);
+    };
+    std::vector<std::optional<core::replay_result>> counted(work.jobs.size());
+    std::vector<core::failed_row> failures(work.jobs.size());
+    run_rows(work.jobs.size(), at_once, count_job, [&](size_t i, row_end how) {
+        if (how.failure)
+            failures[i] = std::move(*how.failure);
+        else if (!core::unpack(how.bytes, counted[i].emplace()))
+            counted[i].reset(), failures[i].why = "its figures did not arrive whole";
+    });
+    for (size_t i = 0; i < report.rows.size(); ++i) {
+        replay_row &row = report.rows[i];
+        if (const auto &own = counted[work.row_job[i]]) {
+            row.counted = *own;
+        } else {
+            row.failed = true;
+            report.failed.push_back(failures[work.row_job[i]]);
+            report.failed.back().label =
+                format("{}, {} slots, {}", row.label, row.slots, core::name_of(row.pools));
+        }
+        if (work.opt_job[i] && counted[*work.opt_job[i]])
+            row.opt_misses = counted[*work.opt_job[i]]->misses;
+    }
+    for (size_t i = 0; i < work.jobs.size(); ++i)
+        if (!counted[i] && std::ranges::find(work.row_job, i) == work.row_job.end())
+            report.warnings.push_back(format("the optimum of {} slots, {}, was not counted: {}",
+                                             work.jobs[i].slots, core::name_of(work.jobs[i].pools),
+                                             failures[i].why));
+}
+
 result<replay_report> count(const replay_options &options) {
     const auto requests = core::parse_order(options.order);
     if (!requests) return error{"--order: " + requests.failure().text, true};
@@ -290,31 +334,23 @@ result<replay_report> count(const replay_options &options) {
     const plan work =
         make_plan(report, *entries, *sizes, *sharings, optimum ? *optimum : nullptr, common);
 
-    std::optional<core::future> coming;
+    // Everything that can be refused is refused before hours of other work.
     for (const core::replay_job &job : work.jobs)
-        if (!coming && (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
-            coming.emplace(*source, report.tokens);
-    const uint64_t each = report.tokens * report.layers * report.top_k;
-    core::progress shown("replay", each * work.jobs.size());
-    const auto counted =
-        core::replay_all(*source, coming ? &*coming : nullptr, work.jobs, options.jobs,
-                         [&shown](uint64_t done) { shown.advance(done); });
-    if (!counted) return counted.failure();
-    for (size_t row = 0; row < report.rows.size(); ++row) {
-        report.rows[row].counted = (*counted)[work.row_job[row]];
-        if (work.opt_job[row]) report.rows[row].opt_misses = (*counted)[*work.opt_job[row]].misses;
-    }
+        if (const status able = core::check_replay(*source, job); !able) return able.failure();
+    run_jobs(*source, work, options.jobs, report);
     return report;
 }
 
 int run_replay(const replay_options &options) {
     const auto report = count(options);
     if (!report) return fail(report.failure());
+    const int code = exit_code_of(report->rows.size() - report->failed.size(), report->failed);
+    if (code == exit_usage) return code;
     if (options.json != "-") print(to_text(*report));
     if (!options.json.empty())
         if (const status written = write_json(options.json, to_json(*report)); !written)
             return fail(written.failure());
-    return exit_ok;
+    return code;
 }
 
 }  // namespace
@@ -346,12 +382,12 @@ command install_replay(CLI::App &app) {
         ->allow_extra_args(false);
     sub->add_option("--tokens", options->tokens, "only the first ones; 0: all")
         ->capture_default_str();
-    sub->add_option("--jobs", options->jobs, "threads; 0: one for each core")
+    sub->add_option("--jobs", options->jobs, "replays at one time; 0: one for each core")
         ->capture_default_str();
     sub->add_option("--plugins", options->plugin_paths, "further policy library or directory")
         ->allow_extra_args(false);
     sub->add_option("--on-fault", options->on_fault,
-                    "what wrong advice does: abort ends the work, replace counts it and goes on")
+                    "what wrong advice does: abort ends the row, replace counts it and goes on")
         ->check(CLI::IsMember({"abort", "replace"}))
         ->capture_default_str();
     sub->add_option("--json", options->json,
@@ -359,6 +395,7 @@ command install_replay(CLI::App &app) {
     sub->add_flag(
         "--timing", options->timing,
         "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
+    sub->footer(rows_footer);
     return [options] { return run_replay(*options); };
 }
 

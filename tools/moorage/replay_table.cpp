@@ -52,6 +52,7 @@ struct block {
     std::vector<const replay_row *> rows;  // [size, policy]
     size_t policies = 0, first = 0, last = 0, label_columns = 0;
     uint32_t pages = 0;
+    uint64_t requests = 0;  // of every row
     bool timing = false;
 
     size_t size_columns() const {
@@ -62,6 +63,9 @@ struct block {
 };
 
 std::string block::cells(const replay_row &row) const {
+    if (row.failed)
+        return "  " + padded_left("FAILED", misses_columns) +
+               std::string(size_columns() - 2 - misses_columns, ' ');
     const core::replay_result &counted = row.counted;
     const bool has_ratio = row.opt_misses && *row.opt_misses > 0;
     std::string out = "  " + padded_left(core::with_commas(counted.misses), misses_columns);
@@ -94,11 +98,17 @@ std::string block::text() const {
         out += "\n";
     }
     // The optimum is a line of its own: what the ratios are against.
-    if (rows[0]->opt_misses) {
+    const auto has_optimum = [](const replay_row *row) { return row->opt_misses.has_value(); };
+    if (std::ranges::any_of(rows, has_optimum)) {
         out += padded_right("offline optimum", label_columns);
         for (size_t size = first; size < last; ++size) {
             const replay_row &row = *rows[size * policies];
-            const uint64_t requests = row.counted.requests, misses = *row.opt_misses;
+            if (!row.opt_misses) {
+                out += "  " + padded_left("-", misses_columns) +
+                       std::string(size_columns() - 2 - misses_columns, ' ');
+                continue;
+            }
+            const uint64_t misses = *row.opt_misses;
             out += "  " + padded_left(core::with_commas(misses), misses_columns);
             out += padded_left(format("{:.2f}", 100.0 * static_cast<double>(requests - misses) /
                                                     static_cast<double>(requests)),
@@ -122,7 +132,9 @@ core::json to_json(const replay_report &report) {
     out["experts"] = report.experts;
     out["top_k"] = report.top_k;
     out["results"] = core::json::array();
-    for (const replay_row &row : report.rows) out["results"].push_back(row_json(report, row));
+    for (const replay_row &row : report.rows)
+        if (!row.failed) out["results"].push_back(row_json(report, row));
+    if (!report.failed.empty()) out["failed"] = core::failed_json(report.failed);
     out["warnings"] = report.warnings;
     return out;
 }
@@ -135,6 +147,7 @@ std::string to_text(const replay_report &report) {
     for (const core::sharing pools : {core::sharing::shared, core::sharing::per_layer}) {
         block part;
         part.pages = report.layers * report.experts;
+        part.requests = report.tokens * report.layers * report.top_k;
         part.timing = report.timing;
         part.label_columns = core::columns_of("offline optimum");
         for (const replay_row &row : report.rows) {
@@ -159,6 +172,7 @@ std::string to_text(const replay_report &report) {
             out += part.text();
         }
     }
+    if (!report.failed.empty()) out += "\n" + core::failed_text(report.failed, line_columns);
     for (const std::string &warning : report.warnings)
         for (const std::string &line : core::wrapped("\nwarning: " + warning, line_columns))
             out += line + "\n";

@@ -9,6 +9,7 @@
 
 #include "core/base/json.h"
 #include "core/cache/replay.h"
+#include "core/report/failed_rows.h"
 
 namespace moorage::tool {
 
@@ -19,6 +20,7 @@ struct replay_row {
     core::sharing pools = core::sharing::shared;
     core::replay_result counted;
     std::optional<uint64_t> opt_misses;  // absent without the belady policy
+    bool failed = false;                 // nothing was counted; the report's `failed` says why
 };
 
 struct replay_report {
@@ -30,9 +32,11 @@ struct replay_report {
     uint64_t seed = 0;
     bool timing = false;           // else seconds are written as 0: equal runs, equal bytes
     std::vector<replay_row> rows;  // by sharing, slots, policy
+    std::vector<core::failed_row> failed;
     std::vector<std::string> warnings;
 };
 
+// Rows that failed are in "failed", which is there when there are any.
 core::json to_json(const replay_report &report);
 // Policies down, sizes across, as many sizes side by side as fit in 100 columns.
 std::string to_text(const replay_report &report);

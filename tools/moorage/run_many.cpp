@@ -1,18 +1,42 @@
-// run_many.cpp - runs configurations on several threads where nothing is measured.
+// run_many.cpp - rows that are runs, and the figures that they share.
 #include "tools/moorage/run_many.h"
 
 #include <algorithm>
-#include <atomic>
-#include <optional>
+#include <map>
+#include <string>
 #include <thread>
+#include <utility>
 
+#include "core/pipeline/own_routing.h"
+#include "core/pipeline/prepare.h"
 #include "core/report/progress.h"
+#include "core/report/report_packing.h"
+#include "tools/moorage/rows.h"
+
+namespace moorage::core {
+
+void each_field(auto &of,
+                auto &&each) requires packed_as<decltype(of), shared_figures::optimum_of> {
+    auto &[trace, tokens, slots, per_layer] = of;
+    each(trace, tokens, slots, per_layer);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), shared_figures> {
+    auto &[optimum, own_routing] = of;
+    each(optimum, own_routing);
+}
+
+}  // namespace moorage::core
 
 namespace moorage::tool {
 
 using namespace moorage::core;
 
-static uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted) {
+namespace {
+
+constexpr const char *not_whole = "its figures did not arrive whole";
+
+uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted) {
     if (wanted != 0) return wanted;
     // What is measured must have the machine to itself.
     const bool measured = std::any_of(configs.begin(), configs.end(), [](const run_config &one) {
@@ -21,37 +45,137 @@ static uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted
     return measured ? 1 : std::max(1u, std::thread::hardware_concurrency());
 }
 
-result<std::vector<run_report>> run_many(const std::vector<run_config> &configs,
-                                         run_resources &shared, const run_many_options &options) {
+class many_runs {
+public:
+    many_runs(const std::vector<run_config> &configs, run_resources &shared,
+              const run_many_options &options)
+        : configs_(configs),
+          shared_(shared),
+          jobs_(jobs_for(configs, options.jobs)),
+          rows_(configs.size()),
+          later_(configs.size()) {
+        how_.optimum = options.optimum;
+        how_.own_routing = options.own_routing;
+        if (jobs_ > 1) how_.threads = 1;  // the others compute as well
+    }
+    std::vector<run_outcome> operator()(const char *what);
+
+private:
+    result<std::string> run_row(size_t i);
+    void take_row(size_t i, row_end how);
+    void count_shared();
+    result<std::string> count_optimum(const shared_figures::optimum_of &key);
+    void take_optimum(const shared_figures::optimum_of &key, const row_end &how);
+    void take_own_routing(const std::string &key, const row_end &how);
+
+    const std::vector<run_config> &configs_;
+    run_resources &shared_;
+    const uint32_t jobs_;
+    run_options how_;
+    std::vector<run_outcome> rows_;
+    std::vector<shared_figures> later_;  // by row
+};
+
+result<std::string> many_runs::run_row(size_t i) {
+    shared_figures later;
+    run_options how = how_;
+    how.later = &later;
+    auto report = run_either(configs_[i], shared_, how);
+    if (!report) return report.failure();
+    return packed(*report, later);
+}
+
+void many_runs::take_row(size_t i, row_end how) {
+    if (how.failure) {
+        rows_[i].failure = std::move(*how.failure);
+        return;
+    }
+    run_report report;
+    if (unpack(how.bytes, report, later_[i]))
+        rows_[i].report = std::move(report);
+    else
+        rows_[i].failure.why = not_whole;
+}
+
+result<std::string> many_runs::count_optimum(const shared_figures::optimum_of &key) {
+    const auto source = shared_.open(key.trace);
+    if (!source) return source.failure();
+    const auto misses = shared_.optimum(**source, key.tokens, key.slots, key.per_layer);
+    if (!misses) return misses.failure();
+    return packed(*misses);
+}
+
+void many_runs::take_optimum(const shared_figures::optimum_of &key, const row_end &how) {
+    uint64_t misses = 0;
+    const bool whole = !how.failure && unpack(how.bytes, misses);
+    const std::string why = how.failure ? how.failure->why : not_whole;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+        if (!rows_[i].report || later_[i].optimum != key) continue;
+        if (whole)
+            rows_[i].report->opt_misses = misses;
+        else
+            rows_[i].report->warnings.push_back("the offline optimum was not counted: " + why);
+    }
+}
+
+void many_runs::take_own_routing(const std::string &key, const row_end &how) {
+    result<text_report> own = text_report();
+    if (how.failure)
+        own = error{how.failure->why};
+    else if (!unpack(how.bytes, *own))
+        own = error{not_whole};
+    for (size_t i = 0; i < rows_.size(); ++i)
+        if (rows_[i].report && later_[i].own_routing && own_routing_key(configs_[i]) == key)
+            core::take_own_routing(own, *rows_[i].report);
+}
+
+void many_runs::count_shared() {
+    std::vector<shared_figures::optimum_of> optima;
+    std::map<std::string, size_t> texts;  // key to the first row that has it
+    for (size_t i = 0; i < rows_.size(); ++i) {
+        if (!rows_[i].report) continue;
+        const auto &optimum = later_[i].optimum;
+        if (optimum && std::ranges::find(optima, *optimum) == optima.end())
+            optima.push_back(*optimum);
+        if (later_[i].own_routing) texts.try_emplace(own_routing_key(configs_[i]), i);
+    }
+    const std::vector<std::pair<std::string, size_t>> own(texts.begin(), texts.end());
+    for (const auto &key : optima)
+        if (const auto source = shared_.open(key.trace)) shared_.coming(**source, key.tokens);
+    const auto work = [&](size_t job) -> result<std::string> {
+        if (job < optima.size()) return count_optimum(optima[job]);
+        const auto text = own_routing_of(configs_[own[job - optima.size()].second], shared_, how_);
+        if (!text) return text.failure();
+        return packed(*text);
+    };
+    run_rows(optima.size() + own.size(), jobs_, work, [&](size_t job, const row_end &how) {
+        if (job < optima.size()) return take_optimum(optima[job], how);
+        take_own_routing(own[job - optima.size()].first, how);
+    });
+}
+
+std::vector<run_outcome> many_runs::operator()(const char *what) {
+    progress shown(what, configs_.size());
+    // Random weights are kept for one shape at a time, so those of a later row wait for their turn.
+    for (size_t i = 0; i < (jobs_ == 1 ? 1 : configs_.size()); ++i) prepare(configs_[i], shared_);
+    run_rows(
+        configs_.size(), jobs_, [&](size_t i) { return run_row(i); },
+        [&](size_t i, row_end how) {
+            take_row(i, std::move(how));
+            shown.advance();
+            if (jobs_ == 1 && i + 1 < configs_.size()) prepare(configs_[i + 1], shared_);
+        });
+    count_shared();
+    return std::move(rows_);
+}
+
+}  // namespace
+
+result<std::vector<run_outcome>> run_many(const std::vector<run_config> &configs,
+                                          run_resources &shared, const run_many_options &options) {
     for (const run_config &config : configs)
         if (const status done = shared.scan(config.plugin_paths); !done) return done.failure();
-    const uint32_t jobs = jobs_for(configs, options.jobs);
-    std::vector<std::optional<result<run_report>>> reports(configs.size());
-    std::atomic<size_t> next = 0;
-    std::atomic<bool> failed = false;
-    progress shown(options.what, configs.size());
-    const auto work = [&] {
-        for (size_t i; !failed && (i = next++) < configs.size();) {
-            run_options how;
-            how.optimum = options.optimum;
-            how.own_routing = options.own_routing;
-            if (jobs > 1) how.threads = 1;  // the others compute as well
-            reports[i] = run_either(configs[i], shared, how);
-            if (!*reports[i]) failed = true;
-            shown.advance();
-        }
-    };
-    std::vector<std::thread> threads;
-    for (uint32_t i = 1; i < jobs && i < configs.size(); ++i) threads.emplace_back(work);
-    work();
-    for (std::thread &thread : threads) thread.join();
-    std::vector<run_report> done;
-    for (auto &report : reports) {
-        if (!report) continue;  // not begun, because another one failed
-        if (!*report) return report->failure();
-        done.push_back(std::move(*report).value());
-    }
-    return done;
+    return many_runs(configs, shared, options)(options.what);
 }
 
 }  // namespace moorage::tool

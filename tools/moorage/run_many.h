@@ -1,12 +1,15 @@
-// run_many.h - several configurations, each run once, for the commands that set runs side by side.
+// run_many.h - several configurations, each run once in a process of its own, for the commands that
+// set runs side by side.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/config/run_config.h"
 #include "core/cluster/cluster_run.h"
+#include "core/config/run_config.h"
+#include "core/report/failed_rows.h"
 
 namespace moorage::tool {
 
@@ -17,10 +20,16 @@ struct run_many_options {
     bool own_routing = true;   // see core::run_options
 };
 
-// Reports in the order of the configurations; the first failure in that order is the one returned.
-// Scans the configurations' policies.
-core::result<std::vector<core::run_report>> run_many(const std::vector<core::run_config> &configs,
-                                                     core::run_resources &shared,
-                                                     const run_many_options &options);
+// One of both.
+struct run_outcome {
+    std::optional<core::run_report> report;
+    core::failed_row failure;  // without its label
+};
+
+// In the order of the configurations. What they share is opened here, and inherited; figures that
+// several need are counted once. Scans the configurations' policies, and fails where that does.
+core::result<std::vector<run_outcome>> run_many(const std::vector<core::run_config> &configs,
+                                                core::run_resources &shared,
+                                                const run_many_options &options);
 
 }  // namespace moorage::tool

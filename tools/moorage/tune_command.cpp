@@ -16,6 +16,7 @@
 #include "core/report/tuning.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/rows.h"
 #include "tools/moorage/run_many.h"
 
 namespace moorage::tool {
@@ -164,6 +165,21 @@ std::vector<double> sample_values(const value_grid &grid, uint32_t count) {
     return coarse.values();
 }
 
+// A run's figure, or why there is none, under the value that was tried. A figure that the report
+// does not have is a mistake of the target, and no run's.
+result<std::optional<double>> take(const numeric_param &param, double value, run_outcome &row,
+                                   tuning &found) {
+    if (row.report) {
+        const auto figure = figure_of(to_json(*row.report), found.target.metric);
+        if (!figure) return figure.failure();
+        return std::optional(*figure);
+    }
+    row.failure.label =
+        format("{}.{}={}", param.section, param.key, value_text(value, param.whole));
+    found.failed.push_back(std::move(row.failure));
+    return std::optional<double>();
+}
+
 status measure(const arguments &given, const numeric_param &param, run_resources &shared,
                tuning &found) {
     const std::vector<double> values = sample_values(found.grid, given.samples);
@@ -180,12 +196,12 @@ status measure(const arguments &given, const numeric_param &param, run_resources
     const std::string &metric = found.target.metric;
     options.own_routing =
         metric.find("nll_change") != metric.npos || metric.find("own_routing") != metric.npos;
-    const auto reports = run_many(configs, shared, options);
-    if (!reports) return reports.failure();
+    auto rows = run_many(configs, shared, options);
+    if (!rows) return rows.failure();
     for (size_t i = 0; i < values.size(); ++i) {
-        const auto figure = figure_of(to_json((*reports)[i]), metric);
+        const auto figure = take(param, values[i], (*rows)[i], found);
         if (!figure) return figure.failure();
-        found.samples.push_back({values[i], *figure});
+        if (*figure) found.samples.push_back({values[i], **figure});
     }
     return success();
 }
@@ -194,12 +210,14 @@ status verify(const arguments &given, const numeric_param &param, run_resources 
               tuning &found) {
     auto config = config_at(given, param, *found.chosen);
     if (!config) return config.failure();
-    auto report = run_either(*config, shared, {});
-    if (!report) return report.failure();
-    const auto figure = figure_of(to_json(*report), found.target.metric);
+    run_many_options options;
+    options.what = "tune";
+    auto rows = run_many({std::move(config).value()}, shared, options);
+    if (!rows) return rows.failure();
+    const auto figure = take(param, *found.chosen, rows->front(), found);
     if (!figure) return figure.failure();
     found.measured = *figure;
-    found.verified = std::move(report).value();
+    found.verified = std::move(rows->front().report);
     return success();
 }
 
@@ -224,6 +242,8 @@ result<tuning> search(const arguments &given) {
         return usage(format("--samples {}: a fit of degree {} needs {} to 1000", given.samples,
                             given.degree, given.degree + 1));
     if (const status done = measure(given, *param, shared, found); !done) return done.failure();
+    // What is left may be too little for a fit; what failed is shown then, and nothing chosen.
+    if (found.samples.size() <= found.degree && !found.failed.empty()) return found;
     if (const status done = settle(found); !done) return done.failure();
     if (!found.chosen) return found;
     if (const status done = verify(given, *param, shared, found); !done) return done.failure();
@@ -233,12 +253,14 @@ result<tuning> search(const arguments &given) {
 int run_tune(const arguments &given) {
     const auto found = search(given);
     if (!found) return fail(found.failure());
+    const int code = exit_code_of(found->samples.size(), found->failed);
+    if (code == exit_usage) return code;
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") print(to_text(*found));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(*found)); !done)
             return fail(done.failure());
-    return found->met() ? exit_ok : exit_failed;
+    return found->met() ? code : exit_failed;
 }
 
 }  // namespace
@@ -284,7 +306,7 @@ command install_tune(CLI::App &app) {
         "the\nfit and runs the choice once more. = means at most, but at least for hit_rate, "
         "tokens_per_s and\nother figures that are better when larger; 'metric<=v' and 'metric>=v' "
         "say it outright. Exit code 1:\nno value meets the target, or the run of the choice "
-        "missed it.");
+        "missed it, or any run failed; the others count.");
     return [given] { return run_tune(*given); };
 }
 

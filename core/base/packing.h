@@ -1,0 +1,190 @@
+// packing.h - values as bytes and back, for a pipe between two processes of the same program.
+//
+//   std::string bytes = packed(report);             // there
+//   auto report = unpacked<run_report>(bytes);      // here; nothing where bytes are missing
+//
+// Values without pointers go as they lie in memory, so a field that they gain goes along. A struct
+// that owns memory names its fields once, in a function found by its namespace:
+//
+//   void each_field(auto &of, auto &&each) requires packed_as<decltype(of), person> {
+//       auto &[name, age] = of;  // a field more or less does not compile
+//       each(name, age);
+//   }
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "core/base/json.h"
+
+namespace moorage::core {
+
+template <class Reference, class Struct>
+concept packed_as = std::same_as<std::remove_cvref_t<Reference>, Struct>;
+
+class packer {
+public:
+    std::string bytes;
+
+    template <class... Values>
+    void operator()(const Values &...values) {
+        (put(values), ...);
+    }
+
+private:
+    void put_bytes(const void *from, size_t count) {
+        bytes.append(static_cast<const char *>(from), count);
+    }
+    template <class Value>
+    void put(const Value &value) {
+        if constexpr (std::is_trivially_copyable_v<Value>)
+            put_bytes(&value, sizeof(value));
+        else
+            each_field(value, *this);
+    }
+    void put(const std::string &text) {
+        put(uint64_t{text.size()});
+        put_bytes(text.data(), text.size());
+    }
+    void put(const std::filesystem::path &path) { put(path.string()); }
+    void put(const json &value) {
+        std::vector<uint8_t> cbor = json::to_cbor(value);
+        put(cbor);
+    }
+    template <class Value>
+    void put(const std::vector<Value> &values) {
+        put(uint64_t{values.size()});
+        for (const Value &value : values) put(value);
+    }
+    template <class Key, class Value>
+    void put(const std::map<Key, Value> &values) {
+        put(uint64_t{values.size()});
+        for (const auto &[key, value] : values) put(key), put(value);
+    }
+    template <class First, class Second>
+    void put(const std::pair<First, Second> &value) {
+        put(value.first), put(value.second);
+    }
+    template <class Value>
+    void put(const std::optional<Value> &value) {
+        put(value.has_value());
+        if (value) put(*value);
+    }
+    template <class... Values>
+    void put(const std::variant<Values...> &value) {
+        put(uint64_t{value.index()});
+        std::visit([&](const auto &held) { put(held); }, value);
+    }
+};
+
+class unpacker {
+public:
+    explicit unpacker(std::string_view bytes) : bytes_(bytes) {}
+    // All that was packed was there, and nothing else.
+    bool whole() const { return whole_ && bytes_.empty(); }
+
+    template <class... Values>
+    void operator()(Values &...values) {
+        (get(values), ...);
+    }
+
+private:
+    // Null where there are not as many.
+    const char *take(uint64_t count) {
+        if (count > bytes_.size()) whole_ = false;
+        if (!whole_) return nullptr;
+        const char *from = bytes_.data();
+        bytes_.remove_prefix(static_cast<size_t>(count));
+        return from;
+    }
+    // Of a list; every element has a byte at least.
+    uint64_t count() {
+        uint64_t elements = 0;
+        get(elements);
+        if (elements > bytes_.size()) whole_ = false;
+        return whole_ ? elements : 0;
+    }
+    template <class Value>
+    void get(Value &value) {
+        if constexpr (std::is_trivially_copyable_v<Value>) {
+            if (const char *from = take(sizeof(value))) std::memcpy(&value, from, sizeof(value));
+        } else {
+            each_field(value, *this);
+        }
+    }
+    void get(std::string &text) {
+        const uint64_t bytes = count();
+        if (const char *from = take(bytes)) text.assign(from, static_cast<size_t>(bytes));
+    }
+    void get(std::filesystem::path &path) {
+        std::string text;
+        get(text);
+        path = text;
+    }
+    void get(json &value) {
+        std::vector<uint8_t> cbor;
+        get(cbor);
+        value = json::from_cbor(cbor, /*strict=*/true, /*allow_exceptions=*/false);
+        if (value.is_discarded()) whole_ = false, value = json();
+    }
+    template <class Value>
+    void get(std::vector<Value> &values) {
+        values.clear();
+        for (uint64_t left = count(); left > 0 && whole_; --left) get(values.emplace_back());
+    }
+    template <class Key, class Value>
+    void get(std::map<Key, Value> &values) {
+        values.clear();
+        for (uint64_t left = count(); left > 0 && whole_; --left) {
+            Key key{};
+            get(key);
+            get(values[key]);
+        }
+    }
+    template <class First, class Second>
+    void get(std::pair<First, Second> &value) {
+        get(value.first), get(value.second);
+    }
+    template <class Value>
+    void get(std::optional<Value> &value) {
+        bool has = false;
+        get(has);
+        if (has) get(value.emplace());
+    }
+    template <class... Values>
+    void get(std::variant<Values...> &value) {
+        uint64_t index = 0, at = 0;
+        get(index);
+        ((at++ == index ? get(value.template emplace<Values>()) : void()), ...);
+    }
+
+    std::string_view bytes_;
+    bool whole_ = true;
+};
+
+template <class... Values>
+std::string packed(const Values &...values) {
+    packer to;
+    to(values...);
+    return std::move(to.bytes);
+}
+
+// False: not all of it was there; the values are then good for nothing.
+template <class... Values>
+bool unpack(std::string_view bytes, Values &...values) {
+    unpacker from(bytes);
+    from(values...);
+    return from.whole();
+}
+
+}  // namespace moorage::core

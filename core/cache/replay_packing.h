@@ -1,0 +1,14 @@
+// replay_packing.h - the fields of a replay's result, for base/packing.h.
+#pragma once
+
+#include "core/base/packing.h"
+#include "core/cache/replay.h"
+
+namespace moorage::core {
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), replay_result> {
+    auto &[requests, hits, misses, bypasses, layer_misses, faults, seconds, fast, parameters] = of;
+    each(requests, hits, misses, bypasses, layer_misses, faults, seconds, fast, parameters);
+}
+
+}  // namespace moorage::core

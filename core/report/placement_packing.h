@@ -1,0 +1,27 @@
+// placement_packing.h - the fields of a plan and its figures that own memory, for base/packing.h.
+#pragma once
+
+#include "core/base/packing.h"
+#include "core/placement/plan.h"
+#include "moorage/latency.hpp"
+
+namespace moorage::core {
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), fact> {
+    auto &[name, value] = of;
+    each(name, value);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), plan> {
+    auto &[policy, copies, facts, seconds] = of;
+    each(policy, copies, facts, seconds);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), latency_figures> {
+    auto &[token_s, empty_s, saved_s, home_token_s, home_local_ratio, calls_per_s,
+           remote_calls_per_s, local_ratio, absent] = of;
+    each(token_s, empty_s, saved_s, home_token_s, home_local_ratio, calls_per_s, remote_calls_per_s,
+         local_ratio, absent);
+}
+
+}  // namespace moorage::core

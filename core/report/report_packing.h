@@ -1,0 +1,62 @@
+// report_packing.h - the fields of a run's report that own memory, for base/packing.h. A field that
+// a struct gains makes its line here refuse to compile until it is named.
+#pragma once
+
+#include "core/base/packing.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), guard_arm> {
+    auto &[name, phase, on, as_configured, on_ns, off_ns, why, since_token, trials, changes,
+           off_tokens] = of;
+    each(name, phase, on, as_configured, on_ns, off_ns, why, since_token, trials, changes,
+         off_tokens);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), text_report::part> {
+    auto &[name, scored, nll] = of;
+    each(name, scored, nll);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), text_report> {
+    auto &[model, prompts, texts, written, scored, nll, parts, own_nll] = of;
+    each(model, prompts, texts, written, scored, nll, parts, own_nll);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::home> {
+    auto &[name, requests, tokens, latency_ms, ttft_ms, local_ratio] = of;
+    each(name, requests, tokens, latency_ms, ttft_ms, local_ratio);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::device> {
+    auto &[name, utilisation, used_bytes, bytes, served] = of;
+    each(name, utilisation, used_bytes, bytes, served);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::link> {
+    auto &[from, to, activation_bytes, migration_bytes, queue_peak, utilisation] = of;
+    each(from, to, activation_bytes, migration_bytes, queue_peak, utilisation);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report> {
+    auto &[policy, duration_s, bucket_s, latency_ms, experts_ms_per_token, local_ratio,
+           remote_call_ms, calls, events, homes, devices, links, over_time, migrations,
+           servers_layers, layers_experts, models_layers] = of;
+    each(policy, duration_s, bucket_s, latency_ms, experts_ms_per_token, local_ratio,
+         remote_call_ms, calls, events, homes, devices, links, over_time, migrations,
+         servers_layers, layers_experts, models_layers);
+}
+
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), run_report> {
+    auto &[tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms,
+           ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, time,
+           has_predictions, predicted, predicted_right, layers, guard, config, faults, warnings,
+           text, cluster, opt_misses] = of;
+    each(tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms, ttft_ms,
+         tokens_per_s, experts, routing, lossy, bytes, arrangement, time, has_predictions,
+         predicted, predicted_right, layers, guard, config, faults, warnings, text, cluster,
+         opt_misses);
+}
+
+}  // namespace moorage::core
