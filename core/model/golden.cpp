@@ -10,6 +10,7 @@
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/source/finite.h"
 #include "core/source/safetensors.h"
 
 namespace moorage::core {
@@ -36,6 +37,8 @@ struct reader {
             return error{format("{}: tensor {}: {} of shape {}, {} of shape {} is needed{}", name,
                                 of, name_of(found->type), shape_text(found->shape), name_of(type),
                                 shape_text(shape), shape.size() == 1 ? " (0: any)" : "")};
+        if (const std::string odd = odd_value(*found); !odd.empty())
+            return error{format("{}: {}", name, odd)};
         std::vector<Value> out(found->elements());
         if (!out.empty()) std::memcpy(out.data(), found->bytes.data(), found->bytes.size());
         return out;

@@ -11,9 +11,11 @@
 #include "core/config/shape_config.h"
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
+#include "core/model/odd_weight.h"
 #include "core/model/segment.h"
 #include "core/model/shards.h"
 #include "core/model/stored_weights.h"
+#include "core/source/finite.h"
 
 namespace moorage::core {
 
@@ -82,6 +84,14 @@ public:
         if (const status done = made->read_settings(); !done) return done.failure();
         if (const status done = made->bind(); !done) return done.failure();
         return std::unique_ptr<model>(std::move(made));
+    }
+
+    std::string odd_weight() const {
+        for (const stored_tensor &one : shards_.tensors())
+            if (one.used)
+                if (const std::string odd = odd_value(*one.what); !odd.empty())
+                    return format("{}: {}", *one.file, odd);
+        return {};
     }
 
 private:
@@ -164,6 +174,11 @@ result<std::unique_ptr<model>> open_model(const fs::path &directory) {
     } catch (const std::bad_alloc &) {
         return error{format("{}: not enough memory to open it", directory.string())};
     }
+}
+
+std::string odd_weight(const model &of) {
+    const auto *stored = dynamic_cast<const model_directory *>(&of);
+    return stored ? stored->odd_weight() : std::string();  // random weights are finite
 }
 
 result<model_config> config_of_shape(const std::string &name, const fs::path &base) {

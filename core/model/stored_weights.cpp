@@ -5,15 +5,11 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/source/half.h"
+#include "core/source/finite.h"
 
 namespace moorage::core {
 
 namespace {
-
-float float_of_bfloat(uint16_t bits) {
-    return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
 
 template <class Element>
 Element element_at(const std::byte *values, size_t index) {
@@ -127,16 +123,14 @@ matrix stored_weights::read_matrix(const std::string &name, uint32_t rows, uint3
     return matrix_of(values_of(*found), *type, rows, columns);
 }
 
+// Read as a whole here, so checked here; matrices show what they hold in what they compute.
 std::vector<float> stored_weights::floats_of(const stored_tensor &tensor) {
-    const std::optional<weight_type> type = type_of(tensor);
-    if (!type) return {};
-    const std::byte *values = tensor.what->bytes.data();
+    if (!type_of(tensor)) return {};
     std::vector<float> all(tensor.what->elements());
-    for (size_t i = 0; i < all.size(); ++i)
-        all[i] = *type == weight_type::f32   ? element_at<float>(values, i)
-                 : *type == weight_type::f16 ? float_of_half(element_at<uint16_t>(values, i))
-                                             : float_of_bfloat(element_at<uint16_t>(values, i));
-    return all;
+    for (size_t i = 0; i < all.size(); ++i) all[i] = value_at(*tensor.what, i);
+    if (first_odd(all) == all.size()) return all;
+    fail(format("{}: {}", *tensor.file, odd_value(*tensor.what)));
+    return {};
 }
 
 std::span<const float> stored_weights::keep(std::vector<float> values) {

@@ -2,8 +2,10 @@
 #include "core/pipeline/run.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/log.h"
+#include "core/base/mapped_file.h"
 #include "core/base/memory_block.h"
 #include "core/base/text.h"
 #include "core/cache/replay.h"
@@ -17,6 +19,7 @@
 #include "core/pipeline/policy_set.h"
 #include "core/pipeline/prepare.h"
 #include "core/pipeline/texts.h"
+#include "core/report/odd_figure.h"
 #include "core/source/trace_source.h"
 
 namespace moorage::core {
@@ -54,6 +57,8 @@ private:
     status make_policies();
     status activate();
     result<run_report> drive();
+    status check_computed() const;
+    status check_text(const text_report &text) const;
     guard_rules guarding() const;
     void log_switched(const guard &of, uint64_t &known) const;
     routing_rules routing() const {
@@ -348,6 +353,7 @@ result<run_report> runner::drive() {
                      "; the run ended (set [plugins] on_fault = \"replace\" to go on with "
                      "the host's default)"};
     if (where.failed()) return error{where.failure()};
+    if (const status computed = check_computed(); !computed) return computed.failure();
     run_report report;
     line.finish(report);
     report.guard = line.guarding().report();
@@ -356,12 +362,33 @@ result<run_report> runner::drive() {
         report.text = report_of(job_, *texts_, opened_->words.get(),
                                 config_.model.lexically_normal().filename().string());
         report.requests = texts_->requests().size();
+        if (const status told = check_text(report.text); !told) return told.failure();
     }
     if (options_.optimum) count_optimum(report);
     for (const guard_arm &arm : report.guard)
         if (std::string text = guard_warning(arm); !text.empty()) warn(std::move(text));
     report.warnings = warnings_;
     return report;
+}
+
+status runner::check_computed() const {
+    if (!texts_ || texts_->failure().empty()) return success();
+    return error{texts_->failure() +
+                 (policies_.lossy() ? format("; router policy {} may have chosen otherwise than "
+                                             "the model",
+                                             policies_.all().router->name())
+                                    : "")};
+}
+
+// exp() of a large mean leaves the range of numbers although the mean does not.
+status runner::check_text(const text_report &text) const {
+    double worst = text.nll;
+    for (const text_report::part &part : text.parts) worst = std::max(worst, part.nll);
+    if (std::isfinite(std::exp(worst))) return success();
+    return error{
+        format("{}: a negative log-likelihood of {} per token: the model's logits lie so "
+               "far apart that its perplexity is no finite number",
+               config_.model.string(), worst)};
 }
 
 guard_rules runner::guarding() const {
@@ -500,6 +527,12 @@ result<run_report> run(const run_config &config, run_resources &shared,
     }();
     if (report && report->lossy && options.own_routing)
         add_own_routing(config, shared, options, written, *report);
+    // Before any other failure: what came of a file that changed is nobody's fault.
+    if (const status same = mapped_files_unchanged(); !same) return same.failure();
+    if (!report) return report;
+    if (const std::string odd = odd_figure(to_json(*report)); !odd.empty())
+        return error{
+            format("{}: the report's figure {} is no finite number", config.file.string(), odd)};
     return report;
 }
 

@@ -33,10 +33,16 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
         return format("{} of {} tokens routed", routed, view.token_count);
     for (uint32_t token = 0; token < view.token_count; ++token) {
         const uint32_t *experts = step.routed.data() + size_t{token} * view.top_k;
+        const float *weights = step.routed_weights.data() + size_t{token} * view.top_k;
         for (uint32_t rank = 0; rank < view.top_k; ++rank) {
             if (experts[rank] >= view.experts)
                 return format("layer {}: expert {} of token {} is beyond the {} experts of a layer",
                               view.layer, experts[rank], token, view.experts);
+            if (std::isinf(weights[rank]))
+                return format(
+                    "layer {}: the weight of expert {} for token {} is {}; it must be "
+                    "finite, or NaN for the model's own",
+                    view.layer, experts[rank], token, weights[rank]);
             if (std::find(experts, experts + rank, experts[rank]) != experts + rank)
                 return format("layer {}: expert {} is chosen twice for token {}", view.layer,
                               experts[rank], token);

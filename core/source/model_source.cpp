@@ -6,6 +6,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/text.h"
+#include "core/model/odd_weight.h"
+#include "core/source/finite.h"
+
 namespace moorage::core {
 
 model_source::model_source(const model &of, std::vector<model_request> requests,
@@ -58,9 +62,10 @@ void model_source::take_results() {
     const std::span<const float> all = results_->logits();
     size_t row = 0;
     for (const pass_token &token : last_.tokens) {
-        if (!token.output) continue;
-        take_one(streams_[token.stream], token,
-                 all.subspan(row++ * config_.vocabulary, config_.vocabulary));
+        if (!token.output || !failure_.empty()) continue;
+        const auto logits = all.subspan(row++ * config_.vocabulary, config_.vocabulary);
+        if (finite(logits, "the logit of token id", token, config_.layers))
+            take_one(streams_[token.stream], token, logits);
     }
     for (stream &one : streams_)
         if (one.live) {
@@ -143,8 +148,8 @@ uint64_t model_source::tokens_left() const {
 
 bool model_source::idle() {
     take_results();  // who goes on shows only now
-    return std::ranges::none_of(
-        streams_, [](const stream &one) { return one.live && one.position != 0; });
+    return std::ranges::none_of(streams_,
+                                [](const stream &one) { return one.live && one.position != 0; });
 }
 
 bool model_source::next(pass &out) {
@@ -153,7 +158,7 @@ bool model_source::next(pass &out) {
     out.tokens.clear();
     refill();
     first_row_ = rows_;
-    if (tokens_left() == 0) return false;
+    if (tokens_left() == 0 || !failure_.empty()) return false;
     if (!prefill_pass(out)) decode_pass(out);
     last_.tokens = out.tokens;
     return !out.tokens.empty();
@@ -163,12 +168,36 @@ std::span<const float> model_source::logits_of(size_t index) const {
     return results_->router_logits().subspan(index * config_.experts, config_.experts);
 }
 
+// Keeps the first value that is not finite as the failure. layer: config_.layers behind the last.
+bool model_source::finite(std::span<const float> logits, const char *of_what,
+                          const pass_token &token, uint32_t layer) {
+    const size_t odd = first_odd(logits);
+    if (odd == logits.size()) return true;
+    const std::string weight = odd_weight(model_);
+    failure_ =
+        format("{}: {}token {} of request {}: {} {} is {}; {}", model_.directory().string(),
+               layer == config_.layers ? "" : format("layer {}, ", layer), token.position,
+               token.request, of_what, odd, logits[odd],
+               weight.empty() ? "every weight is finite, so what was computed from them left "
+                                "the range of a float"
+                              : weight);
+    return false;
+}
+
 void model_source::route(const pass &of, uint32_t layer, uint32_t *chosen) {
-    const uint32_t k = config_.top_k;
-    const std::span<const float> correction =
-        model_.weights().layers[moe_layers_[layer]].correction_bias;
-    for (size_t i = 0; i < of.tokens.size(); ++i)
-        rule_.choose(logits_of(i), correction, {chosen + i * k, k}, {weights_.data() + i * k, k});
+    const uint32_t k = config_.top_k, at = moe_layers_[layer];
+    const std::span<const float> correction = model_.weights().layers[at].correction_bias;
+    for (size_t i = 0; i < of.tokens.size(); ++i) {
+        const std::span<uint32_t> experts(chosen + i * k, k);
+        const std::span<float> weights(weights_.data() + i * k, k);
+        if (failure_.empty() &&
+            finite(logits_of(i), "the router's logit of expert", of.tokens[i], at)) {
+            rule_.choose(logits_of(i), correction, experts, weights);
+        } else {
+            std::iota(experts.begin(), experts.end(), 0u);
+            std::ranges::fill(weights, 0.0f);
+        }
+    }
 }
 
 void model_source::weights(const pass &of, uint32_t, float *out) {
@@ -176,6 +205,7 @@ void model_source::weights(const pass &of, uint32_t, float *out) {
 }
 
 void model_source::gate_scores(const pass &of, uint32_t, float *out) {
+    if (!failure_.empty()) return void(std::fill_n(out, of.tokens.size() * config_.experts, 0.0f));
     for (size_t i = 0; i < of.tokens.size(); ++i)
         rule_.scores(logits_of(i), {out + i * config_.experts, config_.experts});
 }
@@ -184,7 +214,10 @@ void model_source::weigh(const pass &of, uint32_t, const uint32_t *chosen, float
     const uint32_t k = config_.top_k;
     std::vector<float> &own = one_scores_;
     for (size_t i = 0; i < of.tokens.size(); ++i) {
-        rule_.weigh(logits_of(i), {chosen + i * k, k}, {own.data(), k});
+        if (failure_.empty())
+            rule_.weigh(logits_of(i), {chosen + i * k, k}, {own.data(), k});
+        else
+            std::ranges::fill(own, 0.0f);
         for (uint32_t rank = 0; rank < k; ++rank)
             if (std::isnan(out[i * k + rank])) out[i * k + rank] = own[rank];
     }
@@ -194,7 +227,9 @@ uint32_t model_source::predict(uint64_t row, uint32_t layer, uint32_t *experts, 
     const std::span<const float> all = results_->next_router_logits();
     const size_t index = static_cast<size_t>(row - first_row_), count = config_.experts;
     if (all.size() < (index + 1) * count) return 0;
-    rule_.scores(all.subspan(index * count, count), one_scores_);
+    const std::span<const float> logits = all.subspan(index * count, count);
+    if (first_odd(logits) != count) return 0;  // the layer's own logits will tell
+    rule_.scores(logits, one_scores_);
     const std::span<const float> correction =
         model_.weights().layers[moe_layers_[layer]].correction_bias;
     const auto worth = [&](uint32_t expert) {

@@ -76,6 +76,9 @@ public:
     // What was written to each request so far, end tokens left out; what each scored.
     const std::vector<std::vector<int32_t>> &written() const { return written_; }
     const std::vector<score> &scores() const { return scores_; }
+    // Where what was computed is no finite number and, as far as it can be told, why; empty: all is
+    // well. From then on routing is made up, so that nobody sees such values, and no pass follows.
+    const std::string &failure() const { return failure_; }
 
 private:
     struct stream {
@@ -92,6 +95,8 @@ private:
     uint64_t tokens_left() const;  // of the limit
     void add_token(pass &out, stream &one, uint32_t index, bool decoding);
     std::span<const float> logits_of(size_t index) const;
+    bool finite(std::span<const float> logits, const char *of_what, const pass_token &token,
+                uint32_t layer);
 
     const model &model_;
     const model_config &config_;
@@ -112,6 +117,7 @@ private:
     std::vector<float> weights_;  // [B, k] of the layer routed last
     std::vector<float> one_scores_;
     std::vector<uint32_t> ranked_;
+    std::string failure_;
 };
 
 }  // namespace moorage::core

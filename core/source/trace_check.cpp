@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/source/half.h"
+#include "core/source/finite.h"
 
 namespace moorage::core {
 
@@ -118,30 +118,6 @@ status check_ids_of(const tensor &from, uint32_t experts, const checked_up_to &d
     return success();
 }
 
-// `Bits` with all of `exponent` set is not finite.
-template <class Bits>
-status check_finite_of(const tensor &from, Bits exponent, const checked_up_to &done) {
-    const uint64_t total = from.elements(), step = chunk_bytes / sizeof(Bits);
-    const std::byte *begin = from.bytes.data();
-    for (uint64_t at = 0; at < total; at += step) {
-        const uint64_t end = std::min(at + step, total);
-        uint32_t wrong = 0;
-        for (uint64_t i = at; i < end; ++i)
-            wrong |= (read<Bits>(begin, i) & exponent) == exponent ? 1u : 0u;
-        for (uint64_t i = at; wrong != 0 && i < end; ++i) {
-            const Bits bits = read<Bits>(begin, i);
-            if ((bits & exponent) != exponent) continue;
-            const float value = sizeof(Bits) == 2
-                                    ? float_of_half(static_cast<uint16_t>(bits))
-                                    : std::bit_cast<float>(static_cast<uint32_t>(bits));
-            return error{format("tensor {}: value {} at {} is not finite", from.name, value,
-                                place_text(from, i))};
-        }
-        done(begin, begin + end * sizeof(Bits));
-    }
-    return success();
-}
-
 }  // namespace
 
 status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done) {
@@ -150,8 +126,15 @@ status check_ids(const tensor &from, uint32_t experts, const checked_up_to &done
 }
 
 status check_finite(const tensor &from, const checked_up_to &done) {
-    return from.type == dtype::f16 ? check_finite_of<uint16_t>(from, 0x7c00u, done)
-                                   : check_finite_of<uint32_t>(from, 0x7f800000u, done);
+    const uint64_t total = from.elements(), size = bytes_of(from.type), step = chunk_bytes / size;
+    for (uint64_t at = 0; at < total; at += step) {
+        const uint64_t end = std::min(at + step, total), odd = first_odd(from, at, end);
+        if (odd != end)
+            return error{format("tensor {}: value {} at {} is not finite", from.name,
+                                value_at(from, odd), place_text(from, odd))};
+        done(from.bytes.data(), from.bytes.data() + end * size);
+    }
+    return success();
 }
 
 }  // namespace moorage::core

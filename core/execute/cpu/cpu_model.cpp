@@ -239,7 +239,10 @@ void cpu_model::state::add_experts(const std::vector<uint8_t> &which, std::vecto
             for (size_t i = 0; i < hidden; ++i) sum[i] += weight * from[i];
         }
         if (config.shared_intermediate != 0) {
-            const float gate = config.shared_gate ? 1 / (1 + std::exp(-shared_gate[token])) : 1.0F;
+            // Added: 0, unless the logit is no finite number, which the sigmoid would hide.
+            const float logit = config.shared_gate ? shared_gate[token] : 0.0F;
+            const float gate =
+                config.shared_gate ? 1 / (1 + std::exp(-logit)) + (logit - logit) : 1.0F;
             const float *from = &shared[token * hidden];
             for (size_t i = 0; i < hidden; ++i) sum[i] += gate * from[i];
         }

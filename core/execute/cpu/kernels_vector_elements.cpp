@@ -37,10 +37,13 @@ HWY_INLINE float_vector activated(activation_kind kind, float_vector limit, floa
             return hn::Mul(hn::Mul(gate, sigmoid(z)), up);
         }
         case activation_kind::clamped_swiglu: {
+            // 1, unless one of them is no finite number: the limits would hide that.
+            const auto one =
+                hn::Add(hn::Set(d, 1.0f), hn::Add(hn::Sub(gate, gate), hn::Sub(up, up)));
             gate = hn::Min(gate, limit);
             up = hn::Max(hn::Min(up, limit), hn::Neg(limit));
             const auto gated = hn::Mul(gate, sigmoid(hn::Mul(hn::Set(d, 1.702f), gate)));
-            return hn::Mul(hn::Add(up, hn::Set(d, 1.0f)), gated);
+            return hn::Mul(hn::Add(up, one), gated);
         }
         case activation_kind::gelu:
             break;

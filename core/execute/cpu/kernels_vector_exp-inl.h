@@ -14,11 +14,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 
-// Zero below -104, and no larger than exp(88), which a float still holds.
+// Zero below -104, and no larger than exp(88), which a float still holds. What is no number stays
+// none: Min, Max and Exp would make one of it.
 HWY_INLINE float_vector exponential(float_vector x) {
     const float_tag d;
     const auto bounded = hn::Max(hn::Min(x, hn::Set(d, 88.0f)), hn::Set(d, -105.0f));
-    return hn::Exp(d, bounded);
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, bounded));
 }
 
 }  // namespace moorage::core::HWY_NAMESPACE

@@ -2,11 +2,13 @@
 //
 // `substitute` replaces the last-ranked `count` experts of every `every`-th token (counted over all
 // layers, the first one included) by the smallest experts that the model did not choose.
-// `undeclared` does the same and does not say that it is lossy.
+// `undeclared` does the same and does not say that it is lossy. `infinite` and `huge` keep the
+// choice and give every expert a weight that is infinite, or near the largest that is not.
 
 #include <moorage/moorage.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace {
 
@@ -60,6 +62,33 @@ public:
     using substitute::substitute;
 };
 
+class infinite {
+public:
+    static constexpr moorage::about about{
+        .name = "infinite", .summary = "infinite weights", .flags = MOORAGE_POLICY_LOSSY};
+    explicit infinite(const moorage::setup &) {}
+    void activate(const moorage::limits &) {}
+    void reset() {}
+    uint32_t select(const moorage::step &step, moorage::route &route) {
+        const size_t count = size_t{step.token_count} * step.top_k;
+        std::copy_n(step.host_chosen, count, route.host_experts);
+        std::fill_n(route.host_weights, count, weight_);
+        return step.token_count;
+    }
+
+protected:
+    float weight_ = std::numeric_limits<float>::infinity();
+};
+
+class huge : public infinite {
+public:
+    static constexpr moorage::about about{
+        .name = "huge", .summary = "huge weights", .flags = MOORAGE_POLICY_LOSSY};
+    explicit huge(const moorage::setup &setup) : infinite(setup) {
+        weight_ = std::numeric_limits<float>::max();
+    }
+};
+
 }  // namespace
 
-MOORAGE_POLICIES("org.moorage.test.substitute", "1.0.0", substitute, undeclared)
+MOORAGE_POLICIES("org.moorage.test.substitute", "1.0.0", substitute, undeclared, infinite, huge)

@@ -53,7 +53,9 @@ struct combine_kernel {
         }
         if (shared) {
             const float one = shared[static_cast<uint64_t>(token) * width + column];
-            sum += gate ? one * sigmoid(gate[token]) : one;
+            // 0, unless the logit is no finite number, which the sigmoid would hide.
+            const float odd = gate ? gate[token] - gate[token] : 0;
+            sum += gate ? one * (sigmoid(gate[token]) + odd) : one;
         }
         return sum;
     }

@@ -148,9 +148,11 @@ MOORAGE_HOST_DEVICE inline float activated(activation_kind kind, float limit, fl
             return 0.5f * gate *
                    (1 + tanhf(0.79788456f * (gate + 0.044715f * gate * gate * gate))) * up;
         case activation_kind::clamped_swiglu: {
+            // 1, unless one of them is no finite number: the limits would hide that.
+            const float one = 1 + ((gate - gate) + (up - up));
             const float low = gate < limit ? gate : limit;
             const float both = up > limit ? limit : up < -limit ? -limit : up;
-            return (both + 1) * low * sigmoid(1.702f * low);
+            return (both + one) * low * sigmoid(1.702f * low);
         }
     }
     return 0;
