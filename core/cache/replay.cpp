@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/cache/cache_stage.h"
 #include "core/cache/replay_account.h"
@@ -339,8 +340,8 @@ status check_replay(const trace &source, const replay_job &job) {
     return success();
 }
 
-result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
-                             const replay_progress &progress) {
+static result<replay_result> attempts(const trace &source, const future *coming,
+                                      const replay_job &job, const replay_progress &progress) {
     if (const status able = check_replay(source, job); !able) return able.failure();
     assert(coming != nullptr || (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0);
     bool fast_failed = false;
@@ -354,6 +355,14 @@ result<replay_result> replay(const trace &source, const future *coming, const re
     run again(source, job, progress);
     if (const status ready = again.prepare(coming); !ready) return ready.failure();
     return again.stepwise(fast_failed);
+}
+
+result<replay_result> replay(const trace &source, const future *coming, const replay_job &job,
+                             const replay_progress &progress) {
+    auto counted = attempts(source, coming, job, progress);
+    // Before any other failure: what came of a file that changed is nobody's fault.
+    if (const status same = mapped_files_unchanged(); !same) return same.failure();
+    return counted;
 }
 
 }  // namespace moorage::core

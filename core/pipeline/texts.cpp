@@ -11,6 +11,8 @@ namespace moorage::core {
 
 namespace {
 
+constexpr size_t file_bytes_max = size_t{1} << 30;
+
 // A value in a message: short ones as they are.
 std::string shown(const json &value) {
     if (value.is_array()) return format("a list of {}", value.size());
@@ -164,7 +166,12 @@ status job_builder::add_file() {
     const auto file = mapped_file::open(config_.text);
     if (!file) return file.failure();
     const std::span<const std::byte> bytes = file->bytes();
-    const std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    if (bytes.size() > file_bytes_max)
+        return error{format("{}: {} bytes, {} is the limit of a text", config_.text.string(),
+                            bytes.size(), file_bytes_max),
+                     true};
+    // A copy: what looks for words in it relies on the text staying as it is.
+    const std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
     const std::string name = config_.text.string();
     if (config_.text.extension() != ".json") return add_text(text, 0, name);
     const auto all = parse(text, name);

@@ -55,6 +55,8 @@ future::future(const trace &source, uint64_t tokens)
     gaps_.resize(offsets_.back());
     std::vector<uint64_t> at(offsets_.begin(), offsets_.end() - 1);
     each_gap(source, tokens, [this, &at](uint32_t page, uint64_t gap) {
+        // More than was counted: the file changed since. Its figures are refused in the end.
+        if (at[page] + gap_bytes(gap) > offsets_[page + 1]) return;
         for (; gap >= 128; gap >>= 7) gaps_[at[page]++] = static_cast<uint8_t>(gap | 128);
         gaps_[at[page]++] = static_cast<uint8_t>(gap);
     });

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstring>
 #include <initializer_list>
+#include <limits>
 #include <utility>
 
 #include "core/base/mapped_file.h"
@@ -26,6 +27,13 @@ Value read(const std::byte *data, uint64_t index) {
     Value value;
     std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
     return value;
+}
+
+// Held to `last` in their own width, which vector units do at no cost beside reading them.
+template <class Id>
+void widen_ids(const std::byte *data, uint64_t from, uint64_t count, uint32_t last, uint32_t *out) {
+    const auto limit = static_cast<Id>(std::min<uint32_t>(last, std::numeric_limits<Id>::max()));
+    for (uint64_t i = 0; i < count; ++i) out[i] = std::min(read<Id>(data, from + i), limit);
 }
 
 uint64_t largest_id(const tensor &from) {
@@ -340,10 +348,9 @@ std::string trace::meta(const std::string &key) const {
 void trace::read_experts(uint64_t first, uint64_t count, uint32_t *out) const {
     const uint64_t row = uint64_t{layers_} * top_k_, from = first * row, total = count * row;
     if (experts_wide_)
-        for (uint64_t i = 0; i < total; ++i) out[i] = read<uint16_t>(experts_data_, from + i);
+        widen_ids<uint16_t>(experts_data_, from, total, experts_ - 1, out);
     else
-        for (uint64_t i = 0; i < total; ++i)
-            out[i] = static_cast<uint32_t>(experts_data_[from + i]);
+        widen_ids<uint8_t>(experts_data_, from, total, experts_ - 1, out);
 }
 
 float trace::read_float(const floats &from, uint64_t index) {

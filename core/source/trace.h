@@ -7,10 +7,13 @@
 //
 // open() checks everything that later reads rely on: header, offsets, shapes, expert ids in range
 // and distinct within a token and layer, request offsets rising and covering, no empty request,
-// scores finite. After open() no read can leave the file. Values are read wherever the file has
-// them, aligned or not.
+// scores finite. Values are read wherever the file has them, aligned or not. Others may overwrite
+// the file after that: what counts memory (offsets, shapes) is a copy, and ids are held below their
+// limit where they are read, so no read leaves the file and no id a table; the figures are refused
+// at the end (base/mapped_file.h).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -49,7 +52,7 @@ public:
 
     // Expert chosen at rank (0 = largest weight). Requires: indices in range. Inline, hot.
     uint32_t expert(uint64_t token, uint32_t layer, uint32_t rank) const {
-        return read_id(experts_data_, experts_wide_, (token * layers_ + layer) * top_k_ + rank);
+        return id_at(experts_data_, experts_wide_, (token * layers_ + layer) * top_k_ + rank);
     }
     // Chosen experts of tokens [first, first + count), [count, layers, top_k], widened into `out`.
     void read_experts(uint64_t first, uint64_t count, uint32_t *out) const;
@@ -64,7 +67,7 @@ public:
     bool has_predictions() const { return predictions_ != 0; }
     uint32_t predictions() const { return predictions_; }  // M of pred_experts, 0 without
     uint32_t predicted(uint64_t token, uint32_t layer, uint32_t rank) const {
-        return read_id(pred_data_, pred_wide_, (token * layers_ + layer) * predictions_ + rank);
+        return id_at(pred_data_, pred_wide_, (token * layers_ + layer) * predictions_ + rank);
     }
     bool has_prediction_scores() const { return pred_scores_.data != nullptr; }
     float prediction_score(uint64_t token, uint32_t layer, uint32_t rank) const;
@@ -86,7 +89,7 @@ private:
         const std::byte *data = nullptr;
         bool half = false;  // f16, else f32
     };
-    static uint32_t read_id(const std::byte *data, bool wide, uint64_t index);
+    uint32_t id_at(const std::byte *data, bool wide, uint64_t index) const;
     static float read_float(const floats &from, uint64_t index);
     trace();
     struct mapping;
@@ -104,9 +107,11 @@ private:
     std::map<std::string, std::string> metadata_;
 };
 
-inline uint32_t trace::read_id(const std::byte *data, bool wide, uint64_t index) {
-    if (!wide) return static_cast<uint32_t>(data[index]);
-    return static_cast<uint32_t>(data[2 * index]) | static_cast<uint32_t>(data[2 * index + 1]) << 8;
+inline uint32_t trace::id_at(const std::byte *data, bool wide, uint64_t index) const {
+    const uint32_t id = !wide ? static_cast<uint32_t>(data[index])
+                              : static_cast<uint32_t>(data[2 * index]) |
+                                    static_cast<uint32_t>(data[2 * index + 1]) << 8;
+    return std::min(id, experts_ - 1);
 }
 
 }  // namespace moorage::core

@@ -1,0 +1,201 @@
+// changed_files_test.cpp - goal: a trace or a shard that changes while a command reads it makes an
+// error that names the file, whatever the command, and blames no policy. Method: the built program
+// with a cache policy that overwrites or cuts off a copy of the file within a call, so that it
+// always happens at the same place; the same command with a policy that leaves it alone is right.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "core/base/text.h"
+#include "core/source/future.h"
+#include "core/source/random.h"
+#include "tests/unit/model_files.h"
+#include "tests/unit/toy_machine.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct outcome {
+    int code = -1;  // -1: a signal
+    std::string out, errors;
+};
+
+// Times of change are as fine as the kernel's clock, so files of a test are made to look old.
+void make_old(const fs::path &file) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
+}
+
+struct bench {
+    toy::folder folder;
+    fs::path trace = folder / "trace.safetensors", model = folder / "model";
+    fs::path shard = model / "model.safetensors";
+
+    bench() {
+        toy::write_files(folder, 4, 16, 2);
+        make_trace();
+        fs::create_directories(model);
+        const fs::path from = golden_directory("olmoe");
+        for (const char *name : {"config.json", "generation_config.json", "model.safetensors"})
+            if (fs::exists(from / name)) fs::copy_file(from / name, model / name);
+        make_old(shard);
+        write_file(folder / "windows.json", std::string("[[1,2,3,4,5,6,7,8,9,10,11,12,13]]"));
+    }
+    void make_trace() {
+        random_stream random(1, 0);
+        std::vector<std::vector<std::vector<uint16_t>>> chosen(40'000);
+        for (auto &token : chosen)
+            for (int layer = 0; layer < 4; ++layer) {
+                const auto first = static_cast<uint16_t>(random.below(16));
+                const auto second = static_cast<uint16_t>((first + 1 + random.below(15)) % 16);
+                token.push_back({first, second});
+            }
+        const trace_data data = toy::routing(chosen, 16, {0, 40'000}, false);
+        REQUIRE(write_trace(data, trace).ok());
+        make_old(trace);
+    }
+
+    // The files of the toy machine, a cache of six experts and the meddler.
+    fs::path config(const std::string &name, const std::string &source,
+                    const std::string &cache) const {
+        folder.write(name + ".toml", R"([hardware]
+profile = "device.toml"
+[source]
+)" + source + R"([memory]
+experts = 6
+[plugins]
+path = [")" + std::string(MOORAGE_BINARY_DIR) +
+                                         R"(/tests/policies/meddler.so"]
+[cache]
+plugin = "meddler"
+)" + cache);
+        return folder / (name + ".toml");
+    }
+    fs::path trace_config(const std::string &name, const std::string &cache) const {
+        return config(name, "trace = \"trace.safetensors\"\nshape = \"shape.toml\"\n", cache);
+    }
+    static std::string meddle(const fs::path &file, const std::string &how, uint64_t from) {
+        return format("file = \"{}\"\nhow = \"{}\"\nfrom = {}\n", file.string(), how, from);
+    }
+
+    outcome moorage(const std::string &arguments) const {
+        const std::string errors = (folder / "errors").string();
+        const std::string line = format(
+            "{}/bin/moorage {} 2>{} "
+            "</dev/null",
+            MOORAGE_BINARY_DIR, arguments, errors);
+        outcome result;
+        std::FILE *pipe = popen(line.c_str(), "r");
+        REQUIRE(pipe != nullptr);
+        char part[4096];
+        for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
+            result.out.append(part, count);
+        const int status = pclose(pipe);
+        if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
+        result.errors = read_file(errors);
+        return result;
+    }
+    // The command fails, names the file, blames no policy and leaves no figures.
+    void names(const fs::path &file, const std::string &arguments, const fs::path &json) const {
+        fs::remove(json);
+        const outcome result = moorage(arguments);
+        CAPTURE(arguments);
+        CAPTURE(result.out);
+        CAPTURE(result.errors);
+        CHECK(result.code == 1);
+        const std::string said = result.errors + result.out;
+        CHECK(said.find(file.string()) != std::string::npos);
+        CHECK(result.errors.find("policy meddler") == std::string::npos);
+        CHECK(read_file(json).find("tokens_per_s") == std::string::npos);
+        CHECK(read_file(json).find("\"hits\"") == std::string::npos);
+    }
+};
+
+constexpr uint64_t behind_header = 64 * 1024;
+
+}  // namespace
+
+TEST_CASE("a trace that changes under a run, a comparison or a replay is named") {
+    for (const std::string how : {"fill", "cut"}) {
+        CAPTURE(how);
+        for (const std::string command : {"run", "compare", "tune", "replay"}) {
+            const bench at;
+            const fs::path json = at.folder / "figures.json";
+            const fs::path meddling =
+                at.trace_config("meddling", at.meddle(at.trace, how, behind_header));
+            std::string line = command + " " + meddling.string();
+            if (command == "compare") line += " " + at.trace_config("quiet", "").string();
+            if (command == "tune")
+                line += " --param memory.experts --from 6 --to 8 --target hit_rate=0.1";
+            if (command == "replay")
+                line = format(
+                    "replay {0} --policies meddler --slots 6 --plugins {3} "
+                    "--param meddler.file={0} --param meddler.how={1} --param meddler.from={2}",
+                    at.trace.string(), how, behind_header,
+                    std::string(MOORAGE_BINARY_DIR) + "/tests/policies/meddler.so");
+            at.names(at.trace, line + " --json " + json.string(), json);
+        }
+    }
+}
+
+TEST_CASE("a shard that changes under a model is named") {
+    for (const std::string how : {"fill", "cut"}) {
+        CAPTURE(how);
+        for (const std::string command : {"eval", "run"}) {
+            const bench at;
+            const fs::path json = at.folder / "figures.json";
+            const std::string windows = (at.folder / "windows.json").string();
+            const fs::path meddling = at.config(
+                "meddling", command == "run" ? "model = \"model\"\ntext = \"windows.json\"\n" : "",
+                at.meddle(at.shard, how, behind_header) + "at = 0\n");
+            const std::string line =
+                command == "run" ? format("run {} --set run.executor=cpu", meddling.string())
+                                 : format("eval {} --windows {} --config {} --executor cpu",
+                                          at.model.string(), windows, meddling.string());
+            at.names(at.shard, line + " --json " + json.string(), json);
+        }
+    }
+}
+
+TEST_CASE("files that nobody touches make no error") {
+    const bench at;
+    const outcome run = at.moorage("run " + at.trace_config("quiet", "").string());
+    CHECK_MESSAGE(run.code == 0, run.errors);
+    const outcome eval = at.moorage(format("eval {} --windows {} --config {} --executor cpu",
+                                           at.model.string(), (at.folder / "windows.json").string(),
+                                           at.config("quiet_model", "", "").string()));
+    CHECK_MESSAGE(eval.code == 0, eval.errors);
+}
+
+TEST_CASE("ids and counts of a trace that was overwritten stay within their tables") {
+    const bench at;
+    const auto opened = trace::open(at.trace);
+    REQUIRE(opened.ok());
+    const future before(*opened);
+    std::string content = read_file(at.trace);
+    std::fill(content.begin() + behind_header, content.end() - behind_header, '\xff');
+    write_file(at.trace, content);  // in place: the same file
+    bool changed = false;
+    std::vector<uint32_t> ids(4 * 2);
+    for (uint64_t token = 0; token < opened->tokens(); ++token) {
+        opened->read_experts(token, 1, ids.data());
+        for (uint32_t i = 0; i < 8; ++i) {
+            CHECK_UNARY(ids[i] < 16);
+            CHECK_UNARY(opened->expert(token, i / 2, i % 2) == ids[i]);
+        }
+        changed = changed || ids[0] == ids[1];
+    }
+    CHECK(changed);
+    // A future is written after it is counted: here from two different contents of one file.
+    const future after(*opened);
+    future_cursor cursor(after, order::token);
+    for (uint32_t page = 0; page < 64; ++page)
+        for (uint64_t step = 0; (step = cursor.next_use(page, step, nullptr)) != MOORAGE_NEVER;) {
+        }
+}
