@@ -2,10 +2,10 @@
 #include "core/config/document.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 #include <utility>
 
+#include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/config/toml_text.h"
 
@@ -175,13 +175,10 @@ result<std::string> read_document(const std::filesystem::path &file) {
         return error{format("{}: no such file", file.string()), true};
     if (kind == std::filesystem::file_type::directory)
         return error{format("{}: is a directory, a TOML file is needed", file.string()), true};
-    std::ifstream in(file, std::ios::binary);
-    std::string text(document_bytes_max + 1, '\0');
-    in.read(text.data(), static_cast<std::streamsize>(text.size()));
-    if (in.bad() || (in.fail() && !in.eof()))
-        return error{format("{}: cannot be read; check its permissions", file.string()), false};
-    text.resize(static_cast<size_t>(in.gcount()));
-    return text;
+    const result<mapped_file> mapped = mapped_file::open(file);
+    if (!mapped) return mapped.failure();
+    const size_t bytes = std::min<size_t>(mapped->bytes().size(), document_bytes_max + 1);
+    return std::string(reinterpret_cast<const char *>(mapped->bytes().data()), bytes);
 }
 
 node parse_value(std::string_view text) {

@@ -34,8 +34,11 @@ result<trace_data> convert_log(const std::filesystem::path &path, const convert_
                    chosen.format.empty() ? "of ending " + shown(ending) : shown(chosen.format)),
             true};
     std::error_code code;
-    if (std::filesystem::is_directory(path, code))
-        return error{format("{}: is a directory, not a log", path.string())};
+    if (std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code))
+        return error{format("{}: is {}, a log is a regular file", path.string(),
+                            std::filesystem::is_directory(path, code)
+                                ? "a directory"
+                                : "a named pipe, a socket or a device")};
     std::ifstream from(path, std::ios::binary);
     if (!from) return error{format("{}: cannot open: {}", path.string(), std::strerror(errno))};
     return convert_stream(from, path.string(), chosen);

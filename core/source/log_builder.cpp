@@ -15,6 +15,8 @@ namespace moorage::core {
 namespace {
 
 constexpr uint64_t experts_max = 65536, layers_max = 65536, pages_max = uint64_t{1} << 24;
+// Numbers count from somewhere near 0; larger ones are ids or times in the wrong column.
+constexpr uint64_t token_max = INT32_MAX;
 // The largest number an f16 holds.
 constexpr double half_max = 65504;
 
@@ -30,6 +32,9 @@ status log_builder::end_token() {
 }
 
 status log_builder::begin_token(const log_row &row) {
+    if (row.token && *row.token > token_max)
+        return error{
+            format("column token: {} is out of range, the limit is {}", *row.token, token_max)};
     if (const status ended = end_token(); !ended) return ended;
     const bool new_request = out_.tokens == 0 || row.request != request_;
     if (new_request) {
@@ -114,6 +119,9 @@ status log_builder::add(const log_row &row, bool new_token) {
     const bool moved = out_.tokens == 0 || row.request != request_ || row.token != token_;
     if (new_token || moved)
         if (const status begun = begin_token(row); !begun) return begun;
+    if (row.layer >= layers_max)
+        return error{
+            format("column layer: {} is out of range, the limit is {}", row.layer, layers_max - 1)};
     if (out_.tokens == 1) {
         if (!layers_.empty() && row.layer <= layers_.back())
             return error{format("column layer: {} after {}; the layers of a token rise", row.layer,

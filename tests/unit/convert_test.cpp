@@ -299,3 +299,15 @@ TEST_CASE("a failed write leaves the old file and nothing beside it") {
     CHECK_FALSE(write_trace(data, "/dev/null").ok());
     CHECK(std::filesystem::is_character_file("/dev/null"));
 }
+
+TEST_CASE("numbers that no token and no layer has are refused, not renumbered") {
+    wrong("token,layer,expert0\n4000000000,0,1\n", "csv", "2",
+          "column token: 4000000000 is out of range, the limit is 2147483647");
+    wrong("token,layer,expert0\n0,4000000000,1\n", "csv", "2",
+          "column layer: 4000000000 is out of range, the limit is 65535");
+    wrong(R"({"token": 4000000000, "layer": 0, "experts": [1]})", "jsonl", "1",
+          "column token: 4000000000");
+    wrong(R"({"token": 0, "layer": 4000000000, "experts": [1]})", "jsonl", "1",
+          "column layer: 4000000000");
+    CHECK(right("token,layer,expert0\n2147483647,65535,1\n", "csv").tokens == 1);
+}

@@ -1,7 +1,8 @@
 // mapped_file_test.cpp - goal: a mapped file that others change is found out and named. Method:
 // each case in a child process of its own, since what changed stays known: a file is left alone,
 // replaced, overwritten, cut off before and after it is closed; addresses at the edges of two
-// mappings; a read behind the new end of a file, whose signal handler asks for its name.
+// mappings; a read behind the new end of a file, whose signal handler asks for its name. Pipes,
+// devices and directories in place of files.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -12,11 +13,14 @@
 #include <functional>
 #include <string>
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/config/run_config.h"
+#include "core/source/convert.h"
 
 using namespace moorage::core;
 
@@ -183,4 +187,29 @@ TEST_CASE("a handler can name the file that was cut off") {
     said.resize(static_cast<size_t>(::read(ends[0], said.data(), said.size())));
     ::close(ends[0]);
     CHECK(said == at.second);
+}
+
+TEST_CASE("what is no regular file is refused, and nobody waits for a pipe") {
+    const fs::path place = fs::temp_directory_path() / format("moorage-pipe-{}", ::getpid());
+    fs::create_directories(place);
+    const fs::path pipe = place / "pipe", zero = place / "zero";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    fs::create_symlink("/dev/zero", zero);
+    for (const fs::path &path : {pipe, zero, place}) {
+        CAPTURE(path);
+        const auto refused = [&](const std::string &text) {
+            CAPTURE(text);
+            CHECK(text.starts_with(path.string() + ": "));
+        };
+        const auto mapped = mapped_file::open(path);
+        REQUIRE_FALSE(mapped.ok());
+        refused(mapped.failure().text);
+        const auto config = load_run_config(path, {});
+        REQUIRE_FALSE(config.ok());
+        refused(config.failure().text);
+        const auto log = convert_log(path, {.format = "csv"});
+        REQUIRE_FALSE(log.ok());
+        refused(log.failure().text);
+    }
+    fs::remove_all(place);
 }
