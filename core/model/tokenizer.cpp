@@ -43,6 +43,7 @@ status tokenizer::encode_part(std::string_view text, bool first, const encode_op
     result<std::string> done = normalize(parts_->normalizers, std::string(text));
     if (!done) return done.failure();
     const std::string &clean = *done;
+    const size_t bytes_max = grown_bytes_max(text.size());
     bpe::workspace memory;
     for (const auto &[begin, end, id] :
          parts_->added_normalized.find(clean, options.parse_special)) {
@@ -53,7 +54,7 @@ status tokenizer::encode_part(std::string_view text, bool first, const encode_op
         if (begin == end) continue;
         text_words words{clean.substr(begin, end - begin), {{0, end - begin, first && begin == 0}}};
         for (const word_step &step : parts_->word_steps)
-            if (status applied = apply(step, words); !applied) return applied;
+            if (status applied = apply(step, words, bytes_max); !applied) return applied;
         for (const text_words::word &word : words.words) {
             const std::string_view held =
                 std::string_view(words.text).substr(word.begin, word.end - word.begin);

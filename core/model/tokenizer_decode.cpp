@@ -1,6 +1,7 @@
 // tokenizer_decode.cpp - the stages of decoding.
 #include "core/model/tokenizer_decode.h"
 
+#include <algorithm>
 #include <cctype>
 #include <optional>
 #include <utility>
@@ -9,6 +10,17 @@
 #include "core/model/unicode.h"
 
 namespace moorage::core {
+
+struct growth {
+    size_t pushed = 0;  // bytes, since the chain began
+    size_t grown = 0;   // more came of them in replacements
+    size_t left() const { return grown_bytes_max(pushed) - grown; }
+};
+
+struct decode_chain::shared_state {
+    std::string text;  // written by the last stage
+    growth of;
+};
 
 // A stage gets each token as text in pieces of whole characters, then its end; it hands on
 // likewise.
@@ -175,7 +187,8 @@ public:
 
 class replace final : public decode_stage {
 public:
-    explicit replace(const decoder_step &step) : where_(step.where), content_(step.content) {
+    replace(const decoder_step &step, growth &grows)
+        : where_(step.where), content_(step.content), growth_(grows) {
         const std::string &literal = where_->literal_text();
         one_character_ =
             !literal.empty() && character_bytes(literal) == static_cast<int>(literal.size());
@@ -194,13 +207,17 @@ public:
 
 private:
     // A pattern that gives up leaves the text as it is: decoding has no errors.
-    std::string replaced(std::string_view text) const {
-        result<std::string> done = replace_all(text, *where_, content_);
-        return done ? std::move(done).value() : std::string(text);
+    std::string replaced(std::string_view text) {
+        result<std::string> done =
+            replace_all(text, *where_, content_, text.size() + growth_.left());
+        if (!done) return std::string(text);
+        growth_.grown += std::max(done->size(), text.size()) - text.size();
+        return std::move(done).value();
     }
 
     std::shared_ptr<const pattern> where_;
     std::string content_, token_;
+    growth &growth_;
     bool one_character_;
 };
 
@@ -242,7 +259,7 @@ private:
     uint32_t held_ = 0;  // at the end so far, to be dropped if the token ends here
 };
 
-std::unique_ptr<decode_stage> stage_of(const decoder_step &step) {
+std::unique_ptr<decode_stage> stage_of(const decoder_step &step, growth &grows) {
     using kind = decoder_step::kind;
     switch (step.what) {
         case kind::byte_level:
@@ -254,7 +271,7 @@ std::unique_ptr<decode_stage> stage_of(const decoder_step &step) {
         case kind::fuse:
             return std::make_unique<fuse>();
         case kind::replace:
-            return std::make_unique<replace>(step);
+            return std::make_unique<replace>(step, grows);
         case kind::strip:
             return std::make_unique<strip>(step);
     }
@@ -264,9 +281,9 @@ std::unique_ptr<decode_stage> stage_of(const decoder_step &step) {
 }  // namespace
 
 decode_chain::decode_chain(std::span<const decoder_step> steps)
-    : text_(std::make_unique<std::string>()) {
-    for (const decoder_step &step : steps) stages_.push_back(stage_of(step));
-    stages_.push_back(std::make_unique<collect>(*text_, steps.empty()));
+    : shared_(std::make_unique<shared_state>()) {
+    for (const decoder_step &step : steps) stages_.push_back(stage_of(step, shared_->of));
+    stages_.push_back(std::make_unique<collect>(shared_->text, steps.empty()));
     for (size_t i = 0; i + 1 < stages_.size(); ++i) stages_[i]->next = stages_[i + 1].get();
 }
 
@@ -274,14 +291,15 @@ decode_chain::~decode_chain() = default;
 decode_chain::decode_chain(decode_chain &&) noexcept = default;
 
 std::string decode_chain::push(std::string_view token) {
+    shared_->of.pushed += token.size();
     stages_[0]->text(token);
     stages_[0]->token_end();
-    return std::exchange(*text_, {});
+    return std::exchange(shared_->text, {});
 }
 
 std::string decode_chain::finish() {
     stages_[0]->finish();
-    return std::exchange(*text_, {});
+    return std::exchange(shared_->text, {});
 }
 
 }  // namespace moorage::core

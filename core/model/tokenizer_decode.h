@@ -31,6 +31,8 @@ struct decoder_step {
 
 class decode_stage;
 
+// Replacements may make the text longer, but not beyond grown_bytes_max() of all that was pushed:
+// what would go further stays as it is.
 class decode_chain {
 public:
     // No steps: tokens with a space between them, as the reference does without a decoder.
@@ -43,7 +45,8 @@ public:
     std::string finish();  // nothing may be pushed afterwards
 
 private:
-    std::unique_ptr<std::string> text_;  // written by the last stage; where it stays when moved
+    struct shared_state;
+    std::unique_ptr<shared_state> shared_;  // of the stages; where it stays when moved
     std::vector<std::unique_ptr<decode_stage>> stages_;
 };
 

@@ -5,6 +5,7 @@
 #include "core/base/text.h"
 #include "core/model/tokenizer_components.h"
 #include "core/model/tokenizer_parts.h"
+#include "core/source/safetensors.h"
 
 namespace moorage::core {
 
@@ -185,7 +186,11 @@ result<tokenizer_parts> parse_tokenizer(std::string_view text, const std::string
     try {
         root = tokenizer_json::parse(text.begin(), text.end());
     } catch (const tokenizer_json::exception &problem) {
-        return error{format("{}: {}", name, problem.what())};
+        // The library's text begins with its own id in brackets, which helps nobody here.
+        const std::string what = problem.what();
+        const size_t from = what.find("] ");
+        return error{format("{}: not valid JSON: {}", name,
+                            shown(from == std::string::npos ? what : what.substr(from + 2)))};
     }
     std::optional<error> problem;
     std::optional<tokenizer_parts> parts = read_parts(root, name, problem);

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "core/base/text.h"
+
 namespace moorage::core {
 
 namespace {
@@ -13,7 +15,12 @@ std::string strip(std::string_view text, bool left, bool right) {
     return std::string(text);
 }
 
-result<std::string> normalize(const normalizer_step &step, std::string text) {
+error too_long(const char *what, size_t bytes, size_t bytes_max) {
+    return {
+        format("{} make {} bytes of a part of the text, {} is the limit", what, bytes, bytes_max)};
+}
+
+result<std::string> normalize(const normalizer_step &step, std::string text, size_t bytes_max) {
     using kind = normalizer_step::kind;
     switch (step.what) {
         case kind::form:
@@ -23,7 +30,7 @@ result<std::string> normalize(const normalizer_step &step, std::string text) {
         case kind::prepend:
             return text.empty() ? text : step.content + text;
         case kind::replace:
-            return replace_all(text, *step.where, step.content);
+            return replace_all(text, *step.where, step.content, bytes_max);
         case kind::strip:
             return strip(text, step.left, step.right);
         case kind::strip_accents:
@@ -156,20 +163,25 @@ status metaspace(const word_step &step, text_words &to) {
 }  // namespace
 
 result<std::string> normalize(std::span<const normalizer_step> steps, std::string text) {
+    const size_t bytes_max = grown_bytes_max(text.size());
     for (const normalizer_step &step : steps) {
-        result<std::string> done = normalize(step, std::move(text));
+        result<std::string> done = normalize(step, std::move(text), bytes_max);
         if (!done) return done;
         text = std::move(done).value();
+        if (text.size() > bytes_max) return too_long("the normalizers", text.size(), bytes_max);
     }
     return text;
 }
 
 result<std::string> replace_all(std::string_view text, const pattern &where,
-                                std::string_view content) {
+                                std::string_view content, size_t bytes_max) {
     std::vector<text_range> matches;
     if (const status done = where.find_all(text, matches); !done) return done.failure();
+    size_t bytes = text.size() + matches.size() * content.size();
+    for (const text_range &match : matches) bytes -= match.end - match.begin;
+    if (bytes > bytes_max) return too_long("the replacements", bytes, bytes_max);
     std::string out;
-    out.reserve(text.size() + matches.size() * content.size());
+    out.reserve(bytes);
     size_t end = 0;
     for (const text_range &match : matches) {
         out += text.substr(end, match.begin - end);
@@ -180,7 +192,7 @@ result<std::string> replace_all(std::string_view text, const pattern &where,
     return out;
 }
 
-status apply(const word_step &step, text_words &to) {
+static status apply(const word_step &step, text_words &to) {
     switch (step.what) {
         case word_step::kind::split:
             return split(*step.split, to);
@@ -190,6 +202,13 @@ status apply(const word_step &step, text_words &to) {
             return metaspace(step, to);
     }
     return success();
+}
+
+status apply(const word_step &step, text_words &to, size_t bytes_max) {
+    const status done = apply(step, to);
+    if (done && to.text.size() > bytes_max)
+        return too_long("the pre_tokenizers", to.text.size(), bytes_max);
+    return done;
 }
 
 }  // namespace moorage::core

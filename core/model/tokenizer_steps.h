@@ -14,6 +14,11 @@
 
 namespace moorage::core {
 
+// Steps one after the other multiply what each makes longer, which a few lines of a file can drive
+// beyond any memory: what comes of a text of `bytes` may not be longer than this. The longest that
+// Unicode makes of itself is eleven times as long, twice that in the alphabet of bytes.
+constexpr size_t grown_bytes_max(size_t bytes) { return 64 * bytes + 65536; }
+
 struct normalizer_step {
     enum class kind : uint8_t {
         form,
@@ -30,11 +35,12 @@ struct normalizer_step {
     std::optional<pattern> where;
     bool left = false, right = false;  // strip
 };
+// An error where the text grows beyond grown_bytes_max() of what it was.
 result<std::string> normalize(std::span<const normalizer_step> steps, std::string text);
 
-// Every match of `where` replaced by `content`.
+// Every match of `where` replaced by `content`; an error instead of a result above `bytes_max`.
 result<std::string> replace_all(std::string_view text, const pattern &where,
-                                std::string_view content);
+                                std::string_view content, size_t bytes_max = SIZE_MAX);
 
 // A text and the words in it, in order. Words may leave out some of the text.
 struct text_words {
@@ -70,6 +76,7 @@ struct word_step {
     std::string replacement;        // metaspace: one character
     prepend_rule prepend = prepend_rule::always;
 };
-status apply(const word_step &step, text_words &to);
+// An error where the text comes to more than `bytes_max`.
+status apply(const word_step &step, text_words &to, size_t bytes_max);
 
 }  // namespace moorage::core

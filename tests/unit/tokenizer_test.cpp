@@ -433,3 +433,48 @@ TEST_CASE("damage: random bytes changed, lost, doubled") {
         CHECK_MESSAGE(survives(file), round);
     }
 }
+
+TEST_CASE("normalisers that multiply a text are held, on the way in and out") {
+    const json longer = {
+        {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aaaaaaaaaa"}};
+    const auto with = [&](int stages) {
+        json list = json::array();
+        for (int i = 0; i < stages; ++i) list.push_back(longer);
+        json file = byte_level_file({});
+        file["normalizer"] = {{"type", "Sequence"}, {"normalizers", list}};
+        return file;
+    };
+    // 10^4 bytes of one letter are below the limit of 64 + 65,536; 10^8 are not.
+    const auto four = tokenizer::parse(with(4).dump(), "four");
+    REQUIRE(four.ok());
+    CHECK((*four)->encode("a", {})->size() == 10'000);
+    const auto eight = tokenizer::parse(with(8).dump(), "eight");
+    REQUIRE(eight.ok());
+    const auto refused = (*eight)->encode("a", {});
+    REQUIRE_FALSE(refused.ok());
+    CAPTURE(refused.failure().text);
+    CHECK(refused.failure().text.find("eight: the replacements make 100000 bytes") == 0);
+    CHECK(refused.failure().text.find("65600 is the limit") != std::string::npos);
+    CHECK((*eight)->encode("b", {})->size() == 1);
+
+    json words = byte_level_file({});
+    words["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", json::array()}};
+    for (int i = 0; i < 30; ++i)
+        words["pre_tokenizer"]["pretokenizers"].push_back(
+            {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}});
+    const auto doubling = tokenizer::parse(words.dump(), "doubling");
+    REQUIRE(doubling.ok());
+    const auto doubled = (*doubling)->encode("\u00e9", {});
+    REQUIRE_FALSE(doubled.ok());
+    CHECK(doubled.failure().text.find("doubling: the pre_tokenizers make ") == 0);
+
+    // Decoding has no errors: what would be too long stays as it is.
+    json out = byte_level_file({});
+    out["decoder"] = {{"type", "Sequence"}, {"decoders", json::array()}};
+    for (int i = 0; i < 8; ++i) out["decoder"]["decoders"].push_back(longer);
+    const auto decoding = tokenizer::parse(out.dump(), "decoding");
+    REQUIRE(decoding.ok());
+    const std::vector<int32_t> many(1000, 'a');
+    CHECK((*decoding)->decode(many, {}).size() <= 65 * 1000 + 65536);
+    CHECK((*decoding)->decode(std::vector<int32_t>{'b', 'a'}, {}).size() > 10'000);
+}
