@@ -1,8 +1,11 @@
 // tokenizer_fuzz.cpp - fuzz target of tokenizer.json: whatever the bytes, an error or a tokenizer
 // that turns any text into ids below its size and any ids into UTF-8, at once and token by token.
 //
-// The input is the file and, behind a zero byte, a text. Half of the mutations move or replace
-// values of the parsed file; most others would end at the JSON parser.
+// Input that begins with { is the file itself and, behind a zero byte, a text; half of its
+// mutations move or replace values of the parsed file. Any other input is a list of choices from
+// which a file is put together that is right in its form (file_from()), so that nearly all inputs
+// reach the steps behind the parser, and the texts to encode.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,8 +19,10 @@
 #include "core/base/json.h"
 #include "core/model/tokenizer.h"
 #include "core/model/unicode.h"
+#include "tests/fuzz/choices.h"
 
 using namespace moorage::core;
+using moorage::test::choices;
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t size_max);
 
@@ -27,12 +32,252 @@ void require(bool condition) {
     if (!condition) std::abort();
 }
 
+// Pieces of texts, of patterns and of vocabularies: few, so that they meet.
+constexpr const char *pieces[] = {
+    "a",          "b",       " ",      "ab",     "\n",     "  ",     "\u00e9", "e\u0301",
+    "\u2581",     "\u0120",  "1",      "'s",     "<s>",    "</s>",   "A",      "\u4f60",
+    "\u0130",     "\u00df",  "\t",     "<0x61>", "<0xE2>", "\u00a0", "\ufdfa", ".",
+    "\U0001f600", "\u200d",  "\u03a3", "12",     "aa",     "ba",     "\r\n",   "\u1e9b\u0323",
+    "\xff",       "\xe4\xbd"};
+
+constexpr const char *patterns[] = {
+    "\\s+",
+    "\\p{L}+",
+    "\\p{N}{1,3}",
+    "[^\\s\\p{L}]",
+    "\\s+(?!\\S)",
+    "'s|'t|'re| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|\\s*[\\r\\n]+|\\s",
+    "[\\r\\n]",
+    "\\s?[\\p{L}\\p{M}]+",
+    "[^(\\s|[.,!?\u2026\u3002])]+",
+    "[\\p{P}\\p{S}]",
+    "(a|b)*",
+    "a{2,}",
+    "^a",
+    "b$",
+    "",
+    ".",
+    "[a-c&&[^b]]",
+    "(?<=a)b",
+    "\\b",
+    "\\x{4e00}-\\x{9fff}"};
+
+constexpr const char *atoms[] = {"a",      "b",    "[ab]",   "[^a]", "\\s", "\\S", ".",
+                                 "(?:ab)", "(a|)", "\\p{L}", "\\w",  "\\d", "$",   "(?!a)"};
+constexpr const char *repeats[] = {"", "*", "+", "?", "{2}", "{1,3}", "+?", "*+"};
+
+json pattern_from(choices &from) {
+    switch (from.below(3)) {
+        case 0:
+            return {{"String", from.of(pieces)}};
+        case 1:
+            return {{"Regex", from.of(patterns)}};
+        default:
+            break;
+    }
+    std::string text;
+    for (uint32_t left = 1 + from.below(4); left > 0; --left) {
+        text += from.of(atoms);
+        text += from.of(repeats);
+        if (from.below(8) == 7) text += '|';
+    }
+    return {{"Regex", text}};
+}
+
+template <class One>
+json sequence_from(choices &from, const char *key, uint32_t depth, const One &one) {
+    json list = json::array();
+    for (uint32_t left = 1 + from.below(4); left > 0; --left) list.push_back(one(from, depth + 1));
+    return {{"type", "Sequence"}, {key, list}};
+}
+
+json normalizer_from(choices &from, uint32_t depth = 0) {
+    static constexpr const char *plain[] = {"NFC",       "NFD",          "NFKC",     "NFKD",
+                                            "Lowercase", "StripAccents", "ByteLevel"};
+    switch (from.below(6)) {
+        case 0:
+            return {{"type", from.of(plain)}};
+        case 1:
+            return {{"type", "Prepend"}, {"prepend", from.of(pieces)}};
+        case 2:
+        case 3:
+            return {
+                {"type", "Replace"}, {"pattern", pattern_from(from)}, {"content", from.of(pieces)}};
+        case 4:
+            return {{"type", "Strip"}, {"strip_left", from.flag()}, {"strip_right", from.flag()}};
+        default:
+            if (depth == 2) return {{"type", "NFC"}};
+            return sequence_from(from, "normalizers", depth, normalizer_from);
+    }
+}
+
+json metaspace_from(choices &from) {
+    static constexpr const char *schemes[] = {"always", "first", "never"};
+    json step = {{"type", "Metaspace"}, {"replacement", from.flag() ? "\u2581" : "a"}};
+    step["prepend_scheme"] = from.of(schemes);
+    step["add_prefix_space"] = step["prepend_scheme"] != "never";
+    step["split"] = from.flag();
+    return step;
+}
+
+json word_step_from(choices &from, uint32_t depth = 0) {
+    static constexpr const char *behaviors[] = {"Removed", "Isolated", "MergedWithPrevious",
+                                                "MergedWithNext", "Contiguous"};
+    static constexpr const char *plain[] = {"Whitespace", "WhitespaceSplit"};
+    switch (from.below(8)) {
+        case 0:
+            return {{"type", "ByteLevel"},
+                    {"add_prefix_space", from.flag()},
+                    {"use_regex", from.flag()}};
+        case 1:
+        case 2:
+            return {{"type", "Split"},
+                    {"pattern", pattern_from(from)},
+                    {"behavior", from.of(behaviors)},
+                    {"invert", from.flag()}};
+        case 3:
+            return metaspace_from(from);
+        case 4:
+            return {{"type", "Digits"}, {"individual_digits", from.flag()}};
+        case 5:
+            return {{"type", "Punctuation"}, {"behavior", from.of(behaviors)}};
+        case 6:
+            if (from.flag()) return {{"type", "CharDelimiterSplit"}, {"delimiter", "b"}};
+            return {{"type", from.of(plain)}};
+        default:
+            if (depth == 2) return {{"type", "Whitespace"}};
+            return sequence_from(from, "pretokenizers", depth, word_step_from);
+    }
+}
+
+json decoder_from(choices &from, uint32_t depth = 0) {
+    static constexpr const char *plain[] = {"ByteLevel", "ByteFallback", "Fuse"};
+    switch (from.below(6)) {
+        case 0:
+        case 1:
+            return {{"type", from.of(plain)}};
+        case 2:
+            return metaspace_from(from);
+        case 3:
+            return {
+                {"type", "Replace"}, {"pattern", pattern_from(from)}, {"content", from.of(pieces)}};
+        case 4:
+            return {{"type", "Strip"},
+                    {"content", from.flag() ? " " : "a"},
+                    {"start", from.below(4)},
+                    {"stop", from.below(4)}};
+        default:
+            if (depth == 2) return {{"type", "Fuse"}};
+            return sequence_from(from, "decoders", depth, decoder_from);
+    }
+}
+
+using words = std::vector<std::string>;
+
+// Characters of the pieces, the bytes as GPT-2 or Llama 2 write them, or some of each. Made once:
+// most of the time of a run would go there.
+const words &alphabet(uint32_t kind) {
+    static const std::vector<words> all = [] {
+        words plain, bytes, fallback;
+        for (const char *one : {"a", "b", "1", " ", "\u2581", "\u0120", "\u00c3", "\u00a9", "A",
+                                "\u4f60", "e", "\u0301", "'", "s", "\u010a", "."})
+            plain.push_back(one);
+        for (uint32_t byte = 0; byte < 256; ++byte) {
+            static constexpr char digits[] = "0123456789ABCDEF";
+            append_byte_level(bytes.emplace_back(), std::string(1, static_cast<char>(byte)));
+            fallback.push_back(std::string("<0x") + digits[byte / 16] + digits[byte % 16] + ">");
+        }
+        // The letters first: merges are among the first few.
+        std::rotate(bytes.begin(), bytes.begin() + 'a', bytes.end());
+        fallback.insert(fallback.begin(), plain.begin(), plain.end());
+        return std::vector<words>{plain, bytes, fallback};
+    }();
+    return all[kind];
+}
+
+// The model as text: objects of the JSON library that keep the order of their keys take a time that
+// grows with the square of their number.
+std::string model_from(choices &from) {
+    static constexpr uint32_t kinds[] = {0, 0, 0, 1, 2};
+    words tokens = alphabet(from.of(kinds));
+    json merges = json::array();
+    for (uint32_t left = from.below(12); left > 0; --left) {
+        // Among the first few characters and what was merged last: such pairs occur.
+        const auto one = [&] {
+            const uint32_t at = from.below(32);
+            return at < 16 ? tokens[at] : tokens[tokens.size() - 1 - at % 8];
+        };
+        const std::string first = one(), second = one();
+        if (std::find(tokens.begin(), tokens.end(), first + second) == tokens.end())
+            tokens.push_back(first + second);
+        if (from.below(8) == 7) continue;  // a token that no merge makes
+        merges.push_back(from.flag() ? json(first + " " + second) : json::array({first, second}));
+    }
+    std::string text = "{\"type\":\"BPE\",\"vocab\":{";
+    for (size_t id = 0; id < tokens.size(); ++id)
+        text += (id == 0 ? "" : ",") + json(tokens[id]).dump() + ":" + std::to_string(id);
+    text += "},\"merges\":" + merges.dump();
+    for (const char *key : {"fuse_unk", "byte_fallback", "ignore_merges"})
+        text += std::string(",\"") + key + (from.flag() ? "\":true" : "\":false");
+    if (from.flag()) text += ",\"unk_token\":" + json(tokens[from.below(16)]).dump();
+    return text + "}";
+}
+
+json added_from(choices &from) {
+    json list = json::array();
+    for (uint32_t left = from.below(5); left > 0; --left)
+        list.push_back({{"id", 1000 + list.size()},
+                        {"content", from.of(pieces)},
+                        {"single_word", from.flag()},
+                        {"lstrip", from.flag()},
+                        {"rstrip", from.flag()},
+                        {"normalized", from.flag()},
+                        {"special", from.flag()}});
+    return list;
+}
+
+json post_processor_from(choices &from) {
+    if (from.flag()) return {{"type", "ByteLevel"}, {"trim_offsets", true}};
+    const json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+    const json token = {{"SpecialToken", {{"id", "x"}, {"type_id", 0}}}};
+    json single = json::array();
+    if (from.flag()) single.push_back(token);
+    single.push_back(text);
+    if (from.flag()) single.push_back(token);
+    return {{"type", "TemplateProcessing"},
+            {"single", single},
+            {"special_tokens", {{"x", {{"id", "x"}, {"ids", {from.below(8)}}}}}}};
+}
+
+std::string file_from(choices &from) {
+    std::string file = "{\"model\":" + model_from(from);
+    const auto add = [&](const char *key, const json &value) {
+        file += std::string(",\"") + key +
+                "\":" + value.dump(-1, ' ', false, json::error_handler_t::replace);
+    };
+    add("added_tokens", added_from(from));
+    if (from.flag()) add("normalizer", normalizer_from(from));
+    if (from.flag()) add("pre_tokenizer", word_step_from(from));
+    if (from.flag()) add("decoder", decoder_from(from));
+    if (from.flag()) add("post_processor", post_processor_from(from));
+    return file + "}";
+}
+
 struct input {
     std::string file, text;
 };
 
 input input_of(const uint8_t *data, size_t size) {
     const std::string_view all(reinterpret_cast<const char *>(data), size);
+    if (!all.starts_with('{')) {
+        choices from(data, size);
+        input made;
+        made.file = file_from(from);
+        for (uint32_t left = from.below(24); left > 0; --left) made.text += from.of(pieces);
+        made.text += from.rest();
+        return made;
+    }
     const size_t zero = all.find('\0');
     if (zero == all.npos) return {std::string(all), "ab  \u00e9\n <s>'s 12\u4f60"};
     return {std::string(all.substr(0, zero)), std::string(all.substr(zero + 1))};
@@ -41,23 +286,30 @@ input input_of(const uint8_t *data, size_t size) {
 void put_to_work(const tokenizer &with, const std::string &text) {
     std::vector<int32_t> ids = {0, 1, 2};
     for (const bool special : {true, false}) {
-        const auto done = with.encode(text, {.add_special = special, .parse_special = special});
+        const encode_options how{.add_special = special, .parse_special = special};
+        const auto done = with.encode(text, how);
         if (!done) require(!done.failure().text.empty());
-        if (done) ids.insert(ids.end(), done->begin(), done->end());
+        if (!done) continue;
+        require(with.encode(text, how).value() == *done);
+        ids.insert(ids.end(), done->begin(), done->end());
     }
     for (size_t i = 3; i < ids.size(); ++i)
         require(ids[i] >= 0 && static_cast<uint32_t>(ids[i]) < with.size());
     for (const char byte : text) ids.push_back(static_cast<uint8_t>(byte));
     text_stream stream(with, {});
-    std::string pieces;
+    std::string pieces_of_it;
+    size_t pushed = 0;
     for (const int32_t id : ids) {
+        pushed += with.token_of(id).size();
         const std::string piece = stream.push(id);
         require(valid_utf8(piece));
-        pieces += piece;
+        pieces_of_it += piece;
     }
-    pieces += stream.finish();
-    require(valid_utf8(pieces));
-    require(pieces == with.decode(ids, {}));
+    pieces_of_it += stream.finish();
+    require(valid_utf8(pieces_of_it));
+    require(pieces_of_it == with.decode(ids, {}));
+    // Replacements grow within their limit; what is no UTF-8 becomes three bytes for each.
+    require(pieces_of_it.size() <= 3 * (65 * pushed + 65536) + ids.size());
 }
 
 // Every value of the tree, the root first.
@@ -113,7 +365,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t size_max,
                                           unsigned seed) {
-    if (seed % 2 == 0) return LLVMFuzzerMutate(data, size, size_max);
+    if (size == 0 || data[0] != '{' || seed % 2 == 0) return LLVMFuzzerMutate(data, size, size_max);
     input given = input_of(data, size);
     json root = json::parse(given.file, nullptr, /*allow_exceptions=*/false);
     if (root.is_discarded()) return LLVMFuzzerMutate(data, size, size_max);

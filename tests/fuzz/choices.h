@@ -1,0 +1,35 @@
+// choices.h - the bytes of a fuzzer as choices: what is built from them is always well formed, and
+// a small change of the bytes is a small change of what is built.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace moorage::test {
+
+// Behind the end of the bytes every choice is the first.
+class choices {
+public:
+    choices(const uint8_t *data, size_t size) : data_(data), size_(size) {}
+
+    bool over() const { return at_ == size_; }
+    uint8_t byte() { return over() ? uint8_t{0} : data_[at_++]; }
+    uint32_t below(uint32_t count) { return byte() % count; }  // count <= 256
+    bool flag() { return (byte() & 1) != 0; }
+    template <class Value, size_t Count>
+    const Value &of(const Value (&list)[Count]) {
+        static_assert(Count <= 256);
+        return list[below(Count)];
+    }
+    std::string_view rest() const {
+        return {reinterpret_cast<const char *>(data_) + at_, size_ - at_};
+    }
+
+private:
+    const uint8_t *data_;
+    size_t size_, at_ = 0;
+};
+
+}  // namespace moorage::test
