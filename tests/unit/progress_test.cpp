@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -97,4 +98,17 @@ TEST_CASE("a terminal gets few updates from many threads, and a clean line at th
     CHECK(int64_t(draws) <= int64_t(tenths));
     close(inner);
     close(outer);
+}
+
+TEST_CASE("processes that are forked later count together") {
+    progress shown("rows", 10, ::open("/dev/null", O_WRONLY | O_CLOEXEC));
+    for (const uint64_t by : {3, 4}) {
+        const pid_t child = ::fork();
+        if (child == 0) {
+            shown.advance(by);
+            ::_exit(0);
+        }
+        REQUIRE(::waitpid(child, nullptr, 0) == child);
+    }
+    CHECK(shown.done() == 7);
 }
