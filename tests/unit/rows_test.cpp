@@ -188,15 +188,18 @@ TEST_CASE("place: a policy that fails stands beside those that do not") {
     const ended both = on.run({"place", tiny, "--policies", "lfu,uniform", "--json", "p.json"});
     CHECK(both.code == 0);
     json plain = json::parse(on.read("p.json"))["results"];
-    const ended wrong =
-        on.run({"place", tiny, "--policies", "lfu,nobody,uniform", "--json", "w.json"});
+    const ended wrong = on.run({"place", tiny, "--policies", "lfu,nobody,mortal_plan,uniform",
+                                "--set", "plugins.path=" + mortal, "--json", "w.json"});
     CHECK(wrong.code == 1);
     json all = json::parse(on.read("w.json"))["results"];
-    REQUIRE(all.size() == 3);
+    REQUIRE(all.size() == 4);
     CHECK(all[1]["policy"] == "nobody");
     CHECK(all[1]["failed"].get<std::string>().find("nobody") != std::string::npos);
-    CHECK(wrong.out.find("FAILED") != std::string::npos);
-    all.erase(1);
+    CHECK_FALSE(all[1].contains("death"));
+    CHECK(all[2]["policy"] == "mortal_plan");
+    CHECK(all[2]["death"]["signal"] == "SIGABRT");
+    CHECK(count_of(wrong.out, "FAILED") == 2);
+    all.erase(2), all.erase(1);
     for (json *rows : {&plain, &all})
         for (json &row : *rows) row.erase("seconds");
     CHECK(plain == all);

@@ -1,9 +1,11 @@
 // mortal.cpp - a cache policy that evicts what was loaded first until, at a call that is chosen, it
-// ends in a way that is chosen; and whose texts would paint a terminal red.
+// ends in a way that is chosen; and whose texts would paint a terminal red. `mortal_plan` is a
+// placement policy that dies of its first plan.
 #include <moorage/moorage.hpp>
 
 #include <csignal>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,16 @@ private:
     bool shared_ = true;
 };
 
+class mortal_plan {
+public:
+    static constexpr moorage::about about{.name = "mortal_plan", .summary = "dies planning"};
+    explicit mortal_plan(const moorage::setup &) {}
+    void plan(const moorage_cluster &, const moorage_demand &, std::span<const moorage_copy>,
+              moorage::copies &) {
+        std::abort();
+    }
+};
+
 }  // namespace
 
-MOORAGE_POLICIES("test.mortal", "1.0.0", mortal)
+MOORAGE_POLICIES("test.mortal", "1.0.0", mortal, mortal_plan)
