@@ -157,18 +157,22 @@ TEST_CASE("the constant part of a transfer uses no bandwidth") {
 }
 
 TEST_CASE("both directions of the link work at the same time") {
-    const cost_model costs(toy::hardware(), toy::shape(2, 4, 1));
+    hardware_profile hardware = toy::hardware();
+    hardware.link.d2h_bytes_per_s = 12.5e9;  // 12.5 bytes a ns, 10 the other way
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
     emulator machine(costs, 1, nullptr);
     machine.send({.link = link_h2d, .page = 0, .bytes = 100'000});
     machine.send({.link = link_d2h, .page = 0, .bytes = 50'000});
     CHECK_FALSE(machine.idle(link_h2d));
     completion done = machine.wait();
     CHECK(done.tag == link_d2h);
-    CHECK(*machine.clock() == 6000);
+    CHECK(*machine.clock() == 5000);
     CHECK(machine.idle(link_d2h));
     done = machine.wait();
     CHECK(done.tag == link_h2d);
     CHECK(*machine.clock() == 11'000);
+    CHECK(machine.busy().h2d == 11'000);
+    CHECK(machine.busy().d2h == 5000);
 }
 
 TEST_CASE("the CPU pool computes one expert after the other; queues grow as needed") {

@@ -112,6 +112,7 @@ TEST_CASE("several models have a fifth number") {
     scene two = two_model_scene();
     plan made{"hand", {{0, 0}, {1, 0}, {2, 1}, {3, 1}, {5, 2}}, {}, 0};
     REQUIRE(check_plan(two, made).ok());
+    CHECK(device_used_bytes(two, made.copies) == std::vector<uint64_t>{20, 20, 4});
     json file = to_json(two, made);
     CHECK(file["placement"].back() == json({1, 0, 0, 1, 1}));
     const auto read = parse_plan(file.dump(), "made.json", two);

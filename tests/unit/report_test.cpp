@@ -201,6 +201,14 @@ TEST_CASE("what was not measured is null or empty, not zero of something") {
     CHECK(to_json(run_report{})["layers"] == json::array());
 }
 
+TEST_CASE("perplexity is e to the mean loss") {
+    text_report text;
+    text.nll = 2;
+    text.own_nll = 1.5;
+    CHECK(text.perplexity() == doctest::Approx(7.38905609893));
+    CHECK(text.nll_change() == doctest::Approx(0.5));
+}
+
 TEST_CASE("the last bits of a sum do not reach the bytes") {
     run_report one = hand_made(), other = hand_made();
     one.time.compute = 0.1 + 0.2 + 0.3;    // 0.6000000000000001

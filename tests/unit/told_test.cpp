@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cache/replay.h"
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_machine.h"
 
@@ -69,6 +70,13 @@ struct bench {
         return all;
     }
 };
+
+// One text, so that a difference is shown.
+std::string joined(const lines &all) {
+    std::string text;
+    for (const std::string &one : all) text += one + "\n";
+    return text;
+}
 
 const std::string absent = " lacks 3 load 11000 gpu 100 cpu 2500;";
 const std::string here = " lacks 0 load 0 gpu 100 cpu 2500;";
@@ -133,19 +141,33 @@ TEST_CASE("every call of two tokens, word by word") {
 }
 
 TEST_CASE("what arrived is used or wasted, what did not is late or cut off") {
-    bench on(toy::routing({{{0}, {0}, {0}}}, 4, {0, 1}, false));
+    bench on(toy::routing({{{0}, {0}, {0}}, {{0}, {0}, {0}}}, 4, {0, 2}, false));
     on.config.experts = 12;
     // The first of two is on the link 11,170 to 22,170, the demand of layer 1 goes before the
-    // second, which sets out at 33,170; layer 2 has its gate at 33,440.
+    // second, which sets out at 33,170; layer 2 has its gate at 33,440. Token 1 finds all it asks
+    // for; expert 3 of layer 2 is ordered again, and the link is not done yet with the bytes that
+    // were cut off, until 44,170.
     on.tell_all("0:8 0:11");  // of layer 2 expert 0, then 3
-    CHECK(on.run_it().total_ms == doctest::Approx(0.033550));
-    CHECK(on.told("layer 2: used") ==
-          lines{"came to layer 2: used 1 late 0 wasted 0 cut 1 bytes 100000"});
+    CHECK(on.run_it().total_ms == doctest::Approx(0.034370));
+    CHECK(joined(on.told("layer 2: used")) ==
+          joined(lines{"came to layer 2: used 1 late 0 wasted 0 cut 1 bytes 100000",
+                       "came to layer 2: used 0 late 0 wasted 0 cut 1 bytes 0"}));
+    // The other way round the link is idle when token 1 orders again, at 44,450.
     on.tell_all("0:11 0:8");
-    const run_report report = on.run_it();
-    CHECK(on.told("layer 2: used") ==
-          lines{"came to layer 2: used 0 late 1 wasted 1 cut 0 bytes 100000"});
+    run_report report = on.run_it();
+    CHECK(joined(on.told("layer 2: used")) ==
+          joined(lines{"came to layer 2: used 0 late 1 wasted 1 cut 0 bytes 100000",
+                       "came to layer 2: used 0 late 0 wasted 0 cut 1 bytes 100000"}));
     CHECK(report.bytes.prefetch_used == 100'000);
+    CHECK(report.bytes.prefetch_wasted == 200'000);
+    CHECK(report.layers[0].h2d_bytes == 100'000);
+    CHECK(report.layers[1].h2d_bytes == 100'000);
+    // What the last layer orders is on the link when the run ends.
+    bench one(toy::routing({{{0}, {0}, {0}}}, 4, {0, 1}, false));
+    one.config.experts = 12;
+    one.tell_all("2:1");
+    report = one.run_it();
+    CHECK(report.bytes.prefetched == 100'000);
     CHECK(report.bytes.prefetch_wasted == 100'000);
 }
 
@@ -175,11 +197,11 @@ TEST_CASE("loads behind the CPU, budgets and first contents have causes of their
         on.config.dispatch.params = {{"fill", false, "test"}};
         on.tell(on.config.cache);
         on.run_it();
-        CHECK(on.told() == lines{"may fill 1 in pool 0: budget",
-                                 "step 0 visit 0 token 0 layer 0: 0 x1", "loads 0 (3): prefetch",
-                                 "step 1 visit 1 token 1 layer 0: 1 x1",
-                                 "room 1 in pool 0 for layer 0: prefetch", "evicts 0: prefetch",
-                                 "loads 1 (3): prefetch"});
+        CHECK(joined(on.told()) ==
+              joined(lines{"may fill 1 in pool 0: budget", "step 0 visit 0 token 0 layer 0: 0 x1",
+                           "loads 0 (3): prefetch", "step 1 visit 1 token 1 layer 0: 1 x1",
+                           "room 1 in pool 0 for layer 0: prefetch", "evicts 0: prefetch",
+                           "loads 1 (3): prefetch"}));
     }
     // Page 2 is there from the start; two slots a layer, then one and three.
     bench on(toy::routing({{{0}, {0}}, {{0}, {0}}}, 4, {0, 1, 2}, false));
@@ -189,13 +211,14 @@ TEST_CASE("loads behind the CPU, budgets and first contents have causes of their
     on.config.budget.params = {
         {"list", "2:1 2:1", "test"}, {"then", "1:1 3:1", "test"}, {"at", int64_t{1}, "test"}};
     const run_report report = on.run_it();
-    CHECK(on.told() == lines{"may fill 2 in pool 0: budget", "loads 2 (3): budget",
-                             "may fill 2 in pool 1: budget", "step 0 visit 0 token 0 layer 0: 0 x1",
-                             "loads 0 (3): demand", "step 1 visit 1 token 0 layer 1: 0 x1",
-                             "loads 4 (3): demand", "room 1 in pool 0 for layer 0: budget",
-                             "evicts 0: budget", "step 2 visit 2 token 1 layer 0: 0 x1",
-                             "room 1 in pool 0 for layer 0: demand", "evicts 2: demand",
-                             "loads 0 (3): demand", "step 3 visit 3 token 1 layer 1: 0 x1"});
+    CHECK(joined(on.told()) ==
+          joined(lines{"may fill 2 in pool 0: budget", "loads 2 (3): budget",
+                       "may fill 2 in pool 1: budget", "step 0 visit 0 token 0 layer 0: 0 x1",
+                       "loads 0 (3): demand", "step 1 visit 1 token 0 layer 1: 0 x1",
+                       "loads 4 (3): demand", "room 1 in pool 0 for layer 0: budget",
+                       "evicts 0: budget", "step 2 visit 2 token 1 layer 0: request 1 0 x1",
+                       "room 1 in pool 0 for layer 0: demand", "evicts 2: demand",
+                       "loads 0 (3): demand", "step 3 visit 3 token 1 layer 1: request 1 0 x1"}));
     CHECK(report.bytes.h2d == 300'000);
     CHECK(report.arrangement.first_bytes == 100'000);
 }
@@ -209,10 +232,10 @@ TEST_CASE("what has crossed already is not told as still to come") {
     // A load is ten pieces of 1,000 + 1,000 ns. Layer 0's is there at 20,170; page 8's first piece
     // follows to 22,170, then the demand of layer 1 (gate 20,440) to 42,170, computed to 42,270.
     // Layer 2's gate at 42,440 finds page 8 with one piece there and one on the link.
-    CHECK(on.told("items layer 2") ==
-          lines{"items layer 2 behind 10000: 0 x1 lacks 3 load 10000 gpu 100 cpu 2500;"});
-    CHECK(on.told("layer 2: used") ==
-          lines{"came to layer 2: used 0 late 1 wasted 0 cut 0 bytes 0"});
+    CHECK(joined(on.told("items layer 2")) ==
+          joined(lines{"items layer 2 behind 10000: 0 x1 lacks 3 load 10000 gpu 100 cpu 2500;"}));
+    CHECK(joined(on.told("layer 2: used")) ==
+          joined(lines{"came to layer 2: used 0 late 1 wasted 0 cut 0 bytes 0"}));
 }
 
 TEST_CASE("several tokens: their number, the best score of each expert, merged predictions") {
@@ -233,13 +256,13 @@ TEST_CASE("several tokens: their number, the best score of each expert, merged p
     on.replace("device.toml", "flops_per_s = 1e18", "flops_per_s = 1e12");
     on.replace("node.toml", "cpu_flops_per_s = 1e18", "cpu_flops_per_s = 50e9");
     const run_report report = on.run_it();
-    CHECK(on.told("step") ==
-          lines{"step 0 visit 0 token 0 layer 0: 1 x2 @0.75 0 x1 @0.25 2 x1 @0.5",
-                "step 1 visit 1 token 0 layer 1: 0 x2 @0.625 3 x1 @0.25 1 x1 "
-                "@0.25 predicted 2 0 3"});
-    CHECK(on.told("items layer 0") ==
-          lines{"items layer 0 behind 0: 1 x2 lacks 3 load 11000 gpu 200 cpu 4500; 0 x1" + absent +
-                " 2 x1" + absent});
+    CHECK(joined(on.told("step")) ==
+          joined(lines{"step 0 visit 0 token 0 layer 0: 1 x2 @0.75 0 x1 @0.25 2 x1 @0.5",
+                       "step 1 visit 1 token 0 layer 1: 0 x2 @0.625 3 x1 @0.25 1 x1 "
+                       "@0.25 predicted 2 0 3"}));
+    CHECK(joined(on.told("items layer 0")) ==
+          joined(lines{"items layer 0 behind 0: 1 x2 lacks 3 load 11000 gpu 200 cpu 4500; 0 x1" +
+                       absent + " 2 x1" + absent}));
     // Of the three experts asked for two are among the first three predicted.
     CHECK(report.predicted == 3);
     CHECK(report.predicted_right == 2);
@@ -266,4 +289,85 @@ TEST_CASE("no more predictions count than experts are asked for, and prefill is 
     REQUIRE(on.told("step").size() == 4);
     CHECK(on.told("step")[0] == "step 0 visit 0 token 0 layer 0: prefill 0 x2 @1");
     CHECK(on.told("step")[2].starts_with("step 2 visit 2 token 2 layer 0: 0 x1 @1"));
+}
+
+TEST_CASE("a load behind the CPU is told, and taken over by the step that needs it sooner") {
+    bench on(toy::routing({{{0}}, {{1}}, {{0}}}, 4, {0, 3}, false));
+    on.tell_all("9:0");
+    on.config.dispatch.params.push_back({"behind", int64_t{1}, "test"});
+    on.config.cache.params = on.config.prefetch.params = on.config.dispatch.params;
+    const run_report report = on.run_it();
+    // Token 0 on the CPU, 170 to 2,670, its load on the link 170 to 11,170. Token 1: gate 2,850,
+    // which the load behind keeps from the link for all of its 11,000 ns; demand to 22,170.
+    CHECK(joined(on.told("items")) ==
+          joined(lines{"items layer 0 behind 0: 0 x1" + absent,
+                       "items layer 0 behind 0 and 11000: 1 x1" + absent,
+                       "items layer 0 behind 0: 0 x1" + here}));
+    CHECK(joined(on.told("loads")) ==
+          joined(lines{"loads 0 (3): prefetch", "loads 1 (3): demand"}));
+    CHECK(report.bytes.behind == 100'000);
+    CHECK(report.experts.loaded == 1);
+    CHECK(report.experts.on_cpu == 1);
+}
+
+TEST_CASE("a load behind that a step waits for counts as demand from then on") {
+    bench on(toy::routing({{{0}}, {{0}}}, 4, {0, 2}, false));
+    on.tell_all("9:0");
+    on.config.dispatch.params.push_back({"behind", int64_t{1}, "test"});
+    on.config.cache.params = on.config.prefetch.params = on.config.dispatch.params;
+    on.run_it();
+    CHECK(joined(on.told("plan")) ==
+          joined(lines{"plan layer 0 after 0: window 180 backlog 0 room 2",
+                       "plan layer 0 after 0: window 11180 backlog 11000 room 2"}));
+}
+
+TEST_CASE("an expert that the CPU computes after all is not loaded, though its prefetch was late") {
+    bench on(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
+    on.tell(on.config.prefetch, "0:4");
+    on.config.dispatch.plugin = "cpu_all";
+    on.config.dispatch.params = {{"fill", false, "test"}};
+    const run_report report = on.run_it();
+    CHECK(report.experts.on_cpu == 2);
+    CHECK(report.experts.loaded == 0);
+    CHECK(report.bytes.prefetch_wasted == 100'000);
+}
+
+TEST_CASE("a warning of too little memory counts what is beside the cache") {
+    bench on(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
+    // 49,980 bytes of everything else, four experts cached, two buffered and two staged: 849,980.
+    on.replace("device.toml", "memory_bytes = 1_000_000_000", "memory_bytes = 849_980");
+    CHECK(on.run_it().warnings.empty());
+    on.replace("device.toml", "memory_bytes = 849_980", "memory_bytes = 849_979");
+    const run_report report = on.run_it();
+    REQUIRE(report.warnings.size() == 1);
+    CHECK(report.warnings[0].find("at most 3 experts fit") != std::string::npos);
+}
+
+TEST_CASE("next_gate fetches no more than what the window leaves beside the backlog") {
+    bench on(toy::routing({{{0, 1}, {0, 1}}}, 4, {0, 1}, true));
+    on.config.prefetch.plugin = "next_gate";
+    // Of two only the first has set out when layer 1 is routed; the second goes as demand.
+    CHECK(on.run_it().bytes.prefetched == 100'000);
+    // 21,170 ns until the next gate, of which the link is busy 21,000: a load takes 11,000.
+    on.config.prefetch.params = {{"fit_window", true, "test"}};
+    CHECK(on.run_it().bytes.prefetched == 0);
+}
+
+TEST_CASE("a replay tells requests and scores") {
+    trace_data data = toy::routing({{{1, 0}}, {{2, 1}}, {{0, 3}}}, 4, {0, 1, 3}, false);
+    data.gate_scores.values = {0.25f, 0.5f,   0.125f, 0, 0,      0.25f,
+                               0.75f, 0.125f, 0.5f,   0, 0.125f, 0.25f};
+    bench on(data);
+    on.tell(on.config.cache);
+    const auto source = on.shared.open(on.config.trace);
+    REQUIRE(source.ok());
+    replay_job job{.of = *on.shared.policies().find("told_gates", "cache"),
+                   .params = on.config.cache.params,
+                   .slots = 4};
+    const auto counted = replay(**source, nullptr, job);
+    REQUIRE(counted.ok());
+    CHECK(joined(on.told("step")) ==
+          joined(lines{"step 0 visit 0 token 0 layer 0: 1 @0.5 0 @0.25",
+                       "step 1 visit 1 token 1 layer 0: request 1 2 @0.75 1 @0.25",
+                       "step 2 visit 2 token 2 layer 0: request 1 0 @0.5 3 @0.25"}));
 }

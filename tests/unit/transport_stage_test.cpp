@@ -143,4 +143,13 @@ TEST_CASE("wrong pieces are faults and are replaced") {
     CHECK(on.next_end() == id);  // replaced by the transfer, whole
     CHECK(on.now() == 2000);
     CHECK(on.stage->running());
+    // Of several by the most urgent, though a prefetch came before it.
+    const auto submit = [&](int32_t cause, uint32_t page) {
+        return on.stage->submit(link_h2d, cause, page, MOORAGE_WHOLE, 10'000, 0);
+    };
+    const uint32_t first = submit(MOORAGE_DEMAND, 1);
+    submit(MOORAGE_PREFETCH, 2);
+    const uint32_t urgent = submit(MOORAGE_DEMAND, 3);
+    CHECK(on.next_end() == first);
+    CHECK(on.next_end() == urgent);
 }

@@ -1,8 +1,9 @@
 // told.cpp - a policy of three kinds that writes down what it is told, for told_test.cpp.
 //
 // As a cache it evicts the smallest page that may go, as a prefetch it orders what `list` says
-// (LAYER:PAGE, at every step of the layer), as a dispatch it leaves everything to the GPU. Every
-// call is a line of the file `log`. `told_more` says that it needs weights and predictions.
+// (LAYER:PAGE, at every step of the layer), as a dispatch it leaves all but the first `behind`
+// absent experts to the GPU. Every call is a line of the file `log`. `told_more` says that it needs
+// weights and predictions, `told_gates` the scores of every expert.
 
 #include <moorage/moorage.hpp>
 
@@ -25,6 +26,8 @@ public:
     static constexpr moorage::param params[] = {
         moorage::text("log", "", nullptr, "file that gets a line for each call"),
         moorage::integer("fill", -1, -1, 1 << 20, "page that the first pool begins with"),
+        moorage::integer("behind", 0, 0, 1 << 20,
+                         "absent experts that the CPU takes, loaded besides"),
         moorage::text("list", "", nullptr, "LAYER:PAGE to prefetch, separated by spaces"),
     };
 
@@ -32,6 +35,7 @@ public:
         : host_(setup.host),
           list_(setup.text("list")),
           fill_(setup.integer("fill")),
+          behind_(setup.integer("behind")),
           out_(std::fopen(std::string(setup.text("log")).c_str(), "a")) {
         std::setvbuf(out_, nullptr, _IOLBF, 1 << 12);
     }
@@ -50,8 +54,12 @@ public:
                      static_cast<unsigned long long>(step.visit),
                      static_cast<unsigned long long>(step.token), step.layer);
         if (step.phase == MOORAGE_PREFILL) std::fprintf(out_, " prefill");
+        if (step.host_requests[0] != 0)
+            std::fprintf(out_, " request %llu",
+                         static_cast<unsigned long long>(step.host_requests[0]));
         for (uint32_t i = 0; i < step.distinct_count; ++i) {
-            std::fprintf(out_, " %u x%u", step.host_distinct[i], step.host_distinct_tokens[i]);
+            std::fprintf(out_, " %u", step.host_distinct[i]);
+            if (step.host_distinct_tokens) std::fprintf(out_, " x%u", step.host_distinct_tokens[i]);
             if (step.host_distinct_scores)
                 std::fprintf(out_, " @%g", static_cast<double>(step.host_distinct_scores[i]));
         }
@@ -97,10 +105,17 @@ public:
                      static_cast<unsigned long long>(of.wasted_bytes));
     }
 
-    uint32_t assign(const moorage::step &step, const moorage::items &items, std::span<uint32_t>,
-                    std::span<uint32_t>) {
-        std::fprintf(out_, "items layer %u behind %llu:", step.layer,
+    uint32_t assign(const moorage::step &step, const moorage::items &items,
+                    std::span<uint32_t> sites, std::span<uint32_t>) {
+        std::fprintf(out_, "items layer %u behind %llu", step.layer,
                      static_cast<unsigned long long>(items.load_backlog_ns));
+        if (items.behind_backlog_ns != 0)
+            std::fprintf(out_, " and %llu",
+                         static_cast<unsigned long long>(items.behind_backlog_ns));
+        std::fprintf(out_, ":");
+        for (uint32_t i = 0; i < items.count && behind_ > 0; ++i)
+            if (items.host_missing[i] != 0)
+                sites[i] = MOORAGE_SITE_CPU | MOORAGE_SITE_AND_LOAD, --behind_;
         for (uint32_t i = 0; i < items.count; ++i)
             std::fprintf(out_, " %u x%u lacks %u load %llu gpu %llu cpu %llu;",
                          items.host_experts[i], items.host_tokens[i], items.host_missing[i],
@@ -121,6 +136,7 @@ private:
     moorage::host host_;
     const std::string list_;
     const int64_t fill_;
+    int64_t behind_;
     std::FILE *out_;
     uint32_t pages_ = 0;
     const uint8_t *state_ = nullptr;
@@ -136,6 +152,16 @@ public:
     using told::told;
 };
 
+class told_gates : public told {
+public:
+    static constexpr moorage::about about{
+        .name = "told_gates",
+        .summary = "the same with gate scores",
+        .needs = MOORAGE_NEEDS_GATE_SCORES,
+    };
+    using told::told;
+};
+
 }  // namespace
 
-MOORAGE_POLICIES("org.moorage.test.told", "1.0.0", told, told_more)
+MOORAGE_POLICIES("org.moorage.test.told", "1.0.0", told, told_more, told_gates)

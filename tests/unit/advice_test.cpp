@@ -1,0 +1,91 @@
+// advice_test.cpp - goal: wrong advice of every stage is found, named and replaced by the default.
+// Method: policies that each break one rule, on the toy machine; with faults replaced, a run is the
+// default's, which is worked by hand elsewhere (pipeline_test.cpp).
+#include <doctest/doctest.h>
+
+#include "core/pipeline/run.h"
+#include "tests/unit/toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+struct bench {
+    toy::folder folder;
+    run_resources shared;
+    run_config config;
+
+    // Two layers of four experts, two of them a token.
+    bench() {
+        const std::filesystem::path build = MOORAGE_BINARY_DIR;
+        REQUIRE(shared.scan(std::vector{build / "plugins", build / "tests/policies"}).ok());
+        for (const char *name : {"router_repeats", "dispatch_disorder", "budget_generous"})
+            REQUIRE(shared.scan(std::vector{build / "bad" / (std::string(name) + ".so")}).ok());
+        config.file = folder / "run.toml";
+        config.profile = (folder / "device.toml").string();
+        config.link = (folder / "link.toml").string();
+        config.node = (folder / "node.toml").string();
+        config.shape = (folder / "shape.toml").string();
+        config.trace = folder / "trace.safetensors";
+        config.experts = 4;
+        const trace_data data =
+            toy::routing({{{0, 1}, {0, 1}}, {{2, 1}, {0, 1}}}, 4, {0, 2}, false);
+        toy::write_files(folder, data.layers, data.experts, data.top_k);
+        REQUIRE(write_trace(data, config.trace).ok());
+    }
+    run_report run_it() {
+        auto done = run(config, shared, {});
+        if (!done) FAIL(done.failure().text);
+        return std::move(done).value();
+    }
+    // The text that ends the run; replaced instead, it is the default's run.
+    std::string fault_of(const std::string &plugin, double default_ms) {
+        config.action = on_fault::abort;
+        const auto ended = run(config, shared, {});
+        REQUIRE_FALSE(ended.ok());
+        CHECK(ended.failure().text.find(plugin) != std::string::npos);
+        config.action = on_fault::replace;
+        const run_report report = run_it();
+        CHECK(report.faults.at(plugin) > 0);
+        CHECK(report.total_ms == doctest::Approx(default_ms));
+        return ended.failure().text;
+    }
+};
+
+bool has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a dispatch that names an item twice or leaves one out") {
+    bench on;
+    const double default_ms = on.run_it().total_ms;
+    on.config.dispatch.plugin = "dispatch_disorder";
+    CHECK(has(on.fault_of("dispatch_disorder", default_ms), "names item 0 twice"));
+    on.config.dispatch.plugin = "partial_dispatch";
+    CHECK(has(on.fault_of("partial_dispatch", default_ms), "1 of 2 items assigned"));
+}
+
+TEST_CASE("a router that chooses an expert twice") {
+    bench on;
+    const double default_ms = on.run_it().total_ms;
+    on.config.router.plugin = "router_repeats";
+    CHECK(has(on.fault_of("router_repeats", default_ms), "expert 0 is chosen twice for token 0"));
+}
+
+TEST_CASE("a budget that gives more than there is, or a split that is none") {
+    bench on;
+    on.config.per_layer = true;
+    // Replaced, the plan stays what it was: at first, no slot. A layer takes 170 + 2 x 11,000 +
+    // 100.
+    const double default_ms = 1e-6 * 2 * (2 * 22'270 + 10);
+    on.config.budget.plugin = "budget_generous";
+    CHECK(
+        has(on.fault_of("budget_generous", default_ms), "slots for 8 experts are more than the 4"));
+    on.config.budget.plugin = "splits";
+    for (const char *list : {"2:0 2:1", "2:1 2:1.5", "2:-1 2:1"}) {
+        on.config.budget.params = {{"list", std::string(list), "test"}};
+        CHECK(has(on.fault_of("splits", default_ms), "is not above 0 and up to 1"));
+    }
+    on.config.budget.params = {{"list", std::string("5:1 1:1"), "test"}};
+    CHECK(has(on.fault_of("splits", default_ms), "5 slots are more than its 4 experts"));
+}
