@@ -71,14 +71,16 @@ bool budget_stage::plan(uint64_t tokens_done, bool idle) {
                                          slots_,
                                          part_rows_ == 0 ? 1u : 2u,
                                          tokens_done,
-                                         truth_.slots_all().data(),
-                                         truth_.splits().data(),
+                                         truth_.view()->host_slots,
+                                         truth_.view()->host_split,
                                          idle ? 1u : 0u,
                                          step};
     moorage_budget_plan plan{sizeof(plan), 0, planned_.data(), split_.data(), 0};
-    const bool apply = policy_.budget->plan(policy_.plugin(), &request, &plan) != 0;
-    const uint64_t interval =
-        policy_.budget->interval ? policy_.budget->interval(policy_.plugin()) : 0;
+    const bool apply =
+        policy_.call(entry_point::budget_plan, policy_.budget->plan, &request, &plan) != 0;
+    const uint64_t interval = policy_.budget->interval ? policy_.call(entry_point::budget_interval,
+                                                                      policy_.budget->interval)
+                                                       : 0;
     due_ = interval == 0 || interval > MOORAGE_NEVER - tokens_done ? MOORAGE_NEVER
                                                                    : tokens_done + interval;
     std::string why;

@@ -12,6 +12,7 @@
 #include "core/cache/residency.h"
 #include "core/execute/arena.h"
 #include "core/host/faults.h"
+#include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 
 namespace moorage::core {
@@ -50,8 +51,9 @@ private:
     uint32_t slots_, part_rows_;
     uint64_t due_ = 0;
     bool changes_ = false, divides_ = false;
-    std::vector<uint32_t> planned_, evicted_, top_rows_;
-    std::vector<float> split_;
+    fenced_vector<uint32_t> planned_;
+    fenced_vector<float> split_;
+    std::vector<uint32_t> evicted_, top_rows_;
 };
 
 }  // namespace moorage::core

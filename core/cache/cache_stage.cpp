@@ -62,7 +62,8 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     assert(count > 0 && count <= victims_.capacity());
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     victims_.assign(count, MOORAGE_NONE);
-    const uint32_t given = policy_.cache->victims(policy_.plugin(), &room, victims_.data());
+    const uint32_t given =
+        policy_.call(entry_point::victims, policy_.cache->victims, &room, victims_.data());
     if (given > count &&
         !faults_.report(policy_.name(),
                         format("{} victims given where {} were asked", given, count)))
@@ -126,16 +127,19 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
         if (full && next == victims_.size()) continue;
         const uint32_t victim = full ? victims_[next++] : MOORAGE_NONE;
         const moorage_admission asked{sizeof(asked), 0, page, victim, segments, cause};
-        if (cache.admit != nullptr && cache.admit(policy_.plugin(), &asked) == 0) continue;
+        if (cache.admit != nullptr && policy_.call(entry_point::admit, cache.admit, &asked) == 0)
+            continue;
         if (full) {
             take_out(truth_, victim);
-            if (cache.on_evict != nullptr) cache.on_evict(policy_.plugin(), victim, cause);
+            if (cache.on_evict != nullptr)
+                policy_.call(entry_point::on_evict, cache.on_evict, victim, cause);
         } else {
             --spare;
             ++truth_.used_all()[pool];
         }
         truth_.states()[page] |= set_bits;
-        if (cache.on_load != nullptr) cache.on_load(policy_.plugin(), page, segments, cause);
+        if (cache.on_load != nullptr)
+            policy_.call(entry_point::on_load, cache.on_load, page, segments, cause);
         out[i] = {page, victim, true};
     }
     return true;
@@ -147,7 +151,7 @@ void cache_stage::empty(std::vector<uint32_t> &evicted) {
         take_out(truth_, page);
         --truth_.used_all()[truth_.pool_of_page(page)];
         if (policy_.cache->on_evict != nullptr)
-            policy_.cache->on_evict(policy_.plugin(), page, MOORAGE_BUDGET);
+            policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_BUDGET);
         evicted.push_back(page);
     }
 }
@@ -156,14 +160,15 @@ void cache_stage::put(uint32_t page) {
     truth_.states()[page] |= MOORAGE_WHOLE;
     ++truth_.used_all()[truth_.pool_of_page(page)];
     if (policy_.cache->on_load != nullptr)
-        policy_.cache->on_load(policy_.plugin(), page, MOORAGE_WHOLE, MOORAGE_MIGRATION);
+        policy_.call(entry_point::on_load, policy_.cache->on_load, page, MOORAGE_WHOLE,
+                     MOORAGE_MIGRATION);
 }
 
 void cache_stage::take(uint32_t page) {
     take_out(truth_, page);
     --truth_.used_all()[truth_.pool_of_page(page)];
     if (policy_.cache->on_evict != nullptr)
-        policy_.cache->on_evict(policy_.plugin(), page, MOORAGE_MIGRATION);
+        policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_MIGRATION);
 }
 
 bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
@@ -173,7 +178,7 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
     const moorage_room room{
         sizeof(room), 0, pool, truth_.pools() == 1 ? MOORAGE_NONE : pool, spare, MOORAGE_BUDGET};
     victims_.assign(spare, MOORAGE_NONE);
-    const uint32_t given = cache.fill(policy_.plugin(), &room, victims_.data());
+    const uint32_t given = policy_.call(entry_point::fill, cache.fill, &room, victims_.data());
     std::string why;
     if (given > spare) why = format("{} pages given to fill {} slots", given, spare);
     if (!why.empty() && !faults_.report(policy_.name(), why)) return false;
@@ -195,7 +200,7 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
         state = static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
         ++truth_.used_all()[pool];
         if (cache.on_load != nullptr)
-            cache.on_load(policy_.plugin(), page, segments, MOORAGE_BUDGET);
+            policy_.call(entry_point::on_load, cache.on_load, page, segments, MOORAGE_BUDGET);
         loaded.push_back(page);
     }
     return true;
@@ -213,7 +218,7 @@ bool cache_stage::shrink(uint32_t pool, std::vector<uint32_t> &evicted) {
             take_out(truth_, page);
             --truth_.used_all()[pool];
             if (policy_.cache->on_evict != nullptr)
-                policy_.cache->on_evict(policy_.plugin(), page, MOORAGE_BUDGET);
+                policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_BUDGET);
             evicted.push_back(page);
         }
     }

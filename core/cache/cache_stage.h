@@ -7,6 +7,7 @@
 
 #include "core/cache/residency.h"
 #include "core/host/faults.h"
+#include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 
 namespace moorage::core {
@@ -57,7 +58,7 @@ private:
     instance &policy_;
     residency &truth_;
     fault_log &faults_;
-    std::vector<uint32_t> victims_;
+    fenced_vector<uint32_t> victims_;
 };
 
 }  // namespace moorage::core

@@ -93,8 +93,9 @@ private:
     const bool transposed_;
     const uint64_t end_;
     const uint32_t token_requests_, batch_;
-    std::vector<uint32_t> experts_, ranked_;
-    std::vector<uint64_t> requests_;
+    lent_vector<uint32_t> experts_;
+    std::vector<uint32_t> ranked_;
+    lent_vector<uint64_t> requests_;
     uint64_t first_ = 0, released_ = 0, request_ = 0;
     uint32_t count_ = 0;
 };
@@ -126,11 +127,12 @@ public:
 
 private:
     struct step_arrays {
-        std::vector<float> weights, gate_scores, distinct_scores;
+        lent_vector<float> weights, gate_scores, distinct_scores;
         std::vector<uint32_t> missing;
         std::vector<placement_in_cache> placed;
     };
-    bool take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays);
+    bool take_step(cache_stage &stage, const moorage_step *shown, moorage_step &step,
+                   step_arrays &arrays);
     void add_scores(moorage_step &step, step_arrays &arrays) const;
     replay_result finish(const token_reader &reader, std::vector<uint64_t> layer_misses,
                          std::chrono::steady_clock::time_point begin) const;
@@ -156,6 +158,7 @@ status run::prepare(const future *coming) {
     where.residency = truth_.view();
     where.future = future_ ? &*future_ : nullptr;
     where.seed = job_.seed;
+    where.faults = &faults_;
     auto made = instance::create(*job_.of, job_.params, where);
     if (!made) return made.failure();
     policy_ = std::move(*made);
@@ -178,7 +181,7 @@ status run::prepare(const future *coming) {
 std::optional<replay_result> run::fast() {
     token_reader reader(source_, job_);
     replay_account account(truth_, shape_);
-    std::vector<uint32_t> outcomes(size_t{reader.batch()} * reader.token_requests());
+    fenced_vector<uint32_t> outcomes(size_t{reader.batch()} * reader.token_requests());
     const instance::stepping inside;
     const auto begin = std::chrono::steady_clock::now();
     const uint64_t visits = uint64_t{shape_.rounds} * source_.layers();
@@ -193,12 +196,14 @@ std::optional<replay_result> run::fast() {
                                   shape_.rounds,
                                   shape_.repeats,
                                   shape_.width,
-                                  reader.experts(),
-                                  reader.requests(),
+                                  lent(reader.experts()),
+                                  lent(reader.requests()),
                                   truth_.states().data(),
                                   truth_.used_all().data(),
                                   outcomes.data()};
-        policy_->cache->replay(policy_->plugin(), &part);
+        note_step(MOORAGE_NONE, reader.first());  // and those after it
+        policy_->call(entry_point::replay, policy_->cache->replay, &part);
+        if (!faults_.fatal().empty()) return std::nullopt;
         if (!account.follow(reader.experts(), outcomes.data(), reader.count())) return std::nullopt;
         tell(uint64_t{reader.count()} * reader.token_requests());
     }
@@ -215,14 +220,15 @@ result<replay_result> run::stepwise(bool fast_failed) {
     step_arrays arrays;
     arrays.missing.reserve(shape_.width);
     arrays.placed.resize(shape_.width);
-    const uint32_t stream = 0;
-    moorage_step step{};
+    const lent_vector<uint32_t> stream(1, 0);
+    lent_record<moorage_step> lent_step;
+    moorage_step &step = *lent_step;
     step.size = sizeof(step);
     step.phase = MOORAGE_DECODE;
     step.token_count = 1;
     step.top_k = step.distinct_count = shape_.width;
     step.experts = source_.experts();
-    step.host_streams = &stream;
+    step.host_streams = lent(stream);
 
     const instance::stepping inside;
     const auto begin = std::chrono::steady_clock::now();
@@ -230,14 +236,14 @@ result<replay_result> run::stepwise(bool fast_failed) {
         const uint32_t *experts = reader.experts();
         for (uint32_t i = 0; i < reader.count(); ++i) {
             step.token = reader.first() + i;
-            step.host_requests = reader.requests() + i;
+            step.host_requests = lent(reader.requests() + i);
             for (uint32_t visit = 0; visit < shape_.rounds * source_.layers();
                  ++visit, ++step.visit) {
                 step.layer = visit % source_.layers();
                 for (uint32_t repeat = 0; repeat < shape_.repeats; ++repeat, ++step.index) {
-                    step.host_chosen = step.host_distinct = experts;
+                    step.host_chosen = step.host_distinct = lent(experts);
                     experts += shape_.width;
-                    if (!take_step(stage, step, arrays))
+                    if (!take_step(stage, lent_step.lent(), step, arrays))
                         return error{
                             format("{}; `--on-fault replace` goes on with the default in "
                                    "its place",
@@ -262,7 +268,7 @@ void run::add_scores(moorage_step &step, step_arrays &arrays) const {
         arrays.weights.resize(shape_.width);
         for (uint32_t rank = 0; rank < shape_.width; ++rank)
             arrays.weights[rank] = source_.weight(step.token, step.layer, rank);
-        step.host_weights = step.host_distinct_scores = arrays.weights.data();
+        step.host_weights = step.host_distinct_scores = lent(arrays.weights);
     }
     if (needs & MOORAGE_NEEDS_GATE_SCORES) {
         arrays.gate_scores.resize(source_.experts());
@@ -270,13 +276,15 @@ void run::add_scores(moorage_step &step, step_arrays &arrays) const {
         source_.gate_scores(step.token, step.layer, arrays.gate_scores.data());
         for (uint32_t rank = 0; rank < shape_.width; ++rank)
             arrays.distinct_scores[rank] = arrays.gate_scores[step.host_chosen[rank]];
-        step.host_gate_scores = arrays.gate_scores.data();
-        step.host_distinct_scores = arrays.distinct_scores.data();
+        step.host_gate_scores = lent(arrays.gate_scores);
+        step.host_distinct_scores = lent(arrays.distinct_scores);
     }
 }
 
 // As in replay.hpp: single requests pin nothing, the experts of an event are pinned while it runs.
-bool run::take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays) {
+bool run::take_step(cache_stage &stage, const moorage_step *shown, moorage_step &step,
+                    step_arrays &arrays) {
+    note_step(step.layer, step.token);
     const uint32_t base = step.layer * step.experts;
     const auto states = truth_.states();
     arrays.missing.clear();
@@ -287,7 +295,7 @@ bool run::take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays)
     }
     add_scores(step, arrays);
     if (policy_->observer != nullptr && policy_->observer->observe != nullptr)
-        policy_->observer->observe(policy_->plugin(), &step);
+        policy_->call(entry_point::observe, policy_->observer->observe, shown);
     const std::span placed(arrays.placed.data(), arrays.missing.size());
     if (!stage.load(arrays.missing, MOORAGE_DEMAND, MOORAGE_WHOLE, placed)) return false;
     if (shape_.width > 1)
@@ -295,11 +303,12 @@ bool run::take_step(cache_stage &stage, moorage_step &step, step_arrays &arrays)
             states[base + step.host_chosen[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
     layer_misses_[step.layer] += arrays.missing.size();
     for (const placement_in_cache &place : placed) bypasses_ += !place.cached;
-    return true;
+    return faults_.fatal().empty();
 }
 
 replay_result run::finish(const token_reader &reader, std::vector<uint64_t> layer_misses,
                           std::chrono::steady_clock::time_point begin) const {
+    note_no_step();
     replay_result counted;
     counted.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

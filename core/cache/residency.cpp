@@ -2,7 +2,6 @@
 #include "core/cache/residency.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace moorage::core {
 
@@ -13,21 +12,23 @@ std::vector<uint32_t> divide_slots(uint32_t slots, uint32_t layers, bool per_lay
     return each;
 }
 
-residency::residency(uint32_t layers, uint32_t experts, std::vector<uint32_t> pool_slots)
-    : state_(size_t{layers} * experts, 0),
-      slots_(std::move(pool_slots)),
+residency::residency(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pool_slots)
+    : layers_(layers),
+      experts_(experts),
+      state_(size_t{layers} * experts, 0),
+      slots_(pool_slots.begin(), pool_slots.end()),
       used_(slots_.size(), 0),
       split_(layers, 1.0f) {
-    view_ = {sizeof(view_),
-             0,
-             layers,
-             experts,
-             static_cast<uint32_t>(slots_.size()),
-             0,
-             state_.data(),
-             slots_.data(),
-             used_.data(),
-             split_.data()};
+    *view_ = {sizeof(moorage_residency),
+              0,
+              layers,
+              experts,
+              pools(),
+              0,
+              lent(state_),
+              lent(slots_),
+              lent(used_),
+              lent(split_)};
 }
 
 bool residency::evictable(uint32_t page) const {

@@ -1,13 +1,15 @@
 // residency.h - the truth about fast memory: state byte of every page, slots and use of every pool.
 //
-// Owned by the host side of a run; policies see it through the moorage_residency view. Pages are
-// layer * experts + expert. A page counts as used from the moment its load begins. [step]
+// Owned by the host side of a run; policies see it through the moorage_residency view, in memory
+// that they cannot write. Pages are layer * experts + expert. A page counts as used from the moment
+// its load begins. [step]
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/host/lent_memory.h"
 #include "moorage/base.h"
 
 namespace moorage::core {
@@ -18,16 +20,16 @@ std::vector<uint32_t> divide_slots(uint32_t slots, uint32_t layers, bool per_lay
 
 class residency {
 public:
-    residency(uint32_t layers, uint32_t experts, std::vector<uint32_t> pool_slots);
+    residency(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pool_slots);
     residency(const residency &) = delete;
 
-    const moorage_residency *view() const { return &view_; }
-    uint32_t layers() const { return view_.layers; }
-    uint32_t experts() const { return view_.experts; }
-    uint32_t page_count() const { return view_.layers * view_.experts; }
-    uint32_t pools() const { return view_.pools; }
-    uint32_t pool_of_layer(uint32_t layer) const { return view_.pools == 1 ? 0 : layer; }
-    uint32_t pool_of_page(uint32_t page) const { return pool_of_layer(page / view_.experts); }
+    const moorage_residency *view() const { return view_.lent(); }
+    uint32_t layers() const { return layers_; }
+    uint32_t experts() const { return experts_; }
+    uint32_t page_count() const { return layers_ * experts_; }
+    uint32_t pools() const { return static_cast<uint32_t>(slots_.size()); }
+    uint32_t pool_of_layer(uint32_t layer) const { return slots_.size() == 1 ? 0 : layer; }
+    uint32_t pool_of_page(uint32_t page) const { return pool_of_layer(page / experts_); }
 
     uint8_t state(uint32_t page) const { return state_[page]; }
     bool evictable(uint32_t page) const;
@@ -50,10 +52,11 @@ public:
     void fill();
 
 private:
-    std::vector<uint8_t> state_;
-    std::vector<uint32_t> slots_, used_;
-    std::vector<float> split_;
-    moorage_residency view_{};
+    const uint32_t layers_, experts_;
+    lent_vector<uint8_t> state_;
+    lent_vector<uint32_t> slots_, used_;
+    lent_vector<float> split_;
+    lent_record<moorage_residency> view_;
 };
 
 }  // namespace moorage::core

@@ -42,7 +42,7 @@ hardware_profile ideal_hardware() {
 struct served_node {
     cluster_node *node = nullptr;
     std::unique_ptr<cost_model> costs;
-    moorage_costs shown{};
+    lent_record<moorage_costs> shown;
     std::unique_ptr<source> from;
     arrival_source *requests = nullptr;  // from, where requests enter
     std::unique_ptr<residency> truth;
@@ -213,7 +213,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const model_shape &shape = scene_.shapes[model];
     made.costs =
         std::make_unique<cost_model>(gpu ? scene_.hardware[device] : ideal_hardware(), shape);
-    made.shown = made.costs->summary(1);
+    *made.shown = made.costs->summary(1);
     if (const status done = make_source(made, home, model, part, parts); !done) return done;
     const uint32_t layers = demand.model_layers[model], experts = demand.model_experts[model];
     const uint32_t pages = layers * experts;
@@ -242,7 +242,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
          shared_.policies(),
          made.from->offers(),
          "the workload of " + scene_.home_names[home],
-         {made.truth->view(), &made.shown, all_->clock(), nullptr, config_.seed}});
+         {made.truth->view(), made.shown.lent(), all_->clock(), nullptr, config_.seed, &faults_}});
     if (!policies) return policies;
     if (const status done = activate(made, std::max(slots, capacity)); !done) return done;
     const routing_rules routing{config_.exact_requests, config_.substitution_max,
@@ -250,7 +250,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     made.line = std::make_unique<pipeline>(pipeline::parts{made.from.get(),
                                                            made.where.get(),
                                                            made.costs.get(),
-                                                           &made.shown,
+                                                           &*made.shown,
                                                            made.truth.get(),
                                                            made.places.get(),
                                                            &faults_,
@@ -426,6 +426,7 @@ result<run_report> cluster_runner::drive() {
     report.seed = config_.seed;
     report.lossy = nodes_.front()->policies.lossy();
     report.faults = {faults_.counts().begin(), faults_.counts().end()};
+    report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};
     json &all = report.config;
     all["run"] = {{"executor", config_.executor},
                   {"batch", config_.batch},
@@ -449,6 +450,7 @@ result<run_report> cluster_runner::drive() {
 
 result<run_report> run_cluster(const run_config &config, run_resources &shared,
                                const run_options &options) {
+    watch_calls(config);
     return cluster_runner(config, shared, options)();
 }
 

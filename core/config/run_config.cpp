@@ -39,7 +39,7 @@ const std::vector<closed_section> &closed_sections() {
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
           "top_k", "stop", "window"}},
         {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split", "prefill_displaces"}},
-        {"plugins", {"path", "on_fault"}},
+        {"plugins", {"path", "on_fault", "guard", "call_limit_ms"}},
         {"cluster",
          {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
           "offers_max", "local_bits_per_s", "models", "servers", "links", "cloud", "radio", "users",
@@ -311,6 +311,13 @@ void builder::read_plugins(run_config &config) {
     if (!plugins.failed() && action != "abort" && action != "replace")
         plugins.fail(*plugins.find("on_fault"), "choose abort or replace");
     config.action = action == "replace" ? on_fault::replace : on_fault::abort;
+    std::string guard = "default";
+    plugins.read("guard", guard);
+    const auto watched = guard_of(guard);
+    if (!plugins.failed() && !watched)
+        plugins.fail(*plugins.find("guard"), "choose off, default or full");
+    config.guard_calls = watched.value_or(call_guard::usual);
+    plugins.read("call_limit_ms", config.call_limit_ms, 0, 86'400'000);  // a day
 }
 
 // The [cluster] of the file that `file` names, which may be a whole run's file.
@@ -540,7 +547,14 @@ result<run_config> load_run_config(const std::filesystem::path &file,
                                    std::span<const override_value> overrides) {
     const result<std::string> text = read_document(file);
     if (!text) return text.failure();
-    return parse(*text, file, overrides, /*may_read=*/true);
+    auto config = parse(*text, file, overrides, /*may_read=*/true);
+    if (config) watch_calls(*config);
+    return config;
+}
+
+void watch_calls(const run_config &config) {
+    board->guard = config.guard_calls;
+    board->call_limit_ms = config.call_limit_ms;
 }
 
 }  // namespace moorage::core

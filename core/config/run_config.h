@@ -20,6 +20,7 @@
 #include "core/base/result.h"
 #include "core/base/setting.h"
 #include "core/config/cluster_config.h"
+#include "core/host/call.h"
 #include "core/host/faults.h"
 
 namespace moorage::core {
@@ -76,6 +77,8 @@ struct run_config {
     // [plugins]
     std::vector<std::filesystem::path> plugin_paths;  // resolved; besides the bundled ones
     on_fault action = on_fault::abort;
+    call_guard guard_calls = call_guard::usual;  // guard = "off" | "default" | "full"
+    uint32_t call_limit_ms = 10'000;             // 0: a call may take as long as it likes
     // stages
     stage_config router{"topk", "default", {}}, cache{"lfu", "default", {}},
         budget{"uniform", "default", {}}, prefetch{"none", "default", {}},
@@ -100,6 +103,10 @@ struct override_value {
     std::string section, key, value;
 };
 result<override_value> parse_override(std::string_view text);
+
+// This process watches calls of policies as [plugins] says. load_run_config() does it, too, as
+// policy libraries are opened after it.
+void watch_calls(const run_config &config);
 
 result<run_config> load_run_config(const std::filesystem::path &file,
                                    std::span<const override_value> overrides);

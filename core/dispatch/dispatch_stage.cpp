@@ -11,8 +11,9 @@ namespace moorage::core {
 dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs,
                                peers *others, uint32_t items_max)
     : policy_(policy), faults_(faults), costs_(costs), others_(others) {
-    for (auto *array : {&experts_, &tokens_, &sites_, &order_, &default_sites_})
-        array->reserve(items_max);
+    for (auto *array : {&experts_, &tokens_}) array->reserve(items_max);
+    for (auto *array : {&sites_, &order_}) array->reserve(items_max);
+    default_sites_.reserve(items_max);
     if (others_) {
         const size_t offers_max = size_t{items_max} * others_->servers();
         offers_.reserve(others_->servers());
@@ -36,8 +37,9 @@ void dispatch_stage::price() {
 void dispatch_stage::price(const layer_step &step, const std::vector<step_item> &items) {
     const size_t count = items.size();
     const moorage_step &view = step.view();
-    for (auto *array : {&experts_, &tokens_, &sites_, &order_, &default_sites_})
-        array->resize(count);
+    for (auto *array : {&experts_, &tokens_}) array->resize(count);
+    for (auto *array : {&sites_, &order_}) array->resize(count);
+    default_sites_.resize(count);
     for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->resize(count);
     missing_.resize(count);
     scores_.resize(count);
@@ -84,7 +86,7 @@ void dispatch_stage::find_offers(const step_item &item, uint32_t index, uint32_t
 }
 
 void dispatch_stage::assign_default() {
-    sites_ = default_sites_;
+    std::copy(default_sites_.begin(), default_sites_.end(), sites_.begin());
     std::iota(order_.begin(), order_.end(), 0u);
 }
 
@@ -94,29 +96,31 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
     price(step, items);
     const moorage_step &view = step.view();
     const auto count = static_cast<uint32_t>(items.size());
-    const moorage_items table{sizeof(table),
+    const moorage_items table{sizeof(moorage_items),
                               others_ && others_->serial() ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u,
                               count,
                               others_ ? others_->servers() : 0,
                               load_backlog_ns,
                               cpu_backlog_ns,
-                              experts_.data(),
-                              tokens_.data(),
-                              missing_.data(),
-                              view.host_distinct_scores ? scores_.data() : nullptr,
-                              load_ns_.data(),
-                              gpu_ns_.data(),
-                              cpu_ns_.data(),
-                              others_ ? remote_ns_.data() : nullptr,
+                              lent(experts_),
+                              lent(tokens_),
+                              lent(missing_),
+                              view.host_distinct_scores ? lent(scores_) : nullptr,
+                              lent(load_ns_),
+                              lent(gpu_ns_),
+                              lent(cpu_ns_),
+                              others_ ? lent(remote_ns_) : nullptr,
                               behind_backlog_ns,
-                              others_ ? remote_first_.data() : nullptr,
-                              others_ ? remote_servers_.data() : nullptr,
-                              others_ ? once_ns_.data() : nullptr,
+                              others_ ? lent(remote_first_) : nullptr,
+                              others_ ? lent(remote_servers_) : nullptr,
+                              others_ ? lent(once_ns_) : nullptr,
                               others_ ? others_->distances().data() : nullptr};
     const uint32_t assigned =
-        policy_.dispatch->assign(policy_.plugin(), &view, &table, sites_.data(), order_.data());
+        policy_.call(entry_point::assign, policy_.dispatch->assign, step.lent(), table_.lend(table),
+                     sites_.data(), order_.data());
     std::string why;
     if (assigned == 0) {
+        faults_.no_advice(policy_.name());
         assign_default();
     } else if (assigned != count || !valid(why)) {
         if (why.empty()) why = format("{} of {} items assigned", assigned, count);
@@ -169,7 +173,7 @@ void dispatch_stage::outcome(uint32_t layer, const std::vector<step_item> &items
     for (const step_item &item : items) {
         const moorage_dispatched done{sizeof(done), 0,           layer,        item.expert,
                                       item.site,    item.tokens, item.load_ns, item.run_ns};
-        policy_.dispatch->outcome(policy_.plugin(), &done);
+        policy_.call(entry_point::dispatch_outcome, policy_.dispatch->outcome, &done);
     }
 }
 

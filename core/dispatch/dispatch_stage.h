@@ -9,6 +9,7 @@
 #include "core/execute/cost_model.h"
 #include "core/execute/peers.h"
 #include "core/host/faults.h"
+#include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 #include "core/pipeline/layer_step.h"
 
@@ -39,7 +40,7 @@ public:
     // GPU, as given, and what cannot run there on the server that takes the least time. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
                 uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns);
-    const std::vector<uint32_t> &order() const { return order_; }
+    const fenced_vector<uint32_t> &order() const { return order_; }
     // The cost model has changed.
     void price();
     // Tells the policy what each item took. [step]
@@ -57,13 +58,14 @@ private:
     const cost_model &costs_;
     peers *others_;
     std::vector<remote_offer> offers_;
-    std::vector<uint32_t> remote_first_, remote_servers_, default_sites_;
-    std::vector<uint64_t> remote_ns_, once_ns_;
-    std::vector<uint32_t> experts_, tokens_, sites_, order_;
-    std::vector<uint8_t> missing_;
+    std::vector<uint32_t> default_sites_;
+    fenced_vector<uint32_t> sites_, order_;
+    lent_record<moorage_items> table_;
+    lent_vector<uint32_t> remote_first_, remote_servers_, experts_, tokens_;
+    lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
+    lent_vector<uint8_t> missing_;
     mutable std::vector<uint8_t> seen_;
-    std::vector<float> scores_;
-    std::vector<uint64_t> load_ns_, gpu_ns_, cpu_ns_;
+    lent_vector<float> scores_;
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace moorage::core {
@@ -54,6 +55,12 @@ enum class entry_point : uint32_t {
 std::string_view name_of(entry_point call);  // "victims", "plan", ...
 std::string_view kind_of(entry_point call);  // "cache", ...; "" where any kind has it
 
+// `[plugins] guard`: how closely calls are watched. off: only who is at work is noted.
+enum class call_guard : uint32_t { off, usual, full };
+
+// "off", "default" and "full".
+std::optional<call_guard> guard_of(std::string_view name);
+
 struct call_board {
     static constexpr uint32_t owners_max = 256;
     struct owner {
@@ -73,7 +80,8 @@ struct call_board {
     // The mapped file in which it faulted: it changed, and no policy is to blame.
     char file[512];
     std::atomic<uint32_t> call_limit_ms{10'000};  // 0: none
-    std::atomic<uint32_t> done{0};                // the work came to its end, however it went
+    std::atomic<call_guard> guard{call_guard::usual};
+    std::atomic<uint32_t> done{0};  // the work came to its end, however it went
 };
 
 // The board of this process; one of its own, unshared, where nobody supervises it.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/base/text.h"
+#include "moorage/base.h"
 
 namespace moorage::core {
 
@@ -91,7 +92,8 @@ std::string ending::text() const {
     if (finished) return format("ended with exit code {}", exit_code);
     std::string line = !file.empty() ? format("{} changed while it was in use", file)
                                      : format("{}: {}", who(*this), what_happened(*this));
-    if (in_step) line += format(", layer {}, token {}", layer, token);
+    if (in_step && layer != MOORAGE_NONE) line += format(", layer {}, token {}", layer, token);
+    if (in_step && layer == MOORAGE_NONE) line += format(", from token {} on", token);
     if (!note.empty()) line += ": " + note;
     return without_controls(std::move(line));
 }
@@ -106,7 +108,7 @@ json to_json(const ending &how) {
             {"library", or_null(how.library)},
             {"kind", or_null(how.kind)},
             {"call", or_null(how.call)},
-            {"layer", in_step ? json(how.layer) : json(nullptr)},
+            {"layer", in_step && how.layer != MOORAGE_NONE ? json(how.layer) : json(nullptr)},
             {"token", in_step ? json(how.token) : json(nullptr)},
             {"signal", or_null(how.signal_name())},
             {"exit_code", exited ? json(how.exit_code) : json(nullptr)},

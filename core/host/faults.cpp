@@ -21,6 +21,13 @@ bool fault_log::report(std::string_view policy, std::string_view what) {
     return true;
 }
 
+void fault_log::no_advice(std::string_view policy) {
+    auto at = without_advice_.find(policy);
+    if (at == without_advice_.end())
+        at = without_advice_.emplace(std::string(policy), uint64_t{0}).first;
+    ++at->second;
+}
+
 uint64_t fault_log::count(std::string_view policy) const {
     const auto at = counts_.find(policy);
     return at == counts_.end() ? 0 : at->second;

@@ -20,14 +20,21 @@ public:
     // default may replace it, false when the run has to end.
     bool report(std::string_view policy, std::string_view what);
 
+    // The policy was asked and left it to the default: not wrong, but to be known.
+    void no_advice(std::string_view policy);
+
     uint64_t count(std::string_view policy) const;
     const std::map<std::string, uint64_t, std::less<>> &counts() const { return counts_; }
+    // How often policies gave no advice.
+    const std::map<std::string, uint64_t, std::less<>> &without_advice() const {
+        return without_advice_;
+    }
     // The fault that ends the run; empty while none has.
     const std::string &fatal() const { return fatal_; }
 
 private:
     on_fault action_;
-    std::map<std::string, uint64_t, std::less<>> counts_;
+    std::map<std::string, uint64_t, std::less<>> counts_, without_advice_;
     std::string fatal_;
 };
 

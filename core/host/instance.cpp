@@ -19,6 +19,14 @@ std::string label_of(const policy &of) {
     return format("plugin {}", of.name());
 }
 
+// All kinds of a policy, for calls that belong to none of them.
+std::string kinds_of(const policy &of) {
+    std::string all;
+    for (const std::string_view kind : kinds)
+        if (of.is(kind)) all += (all.empty() ? "" : ", ") + std::string(kind);
+    return all;
+}
+
 const char *status_name(int32_t code) {
     switch (code) {
         case MOORAGE_INVALID_ARGUMENT:
@@ -62,11 +70,11 @@ bool has_required(const moorage_placement &t) { return t.plan; }
 }  // namespace
 
 struct instance::content {
+    policy_caller &via;
     const policy &from;
     library &home;
     service_host host;
     parameter_values parameters;
-    moorage_plugin *plugin = nullptr;
     moorage_plugin calls{};  // the plugin's own struct, completed
     moorage_limits limits{};
     bool active = false;
@@ -79,13 +87,22 @@ struct instance::content {
     moorage_transport transport{};
     moorage_placement placement{};
 
-    content(const policy &of, library &in, const environment &where)
-        : from(of), home(in), host(where, label_of(of)) {}
+    content(policy_caller &calling, const policy &of, library &in, const environment &where)
+        : via(calling), from(of), home(in), host(where, label_of(of)) {
+        via.name = of.name();
+        via.owner = owner_of(of.name(), kinds_of(of), of.path.string());
+        via.faults = where.faults;
+    }
     ~content();
 
     error failed(const char *call, int32_t code) const {
         return error{format("{}: {} failed ({}): {}", host.label, call, status_name(code),
                             host.last_error.empty() ? "no text given" : host.last_error)};
+    }
+    // What the call did besides, where nobody else takes that.
+    status undisturbed() {
+        if (via.disturbance.empty()) return success();
+        return error{format("{}: {}", host.label, std::exchange(via.disturbance, {}))};
     }
     status make();
     status check_calls();
@@ -94,11 +111,11 @@ struct instance::content {
 };
 
 instance::content::~content() {
-    if (!plugin) return;
+    if (!via.plugin) return;
     const auto lock = load_lock();
     const in_control mark(host);
-    if (active) calls.deactivate(plugin);
-    if (calls.destroy) calls.destroy(plugin);
+    if (active) via.control(entry_point::deactivate, calls.deactivate, via.plugin);
+    if (calls.destroy) via.control(entry_point::destroy, calls.destroy, via.plugin);
     --home.instances;
 }
 
@@ -110,23 +127,24 @@ status instance::content::make() {
     host.random.restart(host.where.seed, from.name());
     moorage_plugin *made = nullptr;
     const int32_t code =
-        from.module->create(from.descriptor->plugin_name, &host.table, values.data(),
-                            static_cast<uint32_t>(values.size()), &made);
+        via.control(entry_point::create, from.module->create, from.descriptor->plugin_name,
+                    &host.table, values.data(), static_cast<uint32_t>(values.size()), &made);
     if (code != MOORAGE_OK) return failed("create", code);
     if (!made)
         return error{format("{}: create answered ok but left out null; set *out", host.label)};
-    plugin = made;
+    via.plugin = made;
     ++home.instances;
+    if (auto kept = undisturbed(); !kept) return kept;
     return check_calls();
 }
 
 status instance::content::check_calls() {
-    if (plugin->size < plugin_size_min || plugin->size > record_size_max)
+    if (via.plugin->size < plugin_size_min || via.plugin->size > record_size_max)
         return error{
             format("{}: moorage_plugin has size {}, expected {} or more; set size to "
                    "sizeof(moorage_plugin)",
-                   host.label, plugin->size, plugin_size_min)};
-    calls = completed<moorage_plugin>(plugin);
+                   host.label, via.plugin->size, plugin_size_min)};
+    calls = completed<moorage_plugin>(via.plugin);
     if (calls.destroy && calls.activate && calls.deactivate && calls.reset && calls.get_interface)
         return success();
     return error{
@@ -138,7 +156,8 @@ status instance::content::check_calls() {
 template <class Table>
 status instance::content::find(const char *id, Table &table, const Table *&out) {
     if (!from.is(id)) return success();
-    const void *given = calls.get_interface(plugin, id);
+    const void *given =
+        via.control(entry_point::get_interface, calls.get_interface, via.plugin, id);
     if (!given)
         return error{
             format("{}: declares {} but get_interface answers null for it", host.label, id)};
@@ -162,7 +181,7 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
     library *home = library_of(from.module);
     assert(home && "a policy comes from a registry");
     std::unique_ptr<instance> made(new instance);
-    made->content_ = std::make_unique<content>(from, *home, where);
+    made->content_ = std::make_unique<content>(made->caller_, from, *home, where);
     content &c = *made->content_;
     auto values = check_parameters(c.host.label, from.params, given);
     if (!values) return values.failure();
@@ -196,21 +215,23 @@ status instance::activate(const moorage_limits &limits) {
     c.host.last_error.clear();
     c.host.random.restart(c.host.where.seed, c.from.name());
     if (c.host.where.future) c.host.where.future->rewind();
-    const int32_t code = c.calls.activate(c.plugin, &limits);
+    const moorage_limits given = limits;  // theirs to look at, whatever they do to it
+    const int32_t code =
+        c.via.control(entry_point::activate, c.calls.activate, c.via.plugin, &given);
     if (code != MOORAGE_OK) {
         c.host.mapped = false;
         return c.failed("activate", code);
     }
     c.limits = limits;
     c.active = true;
-    return success();
+    return c.undisturbed();
 }
 
 void instance::deactivate() {
     content &c = *content_;
     if (!c.active) return;
     const in_control mark(c.host);
-    c.calls.deactivate(c.plugin);
+    c.via.control(entry_point::deactivate, c.calls.deactivate, c.via.plugin);
     c.active = c.host.mapped = false;
 }
 
@@ -220,21 +241,23 @@ void instance::reset() {
     const in_control mark(c.host);
     c.host.random.restart(c.host.where.seed, c.from.name());
     if (c.host.where.future) c.host.where.future->rewind();
-    c.calls.reset(c.plugin);
+    c.via.control(entry_point::reset, c.calls.reset, c.via.plugin);
 }
 
-status instance::control(const char *name, const std::function<int32_t(moorage_plugin *)> &work) {
+status instance::control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work) {
     content &c = *content_;
     const in_control mark(c.host);
     c.host.last_error.clear();
-    const int32_t code = work(c.plugin);
-    if (code != MOORAGE_OK) return c.failed(name, code);
-    return success();
+    using function = std::function<int32_t(moorage_plugin *)>;
+    int32_t (*const run)(const function *, moorage_plugin *) =
+        [](const function *given, moorage_plugin *plugin) { return (*given)(plugin); };
+    const int32_t code = c.via.control(which, run, &work, c.via.plugin);
+    if (code != MOORAGE_OK) return c.failed(std::string(name_of(which)).c_str(), code);
+    return c.undisturbed();
 }
 
 const policy &instance::from() const { return content_->from; }
 const moorage_limits &instance::limits() const { return content_->limits; }
-moorage_plugin *instance::plugin() const { return content_->plugin; }
 const std::vector<std::pair<std::string, setting_value>> &instance::parameters() const {
     return content_->parameters;
 }

@@ -13,6 +13,7 @@
 
 #include "core/base/result.h"
 #include "core/base/setting.h"
+#include "core/host/policy_caller.h"
 #include "core/host/registry.h"
 #include "moorage/budget.h"
 #include "moorage/cache.h"
@@ -40,6 +41,7 @@ struct environment {
     const uint64_t *now_ns = nullptr;      // null: the clock stands at 0
     future_view *future = nullptr;         // null: no such service
     uint64_t seed = 0;
+    fault_log *faults = nullptr;  // takes what calls change of the process; null: errors say it
 };
 
 class instance {
@@ -55,14 +57,21 @@ public:
     // Resets the policy, its random stream and its future. Requires: active.
     void reset();
 
+    // Calls a function of one of the tables below: every call of a policy in a run goes this way.
+    //   policy.call(entry_point::victims, policy.cache->victims, &room, pages)
+    template <class Answer, class... Parameters, class... Arguments>
+    Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
+                Arguments... arguments) {
+        return caller_.call(which, function, arguments...);
+    }
     // A [control] call of a table that may fail, such as placement's plan: a status other than OK
-    // becomes an error with the policy's own text. `name` is of the call.
-    status control(const char *name, const std::function<int32_t(moorage_plugin *)> &work);
+    // becomes an error with the policy's own text.
+    status control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work);
 
     const policy &from() const;
     std::string_view name() const { return from().name(); }
     const moorage_limits &limits() const;
-    moorage_plugin *plugin() const;
+    moorage_plugin *plugin() const { return caller_.plugin; }
     // Resolved parameters, in declaration order: key and value.
     const std::vector<std::pair<std::string, setting_value>> &parameters() const;
 
@@ -87,6 +96,7 @@ public:
 private:
     instance();
     struct content;
+    policy_caller caller_;  // the content calls through it to its end
     std::unique_ptr<content> content_;
 };
 

@@ -15,8 +15,10 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/host/call.h"
 #include "core/host/descriptor.h"
 #include "core/host/elf_symbols.h"
+#include "core/host/surroundings.h"
 
 namespace moorage::core {
 
@@ -46,6 +48,7 @@ void deinitialise_last() {
     auto &list = process().initialised;
     library *last = list.back();
     list.pop_back();
+    const policy_call at_work(owner_being_opened(last->path.string()), entry_point::deinit);
     if (last->instances == 0)
         last->module.deinit();
     else
@@ -66,7 +69,10 @@ const void *init_service(const moorage_host *, const char *id) {
                                      }};
     return std::string_view(id) == MOORAGE_SERVICE_LOG ? &log : nullptr;
 }
-void keep_init_error(const moorage_host *, const char *text) { init_error = text ? text : ""; }
+void keep_init_error(const moorage_host *, const char *text) {
+    init_error = text ? text : "";
+    note_on_board(init_error);
+}
 // The host that init sees: it can log and set an error; the other services belong to instances.
 constexpr moorage_host init_host{sizeof(moorage_host), 0,       MOORAGE_ABI_MAJOR,
                                  MOORAGE_ABI_MINOR,    nullptr, init_service,
@@ -149,7 +155,10 @@ status read_module(const moorage_module *given, library &out) {
     out.module = completed<moorage_module>(given);
     std::set<std::string_view> names;
     for (uint32_t i = 0; i < out.module.descriptor_count; ++i) {
-        auto read = read_descriptor(out.module.descriptor(i));
+        auto read = [&] {
+            const policy_call at_work(0, entry_point::descriptor);
+            return read_descriptor(out.module.descriptor(i));
+        }();
         if (!read) return error{format("descriptor {} {}", i, read.failure().text)};
         if (!names.insert(read->descriptor.plugin_name).second)
             return error{format("descriptor {}: policy {} is there twice; rename one", i,
@@ -167,8 +176,12 @@ result<const moorage_module *> open(const std::filesystem::path &file,
                                     boost::dll::shared_library &handle) {
     if (std::string reason = not_to_be_opened(file); !reason.empty()) return error{reason};
     try {
-        handle.load(boost::dll::fs::path(file.string()), boost::dll::load_mode::rtld_now);
+        {
+            const policy_call at_work(0, entry_point::constructors);
+            handle.load(boost::dll::fs::path(file.string()), boost::dll::load_mode::rtld_now);
+        }
         const auto door = handle.get<const moorage_module *()>(MOORAGE_MODULE_SYMBOL);
+        const policy_call at_work(0, entry_point::module);
         return door();
     } catch (const std::exception &failure) {
         return error{format("cannot be loaded: {}", failure.what())};
@@ -188,8 +201,15 @@ result<library *> load_library(const std::filesystem::path &file) {
         if (one->content.path == path) return &one->content;
     auto fresh = std::make_unique<loaded>();
     fresh->content.path = path;
+    remember_surroundings();
+    owner_being_opened(path.string());
     const auto record = open(path, fresh->handle);
     status sound = record ? read_module(*record, fresh->content) : status(record.failure());
+    if (const std::string what = restore_surroundings(/*all=*/true); sound && !what.empty())
+        sound =
+            error{format("changes {} of the process when it is opened; leave that to the host "
+                         "(a library built with -ffast-math does it: leave that out)",
+                         what)};
     if (!sound) {
         // Code of it has run: it stays mapped, so that nothing it left behind can dangle.
         if (fresh->handle.is_loaded()) process().refused.push_back(std::move(fresh));
@@ -211,7 +231,16 @@ status initialise(library &of) {
     if (of.initialised) return success();
     if (of.module.init) {
         init_error.clear();
-        const int32_t code = of.module.init(&init_host);
+        remember_surroundings();
+        const int32_t code = [&] {
+            const policy_call at_work(owner_being_opened(of.path.string()), entry_point::init);
+            return of.module.init(&init_host);
+        }();
+        if (const std::string what = restore_surroundings(/*all=*/true); !what.empty())
+            return error{
+                format("{}: init changes {} of the process; a policy leaves it as it "
+                       "found it",
+                       of.path.string(), what)};
         if (code != MOORAGE_OK)
             return error{format("{}: init failed with status {}: {}", of.path.string(), code,
                                 init_error.empty() ? "no text given" : init_error)};

@@ -6,6 +6,7 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/host/call.h"
 
 namespace moorage::core {
 
@@ -70,6 +71,7 @@ const void *get_service(const moorage_host *host, const char *name) {
 
 void set_error(const moorage_host *host, const char *text) {
     of(host).last_error = text ? text : "";
+    note_on_board(of(host).last_error);
 }
 
 uint64_t splitmix64(uint64_t &state) {

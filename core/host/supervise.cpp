@@ -37,6 +37,7 @@ constexpr int passed_signals[] = {SIGINT, SIGTERM, SIGHUP};
 constexpr ms tick = 50ms;
 constexpr ms patience = 300ms;  // between asking a child to end and ending it
 constexpr size_t said_max = 65536;
+constexpr uint32_t plan_limit_factor = 30;  // plans of placements are searched for, outside of runs
 
 volatile std::sig_atomic_t asked_to_end = 0;
 void keep_signal(int signal) { asked_to_end = signal; }
@@ -137,6 +138,7 @@ std::unique_ptr<call_board, unmapping> shared_board() {
     std::copy(std::begin(board->owners), std::end(board->owners), made->owners);
     made->owner_count = board->owner_count.load();
     made->call_limit_ms = board->call_limit_ms.load();
+    made->guard = board->guard.load();
     return std::unique_ptr<call_board, unmapping>(made);
 }
 
@@ -207,7 +209,9 @@ void watch(child &one, ms passed, const supervision &how) {
     const bool standing = static_cast<uint32_t>(page.current) != 0 && call == one.call_seen;
     one.call_stood = standing ? one.call_stood + passed : ms{0};
     one.call_seen = call;
-    const uint32_t limit = page.call_limit_ms;
+    const bool searches =
+        static_cast<uint32_t>(page.current) == static_cast<uint32_t>(entry_point::placement_plan);
+    const uint32_t limit = page.call_limit_ms * (searches ? plan_limit_factor : 1);
     if (limit != 0 && one.call_stood >= ms{limit})
         one.limit_ms = limit;
     else if (how.time_limit_s > 0 && one.lived >= std::chrono::duration<double>(how.time_limit_s))

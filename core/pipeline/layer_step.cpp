@@ -17,26 +17,30 @@ layer_step::layer_step(const source &from, uint32_t needs)
     routed_weights.resize(tokens * k);
     routed_classes.resize(tokens * k);
     chosen_.resize(tokens * k);
+    adopted_chosen_.resize(tokens * k);
+    classes_.resize(tokens * k);
     distinct_.resize(distinct);
     distinct_tokens_.resize(distinct);
     streams_.resize(tokens);
     requests_.resize(tokens);
-    if (wants_weights_) weights_.resize(tokens * k);
+    if (wants_weights_)
+        for (auto *array : {&weights_, &adopted_weights_}) array->resize(tokens * k);
     if (wants_scores_) gate_scores_.resize(tokens * experts);
     if (wants_weights_ || wants_scores_) distinct_scores_.resize(distinct);
     stamp_.resize(experts, 0);
     item_.resize(experts, 0);
-    view_.size = sizeof(view_);
-    view_.top_k = from.top_k();
-    view_.experts = from.experts();
-    view_.host_streams = streams_.data();
-    view_.host_requests = requests_.data();
+    view_->size = sizeof(moorage_step);
+    view_->top_k = from.top_k();
+    view_->experts = from.experts();
+    view_->host_streams = core::lent(streams_);
+    view_->host_requests = core::lent(requests_);
 }
 
 void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
-    view_.layer = layer;
-    view_.phase = tokens.phase;
-    view_.token_count = static_cast<uint32_t>(tokens.tokens.size());
+    adopted_ = false;
+    view_->layer = layer;
+    view_->phase = tokens.phase;
+    view_->token_count = static_cast<uint32_t>(tokens.tokens.size());
     for (size_t i = 0; i < tokens.tokens.size(); ++i) {
         streams_[i] = tokens.tokens[i].stream;
         requests_[i] = tokens.tokens[i].request;
@@ -44,18 +48,18 @@ void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
     from.route(tokens, layer, chosen_.data());
     if (wants_weights_) from.weights(tokens, layer, weights_.data());
     if (wants_scores_) from.gate_scores(tokens, layer, gate_scores_.data());
-    view_.host_chosen = chosen_.data();
-    view_.host_weights = wants_weights_ ? weights_.data() : nullptr;
-    view_.host_gate_scores = wants_scores_ ? gate_scores_.data() : nullptr;
-    view_.host_classes = nullptr;
-    view_.host_distinct = nullptr;
-    view_.host_distinct_tokens = nullptr;
-    view_.host_distinct_scores = nullptr;
-    view_.distinct_count = 0;
+    view_->host_chosen = core::lent(chosen_);
+    view_->host_weights = wants_weights_ ? core::lent(weights_) : nullptr;
+    view_->host_gate_scores = wants_scores_ ? core::lent(gate_scores_) : nullptr;
+    view_->host_classes = nullptr;
+    view_->host_distinct = nullptr;
+    view_->host_distinct_tokens = nullptr;
+    view_->host_distinct_scores = nullptr;
+    view_->distinct_count = 0;
 }
 
 uint32_t layer_step::substituted(uint32_t row) const {
-    const size_t k = view_.top_k;
+    const size_t k = view_->top_k;
     const uint32_t *own = chosen_.data() + row * k, *now = routed.data() + row * k;
     return static_cast<uint32_t>(std::count_if(
         now, now + k, [&](uint32_t expert) { return std::find(own, own + k, expert) == own + k; }));
@@ -66,30 +70,40 @@ bool layer_step::repeats_own() const {
 }
 
 void layer_step::restore_row(uint32_t row) {
-    const size_t k = view_.top_k, at = row * k;
+    const size_t k = view_->top_k, at = row * k;
     std::copy_n(chosen_.data() + at, k, routed.data() + at);
     std::fill_n(routed_weights.data() + at, k, std::numeric_limits<float>::quiet_NaN());
     std::fill_n(routed_classes.data() + at, k, uint8_t{MOORAGE_CLASS_TOP});
 }
 
 void layer_step::adopt_route() {
-    view_.host_chosen = routed.data();
-    view_.host_classes = routed_classes.data();
+    const size_t count = chosen().size();
+    std::copy_n(routed.data(), count, adopted_chosen_.data());
+    std::copy_n(routed_classes.data(), count, classes_.data());
+    view_->host_chosen = core::lent(adopted_chosen_);
+    view_->host_classes = core::lent(classes_);
+    adopted_ = true;
 }
 
 void layer_step::weigh(source &from, const pass &tokens) {
-    if (!wants_weights_ || view_.host_chosen != routed.data()) return;
-    from.weigh(tokens, view_.layer, routed.data(), routed_weights.data());
-    view_.host_weights = routed_weights.data();
+    if (!wants_weights_ || !adopted_) return;
+    std::copy_n(routed_weights.data(), chosen().size(), adopted_weights_.data());
+    from.weigh(tokens, view_->layer, adopted_chosen_.data(), adopted_weights_.data());
+    view_->host_weights = core::lent(adopted_weights_);
+}
+
+void layer_step::predicted(const lent_vector<uint32_t> &experts) {
+    view_->host_predicted = core::lent(experts);
+    view_->prediction_count = static_cast<uint32_t>(experts.size());
 }
 
 void layer_step::group() {
     ++stamp_now_;
-    const size_t k = view_.top_k, count = view_.token_count * k;
+    const size_t k = view_->top_k, count = view_->token_count * k;
     const bool scored = !distinct_scores_.empty();
     uint32_t distinct = 0;
     for (size_t i = 0; i < count; ++i) {
-        const uint32_t expert = view_.host_chosen[i];
+        const uint32_t expert = view_->host_chosen[i];
         if (stamp_[expert] != stamp_now_) {
             stamp_[expert] = stamp_now_;
             item_[expert] = distinct;
@@ -102,20 +116,20 @@ void layer_step::group() {
         ++distinct_tokens_[item];
         if (scored) {
             const float score =
-                wants_scores_ ? gate_scores_[i / k * view_.experts + expert] : weights_[i];
+                wants_scores_ ? gate_scores_[i / k * view_->experts + expert] : weights_[i];
             distinct_scores_[item] = std::max(distinct_scores_[item], score);
         }
     }
-    view_.distinct_count = distinct;
-    view_.host_distinct = distinct_.data();
-    view_.host_distinct_tokens = distinct_tokens_.data();
-    view_.host_distinct_scores = scored ? distinct_scores_.data() : nullptr;
+    view_->distinct_count = distinct;
+    view_->host_distinct = core::lent(distinct_);
+    view_->host_distinct_tokens = core::lent(distinct_tokens_);
+    view_->host_distinct_scores = scored ? core::lent(distinct_scores_) : nullptr;
 }
 
 void layer_step::advance(uint64_t tokens_done) {
-    ++view_.index;
-    ++view_.visit;
-    view_.token = tokens_done;
+    ++view_->index;
+    ++view_->visit;
+    view_->token = tokens_done;
 }
 
 }  // namespace moorage::core

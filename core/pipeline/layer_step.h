@@ -1,12 +1,15 @@
 // layer_step.h - the data of one layer step: who asked, what the router chose, grouped by expert.
 //
-// All arrays are sized once, for the largest pass; view() is what policies see.
+// All arrays are sized once, for the largest pass. Policies see lent(), in memory that they cannot
+// write; what a router writes is taken over from arrays of its own.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "core/host/fenced_memory.h"
+#include "core/host/lent_memory.h"
 #include "core/source/source.h"
 #include "moorage/step.h"
 
@@ -30,20 +33,23 @@ public:
     void weigh(source &from, const pass &tokens);
     // [B, k] of what is computed; weights empty where the source has none.
     std::span<const uint32_t> chosen() const {
-        return {view_.host_chosen, size_t{view_.token_count} * view_.top_k};
+        return {view_->host_chosen, size_t{view_->token_count} * view_->top_k};
     }
     std::span<const float> weights() const {
-        return {view_.host_weights, view_.host_weights ? chosen().size() : 0};
+        return {view_->host_weights, view_->host_weights ? chosen().size() : 0};
     }
     // Groups the chosen experts: distinct ones in order of first appearance.
     void group();
     // The next step of the run.
     void advance(uint64_t tokens_done);
+    void tokens_done(uint64_t count) { view_->token = count; }
+    // What was predicted for the layer; borrowed until the next fill().
+    void predicted(const lent_vector<uint32_t> &experts);
 
-    moorage_step &view() { return view_; }
-    const moorage_step &view() const { return view_; }
+    const moorage_step &view() const { return *view_; }
+    const moorage_step *lent() const { return view_.lent(); }
     const uint32_t *distinct() const { return distinct_.data(); }
-    uint32_t distinct_count() const { return view_.distinct_count; }
+    uint32_t distinct_count() const { return view_->distinct_count; }
     uint32_t tokens_of(uint32_t item) const { return distinct_tokens_[item]; }
     // Position of `expert` among the distinct ones, or MOORAGE_NONE.
     uint32_t item_of(uint32_t expert) const {
@@ -51,17 +57,17 @@ public:
     }
 
     // Where a router writes.
-    std::vector<uint32_t> routed;
-    std::vector<float> routed_weights;
-    std::vector<uint8_t> routed_classes;
+    fenced_vector<uint32_t> routed;
+    fenced_vector<float> routed_weights;
+    fenced_vector<uint8_t> routed_classes;
 
 private:
-    moorage_step view_{};
-    bool wants_weights_, wants_scores_;
-    std::vector<uint32_t> chosen_, distinct_, distinct_tokens_, streams_;
-    std::vector<uint64_t> requests_;
-    std::vector<float> weights_, gate_scores_, distinct_scores_;
-    std::vector<uint8_t> classes_;
+    lent_record<moorage_step> view_;
+    bool wants_weights_, wants_scores_, adopted_ = false;
+    lent_vector<uint32_t> chosen_, adopted_chosen_, distinct_, distinct_tokens_, streams_;
+    lent_vector<uint64_t> requests_;
+    lent_vector<float> weights_, adopted_weights_, gate_scores_, distinct_scores_;
+    lent_vector<uint8_t> classes_;
     std::vector<uint32_t> stamp_, item_;
     uint32_t stamp_now_ = 0;
 };

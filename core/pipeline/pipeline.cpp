@@ -175,6 +175,7 @@ flow pipeline::fill() {
 // One layer step, from the gate's scores to the work that it starts.
 bool pipeline::decide(layer_report &account) {
     const instance::stepping mark;
+    note_step(layer(), tokens_done_);
     decided_ns_ = now_ns();
     if (!router_.select(step_, account, guard_.on(guard::substitution))) return false;
     step_.weigh(source_, pass_);
@@ -223,11 +224,10 @@ void pipeline::find_items(layer_report &account) {
         items_.push_back(item);
     }
     if (!prefetch_.active()) return;
-    static const std::vector<uint32_t> nothing;
-    const std::vector<uint32_t> &predicted =
+    static const lent_vector<uint32_t> nothing;
+    const lent_vector<uint32_t> &predicted =
         std::exchange(foretold_, false) ? prefetch_.predicted(view.layer) : nothing;
-    step_.view().host_predicted = predicted.data();
-    step_.view().prediction_count = static_cast<uint32_t>(predicted.size());
+    step_.predicted(predicted);
     if (predicted.empty()) return;
     account.predicted += view.distinct_count;
     const size_t first = std::min<size_t>(predicted.size(), view.distinct_count);
@@ -236,7 +236,8 @@ void pipeline::find_items(layer_report &account) {
 }
 
 void pipeline::observe() {
-    for (instance *one : observers_) one->observer->observe(one->plugin(), &step_.view());
+    for (instance *one : observers_)
+        one->call(entry_point::observe, one->observer->observe, step_.lent());
 }
 
 // The index of a segment's transfer in step_item; a whole expert goes with its top.
@@ -574,9 +575,10 @@ void pipeline::end_step(layer_report &account) {
 }
 
 void pipeline::end_pass() {
+    note_no_step();
     compare_pass();
     tokens_done_ += pass_.tokens.size();
-    step_.view().token = tokens_done_;
+    step_.tokens_done(tokens_done_);
     const uint64_t ended_ns = now_ns();
     for (const pass_token &token : pass_.tokens) {
         requests_done_ += token.last;

@@ -142,7 +142,8 @@ private:
         awaited_ = false;
     }
     bool running() const {
-        return !over_ && transport_.running() && prefetch_.running() && !executor_.failed();
+        return !over_ && faults_.fatal().empty() && transport_.running() && prefetch_.running() &&
+               !executor_.failed();
     }
     uint32_t layer() const { return step_.view().layer; }
     bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }

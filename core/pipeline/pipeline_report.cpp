@@ -42,6 +42,7 @@ void pipeline::finish(run_report &report) {
     }
     report.layers = layers_;
     report.faults = {faults_.counts().begin(), faults_.counts().end()};
+    report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};
 }
 
 }  // namespace moorage::core

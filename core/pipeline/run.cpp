@@ -86,7 +86,7 @@ private:
     model_source *texts_ = nullptr;  // source_ of a model
     std::unique_ptr<source> source_;
     std::unique_ptr<cost_model> costs_;
-    moorage_costs costs_view_{};
+    lent_record<moorage_costs> costs_view_;
     memory_plan memory_;
     uint32_t needs_ = 0;
     std::unique_ptr<residency> truth_;
@@ -207,7 +207,7 @@ status runner::open_hardware() {
     costs_ = std::make_unique<cost_model>(*hardware, shape);
     const uint64_t mean_length =
         trace_ ? trace_->tokens() / trace_->requests() : texts_->context_max();
-    costs_view_ = costs_->summary(mean_length / 2 + 1);
+    *costs_view_ = costs_->summary(mean_length / 2 + 1);
     if (hardware->device.unified_memory)
         warn(
             format("{} has unified memory: a load copies nothing, so there is nothing to cache or "
@@ -284,13 +284,13 @@ status runner::make_policies() {
             std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token);
         return future_.get();
     };
-    return policies_.make(
-        {config_,
-         shared_.policies(),
-         source_->offers(),
-         source_name(),
-         {truth_->view(), &costs_view_, machine_.where->clock(), nullptr, config_.seed},
-         future});
+    return policies_.make({config_,
+                           shared_.policies(),
+                           source_->offers(),
+                           source_name(),
+                           {truth_->view(), costs_view_.lent(), machine_.where->clock(), nullptr,
+                            config_.seed, &faults_},
+                           future});
 }
 
 status runner::activate() {
@@ -317,8 +317,8 @@ status runner::activate() {
     if (const status done = policies_.activate(limits); !done) return done.failure();
     const instance &prefetch = *policies_.all().prefetch;
     const moorage_prefetch &ahead = *prefetch.prefetch;
-    if (ahead.horizon && ahead.horizon(prefetch.plugin()) != 0 && !ahead.predict &&
-        source_->predictions_max() == 0)
+    if (ahead.horizon && policies_.all().prefetch->call(entry_point::horizon, ahead.horizon) != 0 &&
+        !ahead.predict && source_->predictions_max() == 0)
         warn(
             format("{}: {} has no predictions, so prefetch policy {} is told of none and brings "
                    "only what it orders without them",
@@ -328,7 +328,7 @@ status runner::activate() {
 
 result<run_report> runner::drive() {
     executor &where = *machine_.where;
-    pipeline line({source_.get(), &where, costs_.get(), &costs_view_, truth_.get(), places_.get(),
+    pipeline line({source_.get(), &where, costs_.get(), &*costs_view_, truth_.get(), places_.get(),
                    &faults_, policies_.all(), memory_.experts, memory_.buffer_slots,
                    memory_.transfers_max, needs_ | policies_.needs(), memory_.part_rows,
                    config_.per_layer, options_.watcher, routing(), guarding()});
@@ -518,6 +518,7 @@ void prepare(const run_config &config, run_resources &shared) {
 
 result<run_report> run(const run_config &config, run_resources &shared,
                        const run_options &options) {
+    watch_calls(config);
     std::vector<model_request> written;
     auto report = [&] {
         runner one(config, shared, options);  // gone before the next: its memory is needed

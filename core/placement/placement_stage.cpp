@@ -43,7 +43,7 @@ moorage_limits limits_of(const scene &of) {
 weighed_move::weighed_move(const scene &of, std::span<const moorage_copy> current,
                            std::span<const moorage_copy> candidate, double remote_call_s,
                            double interval_s)
-    : cluster_(of.cluster.view()), demand_(of.demand.view()) {
+    : of_(of), cluster_(of.cluster.view()), demand_(of.demand.view()) {
     table_.size = sizeof(table_);
     table_.host_cluster = &cluster_, table_.host_demand = &demand_;
     table_.host_current = current.data(), table_.current_count = current.size();
@@ -99,6 +99,31 @@ double remote_per_s(const scene &of, std::span<const moorage_copy> copies) {
     return sum;
 }
 
+// What a policy gets to see of a scene: a copy, which nobody reads after it. Calls of this kind are
+// few and long, so that a copy costs nothing.
+struct lent_scene {
+    cluster_arrays cluster;
+    demand_arrays demand;
+    std::vector<moorage_copy> current;
+
+    lent_scene(const scene &of, std::span<const moorage_copy> copies)
+        : cluster(of.cluster), demand(of.demand), current(copies.begin(), copies.end()) {}
+    status unchanged(const scene &of, std::span<const moorage_copy> copies, std::string_view who,
+                     std::string_view call) const {
+        const char *what = cluster != of.cluster ? "the cluster" : "the demand";
+        const auto same = [](const moorage_copy &a, const moorage_copy &b) {
+            return a.expert == b.expert && a.device == b.device;
+        };
+        if (cluster == of.cluster && demand == of.demand) {
+            if (std::equal(current.begin(), current.end(), copies.begin(), copies.end(), same))
+                return success();
+            what = "the current plan";
+        }
+        return error{format("placement plugin {}: {} wrote to {}, which was lent for reading", who,
+                            call, what)};
+    }
+};
+
 result<std::unique_ptr<placement_stage>> placement_stage::open(const stage_config &config,
                                                                const registry &policies,
                                                                const scene &of, uint64_t seed) {
@@ -116,18 +141,21 @@ result<std::unique_ptr<placement_stage>> placement_stage::open(const stage_confi
 }
 
 result<plan> placement_stage::make(const scene &of, std::span<const moorage_copy> current) {
-    const moorage_cluster cluster = of.cluster.view();
-    const moorage_demand demand = of.demand.view();
+    const lent_scene shown(of, current);
+    const moorage_cluster cluster = shown.cluster.view();
+    const moorage_demand demand = shown.demand.view();
     const uint64_t room = uint64_t{of.demand.experts()} * of.cluster.devices();
     copies_.assign(room, moorage_copy{});
     uint64_t count = 0;
     const auto begin = std::chrono::steady_clock::now();
-    const status done = policy_->control("plan", [&](moorage_plugin *plugin) {
-        return policy_->placement->plan(plugin, &cluster, &demand, current.data(), current.size(),
-                                        copies_.data(), &count);
+    const status done = policy_->control(entry_point::placement_plan, [&](moorage_plugin *plugin) {
+        return policy_->placement->plan(plugin, &cluster, &demand, shown.current.data(),
+                                        shown.current.size(), copies_.data(), &count);
     });
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!done) return done.failure();
+    if (const status kept = shown.unchanged(of, current, name(), "plan"); !kept)
+        return kept.failure();
     if (count > room)
         return error{
             format("placement plugin {}: the plan counts {} copies, and there was room "
@@ -147,7 +175,7 @@ status placement_stage::state_facts(plan &made) {
     if (!policy_->placement->facts) return success();
     std::vector<moorage_fact> facts(facts_max);
     uint32_t count = 0;
-    const status done = policy_->control("facts", [&](moorage_plugin *plugin) {
+    const status done = policy_->control(entry_point::facts, [&](moorage_plugin *plugin) {
         count = policy_->placement->facts(plugin, facts.data(), facts_max);
         return MOORAGE_OK;
     });
@@ -170,9 +198,18 @@ status placement_stage::state_facts(plan &made) {
 
 bool placement_stage::adopt(const weighed_move &move) {
     if (!policy_->placement->adopt) return pays(move.table());
+    // What it is shown, and writes to perhaps, is read by nobody else.
+    moorage_move table = move.table();
+    const lent_scene shown(move.of(), {table.host_current, table.current_count});
+    const std::vector<moorage_copy> candidate(table.host_candidate,
+                                              table.host_candidate + table.candidate_count);
+    const moorage_cluster cluster = shown.cluster.view();
+    const moorage_demand demand = shown.demand.view();
+    table.host_cluster = &cluster, table.host_demand = &demand;
+    table.host_current = shown.current.data(), table.host_candidate = candidate.data();
     uint32_t answer = 0;
-    const status done = policy_->control("adopt", [&](moorage_plugin *plugin) {
-        answer = policy_->placement->adopt(plugin, &move.table());
+    const status done = policy_->control(entry_point::adopt, [&](moorage_plugin *plugin) {
+        answer = policy_->placement->adopt(plugin, &table);
         return MOORAGE_OK;
     });
     return done.ok() && answer != 0;

@@ -30,7 +30,10 @@ public:
     weighed_move(const weighed_move &) = delete;
     const moorage_move &table() const { return table_; }
 
+    const scene &of() const { return of_; }
+
 private:
+    const scene &of_;
     moorage_cluster cluster_;
     moorage_demand demand_;
     moorage_move table_{};

@@ -39,6 +39,7 @@ struct cluster_arrays {
     uint32_t devices() const { return static_cast<uint32_t>(device_server.size()); }
     bool has_cloud() const { return !cloud_s.empty(); }
     moorage_cluster view() const;
+    bool operator==(const cluster_arrays &) const = default;
 };
 
 struct demand_arrays {
@@ -56,6 +57,7 @@ struct demand_arrays {
 
     uint32_t experts() const { return model_first.back(); }
     moorage_demand view() const;
+    bool operator==(const demand_arrays &) const = default;
 };
 
 // Names for messages and reports, and what the emulator needs besides.

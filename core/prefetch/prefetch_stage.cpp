@@ -20,12 +20,12 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &t
       source_(from),
       capacity_(capacity) {
     const uint32_t wanted =
-        policy.prefetch->horizon ? policy.prefetch->horizon(policy.plugin()) : 0;
+        policy.prefetch->horizon ? policy.call(entry_point::horizon, policy.prefetch->horizon) : 0;
     horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
     if (horizon_ == 0) return;
     const size_t experts = from.experts();
     if (policy.prefetch->prediction) {
-        const uint32_t kind = policy.prefetch->prediction(policy.plugin());
+        const uint32_t kind = policy.call(entry_point::prediction, policy.prefetch->prediction);
         from_resident_ = from.predict_from(kind) && kind == MOORAGE_FROM_RESIDENT;
     }
     entries_.reserve(2 * size_t{capacity});
@@ -103,7 +103,8 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
     }
     entries_.resize(kept);
     outcome.wasted_bytes = bytes.prefetch_wasted - wasted_before;
-    if (policy_.prefetch->outcome) policy_.prefetch->outcome(policy_.plugin(), &outcome);
+    if (policy_.prefetch->outcome)
+        policy_.call(entry_point::prefetch_outcome, policy_.prefetch->outcome, &outcome);
 }
 
 // The source's predictions for one layer, by token and merged over them: best score of any first.
@@ -147,10 +148,10 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
         const uint32_t at = step.view().layer + distance, layer = at % layer_count;
         uint32_t count = 0;
         if (policy_.prefetch->predict)
-            count = std::min(
-                expert_count,
-                policy_.prefetch->predict(policy_.plugin(), &step.view(), layer, distance,
-                                          expert_count, one_experts_.data(), one_scores_.data()));
+            count =
+                std::min(expert_count, policy_.call(entry_point::predict, policy_.prefetch->predict,
+                                                    step.lent(), layer, distance, expert_count,
+                                                    one_experts_.data(), one_scores_.data()));
         if (count == 0 && distance == 1) count = from_source(tokens, layer, at >= layer_count);
         const auto valid = [&](uint32_t expert) { return expert < expert_count; };
         if (!std::all_of(one_experts_.begin(), one_experts_.begin() + count, valid)) {
@@ -228,20 +229,20 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     if (horizon_ == 0) return;
     forecast(step, tokens);
     const bool scored = source_.scored_predictions();
-    const moorage_forecast view{sizeof(view),
+    const moorage_forecast view{sizeof(moorage_forecast),
                                 0,
                                 horizon_,
                                 free_frames(0),
                                 window_ns,
                                 backlog_ns,
-                                layers_.data(),
-                                offsets_.data(),
-                                experts_.data(),
-                                scores_.data(),
+                                lent(layers_),
+                                lent(offsets_),
+                                lent(experts_),
+                                lent(scores_),
                                 token_count_,
                                 token_count_ == 0 ? 0 : source_.predictions_max(),
-                                token_count_ == 0 ? nullptr : token_experts_.data(),
-                                token_count_ == 0 || !scored ? nullptr : token_scores_.data()};
+                                token_count_ == 0 ? nullptr : lent(token_experts_),
+                                token_count_ == 0 || !scored ? nullptr : lent(token_scores_)};
     std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
     moorage_orders orders{sizeof(orders),
                           0,
@@ -249,8 +250,9 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
                           0,
                           order_pages_.data(),
                           order_segments_.data()};
-    const uint32_t count = std::min(
-        policy_.prefetch->plan(policy_.plugin(), &step.view(), &view, &orders), orders.capacity);
+    const uint32_t given = policy_.call(entry_point::prefetch_plan, policy_.prefetch->plan,
+                                        step.lent(), forecast_.lend(view), &orders);
+    const uint32_t count = std::min(given, static_cast<uint32_t>(order_pages_.size()));
     complete_layer_ = orders.flags & MOORAGE_ORDERS_COMPLETE ? layers_[0] : MOORAGE_NONE;
     waiting_orders_ = count;
     order_again(held);

@@ -14,6 +14,7 @@
 #include "core/execute/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/host/faults.h"
+#include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 #include "core/pipeline/layer_step.h"
 #include "core/report/report.h"
@@ -35,7 +36,7 @@ public:
     // False once the policy's advice has ended the run.
     bool running() const { return running_; }
     // What was last predicted for the layer, best first.
-    const std::vector<uint32_t> &predicted(uint32_t layer) const { return predicted_[layer]; }
+    const lent_vector<uint32_t> &predicted(uint32_t layer) const { return predicted_[layer]; }
 
     struct taken {
         uint32_t page;
@@ -88,14 +89,18 @@ private:
     std::vector<entry> entries_;
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
     uint32_t pages_ = 0;                            // that have an entry
-    std::vector<std::vector<uint32_t>> predicted_;  // [layers]
+    std::vector<lent_vector<uint32_t>> predicted_;  // [layers]
     uint32_t waiting_orders_ = 0;                   // of the last plan, the first so many
     uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
-    std::vector<uint32_t> layers_, offsets_, experts_, order_pages_, one_experts_;
-    std::vector<uint32_t> token_experts_;  // [tokens, predictions], of target 0
-    std::vector<float> scores_, one_scores_, best_, token_scores_;
+    lent_record<moorage_forecast> forecast_;
+    lent_vector<uint32_t> layers_, offsets_, experts_;
+    lent_vector<uint32_t> token_experts_;  // [tokens, predictions], of target 0
+    lent_vector<float> scores_, token_scores_;
+    fenced_vector<uint32_t> one_experts_, order_pages_;
+    fenced_vector<float> one_scores_;
+    std::vector<float> best_;
     uint32_t token_count_ = 0;  // 0: target 0 is the policy's own
-    std::vector<uint8_t> order_segments_;
+    fenced_vector<uint8_t> order_segments_;
 };
 
 }  // namespace moorage::core

@@ -203,6 +203,9 @@ std::string notes(const run_report &report) {
     for (const auto &[plugin, count] : report.faults)
         add(format("fault: plugin {} gave {} piece{} of invalid advice", plugin, with_commas(count),
                    count == 1 ? "" : "s"));
+    for (const auto &[plugin, count] : report.without_advice)
+        add(format("without advice: plugin {} left {} step{} to the default", plugin,
+                   with_commas(count), count == 1 ? "" : "s"));
     for (const std::string &warning : report.warnings) add("warning: " + warning);
     return text.empty() ? "" : "\n" + text;
 }
@@ -311,6 +314,7 @@ json to_json(const run_report &report) {
                   {"first_ms", stable(report.arrangement.first_ms)}}},
                 {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
                 {"warnings", report.warnings}};
+    for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);
     for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));

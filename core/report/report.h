@@ -110,6 +110,7 @@ struct run_report {
     std::vector<guard_arm> guard;  // empty: the run had none
     json config;                   // resolved, by section
     std::map<std::string, uint64_t> faults;
+    std::map<std::string, uint64_t> without_advice;  // calls that a policy left to the default
     std::vector<std::string> warnings;
     text_report text;
     std::optional<cluster_report> cluster;

@@ -51,12 +51,12 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), run_report> {
     auto &[tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms,
            ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, time,
-           has_predictions, predicted, predicted_right, layers, guard, config, faults, warnings,
-           text, cluster, opt_misses] = of;
+           has_predictions, predicted, predicted_right, layers, guard, config, faults,
+           without_advice, warnings, text, cluster, opt_misses] = of;
     each(tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms, ttft_ms,
          tokens_per_s, experts, routing, lossy, bytes, arrangement, time, has_predictions,
-         predicted, predicted_right, layers, guard, config, faults, warnings, text, cluster,
-         opt_misses);
+         predicted, predicted_right, layers, guard, config, faults, without_advice, warnings, text,
+         cluster, opt_misses);
 }
 
 }  // namespace moorage::core

@@ -99,7 +99,9 @@ bool router_stage::select(layer_step &step, layer_report &account, bool ask) {
     std::fill_n(step.routed_classes.begin(), count, uint8_t{MOORAGE_CLASS_TOP});
     moorage_route route{sizeof(route), 0, step.routed.data(), step.routed_weights.data(),
                         step.routed_classes.data()};
-    const uint32_t routed = ask ? policy_.router->select(policy_.plugin(), &view, &route) : 0;
+    const uint32_t routed =
+        ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
+    if (ask && routed == 0) faults_.no_advice(policy_.name());
     const std::string why = routed == 0 ? "" : wrong_with(step, routed);
     const bool stands = routed != 0 && why.empty();
     if (!stands)

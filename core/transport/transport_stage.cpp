@@ -29,7 +29,7 @@ uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, ui
     if (cause != MOORAGE_PREFETCH) backlog_[link] += bytes;
     executor_.expect(id);
     const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause, page, bytes, deadline_ns};
-    policy_.transport->submit(policy_.plugin(), &transfer);
+    policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
     if (executor_.idle(link)) pump(link);
     return id;
 }
@@ -40,14 +40,14 @@ void transport_stage::promote(uint32_t id, int32_t cause) {
     if (record.cause == MOORAGE_PREFETCH)
         backlog_[record.link] += record.bytes - record.moved_bytes;
     record.cause = cause;
-    policy_.transport->promote(policy_.plugin(), id, cause);
+    policy_.call(entry_point::promote, policy_.transport->promote, id, cause);
 }
 
 void transport_stage::cancel(uint32_t id) {
     transfer_record &record = records_[id];
     if (!record.live || record.cancelled) return;
     record.cancelled = true;
-    policy_.transport->cancel(policy_.plugin(), id);
+    policy_.call(entry_point::cancel, policy_.transport->cancel, id);
     if (record.cause != MOORAGE_PREFETCH)
         backlog_[record.link] -= record.bytes - record.moved_bytes;
     if (current_[record.link] != id) record.live = false;
@@ -85,7 +85,7 @@ moorage_piece transport_stage::replacement(uint32_t link) const {
 void transport_stage::pump(uint32_t link) {
     if (!running_) return;
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
-    if (!policy_.transport->next(policy_.plugin(), link, &piece)) {
+    if (!policy_.call(entry_point::next, policy_.transport->next, link, &piece)) {
         // Nothing may wait while the link idles, or the run would never end.
         if (backlog_[link] == 0) return;
         piece = replacement(link);

@@ -11,8 +11,8 @@
 // implements Policy and the traits of its kinds, and ends with
 // moorage_policy!("org.example.mine", "0.1.0", Mine, [OBSERVER, CACHE]);
 // Optional calls are traits of their own (Admit, OnLoad, ...): what is not implemented is left to
-// the host. Slices are borrowed for the call. A panic inside a call ends there: the host gets "no
-// advice".
+// the host. Slices are borrowed for the call. A panic in create is its failure; in any other call it
+// ends the process, and the host tells which policy panicked, in which call and step, and its text.
 
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
@@ -185,7 +185,7 @@ impl Copies<'_> {
 }
 macro_rules! thunks {
     ($($trait:ident: $type:ident $empty:tt {
-        $($slot:ident($($arg:ident: $arg_type:ty),*) $(-> $ret:ty = $fallback:expr)?;
+        $($slot:ident($($arg:ident: $arg_type:ty),*) $(-> $ret:ty)?;
           |$policy:ident $(, $host:ident)?| $body:expr;)*
     })*) => {$(
         impl<P: $trait> Table<P, $type> {
@@ -193,7 +193,7 @@ macro_rules! thunks {
                 plugin: *mut moorage_plugin $(, $arg: $arg_type)*
             ) $(-> $ret)? {
                 $(let $host = (*(plugin as *mut Holder<P>)).host;)?
-                guard::<P, _>(plugin, { $($fallback)? }, |$policy| $body)
+                guard::<P, _>(plugin, |$policy| $body)
             })*
             pub const TABLE: $type = $type {
                 size: std::mem::size_of::<$type>() as u32,
@@ -207,7 +207,7 @@ macro_rules! thunks {
 pub struct Table<P, T>(PhantomData<(P, T)>);
 thunks! {
     Router: moorage_router { size: 0, flags: 0, select: None } {
-        select(step: *const moorage_step, out: *mut moorage_route) -> u32 = 0; |p| {
+        select(step: *const moorage_step, out: *mut moorage_route) -> u32; |p| {
             let n = (*step).token_count as usize * (*step).top_k as usize;
             p.select(&*step, view_mut((*out).host_experts, n), view_mut((*out).host_weights, n),
                      view_mut((*out).host_classes, n))
@@ -217,7 +217,7 @@ thunks! {
         size: 0, flags: 0, victims: None, admit: None, on_load: None, on_evict: None, replay: None,
         fill: None
     } {
-        victims(room: *const moorage_room, out: *mut u32) -> u32 = 0; |p| {
+        victims(room: *const moorage_room, out: *mut u32) -> u32; |p| {
             let data = view_mut(out, (*room).count as usize);
             let mut pages = Pages { data, count: 0 };
             p.victims(&*room, &mut pages);
@@ -226,7 +226,7 @@ thunks! {
     }
     Budget: moorage_budget { size: 0, flags: 0, plan: None, interval: None } {
         plan(request: *const moorage_budget_request, out: *mut moorage_budget_plan)
-                -> u32 = 0; |p| {
+                -> u32; |p| {
             let n = (*request).layers as usize;
             let (slots, split) = (view_mut((*out).host_slots, n), view_mut((*out).host_split, n));
             let mut plan = Plan { slots, split, gain_ns: (*out).gain_ns };
@@ -239,9 +239,9 @@ thunks! {
         size: 0, flags: 0, horizon: None, predict: None, plan: None, outcome: None,
         prediction: None
     } {
-        horizon() -> u32 = 0; |p| p.horizon();
+        horizon() -> u32; |p| p.horizon();
         plan(step: *const moorage_step, forecast: *const moorage_forecast, out: *mut moorage_orders)
-                -> u32 = 0; |p| {
+                -> u32; |p| {
             let n = (*out).capacity as usize;
             let pages = Pages { data: view_mut((*out).host_pages, n), count: 0 };
             let segments = view_mut((*out).host_segments, n);
@@ -252,7 +252,7 @@ thunks! {
     }
     Dispatch: moorage_dispatch { size: 0, flags: 0, assign: None, outcome: None } {
         assign(step: *const moorage_step, items: *const moorage_items, sites: *mut u32,
-               order: *mut u32) -> u32 = 0; |p| {
+               order: *mut u32) -> u32; |p| {
             let n = (*items).count as usize;
             p.assign(&*step, &*items, view_mut(sites, n), view_mut(order, n))
         };
@@ -263,7 +263,7 @@ thunks! {
         submit(transfer: *const moorage_transfer); |p| p.submit(&*transfer);
         cancel(id: u32); |p| p.cancel(id);
         promote(id: u32, cause: i32); |p| p.promote(id, cause);
-        next(link: u32, out: *mut moorage_piece) -> u32 = 0; |p| match p.next(link) {
+        next(link: u32, out: *mut moorage_piece) -> u32; |p| match p.next(link) {
             Some((id, bytes)) => { (*out).id = id; (*out).bytes = bytes; 1 }
             None => 0,
         };
@@ -271,9 +271,8 @@ thunks! {
     Placement: moorage_placement { size: 0, flags: 0, plan: None, adopt: None, facts: None } {
         plan(cluster: *const moorage_cluster, demand: *const moorage_demand,
              current: *const moorage_copy, current_count: u64, out: *mut moorage_copy,
-             count: *mut u64) -> i32 = MOORAGE_INTERNAL; |p, host| {
+             count: *mut u64) -> i32; |p, host| {
             *count = 0;
-            host.set_error("panic in plan"); // stands unless a return follows
             let current = view(current, current_count as usize);
             let room = (*demand).experts() as usize * (*cluster).devices as usize;
             let mut copies = Copies { data: view_mut(out, room), count: 0 };
@@ -290,7 +289,7 @@ thunks! {
 // where Mine: Admit, and Absent's None where not.
 pub struct Found<P>(PhantomData<P>);
 macro_rules! optional {
-    ($($name:ident of $trait:ident: ($($arg:ident: $arg_type:ty),*) $(-> $ret:ty = $fallback:expr)?;
+    ($($name:ident of $trait:ident: ($($arg:ident: $arg_type:ty),*) $(-> $ret:ty)?;
        |$policy:ident| $body:expr;)*) => {
         pub trait Absent {
             $(const $name: Option<
@@ -304,7 +303,7 @@ macro_rules! optional {
                 unsafe extern "C" fn thunk<P: $trait>(
                     plugin: *mut moorage_plugin $(, $arg: $arg_type)*
                 ) $(-> $ret)? {
-                    guard::<P, _>(plugin, { $($fallback)? }, |$policy| $body)
+                    guard::<P, _>(plugin, |$policy| $body)
                 }
                 Some(thunk::<P>)
             };
@@ -314,31 +313,31 @@ macro_rules! optional {
 impl<P> Absent for Found<P> {}
 optional! {
     OBSERVE of Observer: (step: *const moorage_step); |p| p.observe(&*step);
-    ADMIT of Admit: (admission: *const moorage_admission) -> u32 = 1; |p| {
+    ADMIT of Admit: (admission: *const moorage_admission) -> u32; |p| {
         p.admit(&*admission) as u32
     };
     ON_LOAD of OnLoad: (page: u32, segments: u32, cause: i32); |p| p.on_load(page, segments, cause);
     ON_EVICT of OnEvict: (page: u32, cause: i32); |p| p.on_evict(page, cause);
-    FILL of Fill: (room: *const moorage_room, out: *mut u32) -> u32 = 0; |p| {
+    FILL of Fill: (room: *const moorage_room, out: *mut u32) -> u32; |p| {
         let mut pages = Pages { data: view_mut(out, (*room).count as usize), count: 0 };
         p.fill(&*room, &mut pages);
         pages.count as u32
     };
-    INTERVAL of Interval: () -> u64 = 0; |p| p.interval();
+    INTERVAL of Interval: () -> u64; |p| p.interval();
     PREDICT of Predict: (step: *const moorage_step, layer: u32, distance: u32, capacity: u32,
-                         experts: *mut u32, scores: *mut f32) -> u32 = 0; |p| {
+                         experts: *mut u32, scores: *mut f32) -> u32; |p| {
         let n = capacity as usize;
         p.predict(&*step, layer, distance, view_mut(experts, n), view_mut(scores, n))
     };
-    PREDICTION of Prediction: () -> u32 = 0; |p| p.prediction();
+    PREDICTION of Prediction: () -> u32; |p| p.prediction();
     PREFETCH_OUTCOME of PrefetchOutcome: (outcome: *const moorage_prefetch_outcome); |p| {
         p.outcome(&*outcome)
     };
     DISPATCH_OUTCOME of DispatchOutcome: (outcome: *const moorage_dispatched); |p| {
         p.outcome(&*outcome)
     };
-    ADOPT of Adopt: (movement: *const moorage_move) -> u32 = 0; |p| p.adopt(&*movement) as u32;
-    FACTS of Facts: (out: *mut moorage_fact, capacity: u32) -> u32 = 0; |p| {
+    ADOPT of Adopt: (movement: *const moorage_move) -> u32; |p| p.adopt(&*movement) as u32;
+    FACTS of Facts: (out: *mut moorage_fact, capacity: u32) -> u32; |p| {
         p.facts(view_mut(out, capacity as usize))
     };
 }
@@ -366,11 +365,20 @@ kinds! {
 #[repr(C)]
 pub struct Holder<P> { plugin: moorage_plugin, host: Host, policy: P }
 
-// Runs `work` on the policy; a panic ends here and gives `fallback`.
-unsafe fn guard<P, R>(plugin: *mut moorage_plugin, fallback: R, work: impl FnOnce(&mut P) -> R)
-    -> R {
+// Text of a panic.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+// Runs `work` on the policy. A panic ends the process: what it would have advised is not known, and
+// nothing else may stand in for it. The host tells who panicked, where, and this text.
+unsafe fn guard<P, R>(plugin: *mut moorage_plugin, work: impl FnOnce(&mut P) -> R) -> R {
     let holder = plugin as *mut Holder<P>;
-    catch_unwind(AssertUnwindSafe(|| work(&mut (*holder).policy))).unwrap_or(fallback)
+    let host = (*holder).host;
+    catch_unwind(AssertUnwindSafe(|| work(&mut (*holder).policy))).unwrap_or_else(|panic| {
+        host.set_error(&format!("panic: {}", said(&*panic)));
+        std::process::abort()
+    })
 }
 unsafe fn failed(host: Host, message: &str) -> i32 {
     host.set_error(message);
@@ -383,16 +391,16 @@ impl<P: Policy> Holder<P> {
     unsafe extern "C" fn activate(plugin: *mut moorage_plugin, limits: *const moorage_limits)
         -> i32 {
         let host = (*(plugin as *mut Self)).host;
-        match guard::<P, _>(plugin, Err("panic in activate".into()), |p| p.activate(&*limits)) {
+        match guard::<P, _>(plugin, |p| p.activate(&*limits)) {
             Ok(()) => MOORAGE_OK,
             Err(message) => failed(host, &message),
         }
     }
     unsafe extern "C" fn deactivate(plugin: *mut moorage_plugin) {
-        guard::<P, _>(plugin, (), |p| p.deactivate())
+        guard::<P, _>(plugin, |p| p.deactivate())
     }
     unsafe extern "C" fn reset(plugin: *mut moorage_plugin) {
-        guard::<P, _>(plugin, (), |p| p.reset())
+        guard::<P, _>(plugin, |p| p.reset())
     }
     // moorage_module.create for a library of one policy.
     pub unsafe fn create(
@@ -409,7 +417,7 @@ impl<P: Policy> Holder<P> {
         }
         let setup = Setup { host, values: view(values, count as usize) };
         let made = catch_unwind(AssertUnwindSafe(|| P::create(&setup)));
-        match made.unwrap_or_else(|_| Err("panic in create".into())) {
+        match made.unwrap_or_else(|panic| Err(format!("panic: {}", said(&*panic)))) {
             Err(message) => failed(host, &message),
             Ok(policy) => {
                 let plugin = moorage_plugin {

@@ -13,6 +13,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/cache/replay_packing.h"
+#include "core/host/call.h"
 #include "core/report/progress.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -31,7 +32,8 @@ constexpr std::string_view optimum_policy = "belady";
 struct replay_options {
     std::string trace, json;
     std::string policies = "all", slots = "12.5%,25%,50%", sharings = "shared", order = "token";
-    std::string on_fault = "abort";
+    std::string on_fault = "abort", guard = "default";
+    uint32_t call_limit_ms = 10'000;
     std::vector<std::string> params;
     std::vector<std::filesystem::path> plugin_paths;
     uint64_t seed = 0, tokens = 0;
@@ -390,13 +392,24 @@ command install_replay(CLI::App &app) {
                     "what wrong advice does: abort ends the row, replace counts it and goes on")
         ->check(CLI::IsMember({"abort", "replace"}))
         ->capture_default_str();
+    sub->add_option("--guard", options->guard,
+                    "how closely policies are watched: off, default or full ([plugins] guard)")
+        ->check(CLI::IsMember({"off", "default", "full"}))
+        ->capture_default_str();
+    sub->add_option("--call-limit-ms", options->call_limit_ms,
+                    "longest time that a call of a policy may take; 0: any")
+        ->capture_default_str();
     sub->add_option("--json", options->json,
                     "write the figures as JSON to a file, or to - instead of the table");
     sub->add_flag(
         "--timing", options->timing,
         "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
     sub->footer(rows_footer);
-    return [options] { return run_replay(*options); };
+    return [options] {
+        core::board->guard = *core::guard_of(options->guard);
+        core::board->call_limit_ms = options->call_limit_ms;
+        return run_replay(*options);
+    };
 }
 
 }  // namespace moorage::tool

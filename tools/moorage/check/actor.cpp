@@ -16,6 +16,10 @@ using core::error;
 using core::format;
 using core::status;
 
+uint32_t owner_of(const core::policy &of) {
+    return core::owner_of(of.name(), "", of.path.string());
+}
+
 class hosted final : public actor {
 public:
     explicit hosted(std::unique_ptr<core::instance> made) : made_(std::move(made)) {
@@ -27,9 +31,9 @@ public:
     status activate(const moorage_limits &limits) override { return made_->activate(limits); }
     void deactivate() override { made_->deactivate(); }
     void reset() override { made_->reset(); }
-    status control(const char *name,
+    status control(core::entry_point which,
                    const std::function<int32_t(moorage_plugin *)> &work) override {
-        return made_->control(name, work);
+        return made_->control(which, work);
     }
 
 private:
@@ -67,6 +71,7 @@ public:
         if (!values) return values.failure();
         const auto typed = core::typed_values(of_.params, *values);
         services_.random.restart(services_.where.seed, of_.name());
+        const core::policy_call at_work(owner, core::entry_point::create);
         const int32_t code = of_.module->create(of_.descriptor->plugin_name, host(), typed.data(),
                                                 static_cast<uint32_t>(typed.size()), &plugin);
         if (code != MOORAGE_OK) {
@@ -94,7 +99,8 @@ public:
     }
     void deactivate() override { calls_.deactivate(plugin); }
     void reset() override { calls_.reset(plugin); }
-    status control(const char *, const std::function<int32_t(moorage_plugin *)> &work) override {
+    status control(core::entry_point,
+                   const std::function<int32_t(moorage_plugin *)> &work) override {
         services_.last_error.clear();
         if (work(plugin) == MOORAGE_OK) return core::success();
         return error{services_.last_error.empty() ? "no text given" : services_.last_error};
@@ -166,12 +172,15 @@ core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
                                                   const core::environment &where) {
     auto made = core::instance::create(of, params, where);
     if (!made) return made.failure();
-    return std::unique_ptr<actor>(new hosted(std::move(made).value()));
+    std::unique_ptr<actor> hosts(new hosted(std::move(made).value()));
+    hosts->owner = owner_of(of);
+    return hosts;
 }
 
 core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
                                                       const core::environment &where) {
     auto made = std::make_unique<first_host>(of, where);
+    made->owner = owner_of(of);
     if (auto done = made->make(); !done) return done.failure();
     return std::unique_ptr<actor>(std::move(made));
 }

@@ -19,10 +19,11 @@ public:
     virtual void deactivate() = 0;
     virtual void reset() = 0;
     // A [control] call that may fail; the status comes with the policy's text.
-    virtual core::status control(const char *name,
+    virtual core::status control(core::entry_point which,
                                  const std::function<int32_t(moorage_plugin *)> &work) = 0;
 
     moorage_plugin *plugin = nullptr;
+    uint32_t owner = 0;  // on the board of calls
     const moorage_observer *observer = nullptr;
     const moorage_router *router = nullptr;
     const moorage_cache *cache = nullptr;

@@ -3,7 +3,9 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
+#include "core/host/call.h"
 #include "tools/moorage/check/check.h"
 
 namespace moorage::check {
@@ -12,12 +14,13 @@ namespace moorage::check {
 // `crashed`; a child that outlives the time-out is killed and `failed`. Requires: one thread.
 verdict run_in_child(const std::function<verdict()> &work, double timeout_s);
 
-// Names the call into the policy that is about to be made, for the message should it not return.
-// `what` is a literal. [step] safe
-void enter_call(const char *what);
-void leave_call();
+// "victims", "plan (budget)": a call as messages name it.
+std::string described(std::string_view kind, std::string_view call);
+inline std::string described(core::entry_point call) {
+    return described(core::kind_of(call), core::name_of(call));
+}
 
-// Ends the child at once with this verdict; async-signal-safe apart from a policy's own locks.
+// Ends the child at once with this verdict. Safe in a signal handler.
 [[noreturn]] void end_child(outcome result, const char *text);
 
 }  // namespace moorage::check

@@ -76,7 +76,8 @@ void driver::run() {
     step_.experts = world_.options.experts;
     step_.top_k = world_.options.top_k;
     if (policy_.prefetch && policy_.prefetch->horizon) {
-        control("horizon", [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
+        control(core::entry_point::horizon,
+                [&] { horizon_ = policy_.prefetch->horizon(policy_.plugin); });
         if (horizon_ > world_.options.layers)
             blame(fault::range,
                   format("horizon is {} layers, of {} there are", horizon_, world_.options.layers));
@@ -84,7 +85,8 @@ void driver::run() {
     }
     if (policy_.prefetch && policy_.prefetch->prediction) {
         uint32_t from = 0;
-        control("prediction", [&] { from = policy_.prefetch->prediction(policy_.plugin); });
+        control(core::entry_point::prediction,
+                [&] { from = policy_.prefetch->prediction(policy_.plugin); });
         if (from > MOORAGE_FROM_RESIDENT)
             blame(fault::range, format("prediction is {}, the last kind is {}", from,
                                        uint32_t{MOORAGE_FROM_RESIDENT}));
@@ -116,7 +118,8 @@ void driver::run_step(uint32_t round, uint32_t layer) {
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
         world_.state[first + step_.host_distinct[i]] |= MOORAGE_STATE_PINNED;
     if (policy_.observer)
-        call("observe", [&] { policy_.observer->observe(policy_.plugin, &step_); });
+        call(core::entry_point::observe,
+             [&] { policy_.observer->observe(policy_.plugin, &step_); });
     if (policy_.dispatch) dispatch();
     if (policy_.cache) load_missing();
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
@@ -177,7 +180,8 @@ void driver::route() {
     moorage_route out{sizeof(out), 0, route_experts_.last(count), route_weights_.last(count),
                       route_classes_.last(count)};
     uint32_t got = 0;
-    call("select", [&] { got = policy_.router->select(policy_.plugin, &step_, &out); });
+    call(core::entry_point::select,
+         [&] { got = policy_.router->select(policy_.plugin, &step_, &out); });
     note(got);
     if (got == 0) return;
     if (got != step_.token_count)

@@ -20,8 +20,8 @@ namespace moorage::check {
 struct cluster_options;
 class cluster_world;
 
-enum class fault { range, pinned, capacity, incomplete, canary, input, exception };
-inline constexpr size_t fault_count = 7;
+enum class fault { range, pinned, capacity, incomplete, canary, input, exception, surroundings };
+inline constexpr size_t fault_count = 8;
 
 struct finding {
     uint64_t count = 0;
@@ -29,12 +29,13 @@ struct finding {
 };
 
 struct drive_options {
-    bool watch = false;         // count allocations and clock reads inside steps
-    bool check_fences = false;  // look at the margins of every array after each step
-    bool check_inputs = false;  // compare what was lent before and after each call
-    mover *threads = nullptr;   // makes every second call from another thread
-    bool steps_only = false;    // leave out planning of placements, which may block
-    uint32_t rounds = 0;        // stop after so many; 0: all of the world's
+    bool watch = false;               // count allocations and clock reads inside steps
+    bool check_fences = false;        // look at the margins of every array after each step
+    bool check_inputs = false;        // compare what was lent before and after each call
+    bool check_surroundings = false;  // look whether each call leaves the process as it was
+    mover *threads = nullptr;         // makes every second call from another thread
+    bool steps_only = false;          // leave out planning of placements, which may block
+    uint32_t rounds = 0;              // stop after so many; 0: all of the world's
 };
 
 class driver {
@@ -49,8 +50,8 @@ public:
     // Everything the policy decided, in order.
     const std::vector<uint32_t> &decisions() const { return log_; }
     const activity &watched() const { return watched_; }
-    const char *allocating_call() const { return allocating_call_; }
-    const char *clock_call() const { return clock_call_; }
+    const std::string &allocating_call() const { return allocating_call_; }
+    const std::string &clock_call() const { return clock_call_; }
     uint64_t steps() const { return step_.index; }
 
 private:
@@ -98,9 +99,9 @@ private:
     bool fences_hold();
     // Calls into the policy: marks the thread, watches, catches what must not come out.
     template <class Work>
-    void call(const char *what, Work &&work, bool step = true);
+    void call(core::entry_point which, Work &&work, bool step = true);
     template <class Work>
-    void control(const char *what, Work &&work);
+    void control(core::entry_point which, Work &&work);
 
     actor &policy_;
     world &world_;
@@ -109,7 +110,7 @@ private:
     std::array<finding, fault_count> findings_;
     std::vector<uint32_t> log_;
     activity watched_;
-    const char *allocating_call_ = "", *clock_call_ = "";
+    std::string allocating_call_, clock_call_;  // the last of each kind
 
     moorage_step step_{};
     // The arrays of a step, its results, and those of the stages.
@@ -145,16 +146,17 @@ private:
 
 // For calls that may allocate and look at the clock, and come from one thread: [control].
 template <class Work>
-void driver::control(const char *what, Work &&work) {
+void driver::control(core::entry_point which, Work &&work) {
     const bool watched = std::exchange(options_.watch, false);
-    call(what, work, /*step=*/false);
+    call(which, work, /*step=*/false);
     options_.watch = watched;
 }
 
 template <class Work>
-void driver::call(const char *what, Work &&work, bool step) {
+void driver::call(core::entry_point which, Work &&work, bool step) {
     const uint64_t before = options_.check_inputs ? lent_checksum() : 0;
-    enter_call(what);
+    if (options_.check_surroundings) core::remember_surroundings();
+    std::optional<core::policy_call> at_work(std::in_place, policy_.owner, which);
     const auto guarded = [&] {
         std::optional<core::instance::stepping> mark;
         if (step) mark.emplace();
@@ -162,12 +164,12 @@ void driver::call(const char *what, Work &&work, bool step) {
             if (options_.watch) begin_watch();
             work();
         } catch (...) {
-            blame(fault::exception, std::string(what) + " threw an exception across the border");
+            blame(fault::exception, described(which) + " threw an exception across the border");
         }
         if (options_.watch) {
             const activity seen = end_watch();
-            if (seen.allocations + seen.frees > 0) allocating_call_ = what;
-            if (seen.clock_reads > 0) clock_call_ = what;
+            if (seen.allocations + seen.frees > 0) allocating_call_ = described(which);
+            if (seen.clock_reads > 0) clock_call_ = described(which);
             watched_.allocations += seen.allocations;
             watched_.frees += seen.frees;
             watched_.clock_reads += seen.clock_reads;
@@ -177,9 +179,12 @@ void driver::call(const char *what, Work &&work, bool step) {
         options_.threads->run(guarded);
     else
         guarded();
-    leave_call();
+    at_work.reset();
+    if (options_.check_surroundings)
+        if (const std::string changed = core::restore_surroundings(/*all=*/true); !changed.empty())
+            blame(fault::surroundings, described(which) + " changed " + changed);
     if (options_.check_inputs && lent_checksum() != before)
-        blame(fault::input, std::string(what) + " wrote to an array that was lent for reading");
+        blame(fault::input, described(which) + " wrote to an array that was lent for reading");
 }
 
 }  // namespace moorage::check

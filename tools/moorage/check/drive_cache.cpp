@@ -52,7 +52,8 @@ void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     uint32_t *out = victims_.last(count), got = 0;
     std::fill_n(out, count, MOORAGE_NONE);
-    call("victims", [&] { got = policy_.cache->victims(policy_.plugin, &room, out); });
+    call(core::entry_point::victims,
+         [&] { got = policy_.cache->victims(policy_.plugin, &room, out); });
     note(got);
     if (got > count) {
         blame(fault::capacity, format("{} victims were named, {} were asked for", got, count));
@@ -104,14 +105,15 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     uint32_t yes = 1;
     if (cache.admit) {
         const moorage_admission ask{sizeof(ask), 0, page, victim, MOORAGE_WHOLE, MOORAGE_DEMAND};
-        call("admit", [&] { yes = cache.admit(policy_.plugin, &ask); });
+        call(core::entry_point::admit, [&] { yes = cache.admit(policy_.plugin, &ask); });
         note(yes);
     }
     if (!yes) return;
     if (full) {
         world_.state[victim] &= static_cast<uint8_t>(~in_slot);
         if (cache.on_evict)
-            call("on_evict", [&] { cache.on_evict(policy_.plugin, victim, MOORAGE_DEMAND); });
+            call(core::entry_point::on_evict,
+                 [&] { cache.on_evict(policy_.plugin, victim, MOORAGE_DEMAND); });
     } else {
         ++world_.used[world_.pool_of_page(page)];
     }
@@ -125,7 +127,7 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
         state |= MOORAGE_WHOLE;
     }
     if (cache.on_load)
-        call("on_load",
+        call(core::entry_point::on_load,
              [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
 }
 
@@ -141,7 +143,8 @@ void driver::fill() {
         const moorage_room room{sizeof(room), 0, pool, layer, free, MOORAGE_BUDGET};
         uint32_t *out = victims_.last(free), got = 0;
         std::fill_n(out, free, MOORAGE_NONE);
-        control("fill", [&] { got = policy_.cache->fill(policy_.plugin, &room, out); });
+        control(core::entry_point::fill,
+                [&] { got = policy_.cache->fill(policy_.plugin, &room, out); });
         note(got);
         if (got > free)
             blame(fault::capacity, format("{} pages were named to fill {} slots", got, free));
@@ -157,7 +160,7 @@ void driver::fill() {
             world_.state[page] = MOORAGE_WHOLE;
             ++world_.used[pool];
             if (policy_.cache->on_load)
-                call("on_load", [&] {
+                call(core::entry_point::on_load, [&] {
                     policy_.cache->on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_BUDGET);
                 });
         }
@@ -184,7 +187,7 @@ void driver::disturb() {
         world_.state[victim] &= static_cast<uint8_t>(~in_slot);
         --world_.used[pool];
         if (policy_.cache->on_evict)
-            call("on_evict",
+            call(core::entry_point::on_evict,
                  [&] { policy_.cache->on_evict(policy_.plugin, victim, MOORAGE_BUDGET); });
     }
 }

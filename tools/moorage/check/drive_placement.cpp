@@ -48,8 +48,8 @@ void driver::place_on(const cluster_options &options) {
         fenced<uint64_t> count(1, options.arrays);
         const uint64_t before = options_.check_inputs ? at.checksum() : 0;
         core::status made = core::success();
-        control("plan (placement)", [&] {
-            made = policy_.control("plan", [&](moorage_plugin *plugin) {
+        control(core::entry_point::placement_plan, [&] {
+            made = policy_.control(core::entry_point::placement_plan, [&](moorage_plugin *plugin) {
                 return policy_.placement->plan(plugin, &at.cluster(), &at.demand(),
                                                current.empty() ? nullptr : lent.all(),
                                                current.size(), out.all(), &count[0]);
@@ -119,7 +119,7 @@ void driver::state_facts(fence arrays) {
     for (const uint32_t capacity : {32u, 1u, 0u}) {
         fenced<moorage_fact> facts(capacity, arrays);
         uint32_t count = 0;
-        control("facts",
+        control(core::entry_point::facts,
                 [&] { count = policy_.placement->facts(policy_.plugin, facts.all(), capacity); });
         note(count);
         if (options_.check_fences && !facts.intact())
@@ -168,7 +168,8 @@ void driver::adopt(cluster_world &at, const std::vector<moorage_copy> &current,
                draw_.one_in(4) ? 0 : 0.002,
                300};
     uint32_t answer = 0;
-    control("adopt", [&] { answer = policy_.placement->adopt(policy_.plugin, &move[0]); });
+    control(core::entry_point::adopt,
+            [&] { answer = policy_.placement->adopt(policy_.plugin, &move[0]); });
     note(answer);
     if (answer > 1) blame(fault::range, format("adopt answers {}, expected 0 or 1", answer));
     if (options_.check_fences && !(before.intact() && after.intact() && move.intact()))

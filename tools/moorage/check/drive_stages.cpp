@@ -31,7 +31,7 @@ void driver::plan_budget() {
                                          o.two_segments ? 0.125f : 0.0f};
     moorage_budget_plan plan{sizeof(plan), 0, budget_slots_.all(), budget_split_.all(), 0};
     uint32_t apply = 0;
-    control("plan (budget)",
+    control(core::entry_point::budget_plan,
             [&] { apply = policy_.budget->plan(policy_.plugin, &request, &plan); });
     note(apply);
     double cost = 0;
@@ -57,7 +57,8 @@ void driver::plan_budget() {
     }
     uint64_t interval = 0;
     if (policy_.budget->interval)
-        call("interval", [&] { interval = policy_.budget->interval(policy_.plugin); });
+        call(core::entry_point::budget_interval,
+             [&] { interval = policy_.budget->interval(policy_.plugin); });
     note(interval);
     plan_due_ = interval > 0 && interval < MOORAGE_NEVER - step_.token ? step_.token + interval : 0;
 }
@@ -78,7 +79,8 @@ void driver::end_prefetches() {
     }
     seen.wasted_bytes = seen.wasted * world_.limits.expert_bytes;
     if (policy_.prefetch && policy_.prefetch->outcome)
-        call("outcome (prefetch)", [&] { policy_.prefetch->outcome(policy_.plugin, &seen); });
+        call(core::entry_point::prefetch_outcome,
+             [&] { policy_.prefetch->outcome(policy_.plugin, &seen); });
 }
 
 // Writes the prediction for target number `target` from `at` on; returns how many.
@@ -89,7 +91,7 @@ uint32_t driver::forecast(uint32_t target, uint32_t at) {
     uint32_t *experts = forecast_experts_.last(capacity), got = 0;
     float *scores = forecast_scores_.last(capacity);
     if (policy_.prefetch->predict) {
-        call("predict", [&] {
+        call(core::entry_point::predict, [&] {
             got = policy_.prefetch->predict(policy_.plugin, &step_, layer, target + 1, capacity,
                                             experts, scores);
         });
@@ -146,7 +148,7 @@ void driver::prefetch() {
         sizeof(orders), 0, room, 0, orders_.last(room), order_segments_.last(room)};
     std::fill_n(orders.host_segments, room, uint8_t{MOORAGE_WHOLE});
     uint32_t got = 0;
-    call("plan (prefetch)",
+    call(core::entry_point::prefetch_plan,
          [&] { got = policy_.prefetch->plan(policy_.plugin, &step_, &forecast, &orders); });
     note(got);
     judge_orders(got, room);
@@ -286,7 +288,7 @@ void driver::dispatch() {
     uint32_t *sites = sites_.last(count), *order = site_order_.last(count), got = 0;
     std::fill_n(sites, count, uint32_t{MOORAGE_SITE_GPU});
     std::iota(order, order + count, 0u);
-    call("assign",
+    call(core::entry_point::assign,
          [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, sites, order); });
     note(got);
     if (got != 0 && got != count)
@@ -305,7 +307,8 @@ void driver::dispatch() {
                                       items.host_tokens[i],
                                       far ? 0 : items.host_load_ns[i],
                                       far ? items.host_remote_ns[entry] : items.host_gpu_ns[i]};
-        call("outcome (dispatch)", [&] { policy_.dispatch->outcome(policy_.plugin, &done); });
+        call(core::entry_point::dispatch_outcome,
+             [&] { policy_.dispatch->outcome(policy_.plugin, &done); });
     }
 }
 
@@ -313,7 +316,8 @@ void driver::dispatch() {
 void driver::take_piece(uint32_t link) {
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
     uint32_t got = 0;
-    call("next", [&] { got = policy_.transport->next(policy_.plugin, link, &piece); });
+    call(core::entry_point::next,
+         [&] { got = policy_.transport->next(policy_.plugin, link, &piece); });
     note(got);
     idle_ = got == 0;
     if (got == 0) return;
@@ -349,12 +353,13 @@ void driver::transport_events() {
                 draw_.below(world_.page_count()),
                 at.left,
                 draw_.one_in(2) ? MOORAGE_NEVER : world_.clock_ns + draw_.below(100'000)};
-            call("submit", [&] { to.submit(policy_.plugin, &t); });
+            call(core::entry_point::submit, [&] { to.submit(policy_.plugin, &t); });
         } else if (at.live && draw_.one_in(12)) {
-            call("cancel", [&] { to.cancel(policy_.plugin, id); });
+            call(core::entry_point::cancel, [&] { to.cancel(policy_.plugin, id); });
             at.live = false;
         } else if (at.live && draw_.one_in(8)) {
-            call("promote", [&] { to.promote(policy_.plugin, id, MOORAGE_DEMAND); });
+            call(core::entry_point::promote,
+                 [&] { to.promote(policy_.plugin, id, MOORAGE_DEMAND); });
         }
     }
     for (uint32_t i = 0; i < 3; ++i) take_piece(draw_.below(world_.options.links));

@@ -1,6 +1,7 @@
 // tests_params.cpp - values at, beyond and far from the declared limits.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "core/base/text.h"
 #include "core/host/library.h"
@@ -73,10 +74,12 @@ verdict create_directly(const subject &of, world &place, const char *name,
     core::service_host host(place.environment(), "policy under test");
     host.random.restart(of.seed, of.policy_name);
     moorage_plugin *out = nullptr;
-    enter_call("create");
+    std::optional<core::policy_call> at_work(std::in_place,
+                                             core::owner_of(of.policy_name, "", of.file.string()),
+                                             core::entry_point::create);
     const int32_t code = of.policy->module->create(name, &host.table, values.data(),
                                                    static_cast<uint32_t>(values.size()), &out);
-    leave_call();
+    at_work.reset();
     if (code == MOORAGE_OK) {
         if (out) out->destroy(out);
         return must_refuse

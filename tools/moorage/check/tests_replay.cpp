@@ -62,10 +62,9 @@ public:
                                       state_.data(),
                                       used_.data(),
                                       outcomes.data() + at};
-            enter_call("replay");
+            const core::policy_call at_work(policy.owner, core::entry_point::replay);
             const core::instance::stepping mark;
             policy.cache->replay(policy.plugin, &part);
-            leave_call();
             token += count;
         }
         return outcomes;

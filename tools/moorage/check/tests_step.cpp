@@ -69,6 +69,19 @@ verdict output_canaries(const subject &of) {
     return passed();
 }
 
+verdict surroundings_kept(const subject &of) {
+    for (const world_options &o : usual_worlds(of)) {
+        world place(o);
+        auto made = active_actor(of, place);
+        if (!made) return failed(made.failure().text);
+        driver run(**made, place, {.check_surroundings = true, .rounds = 4});
+        run.run();
+        const finding &changed = run.found(fault::surroundings);
+        if (changed.count) return failed(changed.first);
+    }
+    return passed();
+}
+
 verdict inputs_left_alone(const subject &of) {
     for (const world_options &o : usual_worlds(of)) {
         world place(o);

@@ -1,0 +1,27 @@
+// fenced_memory.h - arrays that policies write into: what lies behind their last element cannot be
+// touched, so that a policy which writes too much dies of it, by name.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace moorage::core {
+
+// Ends at the end of a page, before one without any rights. For a few long-lived arrays.
+void *fenced_allocate(size_t bytes);
+void fenced_free(void *at, size_t bytes);
+
+template <class T>
+struct fenced_allocator {
+    using value_type = T;
+    fenced_allocator() = default;
+    template <class Other>
+    fenced_allocator(const fenced_allocator<Other> &) {}
+    T *allocate(size_t count) { return static_cast<T *>(fenced_allocate(count * sizeof(T))); }
+    void deallocate(T *at, size_t count) { fenced_free(at, count * sizeof(T)); }
+    friend bool operator==(const fenced_allocator &, const fenced_allocator &) { return true; }
+};
+template <class T>
+using fenced_vector = std::vector<T, fenced_allocator<T>>;
+
+}  // namespace moorage::core

@@ -1,0 +1,110 @@
+// lent_memory.cpp - one sparse range of memory mapped twice, handed out in powers of two.
+#include "core/host/lent_memory.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+namespace moorage::core {
+
+lent_range lent_mapping;
+
+namespace {
+
+// Addresses, not memory: what is not touched costs nothing. Less where a limit is set (ulimit -v).
+constexpr uintptr_t sizes[] = {uintptr_t{4} << 30, uintptr_t{512} << 20, uintptr_t{64} << 20};
+constexpr size_t least_bytes = 64;  // a cache line
+constexpr int classes = 64;
+
+struct free_block {
+    free_block *next;
+};
+// The list of what is free lies in ordinary memory's place: the host's side is ordinary.
+free_block *free_blocks[classes];
+uintptr_t used_bytes = 0;
+std::mutex mutex;
+
+// Both sides of fresh memory, at these places or, where they are null, at new ones.
+bool map(uintptr_t bytes, void *&own, void *&shown) {
+    const int file = memfd_create("moorage-lent", MFD_CLOEXEC);
+    if (file < 0) return false;
+    const int fixed = own ? MAP_FIXED : 0;
+    void *first = MAP_FAILED, *second = MAP_FAILED;
+    if (ftruncate(file, static_cast<off_t>(bytes)) == 0) {
+        first =
+            mmap(own, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | fixed, file, 0);
+        second = mmap(shown, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE | fixed, file, 0);
+    }
+    close(file);
+    if (first != MAP_FAILED && second != MAP_FAILED) {
+        own = first, shown = second;
+        return true;
+    }
+    if (first != MAP_FAILED) munmap(first, bytes);
+    if (second != MAP_FAILED) munmap(second, bytes);
+    return false;
+}
+
+// Parent and child would write into each other's memory: the child copies what there is.
+void separate() {
+    new (&mutex) std::mutex;
+    if (lent_mapping.bytes == 0 || used_bytes == 0) return;
+    auto *own = reinterpret_cast<void *>(lent_mapping.begin);
+    auto *shown = reinterpret_cast<void *>(lent_mapping.begin + lent_mapping.to_lent);
+    void *kept =
+        mmap(nullptr, used_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (kept == MAP_FAILED) _exit(1);
+    std::memcpy(kept, own, used_bytes);
+    if (!map(lent_mapping.bytes, own, shown)) _exit(1);
+    std::memcpy(own, kept, used_bytes);
+    munmap(kept, used_bytes);
+}
+
+void open_mapping() {
+    static bool tried = false;
+    if (tried) return;
+    tried = true;
+    for (const uintptr_t bytes : sizes) {
+        void *own = nullptr, *shown = nullptr;
+        if (!map(bytes, own, shown)) continue;
+        lent_mapping = {reinterpret_cast<uintptr_t>(own), bytes,
+                        reinterpret_cast<uintptr_t>(shown) - reinterpret_cast<uintptr_t>(own)};
+        pthread_atfork(nullptr, nullptr, separate);
+        return;
+    }
+}
+
+size_t rounded(size_t bytes) { return std::bit_ceil(bytes < least_bytes ? least_bytes : bytes); }
+
+}  // namespace
+
+void *lent_allocate(size_t bytes) {
+    const std::lock_guard lock(mutex);
+    open_mapping();
+    const size_t block = rounded(bytes);
+    free_block *&first = free_blocks[std::countr_zero(block)];
+    if (first) {
+        free_block *taken = first;
+        first = taken->next;
+        return taken;
+    }
+    if (block > lent_mapping.bytes - used_bytes) return ::operator new(bytes);
+    void *fresh = reinterpret_cast<void *>(lent_mapping.begin + used_bytes);
+    used_bytes += block;
+    return fresh;
+}
+
+void lent_free(void *at, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(at) - lent_mapping.begin >= lent_mapping.bytes)
+        return ::operator delete(at);
+    const std::lock_guard lock(mutex);
+    free_block *&first = free_blocks[std::countr_zero(rounded(bytes))];
+    first = new (at) free_block{first};
+}
+
+}  // namespace moorage::core

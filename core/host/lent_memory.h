@@ -1,0 +1,77 @@
+// lent_memory.h - memory that this process writes and policies may only read: it is mapped twice,
+// and they are given the read-only side.
+//
+//   lent_vector<uint8_t> states(pages);    // a std::vector
+//   states[17] = 1;                        // the host's side
+//   view->host_state = lent(states);       // the policies' side: writing there is SIGSEGV
+//
+// A fork gives the child memory of its own, with the same content at the same place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "core/host/call.h"
+
+namespace moorage::core {
+
+struct lent_range {
+    uintptr_t begin = 0, bytes = 0, to_lent = 0;
+};
+// Where the host's side lies and how far off the other one is; nothing before the first use, or
+// where no such memory is to be had.
+extern lent_range lent_mapping;
+
+// Any memory where there is none of that kind: then it is lent as it is.
+void *lent_allocate(size_t bytes);
+void lent_free(void *at, size_t bytes);
+
+template <class T>
+struct lent_allocator {
+    using value_type = T;
+    lent_allocator() = default;
+    template <class Other>
+    lent_allocator(const lent_allocator<Other> &) {}
+    T *allocate(size_t count) { return static_cast<T *>(lent_allocate(count * sizeof(T))); }
+    void deallocate(T *at, size_t count) { lent_free(at, count * sizeof(T)); }
+    friend bool operator==(const lent_allocator &, const lent_allocator &) { return true; }
+};
+template <class T>
+using lent_vector = std::vector<T, lent_allocator<T>>;
+
+// The policies' side of what the host has at `own`; null stays null.
+template <class T>
+const T *lent(const T *own) {
+    const auto address = reinterpret_cast<uintptr_t>(own);
+    const bool protects = address - lent_mapping.begin < lent_mapping.bytes &&
+                          board->guard.load(std::memory_order_relaxed) != call_guard::off;
+    return reinterpret_cast<const T *>(address + (protects ? lent_mapping.to_lent : 0));
+}
+template <class T>
+const T *lent(const lent_vector<T> &own) {
+    return lent(own.data());
+}
+
+// One record.
+template <class T>
+class lent_record {
+public:
+    static_assert(std::is_trivially_copyable_v<T>);
+    T &operator*() { return own_.front(); }
+    T *operator->() { return own_.data(); }
+    const T &operator*() const { return own_.front(); }
+    const T *operator->() const { return own_.data(); }
+    const T *lent() const { return core::lent(own_); }
+    // For a call: what policies get of `value`.
+    const T *lend(const T &value) {
+        own_.front() = value;
+        return lent();
+    }
+
+private:
+    lent_vector<T> own_ = lent_vector<T>(1);
+};
+
+}  // namespace moorage::core

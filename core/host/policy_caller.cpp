@@ -1,0 +1,21 @@
+// policy_caller.cpp - what becomes of a call that left the process otherwise than it found it.
+#include "core/host/policy_caller.h"
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+void policy_caller::compare(entry_point which, bool all) {
+    const std::string what = restore_surroundings(all);
+    if (what.empty()) return;
+    const std::string text = format(
+        "{} changed {} of the process, which was put back; a policy leaves the process as it "
+        "found it",
+        name_of(which), what);
+    if (faults)
+        faults->report(name, text);
+    else
+        disturbance = text;
+}
+
+}  // namespace moorage::core

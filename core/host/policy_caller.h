@@ -1,0 +1,72 @@
+// policy_caller.h - the one place through which policies are called: notes the call on the board,
+// stops exceptions, and looks whether the process is as it was.
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "core/host/call.h"
+#include "core/host/faults.h"
+#include "core/host/surroundings.h"
+#include "moorage/module.h"
+
+namespace moorage::core {
+
+class policy_caller {
+public:
+    moorage_plugin *plugin = nullptr;
+    std::string name;
+    uint32_t owner = 0;
+    fault_log *faults = nullptr;  // null: what a call changed is kept in `disturbance`
+    std::string disturbance;
+
+    // `function` is of a table of the policy and takes the plugin first.
+    template <class Answer, class... Parameters, class... Arguments>
+    Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
+                Arguments... arguments) {
+        if (outside_of_steps(which)) return control(which, function, plugin, arguments...);
+        return raw<false>(which, function, plugin, arguments...);
+    }
+    // Everything is looked at.
+    template <class Answer, class... Parameters, class... Arguments>
+    Answer control(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
+        remember_surroundings();
+        return raw<true>(which, function, arguments...);
+    }
+
+private:
+    // Calls of the tables that are [control]; placement's come through instance::control().
+    static constexpr bool outside_of_steps(entry_point which) {
+        return which == entry_point::budget_plan || which == entry_point::budget_interval ||
+               which == entry_point::horizon || which == entry_point::prediction ||
+               which == entry_point::fill;
+    }
+    template <bool All, class Answer, class... Parameters, class... Arguments>
+    Answer raw(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
+        const policy_call at_work(owner, which);
+        if constexpr (std::is_void_v<Answer>) {
+            without_throwing(function, arguments...);
+            look<All>(which);
+        } else {
+            const Answer answer = without_throwing(function, arguments...);
+            look<All>(which);
+            return answer;
+        }
+    }
+    // An exception ends here, in std::terminate, with the call still on the board.
+    template <class Answer, class... Parameters, class... Arguments>
+    static Answer without_throwing(Answer (*function)(Parameters...),
+                                   Arguments... arguments) noexcept {
+        return function(arguments...);
+    }
+    template <bool All>
+    void look(entry_point which) {
+        const call_guard guard = board->guard.load(std::memory_order_relaxed);
+        if (guard == call_guard::off) return;
+        if (All || guard == call_guard::full || arithmetic() != usual_arithmetic)
+            compare(which, All || guard == call_guard::full);
+    }
+    void compare(entry_point which, bool all);
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,131 @@
+// surroundings.cpp - remembers, compares and restores.
+#include "core/host/surroundings.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <clocale>
+#include <csignal>
+#include <cstring>
+#include <mutex>
+
+namespace moorage::core {
+
+namespace {
+
+struct state {
+    std::string locale;
+    locale_t thread_locale;
+    char directory[PATH_MAX];
+    struct sigaction actions[NSIG];
+    sigset_t blocked;
+    stack_t signal_stack;
+    mode_t umask;
+};
+// Of this thread: handlers, locale and directory belong to all, the rest does not.
+thread_local state kept;
+std::mutex umask_mutex;  // it cannot be read without being set
+
+// Real-time signals and those that cannot be handled are left out.
+constexpr int signals = 32;
+bool checked(int signal) { return signal != SIGKILL && signal != SIGSTOP; }
+
+mode_t current_umask() {
+    const std::lock_guard alone(umask_mutex);
+    const mode_t mask = umask(0);
+    umask(mask);
+    return mask;
+}
+
+void put_back_arithmetic() {
+#if defined(__x86_64__)
+    const uint32_t sse = usual_arithmetic & 0xffff;
+    const uint16_t x87 = usual_arithmetic >> 16;
+    __asm__ volatile("ldmxcsr %0" : : "m"(sse));
+    __asm__ volatile("fldcw %0" : : "m"(x87));
+#elif defined(__aarch64__)
+    const uint64_t control = usual_arithmetic;
+    __asm__ volatile("msr fpcr, %0" : : "r"(control));
+#endif
+}
+
+bool same_action(const struct sigaction &a, const struct sigaction &b) {
+    return a.sa_handler == b.sa_handler && a.sa_flags == b.sa_flags;
+}
+
+std::string text_of_signals() {
+    std::string names;
+    for (int signal = 1; signal < signals; ++signal) {
+        struct sigaction now {};
+        if (!checked(signal) || sigaction(signal, nullptr, &now) != 0 ||
+            same_action(now, kept.actions[signal]))
+            continue;
+        sigaction(signal, &kept.actions[signal], nullptr);
+        const char *name = sigabbrev_np(signal);
+        names += std::string(names.empty() ? "the handler of SIG" : ", SIG") + (name ? name : "?");
+    }
+    return names;
+}
+
+}  // namespace
+
+void remember_surroundings() {
+    const char *locale = std::setlocale(LC_ALL, nullptr);
+    kept.locale = locale ? locale : "C";
+    kept.thread_locale = uselocale(nullptr);
+    if (!getcwd(kept.directory, sizeof(kept.directory))) kept.directory[0] = '\0';
+    for (int signal = 1; signal < signals; ++signal)
+        sigaction(signal, nullptr, &kept.actions[signal]);
+    sigprocmask(SIG_SETMASK, nullptr, &kept.blocked);
+    sigaltstack(nullptr, &kept.signal_stack);
+    kept.umask = current_umask();
+}
+
+std::string restore_surroundings(bool all) {
+    std::string what;
+    const auto add = [&](const std::string &one) { what += (what.empty() ? "" : ", ") + one; };
+    if (arithmetic() != usual_arithmetic) {
+        put_back_arithmetic();
+        add("the floating-point environment (rounding, exceptions or subnormal numbers)");
+    }
+    if (!all) return what;
+    if (uselocale(nullptr) != kept.thread_locale) {
+        uselocale(kept.thread_locale);
+        add("the thread's locale");
+    }
+    const char *locale = std::setlocale(LC_ALL, nullptr);
+    if (!locale || kept.locale != locale) {
+        std::setlocale(LC_ALL, kept.locale.c_str());
+        add("the locale");
+    }
+    char directory[PATH_MAX];
+    if (kept.directory[0] != '\0' && getcwd(directory, sizeof(directory)) &&
+        std::strcmp(directory, kept.directory) != 0) {
+        add(chdir(kept.directory) == 0 ? "the working directory"
+                                       : "the working directory, which cannot be put back");
+    }
+    if (const std::string handlers = text_of_signals(); !handlers.empty()) add(handlers);
+    sigset_t blocked;
+    sigprocmask(SIG_SETMASK, nullptr, &blocked);
+    for (int signal = 1; signal < signals; ++signal) {
+        if (sigismember(&blocked, signal) == sigismember(&kept.blocked, signal)) continue;
+        sigprocmask(SIG_SETMASK, &kept.blocked, nullptr);
+        add("the mask of blocked signals");
+        break;
+    }
+    stack_t signal_stack{};
+    sigaltstack(nullptr, &signal_stack);
+    if (signal_stack.ss_sp != kept.signal_stack.ss_sp ||
+        signal_stack.ss_flags != kept.signal_stack.ss_flags) {
+        sigaltstack(&kept.signal_stack, nullptr);
+        add("the signal stack");
+    }
+    if (current_umask() != kept.umask) {
+        umask(kept.umask);
+        add("the umask");
+    }
+    return what;
+}
+
+}  // namespace moorage::core

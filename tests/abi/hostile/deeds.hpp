@@ -1,0 +1,154 @@
+// deeds.hpp - ways in which code that runs in somebody else's process can end it, hang it, or
+// change it behind its back. By name; hostile_test.cpp says what must be told of each.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <clocale>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace hostile {
+
+inline volatile int zero = 0;
+inline int *volatile nowhere = nullptr;
+
+struct half_made {
+    half_made() { call(); }
+    virtual ~half_made() = default;
+    virtual void tell() = 0;
+    void call() { tell(); }  // pure: its own class does not have it yet
+};
+struct made : half_made {
+    void tell() override {}
+};
+
+__attribute__((noinline)) inline int deeper(volatile char *above) {
+    volatile char here[4096];
+    here[0] = above ? above[0] : 0;
+    return zero == 0 ? deeper(here) + here[1] : 0;
+}
+
+inline void die_of_bus_error() {
+    char name[] = "/tmp/moorage-hostile-XXXXXX";
+    const int file = mkstemp(name);
+    unlink(name);
+    auto *page = static_cast<volatile char *>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    page[0] = 1;  // the file has no bytes
+}
+
+inline void free_twice() {
+    void *block = malloc(4000);
+    free(block);
+    zero = block == nullptr;
+    free(block);
+}
+
+inline void die_of_want() {
+    const rlimit little{rlim_t{64} << 20, rlim_t{64} << 20};
+    setrlimit(RLIMIT_AS, &little);
+    static char *volatile kept;  // or the compiler would leave out what nobody reads
+    for (size_t bytes = 1 << 20;; bytes *= 2) kept = new char[bytes];
+}
+
+struct deed {
+    std::string_view name;
+    void (*act)();
+};
+
+// End, kill or hang the process.
+inline const deed ends[] = {
+    {"write_null", [] { *nowhere = 1; }},
+    {"read_wild", [] { zero = *reinterpret_cast<volatile int *>(uintptr_t{0x123456789000}); }},
+    {"read_odd", [] { zero = *reinterpret_cast<volatile int *>(~uintptr_t{0} << 48 | 8); }},
+    {"write_code", [] { *reinterpret_cast<volatile char *>(&die_of_want) = 1; }},
+    {"call_null", [] { reinterpret_cast<void (*)()>(uintptr_t(zero))(); }},
+    {"run_data", [] { reinterpret_cast<void (*)()>(const_cast<int *>(&zero))(); }},
+    {"overflow", [] { deeper(nullptr); }},
+    {"bus", die_of_bus_error},
+    {"divide", [] { zero = 4711 / zero; }},
+    {"trap", [] { __builtin_trap(); }},
+    {"abort", [] { std::abort(); }},
+    {"pure_virtual", [] { made(); }},
+    {"free_twice", free_twice},
+    {"throw", [] { throw std::runtime_error("I throw"); }},
+    {"throw_int", [] { throw 17; }},
+    {"terminate", [] { std::terminate(); }},
+    {"want", die_of_want},
+    {"exit", [] { std::exit(0); }},
+    {"exit_7", [] { std::exit(7); }},
+    {"quick_exit", [] { std::quick_exit(0); }},
+    {"_exit", [] { _exit(0); }},
+    {"exit_group", [] { syscall(SYS_exit_group, 0); }},
+    {"kill", [] { kill(getpid(), SIGKILL); }},
+    {"thread", [] { std::thread([] { *nowhere = 1; }).join(); }},
+    {"loop",
+     [] {
+         while (zero == 0) continue;
+     }},
+    {"sleep",
+     [] {
+         for (;;) pause();
+     }},
+    {"deaf",
+     [] {
+         for (std::signal(SIGTERM, SIG_IGN);;) pause();
+     }},
+    {"stop",
+     [] {
+         for (;;) raise(SIGSTOP);
+     }},
+    {"deadlock",
+     [] {
+         std::mutex one;
+         one.lock();
+         one.lock();
+     }},
+};
+
+// Change the process and come back.
+inline const deed disturbances[] = {
+    {"rounding", [] { std::fesetround(FE_UPWARD); }},
+    {"traps", [] { feenableexcept(FE_UNDERFLOW); }},
+    {"locale", [] { std::setlocale(LC_ALL, "C.UTF-8"); }},
+    {"directory", [] { zero = chdir("/"); }},
+    {"handler", [] { std::signal(SIGSEGV, SIG_IGN); }},
+    {"umask", [] { umask(0777); }},
+    {"mask",
+     [] {
+         sigset_t all;
+         sigfillset(&all);
+         sigprocmask(SIG_BLOCK, &all, nullptr);
+     }},
+};
+
+// Does what has that name, "raise_15" among it; nothing where nothing has.
+inline void act(std::string_view name) {
+    if (name.starts_with("raise_")) raise(std::atoi(name.data() + 6));
+    for (const deed &one : ends)
+        if (one.name == name) one.act();
+    for (const deed &one : disturbances)
+        if (one.name == name) one.act();
+}
+
+template <class T>
+void overwrite(const T *lent) {
+    if (lent) std::memset(const_cast<T *>(lent), 0xa5, sizeof(T));
+}
+
+}  // namespace hostile

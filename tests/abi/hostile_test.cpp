@@ -1,0 +1,337 @@
+// hostile_test.cpp - goal: whatever a policy of whatever kind does to the process in whatever call,
+// it is named, with its library, kind, call, step and signal, and what it is lent it cannot change.
+// Method: the program runs with tests/abi/hostile in the place of one stage; what must be said is
+// written beside each deed.
+#include <doctest/doctest.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using moorage::core::json;
+
+const fs::path build = MOORAGE_BINARY_DIR, source = MOORAGE_SOURCE_DIR;
+
+std::string text_of(const fs::path &file) {
+    std::ostringstream all;
+    all << std::ifstream(file).rdbuf();
+    return all.str();
+}
+
+struct outcome {
+    int code = -1;  // of the program
+    std::string errors;
+    json figures;
+};
+
+// "moorage ARGUMENTS --json F", with `before` in front (of the environment).
+outcome program(const std::string &arguments, const std::string &before = "") {
+    const fs::path base =
+        fs::temp_directory_path() / ("moorage-hostile-" + std::to_string(getpid()));
+    const std::string json_file = base.string() + ".json", errors = base.string() + ".err";
+    const std::string command = before + " '" + (build / "bin/moorage").string() + "' " +
+                                arguments + " --json " + json_file + " > /dev/null 2> " + errors;
+    const int state = std::system(command.c_str());
+    outcome done;
+    done.code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    done.errors = text_of(errors);
+    done.figures = json::parse(text_of(json_file), nullptr, false);
+    fs::remove(json_file);
+    fs::remove(errors);
+    return done;
+}
+
+const std::string hostile = (build / "hostile/hostile").string();
+const std::string door = (build / "hostile/door/door.so").string();
+
+// A run of a few tokens with the hostile policy in the place of `stage`.
+std::string run_with(const std::string &stage, const std::string &call, const std::string &deed) {
+    const bool placement = stage == "placement";
+    std::string line = placement ? "place '" + (source / "configs/clusters/tiny.toml").string()
+                                 : "run '" + (source / "configs/quickstart.toml").string() +
+                                       "' --set run.tokens=12 --set memory.experts=144"
+                                       " --set memory.buffer_experts=4";
+    if (stage == "budget") line += " --set memory.sharing=per-layer";
+    line += " --set plugins.path='" + hostile + "' --set plugins.call_limit_ms=300";
+    line += " --set " + stage + ".plugin=hostile --set " + stage + ".does=" + deed;
+    return line + " --set " + stage + ".in=" + call;
+}
+
+// Calls of each kind: as `in` has them, and as they are named.
+struct call_of_kind {
+    const char *stage, *in, *name, *kind;
+    bool in_step = true;
+};
+const call_of_kind calls[] = {
+    {"router", "select", "select", "router"},
+    {"cache", "victims", "victims", "cache"},
+    {"cache", "admit", "admit", "cache"},
+    {"cache", "on_load", "on_load", "cache"},
+    {"cache", "on_evict", "on_evict", "cache"},
+    {"cache", "fill", "fill", "cache", false},
+    {"cache", "observe", "observe", ""},
+    {"budget", "budget_plan", "plan", "budget", false},
+    {"budget", "interval", "interval", "budget", false},
+    {"prefetch", "horizon", "horizon", "prefetch", false},
+    {"prefetch", "predict", "predict", "prefetch"},
+    {"prefetch", "prefetch_plan", "plan", "prefetch"},
+    {"prefetch", "prefetch_outcome", "outcome", "prefetch"},
+    {"dispatch", "assign", "assign", "dispatch"},
+    {"dispatch", "dispatch_outcome", "outcome", "dispatch"},
+    {"transport", "submit", "submit", "transport"},
+    {"transport", "next", "next", "transport"},
+    {"placement", "placement_plan", "plan", "placement", false},
+    {"cache", "create", "create", "", false},
+    {"router", "activate", "activate", "", false},
+    {"dispatch", "destroy", "destroy", "", false},
+};
+
+struct way_to_die {
+    const char *deed;
+    int signal;             // 0: it ended the process itself ...
+    int exit_code = 0;      // ... with this
+    const char *note = "";  // part of the text
+    bool overran = false;
+};
+const way_to_die ways[] = {
+    {"write_null", SIGSEGV, 0, "touched address 0x0"},
+    {"read_wild", SIGSEGV, 0, "touched address 0x123456789000"},
+    {"read_odd", SIGSEGV},
+    {"write_code", SIGSEGV},
+    {"call_null", SIGSEGV},
+    {"run_data", SIGSEGV},
+    {"overflow", SIGSEGV, 0, "stack overflow at address 0x"},
+    {"bus", SIGBUS, 0, "touched address 0x"},
+    {"divide", SIGFPE},
+    {"trap", SIGILL},
+    {"abort", SIGABRT},
+    {"pure_virtual", SIGABRT},
+    {"free_twice", SIGABRT},
+    {"throw", SIGABRT, 0, "an exception was thrown: I throw"},
+    {"throw_int", SIGABRT, 0, "an exception was thrown that is no std::exception"},
+    {"terminate", SIGABRT, 0, "std::terminate was called"},
+    {"want", SIGABRT, 0, "an exception was thrown: std::bad_alloc"},
+    {"set_error", SIGABRT, 0, "my last words"},
+    {"thread", SIGSEGV, 0, "touched address 0x0"},
+    {"exit", 0, 0},
+    {"exit_7", 0, 7},
+    {"quick_exit", 0, 0},
+    {"_exit", 0, 0},
+    {"exit_group", 0, 0},
+    {"kill", SIGKILL},
+    {"raise_2", SIGINT},
+    {"raise_3", SIGQUIT},
+    {"raise_5", SIGTRAP},
+    {"raise_10", SIGUSR1},
+    {"raise_13", SIGPIPE},
+    {"raise_14", SIGALRM},
+    {"raise_15", SIGTERM},
+    {"raise_31", SIGSYS},
+    {"loop", 0, 0, "did not return within 300 ms (plugins.call_limit_ms)", true},
+    {"sleep", 0, 0, "did not return within 300 ms", true},
+    {"deaf", 0, 0, "did not return within 300 ms", true},
+    {"stop", 0, 0, "did not return within 300 ms", true},
+    {"deadlock", 0, 0, "did not return within 300 ms", true},
+};
+
+void check_named(const call_of_kind &at, const way_to_die &way) {
+    const std::string what = std::string(at.in) + " does " + way.deed;
+    CAPTURE(what);
+    const outcome done = program(run_with(at.stage, at.in, way.deed));
+    CAPTURE(done.errors);
+    REQUIRE(done.code == 3);
+    const json &told = done.figures["failed"];
+    CHECK(told["policy"] == "hostile");
+    CHECK(told["library"].get<std::string>().ends_with("hostile/hostile/hostile.so"));
+    CHECK(told["call"] == at.name);
+    if (*at.kind) CHECK(told["kind"] == at.kind);
+    CHECK(told["layer"].is_number() == at.in_step);
+    CHECK(told["token"].is_number() == at.in_step);
+    CHECK(told["overran"] == way.overran);
+    if (way.signal != 0)
+        CHECK(told["signal"] == std::string("SIG") + sigabbrev_np(way.signal));
+    else if (!way.overran)
+        CHECK(told["exit_code"] == way.exit_code);
+    const std::string text = told["error"];
+    CHECK(text.find(way.note) != std::string::npos);
+    CHECK(done.errors.find("moorage: " + text) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("a policy that dies in any call of any kind is named") {
+    for (const call_of_kind &at : calls) check_named(at, ways[0]);
+}
+
+TEST_CASE("whatever it dies of") {
+    CHECK(std::size(ways) >= 30);
+    for (const way_to_die &way : ways) check_named(calls[1], way);
+}
+
+TEST_CASE("each kind with another way to die") {
+    for (size_t i = 0; i < std::size(calls); ++i)
+        if (calls[i].stage != std::string("cache"))
+            check_named(calls[i], ways[(7 * i + 5) % std::size(ways)]);
+}
+
+TEST_CASE("what a policy is lent it cannot change") {
+    const struct {
+        const char *stage, *in, *deed;
+    } lent[] = {{"cache", "victims", "write_state"},    {"cache", "victims", "write_slots"},
+                {"cache", "victims", "write_used"},     {"cache", "victims", "write_split"},
+                {"cache", "victims", "write_view"},     {"cache", "victims", "write_costs"},
+                {"cache", "observe", "write_step"},     {"cache", "observe", "write_chosen"},
+                {"cache", "observe", "write_distinct"}, {"cache", "observe", "write_requests"},
+                {"router", "select", "write_chosen"},   {"router", "select", "write_beyond"},
+                {"prefetch", "x", "write_forecast"},    {"dispatch", "x", "write_items"},
+                {"dispatch", "x", "write_table"},       {"budget", "x", "write_request"}};
+    for (const auto &one : lent) {
+        CAPTURE(one.deed);
+        const outcome done = program(run_with(one.stage, one.in, one.deed));
+        CAPTURE(done.errors);
+        CHECK(done.code == 3);
+        CHECK(done.figures["failed"]["signal"] == "SIGSEGV");
+        CHECK(done.figures["failed"]["policy"] == "hostile");
+    }
+}
+
+TEST_CASE("a change of the process is a fault of who made it, and is put back") {
+    const struct {
+        const char *deed, *said;
+        bool by_default;  // found in steps without guard = "full"
+    } changes[] = {{"rounding", "floating-point environment", true},
+                   {"traps", "floating-point environment", true},
+                   {"locale", "the locale", false},
+                   {"directory", "the working directory", false},
+                   {"handler", "the handler of SIGSEGV", false},
+                   {"umask", "the umask", false},
+                   {"mask", "the mask of blocked signals", false}};
+    const outcome sound = program(run_with("cache", "nowhere", "nothing"));
+    REQUIRE(sound.code == 0);
+    for (const auto &one : changes) {
+        CAPTURE(one.deed);
+        const std::string step = run_with("cache", "victims", one.deed);
+        const std::string full = one.by_default ? "" : " --set plugins.guard=full";
+        const outcome done = program(step + full);
+        CHECK(done.code == 1);
+        CHECK(done.errors.find("policy hostile: victims changed ") != std::string::npos);
+        CHECK(done.errors.find(one.said) != std::string::npos);
+        // Put back, the run goes on and its figures are those of a sound policy.
+        outcome replaced = program(step + full + " --set plugins.on_fault=replace");
+        REQUIRE(replaced.code == 0);
+        CHECK(replaced.figures["faults"]["hostile"] >= 1);
+        for (const char *figure : {"tpot_ms", "experts", "bytes", "layers", "time_ms"})
+            CHECK(replaced.figures[figure] == sound.figures[figure]);
+        // Outside of steps all is looked at, always.
+        const outcome control = program(run_with("budget", "budget_plan", one.deed));
+        CHECK(control.code == 1);
+        CHECK(control.errors.find(one.said) != std::string::npos);
+        const outcome made = program(run_with("router", "create", one.deed));
+        CHECK(made.code == 1);
+        CHECK(made.errors.find(one.said) != std::string::npos);
+    }
+}
+
+TEST_CASE("opening a library that dies, hangs or changes the process") {
+    const std::string list = "plugins list --path '" + hostile + "'";
+    for (const char *deed : {"write_null", "exit", "_exit", "terminate", "kill"}) {
+        CAPTURE(deed);
+        const outcome done = program(list, "HOSTILE_CONSTRUCTORS=" + std::string(deed));
+        CAPTURE(done.errors);
+        CHECK(done.code == 3);
+        CHECK(done.errors.find("hostile.so: ") != std::string::npos);
+        CHECK(done.errors.find(" in constructors") != std::string::npos);
+    }
+    const outcome changed = program(list, "HOSTILE_CONSTRUCTORS=rounding");
+    CHECK(changed.figures.dump().find("floating-point environment") != std::string::npos);
+
+    const std::string config = "run '" + (source / "configs/quickstart.toml").string() +
+                               "' --set run.tokens=12 --set plugins.path='" + door +
+                               "' --set cache.plugin=door --set plugins.call_limit_ms=300";
+    for (const char *at : {"moorage_module_v1", "descriptor", "init", "get_interface", "deinit"}) {
+        for (const char *deed : {"write_null", "exit_7", "loop"}) {
+            CAPTURE(at);
+            CAPTURE(deed);
+            const outcome done =
+                program(config, std::string("HOSTILE_AT=") + at + " HOSTILE_DOES=" + deed);
+            CAPTURE(done.errors);
+            CHECK(done.code == 3);
+            CHECK(done.errors.find("door.so") != std::string::npos);
+            CHECK(done.figures["failed"]["call"] == at);
+        }
+    }
+}
+
+TEST_CASE("the conformance kit names the call, and finds what it changed") {
+    const auto check = [](const std::string &test, const std::string &call,
+                          const std::string &deed) {
+        const outcome done = program("plugins check '" + hostile + "/hostile.so' --only " + test,
+                                     "HOSTILE_DOES=" + deed + " HOSTILE_IN=" + call);
+        REQUIRE(done.code == 1);
+        for (const json &one : done.figures["tests"])
+            if (one["test"] == test) return one;
+        FAIL("no such test");
+        return json();
+    };
+    for (const call_of_kind &at : calls) {
+        CAPTURE(at.in);
+        const std::string name = at.name, kind = at.kind;
+        const bool shared = name == "plan" || name == "outcome";
+        const json dead = check("life-cycle", at.in, "write_null");
+        CHECK(dead["outcome"] == "crashed");
+        CHECK(dead["text"].get<std::string>().find(
+                  " in " + name + (shared ? " (" + kind + ")" : "")) != std::string::npos);
+    }
+    for (const char *deed : {"rounding", "locale", "directory", "handler", "umask", "mask"}) {
+        CAPTURE(deed);
+        const json changed = check("surroundings-kept", "victims", deed);
+        CHECK(changed["outcome"] == "failed");
+        CHECK(changed["text"].get<std::string>().find("victims changed ") != std::string::npos);
+    }
+}
+
+TEST_CASE("in compare it costs its own row, which names it") {
+    for (const char *deed : {"write_null", "exit", "loop", "throw", "write_state"}) {
+        CAPTURE(deed);
+        const outcome done = program(
+            "compare '" + (source / "configs/quickstart.toml").string() +
+            "' --set run.tokens=12 --set memory.experts=144 --sweep cache.plugin=lru,hostile,fifo"
+            " --set cache.hostile.in=victims --set plugins.call_limit_ms=300"
+            " --set plugins.path='" +
+            hostile + "' --set cache.hostile.does=" + deed);
+        CHECK(done.code == 1);
+        CHECK(done.errors.find("cache policy hostile (") != std::string::npos);
+        CHECK(done.figures.dump().find("\"policy\":\"hostile\"") != std::string::npos);
+        CHECK(done.figures.dump().find("\"plugin\":\"fifo\"") != std::string::npos);
+    }
+}
+
+TEST_CASE("text and JSON are the same whatever the guard, and whoever runs it") {
+    const auto with = [](const std::string &guard, const std::string &before) {
+        const std::string line = "run '" + (source / "configs/quickstart.toml").string() +
+                                 "' --set run.tokens=300 --set prefetch.plugin=random"
+                                 " --set memory.buffer_experts=4 --set plugins.guard=" +
+                                 guard;
+        const outcome done = program(line, before);
+        REQUIRE(done.code == 0);
+        return done.figures.dump();
+    };
+    const std::string usual = with("default", "");
+    CHECK(with("full", "") == usual);
+    CHECK(with("off", "") == usual);
+    CHECK(with("default", "MOORAGE_ONE_PROCESS=1") == usual);
+}

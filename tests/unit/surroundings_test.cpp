@@ -1,0 +1,74 @@
+// surroundings_test.cpp - goal: each thing that a policy must leave as it was is found changed,
+// named and put back. Method: change it, look, and look again.
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <clocale>
+#include <csignal>
+#include <filesystem>
+
+#include "core/host/surroundings.h"
+
+using namespace moorage::core;
+
+namespace {
+
+void check_found(const std::string &what) {
+    CHECK(restore_surroundings(/*all=*/true).find(what) != std::string::npos);
+    CHECK(restore_surroundings(/*all=*/true) == "");
+}
+
+}  // namespace
+
+TEST_CASE("the process as it began is as it should be") {
+    remember_surroundings();
+    CHECK(arithmetic() == usual_arithmetic);
+    CHECK(restore_surroundings(true) == "");
+}
+
+TEST_CASE("the rounding mode is seen at once, flags of what has happened are not") {
+    remember_surroundings();
+    std::feraiseexcept(FE_INEXACT | FE_OVERFLOW);
+    CHECK(restore_surroundings(false) == "");
+    std::fesetround(FE_UPWARD);
+    CHECK(restore_surroundings(false).find("floating-point environment") != std::string::npos);
+    CHECK(std::fegetround() == FE_TONEAREST);
+#if defined(__x86_64__)
+    const uint16_t short_precision = 0x007f;  // x87 alone
+    __asm__ volatile("fldcw %0" : : "m"(short_precision));
+    check_found("floating-point environment");
+    const uint32_t flush_to_zero = 0x9f80;
+    __asm__ volatile("ldmxcsr %0" : : "m"(flush_to_zero));
+    check_found("floating-point environment");
+#endif
+}
+
+TEST_CASE("locale, directory, handlers, blocked signals, signal stack and umask are put back") {
+    remember_surroundings();
+    if (std::setlocale(LC_ALL, "C.UTF-8")) check_found("the locale");
+    const locale_t other = newlocale(LC_NUMERIC_MASK, "C", nullptr);
+    uselocale(other);
+    check_found("the thread's locale");
+    const auto here = std::filesystem::current_path();
+    REQUIRE(chdir("/") == 0);
+    check_found("the working directory");
+    CHECK(std::filesystem::current_path() == here);
+    std::signal(SIGSEGV, SIG_IGN);
+    std::signal(SIGPIPE, SIG_IGN);
+    check_found("the handler of SIGSEGV, SIGPIPE");
+    sigset_t some;
+    sigemptyset(&some);
+    sigaddset(&some, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &some, nullptr);
+    check_found("the mask of blocked signals");
+    static char stack[65536];
+    const stack_t own{stack, 0, sizeof(stack)};
+    sigaltstack(&own, nullptr);
+    check_found("the signal stack");
+    umask(umask(0) ^ 077);
+    check_found("the umask");
+}
