@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "core/base/text.h"
 #include "core/host/stage_policy.h"
 #include "core/pipeline/run.h"
@@ -151,8 +149,8 @@ int run_compare(const arguments &given) {
 
 }  // namespace
 
-command install_compare(CLI::App &app) {
-    CLI::App *sub =
+command install_compare(parser &app) {
+    parser *sub =
         app.add_subcommand("compare", "the same work under several configurations, side by side");
     const auto given = std::make_shared<arguments>();
     sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");

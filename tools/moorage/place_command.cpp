@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "core/base/text.h"
 #include "core/config/run_config.h"
 #include "core/placement/placement_stage.h"
@@ -260,8 +258,8 @@ int run_place(const arguments &given) {
 
 }  // namespace
 
-command install_place(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand(
+command install_place(parser &app) {
+    parser *sub = app.add_subcommand(
         "place", "experts over the servers of a cluster, and the latency to expect");
     const auto given = std::make_shared<arguments>();
     sub->add_option("config", given->config, "the cluster's TOML file")
