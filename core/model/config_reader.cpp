@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/source/safetensors.h"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/pipeline/run.h"
 #include "core/source/random.h"

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
 #include "core/source/half.h"

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/config/run_config.h"
 #include "core/report/figures.h"
 #include "core/report/placement_report.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/report.h"
@@ -58,7 +59,7 @@ run_report hand_made() {
         layer.predicted_right = 1500 * i;
         report.layers.push_back(layer);
     }
-    report.config = {{"cache", {{"plugin", "lru"}}}};
+    *report.config = {{"cache", {{"plugin", "lru"}}}};
     report.opt_misses = 1000;
     return report;
 }
@@ -192,7 +193,7 @@ TEST_CASE("what was not measured is null or empty, not zero of something") {
     run_report source = hand_made();
     source.has_predictions = false;
     source.opt_misses = 0;
-    source.config = nullptr;
+    *source.config = nullptr;
     const json report = to_json(source);
     CHECK(report["prediction"]["accuracy"].is_null());
     CHECK(report["opt_misses"].is_null());

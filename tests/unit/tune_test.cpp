@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/tuning.h"

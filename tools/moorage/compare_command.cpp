@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/host/stage_policy.h"
 #include "core/pipeline/run.h"
@@ -95,7 +96,7 @@ comparison compare(const work &done, std::vector<run_outcome> rows, const run_re
         run_report &report = *rows[i].report;
         comparison_row row;
         if (report.cluster) {
-            note_swept(report.config, done.swept[i]);
+            note_swept(*report.config, done.swept[i]);
         } else {
             row.experts_all = report.config["memory"]["experts_all"].get<uint64_t>();
             row.slots = report.config["memory"]["experts"].get<uint64_t>();
@@ -107,7 +108,7 @@ comparison compare(const work &done, std::vector<run_outcome> rows, const run_re
         all.rows.push_back(std::move(row));
     }
     if (all.rows.empty()) return all;
-    const json source = all.rows[0].report.config.value("source", json::object());
+    const json source = all.rows[0].report.config->value("source", json::object());
     all.trace = source.value("trace", "");
     all.shape = source.value("shape", source.value("model", ""));
     return all;

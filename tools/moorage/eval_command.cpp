@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/figures.h"

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/figures.h"

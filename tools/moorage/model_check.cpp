@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/execute/cpu/golden_check.h"
 #include "core/execute/cuda/cuda_golden_check.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/hardware.h"
 #include "core/model/model.h"

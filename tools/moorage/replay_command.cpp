@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/cache/replay_packing.h"

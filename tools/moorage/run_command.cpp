@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/report/progress.h"

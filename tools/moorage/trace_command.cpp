@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/source/convert.h"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/host/stage_policy.h"
