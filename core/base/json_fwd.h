@@ -6,11 +6,21 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace moorage::core {
 
 using json = nlohmann::ordered_json;
+
+// The library's reader and writer are compiled in json.cpp alone: where these are enough, a unit
+// that has them by json.h is a second slower.
+json parse_json(std::string_view text);         // throws json::exception, which names the place
+json json_or_discarded(std::string_view text);  // is_discarded() where the text is not JSON
+// On one line; bytes that are no UTF-8 are replaced.
+std::string json_line(const json &value);
+std::string json_quoted(std::string_view text);
+std::string repaired_utf8(std::string_view text);
 
 // A value of its own: copied with the struct that has it. A moved-from one may only be assigned to
 // or destroyed.

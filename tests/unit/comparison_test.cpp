@@ -360,7 +360,7 @@ TEST_CASE("no rows, and rows without a config, are no failure") {
 TEST_CASE("JSON has each run's report and the settings that differ") {
     std::vector<comparison_row> rows = {row_of({}), row_of({.cache = "lfu", .slots = 128})};
     rows[1].report.config["cache"]["half_life"] = 16.0;
-    const json written = json::parse(to_json(compared(rows)).dump());
+    const json written = parse_json(to_json(compared(rows)).dump());
     CHECK(written["title"] == "a comparison");
     REQUIRE(written["results"].size() == 2);
     CHECK(written["results"][0]["settings"] ==

@@ -55,7 +55,7 @@ outcome moorage_place(const std::string &arguments) {
 json placed(const std::string &arguments) {
     const outcome done = moorage_place(tiny.string() + " " + arguments + " --json -");
     REQUIRE_MESSAGE(done.code == 0, done.errors);
-    return json::parse(done.out);
+    return parse_json(done.out);
 }
 
 scene tiny_scene() {

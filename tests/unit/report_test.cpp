@@ -143,7 +143,7 @@ TEST_CASE("counts add up and give a hit rate") {
 }
 
 TEST_CASE("JSON has the contract's keys in its order") {
-    const json report = json::parse(to_json(hand_made()).dump());
+    const json report = parse_json(to_json(hand_made()).dump());
     CHECK(first(keys_of(report), 17) == names{"tokens", "requests", "executor", "profile", "seed",
                                               "virtual_time", "tpot_ms", "ttft_ms", "tokens_per_s",
                                               "experts", "bytes", "time_ms", "prediction", "layers",
@@ -166,7 +166,7 @@ TEST_CASE("JSON values are those of the report") {
     run_report source = hand_made();
     source.faults = {{"mine", 3}, {"lfu", 1}};
     source.warnings = {"small"};
-    const json report = json::parse(to_json(source).dump());
+    const json report = parse_json(to_json(source).dump());
     CHECK(report["tokens"] == 1000);
     CHECK(report["virtual_time"] == true);
     CHECK(report["tpot_ms"]["p99"] == 44.25);

@@ -349,7 +349,7 @@ struct bench {
         CAPTURE(arguments);
         CAPTURE(result.errors);
         REQUIRE(result.code == code);
-        const json parsed = json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+        const json parsed = json_or_discarded(result.out);
         REQUIRE_FALSE(parsed.is_discarded());
         return parsed;
     }
