@@ -25,7 +25,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 
 namespace moorage::core {
 
@@ -57,10 +57,7 @@ private:
         put_bytes(text.data(), text.size());
     }
     void put(const std::filesystem::path &path) { put(path.string()); }
-    void put(const json &value) {
-        std::vector<uint8_t> cbor = json::to_cbor(value);
-        put(cbor);
-    }
+    void put(const json_box &value) { put(value.cbor()); }
     template <class Value>
     void put(const std::vector<Value> &values) {
         put(uint64_t{values.size()});
@@ -131,11 +128,10 @@ private:
         get(text);
         path = text;
     }
-    void get(json &value) {
+    void get(json_box &value) {
         std::vector<uint8_t> cbor;
         get(cbor);
-        value = json::from_cbor(cbor, /*strict=*/true, /*allow_exceptions=*/false);
-        if (value.is_discarded()) whole_ = false, value = json();
+        if (!value.read_cbor(cbor)) whole_ = false;
     }
     template <class Value>
     void get(std::vector<Value> &values) {

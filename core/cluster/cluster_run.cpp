@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/arrivals.h"
 #include "core/cluster/cluster_emulator.h"
@@ -427,7 +428,7 @@ result<run_report> cluster_runner::drive() {
     report.lossy = nodes_.front()->policies.lossy();
     report.faults = {faults_.counts().begin(), faults_.counts().end()};
     report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};
-    json &all = report.config;
+    json &all = *report.config;
     all["run"] = {{"executor", config_.executor},
                   {"batch", config_.batch},
                   {"prefill", config_.prefill ? config_.prefill : prefill_default},

@@ -51,7 +51,7 @@ std::string json_text_of(const node &table, const model_shape &shape) {
     // A model without dense layers calls the size of its experts so.
     add("intermediate_size", shape.moe_intermediate);
     add("moe_intermediate_size", shape.moe_intermediate);
-    return object.dump(-1, ' ', false, json::error_handler_t::replace);
+    return json_line(object);
 }
 
 result<std::string> load_shape_config(const std::string &name, const std::filesystem::path &base) {

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "moorage/base.h"
 

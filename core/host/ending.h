@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/host/supervise.h"
 
 namespace moorage::core {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/source/safetensors.h"
 
@@ -26,7 +27,7 @@ std::optional<double> whole(const json &value) {
 std::string described(const json &value) {
     if (value.is_object()) return "an object";
     if (value.is_array()) return "a list";
-    return shown(value.dump(-1, ' ', false, json::error_handler_t::replace));
+    return shown(json_line(value));
 }
 
 result<json> parse_object(std::string_view text, const std::string &name) {
@@ -34,7 +35,7 @@ result<json> parse_object(std::string_view text, const std::string &name) {
         return error{format("{}: {} bytes are more than the {} that such a file may have", name,
                             text.size(), text_bytes_max)};
     try {
-        json root = json::parse(text.begin(), text.end());
+        json root = parse_json(text);
         if (!root.is_object())
             return error{format("{}: holds {}, not a JSON object", name, described(root))};
         return root;

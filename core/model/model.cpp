@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/source/safetensors.h"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/model/tokenizer_components.h"
 #include "core/model/tokenizer_parts.h"

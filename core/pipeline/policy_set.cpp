@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/host/stage_policy.h"
 #include "core/source/trace.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/config/run_config.h"
 #include "core/host/instance.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
 #include "core/base/memory_block.h"
@@ -441,7 +442,7 @@ void runner::describe(run_report &report) {
     report.title = config_.title;
     report.seed = config_.seed;
     report.lossy = policies_.lossy();
-    json &all = report.config;
+    json &all = *report.config;
     all["run"] = {{"executor", config_.executor},
                   {"tokens", config_.tokens},
                   {"batch", config_.batch},

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 
@@ -122,7 +123,7 @@ private:
         return success();
     }
     static std::string shown(const json &value) {
-        std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+        std::string text = json_line(value);
         if (text.size() > 120) text = text.substr(0, 117) + "...";
         return text;
     }
@@ -243,7 +244,7 @@ json to_json(const scene &of, const plan &made) {
 }
 
 result<plan> parse_plan(std::string_view text, const std::string &name, const scene &of) {
-    const json root = json::parse(text.begin(), text.end(), nullptr, /*allow_exceptions=*/false);
+    const json root = json_or_discarded(text);
     if (root.is_discarded()) return error{format("{}: is no JSON", name)};
     return plan_reader(of, name).read(root);
 }

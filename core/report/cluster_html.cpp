@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/chart.h"
 #include "core/report/cluster_comparison.h"
@@ -278,7 +279,7 @@ std::vector<std::string> layer_names(const run_report &run) {
     const std::vector<uint32_t> &layers = run.cluster->models_layers;
     if (layers.size() < 2) return names;
     static const json::json_pointer place("/cluster/models");
-    const json models = run.config.contains(place) ? run.config.at(place) : json::array();
+    const json models = run.config->contains(place) ? run.config->at(place) : json::array();
     for (size_t m = 0; m < layers.size(); ++m)
         for (uint32_t layer = 0; layer < layers[m]; ++layer)
             names.push_back(format("{} layer {}",

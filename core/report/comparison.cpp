@@ -10,6 +10,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 
@@ -58,8 +59,8 @@ std::vector<std::string> differing(const comparison &compared,
     std::vector<std::string> order;
     std::set<std::string> seen;
     for (const comparison_row &row : compared.rows) {
-        if (!row.report.config.is_object()) continue;
-        for (const auto &[section, keys] : row.report.config.items()) {
+        if (!row.report.config->is_object()) continue;
+        for (const auto &[section, keys] : row.report.config->items()) {
             if (!keys.is_object() && seen.insert(section).second) order.push_back(section);
             if (!keys.is_object()) continue;
             for (const auto &[key, value] : keys.items())
@@ -208,8 +209,8 @@ std::vector<size_t> groups_of(const comparison &compared, const comparison_view 
     std::vector<size_t> groups;
     for (size_t i = 0; i < flats.size(); ++i) {
         const run_report &report = compared.rows[i].report;
-        const auto cluster = report.config.find("cluster");
-        const std::string work = report.cluster && cluster != report.config.end()
+        const auto cluster = report.config->find("cluster");
+        const std::string work = report.cluster && cluster != report.config->end()
                                      ? cluster->dump()
                                      : value_at(flats[i], "source.trace");
         const auto key = std::tuple(report.profile, view.slots[i] + view.storage_bytes[i], work,
@@ -224,7 +225,7 @@ std::vector<size_t> groups_of(const comparison &compared, const comparison_view 
 comparison_view view_of(const comparison &compared) {
     comparison_view view;
     std::vector<flat_config> flats;
-    for (const comparison_row &row : compared.rows) flats.push_back(flattened(row.report.config));
+    for (const comparison_row &row : compared.rows) flats.push_back(flattened(*row.report.config));
     if (flats.empty()) return view;
     view.settings = differing(compared, flats);
     for (size_t i = 0; i < flats.size(); ++i) {
@@ -259,7 +260,7 @@ comparison_view view_of(const comparison &compared) {
 }
 
 std::string setting_text(const run_report &report, const std::string &key) {
-    return value_at(flattened(report.config), key);
+    return value_at(flattened(*report.config), key);
 }
 
 json to_json(const comparison &compared) {
@@ -270,7 +271,7 @@ json to_json(const comparison &compared) {
         json settings = json::object();
         for (const std::string &key : view.settings) {
             const size_t dot = key.find('.');
-            const json &config = row.report.config;
+            const json &config = *row.report.config;
             const auto section = config.find(key.substr(0, dot));
             if (section == config.end()) continue;
             if (dot == std::string::npos)

@@ -1,6 +1,7 @@
 // failed_rows.cpp - what is shown of rows that failed.
 #include "core/report/failed_rows.h"
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/html_parts.h"
@@ -24,7 +25,7 @@ json failed_json(std::span<const failed_row> rows) {
     json all = json::array();
     for (const failed_row &row : rows) {
         json one = {{"row", row.label}, {"error", row.why}};
-        if (row.death.is_object()) one.update(row.death);
+        if (row.death->is_object()) one.update(*row.death);
         all.push_back(std::move(one));
     }
     return all;

@@ -4,14 +4,14 @@
 #include <span>
 #include <string>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 
 namespace moorage::core {
 
 struct failed_row {
     std::string label;   // tells it from the others: "cache.plugin=mine, memory.experts=4"
     std::string why;     // one line: the error, or who died, where, of what
-    json death;          // policy, library, kind, call, layer, token, signal ...; null: an error
+    json_box death;      // policy, library, kind, call, layer, token, signal ...; null: an error
     bool usage = false;  // the error is one in what was asked
 };
 

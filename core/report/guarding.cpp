@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/comparison.h"
 #include "core/report/figures.h"

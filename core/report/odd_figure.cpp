@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "core/base/json.h"
+
 namespace moorage::core {
 
 std::string odd_figure(const json &figures) {

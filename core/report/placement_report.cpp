@@ -1,6 +1,7 @@
 // placement_report.cpp - the figures of placements, and their JSON.
 #include "core/report/placement_report.h"
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 
@@ -53,7 +54,7 @@ json row_json(const placement_report &report, const placement_row &row) {
     const placement_scene &at = report.scenes[row.scene];
     if (row.failed) {
         json failed = {{"policy", row.made.policy}, {"failed", row.refusal}};
-        if (row.death.is_object()) failed["death"] = row.death;
+        if (row.death->is_object()) failed["death"] = *row.death;
         failed["settings"] = settings_json(at);
         return failed;
     }

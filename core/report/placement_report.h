@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/placement/plan.h"
 #include "core/placement/scene.h"
 #include "moorage/latency.hpp"
@@ -21,7 +21,7 @@ struct placement_row {
     std::string refusal;  // the policy's, where it found no plan; or why the row failed
     latency_figures figures;
     bool failed = false;  // an error, or the policy died
-    json death;           // of a policy that died: who, where, of what
+    json_box death;       // of a policy that died: who, where, of what
 };
 
 struct placement_scene {

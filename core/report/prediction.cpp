@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
@@ -304,7 +305,7 @@ json to_json(const run_report &report) {
                  {{"accuracy",
                    accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
                 {"layers", std::move(layers)},
-                {"config", report.config.is_null() ? json::object() : report.config},
+                {"config", report.config->is_null() ? json::object() : *report.config},
                 {"faults", std::move(faults)},
                 {"title", report.title},
                 {"total_ms", stable(report.total_ms)},
@@ -321,6 +322,8 @@ json to_json(const run_report &report) {
     if (report.cluster) all["cluster"] = to_json(*report.cluster);
     return all;
 }
+
+std::string json_text(const run_report &report) { return to_json(report).dump(); }
 
 std::string to_text(const run_report &report) {
     std::string text = headline(report);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/base/setting.h"
 #include "core/report/cluster_report.h"
 #include "core/report/guarding.h"
@@ -108,7 +108,7 @@ struct run_report {
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
     std::vector<layer_report> layers;
     std::vector<guard_arm> guard;  // empty: the run had none
-    json config;                   // resolved, by section
+    json_box config;               // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::map<std::string, uint64_t> without_advice;  // calls that a policy left to the default
     std::vector<std::string> warnings;
@@ -119,6 +119,7 @@ struct run_report {
 
 // The contract's JSON. Numbers are written so that equal runs give equal bytes.
 json to_json(const run_report &report);
+std::string json_text(const run_report &report);  // the same, on one line
 // For a terminal, at most 80 columns.
 std::string to_text(const run_report &report);
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/report/comparison.h"
 #include "core/report/report.h"
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/base/json.h"
 #include "core/report/figures.h"
 
 namespace moorage::core {

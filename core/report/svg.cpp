@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 
@@ -16,14 +16,6 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t colors = 8;
-
-std::string valid_utf8(std::string_view text) {
-    const bool plain = std::all_of(text.begin(), text.end(),
-                                   [](char c) { return static_cast<unsigned char>(c) < 0x80; });
-    if (plain) return std::string(text);
-    return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace))
-        .get<std::string>();
-}
 
 std::string polygon(double x, double y, double radius,
                     std::initializer_list<std::array<double, 2>> corners) {
@@ -38,7 +30,7 @@ std::string polygon(double x, double y, double radius,
 
 std::string escape_markup(std::string_view text) {
     std::string out;
-    for (const char c : valid_utf8(text)) {
+    for (const char c : repaired_utf8(text)) {
         if (c == '&')
             out += "&amp;";
         else if (c == '<')

@@ -8,7 +8,7 @@
 #include <span>
 #include <type_traits>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -28,7 +28,7 @@ void append_text(std::string &out, std::string_view text) {
         return;
     }
     // Rare. Bytes that are no UTF-8 are replaced, or no reader would take the file.
-    out += json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+    out += json_quoted(text);
 }
 
 template <class Number>

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/report/failed_rows.h"
 #include "core/report/fit.h"

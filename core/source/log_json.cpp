@@ -10,8 +10,7 @@ namespace moorage::core {
 namespace {
 
 error not_so(const std::string &key, const json &value, const char *wanted) {
-    return {format("column {}: {} is not {}", key,
-                   shown(value.dump(-1, ' ', false, json::error_handler_t::replace)), wanted)};
+    return {format("column {}: {} is not {}", key, shown(json_line(value)), wanted)};
 }
 
 result<uint64_t> whole(const std::string &key, const json &value) {
@@ -96,7 +95,7 @@ status add_layer(const json &object, const json &experts, const json *weights, l
 }
 
 status add_line(const std::string &line, log_builder &builder) {
-    const json object = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const json object = json_or_discarded(line);
     if (object.is_discarded()) return error{format("not valid JSON: {}", shown(line))};
     if (!object.is_object()) return error{format("{} is not an object", shown(line))};
     log_row row;

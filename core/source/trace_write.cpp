@@ -96,7 +96,7 @@ std::string header_of(const trace_data &data, const std::vector<column> &columns
         at = end;
     }
     // Text that is not UTF-8 is replaced, not thrown at.
-    std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+    std::string text = json_line(header);
     text.append((8 - text.size() % 8) % 8, ' ');
     return text;
 }

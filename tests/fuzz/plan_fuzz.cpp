@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/placement/plan.h"
 #include "tests/unit/small_scene.h"
 

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 

@@ -1,6 +1,7 @@
 // Goal: runs over clusters side by side show requests, calls and bytes, mark the fastest fairly and
 // fit 80 columns; runs on one machine may stand beside them. Method: hand-made reports whose lines
 // can be written out, the width as a property, and toy runs with times worked by hand.
+#include "core/base/json.h"
 #include "core/report/cluster_comparison.h"
 
 #include <doctest/doctest.h>
@@ -37,8 +38,8 @@ comparison_row row_of(const choice &chosen) {
     report.ttft_ms.mean = chosen.latency_ms / 2;
     report.tpot_ms.mean = chosen.latency_ms / 10;
     report.bytes.network = 3'000'000;
-    report.config = {{"cluster", {{"servers", 2}, {"devices", 2}}},
-                     {"placement", {{"plugin", chosen.placement}}}};
+    *report.config = {{"cluster", {{"servers", 2}, {"devices", 2}}},
+                      {"placement", {{"plugin", chosen.placement}}}};
     cluster_report &of = report.cluster.emplace();
     of.policy = chosen.placement;
     of.duration_s = 4;
@@ -60,7 +61,7 @@ comparison_row single_row() {
     row.report.tpot_ms.mean = 7;
     row.report.total_ms = 100;
     row.report.experts = {.requested = 100, .hits = 75, .misses = 25};
-    row.report.config = {{"cache", {{"plugin", "lru"}}}, {"memory", {{"experts", 64}}}};
+    *row.report.config = {{"cache", {{"plugin", "lru"}}}, {"memory", {{"experts", 64}}}};
     row.slots = 64;
     return row;
 }

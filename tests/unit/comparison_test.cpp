@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/comparison.h"
 #include "core/report/figures.h"
@@ -41,12 +42,12 @@ comparison_row row_of(const choice &chosen) {
     report.time.stall = report.total_ms / 2;
     report.time.transfer = report.total_ms * 0.55;
     report.opt_misses = 200;
-    report.config = {{"run", {{"batch", 1}, {"seed", 0}}},
-                     {"hardware", {{"profile", chosen.profile}}},
-                     {"source", {{"trace", "data/prose.safetensors"}}},
-                     {"memory", {{"experts", chosen.slots}, {"sharing", "shared"}}},
-                     {"cache", {{"plugin", chosen.cache}}},
-                     {"dispatch", {{"plugin", "load_all"}}}};
+    *report.config = {{"run", {{"batch", 1}, {"seed", 0}}},
+                      {"hardware", {{"profile", chosen.profile}}},
+                      {"source", {{"trace", "data/prose.safetensors"}}},
+                      {"memory", {{"experts", chosen.slots}, {"sharing", "shared"}}},
+                      {"cache", {{"plugin", chosen.cache}}},
+                      {"dispatch", {{"plugin", "load_all"}}}};
     row.slots = chosen.slots;
     row.experts_all = 256;
     return row;
@@ -141,7 +142,7 @@ TEST_CASE("slots come from the row, the layers or the config, in this order") {
     for (layer_report &layer : row.report.layers) layer.slots = 5;
     CHECK(view_of(compared({row})).slots[0] == 15);
     row.report.layers.clear();
-    row.report.config = nullptr;
+    *row.report.config = nullptr;
     CHECK(view_of(compared({row})).slots[0] == 0);
 }
 
@@ -359,7 +360,7 @@ TEST_CASE("no rows, and rows without a config, are no failure") {
 TEST_CASE("JSON has each run's report and the settings that differ") {
     std::vector<comparison_row> rows = {row_of({}), row_of({.cache = "lfu", .slots = 128})};
     rows[1].report.config["cache"]["half_life"] = 16.0;
-    const json written = json::parse(to_json(compared(rows)).dump());
+    const json written = parse_json(to_json(compared(rows)).dump());
     CHECK(written["title"] == "a comparison");
     REQUIRE(written["results"].size() == 2);
     CHECK(written["results"][0]["settings"] ==

@@ -66,7 +66,7 @@ struct bench {
         CAPTURE(arguments);
         CAPTURE(result.errors);
         REQUIRE(result.code == 0);
-        const json parsed = json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+        const json parsed = json_or_discarded(result.out);
         REQUIRE_FALSE(parsed.is_discarded());
         return parsed;
     }
@@ -134,7 +134,7 @@ TEST_CASE("figures of generate as JSON, on standard output or in a file") {
     const outcome both = on.moorage(common + " --json " + on.file("a.json"));
     CHECK(both.code == 0);
     CHECK(both.out == "def main(" + continuation("def main(", 4) + "\n");
-    const json stored = json::parse(read_file(on.file("a.json")), nullptr, false);
+    const json stored = json_or_discarded(read_file(on.file("a.json")));
     REQUIRE(stored.is_object());
     CHECK(stored["tokens"] == all["tokens"]);
     const outcome nowhere = on.moorage(common + " --json " + on.file("none/a.json"));

@@ -4,6 +4,7 @@
 // model under the guard against the plain run; equal bytes for equal runs.
 #include <doctest/doctest.h>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"

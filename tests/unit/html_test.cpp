@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/chart.h"
 #include "core/report/html.h"
@@ -97,7 +98,7 @@ comparison_row row_of(const std::string &profile, const std::string &cache, uint
     report.experts = {.requested = 800, .hits = 400 + slots, .misses = 400 - slots};
     report.time = {.compute = 500, .transfer = 1000, .stall = 1200, .cpu = 0, .policy = 0};
     report.opt_misses = 200;
-    report.config = {{"cache", {{"plugin", cache}}}, {"memory", {{"experts", slots}}}};
+    *report.config = {{"cache", {{"plugin", cache}}}, {"memory", {{"experts", slots}}}};
     for (uint64_t layer = 0; layer < 4; ++layer) {
         report.layers.emplace_back();
         report.layers.back().experts = {
@@ -219,8 +220,8 @@ comparison_row cluster_row(const std::string &policy, double latency_ms, uint64_
     report.executor = "emulator";
     report.profile = "cluster";
     report.bytes.network = 5'000'000;
-    report.config = {{"cluster", {{"models", {"one", "two"}}}},
-                     {"placement", {{"plugin", policy}}}};
+    *report.config = {{"cluster", {{"models", {"one", "two"}}}},
+                      {"placement", {{"plugin", policy}}}};
     cluster_report &of = report.cluster.emplace();
     of.bucket_s = 1;
     of.duration_s = 4;
@@ -294,7 +295,7 @@ TEST_CASE("pages of clusters of every shape are well-formed") {
         if (i % 3 == 1) of.over_time.resize(1000);
         if (i % 3 == 2) of = {};
     }
-    page.rows[0].report.config = json();
+    *page.rows[0].report.config = json();
     const std::string html = to_html(page, hostile);
     CHECK(flaw_in(html) == "");
     CHECK_FALSE(contains(html, "<script"));

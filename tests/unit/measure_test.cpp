@@ -1,6 +1,7 @@
 // Goal: what was measured becomes the profile that the samples stand for, a written profile is read
 // back as it was, and two reports are compared term by term. Method: samples made from known
 // constants; machines and reports written by hand. Nothing here looks at a clock.
+#include "core/base/json.h"
 #include "core/execute/measure.h"
 
 #include <cmath>

@@ -45,7 +45,7 @@ const std::string demo = std::string(MOORAGE_SOURCE_DIR) + "/configs/demo";
 TEST_CASE("figures of the demo, and what fits beside it") {
     const outcome result = info(demo + " --json - --context 512 --profile rtx_4060_ti_16gb");
     REQUIRE(result.code == 0);
-    const json figures = json::parse(result.out);
+    const json figures = parse_json(result.out);
     CHECK(figures["architecture"] == "qwen2_moe");
     CHECK(figures["layers"] == 8);
     CHECK(figures["experts"] == 24);
@@ -76,7 +76,7 @@ TEST_CASE("a layer with a window caches no more than that") {
     const outcome result = info(moorage::test::golden_directory("gpt_oss").string() +
                                 " --json - --context 100 --profile rtx_4090");
     REQUIRE(result.code == 0);
-    CHECK(json::parse(result.out)["kv_bytes"] == (2 * 100 + 2 * 8) * 2 * 2 * 16 * 2);
+    CHECK(parse_json(result.out)["kv_bytes"] == (2 * 100 + 2 * 8) * 2 * 2 * 16 * 2);
 }
 
 TEST_CASE("text of 80 columns, exit codes of the contract") {

@@ -22,7 +22,7 @@ using moorage::test::read_file;
 namespace {
 
 json golden_json(const std::string &name) {
-    return json::parse(read_file(golden_directory(name) / "config.json"));
+    return parse_json(read_file(golden_directory(name) / "config.json"));
 }
 
 model_config parsed(const json &config) {
@@ -414,7 +414,7 @@ TEST_CASE("published shapes have configurations that agree with their sizes") {
 
 // What of the published files the reader looks at, as they state it.
 TEST_CASE("published configurations") {
-    const json published = json::parse(
+    const json published = parse_json(
         read_file(std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/data/published_configs.json"));
     const struct {
         const char *file, *shape;  // no shape: refused

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
@@ -68,7 +69,7 @@ void collect(json &value, std::vector<json *> &into) {
 }
 
 std::string damaged_json(const std::string &content, random_stream &random) {
-    json root = json::parse(content, nullptr, false);
+    json root = json_or_discarded(content);
     std::vector<json *> values;
     collect(root, values);
     json &first = *values[random.below(values.size())];

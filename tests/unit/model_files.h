@@ -55,7 +55,7 @@ public:
 
     // config.json with some keys replaced; null removes one.
     void edit_config(const core::json &changes) const {
-        core::json config = core::json::parse(read_file(path_ / "config.json"));
+        core::json config = core::parse_json(read_file(path_ / "config.json"));
         for (const auto &[key, value] : changes.items()) {
             config.erase(key);
             if (!value.is_null()) config[key] = value;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/pipeline/run.h"
 #include "core/source/random.h"
@@ -46,7 +47,7 @@ json odd_value(const json &old, const json &other, random_stream &random) {
 }
 
 std::string damaged_json(const std::string &content, random_stream &random) {
-    json root = json::parse(content, nullptr, false);
+    json root = json_or_discarded(content);
     std::vector<json *> values;
     collect(root, values);
     json &victim = *values[random.below(values.size())];

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
 #include "core/source/half.h"
@@ -397,7 +398,7 @@ TEST_CASE("what is wrong is named: files") {
     const auto index = place.path() / "model.safetensors.index.json";
     const std::string first = "model-00001-of-00002.safetensors";
     const auto with = [&](const char *tensor, const json &file) {
-        json edited = json::parse(read_file(demo / "model.safetensors.index.json"));
+        json edited = parse_json(read_file(demo / "model.safetensors.index.json"));
         edited["weight_map"][tensor] = file;
         write_file(index, edited.dump());
         return refusal(place.path());
@@ -410,7 +411,7 @@ TEST_CASE("what is wrong is named: files") {
     }
     CHECK(holds(with("model.norm.weight", "none.safetensors"), "none.safetensors"));
     CHECK(holds(with("not.there", first), "not.there is placed in " + first));
-    const std::string norm_file = json::parse(
+    const std::string norm_file = parse_json(
         read_file(demo / "model.safetensors.index.json"))["weight_map"]["model.norm.weight"];
     CHECK(holds(
         with("model.norm.weight", norm_file == first ? "model-00002-of-00002.safetensors" : first),

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/config/run_config.h"
 #include "core/report/figures.h"
 #include "core/report/placement_report.h"
@@ -54,7 +55,7 @@ outcome moorage_place(const std::string &arguments) {
 json placed(const std::string &arguments) {
     const outcome done = moorage_place(tiny.string() + " " + arguments + " --json -");
     REQUIRE_MESSAGE(done.code == 0, done.errors);
-    return json::parse(done.out);
+    return parse_json(done.out);
 }
 
 scene tiny_scene() {

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/base/json.h"
 #include "core/placement/placement_stage.h"
 #include "core/report/figures.h"
 #include "core/report/placement_report.h"

@@ -10,6 +10,7 @@
 
 #include <unistd.h>
 
+#include "core/base/json.h"
 #include "core/placement/plan.h"
 #include "tests/unit/small_scene.h"
 

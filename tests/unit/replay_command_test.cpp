@@ -66,7 +66,7 @@ outcome moorage_replay_of(const trace_file &file, const std::string &arguments) 
 json json_of(const trace_file &file, const std::string &arguments) {
     const outcome result = moorage_replay_of(file, arguments + " --json -");
     REQUIRE_MESSAGE(result.code == 0, result.errors);
-    return json::parse(result.out);
+    return parse_json(result.out);
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ TEST_CASE("wrong usage ends with 2 and says what was meant, what fails ends with
     CHECK(ended.errors.find("scripted") != std::string::npos);
     const outcome repaired = moorage_replay_of(file, bad + " --on-fault replace --json -");
     CHECK(repaired.code == 0);
-    CHECK(json::parse(repaired.out)["results"][0]["faults"].get<int>() > 0);
+    CHECK(parse_json(repaired.out)["results"][0]["faults"].get<int>() > 0);
 }
 
 TEST_CASE("the table fits 100 columns, a small one 80, and the working set is warned of") {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/report.h"
@@ -58,7 +59,7 @@ run_report hand_made() {
         layer.predicted_right = 1500 * i;
         report.layers.push_back(layer);
     }
-    report.config = {{"cache", {{"plugin", "lru"}}}};
+    *report.config = {{"cache", {{"plugin", "lru"}}}};
     report.opt_misses = 1000;
     return report;
 }
@@ -142,7 +143,7 @@ TEST_CASE("counts add up and give a hit rate") {
 }
 
 TEST_CASE("JSON has the contract's keys in its order") {
-    const json report = json::parse(to_json(hand_made()).dump());
+    const json report = parse_json(to_json(hand_made()).dump());
     CHECK(first(keys_of(report), 17) == names{"tokens", "requests", "executor", "profile", "seed",
                                               "virtual_time", "tpot_ms", "ttft_ms", "tokens_per_s",
                                               "experts", "bytes", "time_ms", "prediction", "layers",
@@ -165,7 +166,7 @@ TEST_CASE("JSON values are those of the report") {
     run_report source = hand_made();
     source.faults = {{"mine", 3}, {"lfu", 1}};
     source.warnings = {"small"};
-    const json report = json::parse(to_json(source).dump());
+    const json report = parse_json(to_json(source).dump());
     CHECK(report["tokens"] == 1000);
     CHECK(report["virtual_time"] == true);
     CHECK(report["tpot_ms"]["p99"] == 44.25);
@@ -192,7 +193,7 @@ TEST_CASE("what was not measured is null or empty, not zero of something") {
     run_report source = hand_made();
     source.has_predictions = false;
     source.opt_misses = 0;
-    source.config = nullptr;
+    *source.config = nullptr;
     const json report = to_json(source);
     CHECK(report["prediction"]["accuracy"].is_null());
     CHECK(report["opt_misses"].is_null());

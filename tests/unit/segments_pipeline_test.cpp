@@ -6,6 +6,7 @@
 // 51,200 bytes (6,120 ns over the link, 52 ns on the GPU), a bottom 48,800 (5,880 ns, 49 ns).
 #include <doctest/doctest.h>
 
+#include "core/base/json.h"
 #include "core/pipeline/run.h"
 #include "core/source/synth.h"
 #include "toy_machine.h"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/base/json.h"
 #include "core/pipeline/run.h"
 #include "core/source/random.h"
 #include "core/source/synth.h"

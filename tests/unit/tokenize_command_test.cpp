@@ -53,10 +53,10 @@ TEST_CASE("a text by argument and by standard input, and back") {
     CHECK(tokenize("--decode " + given.out.substr(0, given.out.size() - 1)).out ==
           "To be, or not\n");
     CHECK(tokenize("--text ''").out == "\n");
-    const json figures = json::parse(tokenize("--json - --text '<|endoftext|>'").out);
+    const json figures = parse_json(tokenize("--json - --text '<|endoftext|>'").out);
     CHECK(figures["ids"] == json::array({0}));
     CHECK(figures["tokens"] == json::array({"<|endoftext|>"}));
-    CHECK(json::parse(tokenize("--json - --plain --text '<|endoftext|>'").out)["ids"].size() > 1);
+    CHECK(parse_json(tokenize("--json - --plain --text '<|endoftext|>'").out)["ids"].size() > 1);
     CHECK(tokenize("--decode 0").out == "<|endoftext|>\n");
     CHECK(tokenize("--decode 0 --plain").out == "\n");
 }
@@ -69,7 +69,7 @@ TEST_CASE("known ids: equal, different, unreadable") {
     const vectors_file wrong(R"([{"text": "<|endoftext|>", "ids": [7]}])");
     const outcome different = tokenize("--json - --vectors " + wrong.path.string());
     CHECK(different.code == 1);
-    const json row = json::parse(different.out)["mismatches"][0];
+    const json row = parse_json(different.out)["mismatches"][0];
     CHECK(row["expected"] == json::array({7}));
     CHECK(row["got"] == json::array({0}));
     const vectors_file broken(R"([{"text": "a", "ids": [-1]}])");

@@ -79,7 +79,7 @@ TEST_CASE("demo: the reference's ids for every text") {
     const std::filesystem::path file =
         std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/data/tokenizer_vectors.json";
     const auto with = demo();
-    const json cases = json::parse(text_of(file));
+    const json cases = parse_json(text_of(file));
     CHECK(cases.size() > 50);
     for (const json &one : cases) {
         const auto text = one["text"].get<std::string>();

@@ -254,9 +254,9 @@ TEST_CASE("recording changes nothing of the run, on the emulator neither") {
     on.config.profile = "rtx_4060_ti_16gb";
     on.config.experts = 40;
     const trace_data computed = bench().record();
-    const std::string plain = to_json(on.run_it()).dump();
+    const std::string plain = json_text(on.run_it());
     trace_recorder recorder(8, 24, 4, 8);
-    CHECK(to_json(on.run_it(&recorder)).dump() == plain);
+    CHECK(json_text(on.run_it(&recorder)) == plain);
     check_same(recorder.finish(), computed);
     CHECK(recorder.finish().chosen == computed.chosen);
 }

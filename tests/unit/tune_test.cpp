@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/tuning.h"
@@ -348,7 +349,7 @@ struct bench {
         CAPTURE(arguments);
         CAPTURE(result.errors);
         REQUIRE(result.code == code);
-        const json parsed = json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+        const json parsed = json_or_discarded(result.out);
         REQUIRE_FALSE(parsed.is_discarded());
         return parsed;
     }

@@ -3,9 +3,7 @@
 
 #include <functional>
 
-namespace CLI {
-class App;
-}
+#include "tools/moorage/parser.h"
 
 namespace moorage::tool {
 
@@ -15,17 +13,17 @@ inline constexpr int exit_ok = 0, exit_failed = 1, exit_usage = 2, exit_policy_d
 // Adds one subcommand to `app`; the function it returns runs it, once parsing chose it, and returns
 // the exit code.
 using command = std::function<int()>;
-command install_plugins(CLI::App &app);
-command install_trace(CLI::App &app);
-command install_tune(CLI::App &app);
-command install_replay(CLI::App &app);
-command install_run(CLI::App &app);
-command install_compare(CLI::App &app);
-command install_place(CLI::App &app);
-command install_generate(CLI::App &app);
-command install_eval(CLI::App &app);
-command install_model(CLI::App &app);
-command install_tokenize(CLI::App &app);
-command install_profile(CLI::App &app);
+command install_plugins(parser &app);
+command install_trace(parser &app);
+command install_tune(parser &app);
+command install_replay(parser &app);
+command install_run(parser &app);
+command install_compare(parser &app);
+command install_place(parser &app);
+command install_generate(parser &app);
+command install_eval(parser &app);
+command install_model(parser &app);
+command install_tokenize(parser &app);
+command install_profile(parser &app);
 
 }  // namespace moorage::tool

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/host/stage_policy.h"
 #include "core/pipeline/run.h"
@@ -97,7 +96,7 @@ comparison compare(const work &done, std::vector<run_outcome> rows, const run_re
         run_report &report = *rows[i].report;
         comparison_row row;
         if (report.cluster) {
-            note_swept(report.config, done.swept[i]);
+            note_swept(*report.config, done.swept[i]);
         } else {
             row.experts_all = report.config["memory"]["experts_all"].get<uint64_t>();
             row.slots = report.config["memory"]["experts"].get<uint64_t>();
@@ -109,7 +108,7 @@ comparison compare(const work &done, std::vector<run_outcome> rows, const run_re
         all.rows.push_back(std::move(row));
     }
     if (all.rows.empty()) return all;
-    const json source = all.rows[0].report.config.value("source", json::object());
+    const json source = all.rows[0].report.config->value("source", json::object());
     all.trace = source.value("trace", "");
     all.shape = source.value("shape", source.value("model", ""));
     return all;
@@ -151,8 +150,8 @@ int run_compare(const arguments &given) {
 
 }  // namespace
 
-command install_compare(CLI::App &app) {
-    CLI::App *sub =
+command install_compare(parser &app) {
+    parser *sub =
         app.add_subcommand("compare", "the same work under several configurations, side by side");
     const auto given = std::make_shared<arguments>();
     sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");

@@ -3,8 +3,7 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/figures.h"
@@ -83,8 +82,8 @@ int evaluate(const arguments &given) {
 
 }  // namespace
 
-command install_eval(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("eval", "negative log-likelihood and perplexity of a text");
+command install_eval(parser &app) {
+    parser *sub = app.add_subcommand("eval", "negative log-likelihood and perplexity of a text");
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
     sub->add_option("--text", given->text, "text file; scored in windows of [source] window ids")

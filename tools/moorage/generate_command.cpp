@@ -4,8 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/figures.h"
@@ -111,18 +110,18 @@ int generate(const arguments &given) {
 
 }  // namespace
 
-command install_generate(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("generate", "continue a prompt with a model");
+command install_generate(parser &app) {
+    parser *sub = app.add_subcommand("generate", "continue a prompt with a model");
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
     add_prompt_options(*sub, given->prompts, given->max_tokens)->required();
     sub->add_option("--temperature", given->temperature,
                     "0: always the most probable token (default); higher: drawn, by [run] seed")
         ->type_name("T")
-        ->check(CLI::Range(0.0, 100.0));
+        ->range(0.0, 100.0);
     sub->add_option("--top-p", given->top_p, "draw from the most probable tokens with this mass")
         ->type_name("P")
-        ->check(CLI::Range(0.0, 1.0));
+        ->range(0.0, 1.0);
     sub->add_flag("--report", given->figures, "print the run's whole report, too");
     sub->add_flag("-q,--quiet", given->quiet, "the text alone");
     return [given] { return generate(*given); };

@@ -4,8 +4,7 @@
 #include <memory>
 #include <string>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/execute/cpu/golden_check.h"
 #include "core/execute/cuda/cuda_golden_check.h"
@@ -77,7 +76,7 @@ int check(const arguments &given) {
 
 }  // namespace
 
-command install_model_check(CLI::App &model) {
+command install_model_check(parser &model) {
     auto *app = model.add_subcommand(
         "check", "compare with the reference results in DIR/golden.safetensors");
     app->footer(
@@ -91,7 +90,7 @@ command install_model_check(CLI::App &model) {
     app->add_option("model", given->directory, "model directory")->required();
     app->add_option("--executor", given->executor, "where: cpu (default) or cuda")
         ->type_name("NAME")
-        ->check(CLI::IsMember({"cpu", "cuda"}));
+        ->one_of({"cpu", "cuda"});
     app->add_option("--json", given->json_file, "write the figures here (-: standard output)");
     app->add_option("--threads", given->threads, "threads (0: one per core)");
     return [given] { return check(*given); };

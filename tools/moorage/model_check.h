@@ -6,6 +6,6 @@
 namespace moorage::tool {
 
 // Adds `check` to the `model` command, as command.h says of commands.
-command install_model_check(CLI::App &model);
+command install_model_check(parser &model);
 
 }  // namespace moorage::tool

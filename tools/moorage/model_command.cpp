@@ -3,23 +3,21 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_check.h"
 #include "tools/moorage/model_info.h"
 
 namespace moorage::tool {
 
-command install_model(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("model", "look at and check model directories");
+command install_model(parser &app) {
+    parser *sub = app.add_subcommand("model", "look at and check model directories");
     sub->require_subcommand(1);
     // shared: std::function wants copies, and the list is the same for all of them
-    using entries = std::vector<std::pair<CLI::App *, command>>;
+    using entries = std::vector<std::pair<parser *, command>>;
     const auto parts = std::make_shared<entries>();
     for (const auto install : {install_model_info, install_model_check}) {
         command action = install(*sub);
-        parts->emplace_back(sub->get_subcommands({}).back(), std::move(action));
+        parts->emplace_back(sub->last_subcommand(), std::move(action));
     }
     return [parts] {
         for (const auto &[part, action] : *parts)

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/hardware.h"
 #include "core/model/model.h"
@@ -290,8 +289,8 @@ int info(const arguments &given) {
 
 }  // namespace
 
-command install_model_info(CLI::App &model) {
-    CLI::App *sub = model.add_subcommand(
+command install_model_info(parser &model) {
+    parser *sub = model.add_subcommand(
         "info", "what a model is, how large each part is, and what fits on which profile");
     const auto given = std::make_shared<arguments>();
     sub->add_option("model", given->directory, "model directory")->required();
@@ -303,7 +302,7 @@ command install_model_info(CLI::App &model) {
         ->expected(1);
     sub->add_option("--context", given->context, "tokens in the KV cache")
         ->capture_default_str()
-        ->check(CLI::Range(1u, 1u << 28));
+        ->range(1u, 1u << 28);
     sub->footer("The KV cache takes 2 bytes a value. Weights stay on disk: only headers are read.");
     return [given] { return info(*given); };
 }

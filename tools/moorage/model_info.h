@@ -6,6 +6,6 @@
 namespace moorage::tool {
 
 // Adds `info` to the `model` command, as command.h says of commands.
-command install_model_info(CLI::App &model);
+command install_model_info(parser &model);
 
 }  // namespace moorage::tool

@@ -1,13 +1,11 @@
 // model_run.cpp - the options that commands over a model directory have in common.
 #include "tools/moorage/model_run.h"
 
-#include <CLI/CLI.hpp>
-
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {
 
-void add_model_options(CLI::App &command, model_run_options &options) {
+void add_model_options(parser &command, model_run_options &options) {
     command.add_option("model", options.directory, "model directory in Hugging Face layout")
         ->required()
         ->type_name("MODEL_DIR");
@@ -27,15 +25,15 @@ void add_model_options(CLI::App &command, model_run_options &options) {
         ->type_name("FILE");
 }
 
-CLI::Option *add_prompt_options(CLI::App &command, std::vector<std::string> &prompts,
-                                uint32_t &max_tokens) {
-    CLI::Option *prompt = command.add_option("--prompt", prompts, "text to continue; repeatable")
-                              ->type_name("TEXT")
-                              ->take_all()
-                              ->expected(1);
+option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
+                           uint32_t &max_tokens) {
+    option *prompt = command.add_option("--prompt", prompts, "text to continue; repeatable")
+                         ->type_name("TEXT")
+                         ->take_all()
+                         ->expected(1);
     command.add_option("--max-tokens", max_tokens, "new tokens of each prompt (128)")
         ->type_name("N")
-        ->check(CLI::Range(1u, 1u << 20));
+        ->range(1u, 1u << 20);
     return prompt;
 }
 

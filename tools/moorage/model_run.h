@@ -7,11 +7,7 @@
 #include <vector>
 
 #include "core/config/run_config.h"
-
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
+#include "tools/moorage/parser.h"
 
 namespace moorage::tool {
 
@@ -21,10 +17,10 @@ struct model_run_options {
 };
 
 // Adds MODEL_DIR, --config, --executor, --set and --json.
-void add_model_options(CLI::App &command, model_run_options &options);
+void add_model_options(parser &command, model_run_options &options);
 // Adds --prompt and --max-tokens, and returns the former.
-CLI::Option *add_prompt_options(CLI::App &command, std::vector<std::string> &prompts,
-                                uint32_t &max_tokens);
+option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
+                           uint32_t &max_tokens);
 // The configuration of the file, or the defaults (executor cpu, every expert in memory), with
 // [source] model set to the directory and everything else of [source] that names work removed.
 core::result<core::run_config> model_config_of(const model_run_options &options);

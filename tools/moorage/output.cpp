@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/base/atomic_file.h"
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
 

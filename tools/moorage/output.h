@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/config/run_config.h"
 #include "tools/moorage/command.h"

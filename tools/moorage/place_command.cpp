@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/run_config.h"
 #include "core/placement/placement_stage.h"
@@ -210,7 +209,7 @@ result<int> make_rows(const arguments &given, const std::vector<job> &jobs,
     // What is wrong with the only one is what is wrong with the whole.
     if (rows->size() == 1 && failed.empty() && !report.rows[0].refusal.empty())
         return error{report.rows[0].refusal};
-    if (rows->size() == 1 && !failed.empty() && failed[0].death.is_null())
+    if (rows->size() == 1 && !failed.empty() && failed[0].death->is_null())
         return error{failed[0].why, failed[0].usage};
     return exit_code_of(rows->size() - failed.size(), failed);
 }
@@ -260,8 +259,8 @@ int run_place(const arguments &given) {
 
 }  // namespace
 
-command install_place(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand(
+command install_place(parser &app) {
+    parser *sub = app.add_subcommand(
         "place", "experts over the servers of a cluster, and the latency to expect");
     const auto given = std::make_shared<arguments>();
     sub->add_option("config", given->config, "the cluster's TOML file")

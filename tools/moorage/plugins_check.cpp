@@ -1,6 +1,7 @@
 // plugins_check.cpp - `plugins check`: runs the conformance kit and prints what it found.
 #include <algorithm>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "tools/moorage/check/check.h"

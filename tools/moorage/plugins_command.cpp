@@ -2,8 +2,6 @@
 // rules, a new one.
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "tools/moorage/command.h"
 #include "tools/moorage/plugins.h"
 
@@ -22,23 +20,23 @@ struct options {
     plugins_check_options check;
 };
 
-void add_list(CLI::App &to, plugins_list_options &o) {
-    CLI::App *at = to.add_subcommand(
+void add_list(parser &to, plugins_list_options &o) {
+    parser *at = to.add_subcommand(
         "list", "the policies that are there, and the libraries that were refused");
     at->add_option("--path", o.paths, path_help);
     at->add_option("--json", o.json, json_help);
 }
 
-void add_describe(CLI::App &to, plugins_describe_options &o) {
-    CLI::App *at = to.add_subcommand(
+void add_describe(parser &to, plugins_describe_options &o) {
+    parser *at = to.add_subcommand(
         "describe", "a policy: its idea, calls, parameters with limits, needs and source");
     at->add_option("name", o.name, "policy, as in TOML")->required();
     at->add_option("--path", o.paths, path_help);
     at->add_option("--json", o.json, json_help);
 }
 
-void add_new(CLI::App &to, plugins_new_options &o) {
-    CLI::App *at =
+void add_new(parser &to, plugins_new_options &o) {
+    parser *at =
         to.add_subcommand("new", "write a new policy: one file that works and explains itself");
     at->add_option("kind", o.kind,
                    "router, cache, budget, prefetch, dispatch, placement or transport")
@@ -49,10 +47,10 @@ void add_new(CLI::App &to, plugins_new_options &o) {
     at->add_option("--dir", o.directory, "folder that receives the file")->capture_default_str();
 }
 
-void add_check(CLI::App &to, plugins_check_options &o) {
-    CLI::App *at = to.add_subcommand("check",
-                                     "does a policy keep the rules of the interface? "
-                                     "each test runs in a process of its own");
+void add_check(parser &to, plugins_check_options &o) {
+    parser *at = to.add_subcommand("check",
+                                   "does a policy keep the rules of the interface? "
+                                   "each test runs in a process of its own");
     at->add_option("file", o.file,
                    "library (.so), or a source (.cpp, .c, .rs) that is compiled first");
     at->add_option("policy", o.policy, "only this policy of the library");
@@ -60,7 +58,7 @@ void add_check(CLI::App &to, plugins_check_options &o) {
     at->add_option("--seed", o.seed, "of everything drawn at random; the same seed repeats a run")
         ->capture_default_str();
     at->add_option("--timeout", o.timeout_s, "seconds a test may take")
-        ->check(CLI::Range(0.01, 3600.0))
+        ->range(0.01, 3600.0)
         ->capture_default_str();
     at->add_option("--json", o.json, json_help);
     at->add_flag("--all", o.verbose, "print every test, not only those that did not pass");
@@ -69,8 +67,8 @@ void add_check(CLI::App &to, plugins_check_options &o) {
 
 }  // namespace
 
-command install_plugins(CLI::App &app) {
-    CLI::App *plugins = app.add_subcommand("plugins", "policies: list, describe, check, new");
+command install_plugins(parser &app) {
+    parser *plugins = app.add_subcommand("plugins", "policies: list, describe, check, new");
     plugins->require_subcommand(1);
     const auto given =
         std::make_shared<options>();  // lives as long as both the parser and the action

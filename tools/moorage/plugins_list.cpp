@@ -1,6 +1,7 @@
 // plugins_list.cpp - `plugins list` and `plugins describe`, as text of 80 columns and as JSON.
 #include <algorithm>
 
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/host/call_list.h"

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/hardware.h"
 #include "core/execute/cpu/measure.h"
@@ -138,24 +137,24 @@ int compare_runs_of(const compare_arguments &given) {
     return exit_ok;
 }
 
-void add_measure(CLI::App &sub, measure_arguments &given) {
+void add_measure(parser &sub, measure_arguments &given) {
     sub.add_option("--out", given.out_file, "the profile to write; - for standard output")
         ->required()
         ->type_name("FILE.toml");
     sub.add_option("--executor", given.executor, "whose costs: cpu (default) or cuda")
         ->type_name("NAME")
-        ->check(CLI::IsMember({"cpu", "cuda"}));
+        ->one_of({"cpu", "cuda"});
     sub.add_option("--seconds", given.seconds, "how long to measure, about (20)")
         ->type_name("S")
-        ->check(CLI::Range(0.01, 3600.0));
+        ->range(0.01, 3600.0);
     sub.add_option("--threads", given.threads, "threads of the arithmetic (one a core)")
         ->type_name("N")
-        ->check(CLI::Range(1u, 1024u));
+        ->range(1u, 1024u);
     sub.add_option("--json", given.json_file, "write all samples as JSON; - for standard output")
         ->type_name("FILE");
 }
 
-void add_compare(CLI::App &sub, compare_arguments &given) {
+void add_compare(parser &sub, compare_arguments &given) {
     sub.add_option("config", given.config, "the run's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
@@ -168,23 +167,23 @@ void add_compare(CLI::App &sub, compare_arguments &given) {
         ->expected(1);
     sub.add_option("--runs", given.runs, "real runs, of which the quickest counts (10)")
         ->type_name("N")
-        ->check(CLI::Range(1u, 1000u));
+        ->range(1u, 1000u);
     sub.add_option("--json", given.json_file, "write the terms as JSON; - for standard output")
         ->type_name("FILE");
 }
 
 }  // namespace
 
-command install_profile(CLI::App &app) {
-    CLI::App *profile = app.add_subcommand(
+command install_profile(parser &app) {
+    parser *profile = app.add_subcommand(
         "profile", "hardware profiles: measure this machine, compare the emulator with it");
     profile->require_subcommand(1);
     const auto to_measure = std::make_shared<measure_arguments>();
-    CLI::App *measuring =
+    parser *measuring =
         profile->add_subcommand("measure", "measure this machine and write its profile");
     add_measure(*measuring, *to_measure);
     const auto to_compare = std::make_shared<compare_arguments>();
-    CLI::App *comparing = profile->add_subcommand(
+    parser *comparing = profile->add_subcommand(
         "compare", "a run on the emulator and for real: the difference per term");
     add_compare(*comparing, *to_compare);
     return

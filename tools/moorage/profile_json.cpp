@@ -1,6 +1,8 @@
 // profile_json.cpp - samples and figures by name; seconds and bytes.
 #include "tools/moorage/profile_json.h"
 
+#include "core/base/json.h"
+
 namespace moorage::tool {
 
 using namespace moorage::core;

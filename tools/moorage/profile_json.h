@@ -1,7 +1,7 @@
 // profile_json.h - everything that was measured of a machine, as figures for --json.
 #pragma once
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/execute/measure.h"
 
 namespace moorage::tool {

@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/cache/replay_packing.h"
@@ -357,11 +356,10 @@ int run_replay(const replay_options &options) {
 
 }  // namespace
 
-command install_replay(CLI::App &app) {
+command install_replay(parser &app) {
     const auto options =
         std::make_shared<replay_options>();  // shared: parser and command outlive this
-    CLI::App *sub =
-        app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
+    parser *sub = app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
     sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
     sub->add_option(
            "--policies", options->policies,
@@ -377,7 +375,7 @@ command install_replay(CLI::App &app) {
            "--order", options->order,
            "token: the experts of a token and layer are one event; serial: one after the other; "
            "rounds: all layers for the best-scored, then for the next")
-        ->check(CLI::IsMember({"rounds", "token", "serial"}))
+        ->one_of({"rounds", "token", "serial"})
         ->capture_default_str();
     sub->add_option("--seed", options->seed, "of randomised policies")->capture_default_str();
     sub->add_option("--param", options->params, "policy.key=value, for every entry of that policy")
@@ -390,7 +388,7 @@ command install_replay(CLI::App &app) {
         ->allow_extra_args(false);
     sub->add_option("--on-fault", options->on_fault,
                     "what wrong advice does: abort ends the row, replace counts it and goes on")
-        ->check(CLI::IsMember({"abort", "replace"}))
+        ->one_of({"abort", "replace"})
         ->capture_default_str();
     sub->add_option("--guard", options->guard,
                     "how closely policies are watched: off, default or full ([plugins] guard)")

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/json.h"
+#include "core/base/json_fwd.h"
 #include "core/cache/replay.h"
 #include "core/report/failed_rows.h"
 

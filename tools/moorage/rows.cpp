@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/json.h"
 #include "core/host/ending.h"
 #include "core/host/supervise.h"
 #include "tools/moorage/command.h"

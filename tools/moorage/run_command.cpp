@@ -3,8 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/report/progress.h"
@@ -79,8 +78,8 @@ int run_one(const arguments &given) {
 
 }  // namespace
 
-command install_run(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("run", "one run of a configuration: source through report");
+command install_run(parser &app) {
+    parser *sub = app.add_subcommand("run", "one run of a configuration: source through report");
     const auto given = std::make_shared<arguments>();
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
@@ -61,7 +59,7 @@ result<std::vector<vector_case>> read_vectors(const std::string &file) {
     if (!mapped) return mapped.failure();
     const auto bytes = mapped->bytes();
     const auto *begin = reinterpret_cast<const char *>(bytes.data());
-    const json root = json::parse(begin, begin + bytes.size(), nullptr, /*allow_exceptions=*/false);
+    const json root = json_or_discarded({begin, bytes.size()});
     if (!root.is_array()) return error{format("{}: not a JSON list of texts and their ids", file)};
     std::vector<vector_case> cases;
     for (const json &one : root) {
@@ -138,18 +136,18 @@ int tokenize(const arguments &given) {
 
 }  // namespace
 
-command install_tokenize(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("tokenize", "a text's token ids, or the text of ids");
+command install_tokenize(parser &app) {
+    parser *sub = app.add_subcommand("tokenize", "a text's token ids, or the text of ids");
     const auto given = std::make_shared<arguments>();
     sub->add_option("model", given->directory, "a directory with a tokenizer.json")
         ->required()
         ->type_name("MODEL_DIR");
-    CLI::Option *text = sub->add_option("--text", given->text, "instead of standard input");
-    CLI::Option *vectors =
+    option *text = sub->add_option("--text", given->text, "instead of standard input");
+    option *vectors =
         sub->add_option("--vectors", given->vectors_file,
                         "compare with [{\"text\", \"ids\"}...]; exit code 1 on a difference")
             ->type_name("FILE.json");
-    CLI::Option *ids =
+    option *ids =
         sub->add_option("--decode", given->ids, "the text of these ids")->type_name("ID...");
     text->excludes(vectors)->excludes(ids);
     vectors->excludes(ids);

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/source/convert.h"
@@ -43,8 +42,8 @@ status info(const info_options &options) {
     return write_json(options.json, json_of(summary));
 }
 
-command install_info(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("info", "what is in a trace, and how its routing behaves");
+command install_info(parser &app) {
+    parser *sub = app.add_subcommand("info", "what is in a trace, and how its routing behaves");
     const auto options = std::make_shared<info_options>();
     sub->add_option("file", options->file, "a trace (*.safetensors)")->required();
     sub->add_option("--json", options->json,
@@ -57,8 +56,8 @@ struct synth_arguments {
     std::string out;
 };
 
-command install_synth(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand(
+command install_synth(parser &app) {
+    parser *sub = app.add_subcommand(
         "synth",
         "make a trace: per layer a random ranking of the experts, weight 1 / (rank + b)^a, "
         "drawn without replacement");
@@ -159,8 +158,8 @@ status convert(convert_arguments &given) {
     return core::success();
 }
 
-command install_convert(CLI::App &app) {
-    CLI::App *sub =
+command install_convert(parser &app) {
+    parser *sub =
         app.add_subcommand("convert", "turn a log (CSV, JSON lines) into a trace, or cut a trace");
     const auto given = std::make_shared<convert_arguments>();
     sub->add_option("input", given->in, "*.csv, *.tsv, *.jsonl, *.ndjson or *.safetensors")
@@ -168,7 +167,7 @@ command install_convert(CLI::App &app) {
     sub->add_option("--out", given->out, "trace to write")->required();
     sub->add_option("--format", given->options.format,
                     "of a log: csv or jsonl; default: by its name")
-        ->check(CLI::IsMember({"csv", "jsonl"}));
+        ->one_of({"csv", "jsonl"});
     sub->add_option("--experts", given->options.experts,
                     "experts of a layer in a log; default: the largest id and one");
     sub->add_flag("--wide", given->wide, "weights of a log as 32-bit floats, not 16");
@@ -188,15 +187,15 @@ command install_convert(CLI::App &app) {
 
 }  // namespace
 
-command install_trace(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("trace", "look at, make, convert and record routing traces");
+command install_trace(parser &app) {
+    parser *sub = app.add_subcommand("trace", "look at, make, convert and record routing traces");
     sub->require_subcommand(1);
     // shared: std::function wants copies, and the list is the same for all of them
-    using entries = std::vector<std::pair<CLI::App *, command>>;
+    using entries = std::vector<std::pair<parser *, command>>;
     const auto parts = std::make_shared<entries>();
     for (const auto install : {install_info, install_synth, install_convert, install_record}) {
         command action = install(*sub);
-        parts->emplace_back(sub->get_subcommands({}).back(), std::move(action));
+        parts->emplace_back(sub->last_subcommand(), std::move(action));
     }
     return [parts] {
         for (const auto &[part, action] : *parts)

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "moorage/module.h"
 

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 #include "core/report/progress.h"
@@ -85,8 +84,8 @@ int record(const arguments &given) {
 
 }  // namespace
 
-command install_record(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("record", "the routing of a model run, as a trace");
+command install_record(parser &app) {
+    parser *sub = app.add_subcommand("record", "the routing of a model run, as a trace");
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
     sub->add_option("--out", given->out, "trace to write")

@@ -5,6 +5,6 @@
 
 namespace moorage::tool {
 
-command install_record(CLI::App &app);
+command install_record(parser &app);
 
 }  // namespace moorage::tool

@@ -2,14 +2,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/host/stage_policy.h"
@@ -34,7 +32,7 @@ struct arguments {
     std::vector<std::string> overrides;
     double from = unset, to = unset, step = unset;
     uint32_t samples = 6, degree = 1, jobs = 0;
-    preference prefer = preference::by_fit;
+    std::string prefer;  // empty: by the fit
 };
 
 // What is known of a parameter before it is run.
@@ -45,6 +43,11 @@ struct numeric_param {
 };
 
 error usage(std::string text) { return {std::move(text), true}; }
+
+preference preference_of(const std::string &word) {
+    if (word.empty()) return preference::by_fit;
+    return word == "smallest" ? preference::smallest : preference::largest;
+}
 
 // The host's own settings are counts but for these.
 result<numeric_param> host_param(const arguments &given, numeric_param param, run_resources &shared,
@@ -236,7 +239,7 @@ result<tuning> search(const arguments &given) {
     found.param = given.param;
     found.target = std::move(target).value();
     found.degree = given.degree;
-    found.prefer = given.prefer;
+    found.prefer = preference_of(given.prefer);
     if (const status done = find_grid(given, *param, found.grid); !done) return done.failure();
     if (given.samples <= given.degree || given.samples > 1000)
         return usage(format("--samples {}: a fit of degree {} needs {} to 1000", given.samples,
@@ -265,8 +268,8 @@ int run_tune(const arguments &given) {
 
 }  // namespace
 
-command install_tune(CLI::App &app) {
-    CLI::App *sub = app.add_subcommand("tune", "the value of a parameter that meets a target");
+command install_tune(parser &app) {
+    parser *sub = app.add_subcommand("tune", "the value of a parameter that meets a target");
     const auto given = std::make_shared<arguments>();
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()
@@ -289,8 +292,7 @@ command install_tune(CLI::App &app) {
     sub->add_option("--prefer", given->prefer,
                     "which of the values that meet the target; default: the smallest, but the "
                     "largest where larger values make the figure worse")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, preference>{
-            {"smallest", preference::smallest}, {"largest", preference::largest}}))
+        ->one_of({"smallest", "largest"})
         ->type_name("smallest|largest");
     sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
         ->type_name("SECTION.KEY=VALUE")

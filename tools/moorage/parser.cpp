@@ -1,0 +1,149 @@
+// parser.cpp - the only file that includes CLI11.
+#include "tools/moorage/parser.h"
+
+#include <filesystem>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+void append_given(given_values &to, const CLI::App &command, std::span<const char *const> names) {
+    for (const char *name : names)
+        if (const CLI::Option *given = command.get_option_no_throw(name); given && given->count())
+            to.emplace_back(name, given->results().front());
+    for (const CLI::App *part : command.get_subcommands()) append_given(to, *part, names);
+}
+
+}  // namespace
+
+option *option::required() {
+    of_->required();
+    return this;
+}
+
+option *option::type_name(const std::string &name) {
+    of_->type_name(name);
+    return this;
+}
+
+option *option::take_all() {
+    of_->take_all();
+    return this;
+}
+
+option *option::expected(int count) {
+    of_->expected(count);
+    return this;
+}
+
+option *option::delimiter(char separator) {
+    of_->delimiter(separator);
+    return this;
+}
+
+option *option::allow_extra_args(bool allowed) {
+    of_->allow_extra_args(allowed);
+    return this;
+}
+
+option *option::capture_default_str() {
+    of_->capture_default_str();
+    return this;
+}
+
+option *option::excludes(const option *other) {
+    of_->excludes(other->of_);
+    return this;
+}
+
+option *option::range(double least, double most) {
+    of_->check(CLI::Range(least, most));
+    return this;
+}
+
+option *option::range(uint32_t least, uint32_t most) {
+    of_->check(CLI::Range(least, most));
+    return this;
+}
+
+option *option::one_of(std::initializer_list<const char *> words) {
+    of_->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())));
+    return this;
+}
+
+size_t option::count() const { return of_->count(); }
+
+parser::parser(const std::string &title, const std::string &name)
+    : own_(std::make_unique<CLI::App>(title, name)), of_(own_.get()) {}
+
+parser::parser(CLI::App &of) : of_(&of) {}
+
+parser::~parser() = default;
+
+parser *parser::add_subcommand(const std::string &name, const std::string &title) {
+    subcommands_.push_back(std::make_unique<parser>(*of_->add_subcommand(name, title)));
+    return last_subcommand();
+}
+
+template <class Value>
+option *parser::add_option(const std::string &names, Value &variable, const std::string &help) {
+    options_.push_back(std::make_unique<option>(*of_->add_option(names, variable, help)));
+    return options_.back().get();
+}
+
+template option *parser::add_option(const std::string &, uint32_t &, const std::string &);
+template option *parser::add_option(const std::string &, uint64_t &, const std::string &);
+template option *parser::add_option(const std::string &, double &, const std::string &);
+template option *parser::add_option(const std::string &, std::string &, const std::string &);
+template option *parser::add_option(const std::string &, std::filesystem::path &,
+                                    const std::string &);
+template option *parser::add_option(const std::string &, std::vector<int32_t> &,
+                                    const std::string &);
+template option *parser::add_option(const std::string &, std::vector<std::string> &,
+                                    const std::string &);
+template option *parser::add_option(const std::string &, std::vector<std::filesystem::path> &,
+                                    const std::string &);
+
+option *parser::add_flag(const std::string &names, bool &variable, const std::string &help) {
+    options_.push_back(std::make_unique<option>(*of_->add_flag(names, variable, help)));
+    return options_.back().get();
+}
+
+void parser::set_version_flag(const std::string &name, const std::string &text) {
+    of_->set_version_flag(name, text);
+}
+
+void parser::require_subcommand(int least) { of_->require_subcommand(least); }
+
+void parser::footer(const std::string &text) { of_->footer(text); }
+
+std::optional<int> parser::parse(int argc, char **argv) {
+    try {
+        of_->parse(argc, argv);
+    } catch (const CLI::ParseError &error) {
+        std::ostringstream out, errors;
+        const int code = of_->exit(error, out, errors) == 0 ? exit_ok : exit_usage;
+        print(out.str());
+        print_error(errors.str());
+        return finish_output(code);
+    }
+    return std::nullopt;
+}
+
+bool parser::parsed() const { return of_->parsed(); }
+
+bool parser::got_subcommand(const std::string &name) const { return of_->got_subcommand(name); }
+
+given_values parser::given(std::span<const char *const> names) const {
+    given_values all;
+    append_given(all, *of_, names);
+    return all;
+}
+
+}  // namespace moorage::tool

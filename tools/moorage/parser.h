@@ -1,0 +1,86 @@
+// parser.h - the command line as the commands declare it: options bound to variables, subcommands.
+//
+//     parser *sub = app.add_subcommand("model", "look at a model");
+//     sub->add_option("--jobs", given->jobs, "threads")->type_name("N")->range(1u, 64u);
+//
+// A thin cover of CLI11, whose header costs four seconds in every unit that includes it; parser.cpp
+// is the one that does. The names are CLI11's, and so is what they mean.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace moorage::tool {
+
+// Each function returns the option itself.
+class option {
+public:
+    explicit option(CLI::Option &of) : of_(&of) {}
+
+    option *required();
+    option *type_name(const std::string &name);
+    option *take_all();
+    option *expected(int count);
+    option *delimiter(char separator);
+    option *allow_extra_args(bool allowed);
+    // The variable's value, as it is now, is shown by --help.
+    option *capture_default_str();
+    option *excludes(const option *other);
+    option *range(double least, double most);
+    option *range(uint32_t least, uint32_t most);
+    option *one_of(std::initializer_list<const char *> words);
+
+    size_t count() const;
+
+private:
+    CLI::Option *of_;
+};
+
+// Option and its (first) value.
+using given_values = std::vector<std::pair<std::string, std::string>>;
+
+// A command with its options and subcommands. Those live as long as it does.
+class parser {
+public:
+    parser(const std::string &title, const std::string &name);
+    explicit parser(CLI::App &of);
+    ~parser();
+
+    parser *add_subcommand(const std::string &name, const std::string &title);
+    // `variable` is one of the types that parser.cpp lists; it outlives the parser.
+    template <class Value>
+    option *add_option(const std::string &names, Value &variable, const std::string &help);
+    option *add_flag(const std::string &names, bool &variable, const std::string &help);
+    void set_version_flag(const std::string &name, const std::string &text);
+    void require_subcommand(int least);
+    void footer(const std::string &text);
+
+    // Help and version requests, and wrong usage, are told, and their exit code is returned;
+    // nothing where the work can begin.
+    std::optional<int> parse(int argc, char **argv);
+    bool parsed() const;
+    bool got_subcommand(const std::string &name) const;
+    // Those of the options that were given, here and in the chosen subcommands.
+    given_values given(std::span<const char *const> names) const;
+    // The one that was added last. Requires: there is one.
+    parser *last_subcommand() { return subcommands_.back().get(); }
+
+private:
+    std::unique_ptr<CLI::App> own_;  // null in a subcommand
+    CLI::App *of_;
+    std::vector<std::unique_ptr<parser>> subcommands_;
+    std::vector<std::unique_ptr<option>> options_;
+};
+
+}  // namespace moorage::tool
