@@ -12,6 +12,7 @@
 #include "core/config/hardware.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/host/stage_policy.h"
+#include "core/pipeline/composition.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
 #include "core/pipeline/own_routing.h"
@@ -315,6 +316,9 @@ status runner::activate() {
     limits.transfers_max = memory_.transfers_max;
     limits.expert_bytes = costs_->shape().expert_bytes;
     if (const status done = policies_.activate(limits); !done) return done.failure();
+    const composition made{config_,        policies_,      limits.experts, limits.buffer_slots,
+                           limits.servers, memory_.split()};
+    if (const status sound = check_composition(made, warnings_); !sound) return sound.failure();
     const instance &prefetch = *policies_.all().prefetch;
     const moorage_prefetch &ahead = *prefetch.prefetch;
     if (ahead.horizon && ahead.horizon(prefetch.plugin()) != 0 && !ahead.predict &&

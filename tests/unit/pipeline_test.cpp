@@ -267,7 +267,7 @@ TEST_CASE("conservation under random settings") {
         on.config.batch = round < 24 ? 1 : 3;
         on.config.prefill = round % 5 == 4 ? 6 : 0;
         on.config.experts = 1 + round % 40;
-        on.config.buffer_experts = round % 4;
+        on.config.buffer_experts = 1 + round % 4;
         CAPTURE(round);
         const run_report report = on.run_it();
         CHECK(report.tokens == 300);
