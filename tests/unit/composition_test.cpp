@@ -182,6 +182,54 @@ TEST_CASE("one parameter of a method, two values") {
     CHECK_FALSE(on.warns("alpha"));
 }
 
+TEST_CASE("an optimum that is none") {
+    bench on;
+    on.config.cache.plugin = "belady";
+    CHECK_FALSE(on.warns("no bound"));
+    CHECK(on.run_it().opt_misses == on.run_it().experts.misses);
+    on.config.prefetch.plugin = "next_gate";
+    CHECK(on.warns("prefetch next_gate"));
+    const run_report ahead = on.run_it();
+    CHECK(to_json(ahead)["opt_misses"].is_null());
+    CHECK(has(ahead.opt_reason, "prefetch"));
+    CHECK(has(to_text(ahead), "not compared"));
+    on.config.prefetch.plugin = "none";
+    on.config.router.plugin = "smoe";
+    on.config.router.params = {{"alpha", 0.9, "test"}};
+    CHECK(on.warns("router smoe"));
+    const run_report lossy = on.run_it();
+    REQUIRE(lossy.experts.substituted != 0);
+    CHECK(to_json(lossy)["opt_misses"].is_null());
+    CHECK(has(lossy.opt_reason, "router"));
+}
+
+TEST_CASE("the optimum stands beside what counts the same thing only") {
+    bench on;
+    CHECK(on.run_it().opt_misses != 0);
+    CHECK(to_json(on.run_it())["opt_reason"].is_null());
+    const auto reason = [&] {
+        const run_report report = on.run_it();
+        CHECK(report.opt_misses == 0);
+        return report.opt_reason;
+    };
+    SUBCASE("computed elsewhere") {
+        on.config.dispatch.plugin = "cpu_all";
+        CHECK(has(reason(), "without a place"));
+    }
+    SUBCASE("not admitted") {
+        on.config.cache = {"static", "test", {{"which", std::string("nothing"), "test"}}};
+        CHECK(has(reason(), "without a place"));
+    }
+    SUBCASE("steps of several tokens") {
+        on.config.batch = 2;
+        CHECK(has(reason(), "several positions"));
+    }
+    SUBCASE("parts of experts") {
+        on.config.split = 0.512;
+        CHECK(has(reason(), "parts of experts"));
+    }
+}
+
 TEST_CASE("what a newer host might know is refused, not ignored") {
     // The policy's own descriptor, with a bit that this host has no meaning for.
     bench on;

@@ -277,6 +277,14 @@ TEST_CASE("conservation under random settings") {
         CHECK(experts.loaded + experts.on_cpu <= experts.requested);
         CHECK(report.bytes.prefetched == report.bytes.prefetch_used + report.bytes.prefetch_wasted);
         CHECK(report.bytes.h2d <= experts.loaded * 100'000 + report.bytes.prefetched);
+        CHECK(report.bytes.h2d == report.bytes.demand + report.bytes.prefetched);
+        CHECK(report.bytes.prefetch_cut_off <= report.bytes.prefetch_wasted);
+        uint64_t moved = 0;
+        double stall_ms = 0;
+        for (const layer_report &layer : report.layers)
+            moved += layer.h2d_bytes, stall_ms += layer.stall_ms;
+        CHECK(moved == report.bytes.h2d);
+        CHECK(stall_ms == doctest::Approx(report.time.stall));
         CHECK(report.time.compute + report.time.stall <= report.total_ms + 1e-9);
         CHECK(report.time.transfer <= report.total_ms + 1e-9);
         CHECK(report.faults.empty());
