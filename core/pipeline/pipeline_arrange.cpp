@@ -18,6 +18,11 @@ flow pipeline::arrange() {
         } else {
             if (!budget_.apply()) co_return end_run();
             release(budget_.evicted());
+            if (budget_.overfull()) {
+                prefetch_.drain(bytes_);
+                if (!budget_.shrink()) co_return end_run();
+                release(budget_.evicted());
+            }
         }
         const auto [least, most] = std::ranges::minmax(std::as_const(truth_).slots_all());
         arrangement_.uneven |= most - least > 1 || budget_.divides();
