@@ -3,9 +3,9 @@
 // `substitute` replaces the last-ranked `count` experts of every `every`-th token (counted over all
 // layers, the first one included) by the smallest experts that the model did not choose.
 // `undeclared` does the same and does not say that it is lossy. `infinite` and `huge` keep the
-// choice and give every expert a weight that is infinite, or near the largest that is not. `reweigh`
-// keeps the experts and scales the weight of the last-ranked one; `restate` does so too and says
-// that it is lossless.
+// choice and give every expert a weight that is infinite, or near the largest that is not.
+// `reweigh` keeps the experts and scales the weight of the last-ranked one; `restate` does so too
+// and says that it is lossless.
 
 #include <moorage/moorage.hpp>
 
