@@ -96,12 +96,27 @@ bool budget_stage::apply() {
     changes_ = false;
     if (divides_) cache_.empty(evicted_);
     std::copy(planned_.begin(), planned_.end(), truth_.slots_all().begin());
-    for (uint32_t layer = 0; layer < truth_.layers(); ++layer) {
+    for (uint32_t layer = 0; layer < truth_.layers(); ++layer)
         if (top_rows_[layer] != places_.top_rows(layer))
             truth_.splits()[layer] = static_cast<float>(top_rows_[layer]) / places_.rows();
+    return evict_surplus();
+}
+
+bool budget_stage::shrink() {
+    evicted_.clear();
+    return evict_surplus();
+}
+
+bool budget_stage::evict_surplus() {
+    for (uint32_t layer = 0; layer < truth_.layers(); ++layer)
         if (!cache_.shrink(layer, evicted_)) return false;
-    }
     return true;
+}
+
+bool budget_stage::overfull() const {
+    for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
+        if (truth_.used(pool) > truth_.slots(pool)) return true;
+    return false;
 }
 
 }  // namespace moorage::core

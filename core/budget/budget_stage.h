@@ -31,9 +31,13 @@ public:
     // cache policy; where the plan divides(), all caches are emptied, and nothing may be buffered
     // or in flight. False: the run has to end. [control]
     bool apply();
+    // Layers still use more than apply() gave them: experts of theirs have a segment in the buffer,
+    // which keeps them. Once it is empty, shrink() evicts the rest. [control]
+    bool overfull() const;
+    bool shrink();
     // Tokens after which plan() is due again; MOORAGE_NEVER: not again.
     uint64_t due() const { return due_; }
-    // Pages that apply() took out of the cache.
+    // Pages that the last apply() or shrink() took out of the cache.
     const std::vector<uint32_t> &evicted() const { return evicted_; }
     // The plan calls for an arena divided by these rows of the top segment of each layer.
     bool divides() const { return divides_; }
@@ -41,6 +45,7 @@ public:
 
 private:
     bool valid(std::string &why);
+    bool evict_surplus();
     uint32_t rows_of(float split) const;
 
     instance &policy_;

@@ -127,8 +127,10 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
         if (full && next == victims_.size()) continue;
         const uint32_t victim = full ? victims_[next++] : MOORAGE_NONE;
         const moorage_admission asked{sizeof(asked), 0, page, victim, segments, cause};
-        if (cache.admit != nullptr && policy_.call(entry_point::admit, cache.admit, &asked) == 0)
+        if (cache.admit != nullptr && policy_.call(entry_point::admit, cache.admit, &asked) == 0) {
+            ++refused_;
             continue;
+        }
         if (full) {
             take_out(truth_, victim);
             if (cache.on_evict != nullptr)

@@ -49,6 +49,9 @@ public:
     void put(uint32_t page);
     void take(uint32_t page);
 
+    // Loads that the policy did not admit.
+    uint64_t refused() const { return refused_; }
+
 private:
     uint32_t segments_of(uint32_t layer) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no
@@ -59,6 +62,7 @@ private:
     residency &truth_;
     fault_log &faults_;
     fenced_vector<uint32_t> victims_;
+    uint64_t refused_ = 0;
 };
 
 }  // namespace moorage::core

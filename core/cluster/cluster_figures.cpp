@@ -68,6 +68,8 @@ void cluster_sums::add(const cluster_node &node, pipeline &line, const arrival_s
     sum_.bytes.prefetched += one.bytes.prefetched;
     sum_.bytes.prefetch_used += one.bytes.prefetch_used;
     sum_.bytes.prefetch_wasted += one.bytes.prefetch_wasted;
+    sum_.bytes.prefetch_cut_off += one.bytes.prefetch_cut_off;
+    sum_.bytes.demand += one.bytes.demand;
     sum_.bytes.behind += one.bytes.behind;
     sum_.time.compute += one.time.compute;
     sum_.time.transfer += one.time.transfer;
@@ -95,12 +97,12 @@ void cluster_sums::add_requests(home_sums &home, const arrival_source &from) {
         const uint64_t latency_ns = one.ended_ns - one.arrived_ns;
         const uint64_t ttft_ns = one.first_ns - one.arrived_ns;
         ++home.requests;
-        home.latency_ns.push_back(latency_ns);
-        home.ttft_ns.push_back(ttft_ns);
-        latency_ns_.push_back(latency_ns);
-        ttft_ns_.push_back(ttft_ns);
+        home.latency_ns.add(latency_ns);
+        home.ttft_ns.add(ttft_ns);
+        latency_ns_.add(latency_ns);
+        ttft_ns_.add(ttft_ns);
         if (one.output_tokens > 1)
-            tpot_ns_.push_back((one.ended_ns - one.first_ns) / (one.output_tokens - 1));
+            tpot_ns_.add((one.ended_ns - one.first_ns) / (one.output_tokens - 1));
         time_sums &bucket = at(one.arrived_ns);
         ++bucket.requests;
         bucket.latency_ns += latency_ns;
@@ -155,8 +157,8 @@ run_report cluster_sums::report(const rebalancer &balance, std::string_view poli
     report.virtual_time = true;
     report.total_ms = taken_s * 1e3;
     report.tokens_per_s = taken_s > 0 ? static_cast<double>(report.tokens) / taken_s : 0;
-    report.tpot_ms = summarise(tpot_ns_);
-    report.ttft_ms = summarise(ttft_ns_);
+    report.tpot_ms = tpot_ns_.summary();
+    report.ttft_ms = ttft_ns_.summary();
     const network &links = all_.links();
     report.bytes.network =
         links.network_bytes(traffic::activation) + links.network_bytes(traffic::migration);
@@ -164,7 +166,7 @@ run_report cluster_sums::report(const rebalancer &balance, std::string_view poli
     out.policy = policy;
     out.duration_s = taken_s;
     out.bucket_s = bucket_s(config_);
-    out.latency_ms = summarise(latency_ns_);
+    out.latency_ms = latency_ns_.summary();
     if (report.tokens != 0)
         out.experts_ms_per_token =
             static_cast<double>(experts_ns_) / 1e6 / static_cast<double>(report.tokens);
@@ -176,7 +178,7 @@ run_report cluster_sums::report(const rebalancer &balance, std::string_view poli
     for (auto &[home, sums] : homes_) {
         add_to(all, sums.activations);
         out.homes.push_back({scene_.home_names[home], sums.requests, sums.tokens,
-                             summarise(sums.latency_ns), summarise(sums.ttft_ns),
+                             sums.latency_ns.summary(), sums.ttft_ns.summary(),
                              ratio(sums.activations)});
     }
     out.local_ratio = ratio(all);

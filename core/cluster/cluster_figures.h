@@ -30,7 +30,7 @@ public:
 private:
     struct home_sums {
         uint64_t requests = 0, tokens = 0;
-        std::vector<uint64_t> latency_ns, ttft_ns;
+        time_collection latency_ns, ttft_ns;
         activation_counts activations;
     };
     struct time_sums {
@@ -49,7 +49,7 @@ private:
     uint64_t experts_ns_ = 0;
     std::map<uint32_t, home_sums> homes_;
     std::vector<time_sums> over_time_;
-    std::vector<uint64_t> tpot_ns_, ttft_ns_, latency_ns_;
+    time_collection tpot_ns_, ttft_ns_, latency_ns_;
 };
 
 }  // namespace moorage::core

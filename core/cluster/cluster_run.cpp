@@ -15,6 +15,7 @@
 #include "core/cluster/idle_source.h"
 #include "core/cluster/rebalancer.h"
 #include "core/execute/timeline_sink.h"
+#include "core/pipeline/composition.h"
 #include "core/pipeline/policy_set.h"
 #include "core/placement/activation.h"
 #include "core/placement/placement_stage.h"
@@ -80,7 +81,7 @@ private:
     status make_source(served_node &of, uint32_t home, uint32_t model, uint32_t part,
                        uint32_t parts);
     result<arrival_phase> phase_of(const cluster_workload &workload, uint32_t home, uint32_t model);
-    status activate(served_node &of, uint32_t slots);
+    status activate(served_node &of, uint32_t slots, uint32_t buffer, uint32_t callable);
     result<run_report> drive();
     status fault() const;
     void show_links();
@@ -93,6 +94,7 @@ private:
     std::unique_ptr<placement_stage> policy_;
     plan plan_;
     fault_log faults_;
+    std::vector<std::string> warnings_;  // of each node
     std::unique_ptr<cluster_emulator> all_;
     std::deque<drawn_routing> drawn_;
     std::deque<std::vector<arrival>> listed_;
@@ -219,12 +221,6 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const uint32_t layers = demand.model_layers[model], experts = demand.model_experts[model];
     const uint32_t pages = layers * experts;
     const bool loads = gpu && cluster_.servers[of.device_server[device]].host_experts;
-    if (!loads && config_.prefetch.plugin != "none")
-        return error{format("{}: prefetch {} brings experts from host memory, which {} does not "
-                            "hold; set host_experts = true for its server, or prefetch \"none\"",
-                            config_.prefetch.place, config_.prefetch.plugin,
-                            gpu ? scene_.device_names[device] : scene_.home_names[home]),
-                     true};
     const uint64_t fit = gpu ? of.device_bytes[device] / demand.expert_bytes[model] : pages;
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(fit, pages));
     const uint32_t slots = loads ? capacity : 0, buffer = loads ? demand.model_top_k[model] : 0;
@@ -245,7 +241,10 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
          "the workload of " + scene_.home_names[home],
          {made.truth->view(), made.shown.lent(), all_->clock(), nullptr, config_.seed, &faults_}});
     if (!policies) return policies;
-    if (const status done = activate(made, std::max(slots, capacity)); !done) return done;
+    // A device does not call itself.
+    const uint32_t callable = made.node->servers() - (gpu ? 1 : 0);
+    const status active = activate(made, std::max(slots, capacity), buffer, callable);
+    if (!active) return active;
     const routing_rules routing{config_.exact_requests, config_.substitution_max,
                                 made.policies.lossy()};
     made.line = std::make_unique<pipeline>(pipeline::parts{made.from.get(),
@@ -274,7 +273,8 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     return success();
 }
 
-status cluster_runner::activate(served_node &of, uint32_t slots) {
+status cluster_runner::activate(served_node &of, uint32_t slots, uint32_t buffer,
+                                uint32_t callable) {
     moorage_limits limits{};
     limits.size = sizeof(limits);
     limits.layers = of.from->layers();
@@ -291,7 +291,8 @@ status cluster_runner::activate(served_node &of, uint32_t slots) {
     limits.links = link_count;
     limits.transfers_max = pipeline::transfers_for(of.from->experts(), of.from->top_k());
     limits.expert_bytes = of.costs->shape().expert_bytes;
-    return of.policies.activate(limits);
+    if (const status done = of.policies.activate(limits); !done) return done;
+    return check_composition({config_, of.policies, limits.experts, buffer, callable}, warnings_);
 }
 
 // What comes while a workload lasts.
@@ -428,6 +429,9 @@ result<run_report> cluster_runner::drive() {
     report.lossy = nodes_.front()->policies.lossy();
     report.faults = {faults_.counts().begin(), faults_.counts().end()};
     report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};
+    for (std::string &warning : warnings_)
+        if (std::ranges::find(report.warnings, warning) == report.warnings.end())
+            report.warnings.push_back(std::move(warning));
     json &all = *report.config;
     all["run"] = {{"executor", config_.executor},
                   {"batch", config_.batch},

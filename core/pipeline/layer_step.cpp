@@ -2,13 +2,15 @@
 #include "core/pipeline/layer_step.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
 namespace moorage::core {
 
 layer_step::layer_step(const source &from, uint32_t needs)
-    : wants_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) && (needs & MOORAGE_NEEDS_WEIGHTS)),
+    : has_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) != 0),
+      wants_weights_(has_weights_ && (needs & MOORAGE_NEEDS_WEIGHTS)),
       wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) &&
                     (needs & MOORAGE_NEEDS_GATE_SCORES)) {
     const size_t tokens = from.tokens_max(), k = from.top_k(), experts = from.experts();
@@ -16,6 +18,7 @@ layer_step::layer_step(const source &from, uint32_t needs)
     routed.resize(tokens * k);
     routed_weights.resize(tokens * k);
     routed_classes.resize(tokens * k);
+    rule_weights_.resize(tokens * k);
     chosen_.resize(tokens * k);
     adopted_chosen_.resize(tokens * k);
     classes_.resize(tokens * k);
@@ -58,11 +61,34 @@ void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
     view_->distinct_count = 0;
 }
 
-uint32_t layer_step::substituted(uint32_t row) const {
+void layer_step::weigh_route(source &from, const pass &tokens) {
+    const size_t count = chosen().size();
+    gives_weights_ = !std::all_of(routed_weights.begin(), routed_weights.begin() + count,
+                                  [](float weight) { return std::isnan(weight); });
+    if (!gives_weights_) return;
+    std::fill_n(rule_weights_.begin(), count, std::numeric_limits<float>::quiet_NaN());
+    if (has_weights_) from.weigh(tokens, view_->layer, routed.data(), rule_weights_.data());
+}
+
+// Weights that agree to a ten-thousandth of the row's largest differ by rounding. Where the source
+// knows none (NaN), no weight is the model's.
+layer_step::changes layer_step::changed(uint32_t row) const {
     const size_t k = view_->top_k;
     const uint32_t *own = chosen_.data() + row * k, *now = routed.data() + row * k;
-    return static_cast<uint32_t>(std::count_if(
-        now, now + k, [&](uint32_t expert) { return std::find(own, own + k, expert) == own + k; }));
+    const float *given = routed_weights.data() + row * k, *rule = rule_weights_.data() + row * k;
+    changes found;
+    float largest = 0;
+    if (gives_weights_)
+        for (size_t i = 0; i < k; ++i) largest = std::max(largest, std::abs(rule[i]));
+    for (size_t i = 0; i < k; ++i) {
+        if (std::find(own, own + k, now[i]) == own + k) {
+            ++found.substituted;
+        } else if (gives_weights_ && !std::isnan(given[i]) &&
+                   !(std::abs(given[i] - rule[i]) <= 1e-4f * largest)) {
+            ++(given[i] == 0 ? found.dropped : found.reweighted);
+        }
+    }
+    return found;
 }
 
 bool layer_step::repeats_own() const {

@@ -23,8 +23,19 @@ public:
     void fill(source &from, const pass &tokens, uint32_t layer);
     // Takes over a router's choice.
     void adopt_route();
-    // Experts of token `row`'s route that the model would not have chosen. Before adopt_route().
-    uint32_t substituted(uint32_t row) const;
+    // What became of the model's own choice in token `row`'s route. Before adopt_route().
+    struct changes {
+        uint32_t substituted = 0;  // experts that the model would not have chosen
+        // Its own with another weight than its rule gives them, or with none left.
+        uint32_t reweighted = 0, dropped = 0;
+        uint32_t all() const { return substituted + reweighted + dropped; }
+    };
+    changes changed(uint32_t row) const;
+    bool gives_weights() const { return gives_weights_; }  // the router does
+    bool knows_weights() const { return has_weights_; }
+    // Reads what the model's own rule gives the routed experts, for changed(), where the router
+    // gives weights at all. Requires: they are experts of the layer. Before adopt_route().
+    void weigh_route(source &from, const pass &tokens);
     // Whether the route of all tokens is the model's own, expert by expert.
     bool repeats_own() const;
     // The model's own choice and weights for token `row`, in place of the route.
@@ -63,11 +74,13 @@ public:
 
 private:
     lent_record<moorage_step> view_;
-    bool wants_weights_, wants_scores_, adopted_ = false;
+    bool has_weights_, wants_weights_, wants_scores_, adopted_ = false;
     lent_vector<uint32_t> chosen_, adopted_chosen_, distinct_, distinct_tokens_, streams_;
     lent_vector<uint64_t> requests_;
     lent_vector<float> weights_, adopted_weights_, gate_scores_, distinct_scores_;
     lent_vector<uint8_t> classes_;
+    std::vector<float> rule_weights_;  // [tokens * k] of the route, by the model's own rule
+    bool gives_weights_ = false;       // then they stand there
     std::vector<uint32_t> stamp_, item_;
     uint32_t stamp_now_ = 0;
 };

@@ -40,9 +40,9 @@ bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &s
         const uint8_t segments = places_.cached_segments(layer);
         places_.take(page, segments, true);
         truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
-        transfers_[page] =
-            transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments,
-                              costs_.expert_bytes(places_.share(layer, segments)), MOORAGE_NEVER);
+        transfers_[page] = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments,
+                                             costs_.expert_bytes(places_.share(layer, segments)),
+                                             MOORAGE_NEVER, purpose::behind);
         active_.push_back(page);
         started[i] = 1;
     }
@@ -50,8 +50,6 @@ bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &s
 }
 
 void load_behind::forget(uint32_t page) {
-    const transfer_record &record = transport_.record(transfers_[page]);
-    bytes_ += record.bytes - record.unsent_bytes;
     transfers_[page] = MOORAGE_NONE;
     std::erase(active_, page);
 }

@@ -44,7 +44,6 @@ public:
     void cancel();
 
     uint64_t loads() const { return loads_; }  // arrived, or taken over by a step
-    uint64_t bytes() const { return bytes_; }  // sent, those of loads given up included
 
 private:
     void forget(uint32_t page);
@@ -57,7 +56,7 @@ private:
     std::vector<uint32_t> transfers_;  // [pages]
     std::vector<uint32_t> active_;     // pages
     std::vector<placement_in_cache> placed_;
-    uint64_t loads_ = 0, bytes_ = 0;
+    uint64_t loads_ = 0;
 };
 
 }  // namespace moorage::core

@@ -18,7 +18,8 @@ pipeline::pipeline(const parts &of)
       router_(*of.policies.router, faults_, of.routing, source_.streams()),
       cache_(*of.policies.cache, truth_, faults_),
       budget_(*of.policies.budget, faults_, truth_, cache_, places_, of.slots, of.part_rows),
-      transport_(*of.policies.transport, executor_, faults_, of.transfers_max),
+      transport_(*of.policies.transport, executor_, faults_, of.transfers_max, source_.layers(),
+                 source_.experts()),
       behind_(truth_, places_, cache_, transport_, costs_),
       prefetch_(*of.policies.prefetch, faults_, truth_, places_, transport_, costs_, source_,
                 of.buffer_slots),
@@ -29,6 +30,7 @@ pipeline::pipeline(const parts &of)
       predicts_(prefetch_.from_resident() && executor_.predicts()),
       step_(source_, of.needs),
       layers_(source_.layers()),
+      layer_stall_ns_(source_.layers(), 0),
       watcher_(of.watcher),
       emitted_ns_(source_.streams(), 0) {
     // One call per instance and step, however many stages it serves.
@@ -108,76 +110,24 @@ flow pipeline::course() {
     }
 }
 
-// Between passes: what the budget changes, and the content of caches that have none yet.
-flow pipeline::arrange() {
-    bool empty = !arranged_;
-    if (per_layer_ && tokens_done_ >= budget_.due()) {
-        if (!budget_.plan(tokens_done_, source_.idle())) co_return end_run();
-        empty = empty || budget_.divides();
-        if (budget_.divides()) {
-            co_await divide();
-            if (over_) co_return;
-        } else {
-            if (!budget_.apply()) co_return end_run();
-            release(budget_.evicted());
-        }
-    }
-    if (!empty) co_return;
-    const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
-    co_await fill();
-    if (!running()) co_return;
-    const uint64_t moved = transport_.moved_bytes(link_h2d) - moved_before;
-    const double ms = static_cast<double>(now_ns() - begin_ns) / 1e6;
-    if (arranged_) {
-        ++arrangement_.changes;
-        arrangement_.bytes += moved;
-        arrangement_.ms += ms;
-    } else {
-        arrangement_.first_bytes = moved;
-        arrangement_.first_ms = ms;
-        begun_ns_ = now_ns();
-        begun_busy_ = executor_.busy();
-    }
-    arranged_ = true;
-}
-
-// The buffer, the link and the caches are emptied before the arena changes.
-flow pipeline::divide() {
-    prefetch_.drain(bytes_);
-    behind_.cancel();
-    while (!executor_.idle(link_h2d) && running()) co_await event_;
-    if (!running() || !budget_.apply()) co_return end_run();
-    release(budget_.evicted());
-    places_.divide(budget_.top_rows(), truth_.slots_all());
-    executor_.divided();
-}
-
-// As the cache policy wishes; what it leaves free waits for demand.
-flow pipeline::fill() {
-    filled_.clear();
-    for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
-        if (!cache_.fill(pool, filled_)) co_return end_run();
-    for (const uint32_t page : filled_) {
-        const uint32_t its_layer = places_.layer_of(page);
-        const uint8_t segments = places_.cached_segments(its_layer);
-        places_.take(page, segments, true);
-        const uint64_t bytes = costs_.expert_bytes(places_.share(its_layer, segments));
-        while (transport_.submit(link_h2d, MOORAGE_BUDGET, page, segments, bytes, MOORAGE_NEVER) ==
-               MOORAGE_NONE) {
-            if (!running()) co_return;
-            co_await event_;
-        }
-        ++filling_;
-    }
-    while (filling_ != 0 && running()) co_await event_;
-}
-
 // One layer step, from the gate's scores to the work that it starts.
 bool pipeline::decide(layer_report &account) {
     const instance::stepping mark;
     note_step(layer(), tokens_done_);
     decided_ns_ = now_ns();
-    if (!router_.select(step_, account, guard_.on(guard::substitution))) return false;
+    if (!timed([&] { return choose(account); })) return false;
+    executor_.route(step_.chosen(), step_.weights());
+    // Room in the cache, demand transfers.
+    if (!timed([&] { return load_missing(); })) return false;
+    start_compute();
+    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
+    return true;
+}
+
+// Who computes what, where.
+bool pipeline::choose(layer_report &account) {
+    if (!router_.select(step_, source_, pass_, account, guard_.on(guard::substitution)))
+        return false;
     step_.weigh(source_, pass_);
     step_.group();
     find_items(account);  // looks up and pins
@@ -191,10 +141,6 @@ bool pipeline::decide(layer_report &account) {
                           behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes)))
         return false;
     if (!guard_.on(guard::cache)) load_no_more();
-    executor_.route(step_.chosen(), step_.weights());
-    if (!load_missing()) return false;  // room in the cache, demand transfers
-    start_compute();
-    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
     return true;
 }
 
@@ -275,6 +221,7 @@ void pipeline::give_up_prefetch(step_item &item) {
         const uint64_t sent = record.bytes - record.unsent_bytes;
         bytes_.prefetch_used -= sent;
         bytes_.prefetch_wasted += sent;
+        bytes_.prefetch_cut_off += sent;
         const int segments = record.segments;
         truth_.states()[item.page] &= static_cast<uint8_t>(~(
             segments << MOORAGE_STATE_IN_FLIGHT_SHIFT | segments << MOORAGE_STATE_BUFFERED_SHIFT));
@@ -405,7 +352,10 @@ void pipeline::predict() {
 
 void pipeline::plan_prefetch() {
     foretold_ = true;
-    prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
+    timed([&] {
+        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
+        return true;
+    });
 }
 
 // Segments of one expert stay in order because the queue is.
@@ -561,14 +511,14 @@ void pipeline::end_step(layer_report &account) {
         bool loaded = false;
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
-            const transfer_record &record = transport_.record(id);
-            item.load_ns += record.busy_ns;
-            account.h2d_bytes += record.bytes - record.unsent_bytes;
+            item.load_ns += transport_.record(id).busy_ns;
             loaded = item.site == MOORAGE_SITE_GPU;
             transport_.release(id);
         }
         account.experts.loaded += loaded;
     }
+    const uint64_t stall_ns = executor_.busy().stall;
+    layer_stall_ns_[layer()] += stall_ns - std::exchange(stall_ns_, stall_ns);
     experts_ns_ += (now_ns() - decided_ns_) * step_.view().token_count;
     dispatch_.outcome(step_.view().layer, items_);
     step_.advance(tokens_done_);
@@ -585,7 +535,7 @@ void pipeline::end_pass() {
         if (token.silent || (pass_.phase == MOORAGE_PREFILL && !token.first))
             continue;  // no output token of its own
         uint64_t &emitted_ns = emitted_ns_[token.stream];
-        (token.first ? ttft_ns_ : tpot_ns_).push_back(ended_ns - emitted_ns);
+        (token.first ? ttft_ns_ : tpot_ns_).add(ended_ns - emitted_ns);
         emitted_ns = ended_ns;
     }
     source_.pass_done(pass_, ended_ns);

@@ -5,6 +5,7 @@
 // the emulator of the whole resumes many of them, each when something of its own has completed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -93,6 +94,8 @@ public:
     // From the routing of a layer until the last output of its experts, summed over the tokens.
     uint64_t experts_ns() const { return experts_ns_; }
     const guard &guarding() const { return guard_; }
+    // Loads for which the cache had room and its policy wanted none of it.
+    uint64_t refused() const { return cache_.refused(); }
     // The prefetch policy asks for predictions that the executor does not make.
     bool lacks_predictions() const { return prefetch_.from_resident() && !executor_.predicts(); }
 
@@ -114,6 +117,16 @@ private:
     bool arrangement_due() { return !arranged_ || (per_layer_ && tokens_done_ >= budget_.due()); }
     void begin_pass();
     bool decide(layer_report &account);
+    bool choose(layer_report &account);
+    // Does work that decides; on a real machine its time counts (time_ms::policy).
+    template <class Work>
+    bool timed(Work &&work) {
+        if (virtual_time_) return work();
+        const auto begin = std::chrono::steady_clock::now();
+        const bool done = work();
+        decision_time_ += std::chrono::steady_clock::now() - begin;
+        return done;
+    }
     bool computing();
     void observe();
     void find_items(layer_report &account);
@@ -224,8 +237,11 @@ private:
     uint64_t activation_bytes_ = 0;
     byte_counts bytes_;
     std::vector<layer_report> layers_;
+    std::vector<uint64_t> layer_stall_ns_;
+    uint64_t stall_ns_ = 0;  // of the executor when the last step ended
+    std::chrono::nanoseconds decision_time_{0};
     step_watcher *watcher_;
-    std::vector<uint64_t> tpot_ns_, ttft_ns_;
+    time_collection tpot_ns_, ttft_ns_;
     std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin
 };
 

@@ -1,4 +1,6 @@
 // pipeline_report.cpp - what a run has counted, in the report's terms.
+#include <cassert>
+
 #include "core/pipeline/pipeline.h"
 
 namespace moorage::core {
@@ -12,17 +14,20 @@ void pipeline::finish(run_report &report) {
     report.total_ms = static_cast<double>(taken_ns) / 1e6;
     report.tokens_per_s =
         taken_ns ? static_cast<double>(tokens_done_) * 1e9 / static_cast<double>(taken_ns) : 0;
-    report.tpot_ms = summarise(tpot_ns_);
-    report.ttft_ms = summarise(ttft_ns_);
-    bytes_.h2d = transport_.moved_bytes(link_h2d) - arrangement_.first_bytes - arrangement_.bytes;
+    report.tpot_ms = tpot_ns_.summary();
+    report.ttft_ms = ttft_ns_.summary();
     behind_.cancel();
-    bytes_.behind = behind_.bytes();
+    // Counted twice, by who sends and by who asked: each byte has one fate.
+    assert(bytes_.prefetched == transport_.sent_bytes(purpose::prefetch));
+    assert(bytes_.prefetched == bytes_.prefetch_used + bytes_.prefetch_wasted);
+    assert(transport_.sent_bytes(purpose::fill) == arrangement_.first_bytes + arrangement_.bytes);
+    bytes_.behind = transport_.sent_bytes(purpose::behind);
+    bytes_.demand = transport_.sent_bytes(purpose::demand);
+    bytes_.h2d = bytes_.demand + bytes_.prefetched + bytes_.behind;
     report.arrangement = arrangement_;
     bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;
-    if (executor_.unified_memory()) {  // nothing was copied
-        bytes_ = {};
-        for (layer_report &layer : layers_) layer.h2d_bytes = 0;
-    }
+    const bool copies = !executor_.unified_memory();
+    if (!copies) bytes_ = {};
     report.bytes = bytes_;
     busy_ns busy = executor_.busy();
     busy.gpu -= begun_busy_.gpu, busy.h2d -= begun_busy_.h2d, busy.cpu -= begun_busy_.cpu;
@@ -31,9 +36,12 @@ void pipeline::finish(run_report &report) {
     report.time.transfer = static_cast<double>(busy.h2d) / 1e6;
     report.time.stall = static_cast<double>(busy.stall) / 1e6;
     report.time.cpu = static_cast<double>(busy.cpu) / 1e6;
+    report.time.policy = static_cast<double>(decision_time_.count()) / 1e6;
     report.has_predictions = prefetch_.active();
     for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
         layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
+        layers_[layer].stall_ms = static_cast<double>(layer_stall_ns_[layer]) / 1e6;
+        layers_[layer].h2d_bytes = copies ? transport_.sent_bytes_of_layer(layer) : 0;
         layers_[layer].split = places_.share(layer, MOORAGE_TOP);
         report.experts += layers_[layer].experts;
         report.routing += layers_[layer].routing;

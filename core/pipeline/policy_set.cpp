@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/host/stage_policy.h"
+#include "core/pipeline/composition.h"
 #include "core/source/trace.h"
 
 namespace moorage::core {
@@ -15,13 +16,18 @@ status policy_set::make_stage(const request &of, std::string_view kind, instance
     const auto found = find_policy(of.known, stage, kind);
     if (!found) return found.failure();
     const policy &chosen = **found;
-    const uint32_t lacking = chosen.descriptor->needs & ~of.offers;
+    const uint32_t lacking = chosen.descriptor->needs & ~(of.offers | composition_needs);
     if (lacking & MOORAGE_NEEDS_FUTURE)
         return error{
             format("{}: {} policy {} needs the future of the trace, which is known for one request "
                    "at a time: set [run] batch = 1 and prefill = 0",
                    stage.place, kind, stage.plugin),
             true};
+    if (const uint32_t unknown = lacking & ~source_needs; unknown != 0)
+        return error{format("{}: {} policy {} needs what this host does not know (bits {:#x}); use "
+                            "a newer moorage",
+                            stage.place, kind, stage.plugin, unknown),
+                     true};
     for (uint32_t bit = 1; bit <= lacking; bit <<= 1)
         if (lacking & bit)
             return error{
@@ -66,12 +72,17 @@ status policy_set::activate(const moorage_limits &limits) {
     return success();
 }
 
+std::array<std::pair<std::string_view, instance *>, 6> policy_set::each() const {
+    return {{{"router", stages_.router},
+             {"cache", stages_.cache},
+             {"budget", stages_.budget},
+             {"prefetch", stages_.prefetch},
+             {"dispatch", stages_.dispatch},
+             {"transport", stages_.transport}}};
+}
+
 void policy_set::describe(json &config) const {
-    const std::pair<const char *, instance *> each[] = {
-        {"router", stages_.router},     {"cache", stages_.cache},
-        {"budget", stages_.budget},     {"prefetch", stages_.prefetch},
-        {"dispatch", stages_.dispatch}, {"transport", stages_.transport}};
-    for (const auto &[kind, one] : each) {
+    for (const auto &[kind, one] : each()) {
         config[kind] = {{"plugin", std::string(one->name())}};
         for (const auto &[key, value] : one->parameters()) config[kind][key] = json_of(value);
     }

@@ -2,11 +2,13 @@
 // give them, made, and activated. A policy that several stages name is one instance for all.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/base/json_fwd.h"
@@ -35,6 +37,8 @@ public:
     status activate(const moorage_limits &limits);
 
     const stages &all() const { return stages_; }
+    // Kind and policy, in the order of a step.
+    std::array<std::pair<std::string_view, instance *>, 6> each() const;
     uint32_t needs() const { return needs_; }
     bool lossy() const {
         return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;

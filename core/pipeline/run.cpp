@@ -13,6 +13,7 @@
 #include "core/config/hardware.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/host/stage_policy.h"
+#include "core/pipeline/composition.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
 #include "core/pipeline/own_routing.h"
@@ -67,6 +68,7 @@ private:
     }
     void describe(run_report &report);
     void describe_source(json &into);
+    std::string beside_optimum(const run_report &report) const;
     void count_optimum(run_report &report);
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
     bool real() const { return config_.executor != "emulator"; }
@@ -90,6 +92,7 @@ private:
     lent_record<moorage_costs> costs_view_;
     memory_plan memory_;
     uint32_t needs_ = 0;
+    uint64_t refused_ = 0;  // loads that the cache policy did not admit
     std::unique_ptr<residency> truth_;
     std::unique_ptr<arena> places_;
     machine machine_;
@@ -316,6 +319,9 @@ status runner::activate() {
     limits.transfers_max = memory_.transfers_max;
     limits.expert_bytes = costs_->shape().expert_bytes;
     if (const status done = policies_.activate(limits); !done) return done.failure();
+    const composition made{config_,        policies_,      limits.experts, limits.buffer_slots,
+                           limits.servers, memory_.split()};
+    if (const status sound = check_composition(made, warnings_); !sound) return sound.failure();
     const instance &prefetch = *policies_.all().prefetch;
     const moorage_prefetch &ahead = *prefetch.prefetch;
     if (ahead.horizon && policies_.all().prefetch->call(entry_point::horizon, ahead.horizon) != 0 &&
@@ -357,6 +363,7 @@ result<run_report> runner::drive() {
     if (const status computed = check_computed(); !computed) return computed.failure();
     run_report report;
     line.finish(report);
+    refused_ = line.refused();
     report.guard = line.guarding().report();
     describe(report);
     if (texts_) {
@@ -488,9 +495,24 @@ void runner::describe_source(json &into) {
     if (config_.temperature > 0) into["temperature"] = config_.temperature;
 }
 
+// The optimum loads every absent expert of the trace into the cache, one token at a time. What this
+// run does otherwise; "": nothing.
+std::string runner::beside_optimum(const run_report &report) const {
+    if (config_.batch != 1 || config_.prefill != 0) return "tokens of several positions in a step";
+    if (memory_.share < 1) return "slots hold parts of experts";
+    if (report.experts.substituted != 0) return "the router asks for other experts than the trace";
+    if (report.has_predictions) return "prefetch brings experts before they are asked for";
+    if (report.experts.on_cpu != 0 || refused_ != 0)
+        return "absent experts are computed without a place in the cache";
+    if (report.arrangement.first_bytes != 0) return "the caches were filled before the first token";
+    if (report.arrangement.uneven) return "the budget gives layers unequal shares or splits";
+    return "";
+}
+
 void runner::count_optimum(run_report &report) {
-    if (!trace_ || memory_.share < 1) return;
-    if (config_.batch != 1 || config_.prefill != 0) return;
+    if (!trace_) return;
+    report.opt_reason = beside_optimum(report);
+    if (!report.opt_reason.empty()) return;
     if (options_.later) {
         options_.later->optimum = {config_.trace, config_.tokens, memory_.slots, config_.per_layer};
         return;

@@ -55,6 +55,7 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
     const uint64_t sent = sent_bytes(one);
     bytes.prefetched += sent;
     bytes.prefetch_wasted += sent;
+    if (!one.arrived) bytes.prefetch_cut_off += sent;
     transport_.release(one.transfer);
     const uint8_t segments = one.segments;
     places_.release(one.page, segments);
@@ -204,8 +205,8 @@ bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
     if (bytes == 0) return true;
     if (!places_.has_room(page, segments, false)) return false;
     places_.take(page, segments, false);  // first: its bytes may set out at once
-    const uint32_t id =
-        transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes, MOORAGE_NEVER);
+    const uint32_t id = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes,
+                                          MOORAGE_NEVER, purpose::prefetch);
     if (id == MOORAGE_NONE) {
         places_.release(page, segments);
         return false;

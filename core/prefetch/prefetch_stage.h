@@ -4,7 +4,7 @@
 // A prefetched page waits in the transfer buffer (state bits BUFFERED), its segments one by one.
 // When its layer is routed, settle() takes it out: used (arrived), late (still in flight: it
 // becomes a demand load) or not asked for (cut off, or dropped). Every byte counts as used or
-// wasted at that moment.
+// wasted at that moment; of what was wasted, what had not arrived as cut off, too.
 #pragma once
 
 #include <cstdint>

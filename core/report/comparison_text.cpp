@@ -224,15 +224,6 @@ std::string hit_rate_sentence(const comparison &compared, const comparison_view 
     return "";
 }
 
-// Where a run with prefetch has fewer misses than the optimum, which loads on demand only.
-std::string below_optimum_sentence(const comparison &compared) {
-    for (const comparison_row &row : compared.rows)
-        if (row.report.opt_misses != 0 && row.report.experts.misses < row.report.opt_misses)
-            return "misses/OPT below 1: the optimum loads on demand, and prefetch had the experts "
-                   "there or under way before they were asked for";
-    return "";
-}
-
 void add_warnings(std::vector<std::string> &lines, const comparison &compared) {
     std::vector<std::pair<std::string, size_t>> counted;
     const auto count = [&](const std::string &text) {
@@ -271,8 +262,6 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
     for (std::string &sentence : cluster_reading(compared, view))
         lines.push_back(std::move(sentence));
     if (const std::string text = hit_rate_sentence(compared, view); !text.empty())
-        lines.push_back(text);
-    if (const std::string text = below_optimum_sentence(compared); !text.empty())
         lines.push_back(text);
     if (const std::string text = lossy_sentence(compared, view); !text.empty())
         lines.push_back(text);

@@ -86,6 +86,8 @@ std::string expert_lines(const run_report &report) {
                                            with_commas(report.opt_misses),
                                            double(experts.misses) / double(report.opt_misses)));
     }
+    if (!report.opt_reason.empty())
+        text += labelled("optimum", "not compared: " + report.opt_reason);
     return text;
 }
 
@@ -112,9 +114,12 @@ std::string byte_lines(const run_report &report) {
                                            human_bytes(double(filled.bytes)), human_ms(filled.ms)));
     if (bytes.prefetched != 0) {
         const double all = double(bytes.prefetched);
-        text += labelled("prefetch", format("{} moved ahead, {} used, {} wasted", human_bytes(all),
-                                            percent(double(bytes.prefetch_used), all),
-                                            percent(double(bytes.prefetch_wasted), all)));
+        std::string fate = format("{} moved ahead, {} used, {} wasted", human_bytes(all),
+                                  percent(double(bytes.prefetch_used), all),
+                                  percent(double(bytes.prefetch_wasted), all));
+        if (bytes.prefetch_cut_off != 0)
+            fate += format(" ({} cut off)", percent(double(bytes.prefetch_cut_off), all));
+        text += labelled("prefetch", fate);
     }
     if (bytes.behind != 0)
         text += labelled("later loads", format("{} into the cache while the CPU computed",
@@ -233,6 +238,8 @@ routing_counts &routing_counts::operator+=(const routing_counts &other) {
     choices += other.choices;
     rows += other.rows;
     rows_unchanged += other.rows_unchanged;
+    reweighted += other.reweighted;
+    dropped += other.dropped;
     held_exact += other.held_exact;
     held_cap += other.held_cap;
     return *this;
@@ -294,13 +301,15 @@ json to_json(const run_report &report) {
                   {"prefetch_wasted", bytes.prefetch_wasted},
                   {"behind", bytes.behind},
                   {"first_fill", report.arrangement.first_bytes},
-                  {"refill", report.arrangement.bytes}}},
+                  {"refill", report.arrangement.bytes},
+                  {"prefetch_cut_off", bytes.prefetch_cut_off},
+                  {"demand", bytes.demand}}},
                 {"time_ms",
                  {{"compute", stable(report.time.compute)},
                   {"transfer", stable(report.time.transfer)},
                   {"stall", stable(report.time.stall)},
                   {"cpu", stable(report.time.cpu)},
-                  {"policy", stable(report.time.policy)}}},
+                  {"policy", report.virtual_time ? json() : json(stable(report.time.policy))}}},
                 {"prediction",
                  {{"accuracy",
                    accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
@@ -314,6 +323,7 @@ json to_json(const run_report &report) {
                   {"ms", stable(report.arrangement.ms)},
                   {"first_ms", stable(report.arrangement.first_ms)}}},
                 {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
+                {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
                 {"warnings", report.warnings}};
     for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);

@@ -22,7 +22,7 @@ struct expert_counts {
     uint64_t hits = 0;          // whole and there when the routing was known
     uint64_t partial_hits = 0;  // top segment there, or in flight
     uint64_t misses = 0;
-    uint64_t substituted = 0;
+    uint64_t substituted = 0;  // of the model's own choices: routing_counts says how
     uint64_t on_cpu = 0;
     uint64_t remote = 0;
     uint64_t loaded = 0;      // moved to fast memory on demand
@@ -34,6 +34,8 @@ struct expert_counts {
 // unchanged when the router left it its experts and the weights that the model gives them.
 struct routing_counts {
     uint64_t choices = 0, rows = 0, rows_unchanged = 0;
+    // Of what was substituted, its own experts: with another weight, or with none.
+    uint64_t reweighted = 0, dropped = 0;
     uint64_t held_exact = 0;  // substitutions undone: the request was to be exact ...
     uint64_t held_cap = 0;    // ... or would have had more of them than [router] allows
     routing_counts &operator+=(const routing_counts &other);
@@ -41,7 +43,10 @@ struct routing_counts {
 
 struct byte_counts {
     uint64_t h2d = 0, d2h = 0, network = 0;
-    uint64_t prefetched = 0, prefetch_used = 0, prefetch_wasted = 0;
+    // h2d = demand + prefetched + behind, handed to the link until the run ended.
+    uint64_t demand = 0;
+    // prefetched = used + wasted; of what was wasted, cut_off: it was ended before it had arrived.
+    uint64_t prefetched = 0, prefetch_used = 0, prefetch_wasted = 0, prefetch_cut_off = 0;
     uint64_t behind = 0;  // into the cache, for later steps, with nobody waiting
 };
 
@@ -50,14 +55,15 @@ struct time_ms {
     double transfer = 0;  // host-to-GPU link busy
     double stall = 0;     // GPU idle because an expert was awaited
     double cpu = 0;       // CPU pool busy
-    double policy = 0;    // host time inside policies; 0 in virtual time, where it is not modelled
+    // Host time of decisions: policies, and the checks of what they say. Not known in virtual time.
+    double policy = 0;
 };
 
 struct layer_report {
     expert_counts experts;
     routing_counts routing;
-    uint64_t h2d_bytes = 0;
-    double stall_ms = 0;
+    uint64_t h2d_bytes = 0;        // of its experts, by demand or before
+    double stall_ms = 0;           // of time_ms::stall, until its last expert was computed
     uint32_t slots = 0;            // at the end
     double split = 1;              // share of an expert that is its top segment, at the end
     uint64_t predicted = 0;        // experts asked for at visits that had a prediction
@@ -87,6 +93,7 @@ struct text_report {
 // it, and what a budget that changed splits or sizes brought anew. Not part of the other figures.
 struct arrangement_report {
     uint64_t first_bytes = 0, bytes = 0, changes = 0;
+    bool uneven = false;  // a budget has given layers unequal shares, or splits
     double first_ms = 0, ms = 0;
 };
 
@@ -114,7 +121,10 @@ struct run_report {
     std::vector<std::string> warnings;
     text_report text;
     std::optional<cluster_report> cluster;
-    uint64_t opt_misses = 0;  // offline optimum at the same slots and sharing; 0: not computed
+    // Of the offline optimum at the same slots and sharing, which loads each request of the trace
+    // on demand, into the cache; 0: not counted.
+    uint64_t opt_misses = 0;
+    std::string opt_reason;  // why it was not, where this run counts something else
 };
 
 // The contract's JSON. Numbers are written so that equal runs give equal bytes.

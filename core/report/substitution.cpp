@@ -46,6 +46,8 @@ json to_json(const routing_counts &routing, uint64_t substituted) {
     return {{"choices", routing.choices},
             {"substituted", substituted},
             {"substituted_share", stable(share)},
+            {"reweighted", routing.reweighted},
+            {"dropped", routing.dropped},
             {"agreement", stable(1 - share)},
             {"rows", routing.rows},
             {"rows_unchanged", routing.rows_unchanged},
@@ -68,6 +70,10 @@ std::vector<std::pair<std::string, std::string>> routing_lines(const run_report 
                           fine_percent(double(stood), choices),
                           fine_percent(double(routing.rows_unchanged), double(routing.rows)),
                           with_commas(routing.rows)));
+    if (routing.reweighted + routing.dropped != 0)
+        lines.emplace_back("",
+                           format("of them {} kept with another weight, {} with none",
+                                  with_commas(routing.reweighted), with_commas(routing.dropped)));
     if (routing.held_exact + routing.held_cap != 0)
         lines.emplace_back("held back",
                            format("substitutions in exact requests {}, beyond the cap {}",

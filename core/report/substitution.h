@@ -18,8 +18,9 @@ std::string fine_percent(double part, double whole);
 // Of the model's own choices; 0 when there were none.
 double substituted_share(const routing_counts &routing, uint64_t substituted);
 
-// {"choices", "substituted", "substituted_share", "agreement", "rows", "rows_unchanged",
-//  "rows_agreement", "held_exact", "held_cap"}: agreement is the share of the model's own choices
+// {"choices", "substituted", "substituted_share", "reweighted", "dropped", "agreement", "rows",
+//  "rows_unchanged", "rows_agreement", "held_exact", "held_cap"}: agreement is the share of the
+//  model's own choices
 // that stood, rows_agreement that of the rows (a token at a layer) left as they were.
 json to_json(const routing_counts &routing, uint64_t substituted);
 

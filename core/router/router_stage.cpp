@@ -55,6 +55,18 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
         view.layer);
 }
 
+// Of one that is to be lossless. Where the source has no weights nothing is computed with any.
+std::string router_stage::wrong_weights(const layer_step &step) const {
+    if (!step.gives_weights() || !step.knows_weights()) return "";
+    for (uint32_t token = 0; token < step.view().token_count; ++token)
+        if (step.changed(token).all() != 0)
+            return format(
+                "layer {}: weights of token {} are not those of the model's own rule, and the "
+                "policy does not declare MOORAGE_POLICY_LOSSY",
+                step.view().layer, token);
+    return "";
+}
+
 bool router_stage::is_exact(uint64_t request) const {
     return std::binary_search(rules_.exact_requests.begin(), rules_.exact_requests.end(), request);
 }
@@ -65,20 +77,20 @@ void router_stage::settle_row(layer_step &step, uint32_t row, layer_report &acco
     request_account &of = requests_[view.host_streams[row]];
     if (of.request != view.host_requests[row]) of = {view.host_requests[row]};
     of.choices += view.top_k;
-    uint32_t changed = step.substituted(row);
+    layer_step::changes changed = step.changed(row);
     const bool exact = is_exact(of.request);
-    const bool beyond = (of.substituted + changed) * millionths > of.choices * max_millionths_;
-    if (exact || (changed != 0 && beyond)) {
+    const bool beyond =
+        (of.substituted + changed.all()) * millionths > of.choices * max_millionths_;
+    if (exact || (changed.all() != 0 && beyond)) {
         step.restore_row(row);
-        (exact ? account.routing.held_exact : account.routing.held_cap) += changed;
-        changed = 0;
+        (exact ? account.routing.held_exact : account.routing.held_cap) += changed.all();
+        changed = {};
     }
-    of.substituted += changed;
-    account.experts.substituted += changed;
-    const float *weights = step.routed_weights.data() + size_t{row} * view.top_k;
-    const bool own_weights =
-        std::all_of(weights, weights + view.top_k, [](float one) { return std::isnan(one); });
-    account.routing.rows_unchanged += changed == 0 && own_weights;
+    of.substituted += changed.all();
+    account.experts.substituted += changed.all();
+    account.routing.reweighted += changed.reweighted;
+    account.routing.dropped += changed.dropped;
+    account.routing.rows_unchanged += changed.all() == 0;
 }
 
 void router_stage::settle(layer_step &step, layer_report &account) {
@@ -92,7 +104,8 @@ void router_stage::settle(layer_step &step, layer_report &account) {
     for (uint32_t row = 0; row < rows; ++row) settle_row(step, row, account);
 }
 
-bool router_stage::select(layer_step &step, layer_report &account, bool ask) {
+bool router_stage::select(layer_step &step, source &from, const pass &tokens, layer_report &account,
+                          bool ask) {
     const moorage_step &view = step.view();
     const size_t count = size_t{view.token_count} * view.top_k;
     std::fill_n(step.routed_weights.begin(), count, std::numeric_limits<float>::quiet_NaN());
@@ -102,7 +115,11 @@ bool router_stage::select(layer_step &step, layer_report &account, bool ask) {
     const uint32_t routed =
         ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
     if (ask && routed == 0) faults_.no_advice(policy_.name());
-    const std::string why = routed == 0 ? "" : wrong_with(step, routed);
+    std::string why = routed == 0 ? "" : wrong_with(step, routed);
+    if (routed != 0 && why.empty()) {
+        step.weigh_route(from, tokens);
+        if (!rules_.lossy) why = wrong_weights(step);
+    }
     const bool stands = routed != 0 && why.empty();
     if (!stands)
         for (uint32_t row = 0; row < view.token_count; ++row) step.restore_row(row);

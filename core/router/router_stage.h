@@ -16,8 +16,9 @@ namespace moorage::core {
 // How far a router may depart from the model's own choice.
 struct routing_rules {
     std::vector<uint64_t> exact_requests = {};  // ascending: the model's own choice stands for them
-    // Share of a request's choices, counted from its first token on, that may be substituted; read
-    // in millionths. A token whose route would go beyond it keeps the model's choice.
+    // Share of a request's choices, counted from its first token on, that may be substituted, given
+    // another weight or dropped; read in millionths. A token whose route would go beyond it keeps
+    // the model's choice.
     double substitution_max = 1;
     bool lossy = false;  // the policy declares that it may choose otherwise
 };
@@ -28,9 +29,10 @@ public:
     router_stage(instance &policy, fault_log &faults, const routing_rules &rules, uint32_t streams);
 
     // Routes the step; a wrong choice is reported and replaced by the model's own. Adds what was
-    // changed to `account`. Without `ask` the model's own choice stands. False: the run has to end.
-    // [step]
-    bool select(layer_step &step, layer_report &account, bool ask = true);
+    // changed to `account`. `from` gives the weights of the model's own rule. Without `ask` the
+    // model's own choice stands. False: the run has to end. [step]
+    bool select(layer_step &step, source &from, const pass &tokens, layer_report &account,
+                bool ask = true);
 
 private:
     // Of the request that a stream carries.
@@ -39,6 +41,7 @@ private:
     };
     // What keeps the route of `routed` tokens from being computed; empty: nothing.
     std::string wrong_with(const layer_step &step, uint32_t routed) const;
+    std::string wrong_weights(const layer_step &step) const;
     void settle(layer_step &step, layer_report &account);
     void settle_row(layer_step &step, uint32_t row, layer_report &account);
     bool is_exact(uint64_t request) const;

@@ -70,8 +70,19 @@ bool trace_source::idle() {
                                 [](const stream &one) { return one.live && one.row != one.begin; });
 }
 
+// What all streams have left behind, a few thousand tokens at a time.
+void trace_source::release_passed() {
+    uint64_t oldest = MOORAGE_NEVER;
+    for (const stream &one : streams_)
+        if (one.live) oldest = std::min(oldest, one.row);
+    if (oldest == MOORAGE_NEVER || oldest < released_ + 4096) return;
+    trace_.release_before(oldest);
+    released_ = oldest;
+}
+
 bool trace_source::next(pass &out) {
     out.tokens.clear();
+    release_passed();
     if (prefill_pass(out)) return true;
     out.phase = MOORAGE_DECODE;
     for (uint32_t index = 0; index < streams_.size(); ++index) {

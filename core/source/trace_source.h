@@ -47,12 +47,14 @@ private:
         uint64_t request = 0, begin = 0, row = 0, end = 0;
     };
     void refill();
+    void release_passed();
     pass_token token_at(const stream &one, uint32_t index) const;
     bool prefill_pass(pass &out);
 
     const trace &trace_;
     trace_source_options options_;
     uint64_t token_limit_ = 0, next_request_ = 0;
+    uint64_t released_ = 0;  // rows before it have left memory
     std::vector<stream> streams_;
 };
 

@@ -8,23 +8,25 @@
 namespace moorage::core {
 
 transport_stage::transport_stage(instance &policy, executor &where, fault_log &faults,
-                                 uint32_t transfers_max)
+                                 uint32_t transfers_max, uint32_t layers, uint32_t experts)
     : policy_(policy),
       executor_(where),
       faults_(faults),
       records_(transfers_max),
-      released_(transfers_max, 0) {
+      released_(transfers_max, 0),
+      experts_(experts),
+      sent_of_layer_(layers, 0) {
     for (uint32_t id = transfers_max; id-- > 0;) free_ids_.push_back(id);
     for (uint32_t &current : current_) current = MOORAGE_NONE;
 }
 
 uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, uint8_t segments,
-                                 uint64_t bytes, uint64_t deadline_ns) {
+                                 uint64_t bytes, uint64_t deadline_ns, purpose counts_as) {
     assert(bytes > 0 && link < link_count);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
     free_ids_.pop_back();
-    records_[id] = {true, false, segments, cause, link, page, bytes, bytes, 0, 0, 0};
+    records_[id] = {true, false, segments, counts_as, cause, link, page, bytes, bytes, 0, 0, 0};
     released_[id] = 0;
     if (cause != MOORAGE_PREFETCH) backlog_[link] += bytes;
     executor_.expect(id);
@@ -40,6 +42,7 @@ void transport_stage::promote(uint32_t id, int32_t cause) {
     if (record.cause == MOORAGE_PREFETCH)
         backlog_[record.link] += record.bytes - record.moved_bytes;
     record.cause = cause;
+    record.counts_as = purpose::demand;
     policy_.call(entry_point::promote, policy_.transport->promote, id, cause);
 }
 
@@ -107,6 +110,11 @@ void transport_stage::pump(uint32_t link) {
     record.unsent_bytes -= piece.bytes;
     current_[link] = piece.id;
     piece_bytes_[link] = piece.bytes;
+    if (link == link_h2d) {
+        sent_[static_cast<size_t>(record.counts_as)] += piece.bytes;
+        if (record.counts_as != purpose::fill && record.page != MOORAGE_NONE)
+            sent_of_layer_[record.page / experts_] += piece.bytes;
+    }
     executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes});
 }
 

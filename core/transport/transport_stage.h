@@ -14,10 +14,16 @@
 
 namespace moorage::core {
 
+// What the bytes of a transfer are for, as the report counts them. A load that a step takes over
+// (promote) is demand from then on.
+enum class purpose : uint8_t { demand, prefetch, behind, fill };
+inline constexpr size_t purpose_count = 4;
+
 struct transfer_record {
     bool live = false;       // submitted, not yet ended
     bool cancelled = false;  // ends with the piece under way
     uint8_t segments = MOORAGE_WHOLE;
+    purpose counts_as = purpose::demand;
     int32_t cause = MOORAGE_DEMAND;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
@@ -29,13 +35,15 @@ struct transfer_record {
 
 class transport_stage {
 public:
-    // All borrowed. Ids of transfers are below transfers_max.
-    transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max);
+    // All borrowed. Ids of transfers are below transfers_max; pages are of layers of `experts`.
+    transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max,
+                    uint32_t layers, uint32_t experts);
 
     // A new transfer of `bytes` >= 1, which are the page's `segments`; returns its id, which stays
     // taken until release(). MOORAGE_NONE when all ids are taken.
     uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint8_t segments, uint64_t bytes,
-                    uint64_t deadline_ns);
+                    uint64_t deadline_ns, purpose counts_as = purpose::demand);
+    // Requires: `cause` is demand, or the transfer's own.
     void promote(uint32_t id, int32_t cause);
     void cancel(uint32_t id);
     // The id may be used again once the transfer has ended.
@@ -48,6 +56,10 @@ public:
 
     const transfer_record &record(uint32_t id) const { return records_[id]; }
     uint64_t moved_bytes(uint32_t link) const { return moved_[link]; }
+    // Handed to the link towards fast memory, the piece under way included: for `what`, and for the
+    // experts of a layer all but purpose::fill.
+    uint64_t sent_bytes(purpose what) const { return sent_[static_cast<size_t>(what)]; }
+    uint64_t sent_bytes_of_layer(uint32_t layer) const { return sent_of_layer_[layer]; }
     // Of the piece under way.
     uint64_t piece_bytes(uint32_t link) const { return piece_bytes_[link]; }
     // Bytes of demand transfers on the link that have not crossed yet.
@@ -68,6 +80,9 @@ private:
     std::vector<uint32_t> free_ids_;
     uint32_t current_[link_count];
     uint64_t piece_bytes_[link_count] = {}, moved_[link_count] = {}, backlog_[link_count] = {};
+    uint64_t sent_[purpose_count] = {};
+    uint32_t experts_;
+    std::vector<uint64_t> sent_of_layer_;
 };
 
 }  // namespace moorage::core

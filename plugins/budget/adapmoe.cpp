@@ -29,6 +29,7 @@ public:
         .name = "adapmoe",
         .summary = "divides the slots so that the fewest loads on demand are expected",
         .source = "AdapMoE (arXiv 2408.10284), dynamic cache allocation",
+        .needs = MOORAGE_NEEDS_PER_LAYER,
     };
     static constexpr moorage::param params[] = {
         moorage::integer("interval", 1000, 0, 1'000'000'000,

@@ -30,6 +30,8 @@ public:
         .name = "moepic",
         .summary = "slots and split ratio by expected exposed latency; fetches missing segments",
         .source = "MoEpic, sections 3.2 and 3.4, Algorithm 1",
+        .flags = MOORAGE_POLICY_SEGMENTS,
+        .needs = MOORAGE_NEEDS_PER_LAYER,
     };
     static constexpr moorage::param params[] = {
         moorage::integer("tau", 5000, 1, 1LL << 40,

@@ -24,6 +24,7 @@ public:
         .name = "prism",
         .summary = "calls absent experts where they are done first, on servers or after a load",
         .source = "Prism, Section III-A",
+        .needs = MOORAGE_NEEDS_SERVERS,
     };
     static constexpr moorage::param params[] = {
         moorage::text("load", "auto", "auto|never",

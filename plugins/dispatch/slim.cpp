@@ -21,6 +21,7 @@ public:
         .name = "slim",
         .summary = "asks the own server, then the others for the least time, then the cloud",
         .source = "SlimCaching, Section III-C, Equation 7",
+        .needs = MOORAGE_NEEDS_SERVERS,
     };
 
     explicit slim(const moorage::setup &) {}

@@ -17,6 +17,7 @@ public:
         .name = "deepspeed_stream",
         .summary = "fetches all experts of the next layer",
         .source = "DeepSpeed-Inference (arXiv 2207.00032), layer-wise offloading",
+        .needs = MOORAGE_NEEDS_LAYER_BUFFER,
     };
 
     explicit deepspeed_stream(const moorage::setup &setup) : host_(setup.host) {}

@@ -19,7 +19,7 @@ public:
         .name = "random",
         .summary = "fetches uniformly random experts of the next layer",
         .source = "MoEpic, section 4.4 (ablation without speculative prefetch)",
-        .flags = MOORAGE_POLICY_RANDOMISED,
+        .flags = MOORAGE_POLICY_RANDOMISED | MOORAGE_POLICY_SEGMENTS,
     };
 
     explicit random_prefetch(const moorage::setup &setup) : host_(setup.host) {}

@@ -26,7 +26,9 @@ public:
         .name = "smoe",
         .summary = "fetches what is predicted to be top-score in the next layer",
         .source = "SMoE, Section IV-C",
+        .flags = MOORAGE_POLICY_SEGMENTS,
         .needs = MOORAGE_NEEDS_PREDICTIONS,
+        .method_params = "alpha",
     };
     static constexpr moorage::param params[] = {
         moorage::real(

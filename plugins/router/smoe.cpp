@@ -34,6 +34,7 @@ public:
         .source = "SMoE, Algorithm 1, Section IV-B",
         .flags = MOORAGE_POLICY_LOSSY,
         .needs = MOORAGE_NEEDS_GATE_SCORES,
+        .method_params = "alpha",
     };
     static constexpr moorage::param params[] = {
         moorage::real(

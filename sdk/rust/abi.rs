@@ -73,7 +73,7 @@ mirror! {
         size: u32, flags: u32, plugin_name: *const c_char, plugin_version: *const c_char,
         plugin_summary: *const c_char, plugin_source: *const c_char,
         plugin_kinds: *const *const c_char, plugin_params: *const moorage_param, kind_count: u32,
-        param_count: u32, needs: u32, reserved: u32,
+        param_count: u32, needs: u32, method_params: u32,
     }
     struct moorage_limits {
         size: u32, flags: u32, layers: u32, experts: u32, top_k: u32, tokens_max: u32,
@@ -302,7 +302,9 @@ constants! {
     u32: MOORAGE_ABI_MAJOR = 1, MOORAGE_ABI_MINOR = 0, MOORAGE_NONE = u32::MAX,
         MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3,
         MOORAGE_NEEDS_GATE_SCORES = 1, MOORAGE_NEEDS_WEIGHTS = 2, MOORAGE_NEEDS_PREDICTIONS = 4,
-        MOORAGE_NEEDS_FUTURE = 8, MOORAGE_POLICY_LOSSY = 1, MOORAGE_POLICY_RANDOMISED = 2,
+        MOORAGE_NEEDS_FUTURE = 8, MOORAGE_NEEDS_PER_LAYER = 16, MOORAGE_NEEDS_LAYER_BUFFER = 32,
+        MOORAGE_NEEDS_SERVERS = 64, MOORAGE_POLICY_LOSSY = 1, MOORAGE_POLICY_RANDOMISED = 2,
+        MOORAGE_POLICY_SEGMENTS = 4,
         MOORAGE_REPLAY_KEPT = 0xffff_ffff, MOORAGE_REPLAY_BYPASS = 0xffff_fffe,
         MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2,
         MOORAGE_SITE_AND_LOAD = 0x8000_0000, MOORAGE_ITEMS_SERIAL = 1, MOORAGE_CALLS_SERIAL = 1,

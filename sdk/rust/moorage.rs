@@ -94,6 +94,8 @@ pub struct Plan<'a> {
 // Every policy. activate takes all memory, within the limits; calls of a step take none.
 pub trait Policy: Sized + 'static {
     const ABOUT: About;
+    // Bit i: parameter i is meant to be equal in all policies of this name (module.h).
+    const METHOD_PARAMS: u32 = 0;
     fn create(setup: &Setup) -> Result<Self, String>;
     fn activate(&mut self, limits: &moorage_limits) -> Result<(), String>;
     fn deactivate(&mut self) {}
@@ -567,7 +569,7 @@ macro_rules! moorage_policy {
                 kind_count: KINDS.len() as u32,
                 param_count: <$policy>::ABOUT.params.len() as u32,
                 needs: <$policy>::ABOUT.needs,
-                reserved: 0,
+                method_params: <$policy>::METHOD_PARAMS,
             });
             unsafe extern "C" fn descriptor(index: u32) -> *const moorage_descriptor {
                 if index == 0 { &DESCRIPTOR.0 } else { std::ptr::null() }

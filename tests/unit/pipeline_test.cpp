@@ -267,7 +267,7 @@ TEST_CASE("conservation under random settings") {
         on.config.batch = round < 24 ? 1 : 3;
         on.config.prefill = round % 5 == 4 ? 6 : 0;
         on.config.experts = 1 + round % 40;
-        on.config.buffer_experts = round % 4;
+        on.config.buffer_experts = 1 + round % 4;
         CAPTURE(round);
         const run_report report = on.run_it();
         CHECK(report.tokens == 300);
@@ -277,6 +277,14 @@ TEST_CASE("conservation under random settings") {
         CHECK(experts.loaded + experts.on_cpu <= experts.requested);
         CHECK(report.bytes.prefetched == report.bytes.prefetch_used + report.bytes.prefetch_wasted);
         CHECK(report.bytes.h2d <= experts.loaded * 100'000 + report.bytes.prefetched);
+        CHECK(report.bytes.h2d == report.bytes.demand + report.bytes.prefetched);
+        CHECK(report.bytes.prefetch_cut_off <= report.bytes.prefetch_wasted);
+        uint64_t moved = 0;
+        double stall_ms = 0;
+        for (const layer_report &layer : report.layers)
+            moved += layer.h2d_bytes, stall_ms += layer.stall_ms;
+        CHECK(moved == report.bytes.h2d);
+        CHECK(stall_ms == doctest::Approx(report.time.stall));
         CHECK(report.time.compute + report.time.stall <= report.total_ms + 1e-9);
         CHECK(report.time.transfer <= report.total_ms + 1e-9);
         CHECK(report.faults.empty());

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/report.h"
+#include "core/source/random.h"
 
 using namespace moorage::core;
 
@@ -91,26 +93,58 @@ bool contains(const std::string &text, const std::string &part) {
 }  // namespace
 
 TEST_CASE("summaries use the mean and nearest-rank percentiles") {
-    std::vector<uint64_t> none;
-    CHECK(summarise(none).mean == 0);
-    CHECK(summarise(none).p99 == 0);
-    std::vector<uint64_t> one = {3'000'000};
-    CHECK(summarise(one).mean == 3);
-    CHECK(summarise(one).p50 == 3);
-    CHECK(summarise(one).p99 == 3);
+    time_collection none;
+    CHECK(none.summary().mean == 0);
+    CHECK(none.summary().p99 == 0);
+    time_collection one;
+    one.add(3'000'000);
+    CHECK(one.summary().mean == 3);
+    CHECK(one.summary().p50 == 3);
+    CHECK(one.summary().p99 == 3);
     // Five values: rank 3 for 50 % (2.5 rounded up), rank 5 for 99 %.
-    std::vector<uint64_t> five = {50'000'000, 10'000'000, 40'000'000, 20'000'000, 30'000'000};
-    const summary_ms of_five = summarise(five);
+    time_collection five;
+    for (const uint64_t ms : {50, 10, 40, 20, 30}) five.add(ms * 1'000'000);
+    const summary_ms of_five = five.summary();
     CHECK(of_five.mean == 30);
     CHECK(of_five.p50 == 30);
     CHECK(of_five.p99 == 50);
     // 1 to 200 ms: rank 100 and rank 198, not 99 and 199.
-    std::vector<uint64_t> many;
-    for (uint64_t i = 200; i >= 1; --i) many.push_back(i * 1'000'000);
-    const summary_ms of_many = summarise(many);
+    time_collection many;
+    for (uint64_t i = 200; i >= 1; --i) many.add(i * 1'000'000);
+    const summary_ms of_many = many.summary();
     CHECK(of_many.mean == 100.5);
     CHECK(of_many.p50 == 100);
     CHECK(of_many.p99 == 198);
+}
+
+TEST_CASE("beyond what is kept the mean is exact and percentiles are near those of all values") {
+    // Against a sorted copy; from nanoseconds to hours, so that every width of range has its turn.
+    for (const uint64_t seed : {1, 2, 3}) {
+        random_stream draw(seed, 0);
+        time_collection all;
+        std::vector<uint64_t> sorted;
+        const size_t count = time_collection::exact_max + 1 + draw.below(50'000);
+        uint128 sum = 0;
+        for (size_t i = 0; i < count; ++i) {
+            const uint64_t ns = draw.next() >> (22 + draw.below(seed == 1 ? 42 : 8));
+            sorted.push_back(ns);
+            all.add(ns);
+            sum += ns;
+        }
+        std::sort(sorted.begin(), sorted.end());
+        const summary_ms found = all.summary();
+        CHECK(all.count() == count);
+        CHECK(found.mean == doctest::Approx(double(sum) / double(count) / 1e6).epsilon(1e-12));
+        for (const auto &[percent, ms] : {std::pair{50u, found.p50}, std::pair{99u, found.p99}}) {
+            const double exact = double(sorted[(count * percent + 99) / 100 - 1]) / 1e6;
+            CHECK(std::abs(ms - exact) <= exact / 4096);
+        }
+    }
+    // Small values keep a range each.
+    time_collection small;
+    for (size_t i = 0; i < 2 * time_collection::exact_max; ++i) small.add(i % 4096);
+    CHECK(small.summary().p50 == 2047 / 1e6);
+    CHECK(small.summary().p99 == 4055 / 1e6);
 }
 
 TEST_CASE("counts add up and give a hit rate") {
@@ -154,7 +188,8 @@ TEST_CASE("JSON has the contract's keys in its order") {
                                               "hit_rate", "substituted", "on_cpu", "remote",
                                               "loaded"});
     CHECK(keys_of(report["bytes"]) == names{"h2d", "d2h", "network", "prefetched", "prefetch_used",
-                                            "prefetch_wasted", "behind", "first_fill", "refill"});
+                                            "prefetch_wasted", "behind", "first_fill", "refill",
+                                            "prefetch_cut_off", "demand"});
     CHECK(keys_of(report["time_ms"]) == names{"compute", "transfer", "stall", "cpu", "policy"});
     CHECK(keys_of(report["prediction"]) == names{"accuracy"});
     CHECK(first(keys_of(report["layers"][0]), 8) == names{"requested", "hits", "partial_hits",

@@ -103,3 +103,24 @@ TEST_CASE("another split: the caches are emptied, laid out and filled between tw
     CHECK(report.bytes.prefetch_wasted == 48'800);
     CHECK(report.bytes.prefetch_used == 0);
 }
+
+TEST_CASE("a layer shrinks although its cached experts have their other segment in the buffer") {
+    // Two layers of one expert a token, split in half. Layer 0 keeps experts 0 and 1; after token 1
+    // the last step orders their bottoms, and the budget takes both slots for layer 1, which then
+    // wants all the room there is.
+    bench on(toy::routing({{{0}, {0}}, {{1}, {1}}, {{2}, {2}}, {{3}, {3}}}, 4, {0, 4}, false));
+    on.config.experts = 2;  // four tops of a half
+    on.config.buffer_experts = 3;
+    on.config.budget.params = {{"list", "3:0.512 0:0.512", "test"},
+                               {"then", "0:0.512 3:0.512", "test"},
+                               {"at", int64_t{2}, "test"}};
+    on.config.prefetch.params = {{"list", "1:0b 1:1b", "test"}};
+    const run_report report = on.run_it();
+    REQUIRE(report.layers.size() == 2);
+    CHECK(report.layers[0].slots == 0);
+    CHECK(report.layers[1].slots == 3);
+    CHECK(report.experts.requested == 8);
+    // The bottoms were under way when the layers changed; they are counted, not lost.
+    CHECK(report.bytes.prefetched == report.bytes.prefetch_wasted);
+    CHECK(report.bytes.prefetch_cut_off > 0);
+}

@@ -134,15 +134,67 @@ TEST_CASE("the model's own routing is no news") {
     CHECK(to_text(report).find("lossy") == std::string::npos);
 }
 
-TEST_CASE("weights of the router's own are a change, experts alike or not") {
+TEST_CASE("weights of the router's own are substitutions, experts alike or not") {
     bench on;
     on.write(five_tokens());
     on.route_by(1, 0, /*weights=*/true);
+    // The trace has no weights, so none of a router's can be the model's: all 20 choices change.
     const run_report report = on.run_it();
-    CHECK(report.experts.substituted == 0);
+    CHECK(report.experts.substituted == 20);
+    CHECK(report.routing.reweighted == 20);
     CHECK(report.routing.rows_unchanged == 0);
     on.config.exact_requests = {1};
     CHECK(on.run_it().routing.rows_unchanged == 4);
+    on.config.exact_requests = {};
+    on.config.substitution_max = 0;
+    const run_report held = on.run_it();
+    CHECK(held.experts.substituted == 0);
+    CHECK(held.routing.held_cap == 20);
+    CHECK(held.routing.rows_unchanged == 10);
+}
+
+TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, within the cap") {
+    bench on;
+    trace_data data = five_tokens();
+    for (size_t row = 0; row < 10; ++row)  // both stored exactly
+        data.weights.values.insert(data.weights.values.end(), {0.75f, 0.25f});
+    on.write(data);
+    on.config.router = {"reweigh", "test", {}};
+    const auto with = [&](double factor) {
+        on.config.router.params = {{"factor", factor, "test"}};
+        return on.run_it();
+    };
+    // The rule's own, said again, and what rounding makes of it: nothing has changed.
+    for (const double factor : {1.0, 1.00001}) {
+        CHECK(with(factor).experts.substituted == 0);
+        CHECK(with(factor).routing.rows_unchanged == 10);
+    }
+    const run_report scaled = with(1.01);
+    CHECK(scaled.experts.substituted == 10);
+    CHECK(scaled.routing.reweighted == 10);
+    CHECK(scaled.routing.dropped == 0);
+    const run_report dropped = with(0);
+    CHECK(dropped.experts.substituted == 10);
+    CHECK(dropped.routing.dropped == 10);
+    CHECK(dropped.routing.rows_unchanged == 0);
+    CHECK(to_json(dropped)["routing"]["dropped"] == 10);
+    CHECK(to_text(dropped).find("10 with none") != std::string::npos);
+    // One of a row's two choices changes. Requests of 4, 4 and 2 rows have 8, 8 and 4 choices in
+    // the end; a quarter of those so far: every second row changes.
+    on.config.substitution_max = 0.25;
+    const run_report capped = with(0);
+    CHECK(capped.experts.substituted == 5);
+    CHECK(capped.routing.held_cap == 5);
+    // What claims to be lossless is held to it.
+    on.config.substitution_max = 1;
+    on.config.router.plugin = "restate";
+    CHECK(with(1).experts.substituted == 0);
+    const auto refused = [&] {
+        on.config.router.params = {{"factor", 0.0, "test"}};
+        return run(on.config, on.shared, {});
+    }();
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.failure().text.find("weights of token 0") != std::string::npos);
 }
 
 TEST_CASE("a router that does not declare what it does is at fault") {

@@ -31,7 +31,8 @@ struct bench {
         limits.links = link_count;
         limits.transfers_max = 8;
         REQUIRE(policy->activate(limits).ok());
-        stage = std::make_unique<transport_stage>(*policy, machine, faults, 8);
+        stage = std::make_unique<transport_stage>(*policy, machine, faults, 8, /*layers=*/1,
+                                                  /*experts=*/1000);
     }
     // Runs until a transfer ends; returns its id.
     uint32_t next_end() {

@@ -24,6 +24,9 @@ std::vector<std::string> needs_of(const moorage_descriptor &of) {
     if (of.needs & MOORAGE_NEEDS_WEIGHTS) needs.emplace_back("weights");
     if (of.needs & MOORAGE_NEEDS_PREDICTIONS) needs.emplace_back("predictions");
     if (of.needs & MOORAGE_NEEDS_FUTURE) needs.emplace_back("future");
+    if (of.needs & MOORAGE_NEEDS_PER_LAYER) needs.emplace_back("per_layer");
+    if (of.needs & MOORAGE_NEEDS_LAYER_BUFFER) needs.emplace_back("layer_buffer");
+    if (of.needs & MOORAGE_NEEDS_SERVERS) needs.emplace_back("servers");
     return needs;
 }
 
@@ -31,6 +34,7 @@ std::vector<std::string> flags_of(const moorage_descriptor &of) {
     std::vector<std::string> flags;
     if (of.flags & MOORAGE_POLICY_LOSSY) flags.emplace_back("lossy");
     if (of.flags & MOORAGE_POLICY_RANDOMISED) flags.emplace_back("randomised");
+    if (of.flags & MOORAGE_POLICY_SEGMENTS) flags.emplace_back("segments");
     return flags;
 }
 
@@ -56,7 +60,10 @@ json json_of(const policy &of, bool whole) {
              {"summary", of.descriptor->plugin_summary},
              {"file", of.path.string()}};
     if (!whole) return out;
-    for (const moorage_param &p : of.params) params.push_back(json_of(p));
+    for (size_t i = 0; i < of.params.size(); ++i) {
+        params.push_back(json_of(of.params[i]));
+        if (of.descriptor->method_params >> i & 1) params.back()["of_method"] = true;
+    }
     out["source"] = of.descriptor->plugin_source;
     out["needs"] = needs_of(*of.descriptor);
     out["flags"] = flags_of(*of.descriptor);

@@ -49,16 +49,22 @@ typedef struct moorage_value {
 } moorage_value;
 MOORAGE_ASSERT(sizeof(moorage_value) == 32, "moorage_value layout");
 
-/* What a policy cannot work without; it is refused at start where the source lacks it. */
+/* What a policy cannot work without; a run that lacks it is refused at start, with a text that says
+ * what to set. So is a bit that the host does not know. The first four are the source's; those of
+ * the composition count for the kind named, and for every kind of a policy that is not of it. */
 enum {
-    MOORAGE_NEEDS_GATE_SCORES = 1, /* scores of all experts, chosen or not */
-    MOORAGE_NEEDS_WEIGHTS = 2,     /* router weights of the chosen ones */
-    MOORAGE_NEEDS_PREDICTIONS = 4, /* experts predicted for later layers */
-    MOORAGE_NEEDS_FUTURE = 8       /* the whole trace in advance: an offline bound */
+    MOORAGE_NEEDS_GATE_SCORES = 1,   /* scores of all experts, chosen or not */
+    MOORAGE_NEEDS_WEIGHTS = 2,       /* router weights of the chosen ones */
+    MOORAGE_NEEDS_PREDICTIONS = 4,   /* experts predicted for later layers */
+    MOORAGE_NEEDS_FUTURE = 8,        /* the whole trace in advance: an offline bound */
+    MOORAGE_NEEDS_PER_LAYER = 16,    /* budget: a pool of slots for each layer */
+    MOORAGE_NEEDS_LAYER_BUFFER = 32, /* prefetch: a buffer for all experts of a layer */
+    MOORAGE_NEEDS_SERVERS = 64       /* dispatch: servers that can be called */
 };
 enum {
-    MOORAGE_POLICY_LOSSY = 1,     /* may change the model's output */
-    MOORAGE_POLICY_RANDOMISED = 2 /* draws from the host's random service */
+    MOORAGE_POLICY_LOSSY = 1,      /* may change the model's output */
+    MOORAGE_POLICY_RANDOMISED = 2, /* draws from the host's random service */
+    MOORAGE_POLICY_SEGMENTS = 4    /* plans splits, or brings the segments that a slot lacks */
 };
 
 /* Description of one policy. Static; readable without creating anything. */
@@ -73,8 +79,10 @@ typedef struct moorage_descriptor {
     const moorage_param *plugin_params; /* [param_count], each of plugin_params[0].size bytes */
     uint32_t kind_count;
     uint32_t param_count;
-    uint32_t needs;    /* MOORAGE_NEEDS_* */
-    uint32_t reserved; /* 0 */
+    uint32_t needs; /* MOORAGE_NEEDS_* */
+    /* Bit i: parameter i is of the method, which has policies of this name in several stages; a run
+     * whose stages give it different values is warned of. */
+    uint32_t method_params;
 } moorage_descriptor;
 MOORAGE_ASSERT(sizeof(moorage_descriptor) == 72, "moorage_descriptor layout");
 

@@ -259,6 +259,21 @@ const void *holder<P>::get_interface(moorage_plugin *, const char *id) noexcept 
     return tables<P>::find(id);
 }
 
+// "alpha|beta" as bits of their positions; MOORAGE_NONE where a name is not declared.
+template <class P>
+constexpr uint32_t bits_of_params(std::string_view names) {
+    uint32_t bits = 0;
+    while (!names.empty()) {
+        const std::string_view name = names.substr(0, names.find('|'));
+        size_t i = 0;
+        while (i < params_of<P>().size() && name != params_of<P>()[i].plugin_key) ++i;
+        if (i >= params_of<P>().size() || i > 30) return MOORAGE_NONE;
+        bits |= 1u << i;
+        names.remove_prefix(name.size() < names.size() ? name.size() + 1 : name.size());
+    }
+    return bits;
+}
+
 template <class P>
 struct description {
     static constexpr uint32_t kind_count = uint32_t{observes<P>} + routes<P> + caches<P> +
@@ -280,6 +295,9 @@ struct description {
     static_assert(kind_count > uint32_t{observes<P>},
                   "the class answers for no kind: check the names and arguments of its functions");
     static_assert(every_call_fits<P>());
+    static constexpr uint32_t method_params = bits_of_params<P>(P::about.method_params);
+    static_assert(method_params != MOORAGE_NONE,
+                  "about.method_params: each name between | must be one of the first 31 params");
     static constexpr moorage_descriptor value{sizeof(moorage_descriptor),
                                               P::about.flags,
                                               P::about.name,
@@ -291,7 +309,7 @@ struct description {
                                               kind_count,
                                               static_cast<uint32_t>(params_of<P>().size()),
                                               P::about.needs,
-                                              0};
+                                              method_params};
 };
 
 template <class... P>

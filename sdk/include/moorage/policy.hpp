@@ -61,6 +61,8 @@ struct about {
     const char *version = "1.0.0";
     uint32_t flags = 0;  // MOORAGE_POLICY_*
     uint32_t needs = 0;  // MOORAGE_NEEDS_*
+    // Parameters, "alpha|beta", that are meant to be equal in all policies of this name.
+    const char *method_params = "";
 };
 
 // Declarations of parameters: static constexpr moorage::param params[] = {integer(...), ...};

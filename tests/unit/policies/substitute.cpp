@@ -4,6 +4,8 @@
 // layers, the first one included) by the smallest experts that the model did not choose.
 // `undeclared` does the same and does not say that it is lossy. `infinite` and `huge` keep the
 // choice and give every expert a weight that is infinite, or near the largest that is not.
+// `reweigh` keeps the experts and scales the weight of the last-ranked one; `restate` does so too
+// and says that it is lossless.
 
 #include <moorage/moorage.hpp>
 
@@ -89,6 +91,42 @@ public:
     }
 };
 
+class reweigh {
+public:
+    static constexpr moorage::about about{.name = "reweigh",
+                                          .summary = "scales a weight of each row",
+                                          .flags = MOORAGE_POLICY_LOSSY,
+                                          .needs = MOORAGE_NEEDS_WEIGHTS};
+    static constexpr moorage::param params[] = {
+        moorage::real("factor", 1, 0, 2, "of the last-ranked expert's weight"),
+    };
+
+    explicit reweigh(const moorage::setup &setup)
+        : factor_(static_cast<float>(setup.real("factor"))) {}
+    void activate(const moorage::limits &) {}
+    void reset() {}
+
+    uint32_t select(const moorage::step &step, moorage::route &route) {
+        const size_t k = step.top_k, count = step.token_count * k;
+        std::copy_n(step.host_chosen, count, route.host_experts);
+        std::copy_n(step.host_weights, count, route.host_weights);
+        for (size_t i = k - 1; i < count; i += k) route.host_weights[i] *= factor_;
+        return step.token_count;
+    }
+
+private:
+    const float factor_;
+};
+
+class restate : public reweigh {
+public:
+    static constexpr moorage::about about{.name = "restate",
+                                          .summary = "scales a weight, and claims to be lossless",
+                                          .needs = MOORAGE_NEEDS_WEIGHTS};
+    using reweigh::reweigh;
+};
+
 }  // namespace
 
-MOORAGE_POLICIES("org.moorage.test.substitute", "1.0.0", substitute, undeclared, infinite, huge)
+MOORAGE_POLICIES("org.moorage.test.substitute", "1.0.0", substitute, undeclared, infinite, huge,
+                 reweigh, restate)

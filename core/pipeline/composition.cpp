@@ -1,0 +1,188 @@
+// composition.cpp - the rules: what a need means, and which settings have no effect together.
+#include "core/pipeline/composition.h"
+
+#include <algorithm>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/host/parameters.h"
+
+namespace moorage::core {
+
+namespace {
+
+// A declared need: the kind that it is about, whether the run meets it, what the run has instead.
+struct need {
+    uint32_t bit;
+    std::string_view kind;
+    bool (*met)(const composition &);
+    const char *what;
+    std::string (*instead)(const composition &);
+};
+
+constexpr need needs[] = {
+    {MOORAGE_NEEDS_PER_LAYER, "budget", [](const composition &of) { return of.config.per_layer; },
+     "slots of each layer",
+     [](const composition &) {
+         return std::string(
+             "[memory] sharing = \"shared\" has one pool for all, so that no budget is asked for; "
+             "set [memory] sharing = \"per-layer\"");
+     }},
+    {MOORAGE_NEEDS_LAYER_BUFFER, "prefetch",
+     [](const composition &of) { return of.buffer_slots >= of.experts; },
+     "a transfer buffer for all experts of a layer",
+     [](const composition &of) {
+         return format(
+             "[memory] buffer_experts = {} is less than its {}; set [memory] "
+             "buffer_experts = {}, two layers",
+             of.buffer_slots, of.experts, 2 * of.experts);
+     }},
+    {MOORAGE_NEEDS_SERVERS, "dispatch", [](const composition &of) { return of.servers != 0; },
+     "servers that it can call",
+     [](const composition &) {
+         return std::string(
+             "the run has none; give [cluster] others, or choose a dispatch policy for one server");
+     }}};
+
+class checker {
+public:
+    checker(const composition &of, std::vector<std::string> &warnings)
+        : of_(of), warnings_(warnings) {}
+    status operator()();
+
+private:
+    status check_needs(std::string_view kind, const policy &chosen) const;
+    status check_prefetch() const;
+    void warn_of_idle_budget();
+    void warn_of_split();
+    void warn_of_future();
+    void warn_of_method_params();
+    bool prefetches() const;
+    const std::string &place(std::string_view kind) const { return of_.config.stage(kind).place; }
+    void warn(std::string text) { warnings_.push_back(std::move(text)); }
+
+    const composition &of_;
+    std::vector<std::string> &warnings_;
+};
+
+status checker::check_needs(std::string_view kind, const policy &chosen) const {
+    for (const need &one : needs) {
+        const bool concerns = one.kind == kind || !chosen.is(one.kind);
+        if ((chosen.descriptor->needs & one.bit) == 0 || !concerns || one.met(of_)) continue;
+        return error{format("{}: {} policy {} needs {}, and {}", place(kind), kind, chosen.name(),
+                            one.what, one.instead(of_)),
+                     true};
+    }
+    return success();
+}
+
+bool checker::prefetches() const {
+    const instance &policy = *of_.policies.all().prefetch;
+    return policy.prefetch->horizon && policy.prefetch->horizon(policy.plugin()) != 0;
+}
+
+// What is prefetched waits in the buffer: decision 0003.
+status checker::check_prefetch() const {
+    if (of_.buffer_slots != 0 || !prefetches()) return success();
+    if (of_.config.cluster)
+        return error{
+            format("{}: prefetch {} brings experts from host memory, which not all servers "
+                   "of the cluster hold; set host_experts = true for them, or prefetch "
+                   "\"none\"",
+                   place("prefetch"), of_.policies.all().prefetch->name()),
+            true};
+    return error{format("{}: prefetch policy {} has nowhere to bring experts to: [memory] "
+                        "buffer_experts is 0; set it to at least 1, or choose prefetch \"none\"",
+                        place("prefetch"), of_.policies.all().prefetch->name()),
+                 true};
+}
+
+// One that does not declare its need.
+void checker::warn_of_idle_budget() {
+    const std::string &chosen = of_.config.budget.plugin;
+    if (of_.config.per_layer || chosen == run_config{}.budget.plugin) return;
+    warn(
+        format("{}: budget policy {} is never asked: [memory] sharing = \"shared\" has one pool "
+               "for all layers; set sharing = \"per-layer\"",
+               place("budget"), chosen));
+}
+
+void checker::warn_of_split() {
+    const auto handles = [](const auto &one) {
+        return (one.second->from().descriptor->flags & MOORAGE_POLICY_SEGMENTS) != 0;
+    };
+    if (!of_.split || std::ranges::any_of(of_.policies.each(), handles)) return;
+    warn(
+        format("[memory] split = {}: a slot holds the top segment alone, and no policy here brings "
+               "the other one before it is asked for: no expert is ever there as a whole (0 "
+               "hits); choose a prefetch policy that handles segments, or leave experts whole",
+               of_.config.split));
+}
+
+// What it was told of the future is the trace's, asked for one by one.
+void checker::warn_of_future() {
+    for (const auto &[kind, one] : of_.policies.each()) {
+        if ((one->from().descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0) continue;
+        const instance &router = *of_.policies.all().router;
+        if (of_.policies.lossy())
+            warn(
+                format("{}: {} policy {} goes by the trace's own requests, and router {} asks for "
+                       "others: what it does is no bound",
+                       place(kind), kind, one->name(), router.name()));
+        if (prefetches())
+            warn(
+                format("{}: {} policy {} is the optimum of loads on demand, and prefetch {} brings "
+                       "experts before: what it does is no bound",
+                       place(kind), kind, one->name(), of_.policies.all().prefetch->name()));
+    }
+}
+
+// A method that is a policy of its name in each of several stages, as smoe's router and prefetch.
+void checker::warn_of_method_params() {
+    const auto all = of_.policies.each();
+    for (size_t a = 0; a < all.size(); ++a) {
+        const policy &first = all[a].second->from();
+        for (size_t i = 0; i < std::min<size_t>(first.params.size(), 32); ++i) {
+            if ((first.descriptor->method_params >> i & 1) == 0) continue;
+            const auto &[key, value] = all[a].second->parameters()[i];
+            for (size_t b = a + 1; b < all.size(); ++b) {
+                const policy &second = all[b].second->from();
+                if (&second == &first || second.name() != first.name()) continue;
+                const auto &others = all[b].second->parameters();
+                const auto other =
+                    std::ranges::find(others, key, &parameter_values::value_type::first);
+                if (other == others.end() || other->second == value) continue;
+                warn(
+                    format("{}.{} = {} and {}.{} = {}: {} is one method in two stages, which this "
+                           "parameter is of; set both alike",
+                           all[a].first, key, json_of(value).dump(), all[b].first, key,
+                           json_of(other->second).dump(), first.name()));
+            }
+        }
+    }
+}
+
+status checker::operator()() {
+    const stage_config &placement = of_.config.placement;
+    if (!placement.plugin.empty() && !of_.config.cluster)
+        return error{format("{}: placement policy {} has nothing to place experts on: there is no "
+                            "[cluster]; give one (configs/clusters), or leave [placement] out",
+                            placement.place, placement.plugin),
+                     true};
+    for (const auto &[kind, one] : of_.policies.each())
+        if (const status met = check_needs(kind, one->from()); !met) return met;
+    if (const status met = check_prefetch(); !met) return met;
+    warn_of_idle_budget();
+    warn_of_split();
+    warn_of_future();
+    warn_of_method_params();
+    return success();
+}
+
+}  // namespace
+
+status check_composition(const composition &of, std::vector<std::string> &warnings) {
+    return checker(of, warnings)();
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,37 @@
+// composition.h - whether the parts of a run go together: what its policies need of each other, of
+// the memory and of the cluster, and settings that would do nothing.
+//
+// What a policy needs it declares (moorage_descriptor, module.h); no policy is known here by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/pipeline/policy_set.h"
+
+namespace moorage::core {
+
+// What a source can be asked for, and what the rest of the run has to bring along.
+inline constexpr uint32_t source_needs = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS |
+                                         MOORAGE_NEEDS_PREDICTIONS | MOORAGE_NEEDS_FUTURE;
+inline constexpr uint32_t composition_needs =
+    MOORAGE_NEEDS_PER_LAYER | MOORAGE_NEEDS_LAYER_BUFFER | MOORAGE_NEEDS_SERVERS;
+
+// Borrowed for the check.
+struct composition {
+    const run_config &config;
+    const policy_set &policies;  // active
+    uint32_t experts = 0;        // of a layer
+    uint32_t buffer_slots = 0;
+    uint32_t servers = 0;  // that can be called
+    bool split = false;    // slots hold less than whole experts
+};
+
+// An error where a policy lacks what it cannot work without; a text in `warnings` where something
+// set has no effect, or not the one it seems to have, and may be meant so. Each names the place.
+// [control]
+status check_composition(const composition &of, std::vector<std::string> &warnings);
+
+}  // namespace moorage::core

@@ -1,0 +1,81 @@
+// pipeline_arrange.cpp - between passes: budgets that change, and the first content of the caches.
+#include <algorithm>
+#include <utility>
+
+#include "core/pipeline/pipeline.h"
+
+namespace moorage::core {
+
+// Between passes: what the budget changes, and the content of caches that have none yet.
+flow pipeline::arrange() {
+    bool empty = !arranged_;
+    if (per_layer_ && tokens_done_ >= budget_.due()) {
+        if (!budget_.plan(tokens_done_, source_.idle())) co_return end_run();
+        empty = empty || budget_.divides();
+        if (budget_.divides()) {
+            co_await divide();
+            if (over_) co_return;
+        } else {
+            if (!budget_.apply()) co_return end_run();
+            release(budget_.evicted());
+            if (budget_.overfull()) {
+                prefetch_.drain(bytes_);
+                if (!budget_.shrink()) co_return end_run();
+                release(budget_.evicted());
+            }
+        }
+        const auto [least, most] = std::ranges::minmax(std::as_const(truth_).slots_all());
+        arrangement_.uneven |= most - least > 1 || budget_.divides();
+    }
+    if (!empty) co_return;
+    const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
+    co_await fill();
+    if (!running()) co_return;
+    const uint64_t moved = transport_.moved_bytes(link_h2d) - moved_before;
+    const double ms = static_cast<double>(now_ns() - begin_ns) / 1e6;
+    if (arranged_) {
+        ++arrangement_.changes;
+        arrangement_.bytes += moved;
+        arrangement_.ms += ms;
+    } else {
+        arrangement_.first_bytes = moved;
+        arrangement_.first_ms = ms;
+        begun_ns_ = now_ns();
+        begun_busy_ = executor_.busy();
+        stall_ns_ = begun_busy_.stall;
+    }
+    arranged_ = true;
+}
+
+// The buffer, the link and the caches are emptied before the arena changes.
+flow pipeline::divide() {
+    prefetch_.drain(bytes_);
+    behind_.cancel();
+    while (!executor_.idle(link_h2d) && running()) co_await event_;
+    if (!running() || !budget_.apply()) co_return end_run();
+    release(budget_.evicted());
+    places_.divide(budget_.top_rows(), truth_.slots_all());
+    executor_.divided();
+}
+
+// As the cache policy wishes; what it leaves free waits for demand.
+flow pipeline::fill() {
+    filled_.clear();
+    for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
+        if (!cache_.fill(pool, filled_)) co_return end_run();
+    for (const uint32_t page : filled_) {
+        const uint32_t its_layer = places_.layer_of(page);
+        const uint8_t segments = places_.cached_segments(its_layer);
+        places_.take(page, segments, true);
+        const uint64_t bytes = costs_.expert_bytes(places_.share(its_layer, segments));
+        while (transport_.submit(link_h2d, MOORAGE_BUDGET, page, segments, bytes, MOORAGE_NEVER,
+                                 purpose::fill) == MOORAGE_NONE) {
+            if (!running()) co_return;
+            co_await event_;
+        }
+        ++filling_;
+    }
+    while (filling_ != 0 && running()) co_await event_;
+}
+
+}  // namespace moorage::core

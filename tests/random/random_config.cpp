@@ -1,0 +1,208 @@
+// random_config.cpp - draws sections one by one; what does not go together the program refuses.
+#include "tests/random/random_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "core/base/text.h"
+#include "core/source/synth.h"
+
+namespace moorage::random {
+
+namespace {
+
+using core::format;
+using core::random_stream;
+
+constexpr uint64_t trace_tokens = 60;
+const std::string machine =
+    "[hardware]\nprofile = \"device.toml\"\nlink = \"link.toml\"\nnode = \"node.toml\"\n";
+
+bool chance(random_stream &draws, uint64_t percent) { return draws.below(100) < percent; }
+
+template <class Value>
+Value one_of(random_stream &draws, const std::vector<Value> &values) {
+    return values[draws.below(values.size())];
+}
+
+// As TOML: a real has a point or an exponent.
+std::string real_text(double value) {
+    std::string text = format("{}", value);
+    return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+// A value within the declared limits; large ranges are drawn near their lower end, where runs as
+// short as these see an effect.
+std::string value_of(random_stream &draws, const moorage_param &p) {
+    switch (p.type) {
+        case MOORAGE_PARAM_FLAG:
+            return draws.below(2) ? "true" : "false";
+        case MOORAGE_PARAM_INTEGER: {
+            const auto span = static_cast<uint64_t>(p.integer_max) - uint64_t(p.integer_min);
+            return format("{}",
+                          p.integer_min + int64_t(draws.below(std::min<uint64_t>(span, 64) + 1)));
+        }
+        case MOORAGE_PARAM_REAL: {
+            const double low = p.real_min, high = std::min(p.real_max, p.real_min + 4);
+            return real_text(low + (high - low) * double(draws.below(9)) / 8);
+        }
+        default:
+            return format("\"{}\"", p.plugin_text_choices
+                                        ? one_of(draws, core::split(p.plugin_text_choices, '|'))
+                                        : std::string(p.plugin_text_default));
+    }
+}
+
+}  // namespace
+
+config_maker::config_maker(const core::registry &known, std::filesystem::path demo)
+    : known_(known), demo_(std::move(demo)) {
+    sources_ = {{3, 8, 2, true, true},   {4, 16, 4, true, true}, {2, 6, 1, true, false},
+                {5, 12, 3, false, true}, {1, 4, 2, true, true},  {3, 40, 6, true, true}};
+    for (const source_file &of : sources_) write_source(of);
+}
+
+void config_maker::write_source(const source_file &of) {
+    const toy::folder &to = folders_.emplace_back();
+    toy::write_files(to, of.layers, of.experts, of.top_k);
+    core::synth_options options;
+    options.layers = of.layers, options.experts = of.experts, options.top_k = of.top_k;
+    options.tokens = trace_tokens;
+    options.requests = 5;
+    options.reuse = 0.4;
+    options.domains = 2;
+    options.gate_scores = of.scores;
+    options.predictions = of.predictions ? std::min(of.experts, 2 * of.top_k) : 0;
+    options.prediction_accuracy = 0.7;
+    options.seed = folders_.size();
+    auto data = core::synthesize(options);
+    if (!data) std::abort();
+    data->metadata["model"] = "toy";
+    // Weights as a model has them: the chosen ones' scores, which add up to 1.
+    for (size_t row = 0; of.scores && row < trace_tokens * of.layers; ++row) {
+        double sum = 0;
+        const auto score = [&](uint32_t rank) {
+            return data->gate_scores.values[row * of.experts + data->chosen[row * of.top_k + rank]];
+        };
+        for (uint32_t rank = 0; rank < of.top_k; ++rank) sum += double{score(rank)};
+        for (uint32_t rank = 0; rank < of.top_k; ++rank)
+            data->weights.values.push_back(sum > 0 ? static_cast<float>(double{score(rank)} / sum)
+                                                   : 1.0f / float(of.top_k));
+    }
+    if (!core::write_trace(*data, to / "trace.safetensors")) std::abort();
+}
+
+// A policy of the kind, mostly one that needs nothing of what the run lacks (MOORAGE_NEEDS_*), with
+// some of its parameters set.
+std::string config_maker::stage(random_stream &draws, std::string_view kind, uint32_t lacking,
+                                const std::string &more) const {
+    const bool any = chance(draws, 10);
+    std::vector<const core::policy *> fit;
+    for (const core::policy &one : known_.policies())
+        if (one.is(kind) && (any || (one.descriptor->needs & lacking) == 0)) fit.push_back(&one);
+    if (fit.empty()) return "";
+    std::ranges::sort(fit, {}, [](const core::policy *one) { return one->name(); });
+    const core::policy &chosen = *one_of(draws, fit);
+    std::string text = format("[{}]\nplugin = \"{}\"\n{}", kind, chosen.name(), more);
+    for (const moorage_param &p : chosen.params)
+        if (chance(draws, 30)) text += format("{} = {}\n", p.plugin_key, value_of(draws, p));
+    return text;
+}
+
+// Half of the stages but the cache stay as they are by default.
+std::string config_maker::stages(random_stream &draws, uint32_t lacking) const {
+    std::string text = stage(draws, "cache", lacking);
+    for (const char *kind : {"budget", "prefetch", "dispatch", "transport"})
+        if (chance(draws, 50)) text += stage(draws, kind, lacking);
+    if (chance(draws, 40)) return text;
+    std::string limits;
+    if (chance(draws, 30))
+        limits = format("substitution_max = {}\n", real_text(double(draws.below(5)) / 8));
+    if (chance(draws, 15)) limits += "exact_requests = [0, 3]\n";
+    return text + stage(draws, "router", lacking, limits);
+}
+
+std::string config_maker::of_trace(random_stream &draws, const source_file &of) const {
+    const uint64_t pages = uint64_t{of.layers} * of.experts, batch = 1 + draws.below(4);
+    const uint64_t prefill = chance(draws, 60) ? 0 : draws.below(8);
+    const uint64_t buffer = chance(draws, 30) ? of.top_k : draws.below(2 * of.experts + 2);
+    const bool per_layer = chance(draws, 60);
+    uint32_t lacking = MOORAGE_NEEDS_SERVERS;
+    if (batch != 1 || prefill != 0) lacking |= MOORAGE_NEEDS_FUTURE;
+    if (!of.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
+    if (!of.predictions || buffer == 0) lacking |= MOORAGE_NEEDS_PREDICTIONS;
+    if (!per_layer) lacking |= MOORAGE_NEEDS_PER_LAYER;
+    if (buffer < of.experts) lacking |= MOORAGE_NEEDS_LAYER_BUFFER;
+    std::string text =
+        format("[run]\nbatch = {}\nprefill = {}\nseed = {}\n", batch, prefill, draws.below(3));
+    if (chance(draws, 20)) text += format("tokens = {}\n", 1 + draws.below(trace_tokens));
+    if (chance(draws, 10)) text += "guard = true\nguard_window = 4\n";
+    text += machine + format(
+                          "[source]\ntrace = \"trace.safetensors\"\nshape = \"shape.toml\"\n"
+                          "[memory]\nexperts = {}\nbuffer_experts = {}\nsharing = \"{}\"\n",
+                          1 + draws.below(pages + pages / 4 + 1), buffer,
+                          per_layer ? "per-layer" : "shared");
+    if (chance(draws, 30))
+        text += format("split = {}\n", real_text(double(1 + draws.below(8)) / 8));
+    if (chance(draws, 15)) text += "prefill_displaces = false\n";
+    return text + stages(draws, lacking);
+}
+
+std::string config_maker::of_model(random_stream &draws) const {
+    const bool per_layer = chance(draws, 50);
+    const uint32_t lacking = MOORAGE_NEEDS_SERVERS | MOORAGE_NEEDS_FUTURE |
+                             MOORAGE_NEEDS_LAYER_BUFFER |
+                             (per_layer ? 0u : uint32_t{MOORAGE_NEEDS_PER_LAYER});
+    return format("[run]\nbatch = {}\nseed = {}\nthreads = 1\n", 1 + draws.below(2),
+                  draws.below(3)) +
+           machine +
+           format(
+               "[source]\nmodel = \"{}\"\nprompt = [\"To be\", \"or\"]\nmax_tokens = {}\n"
+               "[memory]\nexperts = {}\nbuffer_experts = {}\nsharing = \"{}\"\n",
+               demo_.string(), 1 + draws.below(6), 1 + draws.below(96), 1 + draws.below(8),
+               per_layer ? "per-layer" : "shared") +
+           stages(draws, lacking);
+}
+
+std::string config_maker::of_cluster(random_stream &draws, const source_file &of) const {
+    const uint64_t pages = uint64_t{of.layers} * of.experts, servers = 2 + draws.below(2);
+    std::string text = format("[run]\nbatch = {}\nseed = {}\n[cluster]\nrequests = {}\n",
+                              1 + draws.below(4), draws.below(3), 1 + draws.below(8));
+    if (chance(draws, 30)) text += "serial_calls = true\n";
+    text += "[[cluster.models]]\nname = \"toy\"\nshape = \"shape.toml\"\n";
+    const bool loads = chance(draws, 40);
+    for (uint64_t i = 0; i < servers; ++i) {
+        const uint64_t room = (pages + servers - 1) / servers + draws.below(pages);
+        text += format(
+            "[[cluster.servers]]\nname = \"s{}\"\ngpus = \"device.toml\"\n"
+            "expert_memory_bytes = {}\n{}",
+            i, room * 100'000, loads ? "host_experts = true\n" : "");
+        if (i == 0 || chance(draws, 60)) text += "workload = \"some\"\n";
+    }
+    text += format(
+        "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e9\n"
+        "latency_s = 500e-9\n[[cluster.workloads]]\nname = \"some\"\n"
+        "trace = \"trace.safetensors\"\npoisson_s = {}\n",
+        real_text(1e-5 * double(1 + draws.below(20))));
+    uint32_t lacking = MOORAGE_NEEDS_FUTURE | MOORAGE_NEEDS_PER_LAYER | MOORAGE_NEEDS_LAYER_BUFFER;
+    if (!of.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
+    if (!of.predictions) lacking |= MOORAGE_NEEDS_PREDICTIONS;
+    const char *moves = loads || chance(draws, 50) ? "interval_s = 0\n" : "interval_s = 0.0001\n";
+    text += stage(draws, "placement", 0, moves) + stage(draws, "cache", lacking) +
+            stage(draws, "dispatch", lacking) + stage(draws, "transport", lacking);
+    if (loads && chance(draws, 50)) text += stage(draws, "prefetch", lacking);
+    return text + (chance(draws, 50) ? stage(draws, "router", lacking) : "");
+}
+
+config_maker::drawn config_maker::draw(uint64_t seed) const {
+    random_stream draws(seed, 0);
+    const size_t number = draws.below(sources_.size());
+    const std::filesystem::path file = folders_[number] / "drawn.toml";
+    const uint64_t sort = draws.below(12);
+    if (sort < 2) return {of_cluster(draws, sources_[number]), file};
+    if (sort == 2) return {of_model(draws), file};
+    return {of_trace(draws, sources_[number]), file};
+}
+
+}  // namespace moorage::random

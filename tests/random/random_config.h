@@ -1,0 +1,48 @@
+// random_config.h - a configuration of a run as TOML text, drawn from a seed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/host/registry.h"
+#include "core/source/random.h"
+#include "tests/unit/toy_machine.h"
+
+namespace moorage::random {
+
+// Draws over the policies of a registry. Its traces and profiles are files, gone with it.
+class config_maker {
+public:
+    // `demo` is a model's directory.
+    config_maker(const core::registry &known, std::filesystem::path demo);
+    struct drawn {
+        std::string text;
+        std::filesystem::path file;  // that its paths are relative to
+    };
+    // The same seed and policies give the same text, but for the names of folders.
+    drawn draw(uint64_t seed) const;
+
+private:
+    struct source_file {
+        uint32_t layers, experts, top_k;
+        bool scores, predictions;
+    };
+    void write_source(const source_file &of);
+    std::string folder_of(size_t number) const { return folders_[number].path().string(); }
+    std::string stage(core::random_stream &draws, std::string_view kind, uint32_t lacking,
+                      const std::string &more = "") const;
+    std::string of_trace(core::random_stream &draws, const source_file &of) const;
+    std::string of_model(core::random_stream &draws) const;
+    std::string of_cluster(core::random_stream &draws, const source_file &of) const;
+    std::string stages(core::random_stream &draws, uint32_t lacking) const;
+
+    const core::registry &known_;
+    std::filesystem::path demo_;
+    std::vector<source_file> sources_;
+    std::deque<toy::folder> folders_;  // of each
+};
+
+}  // namespace moorage::random

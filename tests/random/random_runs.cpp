@@ -1,0 +1,109 @@
+// random_runs.cpp - random_runs [N] [SEED]: draws N configurations, runs them, checks what holds
+// for all runs, and names the seed of what does not.
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <map>
+
+#include <unistd.h>
+
+#include "core/base/text.h"
+#include "core/cluster/cluster_run.h"
+#include "core/config/run_config.h"
+#include "core/pipeline/run.h"
+#include "tests/random/invariants.h"
+#include "tests/random/random_config.h"
+
+namespace {
+
+using namespace moorage;
+
+// What is under way, for the handler of a crash.
+char under_way[16 * 1024];
+
+void tell(int signal) {
+    ssize_t written = ::write(STDERR_FILENO, under_way, std::strlen(under_way));
+    static_cast<void>(written);
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+}
+
+struct tally {
+    uint64_t ran = 0, failed = 0;
+    std::map<std::string, uint64_t> refused;
+};
+
+// What was refused, without the place that the text begins with and its numbers.
+std::string kind_of_refusal(const std::string &text) {
+    const size_t place = text.find(": ");
+    std::string out;
+    for (const char c : text.substr(place == std::string::npos ? 0 : place + 2))
+        if (c < '0' || c > '9') out += c;
+    return out.substr(0, 120);
+}
+
+void fail(tally &counts, uint64_t seed, const std::string &toml, const std::string &why) {
+    ++counts.failed;
+    std::cerr << "seed " << seed << ": " << why << "\n" << toml << "\n";
+}
+
+void run_one(uint64_t seed, const random::config_maker &from, core::run_resources &shared,
+             tally &counts) {
+    const auto [toml, file] = from.draw(seed);
+    std::snprintf(under_way, sizeof under_way, "seed %llu did not survive:\n%s\n",
+                  static_cast<unsigned long long>(seed), toml.c_str());
+    const auto config = core::parse_run_config(toml, file, {});
+    if (!config) return fail(counts, seed, toml, config.failure().text);
+    core::run_options options;
+    options.own_routing = false;
+    const auto done = core::run_either(*config, shared, options);
+    // Also refused: a placement for which there is no plan.
+    const std::string_view no_plan = "plan failed (invalid argument)";
+    if (!done && (done.failure().usage || done.failure().text.find(no_plan) != std::string::npos)) {
+        ++counts.refused[kind_of_refusal(done.failure().text)];
+        return;
+    }
+    if (!done) return fail(counts, seed, toml, done.failure().text);
+    ++counts.ran;
+    for (const std::string &broken : random::broken_invariants(*done, *config))
+        fail(counts, seed, toml, broken);
+    if (seed % 4 != 0) return;
+    const auto again = core::run_either(*config, shared, options);
+    if (!again || to_json(*again).dump() != to_json(*done).dump())
+        fail(counts, seed, toml, "a second run of it differs");
+}
+
+}  // namespace
+
+int main(int count, char **arguments) {
+    const uint64_t runs = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 40;
+    const uint64_t first = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
+    core::run_resources shared;
+    const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                                     "plugins"};
+    if (const core::status found = shared.scan(plugins); !found) {
+        std::cerr << found.failure().text << "\n";
+        return 1;
+    }
+    const random::config_maker from(shared.policies(),
+                                    std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, tell);
+    tally counts;
+    for (uint64_t seed = first; seed < first + runs; ++seed) run_one(seed, from, shared, counts);
+    uint64_t refused = 0;
+    for (const auto &[why, times] : counts.refused) refused += times;
+    std::cout << core::format(
+        "{} of {} drawn configurations from seed {} ran, {} were refused, {} "
+        "failures\n",
+        counts.ran, runs, first, refused, counts.failed);
+    if (std::getenv("RANDOM_RUNS_REFUSALS"))
+        for (const auto &[why, times] : counts.refused)
+            std::cout << core::format("{:5} x {}\n", times, why);
+    if (runs >= 20 && 2 * counts.ran < runs) {
+        std::cerr << "most draws were refused: the generator has to be mended\n";
+        return 1;
+    }
+    return counts.failed == 0 ? 0 : 1;
+}

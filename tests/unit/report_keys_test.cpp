@@ -1,0 +1,190 @@
+// Goal: no figure of a run's report is a number that nothing ever assigns: each is measured by some
+// run, or null. Method: runs that between them do all that a run can do, the union of their JSON by
+// path, and a complaint for every number that is 0 in all of them; each key of the contract has to
+// be among the paths.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+#include "core/cluster/cluster_run.h"
+#include "core/pipeline/run.h"
+#include "core/source/synth.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
+
+// By path, array elements all as one: whether a number was ever other than 0.
+struct seen {
+    std::map<std::string, bool> numbers;
+    std::set<std::string> paths;
+    void add(const json &value, const std::string &path) {
+        paths.insert(path);
+        if (value.is_number()) numbers[path] = numbers[path] || value.get<double>() != 0;
+        if (value.is_object())
+            for (const auto &[key, inner] : value.items())
+                if (key != "config" && key != "faults") add(inner, path + "/" + key);
+        if (value.is_array())
+            for (const json &inner : value) add(inner, path + "/*");
+    }
+};
+
+struct bench {
+    toy::folder folder;
+    run_resources shared;
+    run_config config;
+    seen all;
+
+    bench() {
+        REQUIRE(
+            shared
+                .scan(std::vector{binaries / "plugins", binaries / "tests/policies/substitute.so"})
+                .ok());
+        const synth_options options{.layers = 4,
+                                    .experts = 12,
+                                    .top_k = 3,
+                                    .tokens = 200,
+                                    .requests = 6,
+                                    .reuse = 0.3,
+                                    .gate_scores = true,
+                                    .predictions = 6,
+                                    .prediction_accuracy = 0.6,
+                                    .seed = 2};
+        auto data = synthesize(options);
+        REQUIRE(data.ok());
+        data->metadata["model"] = "toy";
+        toy::write_files(folder, data->layers, data->experts, data->top_k);
+        REQUIRE(write_trace(*data, folder / "trace.safetensors").ok());
+        config.file = folder / "run.toml";
+        config.profile = (folder / "device.toml").string();
+        config.link = (folder / "link.toml").string();
+        config.node = (folder / "node.toml").string();
+        config.shape = (folder / "shape.toml").string();
+        config.trace = folder / "trace.safetensors";
+        config.experts = 20;
+        config.cache.plugin = "lru";
+        config.seed = 7;
+    }
+    void run_it(const run_config &of) {
+        const auto done = run_either(of, shared, {});
+        if (!done) FAIL(done.failure().text);
+        const json told = to_json(*done);
+        if (told["virtual_time"] == true) CHECK(told["time_ms"]["policy"].is_null());
+        all.add(told, "");
+    }
+};
+
+}  // namespace
+
+TEST_CASE("every number of a report is measured by some run") {
+    bench on;
+    run_config plain = on.config;
+    on.run_it(plain);  // the optimum
+
+    run_config ahead = on.config;  // prefetches that are used, wasted and cut off
+    ahead.prefetch.plugin = "next_gate";
+    ahead.transport = {"chunked", "test", {}};
+    ahead.per_layer = true;
+    on.run_it(ahead);
+    ahead.dispatch.plugin = "overlap";  // the CPU, and loads behind what it computes
+    ahead.prefill = 4;
+    ahead.guard = true;
+    ahead.guard_window = 4;
+    on.run_it(ahead);
+
+    run_config cut = on.config;  // segments, first contents, budgets that change
+    cut.per_layer = true;
+    cut.split = 0.512;
+    cut.cache.plugin = "lcp";
+    cut.budget = {"moepic", "test", {{"tau", int64_t{50}, "test"}, {"zeta", 0.01, "test"}}};
+    cut.prefetch.plugin = "moepic";
+    on.run_it(cut);
+    run_config filled = on.config;
+    filled.cache = {"static", "test", {{"which", std::string("first_layers"), "test"}}};
+    on.run_it(filled);
+
+    run_config lossy = on.config;
+    lossy.exact_requests = {2};
+    lossy.substitution_max = 0.2;
+    lossy.router = {"substitute", "test", {}};
+    on.run_it(lossy);
+    for (const double factor : {0.0, 0.5}) {
+        lossy.router = {"reweigh", "test", {{"factor", factor, "test"}}};
+        on.run_it(lossy);
+    }
+
+    run_config real;  // host time of decisions, text
+    real.file = on.folder / "real.toml";
+    real.executor = "cpu";
+    real.profile = "host";
+    real.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    real.prompts = {"To be", "or"};
+    real.max_tokens = 4;
+    real.prefill = 512;
+    real.experts = 24;
+    real.threads = 1;
+    on.run_it(real);
+
+    const auto servers = parse_run_config(
+        "[run]\nbatch = 4\n[cluster]\nrequests = 6\n"
+        "[[cluster.models]]\nname = \"toy\"\nshape = \"shape.toml\"\n"
+        "[[cluster.servers]]\nname = \"a\"\ncount = 2\ngpus = \"device.toml\"\n"
+        "expert_memory_bytes = 2_600_000\nworkload = \"some\"\n"
+        "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e9\nlatency_s = 500e-9\n"
+        "[[cluster.workloads]]\nname = \"some\"\ntrace = \"trace.safetensors\"\n"
+        "poisson_s = 1e-5\n[placement]\nplugin = \"prism\"\ninterval_s = 0\n"
+        "[dispatch]\nplugin = \"prism\"\n",
+        on.folder / "cluster.toml", {});
+    if (!servers) FAIL(servers.failure().text);
+    on.run_it(*servers);
+
+    for (const auto &[path, measured] : on.all.numbers) {
+        // cluster_run_test, guard_pipeline_test and texts_test have more than one small run of
+        // these.
+        if (path.starts_with("/cluster/") || path.starts_with("/text/") ||
+            path.starts_with("/guard/"))
+            continue;
+        CHECK_MESSAGE(measured, path, " is 0 in every run");
+    }
+    for (const char *key : {"/tokens",
+                            "/requests",
+                            "/executor",
+                            "/profile",
+                            "/seed",
+                            "/virtual_time",
+                            "/tpot_ms/mean",
+                            "/tpot_ms/p50",
+                            "/tpot_ms/p99",
+                            "/ttft_ms/mean",
+                            "/ttft_ms/p50",
+                            "/ttft_ms/p99",
+                            "/tokens_per_s",
+                            "/experts/requested",
+                            "/experts/hits",
+                            "/experts/partial_hits",
+                            "/experts/misses",
+                            "/experts/hit_rate",
+                            "/experts/substituted",
+                            "/experts/on_cpu",
+                            "/experts/remote",
+                            "/experts/loaded",
+                            "/bytes/h2d",
+                            "/bytes/d2h",
+                            "/bytes/network",
+                            "/bytes/prefetched",
+                            "/bytes/prefetch_used",
+                            "/bytes/prefetch_wasted",
+                            "/time_ms/compute",
+                            "/time_ms/transfer",
+                            "/time_ms/stall",
+                            "/time_ms/cpu",
+                            "/time_ms/policy",
+                            "/prediction/accuracy",
+                            "/layers/*/stall_ms",
+                            "/layers/*/h2d_bytes"})
+        CHECK_MESSAGE(on.all.paths.contains(key), key, " is missing");
+}
