@@ -171,6 +171,15 @@ status read_module(const moorage_module *given, library &out) {
     return success();
 }
 
+// The loader's own sentence, which the library wraps in its own.
+std::string_view loader_text(std::string_view what) {
+    constexpr std::string_view mark = "dlerror system message: ";
+    const size_t begin = what.find(mark);
+    if (begin == what.npos) return what;
+    what.remove_prefix(begin + mark.size());
+    return what.substr(0, what.rfind("): "));
+}
+
 // Opens the file. What its symbols say against it, and the loader's reason, come back as errors.
 result<const moorage_module *> open(const std::filesystem::path &file,
                                     boost::dll::shared_library &handle) {
@@ -184,7 +193,7 @@ result<const moorage_module *> open(const std::filesystem::path &file,
         const policy_call at_work(0, entry_point::module);
         return door();
     } catch (const std::exception &failure) {
-        return error{format("cannot be loaded: {}", failure.what())};
+        return error{format("cannot be loaded: {}", loader_text(failure.what()))};
     }
 }
 

@@ -92,6 +92,15 @@ TEST_CASE("a library without the door is not opened: its constructors would end 
     CHECK(contains(no_door->reason, "nothing of it was run"));
 }
 
+TEST_CASE(
+    "what the loader refuses is told in its own words, without those of the library around it") {
+    const std::string reason = refusal_of(build / "strangers/unresolved.so");
+    CAPTURE(reason);
+    CHECK(reason.starts_with("cannot be loaded: "));
+    CHECK(reason.ends_with("undefined symbol: nobody_has_this"));
+    CHECK_FALSE(contains(reason, "boost"));
+}
+
 TEST_CASE("a library built with a sanitizer is refused in words") {
     const fs::path file = build / "strangers/asan.so";
 #if defined(__SANITIZE_ADDRESS__) || !defined(MOORAGE_COMPILER_HAS_ASAN)

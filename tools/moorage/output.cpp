@@ -9,6 +9,7 @@
 
 #include "core/base/atomic_file.h"
 #include "core/base/json.h"
+#include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
 
@@ -73,6 +74,10 @@ void print_written(std::string_view what, const std::string &file, const std::st
 }
 
 int finish_output(int code) {
+    // Runs and replays look before they give figures; what else was read is known to have stayed
+    // the same only now.
+    if (const status same = mapped_files_unchanged(); !same && code == exit_ok)
+        code = fail(same.failure());
     if (!output_failed()) return code;
     const std::string why = output_errno == 0 ? "" : format(": {}", std::strerror(output_errno));
     const int failed = fail({"standard output cannot be written" + why});

@@ -27,7 +27,8 @@ void print_error(std::string_view text);
 int fail(const core::error &what);
 // "HTML report: FILE", beside the JSON where that goes to standard output.
 void print_written(std::string_view what, const std::string &file, const std::string &json_file);
-// The exit code of a command that wants to end with `code`: what it printed must have arrived.
+// The exit code of a command that wants to end with `code`: what it printed must have arrived, and
+// what it read must have stayed as it was.
 int finish_output(int code);
 // Refuses two options, each with its value, that would write the same file, however spelled.
 core::status check_outputs(const std::vector<std::pair<std::string, std::string>> &outputs);

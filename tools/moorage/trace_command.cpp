@@ -133,7 +133,9 @@ result<core::trace_data> read_input(const convert_arguments &given) {
     if (!from) return from.failure();
     const result<range> tokens = parse_range(given.tokens, from->tokens());
     if (!tokens) return tokens.failure();
-    return core::cut_trace(*from, tokens->first, tokens->last - tokens->first);
+    core::trace_data cut = core::cut_trace(*from, tokens->first, tokens->last - tokens->first);
+    if (const status same = core::mapped_files_unchanged(); !same) return same.failure();
+    return cut;
 }
 
 status convert(convert_arguments &given) {
