@@ -307,8 +307,8 @@ LANES_CODE static void run_value_step(const value_step &of) {
     }
 }
 
-// next += worth[1] where the first follower used an expert, soon += worth[h] for the first h >= 2 of
-// those that did. Bits are looked at one by one, or, where there are masks, all at once.
+// next += worth[1] where the first follower used an expert, soon += worth[h] for the first h >= 2
+// of those that did. Bits are looked at one by one, or, where there are masks, all at once.
 LANES_CODE static void add_followers(float *next, float *soon, const followers &of) {
 #if LANES == 16
     for (uint32_t i = 0; i < of.padded; i += LANES) {
@@ -371,9 +371,9 @@ LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
     return at;
 }
 
-static constexpr lane_kernels table{count_common, shift,      find_best,      match_weights,
-                                    log_odds_of,  chances_of, approach,       add_scaled,
-                                    join,         mean_rates, run_value_step, add_followers, find_least};
+static constexpr lane_kernels table{
+    count_common, shift, find_best,  match_weights,  log_odds_of,   chances_of, approach,
+    add_scaled,   join,  mean_rates, run_value_step, add_followers, find_least};
 
 #undef LANES_INLINE
 #undef LANES
