@@ -20,13 +20,14 @@ std::string objection(const residency &truth, uint32_t pool, uint32_t page,
                       std::span<const uint32_t> before) {
     if (page >= truth.page_count())
         return format("victim {} is out of range: there are {} pages", page, truth.page_count());
-    const std::string name = page_name(page, truth.experts());
-    if (truth.pool_of_page(page) != pool)
+    const bool elsewhere = truth.pool_of_page(page) != pool;
+    const bool twice = std::find(before.begin(), before.end(), page) != before.end();
+    if (!elsewhere && !twice && truth.evictable(page)) return "";
+    const std::string name = page_name(page, truth.experts());  // only now: it costs more than all
+    if (elsewhere)
         return format("{} is of pool {}, room was asked in pool {}", name, truth.pool_of_page(page),
                       pool);
-    if (std::find(before.begin(), before.end(), page) != before.end())
-        return format("{} is named twice", name);
-    if (truth.evictable(page)) return "";
+    if (twice) return format("{} is named twice", name);
     const uint8_t state = truth.state(page);
     if (state & MOORAGE_STATE_PINNED) return format("{} is pinned", name);
     if (state & MOORAGE_STATE_BUFFERED)

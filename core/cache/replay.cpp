@@ -11,6 +11,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/cache/cache_stage.h"
+#include "core/cache/optimum.h"
 #include "core/cache/replay_account.h"
 #include "core/cache/residency.h"
 
@@ -324,7 +325,32 @@ replay_result run::finish(const token_reader &reader, std::vector<uint64_t> laye
 
 }  // namespace
 
+replay_result count_optimum(const trace &source, const replay_job &job) {
+    const auto begin = std::chrono::steady_clock::now();
+    const replay_shape shape = shape_of(job.requests, source.top_k());
+    const uint32_t layers = source.layers(), step = shape.width;
+    const std::vector<uint32_t> slots =
+        divide_slots(job.slots, layers, job.pools == sharing::per_layer);
+    optimum_counter best(layers, source.experts(), slots, step);
+    token_reader reader(source, job);
+    while (reader.next()) {
+        const uint32_t *experts = reader.experts();
+        for (uint32_t visit = 0; visit < reader.count() * shape.rounds; ++visit)
+            for (uint32_t layer = 0; layer < layers; ++layer)
+                for (uint32_t repeat = 0; repeat < shape.repeats; ++repeat, experts += step)
+                    best.step(layer, experts);
+    }
+    replay_result counted;
+    counted.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    counted.requests = reader.tokens() * reader.token_requests();
+    counted.misses = best.misses();
+    counted.hits = counted.requests - counted.misses;
+    return counted;
+}
+
 status check_replay(const trace &source, const replay_job &job) {
+    if (job.optimum) return success();
     assert(job.of != nullptr);
     const uint32_t needs = job.of->descriptor->needs;
     for (uint32_t need = 1; need <= MOORAGE_NEEDS_FUTURE; need <<= 1)
@@ -351,6 +377,11 @@ status check_replay(const trace &source, const replay_job &job) {
 
 static result<replay_result> attempts(const trace &source, const future *coming,
                                       const replay_job &job, const replay_progress &progress) {
+    if (job.optimum) {
+        replay_result counted = count_optimum(source, job);
+        if (progress) progress(counted.requests);
+        return counted;
+    }
     if (const status able = check_replay(source, job); !able) return able.failure();
     assert(coming != nullptr || (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) == 0);
     bool fast_failed = false;

@@ -38,6 +38,8 @@ struct replay_job {
     uint64_t tokens = 0;  // the first ones of the trace; 0: all
     on_fault action = on_fault::abort;
     bool stepwise = false;  // leave the policy's replay function alone
+    bool optimum =
+        false;  // count the misses of the offline optimum (optimum.h), without the policy
 };
 
 struct replay_result {
@@ -54,6 +56,9 @@ struct replay_result {
 
 // Refuses a job whose policy needs what this trace, or a replay in this order, cannot give.
 status check_replay(const trace &source, const replay_job &job);
+
+// What an optimum job counts: misses of the whole replay, no layer's and no policy's.
+replay_result count_optimum(const trace &source, const replay_job &job);
 
 // Called from time to time with the number of requests done since the last call; any thread.
 using replay_progress = std::function<void(uint64_t requests)>;

@@ -17,14 +17,13 @@ constexpr uint8_t resident = 1, pinned = 2;
 replay_account::replay_account(const residency &truth, replay_shape shape)
     : truth_(truth),
       shape_(shape),
-      single_(shape.width == 1),
       present_(size_t{truth.page_count()} + 1, 0),
       used_(truth.pools(), 0),
       layer_misses_(truth.layers(), 0) {
     assert(shape.width >= 1 && shape.width <= 64);
-    // A pool without slots serves everything uncached: the general loop knows about that.
+    // A smaller pool serves some requests uncached: the general loop knows about that.
     for (uint32_t pool = 0; pool < truth.pools(); ++pool)
-        single_ = single_ && truth.slots(pool) > 0;
+        roomy_ = roomy_ && truth.slots(pool) >= shape.width;
     for (uint32_t round = 0; round < shape.rounds; ++round)
         for (uint32_t layer = 0; layer < truth.layers(); ++layer)
             bases_.insert(bases_.end(), size_t{shape.repeats} * shape.width,
@@ -41,38 +40,67 @@ bool replay_account::full() const {
 bool replay_account::follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens) {
     while (tokens > 0 && !full_) {
         if (!follow_token(experts, outcomes)) return false;
-        full_ = single_ && full();
+        full_ = roomy_ && full();
         experts += bases_.size();
         outcomes += bases_.size();
         --tokens;
     }
-    if (tokens > 0 && !(truth_.pools() == 1 ? follow_full<true>(experts, outcomes, tokens)
-                                            : follow_full<false>(experts, outcomes, tokens)))
-        return false;
+    if (tokens > 0 && !follow_full(experts, outcomes, tokens)) return false;
     return agrees();
 }
 
-// Requests one by one into full pools: a miss evicts and a hit does not, whatever it was that the
-// policy chose. An eviction from a wrong place is one of a page that is not present, as the last
-// entry never is, so clamping the address to it is all the range check that is needed.
-template <bool Shared>
 bool replay_account::follow_full(const uint32_t *experts, const uint32_t *outcomes,
                                  uint32_t tokens) {
+    const bool shared = truth_.pools() == 1;
+    switch (shape_.width) {  // usual ones, whose loops then have a known length
+        case 1:
+            return shared ? follow_full_of<true, 1>(experts, outcomes, tokens)
+                          : follow_full_of<false, 1>(experts, outcomes, tokens);
+        case 2:
+            return shared ? follow_full_of<true, 2>(experts, outcomes, tokens)
+                          : follow_full_of<false, 2>(experts, outcomes, tokens);
+        case 4:
+            return shared ? follow_full_of<true, 4>(experts, outcomes, tokens)
+                          : follow_full_of<false, 4>(experts, outcomes, tokens);
+        case 8:
+            return shared ? follow_full_of<true, 8>(experts, outcomes, tokens)
+                          : follow_full_of<false, 8>(experts, outcomes, tokens);
+        default:
+            return shared ? follow_full_of<true, 0>(experts, outcomes, tokens)
+                          : follow_full_of<false, 0>(experts, outcomes, tokens);
+    }
+}
+
+// Steps into full pools: a miss evicts and a hit does not, whatever it was that the policy chose.
+// An eviction from a wrong place is one of a page that is not present, as the last entry never is,
+// so clamping the address to it is all the range check that is needed. The pages of a step are
+// pinned first, where there are several; only what is plainly resident may go.
+template <bool Shared, uint32_t Width>
+bool replay_account::follow_full_of(const uint32_t *experts, const uint32_t *outcomes,
+                                    uint32_t tokens) {
     const uint32_t pages = truth_.page_count(), per_layer = truth_.experts();
+    const uint32_t width = Width == 0 ? shape_.width : Width;
     const size_t count = bases_.size();
     const uint32_t *bases = bases_.data();
     uint32_t *evictions = evictions_.data();
     uint8_t *present = present_.data();
     uint32_t bad = 0;
     for (uint32_t token = 0; token < tokens; ++token, experts += count, outcomes += count) {
-        for (size_t i = 0; i < count; ++i) {
-            const uint32_t page = bases[i] + experts[i], outcome = outcomes[i];
-            const bool inside = Shared ? outcome < pages : outcome - bases[i] < per_layer;
-            const uint32_t from = inside ? outcome : pages;
-            const uint32_t evicted = outcome != MOORAGE_REPLAY_KEPT;
-            bad |= (present[page] ^ evicted ^ 1u) | (present[from] ^ evicted);
-            present[from] = 0;
-            present[page] = resident;
+        for (size_t first = 0; first < count; first += width) {
+            const uint32_t base = bases[first];
+            const uint32_t *chosen = experts + first, *gone = outcomes + first;
+            for (uint32_t i = 0; i < width; ++i) {
+                uint8_t &entry = present[base + chosen[i]];
+                bad |= entry ^ uint32_t { gone[i] == MOORAGE_REPLAY_KEPT };
+                if (Width != 1) entry = resident | pinned;
+            }
+            for (uint32_t i = 0; i < width; ++i) {
+                const bool inside = Shared ? gone[i] < pages : gone[i] - base < per_layer;
+                const uint32_t from = inside ? gone[i] : pages;
+                bad |= present[from] ^ uint32_t { gone[i] != MOORAGE_REPLAY_KEPT };
+                present[from] = 0;
+            }
+            for (uint32_t i = 0; i < width; ++i) present[base + chosen[i]] = resident;
         }
         for (size_t i = 0; i < count; ++i) evictions[i] += outcomes[i] != MOORAGE_REPLAY_KEPT;
     }

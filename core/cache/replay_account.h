@@ -2,7 +2,7 @@
 //
 // Policies write the outcomes, so the host believes none of them: it keeps its own copy of what is
 // in the cache and follows the outcomes with it. This costs about a nanosecond a request, which is
-// why the usual case (requests one by one, the cache full) has a loop without branches.
+// why the usual case (the cache full, with a slot for every request) has a loop without branches.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,9 @@ public:
     const std::vector<uint64_t> &layer_misses() const { return layer_misses_; }
 
 private:
-    template <bool Shared>
     bool follow_full(const uint32_t *, const uint32_t *, uint32_t tokens);
+    template <bool Shared, uint32_t Width>
+    bool follow_full_of(const uint32_t *, const uint32_t *, uint32_t tokens);
     bool follow_token(const uint32_t *experts, const uint32_t *outcomes);
     bool follow_step(uint32_t layer, const uint32_t *experts, const uint32_t *outcomes);
     bool full() const;
@@ -42,8 +43,8 @@ private:
 
     const residency &truth_;
     const replay_shape shape_;
-    bool single_;                      // requests one by one, each miss gets a slot
-    bool full_ = false;                // every pool is; with single_ it stays so
+    bool roomy_ = true;                // every pool has a slot for each request of a step
+    bool full_ = false;                // every pool is; with roomy_ it stays so
     std::vector<uint8_t> present_;     // [pages + 1]: 1 resident, 2 pinned; the last is never there
     std::vector<uint32_t> used_;       // [pools]
     std::vector<uint32_t> bases_;      // [requests of a token] first page of the layer of each

@@ -2,7 +2,7 @@
 #include "core/dispatch/dispatch_stage.h"
 
 #include <algorithm>
-#include <numeric>
+#include <cassert>
 
 #include "core/base/text.h"
 
@@ -11,9 +11,9 @@ namespace moorage::core {
 dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs,
                                peers *others, uint32_t items_max)
     : policy_(policy), faults_(faults), costs_(costs), others_(others) {
-    for (auto *array : {&experts_, &tokens_}) array->reserve(items_max);
-    for (auto *array : {&sites_, &order_}) array->reserve(items_max);
-    default_sites_.reserve(items_max);
+    for (auto *array : {&experts_, &tokens_}) array->resize(items_max);
+    for (auto *array : {&sites_, &order_}) array->resize(items_max);
+    default_sites_.resize(items_max);
     if (others_) {
         const size_t offers_max = size_t{items_max} * others_->servers();
         offers_.reserve(others_->servers());
@@ -21,10 +21,10 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_m
         remote_servers_.reserve(offers_max);
         for (auto *array : {&remote_ns_, &once_ns_}) array->reserve(offers_max);
     }
-    for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->reserve(items_max);
-    missing_.reserve(items_max);
-    seen_.reserve(items_max);
-    scores_.reserve(items_max);
+    for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->resize(items_max);
+    missing_.resize(items_max);
+    seen_.resize(items_max);
+    scores_.resize(items_max);
     price();
 }
 
@@ -35,19 +35,16 @@ void dispatch_stage::price() {
 
 // Lays the items out as the policy sees them, with what each could take where.
 void dispatch_stage::price(const layer_step &step, const std::vector<step_item> &items) {
-    const size_t count = items.size();
     const moorage_step &view = step.view();
-    for (auto *array : {&experts_, &tokens_}) array->resize(count);
-    for (auto *array : {&sites_, &order_}) array->resize(count);
-    default_sites_.resize(count);
-    for (auto *array : {&load_ns_, &gpu_ns_, &cpu_ns_}) array->resize(count);
-    missing_.resize(count);
-    scores_.resize(count);
-    remote_first_.clear();
-    remote_servers_.clear();
-    remote_ns_.clear();
-    once_ns_.clear();
-    for (size_t i = 0; i < count; ++i) {
+    count_ = static_cast<uint32_t>(items.size());
+    assert(count_ <= experts_.size());
+    if (others_) {
+        remote_first_.clear();
+        remote_servers_.clear();
+        remote_ns_.clear();
+        once_ns_.clear();
+    }
+    for (uint32_t i = 0; i < count_; ++i) {
         const step_item &item = items[i];
         experts_[i] = item.expert;
         tokens_[i] = item.tokens;
@@ -58,7 +55,7 @@ void dispatch_stage::price(const layer_step &step, const std::vector<step_item> 
         if (view.host_distinct_scores)
             scores_[i] = view.host_distinct_scores[step.item_of(item.expert)];
         default_sites_[i] = MOORAGE_SITE_GPU;
-        if (others_) find_offers(item, static_cast<uint32_t>(i), view.token_count);
+        if (others_) find_offers(item, i, view.token_count);
     }
     if (others_) remote_first_.push_back(static_cast<uint32_t>(remote_servers_.size()));
     assign_default();
@@ -86,8 +83,10 @@ void dispatch_stage::find_offers(const step_item &item, uint32_t index, uint32_t
 }
 
 void dispatch_stage::assign_default() {
-    std::copy(default_sites_.begin(), default_sites_.end(), sites_.begin());
-    std::iota(order_.begin(), order_.end(), 0u);
+    for (uint32_t i = 0; i < count_; ++i) {
+        sites_[i] = default_sites_[i];
+        order_[i] = i;
+    }
 }
 
 bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &items,
@@ -95,7 +94,7 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
                             uint64_t behind_backlog_ns) {
     price(step, items);
     const moorage_step &view = step.view();
-    const auto count = static_cast<uint32_t>(items.size());
+    const uint32_t count = count_;
     const moorage_items table{sizeof(moorage_items),
                               others_ && others_->serial() ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u,
                               count,
@@ -145,9 +144,8 @@ bool dispatch_stage::runs_at(uint32_t item, uint32_t site) const {
 }
 
 bool dispatch_stage::valid(std::string &why) const {
-    const auto count = static_cast<uint32_t>(sites_.size());
-    seen_.assign(count, 0);
-    for (uint32_t i = 0; i < count; ++i) {
+    std::fill_n(seen_.begin(), count_, uint8_t{0});
+    for (uint32_t i = 0; i < count_; ++i) {
         const uint32_t site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
         if (!runs_at(i, site) || (site == MOORAGE_SITE_GPU && site != sites_[i])) {
             why = format(
@@ -159,8 +157,8 @@ bool dispatch_stage::valid(std::string &why) const {
                 others_ ? remote_first_[i + 1] - remote_first_[i] : 0);
             return false;
         }
-        if (order_[i] >= count || seen_[order_[i]]++) {
-            why = format("the order of {} items names item {} twice or beyond the last", count,
+        if (order_[i] >= count_ || seen_[order_[i]]++) {
+            why = format("the order of {} items names item {} twice or beyond the last", count_,
                          order_[i]);
             return false;
         }

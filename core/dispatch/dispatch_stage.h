@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "core/cache/residency.h"
@@ -27,6 +29,19 @@ struct step_item {
     uint32_t open = 0;                 // computations under way
     bool cached = false;               // holds or gets a cache slot
     bool behind = false;               // is being brought for later steps
+
+    // As from the beginning, but for what is missing. Member by member: a whole item made elsewhere
+    // and copied in wider pieces would wait for the stores of its members.
+    void begin(uint32_t its_expert, uint32_t its_page, uint32_t its_tokens) {
+        expert = its_expert;
+        page = its_page;
+        tokens = its_tokens;
+        site = MOORAGE_SITE_GPU;
+        transfers[0] = transfers[1] = MOORAGE_NONE;
+        load_left_bytes = load_ns = run_ns = 0;
+        open = 0;
+        behind = false;
+    }
 };
 
 class dispatch_stage {
@@ -40,7 +55,7 @@ public:
     // GPU, as given, and what cannot run there on the server that takes the least time. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
                 uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns);
-    const fenced_vector<uint32_t> &order() const { return order_; }
+    std::span<const uint32_t> order() const { return {order_.data(), count_}; }
     // The cost model has changed.
     void price();
     // Tells the policy what each item took. [step]
@@ -58,6 +73,8 @@ private:
     const cost_model &costs_;
     peers *others_;
     std::vector<remote_offer> offers_;
+    // As long as a step can have items; `count_` of them are the step's.
+    uint32_t count_ = 0;
     std::vector<uint32_t> default_sites_;
     fenced_vector<uint32_t> sites_, order_;
     lent_record<moorage_items> table_;

@@ -50,6 +50,7 @@ void arena::divide(std::span<const uint32_t> top_rows, std::span<const uint32_t>
     if (!top_rows_.empty() && keeps_places(top_rows, pool_slots)) return;
     classes_ = classes_of(top_rows, pool_slots);
     top_rows_.assign(top_rows.begin(), top_rows.end());
+    splits_ = !classes_.empty();
     class_of_layer_.assign(top_rows.size(), MOORAGE_NONE);
     uint64_t row = 0;
     for (slot_class &one : classes_)
@@ -67,11 +68,6 @@ void arena::divide(std::span<const uint32_t> top_rows, std::span<const uint32_t>
     std::ranges::reverse(frames_);
 }
 
-double arena::share(uint32_t layer, uint8_t segments) const {
-    const double top = static_cast<double>(top_rows_[layer]) / rows_;
-    return (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
-}
-
 uint64_t arena::row_of(uint32_t page, uint8_t segment) const {
     if (segment == MOORAGE_BOTTOM) {
         if (!(frame_use_[page] & MOORAGE_BOTTOM)) return MOORAGE_NEVER;
@@ -80,7 +76,7 @@ uint64_t arena::row_of(uint32_t page, uint8_t segment) const {
     return frame_use_[page] & MOORAGE_TOP ? frame_[page] : slot_[page];
 }
 
-bool arena::has_room(uint32_t page, uint8_t segments, bool cached) const {
+bool arena::has_parts_room(uint32_t page, uint8_t segments, bool cached) const {
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
         if (!(wanted(page, segments) & segment) || row_of(page, segment) != MOORAGE_NEVER) continue;
         if (in_slot(page, segment, cached) ? class_of(page).free.empty()
@@ -90,19 +86,14 @@ bool arena::has_room(uint32_t page, uint8_t segments, bool cached) const {
     return true;
 }
 
-void arena::take(uint32_t page, uint8_t segments, bool cached) {
+void arena::take_parts(uint32_t page, uint8_t segments, bool cached) {
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
         if (!(wanted(page, segments) & segment) || row_of(page, segment) != MOORAGE_NEVER) continue;
         if (in_slot(page, segment, cached)) {
             take_slot(page);
             continue;
         }
-        if (frame_[page] == MOORAGE_NEVER) {
-            assert(!frames_.empty());
-            frame_[page] = frames_.back();
-            frames_.pop_back();
-        }
-        frame_use_[page] |= segment;
+        take_frame(page, segment);
     }
 }
 
@@ -115,15 +106,7 @@ uint64_t arena::take_slot(uint32_t page) {
     return slot_[page];
 }
 
-void arena::leave_frame(uint32_t page, uint8_t segments) {
-    if (frame_[page] == MOORAGE_NEVER) return;
-    frame_use_[page] &= static_cast<uint8_t>(~segments);
-    if (frame_use_[page] != 0) return;
-    frames_.push_back(frame_[page]);
-    frame_[page] = MOORAGE_NEVER;
-}
-
-void arena::release(uint32_t page, uint8_t segments) {
+void arena::release_parts(uint32_t page, uint8_t segments) {
     const uint8_t going = wanted(page, segments);
     if ((going & MOORAGE_TOP) && slot_[page] != MOORAGE_NEVER) {
         class_of(page).free.push_back(slot_[page]);

@@ -10,6 +10,7 @@
 // read it.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -37,7 +38,11 @@ public:
     bool split(uint32_t layer) const { return top_rows_[layer] != rows_; }
     uint32_t layer_of(uint32_t page) const { return page / experts_; }
     // Of an expert of the layer that the segments of the mask are.
-    double share(uint32_t layer, uint8_t segments) const;
+    double share(uint32_t layer, uint8_t segments) const {
+        if (!split(layer)) return segments & MOORAGE_TOP ? 1 : 0;
+        const double top = static_cast<double>(top_rows_[layer]) / rows_;
+        return (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
+    }
     // What the cache keeps of the layer's experts.
     uint8_t cached_segments(uint32_t layer) const {
         return split(layer) ? MOORAGE_TOP : MOORAGE_WHOLE;
@@ -49,17 +54,30 @@ public:
 
     // Whether there is room for the segments that `page` does not hold yet. `cached`: it owns a
     // place in the cache.
-    bool has_room(uint32_t page, uint8_t segments, bool cached) const;
+    bool has_room(uint32_t page, uint8_t segments, bool cached) const {
+        if (splits_) return has_parts_room(page, segments, cached);
+        return segments == 0 || frame_[page] != MOORAGE_NEVER || !frames_.empty();
+    }
     // Requires: room.
-    void take(uint32_t page, uint8_t segments, bool cached);
-    void release(uint32_t page, uint8_t segments);
+    void take(uint32_t page, uint8_t segments, bool cached) {
+        if (splits_)
+            take_parts(page, segments, cached);
+        else if (segments != 0)
+            take_frame(page, MOORAGE_TOP);
+    }
+    void release(uint32_t page, uint8_t segments) {
+        if (splits_)
+            release_parts(page, segments);
+        else if (segments != 0)
+            leave_frame(page, MOORAGE_TOP);
+    }
     bool in_frame(uint32_t page) const { return frame_[page] != MOORAGE_NEVER; }
     uint32_t free_frames() const { return static_cast<uint32_t>(frames_.size()); }
 
     // A cached page whose top segment lies in its frame: the slot it is to be moved to, taken now;
     // row_of() tells the old place until moved().
     bool must_move(uint32_t page) const {
-        return split(layer_of(page)) && (frame_use_[page] & MOORAGE_TOP) != 0;
+        return splits_ && split(layer_of(page)) && (frame_use_[page] & MOORAGE_TOP) != 0;
     }
     uint64_t take_slot(uint32_t page);
     void moved(uint32_t page) { leave_frame(page, MOORAGE_TOP); }
@@ -83,10 +101,28 @@ private:
     uint8_t wanted(uint32_t page, uint8_t segments) const {
         return split(layer_of(page)) || segments == 0 ? segments : uint8_t{MOORAGE_TOP};
     }
-    void leave_frame(uint32_t page, uint8_t segments);
+    bool has_parts_room(uint32_t page, uint8_t segments, bool cached) const;
+    void take_parts(uint32_t page, uint8_t segments, bool cached);
+    void release_parts(uint32_t page, uint8_t segments);
+    void take_frame(uint32_t page, uint8_t segment) {
+        if (frame_[page] == MOORAGE_NEVER) {
+            assert(!frames_.empty());
+            frame_[page] = frames_.back();
+            frames_.pop_back();
+        }
+        frame_use_[page] |= segment;
+    }
+    void leave_frame(uint32_t page, uint8_t segments) {
+        if (frame_[page] == MOORAGE_NEVER) return;
+        frame_use_[page] &= static_cast<uint8_t>(~segments);
+        if (frame_use_[page] != 0) return;
+        frames_.push_back(frame_[page]);
+        frame_[page] = MOORAGE_NEVER;
+    }
 
     uint32_t experts_, rows_, frame_count_;
     uint64_t total_;
+    bool splits_ = false;  // any layer; without one an expert has a frame or nothing
     std::vector<uint32_t> top_rows_, class_of_layer_;  // [layers]
     std::vector<slot_class> classes_;
     std::vector<uint64_t> frames_;        // free ones

@@ -8,7 +8,7 @@ namespace moorage::core {
 
 namespace {
 
-uint64_t whole_ns(double seconds) { return static_cast<uint64_t>(std::ceil(seconds * 1e9 - 1e-6)); }
+uint64_t whole_ns(double seconds) { return rounded_up(seconds * 1e9); }
 
 }  // namespace
 
@@ -28,6 +28,13 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
         static_cast<double>(shape.expert_bytes) * shape.top_k * shape.moe_layers;
     if (of_token <= static_cast<double>(device.cache_bytes))
         read_bytes_per_s_ = device.cache_bytes_per_s;
+    price_one();
+}
+
+void cost_model::price_one() {
+    gpu_one_ns_ = price_gpu_expert(1, 1);
+    cpu_one_ns_ = price_cpu_expert(1, 1);
+    load_one_ns_ = price_load(shape_.expert_bytes);
 }
 
 double cost_model::compute_s(double bytes, uint64_t tokens) const {
@@ -47,6 +54,7 @@ void cost_model::observe(term which, uint64_t modelled_ns, uint64_t measured_ns)
     const double ratio = std::clamp(
         static_cast<double>(measured_ns) / static_cast<double>(modelled_ns), 1.0 / 8, 8.0);
     factors_[which] = std::clamp(factors_[which] * (1 + (ratio - 1) / 16), 1e-4, 1e4);
+    price_one();
 }
 
 uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
@@ -68,14 +76,14 @@ uint64_t cost_model::head_ns(uint64_t tokens) const {
            whole_ns(std::max(read_s(head_bytes_), compute_s(head_bytes_, tokens)));
 }
 
-uint64_t cost_model::gpu_expert_ns(uint64_t tokens, double share) const {
+uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share) const {
     const device_profile &device = hardware_.device;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
     return corrected(gpu_expert, device.expert_ns + expert_loop_ns() +
                                      whole_ns(std::max(read_s(bytes), compute_s(bytes, tokens))));
 }
 
-uint64_t cost_model::cpu_expert_ns(uint64_t tokens, double share) const {
+uint64_t cost_model::price_cpu_expert(uint64_t tokens, double share) const {
     const node_profile &node = hardware_.node;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
     const double read = bytes / std::min(node.cpu_bytes_per_s, node.memory_bytes_per_s);
@@ -89,15 +97,14 @@ uint64_t cost_model::move_ns(double share) const {
     return hardware_.device.launch_ns + whole_ns(2 * read_s(bytes));  // read and written
 }
 
-uint64_t cost_model::load_ns(uint64_t bytes) const {
+uint64_t cost_model::price_load(uint64_t bytes) const {
     if (hardware_.device.unified_memory) return 0;
     const double rate = std::min(hardware_.link.h2d_bytes_per_s, hardware_.node.memory_bytes_per_s);
     return corrected(load, hardware_.link.issue_ns + whole_ns(static_cast<double>(bytes) / rate));
 }
 
-uint64_t cost_model::expert_bytes(double share) const {
-    return static_cast<uint64_t>(
-        std::ceil(static_cast<double>(shape_.expert_bytes) * share - 1e-6));
+uint64_t cost_model::part_bytes(double share) const {
+    return rounded_up(static_cast<double>(shape_.expert_bytes) * share);
 }
 
 moorage_costs cost_model::summary(uint64_t context) {

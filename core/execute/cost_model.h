@@ -14,6 +14,14 @@
 
 namespace moorage::core {
 
+// Up to whole nanoseconds or bytes, less what arithmetic may have added; std::ceil is a call.
+// Requires: >= 0, below 2^63.
+inline uint64_t rounded_up(double value) {
+    const double least = value - 1e-6;
+    const auto whole = static_cast<int64_t>(least);
+    return static_cast<uint64_t>(whole + (static_cast<double>(whole) < least));
+}
+
 class cost_model {
 public:
     cost_model(const hardware_profile &hardware, const model_shape &shape);
@@ -24,8 +32,12 @@ public:
     // Output head for `tokens` tokens, and what else a pass costs once.
     uint64_t head_ns(uint64_t tokens) const;
     // `share` of an expert (1: whole) for `tokens` tokens.
-    uint64_t gpu_expert_ns(uint64_t tokens, double share) const;
-    uint64_t cpu_expert_ns(uint64_t tokens, double share) const;
+    uint64_t gpu_expert_ns(uint64_t tokens, double share) const {
+        return tokens == 1 && share == 1 ? gpu_one_ns_ : price_gpu_expert(tokens, share);
+    }
+    uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
+        return tokens == 1 && share == 1 ? cpu_one_ns_ : price_cpu_expert(tokens, share);
+    }
     // Of gpu_expert_ns: launches. Experts computed in one parallel loop pay it once.
     uint64_t expert_loop_ns() const {
         return uint64_t{hardware_.device.expert_kernels} * hardware_.device.launch_ns;
@@ -33,11 +45,15 @@ public:
     // `share` of an expert copied within the device's memory.
     uint64_t move_ns(double share) const;
     // One transfer, host to GPU, alone on link and memory.
-    uint64_t load_ns(uint64_t bytes) const;
+    uint64_t load_ns(uint64_t bytes) const {
+        return bytes == shape_.expert_bytes ? load_one_ns_ : price_load(bytes);
+    }
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
 
     // Bytes of `share` of an expert, rounded up.
-    uint64_t expert_bytes(double share) const;
+    uint64_t expert_bytes(double share) const {
+        return share == 1 ? shape_.expert_bytes : part_bytes(share);
+    }
     // Activations of `tokens` tokens, one way, 16 bits a value.
     uint64_t activation_bytes(uint64_t tokens) const { return tokens * shape_.hidden * 2; }
 
@@ -57,7 +73,12 @@ public:
 private:
     double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
     double compute_s(double bytes, uint64_t tokens) const;
+    uint64_t price_gpu_expert(uint64_t tokens, double share) const;
+    uint64_t price_cpu_expert(uint64_t tokens, double share) const;
+    uint64_t price_load(uint64_t bytes) const;
+    uint64_t part_bytes(double share) const;
     uint64_t corrected(term which, uint64_t ns) const;
+    void price_one();
 
     hardware_profile hardware_;
     model_shape shape_;
@@ -65,6 +86,8 @@ private:
     double read_bytes_per_s_ = 0;  // of weights, by the device
     uint64_t context_ = 1;
     std::array<double, term_count> factors_{1, 1, 1, 1};
+    // A whole expert for one token: nearly all that is asked for while decoding.
+    uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0, load_one_ns_ = 0;
 };
 
 }  // namespace moorage::core

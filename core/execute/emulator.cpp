@@ -17,23 +17,51 @@ completion timed_executor::wait() {
 
 emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *sink,
                    uint64_t *clock)
-    : timed_executor(clock), costs_(costs), sink_(sink), arrived_(transfers_max, 0) {
+    : timed_executor(clock),
+      costs_(costs),
+      sync_ns_(costs.sync_ns()),
+      memory_rate_(costs.hardware().node.memory_bytes_per_s / 1e9),
+      link_rates_{costs.hardware().link.h2d_bytes_per_s / 1e9,
+                  costs.hardware().link.d2h_bytes_per_s / 1e9},
+      sink_(sink),
+      arrived_(transfers_max, 0) {
     due_.fill(MOORAGE_NEVER);
 }
 
 template <class T>
-void emulator::ring<T>::push(const T &value) {
-    if (count == data.size()) {
-        std::rotate(data.begin(), data.begin() + static_cast<ptrdiff_t>(head), data.end());
-        head = 0;
-        data.resize(data.size() * 2);
-    }
-    data[(head + count++) & (data.size() - 1)] = value;
+void emulator::ring<T>::grow() {
+    std::rotate(data.begin(), data.begin() + static_cast<ptrdiff_t>(head), data.end());
+    head = 0;
+    data.resize(data.size() * 2);
 }
 
-void emulator::queue(const operation &work) {
-    gpu_queue_.push(work);
-    gpu_backlog_ns_ += work.duration_ns;
+void emulator::queue(event_kind kind, uint32_t layer, uint64_t duration_ns) {
+    operation &next = gpu_queue_.push();
+    next.kind = kind;
+    next.segments = 0;
+    next.tag = 0;
+    next.transfer = next.page = MOORAGE_NONE;
+    next.layer = layer;
+    next.duration_ns = duration_ns;
+    queued();
+}
+
+void emulator::queue(event_kind kind, const expert_work &work, uint64_t duration_ns) {
+    operation &next = gpu_queue_.push();
+    next.kind = kind;
+    next.segments = work.segments;
+    next.tag = work.tag;
+    next.transfer = work.transfer;
+    next.page = work.page;
+    next.layer = layer_;
+    next.duration_ns = duration_ns;
+    queued();
+}
+
+// The last one of the queue has come to it.
+void emulator::queued() {
+    const size_t last = (gpu_queue_.head + gpu_queue_.count - 1) & (gpu_queue_.data.size() - 1);
+    gpu_backlog_ns_ += gpu_queue_.data[last].duration_ns;
     if (gpu_queue_.count == 1) {
         gpu_waiting_since_ = now_;
         start_gpu();
@@ -50,35 +78,37 @@ void emulator::start_gpu() {
     due_[gpu] = now_ + work.duration_ns;
 }
 
+uint64_t emulator::attention_ns(const pass &tokens) {
+    const uint64_t count = tokens.tokens.size(), context = tokens.context();
+    if (count != attention_tokens_ || context != attention_context_) {
+        attention_tokens_ = count;
+        attention_context_ = context;
+        attention_ns_ = costs_.attention_ns(count, context) + sync_ns_;
+    }
+    return attention_ns_;
+}
+
 void emulator::attention(uint32_t layer, const pass &tokens) {
     layer_ = layer;
-    const uint64_t compute_ns = costs_.attention_ns(tokens.tokens.size(), tokens.context());
-    queue({event_kind::gate, 0, MOORAGE_NONE, MOORAGE_NONE, layer, compute_ns + costs_.sync_ns()});
+    queue(event_kind::gate, layer, attention_ns(tokens));
 }
 
 void emulator::expert_on_gpu(const expert_work &work) {
-    const uint64_t duration_ns = costs_.gpu_expert_ns(work.tokens, work.share);
-    queue({event_kind::gpu_expert, work.tag, work.transfer, work.page, layer_, duration_ns,
-           work.segments});
+    queue(event_kind::gpu_expert, work, costs_.gpu_expert_ns(work.tokens, work.share));
 }
 
 void emulator::predict(uint32_t layer, const pass &tokens, std::span<const uint32_t>) {
-    const uint64_t compute_ns = costs_.attention_ns(tokens.tokens.size(), tokens.context());
-    queue({event_kind::prediction, 0, MOORAGE_NONE, MOORAGE_NONE, layer,
-           compute_ns + costs_.sync_ns()});
+    queue(event_kind::prediction, layer, attention_ns(tokens));
 }
 
 void emulator::move_top(const expert_work &work, uint64_t) {
-    queue({event_kind::moved, work.tag, work.transfer, work.page, layer_,
-           costs_.move_ns(work.share), work.segments});
+    queue(event_kind::moved, work, costs_.move_ns(work.share));
 }
 
-void emulator::head(uint32_t tokens) {
-    queue({event_kind::head, 0, MOORAGE_NONE, MOORAGE_NONE, layer_, costs_.head_ns(tokens)});
-}
+void emulator::head(uint32_t tokens) { queue(event_kind::head, layer_, costs_.head_ns(tokens)); }
 
 void emulator::expert_on_cpu(const expert_work &work) {
-    cpu_queue_.push(work);
+    cpu_queue_.push() = work;
     if (cpu_queue_.count == 1) start_cpu();
 }
 
@@ -98,32 +128,37 @@ void emulator::arrived(uint32_t transfer) {
 
 void emulator::send(const link_piece &piece) {
     assert(idle(piece.link) && piece.bytes > 0);
-    const link_profile &profile = costs_.hardware().link;
-    const double rate = piece.link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
     const actor which = static_cast<actor>(piece.link);
     if (unified_memory())
         start_flow(which, 0, 0, 1);
     else
-        start_flow(which, profile.issue_ns, static_cast<double>(piece.bytes), rate / 1e9);
+        start_flow(which, costs_.hardware().link.issue_ns, static_cast<double>(piece.bytes),
+                   link_rates_[which]);
     flows_[piece.link].page = piece.page;
 }
 
 void emulator::start_flow(actor which, uint64_t constant_ns, double bytes, double rate) {
     flow &one = flows_[which];
-    one = {true, false, MOORAGE_NONE, now_ + constant_ns, now_, now_, bytes, rate, 0};
+    one.busy = true;
+    one.page = MOORAGE_NONE;
+    one.constant_end = now_ + constant_ns;
+    one.started = one.updated = now_;
+    one.left_bytes = bytes;
+    one.alone_rate = rate;
     due_[which] = one.constant_end;
     if (constant_ns == 0) {
         one.flowing = true;
+        ++flowing_;
         share_memory();
     }
 }
 
 // Gives every flow its share of host memory from now on, and with it the time of its end.
 void emulator::share_memory() {
+    if (flowing_ == 0) return;
     double wanted = 0;
     for (const flow &one : flows_) wanted += one.flowing ? one.alone_rate : 0;
-    const double ceiling = costs_.hardware().node.memory_bytes_per_s / 1e9;
-    const double factor = wanted > ceiling ? ceiling / wanted : 1;
+    const double factor = wanted > memory_rate_ ? memory_rate_ / wanted : 1;
     for (uint32_t which = 0; which < flows_.size(); ++which) {
         flow &one = flows_[which];
         if (!one.flowing) continue;
@@ -133,32 +168,43 @@ void emulator::share_memory() {
         one.left_bytes = std::max(one.left_bytes, 0.0);
         one.updated = now_;
         one.rate = rate;
-        due_[which] = now_ + static_cast<uint64_t>(std::ceil(one.left_bytes / rate - 1e-6));
+        due_[which] = now_ + rounded_up(one.left_bytes / rate);
     }
 }
 
-uint32_t emulator::first() const {
-    uint32_t first = 0;
-    for (uint32_t which = 1; which < actor_count; ++which)
-        if (due_[which] < due_[first]) first = which;
-    return first;
+// The same as the base's, without its calls through the table: this is the innermost loop.
+completion emulator::wait() {
+    completion done;
+    for (;;) {
+        const uint32_t which = first();
+        assert(due_[which] != MOORAGE_NEVER && "something must be under way");
+        now_ = due_[which];
+        if (take(which, done)) return done;
+    }
 }
 
 std::optional<completion> emulator::step() {
     const uint32_t which = first();
     assert(due_[which] == now_ && "whoever moves the clock takes the earliest event");
-    ++events_;
-    if (which == gpu) return finish_gpu();
-    flow &one = flows_[which];
-    if (one.flowing) return finish_flow(static_cast<actor>(which));
-    one.flowing = true;
-    one.updated = now_;
-    share_memory();
+    completion done;
+    if (take(which, done)) return done;
     return {};
 }
 
-completion emulator::finish_gpu() {
-    const operation work = gpu_queue_.front();
+bool emulator::take(uint32_t which, completion &done) {
+    ++events_;
+    if (which == gpu) return finish_gpu(done), true;
+    flow &one = flows_[which];
+    if (one.flowing) return finish_flow(static_cast<actor>(which), done), true;
+    one.flowing = true;
+    ++flowing_;
+    one.updated = now_;
+    share_memory();
+    return false;
+}
+
+void emulator::finish_gpu(completion &done) {
+    const operation &work = gpu_queue_.front();  // stays until something is queued
     gpu_queue_.pop();
     gpu_running_ = false;
     due_[gpu] = MOORAGE_NEVER;
@@ -174,14 +220,19 @@ completion emulator::finish_gpu() {
     }
     gpu_waiting_since_ = now_;
     if (gpu_queue_.count != 0) start_gpu();
-    return {work.kind, work.tag, work.duration_ns, work.segments};
+    done.kind = work.kind;
+    done.tag = work.tag;
+    done.duration_ns = work.duration_ns;
+    done.segments = work.segments;
 }
 
-completion emulator::finish_flow(actor which) {
+void emulator::finish_flow(actor which, completion &done) {
     flow &one = flows_[which];
     const uint64_t duration_ns = now_ - one.started;
     one.busy = one.flowing = false;
+    --flowing_;
     one.rate = 0;
+    done.duration_ns = duration_ns;
     due_[which] = MOORAGE_NEVER;
     share_memory();
     if (which != cpu) {
@@ -189,14 +240,19 @@ completion emulator::finish_flow(actor which) {
         if (sink_)
             sink_->span(which == h2d ? span_sink::h2d : span_sink::d2h, "copy", layer_, one.page,
                         one.started, now_);
-        return {event_kind::piece, which, duration_ns, 0};
+        done.kind = event_kind::piece;
+        done.tag = which;
+        done.segments = 0;
+        return;
     }
     busy_.cpu += duration_ns;
-    const expert_work work = cpu_queue_.front();
+    const expert_work &work = cpu_queue_.front();
     cpu_queue_.pop();
     if (sink_) sink_->span(span_sink::cpu, "expert", layer_, work.page, one.started, now_);
+    done.kind = event_kind::cpu_expert;
+    done.tag = work.tag;
+    done.segments = work.segments;
     if (cpu_queue_.count != 0) start_cpu();
-    return {event_kind::cpu_expert, work.tag, duration_ns, work.segments};
 }
 
 }  // namespace moorage::core

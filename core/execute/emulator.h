@@ -43,7 +43,7 @@ public:
     virtual uint64_t due() const = 0;  // MOORAGE_NEVER: nothing is under way
     // Takes the event that is due now; most complete something.
     virtual std::optional<completion> step() = 0;
-    completion wait() final;
+    completion wait() override;
 
 private:
     uint64_t own_now_ = 0;
@@ -71,6 +71,7 @@ public:
     bool idle(uint32_t link) const override { return !flows_[link].busy; }
     uint64_t due() const override { return due_[first()]; }
     std::optional<completion> step() override;
+    completion wait() override;
     busy_ns busy() const override { return busy_; }
     bool unified_memory() const override { return costs_.hardware().device.unified_memory; }
     // What the GPU has been given and not done.
@@ -79,11 +80,12 @@ public:
     uint64_t events() const { return events_; }
 
 private:
+    // Written and read member by member: a copy in wider pieces waits for the members' stores.
     struct operation {
         event_kind kind;
+        uint8_t segments;
         uint32_t tag, transfer, page, layer;
         uint64_t duration_ns;
-        uint8_t segments = 0;
     };
     // A user of host memory: first a constant part, then bytes at a rate.
     struct flow {
@@ -94,20 +96,35 @@ private:
     };
     enum actor : uint32_t { h2d = 0, d2h = 1, cpu = 2, gpu = 3, actor_count = 4 };
 
-    uint32_t first() const;  // actor with the earliest event
-    void queue(const operation &work);
+    uint32_t first() const {  // actor with the earliest event
+        uint32_t first = 0;
+        for (uint32_t which = 1; which < actor_count; ++which)
+            first = due_[which] < due_[first] ? which : first;
+        return first;
+    }
+    // Its event; whether that completes something, which is then written to `done`.
+    bool take(uint32_t which, completion &done);
+    uint64_t attention_ns(const pass &tokens);
+    void queue(event_kind kind, uint32_t layer, uint64_t duration_ns);
+    void queue(event_kind kind, const expert_work &work, uint64_t duration_ns);
+    void queued();
     void start_gpu();
     void start_cpu();
     void start_flow(actor which, uint64_t constant_ns, double bytes, double rate);
     void share_memory();
-    completion finish_gpu();
-    completion finish_flow(actor which);
+    void finish_gpu(completion &done);
+    void finish_flow(actor which, completion &done);
 
     const cost_model &costs_;
+    const uint64_t sync_ns_;
+    const double memory_rate_, link_rates_[2];  // bytes per ns
     span_sink *sink_;
+    // The price of attention is that of a pass: all its layers ask for the same.
+    uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_ns_ = 0;
     uint64_t events_ = 0, gpu_backlog_ns_ = 0;
     std::array<uint64_t, actor_count> due_;  // of each actor's event; MOORAGE_NEVER: none
     std::array<flow, 3> flows_;
+    uint32_t flowing_ = 0;  // of them
     busy_ns busy_;
 
     // Both queues are rings that grow when they are full.
@@ -116,7 +133,11 @@ private:
         std::vector<T> data = std::vector<T>(64);
         size_t head = 0, count = 0;
         T &front() { return data[head]; }
-        void push(const T &value);
+        T &push() {  // room for one more, to be filled in
+            if (count == data.size()) grow();
+            return data[(head + count++) & (data.size() - 1)];
+        }
+        void grow();
         void pop() { head = (head + 1) & (data.size() - 1), --count; }
     };
     ring<operation> gpu_queue_;    // front: running, or waiting for its transfer

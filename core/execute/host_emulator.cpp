@@ -7,12 +7,6 @@
 
 namespace moorage::core {
 
-namespace {
-
-uint64_t rounded_up(double ns) { return static_cast<uint64_t>(std::ceil(ns - 1e-6)); }
-
-}  // namespace
-
 void host_emulator::attention(uint32_t layer, const pass &tokens) {
     layer_ = layer;
     expert_work none;

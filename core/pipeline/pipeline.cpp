@@ -42,7 +42,7 @@ pipeline::pipeline(const parts &of)
             observers_.push_back(one);
     const size_t items = source_.experts();
     items_.reserve(items);
-    unordered_.reserve(items);
+    places_of_items_.resize(items);
     taken_.reserve(of.buffer_slots);
     to_cache_.reserve(items);
     to_cache_items_.reserve(items);
@@ -63,7 +63,9 @@ bool pipeline::next_pass() {
     for (;;) {
         const stand now = go_on();
         if (now != stand::waiting) return now == stand::passed;
-        handle(executor_.wait());
+        // While anything of the step is open the course would only look and wait again.
+        do handle(executor_.wait());
+        while (open_ != 0 && running());
     }
 }
 
@@ -134,7 +136,7 @@ bool pipeline::choose(layer_report &account) {
     if (watcher_) watcher_->step(step_.view(), pass_, source_);
     observe();
     prefetch_.settle(step_, taken_, bytes_);  // cuts off what was not asked for
-    order_items();
+    join_transfers();
     const uint64_t backlog_ns = load_backlog_ns();
     const uint64_t behind_bytes = behind_.left_bytes();
     if (!dispatch_.assign(step_, items_, backlog_ns, 0,
@@ -144,16 +146,25 @@ bool pipeline::choose(layer_report &account) {
     return true;
 }
 
-// Counts hits by what is resident now, and pins every expert of the step.
+static bool is_whole(uint8_t state) { return (state & MOORAGE_STATE_RESIDENT) == MOORAGE_WHOLE; }
+
+// Counts hits by what is resident now, and pins every expert of the step. Resident experts come
+// first, each group in the order of the step.
 void pipeline::find_items(layer_report &account) {
     const moorage_step &view = step_.view();
-    items_.clear();
+    const uint32_t base = view.layer * view.experts;
+    uint32_t whole = 0;
+    for (uint32_t i = 0; i < view.distinct_count; ++i)
+        whole += is_whole(truth_.state(base + step_.distinct()[i]));
+    items_.resize(view.distinct_count);
+    uint32_t next_whole = 0, next_missing = whole;
     for (uint32_t i = 0; i < view.distinct_count; ++i) {
-        step_item item;
-        item.expert = step_.distinct()[i];
-        item.page = view.layer * view.experts + item.expert;
-        item.tokens = step_.tokens_of(i);
-        uint8_t &state = truth_.states()[item.page];
+        const uint32_t page = base + step_.distinct()[i];
+        uint8_t &state = truth_.states()[page];
+        const uint32_t place = is_whole(state) ? next_whole++ : next_missing++;
+        places_of_items_[i] = place;
+        step_item &item = items_[place];
+        item.begin(step_.distinct()[i], page, step_.tokens_of(i));
         const uint8_t resident = state & MOORAGE_STATE_RESIDENT;
         const int in_flight = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
         const int buffered = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
@@ -167,7 +178,6 @@ void pipeline::find_items(layer_report &account) {
         else
             ++account.experts.misses;
         state |= MOORAGE_STATE_PINNED;
-        items_.push_back(item);
     }
     if (!prefetch_.active()) return;
     static const lent_vector<uint32_t> nothing;
@@ -189,10 +199,10 @@ void pipeline::observe() {
 // The index of a segment's transfer in step_item; a whole expert goes with its top.
 static uint32_t part_of(uint8_t segments) { return segments == MOORAGE_BOTTOM ? 1 : 0; }
 
-// Resident experts first, each group in the order of the step; tells items of transfers under way.
-void pipeline::order_items() {
+// Tells items of transfers under way.
+void pipeline::join_transfers() {
     for (const prefetch_stage::taken &one : taken_) {
-        step_item &item = items_[step_.item_of(one.page % truth_.experts())];
+        step_item &item = items_[places_of_items_[step_.item_of(one.page % truth_.experts())]];
         item.transfers[part_of(one.segments)] = one.transfer;
     }
     for (step_item &item : items_) {
@@ -204,12 +214,6 @@ void pipeline::order_items() {
             item.load_left_bytes -= transport_.record(id).moved_bytes;
         }
     }
-    unordered_.clear();
-    for (const step_item &item : items_)
-        if (item.missing == 0) unordered_.push_back(item);
-    for (const step_item &item : items_)
-        if (item.missing != 0) unordered_.push_back(item);
-    items_.swap(unordered_);
 }
 
 // Late prefetches of an expert that is computed elsewhere after all: settle() took them for used.
@@ -442,8 +446,7 @@ uint64_t pipeline::window_ns() const {
     }
     const bool last = step_.view().layer + 1 == source_.layers();
     const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
-    return std::max(gpu_ns, load_backlog_ns()) + head_ns +
-           costs_.attention_ns(pass_.tokens.size(), pass_.context()) + costs_.sync_ns();
+    return std::max(gpu_ns, load_backlog_ns()) + head_ns + attention_ns() + costs_.sync_ns();
 }
 
 void pipeline::handle(const completion &done) {

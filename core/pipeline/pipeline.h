@@ -130,7 +130,7 @@ private:
     bool computing();
     void observe();
     void find_items(layer_report &account);
-    void order_items();
+    void join_transfers();
     void give_up_prefetch(step_item &item);
     bool load_missing();
     void load_no_more();
@@ -172,6 +172,11 @@ private:
     void end_pass();
     void compare_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
+    // Of a layer of the pass. In virtual time nothing changes it while the pass lasts.
+    uint64_t attention_ns() const {
+        return virtual_time_ ? attention_ns_
+                             : costs_.attention_ns(pass_.tokens.size(), pass_.context());
+    }
 
     source &source_;
     executor &executor_;
@@ -195,7 +200,8 @@ private:
 
     pass pass_;
     layer_step step_;
-    std::vector<step_item> items_, unordered_;
+    std::vector<step_item> items_;
+    std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] in items_
     std::vector<prefetch_stage::taken> taken_;
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;
@@ -233,6 +239,7 @@ private:
 
     uint64_t tokens_done_ = 0, requests_done_ = 0;
     uint64_t decided_ns_ = 0, experts_ns_ = 0;
+    uint64_t attention_ns_ = 0;
     uint64_t pass_begun_ns_ = 0, prefetched_before_ = 0, substituted_before_ = 0;
     uint64_t activation_bytes_ = 0;
     byte_counts bytes_;

@@ -41,6 +41,7 @@ void pipeline::learn(const completion &done) {
 void pipeline::begin_pass() {
     guard_.begin(pass_.phase);
     pass_begun_ns_ = now_ns();
+    attention_ns_ = costs_.attention_ns(pass_.tokens.size(), pass_.context());
     for (const pass_token &token : pass_.tokens)
         if (token.position == 0)
             emitted_ns_[token.stream] =

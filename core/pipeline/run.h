@@ -54,8 +54,8 @@ public:
     // Of the first `tokens` of an opened trace (0: all); built at the first call.
     const future &coming(const trace &of, uint64_t tokens);
     // Misses of the offline optimum over an opened trace, one token at a time; counted at the first
-    // call. An error where the policy belady is not to be had.
-    result<uint64_t> optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
+    // call.
+    uint64_t optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer);
 
     // The text of a run with the model's own routing, made at the first call of its key.
     const result<text_report> &own_routing(const std::string &key,
@@ -82,7 +82,7 @@ private:
     std::pair<std::string, uint32_t> random_key_;
     std::unique_ptr<model> random_;
     kept<std::pair<const trace *, uint64_t>, future> futures_;
-    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, result<uint64_t>> optima_;
+    kept<std::tuple<const trace *, uint64_t, uint32_t, bool>, uint64_t> optima_;
     kept<std::string, result<text_report>> own_texts_;
 };
 

@@ -87,16 +87,11 @@ const future &run_resources::coming(const trace &of, uint64_t tokens) {
     return futures_.at({&of, tokens}, mutex_, [&] { return future(of, tokens); });
 }
 
-result<uint64_t> run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots,
-                                        bool per_layer) {
-    return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&]() -> result<uint64_t> {
-        const auto belady = policies_.find("belady", "cache", "cache/belady.so");
-        if (!belady) return belady.failure();
-        replay_job job{.of = *belady, .slots = slots, .tokens = tokens};
+uint64_t run_resources::optimum(const trace &of, uint64_t tokens, uint32_t slots, bool per_layer) {
+    return optima_.at({&of, tokens, slots, per_layer}, mutex_, [&] {
+        replay_job job{.slots = slots, .tokens = tokens};
         job.pools = per_layer ? sharing::per_layer : sharing::shared;
-        const auto counted = replay(of, &coming(of, tokens), job);
-        if (!counted) return counted.failure();
-        return counted->misses;
+        return core::count_optimum(of, job).misses;
     });
 }
 

@@ -113,7 +113,7 @@ uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool ne
     const uint32_t width = source_.predictions_max();
     if (width == 0) return 0;
     token_count_ = static_cast<uint32_t>(tokens.tokens.size());
-    std::fill(best_.begin(), best_.end(), -1.0f);
+    if (token_count_ > 1) std::fill(best_.begin(), best_.end(), -1.0f);
     for (size_t i = 0; i < token_count_; ++i) {
         const pass_token &token = tokens.tokens[i];
         const uint64_t row = next_pass ? token.next_row : token.row;

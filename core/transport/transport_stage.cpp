@@ -26,7 +26,16 @@ uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, ui
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
     free_ids_.pop_back();
-    records_[id] = {true, false, segments, counts_as, cause, link, page, bytes, bytes, 0, 0, 0};
+    transfer_record &record = records_[id];
+    record.live = true;
+    record.cancelled = false;
+    record.segments = segments;
+    record.counts_as = counts_as;
+    record.cause = cause;
+    record.link = link;
+    record.page = page;
+    record.bytes = record.unsent_bytes = bytes;
+    record.moved_bytes = record.prefetch_bytes = record.busy_ns = 0;
     released_[id] = 0;
     if (cause != MOORAGE_PREFETCH) backlog_[link] += bytes;
     executor_.expect(id);

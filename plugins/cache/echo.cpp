@@ -93,7 +93,8 @@ public:
                      std::span<uint32_t> experts, std::span<float> scores) {
         if (gate_ && distance == 1) return 0;
         foresee(layer, distance);
-        const uint32_t count = std::min(rank(step.experts), static_cast<uint32_t>(experts.size()));
+        const uint32_t count =
+            std::min(rank(step.experts, 0), static_cast<uint32_t>(experts.size()));
         for (uint32_t i = 0; i < count; ++i) {
             experts[i] = ranked_[i];
             scores[i] = chances_[ranked_[i]];
@@ -109,7 +110,7 @@ public:
             if (gate_ && target == 0) {
                 foresee(layer, 1);
                 if (!predicted.empty()) mix_.mix(layer, predicted, chances_.data());
-                const uint32_t count = rank(step.experts);
+                const uint32_t count = rank(step.experts, threshold_);
                 for (uint32_t i = 0; i < count; ++i)
                     order(layer, ranked_[i], chances_[ranked_[i]], step, orders);
             } else {
@@ -148,11 +149,16 @@ private:
         }
     }
 
-    // The most probable experts first, ties by number; returns how many are in ranked_.
-    uint32_t rank(uint32_t experts) {
-        const uint32_t count = std::min(listed_, experts);
-        for (uint32_t expert = 0; expert < experts; ++expert) ranked_[expert] = expert;
-        std::partial_sort(ranked_.begin(), ranked_.begin() + count, ranked_.begin() + experts,
+    // The most probable experts first, ties by number, those below `least` left out; returns how
+    // many are in ranked_.
+    uint32_t rank(uint32_t experts, float least) {
+        uint32_t able = 0;
+        for (uint32_t expert = 0; expert < experts; ++expert) {
+            ranked_[able] = expert;
+            able += chances_[expert] >= least;
+        }
+        const uint32_t count = std::min(listed_, able);
+        std::partial_sort(ranked_.begin(), ranked_.begin() + count, ranked_.begin() + able,
                           [this](uint32_t a, uint32_t b) {
                               return chances_[a] != chances_[b] ? chances_[a] > chances_[b] : a < b;
                           });

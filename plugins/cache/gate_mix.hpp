@@ -35,10 +35,15 @@ public:
     // Mixes for `layer`; `chances` are the history's and are replaced.
     void mix(uint32_t layer, std::span<const uint32_t> predicted, float *chances) {
         layer_ = layer;
-        for (uint32_t expert = 0; expert < experts_; ++expert) ranks_[expert] = experts_;
-        for (uint32_t rank = 0; rank < predicted.size(); ++rank) ranks_[predicted[rank]] = rank;
-        for (uint32_t expert = 0; expert < experts_; ++expert)
-            gate_[expert] = rates_[ranks_[expert]].share;
+        const float unlisted = rates_[experts_].share;
+        for (uint32_t expert = 0; expert < experts_; ++expert) {
+            ranks_[expert] = experts_;
+            gate_[expert] = unlisted;
+        }
+        for (uint32_t rank = 0; rank < predicted.size(); ++rank) {
+            ranks_[predicted[rank]] = rank;
+            gate_[predicted[rank]] = rates_[rank].share;
+        }
         lanes_->log_odds(gate_.data(), gate_.data(), padded_);
         lanes_->log_odds(history_.data(), chances, padded_);
         for (uint32_t i = 0; i < padded_; ++i)

@@ -14,7 +14,6 @@
 using vf = float __attribute__((vector_size(4 * LANES)));
 using vi = int32_t __attribute__((vector_size(4 * LANES)));
 using vu = uint32_t __attribute__((vector_size(4 * LANES)));
-using vb = uint8_t __attribute__((vector_size(LANES)));
 
 LANES_INLINE vf load(const float *from) {
     vf v;
@@ -72,38 +71,25 @@ LANES_INLINE vf log_odds(vf p) {
     return logarithm(p / (1.0f - p));
 }
 
-// Element i + lane of `bits` chooses: `value` where it is set, else that of `other`.
-LANES_INLINE vf where(uint32_t bits, uint32_t i, float value, vf other) {
+// LANES bytes; __builtin_convertvector takes them apart one by one.
+LANES_INLINE vu widened(const uint8_t *from) {
 #if LANES == 16
-    return (vf)_mm512_mask_mov_ps((__m512)other, static_cast<__mmask16>(bits >> i),
-                                  _mm512_set1_ps(value));
+    return (vu)_mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128((const __m128i *)from));
+#elif LANES == 8
+    return (vu)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)from));
 #else
-    vu ones;
-    for (uint32_t lane = 0; lane < LANES; ++lane) ones[lane] = 1u << lane;
-    return (splat(bits >> i) & ones) != 0u ? splat(value) : other;
+    return vu{from[0], from[1], from[2], from[3]};
 #endif
 }
 
-// Set bits of each element.
-LANES_INLINE vu set_bits(vu v) {
+// The same four words over and over.
+LANES_INLINE vu repeated(const uint32_t *four) {
 #if LANES == 16
-    return (vu)_mm512_popcnt_epi32((__m512i)v);
+    return (vu)_mm512_maskz_broadcast_i32x4(0xffff, _mm_loadu_si128((const __m128i *)four));
 #elif LANES == 8
-    const __m256i nibbles = _mm256_set1_epi8(15);
-    const __m256i table = _mm256_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4,  //
-                                           0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4);
-    const __m256i low = _mm256_and_si256((__m256i)v, nibbles);
-    const __m256i high = _mm256_and_si256(_mm256_srli_epi16((__m256i)v, 4), nibbles);
-    const __m256i bytes =
-        _mm256_add_epi8(_mm256_shuffle_epi8(table, low), _mm256_shuffle_epi8(table, high));
-    const __m256i pairs = _mm256_maddubs_epi16(bytes, _mm256_set1_epi8(1));
-    return (vu)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+    return (vu)_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)four));
 #else
-    v = v - ((v >> 1) & 0x55555555u);
-    v = (v & 0x33333333u) + ((v >> 2) & 0x33333333u);
-    v = (v + (v >> 4)) & 0x0f0f0f0fu;
-    v = v + (v >> 8);
-    return (v + (v >> 16)) & 0x3fu;
+    return load(four);
 #endif
 }
 
@@ -132,25 +118,72 @@ LANES_INLINE uint32_t above(const float *from, float bar) {
 #endif
 }
 
-LANES_INLINE void count_words(float *scores, const uint32_t *rows, const uint32_t *mask,
-                              uint32_t words, uint32_t count) {
-    for (uint32_t i = 0; i < count; i += LANES) {
-        vu common = set_bits(load(rows + i) & splat(mask[0]));
-        for (uint32_t word = 1; word < words; ++word)
-            common += set_bits(load(rows + size_t{word} * count + i) & splat(mask[word]));
-        store(scores + i, load(scores + i) + __builtin_convertvector((vi)common, vf));
+// Of LANES * 32 rows, which of them are in how many of the columns: bit p of the count of row 32 w
+// + b is bit b of planes[p][w].
+template <uint32_t Planes>
+LANES_INLINE void add_columns(vu *planes, const uint32_t *columns, size_t stride,
+                              const uint32_t *chosen, uint32_t count) {
+    for (uint32_t p = 0; p < Planes; ++p) planes[p] = vu{};
+    for (uint32_t i = 0; i < count; ++i) {
+        vu carry = load(columns + chosen[i] * stride);
+        for (uint32_t p = 0; p < Planes; ++p) {
+            const vu more = planes[p] & carry;
+            planes[p] ^= carry;
+            carry = more;
+        }
     }
 }
 
-// scores[row] += experts that the row and the mask have in common; rows are [words][count].
-LANES_CODE static void count_common(float *scores, const uint32_t *rows, const uint32_t *mask,
-                                    uint32_t words, uint32_t count) {
-    if (words == 1)
-        count_words(scores, rows, mask, 1, count);
-    else if (words == 2)
-        count_words(scores, rows, mask, 2, count);
+// Up to 15 columns: the counts are packed to nibbles, of the rows 4 n + q of a word in word q of
+// four, which fall into their lanes with one shift.
+LANES_INLINE void count_few(float *scores, uint32_t rows, const uint32_t *columns, size_t stride,
+                            const uint32_t *chosen, uint32_t count) {
+    vu place;
+    for (uint32_t lane = 0; lane < LANES; ++lane) place[lane] = lane / 4 * 4;
+    for (uint32_t word = 0; 32 * word < rows; word += LANES) {
+        vu planes[4];
+        add_columns<4>(planes, columns + word, stride, chosen, count);
+        uint32_t packed[4][LANES];
+        for (uint32_t q = 0; q < 4; ++q) {
+            vu nibbles = vu{};
+            for (uint32_t p = 0; p < 4; ++p) nibbles |= (planes[p] >> q & 0x11111111u) << p;
+            __builtin_memcpy(packed[q], &nibbles, sizeof(nibbles));
+        }
+        for (uint32_t w = 0; w < LANES && 32 * (word + w) < rows; ++w) {
+            const uint32_t four[4] = {packed[0][w], packed[1][w], packed[2][w], packed[3][w]};
+            const vu nibbles = repeated(four);
+            float *to = scores + 32 * (word + w);
+            const uint32_t end = rows - 32 * (word + w);
+            for (uint32_t i = 0; i < 32 && i < end; i += LANES) {
+                const vu common = nibbles >> (place + i) & 15u;
+                store(to + i, load(to + i) + __builtin_convertvector((vi)common, vf));
+            }
+        }
+    }
+}
+
+LANES_INLINE void count_many(float *scores, uint32_t rows, const uint32_t *columns, size_t stride,
+                             const uint32_t *chosen, uint32_t count) {
+    constexpr uint32_t planes_max = 16;
+    for (uint32_t word = 0; 32 * word < rows; word += LANES) {
+        vu planes[planes_max];
+        add_columns<planes_max>(planes, columns + word, stride, chosen, count);
+        for (uint32_t row = 32 * word; row < rows && row < 32 * (word + LANES); ++row) {
+            uint32_t common = 0;
+            for (uint32_t p = 0; p < planes_max; ++p)
+                common |= (planes[p][row / 32 - word] >> row % 32 & 1u) << p;
+            scores[row] += static_cast<float>(common);
+        }
+    }
+}
+
+// scores[row] += columns of the chosen ones that have the row, added at once; columns are [stride].
+LANES_CODE static void count_common(float *scores, uint32_t rows, const uint32_t *columns,
+                                    size_t stride, const uint32_t *chosen, uint32_t count) {
+    if (count < 16)
+        count_few(scores, rows, columns, stride, chosen, count);
     else
-        count_words(scores, rows, mask, words, count);
+        count_many(scores, rows, columns, stride, chosen, count);
 }
 
 // to[row] = factor * from[row - 1]; from[-1] can be read.
@@ -274,16 +307,39 @@ LANES_CODE static void run_value_step(const value_step &of) {
     }
 }
 
-// For one match and 32 experts, of which bits[h] tells who was used h visits later:
-// next += worth[1] where bits[1] is set, soon += worth[h] for the first h >= 2 whose bit is set.
-LANES_CODE static void add_followers(float *next, float *soon, const uint32_t *bits,
-                                     const float *worth, uint32_t length, uint32_t count) {
-    for (uint32_t i = 0; i < count; i += LANES) {
-        vf first = vf{};
-        for (uint32_t h = length; h >= 2; --h) first = where(bits[h], i, worth[h], first);
-        store(soon + i, load(soon + i) + first);
-        store(next + i, load(next + i) + where(bits[1], i, worth[1], vf{}));
+// next += worth[1] where the first follower used an expert, soon += worth[h] for the first h >= 2
+// of those that did. Bits are looked at one by one, or, where there are masks, all at once.
+LANES_CODE static void add_followers(float *next, float *soon, const followers &of) {
+#if LANES == 16
+    for (uint32_t i = 0; i < of.padded; i += LANES) {
+        const auto used = [&](uint32_t h) LANES_CODE {
+            __mmask16 mask;
+            __builtin_memcpy(&mask, reinterpret_cast<const char *>(of.rows) +
+                                        size_t{of.chain[h]} * of.words * 8 + i / 8, 2);
+            return mask;
+        };
+        __m512 first = _mm512_setzero_ps();
+        for (uint32_t h = of.length; h >= 2; --h)
+            first = _mm512_mask_mov_ps(first, used(h), _mm512_set1_ps(of.worth[h]));
+        store(soon + i, load(soon + i) + (vf)first);
+        const __m512 at_once = _mm512_maskz_mov_ps(used(1), _mm512_set1_ps(of.worth[1]));
+        store(next + i, load(next + i) + (vf)at_once);
     }
+#else
+    const auto spread = [](uint64_t bits, float value, float *into) {
+        for (; bits; bits &= bits - 1) into[std::countr_zero(bits)] += value;
+    };
+    for (uint32_t word = 0; word < of.words; ++word) {
+        const uint64_t *line = of.rows + word;
+        spread(line[size_t{of.chain[1]} * of.words], of.worth[1], next + 64 * word);
+        uint64_t seen = 0;
+        for (uint32_t h = 2; h <= of.length; ++h) {
+            const uint64_t bits = line[size_t{of.chain[h]} * of.words] & ~seen;
+            seen |= bits;
+            spread(bits, of.worth[h], soon + 64 * word);
+        }
+    }
+#endif
 }
 
 // The first of the least values among the experts of a layer that may go: in a slot (0x0f), neither
@@ -300,11 +356,8 @@ LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
         vu place;
         for (uint32_t lane = 0; lane < LANES; ++lane) place[lane] = lane;
         for (; i + LANES <= count; i += LANES, place += LANES) {
-            vb bytes, named;
-            __builtin_memcpy(&bytes, state + i, LANES);
-            __builtin_memcpy(&named, taken + i, LANES);
-            const vu of = __builtin_convertvector(bytes, vu);
-            const vu held = (of & 0x70u) | __builtin_convertvector(named, vu);
+            const vu of = widened(state + i);
+            const vu held = (of & 0x70u) | widened(taken + i);
             const vu value = (vu)load(values + i);  // positive floats are ordered like their bits
             const vu key = ((held == 0u) & ((of & 0x0fu) != 0u)) ? value : splat(0xffffffffu);
             places = key < keys ? place : places;
@@ -318,9 +371,9 @@ LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
     return at;
 }
 
-static constexpr lane_kernels table{count_common, shift, find_best, match_weights, log_odds_of,
-                                    chances_of,   approach, add_scaled, join,
-                                    mean_rates,   run_value_step,   add_followers, find_least};
+static constexpr lane_kernels table{
+    count_common, shift, find_best,  match_weights,  log_odds_of,   chances_of, approach,
+    add_scaled,   join,  mean_rates, run_value_step, add_followers, find_least};
 
 #undef LANES_INLINE
 #undef LANES

@@ -64,8 +64,16 @@ struct value_step {
     float *gradient;  // [6 + extras][16] out, in 16 parts
 };
 
+// What one match used in the visits after it. [words] are 64 experts each.
+struct followers {
+    const uint64_t *rows;   // of the layer, [rows][words]
+    const uint32_t *chain;  // [1 .. length] the rows that follow, one visit after the other
+    const float *worth;     // [1 .. length] of each
+    uint32_t length, words, padded;
+};
+
 struct lane_kernels {
-    void (*count_common)(float *, const uint32_t *, const uint32_t *, uint32_t, uint32_t);
+    void (*count_common)(float *, uint32_t, const uint32_t *, size_t, const uint32_t *, uint32_t);
     void (*shift)(float *, const float *, float, uint32_t);
     void (*find_best)(const float *, uint32_t, uint32_t, best_rows &);
     void (*match_weights)(float *, const float *, float);
@@ -76,7 +84,7 @@ struct lane_kernels {
     void (*join)(float *, const float *, const float *, const blend &, uint32_t);
     void (*mean_rates)(float *, const float *, float, float, uint32_t);
     void (*value_step)(const value_step &);
-    void (*add_followers)(float *, float *, const uint32_t *, const float *, uint32_t, uint32_t);
+    void (*add_followers)(float *, float *, const followers &);
     uint32_t (*find_least)(const float *, const uint8_t *, const uint8_t *, uint32_t);
 };
 

@@ -77,6 +77,22 @@ public:
         if (waiting_ > 0) sweep(0);
         return {{lists_, 0}};
     }
+    struct steps {
+        void request(std::span<const uint32_t> pages, std::span<const uint32_t> missed,
+                     std::span<uint32_t> gone) {
+            if (best_first)
+                for (const uint32_t page : pages) list.append(page, 0);
+            else
+                for (size_t i = pages.size(); i-- > 0;) list.append(pages[i], 0);
+            for (size_t i = 0; i < pages.size(); ++i) gone[i] = list.take_first(missed[i]);
+        }
+        moorage::page_list_run list;
+        bool best_first;
+    };
+    steps whole_steps() {
+        if (waiting_ > 0) sweep(0);
+        return {{lists_, 0}, best_first_};
+    }
 
 private:
     void use(uint32_t page, uint32_t pool) {

@@ -1,6 +1,7 @@
 // route_history.hpp - finds earlier tokens whose routing resembles that of the running one.
 //
-// Every token is a row: for each layer the set of experts it used, as bits. The rows of the last
+// Every token is a row: for each layer the set of experts it used, as bits, and for each layer and
+// expert a column, the set of rows that used it. The rows of the last
 // `window` tokens of all streams stand in one ring, each linked to the row before and after it in
 // its own stream, so streams may interleave, sit in one batch, come and go: a match is a row of any
 // stream, and what followed it is found along that row's own links. (Requests that follow one
@@ -11,8 +12,8 @@
 // a score per lag.
 //
 // A step with several tokens of a stream (a prefill) enters them all as rows and scores the last.
-// Memory: window * layers * ceil(experts / 32) * 4 bytes and window * 4 bytes a stream. Cost per
-// step and stream: window / 16 vector steps.
+// Memory: window * layers * experts / 4 bytes and window * 4 bytes a stream. Cost per step and
+// stream: window / 16 vector steps, and the columns of the experts chosen, window / 8 bytes each.
 #pragma once
 
 #include <algorithm>
@@ -34,14 +35,17 @@ public:
         lanes_ = &lanes;
         with_ = with;
         layers_ = limits.layers;
-        words_ = (limits.experts + 31) / 32;
+        experts_ = limits.experts;
+        words_ = (limits.experts + 63) / 64;
         padded_ = padded_to_lanes(limits.experts);
         pass_rows_ = std::clamp(limits.tokens_max, 1u, with.window);
         rows_ = padded_to_lanes(with.window + pass_rows_ + 1);
         plain_ = limits.requests_max == 1;
         inverse_sharpness_ = 1 / (with.sharpness * static_cast<float>(layers_) *
                                   static_cast<float>(std::min(limits.top_k, limits.experts)));
-        bits_.assign(size_t{layers_} * words_ * rows_);
+        column_words_ = padded_to_lanes((rows_ + 31) / 32);
+        bits_.assign(size_t{layers_} * rows_ * words_);
+        columns_.assign(size_t{layers_} * experts_ * column_words_);
         before_.resize(rows_);
         after_.resize(rows_);
         serials_.resize(rows_);
@@ -49,7 +53,7 @@ public:
         streams_.resize(limits.requests_max);
         for (stream &of : streams_) of.scores.assign(rows_ + 16);
         pass_streams_.reserve(limits.tokens_max);
-        mask_.resize(words_);
+        chosen_.reserve(limits.experts);
         decay_[0] = 0;
         decay_[1] = 1;
         for (uint32_t h = 2; h <= reach; ++h) decay_[h] = decay_[h - 1] * 0.9f;
@@ -57,6 +61,7 @@ public:
 
     void reset() {
         bits_.fill(0);
+        columns_.fill(0);
         std::fill(before_.begin(), before_.end(), none_found);
         std::fill(after_.begin(), after_.end(), none_found);
         std::fill(serials_.begin(), serials_.end(), 0);
@@ -70,29 +75,36 @@ public:
         pass_streams_.clear();
         round_ = MOORAGE_NEVER;
         newest_ = pass_first_ = 0;
+        recorded_ = cleared_ = 0;
     }
 
     // Enters the step's sets, for all its streams, before any of them is matched.
     void record(const moorage::step &step) {
         if (step.visit / layers_ != round_ || !same_tokens(step)) begin_pass(step);
         layer_ = step.layer;
+        clear_before(layer_ + 1);
         const uint32_t skipped = step.token_count - recorded_;
         for (uint32_t i = 0; i < recorded_; ++i) {
-            uint32_t *row = bits_of(layer_) + row_of(pass_first_ + i);
-            for (const uint32_t expert : step.chosen(skipped + i))
-                row[size_t{expert / 32} * rows_] |= 1u << expert % 32;
+            const uint32_t row = row_of(pass_first_ + i);
+            uint64_t *bits = bits_of(layer_) + size_t{row} * words_;
+            for (const uint32_t expert : step.chosen(skipped + i)) {
+                bits[expert / 64] |= uint64_t{1} << expert % 64;
+                column_of(layer_, expert)[row / 32] |= 1u << row % 32;
+            }
         }
     }
 
     // Raises the scores of the stream by this step's set and finds the best rows.
     void match(const moorage::step &step, const stream_groups::group &group) {
         stream &of = streams_[group.stream];
-        std::fill(mask_.begin(), mask_.end(), 0);
+        chosen_.clear();
         for (const uint32_t expert : step.chosen(group.last))
-            mask_[expert / 32] |= 1u << expert % 32;
+            if (std::find(chosen_.begin(), chosen_.end(), expert) == chosen_.end())
+                chosen_.push_back(expert);
         if (!of.fresh) begin_token(of, group.tokens);
         float *scores = of.scores.data() + 16;
-        lanes_->count_common(scores, bits_of(layer_), mask_.data(), words_, rows_);
+        lanes_->count_common(scores, rows_, column_of(layer_, 0), column_words_, chosen_.data(),
+                             static_cast<uint32_t>(chosen_.size()));
         find(of, scores);
     }
 
@@ -111,7 +123,7 @@ public:
     // += weight * 0.9^(h - 1) for the first h in 2 .. 16 of their successors that did.
     void follow(uint32_t index, float *next, float *soon) const {
         const stream &of = streams_[index];
-        const uint32_t *rows = bits_of(layer_);
+        const uint64_t *rows = bits_of(layer_);
         for (uint32_t match = 0; match < of.best.count; ++match) {
             uint32_t chain[reach + 1];
             uint32_t length = 0;
@@ -123,13 +135,7 @@ public:
             if (length == 0) continue;
             float worth[reach + 1];
             for (uint32_t h = 1; h <= reach; ++h) worth[h] = of.weights[match] * decay_[h];
-            for (uint32_t word = 0; word < words_; ++word) {
-                const uint32_t *line = rows + size_t{word} * rows_;
-                uint32_t bits[reach + 1];
-                for (uint32_t h = 1; h <= length; ++h) bits[h] = line[chain[h]];
-                lanes_->add_followers(next + 32 * word, soon + 32 * word, bits, worth, length,
-                                      std::min(32u, padded_ - 32 * word));
-            }
+            lanes_->add_followers(next, soon, {rows, chain, worth, length, words_, padded_});
         }
     }
 
@@ -147,8 +153,8 @@ public:
             if (row == none_found || (serials_[row] >= pass_first_ && layer > layer_)) continue;
             known += of.weights[match];
             for (uint32_t word = 0; word < words_; ++word)
-                spread(bits_of(layer)[size_t{word} * rows_ + row], of.weights[match],
-                       into + 32 * word);
+                spread(bits_of(layer)[size_t{row} * words_ + word], of.weights[match],
+                       into + 64 * word);
         }
         return known;
     }
@@ -166,14 +172,30 @@ private:
         float total;
     };
 
-    uint32_t *bits_of(uint32_t layer) { return bits_.data() + size_t{layer} * words_ * rows_; }
-    const uint32_t *bits_of(uint32_t layer) const {
-        return bits_.data() + size_t{layer} * words_ * rows_;
+    uint64_t *bits_of(uint32_t layer) { return bits_.data() + size_t{layer} * rows_ * words_; }
+    const uint64_t *bits_of(uint32_t layer) const {
+        return bits_.data() + size_t{layer} * rows_ * words_;
+    }
+    uint32_t *column_of(uint32_t layer, uint32_t expert) {
+        return columns_.data() + (size_t{layer} * experts_ + expert) * column_words_;
     }
     // Serials count from 1.
     uint32_t row_of(uint64_t serial) const { return static_cast<uint32_t>((serial - 1) % rows_); }
 
-    static void spread(uint32_t bits, float value, float *into) {
+    // What earlier tokens left in the rows of the running pass, in the layers before `end`.
+    void clear_before(uint32_t end) {
+        for (; cleared_ < end; ++cleared_)
+            for (uint32_t i = 0; i < recorded_; ++i) {
+                const uint32_t row = row_of(pass_first_ + i);
+                uint64_t *bits = bits_of(cleared_) + size_t{row} * words_;
+                for (uint32_t word = 0; word < words_; bits[word++] = 0)
+                    for (uint64_t left = bits[word]; left; left &= left - 1)
+                        column_of(cleared_, 64 * word + std::countr_zero(left))[row / 32] &=
+                            ~(1u << row % 32);
+            }
+    }
+
+    static void spread(uint64_t bits, float value, float *into) {
         for (; bits; bits &= bits - 1) into[std::countr_zero(bits)] += value;
     }
 
@@ -183,12 +205,14 @@ private:
     }
 
     void begin_pass(const moorage::step &step) {
+        clear_before(layers_);  // that the pass before did not come to
         round_ = step.visit / layers_;
         for (const uint32_t stream : pass_streams_) streams_[stream].fresh = false;
         pass_streams_.assign(step.host_streams, step.host_streams + step.token_count);
         for (const uint32_t stream : pass_streams_) streams_[stream].fresh = false;
         recorded_ = std::min(step.token_count, pass_rows_);
         pass_first_ = newest_ + 1;
+        cleared_ = 0;
         for (uint32_t i = step.token_count - recorded_; i < step.token_count; ++i)
             append(streams_[step.host_streams[i]]);
     }
@@ -199,8 +223,6 @@ private:
         if (old != none_found && after_[old] == row) after_[old] = none_found;
         const uint32_t next = after_[row];
         if (next != none_found && before_[next] == row) before_[next] = none_found;
-        for (size_t line = 0; line < size_t{layers_} * words_; ++line)
-            bits_[line * rows_ + row] = 0;
         const bool linked =
             of.serial != 0 && row_of(of.serial) != row && serials_[row_of(of.serial)] == of.serial;
         before_[row] = linked ? row_of(of.serial) : none_found;
@@ -268,17 +290,20 @@ private:
 
     const lane_kernels *lanes_ = nullptr;
     options with_{};
-    uint32_t layers_ = 0, words_ = 1, padded_ = 0, rows_ = 0, pass_rows_ = 1, recorded_ = 0,
-             layer_ = 0;
-    bool plain_ = true;  // one stream: the successor of a row is the next row
+    uint32_t layers_ = 0, experts_ = 0, words_ = 1, padded_ = 0, rows_ = 0, column_words_ = 0;
+    uint32_t layer_ = 0;
+    uint32_t pass_rows_ = 1, recorded_ = 0;
+    uint32_t cleared_ = 0;  // layers in which the rows of the running pass hold nothing older
+    bool plain_ = true;     // one stream: the successor of a row is the next row
     float inverse_sharpness_ = 0;
     float decay_[reach + 1] = {};
-    lane_array<uint32_t> bits_;             // [layers][words][rows]
+    lane_array<uint64_t> bits_;             // [layers][rows][words] experts that a row used
+    lane_array<uint32_t> columns_;          // [layers][experts][column words] rows that used it
     std::vector<uint32_t> before_, after_;  // [rows] of the same stream, or none
     std::vector<uint64_t> serials_;         // [rows] running number of the token there
     lane_array<float> spare_;               // scores being made
     std::vector<stream> streams_;
-    std::vector<uint32_t> pass_streams_, mask_;
+    std::vector<uint32_t> pass_streams_, chosen_;
     uint64_t round_ = 0, newest_ = 0, pass_first_ = 0;  // serials; the running pass begins there
 };
 

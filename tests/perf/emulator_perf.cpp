@@ -3,7 +3,7 @@
 //
 // Workload: Mixtral's shape (32 layers x 8 experts, top-2) on an RTX 4090 profile, half the experts
 // cached, lru, load_all. host_step keeps everything resident and has every hook called with trivial
-// policies, so what it measures is the host.
+// policies, so what it measures is the host; echo_step is the other end.
 #include <benchmark/benchmark.h>
 
 #include "core/pipeline/pipeline.h"
@@ -19,16 +19,22 @@ struct bench {
     run_resources shared;
     run_config config;
 
-    explicit bench(uint64_t tokens, uint32_t predictions) {
-        synth_options options{
-            .layers = 32, .experts = 8, .top_k = 2, .tokens = tokens, .requests = 20};
-        options.predictions = predictions;
+    explicit bench(uint64_t tokens, uint32_t predictions)
+        : bench({.layers = 32,
+                 .experts = 8,
+                 .top_k = 2,
+                 .tokens = tokens,
+                 .requests = 20,
+                 .predictions = predictions},
+                "Mixtral-8x7B") {}
+    bench(const synth_options &options, const char *shape) {
         file = moorage::perf::write_perf_trace(options);
         config.file = "perf.toml";
         config.trace = file;
-        config.shape = "Mixtral-8x7B";
+        config.shape = shape;
         config.profile = "rtx_4090";
         config.experts = 128;
+        config.cache.plugin = "lru";  // whatever the default is
     }
     ~bench() { std::filesystem::remove(file); }
     bool ready() { return !file.empty() && shared.scan({}).ok(); }
@@ -93,6 +99,34 @@ void host_step(benchmark::State &state) {
     state.SetLabel("layer steps, everything resident, all hooks");
 }
 BENCHMARK(host_step)->Unit(benchmark::kMillisecond);
+
+// A whole layer step with the policies that cost most: 58 layers of 256 experts, top-8, echo as
+// cache and prefetch with the gate's predictions, overlap.
+void echo_step(benchmark::State &state) {
+    const uint64_t tokens = 1'000;
+    const synth_options options{.layers = 58,
+                                .experts = 256,
+                                .top_k = 8,
+                                .tokens = tokens,
+                                .reuse = 0.5,
+                                .predictions = 16,
+                                .prediction_accuracy = 0.8};
+    bench on(options, "DeepSeek-V3");
+    if (!on.ready()) return state.SkipWithError("no trace or no policies");
+    on.config.experts = 58 * 64;
+    on.config.buffer_experts = 16;
+    on.config.cache.plugin = on.config.prefetch.plugin = "echo";
+    on.config.dispatch.plugin = "overlap";
+    run_options how;
+    how.optimum = false;
+    for (auto _ : state) {
+        const auto report = run(on.config, on.shared, how);
+        if (!report) return state.SkipWithError(report.failure().text.c_str());
+    }
+    state.SetItemsProcessed(static_cast<int64_t>(state.iterations() * tokens * options.layers));
+    state.SetLabel("layer steps of 256 experts, top-8, echo twice, overlap");
+}
+BENCHMARK(echo_step)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 

@@ -6,7 +6,8 @@
 
 namespace moorage::perf {
 
-// Both take pages one by one, serial order, one shared cache; both count misses.
+// Both take pages one by one, serial order, one shared cache; lru also the events of token order.
+// Both count misses.
 class flat_lru {
 public:
     flat_lru(uint32_t pages, uint32_t slots)
@@ -27,14 +28,35 @@ public:
             }
             in_[page] = 1;
         }
+        append(page);
+    }
+    // The pages of an event, none of which goes while it runs. Requires: slots for all of them.
+    void step(const uint32_t *pages, uint32_t count) {
+        for (uint32_t i = 0; i < count; ++i) {
+            if (in_[pages[i]]) {
+                unlink(pages[i]);
+            } else {
+                ++misses_;
+                ++used_;
+                in_[pages[i]] = 1;
+            }
+            append(pages[i]);
+        }
+        for (; used_ > slots_; --used_) {
+            const uint32_t victim = links_[head_].next;
+            unlink(victim);
+            in_[victim] = 0;
+        }
+    }
+    uint64_t misses() const { return misses_; }
+
+private:
+    void append(uint32_t page) {
         const uint32_t last = links_[head_].previous;
         links_[page] = {last, head_};
         links_[last].next = page;
         links_[head_].previous = page;
     }
-    uint64_t misses() const { return misses_; }
-
-private:
     struct link {
         uint32_t previous, next;
     };

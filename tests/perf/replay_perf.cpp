@@ -82,6 +82,24 @@ uint64_t count_flat(const core::trace &source, uint32_t slots) {
     return cache.misses();
 }
 
+uint64_t count_flat_steps(const core::trace &source, uint32_t slots) {
+    const uint32_t layers = source.layers(), experts = source.experts(), top_k = source.top_k();
+    constexpr uint64_t batch = 64;
+    std::vector<uint32_t> ids(batch * layers * top_k), pages(top_k);
+    flat_lru cache(layers * experts, slots);
+    for (uint64_t first = 0; first < source.tokens(); first += batch) {
+        const uint64_t count = std::min(batch, source.tokens() - first);
+        source.read_experts(first, count, ids.data());
+        const uint32_t *id = ids.data();
+        for (uint64_t token = 0; token < count; ++token)
+            for (uint32_t layer = 0; layer < layers; ++layer) {
+                for (uint32_t &page : pages) page = layer * experts + *id++;
+                cache.step(pages.data(), top_k);
+            }
+    }
+    return cache.misses();
+}
+
 void register_flat(bench &on) {
     for (const uint32_t slots : sizes) {
         benchmark::RegisterBenchmark(("flat_" + key_of("lru", slots)).c_str(), [&on, slots](
@@ -94,14 +112,22 @@ void register_flat(bench &on) {
             on.flat_rates[key_of("fifo", slots)] =
                 measure(state, on, [&] { return count_flat<flat_fifo>(*on.source, slots); });
         })->Unit(benchmark::kMillisecond);
+        benchmark::RegisterBenchmark(
+            ("flat_token_" + key_of("lru", slots)).c_str(),
+            [&on, slots](auto &state) {
+                on.flat_rates["token_" + key_of("lru", slots)] =
+                    measure(state, on, [&] { return count_flat_steps(*on.source, slots); });
+            })
+            ->Unit(benchmark::kMillisecond);
     }
 }
 
-void replay_speed(benchmark::State &state, bench &on, const core::policy &of, uint32_t slots) {
+void replay_speed(benchmark::State &state, bench &on, const core::policy &of, uint32_t slots,
+                  core::order requests) {
     core::replay_job job;
     job.of = &of;
     job.slots = slots;
-    job.requests = core::order::serial;
+    job.requests = requests;
     const bool offline = (of.descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0;
     if (offline && !on.coming) on.coming.emplace(*on.source);
     std::string failure;
@@ -114,7 +140,8 @@ void replay_speed(benchmark::State &state, bench &on, const core::policy &of, ui
     });
     if (!failure.empty()) state.SkipWithError(failure.c_str());
     if (!fast) state.SetLabel("step by step");
-    const auto flat = on.flat_rates.find(key_of(of.name(), slots));
+    const std::string order = requests == core::order::token ? "token_" : "";
+    const auto flat = on.flat_rates.find(order + key_of(of.name(), slots));
     if (flat != on.flat_rates.end()) state.counters["of_flat"] = rate / flat->second;
 }
 
@@ -174,8 +201,14 @@ int run(int argc, char **argv) {
         for (const uint32_t slots : sizes)
             benchmark::RegisterBenchmark(key_of(of.name(), slots).c_str(), [&on, &of,
                                                                             slots](auto &state) {
-                replay_speed(state, on, of, slots);
+                replay_speed(state, on, of, slots, core::order::serial);
             })->Unit(benchmark::kMillisecond);
+        for (const uint32_t slots : sizes)
+            benchmark::RegisterBenchmark(("token_" + key_of(of.name(), slots)).c_str(),
+                                         [&on, &of, slots](auto &state) {
+                                             replay_speed(state, on, of, slots, core::order::token);
+                                         })
+                ->Unit(benchmark::kMillisecond);
     }
     auto opened = core::trace::open(on.file);
     if (opened) {

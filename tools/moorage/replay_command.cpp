@@ -26,7 +26,7 @@ using core::error, core::format, core::result, core::status;
 
 namespace {
 
-constexpr std::string_view optimum_policy = "belady";
+constexpr std::string_view optimum_policy = "belady";  // whose plain row is the optimum
 
 struct replay_options {
     std::string trace, json;
@@ -37,7 +37,7 @@ struct replay_options {
     std::vector<std::filesystem::path> plugin_paths;
     uint64_t seed = 0, tokens = 0;
     uint32_t jobs = 0;
-    bool timing = false;
+    bool timing = false, no_optimum = false;
 };
 
 // A policy of the list, with the settings that its label carries.
@@ -197,10 +197,14 @@ struct plan {
     std::vector<std::optional<size_t>> opt_job;  // likewise
 };
 
-// The optimum of a size stands in for its plain belady row, so that nothing runs twice.
+// A plain belady row stands in for the optimum of its size, so that nothing runs twice.
 plan make_plan(replay_report &report, const std::vector<entry> &entries,
                const std::vector<uint32_t> &sizes, const std::vector<core::sharing> &sharings,
-               const core::policy *optimum, const core::replay_job &common) {
+               bool optimum, const core::policy *belady, const core::replay_job &common) {
+    const auto is_optimum = [&](const entry &one) {
+        return one.of == belady && one.params.empty();
+    };
+    const auto row = std::ranges::find_if(entries, is_optimum);
     plan made;
     for (const core::sharing pools : sharings) {
         for (const uint32_t slots : sizes) {
@@ -208,15 +212,17 @@ plan make_plan(replay_report &report, const std::vector<entry> &entries,
             job.slots = slots;
             job.pools = pools;
             std::optional<size_t> best;
-            if (optimum != nullptr) {
+            if (optimum) {
                 best = made.jobs.size();
-                job.of = optimum;
+                job.optimum = row == entries.end();
+                job.of = belady;
                 made.jobs.push_back(job);
+                job.optimum = false;
             }
             for (const entry &one : entries) {
                 job.of = one.of;
                 job.params = one.params;
-                const bool same = best && one.of == optimum && one.params.empty();
+                const bool same = best && is_optimum(one);
                 made.row_job.push_back(same ? *best : made.jobs.size());
                 made.opt_job.push_back(best);
                 if (!same) made.jobs.push_back(job);
@@ -259,7 +265,7 @@ void run_jobs(const core::trace &source, const plan &work, uint32_t at_once,
     const uint64_t tokens = report.tokens;
     std::optional<core::future> coming;
     for (const core::replay_job &job : work.jobs)
-        if (!coming && (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
+        if (!coming && !job.optimum && (job.of->descriptor->needs & MOORAGE_NEEDS_FUTURE) != 0)
             coming.emplace(source, tokens);
     core::progress shown("replay", tokens * report.layers * report.top_k * work.jobs.size());
     const auto count_job = [&](size_t i) -> result<std::string> {
@@ -321,19 +327,14 @@ result<replay_report> count(const replay_options &options) {
     report.seed = options.seed;
     report.timing = options.timing;
     warn_of_working_set(report, *sizes, *sharings);
-    const auto optimum = policies->find(optimum_policy, "cache", "cache/belady.so");
-    if (!optimum)
-        report.warnings.push_back(
-            format("no policy {} was found, so no optimum is shown; build the "
-                   "bundled plugins or name their place with --plugins",
-                   optimum_policy));
+    const auto belady = policies->find(optimum_policy, "cache", "cache/belady.so");
     const core::replay_job common{
         .requests = *requests,
         .seed = options.seed,
         .tokens = report.tokens,
         .action = options.on_fault == "abort" ? core::on_fault::abort : core::on_fault::replace};
-    const plan work =
-        make_plan(report, *entries, *sizes, *sharings, optimum ? *optimum : nullptr, common);
+    const plan work = make_plan(report, *entries, *sizes, *sharings, !options.no_optimum,
+                                belady ? *belady : nullptr, common);
 
     // Everything that can be refused is refused before hours of other work.
     for (const core::replay_job &job : work.jobs)
@@ -380,6 +381,7 @@ command install_replay(parser &app) {
     sub->add_option("--seed", options->seed, "of randomised policies")->capture_default_str();
     sub->add_option("--param", options->params, "policy.key=value, for every entry of that policy")
         ->allow_extra_args(false);
+    sub->add_flag("--no-optimum", options->no_optimum, "do not count the offline optimum");
     sub->add_option("--tokens", options->tokens, "only the first ones; 0: all")
         ->capture_default_str();
     sub->add_option("--jobs", options->jobs, "replays at one time; 0: one for each core")

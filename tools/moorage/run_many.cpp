@@ -100,9 +100,7 @@ void many_runs::take_row(size_t i, row_end how) {
 result<std::string> many_runs::count_optimum(const shared_figures::optimum_of &key) {
     const auto source = shared_.open(key.trace);
     if (!source) return source.failure();
-    const auto misses = shared_.optimum(**source, key.tokens, key.slots, key.per_layer);
-    if (!misses) return misses.failure();
-    return packed(*misses);
+    return packed(shared_.optimum(**source, key.tokens, key.slots, key.per_layer));
 }
 
 void many_runs::take_optimum(const shared_figures::optimum_of &key, const row_end &how) {

@@ -86,7 +86,8 @@ public:
     }
 
     // Appends `page` and takes out the first page (first_goes 1; `page` is in no list), or moves
-    // `page` from where it is to the end (0). Returns the one taken out or moved. No branches.
+    // `page` from where it is, or from nowhere, to the end (0). Returns the one taken out or moved.
+    // No branches.
     uint32_t append(uint32_t page, uint32_t first_goes) {
         const uint32_t out = select(first_goes, first_, page);
         const uint32_t next = next_[out], previous = previous_[out];
@@ -100,6 +101,17 @@ public:
         next_[page] = end_;
         last_ = page;
         return out;
+    }
+
+    // Takes out the first page (goes 1) or nothing (0). Returns the page that is first before.
+    // Requires: a page stays. No branches.
+    uint32_t take_first(uint32_t goes) {
+        const uint32_t first = first_, next = next_[first];
+        next_[first] = select(goes, first, next);
+        previous_[first] = select(goes, first, end_);
+        previous_[next] = select(goes, end_, first);
+        first_ = select(goes, next, first);
+        return first;
     }
 
 private:

@@ -10,6 +10,11 @@
 // (0 or 1), which no processor can predict. It returns the page that goes, or `page` if that did
 // not miss. The object may hold the ends of lists and the like; it is destroyed before anything
 // else is called.
+//     auto whole_steps();  // an object with void request(std::span<const uint32_t> pages,
+//                          //     std::span<const uint32_t> missed, std::span<uint32_t> gone)
+// is the same for steps of several requests: `pages` are distinct, stay where they are while the
+// step runs, and the cache has room for all of them; gone[i] is the page that pages[i] takes the
+// place of, anything where missed[i] is 0.
 #pragma once
 
 #include "policy.hpp"
@@ -46,7 +51,9 @@ private:
         uint32_t *outcomes = run_.host_outcomes;
         for (uint32_t token = 0; token < run_.token_count; ++token) {
             if constexpr (Single && takes_singles)
-                if (may_take_singles()) return singles(token, experts, outcomes);
+                if (may_run_on()) return singles(token, experts, outcomes);
+            if constexpr (!Single && takes_wholes)
+                if (may_run_on()) return wholes(token, experts, outcomes);
             at.token = run_.first_token + token;
             at.host_requests = run_.host_requests + token;
             for (uint32_t round = 0; round < run_.rounds; ++round) {
@@ -69,10 +76,15 @@ private:
     static constexpr bool takes_singles = requires(P & p) { p.single_requests().request(0u, 0u); }
     &&!requires(P & p, const admission &a) { p.admit(a); };
 
+    static constexpr bool takes_wholes = requires(P & p, std::span<uint32_t> some) {
+        p.whole_steps().request(some, some, some);
+    }
+    &&!requires(P & p, const admission &a) { p.admit(a); };
+
     // A full shared cache stays full; whether all its pages are plainly resident is looked up then.
-    bool may_take_singles() const {
-        if (view_.pools != 1 || view_.host_slots[0] < 2 || used_[0] < view_.host_slots[0])
-            return false;
+    bool may_run_on() const {
+        const uint32_t slots = view_.host_slots[0];
+        if (view_.pools != 1 || slots < 2 || slots < run_.width || used_[0] < slots) return false;
         uint32_t other = 0;
         for (uint32_t page = 0; page < view_.layers * view_.experts; ++page)
             other += state_[page] != 0 && state_[page] != MOORAGE_WHOLE;
@@ -93,6 +105,48 @@ private:
                         state_[gone] = 0;  // if not the host will object
                     state_[page] = MOORAGE_WHOLE;
                     *outcomes++ = gone | (missed - 1);
+                }
+            }
+        }
+    }
+
+    // The same, whole steps of several requests.
+    void wholes(uint32_t token, const uint32_t *experts, uint32_t *outcomes) {
+        switch (run_.width) {  // usual ones, whose loops then have a known length
+            case 2:
+                return wholes_of<2>(token, experts, outcomes);
+            case 4:
+                return wholes_of<4>(token, experts, outcomes);
+            default:
+                return wholes_of<0>(token, experts, outcomes);
+        }
+    }
+    template <uint32_t Width>
+    void wholes_of(uint32_t token, const uint32_t *experts, uint32_t *outcomes) {
+        const uint32_t page_count = view_.layers * view_.experts;
+        const uint32_t width = Width == 0 ? run_.width : Width;
+        uint32_t of[64] = {}, missed[64] = {};
+        auto turns = policy_.whole_steps();
+        const uint32_t visits = (run_.token_count - token) * run_.rounds;
+        for (uint32_t visit = 0; visit < visits; ++visit) {
+            for (uint32_t first = 0; first < page_count; first += view_.experts) {
+                for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat) {
+                    for (uint32_t i = 0; i < width; ++i) {
+                        of[i] = first + experts[i];
+                        missed[i] = state_[of[i]] == 0 ? 1 : 0;
+                    }
+                    turns.request(std::span<const uint32_t>(of, width),
+                                  std::span<const uint32_t>(missed, width),
+                                  std::span<uint32_t>(outcomes, width));
+                    for (uint32_t i = 0; i < width; ++i) {
+                        const uint32_t gone = missed[i] ? outcomes[i] : of[i];
+                        if (gone < page_count) [[likely]]
+                            state_[gone] = 0;  // if not the host will object
+                        outcomes[i] |= missed[i] - 1;
+                    }
+                    for (uint32_t i = 0; i < width; ++i) state_[of[i]] = MOORAGE_WHOLE;
+                    experts += width;
+                    outcomes += width;
                 }
             }
         }

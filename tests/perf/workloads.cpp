@@ -1,0 +1,238 @@
+// workloads.cpp - small fixed pieces of work whose instructions are counted (tests/perf/README.md).
+//
+//   bin/perf_workloads                  their names
+//   bin/perf_workloads emulator_step    one of them, once
+//
+// Each prepares what it needs and then calls measured_work(), the only function whose instructions
+// tests/perf/instructions collects. One thread, fixed seeds, no clock is looked at.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "core/base/log.h"
+#include "core/cache/replay.h"
+#include "core/model/tokenizer.h"
+#include "core/pipeline/run.h"
+#include "core/placement/placement_stage.h"
+#include "core/report/comparison.h"
+#include "core/report/placement_report.h"
+#include "core/source/synth.h"
+
+using work = std::function<void()>;
+
+// By a name that callgrind can be told; neither inlined nor left by a jump.
+extern "C" [[gnu::noipa]] void measured_work(const work &what) {
+    what();
+    asm volatile("" ::: "memory");
+}
+
+namespace {
+
+using namespace moorage::core;
+
+const std::filesystem::path root = MOORAGE_SOURCE_DIR;
+
+[[noreturn]] void fail(const std::string &why) {
+    std::fprintf(stderr, "perf_workloads: %s\n", why.c_str());
+    std::exit(1);
+}
+
+template <class T>
+T need(result<T> made) {
+    if (!made) fail(made.failure().text);
+    return std::move(made).value();
+}
+
+// A made-up trace in a file of this process, gone with it.
+class trace_file {
+public:
+    explicit trace_file(const synth_options &options)
+        : path_(std::filesystem::temp_directory_path() / "moorage-workload.XXXXXX") {
+        std::string name = path_.string();
+        const int opened = mkstemp(name.data());
+        if (opened < 0) fail("no temporary file");
+        close(opened);
+        path_ = name;
+        if (const status done = write_synthetic(options, path_); !done) fail(done.failure().text);
+    }
+    trace_file(const trace_file &) = delete;
+    ~trace_file() { std::filesystem::remove(path_); }
+    const std::filesystem::path &path() const { return path_; }
+
+private:
+    std::filesystem::path path_;
+};
+
+void replay_workload(const char *policy, const synth_options &options) {
+    const trace_file file(options);
+    const trace source = need(trace::open(file.path()));
+    registry policies;
+    if (const status done = policies.scan(registry::default_paths()); !done)
+        fail(done.failure().text);
+    replay_job job;
+    job.of = need(policies.find(policy, "cache"));
+    job.slots = source.layers() * source.experts() / 2;
+    measured_work([&] { need(replay(source, nullptr, job)); });
+}
+
+run_config emulated(const std::filesystem::path &trace, const char *shape) {
+    run_config config;
+    config.file = "workload.toml";
+    config.trace = trace;
+    config.shape = shape;
+    config.profile = "rtx_4090";
+    config.cache.plugin = "lru";
+    return config;
+}
+
+void run_workload(const synth_options &options, const char *shape,
+                  const std::function<void(run_config &)> &change) {
+    const trace_file file(options);
+    run_config config = emulated(file.path(), shape);
+    change(config);
+    run_resources shared;
+    if (const status done = shared.scan({}); !done) fail(done.failure().text);
+    run_options how;
+    how.optimum = false;
+    measured_work([&] { need(run(config, shared, how)); });
+}
+
+const synth_options mixtral{.layers = 32, .experts = 8, .top_k = 2, .tokens = 1'000};
+
+void replay_lru() {
+    synth_options options = mixtral;
+    options.tokens = 20'000;
+    replay_workload("lru", options);
+}
+
+void replay_lfu() {
+    synth_options options = mixtral;
+    options.tokens = 8'000;
+    replay_workload("lfu", options);
+}
+
+void replay_echo() {
+    replay_workload("echo", {.layers = 24, .experts = 60, .top_k = 4, .tokens = 400, .reuse = 0.4});
+}
+
+void emulator_step() {
+    run_workload(mixtral, "Mixtral-8x7B", [](run_config &config) { config.experts = 128; });
+}
+
+// As in emulator_perf.cpp: everything resident, every hook called.
+void host_step() {
+    synth_options options = mixtral;
+    options.predictions = 4;
+    run_workload(options, "Mixtral-8x7B", [](run_config &config) {
+        config.experts = 256;
+        config.dispatch.plugin = "cost";
+        config.dispatch.params = {{"keep", 1e6, "workload"}};
+        config.prefetch.plugin = "next_gate";
+    });
+}
+
+// 256 experts, top-8, history and gate: what is planned, ordered, taken and given up again.
+void prefetch_plan() {
+    const synth_options options{.layers = 58,
+                                .experts = 256,
+                                .top_k = 8,
+                                .tokens = 40,
+                                .reuse = 0.5,
+                                .predictions = 16,
+                                .prediction_accuracy = 0.8};
+    run_workload(options, "DeepSeek-V3", [](run_config &config) {
+        config.experts = 58 * 64;
+        config.buffer_experts = 16;
+        config.cache.plugin = config.prefetch.plugin = "echo";
+        config.dispatch.plugin = "overlap";
+    });
+}
+
+void demo_decode() {
+    run_config config;
+    config.file = "workload.toml";
+    config.model = root / "configs/demo";
+    config.executor = "cpu";
+    config.profile = "host";
+    config.threads = 1;
+    config.prompts = {"The President said"};
+    config.max_tokens = 16;
+    run_resources shared;
+    if (const status done = shared.scan({}); !done) fail(done.failure().text);
+    need(shared.open_model(config.model));
+    measured_work([&] { need(run(config, shared, {})); });
+}
+
+void encode_text() {
+    const auto with = need(tokenizer::open(root / "configs/demo/tokenizer.json"));
+    const std::string phrase =
+        "Experts that do not fit in fast memory are moved: 128 of 256, 3.5 GB/s, na\u00efve or "
+        "not.\n";
+    std::string text;
+    while (text.size() < 200'000) text += phrase;
+    measured_work([&] { with->decode(need(with->encode(text, {})), {}); });
+}
+
+// SlimCaching's setting, planned greedily and predicted.
+void place() {
+    const std::filesystem::path file = root / "configs/clusters/slimcaching.toml";
+    run_config config = need(load_run_config(file, {}));
+    registry policies;
+    if (const status done = policies.scan(registry::default_paths()); !done)
+        fail(done.failure().text);
+    config.placement = {"slim_greedy", "workload", {}};
+    const scene of = need(make_scene(*config.cluster, file.parent_path()));
+    measured_work([&] {
+        const auto stage = need(placement_stage::open(config.placement, policies, of, 1));
+        predict(of, need(stage->make(of, {})));
+    });
+}
+
+// Three systems with their files, their optimum and the table.
+void compare() {
+    run_resources shared;
+    if (const status done = shared.scan({}); !done) fail(done.failure().text);
+    const std::vector<override_value> few{{"run", "tokens", "100"}};
+    measured_work([&] {
+        comparison compared;
+        for (const char *file :
+             {"systems/hybrimoe.toml", "systems/freetoken.toml", "best_lossless.toml"}) {
+            const run_config config = need(load_run_config(root / "configs" / file, few));
+            compared.rows.push_back({.report = need(run(config, shared, {})), .config = file});
+        }
+        if (to_text(compared).empty()) fail("no table");
+    });
+}
+
+struct workload {
+    std::string_view name;
+    void (*run)();
+};
+constexpr workload workloads[] = {
+    {"replay_lru", replay_lru},
+    {"replay_lfu", replay_lfu},
+    {"replay_echo", replay_echo},
+    {"emulator_step", emulator_step},
+    {"host_step", host_step},
+    {"prefetch_plan", prefetch_plan},
+    {"demo_decode", demo_decode},
+    {"tokenizer", encode_text},
+    {"place", place},
+    {"compare", compare},
+};
+
+}  // namespace
+
+int main(int argc, char **argv) {
+    set_log_level(log_level::error);
+    if (argc == 2)
+        for (const workload &one : workloads)
+            if (one.name == argv[1]) return one.run(), 0;
+    for (const workload &one : workloads) std::printf("%s\n", one.name.data());
+    return argc == 1 ? 0 : 2;
+}
