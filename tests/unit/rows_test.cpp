@@ -69,6 +69,15 @@ TEST_CASE("compare: rows die each in a way of its own, and the others stay") {
     CHECK(failed("segv")["signal"] == "SIGSEGV");
     CHECK(failed("abort")["signal"] == "SIGABRT");
     CHECK(failed("exit")["exit_code"] == 0);
+    for (const char *way : {"segv", "abort", "exit"}) {
+        const json row = failed(way);
+        if (row["call"].is_null()) continue;  // the host has not noted whom it calls
+        CHECK(row["policy"] == "mortal");
+        CHECK(row["kind"] == "cache");
+        CHECK(row["call"] == "victims");
+        CHECK(row["layer"] == 0);
+        CHECK(row["token"] == 7);  // the fourth call, after four loads into empty slots
+    }
     // Wrong advice is an error, of which nobody died.
     CHECK_FALSE(failed("few").contains("signal"));
     CHECK(failed("few")["error"].get<std::string>().find("mortal") != std::string::npos);
