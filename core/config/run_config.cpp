@@ -16,7 +16,7 @@ namespace {
 
 // Bounds far above every published model and machine; they keep a slip of the keyboard from turning
 // into an allocation.
-constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024,
+constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024, devices_max = 1024,
                    model_prefill_max = 1 << 16, max_tokens_max = 1 << 20, experts_max = 1 << 20,
                    buffer_experts_max = 1 << 16, exact_requests_max = 1 << 20, guard_window_min = 4,
                    guard_window_max = 1 << 20;
@@ -32,8 +32,8 @@ struct closed_section {
 const std::vector<closed_section> &closed_sections() {
     static const std::vector<closed_section> sections = {
         {"run",
-         {"executor", "tokens", "batch", "prefill", "seed", "threads", "guard", "guard_window",
-          "guard_margin"}},
+         {"executor", "tokens", "batch", "prefill", "seed", "threads", "device", "guard",
+          "guard_window", "guard_margin"}},
         {"hardware", {"profile", "link", "node"}},
         {"source",
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
@@ -180,6 +180,7 @@ void builder::read_run(run_config &config) {
     run.read("prefill", config.prefill, 0, config.model.empty() ? prefill_max : model_prefill_max);
     run.read("seed", config.seed, 0, count_max);
     run.read("threads", config.threads, 0, threads_max);
+    run.read("device", config.device, 0, devices_max - 1);
     run.read("guard", config.guard);
     run.read("guard_window", config.guard_window, guard_window_min, guard_window_max);
     run.read_above("guard_margin", config.guard_margin, 0, 1, /*or_equal=*/true);

@@ -48,6 +48,7 @@ struct run_config {
     uint32_t prefill = 0;
     uint64_t seed = 0;
     uint32_t threads = 0;  // of the CPU's arithmetic; 0: one a core
+    uint32_t device = 0;   // which GPU, of executor cuda
     bool guard = false;    // measures what cache, prefetch and substitution gain, holds off losers
     uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
     double guard_margin = 0.02;  // by which one has to be faster than the other

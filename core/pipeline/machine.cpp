@@ -51,6 +51,7 @@ status make_cuda(const machine_request &request, machine &made) {
     options.limits = request.limits;
     options.transfers_max = request.transfers_max;
     options.threads = request.threads;
+    options.device = static_cast<int32_t>(request.config->device);
     auto where = make_cuda_executor(options);
     if (!where) return where.failure();
     made.where = std::move(where->where);

@@ -228,7 +228,8 @@ status runner::size_memory() {
     request.experts = source_->experts();
     request.top_k = source_->top_k();
     if (config_.executor == "cuda" && !config_.experts && !config_.bytes) {
-        const auto room = cuda_room_for_experts(*computed_, limits(), /*device=*/0);
+        const auto room =
+            cuda_room_for_experts(*computed_, limits(), static_cast<int32_t>(config_.device));
         if (!room) return room.failure();
         request.gpu_room_bytes = *room;
     }

@@ -22,6 +22,13 @@ struct shape {
     const char *name, *config;
 };
 constexpr shape shapes[] = {
+    // Of no published model: for the rehearsal over a pretended GPU.
+    {"tiny",
+     R"({"model_type":"mixtral","hidden_size":128,"intermediate_size":128,
+     "num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,
+     "num_local_experts":8,"num_experts_per_tok":2,"vocab_size":512,"rms_norm_eps":1e-5,
+     "rope_theta":1000000.0,"max_position_embeddings":8192,"hidden_act":"silu",
+     "tie_word_embeddings":false,"torch_dtype":"bfloat16"})"},
     {"mixtral",
      R"({"model_type":"mixtral","hidden_size":4096,"intermediate_size":14336,
      "num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,
@@ -147,7 +154,7 @@ int main(int count, char **arguments) {
                 rates.value().memory_bytes_per_s / 1e12, rates.value().h2d_bytes_per_s / 1e9);
     bool good = true;
     for (const shape &one : shapes) {
-        if (!asked.shape.empty() && asked.shape != one.name) continue;
+        if (asked.shape.empty() ? &one == &shapes[0] : asked.shape != one.name) continue;
         const std::string text = run(one, asked, rates.value());
         if (!text.empty()) std::printf("%s: %s\n", one.name, text.c_str());
         good = good && text.empty();

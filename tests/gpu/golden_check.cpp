@@ -1,12 +1,12 @@
 // golden_check.cpp - whole models on the GPU against their reference results: everything resident,
 // then with few slots, split experts and the CPU's help; a line each, exit code 1 when one is off.
 //
-//   golden_check [--cpu | --fast] DIR...
+//   golden_check [--cpu | --fast] [--patience S] DIR...
 //
 // DIR: with golden.safetensors. --cpu: the same on the executor of the CPU, to check the check.
 // --fast: caches in half precision and the library's products, as runs have them; logits may then
 // be off by 1e-2, and models whose choice of experts turns on less (Phi-3.5-MoE's, Qwen2-MoE's) are
-// not for it.
+// not for it. --patience: seconds after which a GPU that completes nothing is given up.
 #include <cstdio>
 #include <string>
 
@@ -55,9 +55,13 @@ result<machine> make_machine(const cuda_executor_options &options, bool on_cpu) 
 }
 
 enum class precision { exact, fast, on_cpu };
+struct request {
+    precision mode = precision::exact;
+    double patience_s = cuda_executor_options{}.patience_s;
+};
 
 outcome check(const model &of, const golden_data &golden, const drive_options &how,
-              precision mode) {
+              const request &asked) {
     outcome out;
     executor_drive drive(of, how);
     cuda_executor_options options;
@@ -66,8 +70,9 @@ outcome check(const model &of, const golden_data &golden, const drive_options &h
     options.limits = golden_limits(golden);
     options.transfers_max = drive.transfers_max();
     options.threads = 2;
-    options.exact = mode != precision::fast;
-    auto made = make_machine(options, mode == precision::on_cpu);
+    options.patience_s = asked.patience_s;
+    options.exact = asked.mode != precision::fast;
+    auto made = make_machine(options, asked.mode == precision::on_cpu);
     if (!made) return {0, 0, made.failure().text};
     drive.use(*made->where, *made->results);
     const auto report = check_golden(golden, drive, *made->results);
@@ -77,7 +82,7 @@ outcome check(const model &of, const golden_data &golden, const drive_options &h
     return out;
 }
 
-bool check_directory(const std::string &directory, precision mode) {
+bool check_directory(const std::string &directory, const request &asked) {
     auto opened = open_model(directory);
     if (!opened) {
         std::printf("%s\n", opened.failure().text.c_str());
@@ -102,8 +107,8 @@ bool check_directory(const std::string &directory, precision mode) {
                 {"with the CPU", {experts / 2 + 1, 1, 0.5, false, 4}}};
     bool good = true;
     for (const auto &run : runs) {
-        const outcome is = check(of, *golden, run.options, mode);
-        const bool exact = mode != precision::fast;
+        const outcome is = check(of, *golden, run.options, asked);
+        const bool exact = asked.mode != precision::fast;
         const bool within = is.failure.empty() && is.error <= (exact ? golden_error_max : 1e-2) &&
                             (!exact || is.greedy_equal == golden->greedy.size());
         good = good && within;
@@ -117,12 +122,20 @@ bool check_directory(const std::string &directory, precision mode) {
 }  // namespace
 
 int main(int count, char **arguments) {
-    const std::string option = count > 1 ? arguments[1] : "";
-    const precision mode = option == "--cpu"    ? precision::on_cpu
-                           : option == "--fast" ? precision::fast
-                                                : precision::exact;
-    const int first = mode == precision::exact ? 1 : 2;
-    bool good = count > first;
-    for (int i = first; i < count; ++i) good = check_directory(arguments[i], mode) && good;
+    request asked;
+    std::vector<std::string> directories;
+    for (int i = 1; i < count; ++i) {
+        const std::string one = arguments[i];
+        if (one == "--cpu")
+            asked.mode = precision::on_cpu;
+        else if (one == "--fast")
+            asked.mode = precision::fast;
+        else if (one == "--patience" && i + 1 < count)
+            asked.patience_s = std::stod(arguments[++i]);
+        else
+            directories.push_back(one);
+    }
+    bool good = !directories.empty();
+    for (const std::string &one : directories) good = check_directory(one, asked) && good;
     return good ? 0 : 1;
 }

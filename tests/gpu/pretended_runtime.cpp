@@ -5,6 +5,12 @@
 // early) is checked on any machine that has the toolkit's headers. Kernels run as in
 // cuda_arithmetic_test. Linked in place of the runtime and the library of products.
 //
+// The environment says how it behaves: PRETENDED_SEED draws the order and which streams starve for
+// a while; PRETENDED_BYTES of memory are free; from the PRETENDED_LAUNCHES-th launch on launches
+// fail, from the PRETENDED_RECORDINGS-th recording on recordings do; after PRETENDED_MOVES steps
+// all streams hang; PRETENDED_DEAF: no stream waits for another's events (what depends on it must
+// then go wrong).
+//
 // With rates (pretended_clock.h) the streams' time is kept instead and kernels compute nothing.
 
 #include <algorithm>
@@ -39,10 +45,10 @@ struct pretended_stream {
     };
     std::deque<step> steps;
     std::vector<work> *recording = nullptr;
-    double free_s = 0;  // the end of what it has been given
+    uint32_t weight = 1;  // how often it is this one that moves on
+    double free_s = 0;    // the end of what it has been given
 };
 
-// PRETENDED_BYTES: free memory. PRETENDED_LAUNCHES: those that go well, before one fails.
 size_t figure(const char *name, size_t otherwise) {
     const char *text = std::getenv(name);
     return text ? std::strtoull(text, nullptr, 10) : otherwise;
@@ -56,7 +62,7 @@ std::optional<pretended_rates> rates = start_rates();
 double host_s = 0;  // the host's clock
 
 std::vector<pretended_stream *> streams;
-std::mt19937 chance{5};
+std::mt19937 chance{static_cast<uint32_t>(figure("PRETENDED_SEED", 5))};
 
 pretended_stream &of(cudaStream_t stream) { return *reinterpret_cast<pretended_stream *>(stream); }
 pretended_event &of(cudaEvent_t event) { return *reinterpret_cast<pretended_event *>(event); }
@@ -70,11 +76,28 @@ void submit(cudaStream_t stream, work run) {
         of(stream).steps.push_back({std::move(run)});
 }
 
+// Every few hundred steps each stream gets a pace of its own: some run ahead, some hardly move.
+pretended_stream &draw_stream() {
+    static uint32_t moves = 0;
+    if (moves++ % 256 == 0)
+        for (pretended_stream *one : streams) one->weight = 1u << (chance() % 4 * 3);
+    uint32_t all = 0;
+    for (const pretended_stream *one : streams) all += one->weight;
+    uint32_t at = static_cast<uint32_t>(chance() % all);
+    size_t which = 0;
+    while (at >= streams[which]->weight) at -= streams[which++]->weight;
+    return *streams[which];
+}
+
+size_t moves_left = figure("PRETENDED_MOVES", SIZE_MAX);
+
 void move_on() {
-    pretended_stream &one = *streams[chance() % streams.size()];
+    pretended_stream &one = draw_stream();
     if (one.steps.empty()) return;
     const pretended_stream::step &front = one.steps.front();
     if (front.after && front.after->passed < front.number) return;
+    if (moves_left == 0) return;
+    --moves_left;
     const work run = front.run;
     one.steps.pop_front();
     if (run) run();
@@ -202,7 +225,10 @@ cudaError_t cudaDeviceSynchronize() {
             if (!one->steps.empty()) return true;
         return false;
     };
-    while (busy()) move_on();
+    while (busy()) {
+        if (moves_left == 0) return cudaErrorLaunchTimeout;
+        move_on();
+    }
     for (const pretended_stream *one : streams) host_s = std::max(host_s, one->free_s);
     return cudaSuccess;
 }
@@ -266,6 +292,8 @@ cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t begin, cudaEvent_t end)
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    static const bool deaf = figure("PRETENDED_DEAF", 0) != 0;
+    if (deaf) return cudaSuccess;
     if (rates)
         of(stream).free_s = std::max(of(stream).free_s, of(event).at_s);
     else
@@ -277,6 +305,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
+    static size_t left = figure("PRETENDED_RECORDINGS", SIZE_MAX);
+    if (left == 0) {
+        delete of(stream).recording;
+        of(stream).recording = nullptr;
+        return *out = nullptr, cudaErrorStreamCaptureInvalidated;
+    }
+    --left;
     *out = reinterpret_cast<cudaGraph_t>(of(stream).recording);
     of(stream).recording = nullptr;
     return cudaSuccess;
@@ -296,6 +331,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     for (const work &one : *reinterpret_cast<const std::vector<work> *>(graph)) submit(stream, one);
     return cudaSuccess;
 }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char *cudaGetErrorString(cudaError_t) { return "pretended"; }
 const char *cudaGetErrorName(cudaError_t) { return "pretended"; }
 

@@ -38,12 +38,14 @@ public:
 
     bool recording_offered() const { return offer_recording; }
     bool begin_recording() {
+        if (!can_record) return false;
         recordings_.emplace_back();
         recording_ = true;
         return true;
     }
     uint32_t end_recording() {
         recording_ = false;
+        if (breaks_recordings) return not_recorded;
         return static_cast<uint32_t>(recordings_.size() - 1);
     }
     void replay(uint32_t number) {
@@ -51,8 +53,13 @@ public:
         for (const std::function<void()> &one : recordings_[number]) one();
     }
 
-    bool offer_recording = true;
-    uint64_t launches = 0, replays = 0;
+    void drop(uint32_t number) {
+        ++drops;
+        recordings_[number].clear();
+    }
+
+    bool offer_recording = true, can_record = true, breaks_recordings = false;
+    uint64_t launches = 0, replays = 0, drops = 0;
 
 private:
     void submit(std::function<void()> work) {

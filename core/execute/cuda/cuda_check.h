@@ -13,6 +13,11 @@ public:
     bool failed() const { return !text_.empty(); }
     const std::string &text() const { return text_; }
 
+    // Of what was tried and is done in another way.
+    void forget() { text_.clear(); }
+    void note(const std::string &what) {
+        if (!failed()) text_ = what;
+    }
     bool check(cudaError_t code, const char *call, const char *file, int line);
     bool check(cublasStatus_t code, const char *call, const char *file, int line);
 

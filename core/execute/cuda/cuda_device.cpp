@@ -6,6 +6,7 @@
 
 #include "core/base/text.h"
 #include "core/execute/cuda/cuda_device.h"
+#include "core/execute/cuda/recordings.h"
 
 namespace moorage::core::cuda {
 
@@ -68,6 +69,7 @@ bool cuda_device::open(int32_t index) {
 }
 
 cuda_device::~cuda_device() {
+    if (abandoned_) return;  // freeing would wait, too
     finish();
     for (const cudaGraphExec_t one : recordings_)
         if (one) (void)cudaGraphExecDestroy(one);
@@ -78,9 +80,13 @@ cuda_device::~cuda_device() {
     for (std::byte *one : pinned_) (void)cudaFreeHost(one);
 }
 
-// Nothing can be reported any more; what fails here fails at the end of the process too.
 void cuda_device::finish() {
-    if (compute_) (void)cudaDeviceSynchronize();
+    if (compute_ && !abandoned_) MOORAGE_CUDA_CHECK(notes_, cudaDeviceSynchronize());
+}
+
+void cuda_device::abandon(const std::string &why) {
+    notes_.note("cuda: " + why);
+    abandoned_ = true;
 }
 
 uint64_t cuda_device::free_bytes() {
@@ -136,24 +142,39 @@ void cuda_device::launch_function(const void *function, const void *kernel,
 }
 
 bool cuda_device::begin_recording() {
-    return !notes_.failed() &&
-           MOORAGE_CUDA_CHECK(notes_,
-                              cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal));
+    if (notes_.failed()) return false;
+    if (cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    return false;
 }
 
 uint32_t cuda_device::end_recording() {
     cudaGraph_t graph = nullptr;
     cudaGraphExec_t made = nullptr;
-    if (MOORAGE_CUDA_CHECK(notes_, cudaStreamEndCapture(compute_, &graph))) {
-        MOORAGE_CUDA_CHECK(notes_, cudaGraphInstantiate(&made, graph, 0));
-        MOORAGE_CUDA_CHECK(notes_, cudaGraphDestroy(graph));
+    const bool whole = cudaStreamEndCapture(compute_, &graph) == cudaSuccess && !notes_.failed() &&
+                       cudaGraphInstantiate(&made, graph, 0) == cudaSuccess;
+    if (graph) (void)cudaGraphDestroy(graph);
+    if (!whole) {
+        // If it was more than the recording, the launches that follow will fail as well.
+        notes_.forget();
+        (void)cudaGetLastError();
+        return not_recorded;
     }
-    recordings_.push_back(made);
-    return static_cast<uint32_t>(recordings_.size() - 1);
+    const auto free = std::find(recordings_.begin(), recordings_.end(), nullptr);
+    const auto at = free == recordings_.end() ? recordings_.insert(free, made) : free;
+    *at = made;
+    return static_cast<uint32_t>(at - recordings_.begin());
+}
+
+void cuda_device::drop(uint32_t number) {
+    MOORAGE_CUDA_CHECK(notes_, cudaGraphExecDestroy(recordings_[number]));
+    recordings_[number] = nullptr;
 }
 
 void cuda_device::replay(uint32_t number) {
     if (notes_.failed()) return;
+    if (number == not_recorded) return notes_.note("cuda: the launches could not be recorded");
     MOORAGE_CUDA_CHECK(notes_, cudaGraphLaunch(recordings_[number], compute_));
 }
 

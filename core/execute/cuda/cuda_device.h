@@ -31,8 +31,11 @@ public:
     uint64_t total_bytes();
     // Of the free ones, what the driver and its modules still take.
     static constexpr uint64_t reserved_bytes = 256u << 20;
-    // Waits for all that is under way; for the end of a run alone.
+    // Waits for all that is under way, on every stream: at the begin and the end of a run alone.
     void finish();
+    // The GPU does not answer: nothing waits for it any more, and what it has is left to the end of
+    // the process. `why` is noted as the failure.
+    void abandon(const std::string &why);
 
     // Memory that lives as long as this object; null and a note on failure.
     std::byte *take_memory(uint64_t bytes);
@@ -53,11 +56,14 @@ public:
     void copy_out(void *pinned, const void *device, uint64_t bytes);
     void upload(void *device, const void *host, uint64_t bytes);
     bool product_of_many(const product_item &item, uint32_t tokens);
-    // Between the two calls launches and copies are recorded into a graph instead of run.
+    // Between the two calls launches and copies are recorded into a graph instead of run. A failure
+    // of recording is nobody else's: nothing is noted, and the number is not_recorded.
     bool recording_offered() const { return true; }
     bool begin_recording();
     uint32_t end_recording();
     void replay(uint32_t number);
+    // Frees a recording. Requires: what was replayed of it has run.
+    void drop(uint32_t number);
 
 private:
     cuda_device() = default;
@@ -72,6 +78,7 @@ private:
     cublasHandle_t library_ = nullptr;
     uint16_t *high_ = nullptr, *low_ = nullptr;
     std::vector<cudaGraphExec_t> recordings_;
+    bool abandoned_ = false;
     std::vector<std::byte *> memory_, pinned_;
     std::vector<const void *> prepared_;  // functions that were allowed more shared memory
 };

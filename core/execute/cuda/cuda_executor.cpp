@@ -137,7 +137,10 @@ status cuda_run::prepare() {
     if (const status filled = experts_.fill(*device_, packing_threads()); !filled)
         return filled.failure();
     cpu_ = std::make_unique<cpu_experts>(*options_.of, experts_, options_.threads);
-    if (!make_events() || device_->notes().failed()) return error{device_->notes().text()};
+    if (!make_events()) return error{device_->notes().text()};
+    // Weights and images went up through the default stream, which the others do not wait for.
+    device_->finish();
+    if (device_->notes().failed()) return error{device_->notes().text()};
     begun_ = std::chrono::steady_clock::now();
     return success();
 }

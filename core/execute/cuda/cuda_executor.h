@@ -29,7 +29,9 @@ struct cuda_executor_options {
     cpu_model_limits limits;        // keep_hidden is not offered
     uint32_t transfers_max = 0;     // ids of transfers are below it
     uint32_t threads = 0;           // of experts on the CPU; 0: one a core but one
-    int32_t device = 0;
+    int32_t device = 0;             // which GPU, as nvidia-smi counts those that are visible
+    // A GPU that completes nothing for so long is taken to hang, and the run ends with a failure.
+    double patience_s = 120;
     bool exact = false;  // caches in float, more bits in matrix units: to compare with references
 };
 

@@ -7,6 +7,8 @@
 #include <cassert>
 #include <thread>
 
+#include "core/base/text.h"
+
 namespace moorage::core::cuda {
 
 namespace {
@@ -330,9 +332,26 @@ bool cuda_run::poll(completion &out) {
     return true;
 }
 
+// Ends the run when the GPU has completed nothing for longer than anybody waits. What the CPU
+// computes may take its time.
+void cuda_run::watch(uint64_t &waiting_since_ns) {
+    const uint64_t now_ns = elapsed_ns();
+    if (cpu_->busy()) waiting_since_ns = now_ns;
+    const double waited_s = static_cast<double>(now_ns - waiting_since_ns) / 1e9;
+    if (waited_s <= options_.patience_s) return;
+    device_->abandon(
+        format("{} has completed nothing for {:.0f} s while {} batches of launches and {} copies "
+               "were under way; it hangs, or another program holds it (nvidia-smi shows)",
+               device_->name(), waited_s, batch_count_,
+               std::count_if(std::begin(links_), std::end(links_),
+                             [](const link_state &one) { return one.busy; })));
+}
+
 completion cuda_run::wait() {
     flush();
     completion out{event_kind::head, 0, 0, 0};
+    uint64_t waiting_since_ns = elapsed_ns();
+    uint32_t asked = 0;
     while (!device_->notes().failed() && !poll(out)) {
         assert((batch_count_ != 0 || links_[link_h2d].busy || links_[link_d2h].busy ||
                 !cpu_queue_.empty() || cpu_->busy()) &&
@@ -341,6 +360,7 @@ completion cuda_run::wait() {
             stalled_since_ = elapsed_ns();
         // The CPU's experts may need this core.
         if (cpu_->busy()) std::this_thread::yield();
+        if (++asked % 1024 == 0) watch(waiting_since_ns);
         flush();
     }
     failed_ = device_->notes().failed();

@@ -91,6 +91,7 @@ private:
     void queue_single(event_kind kind, uint32_t layer);
     void copy_piece(const link_piece &piece, cudaStream_t stream);
     bool poll(completion &out);
+    void watch(uint64_t &waiting_since_ns);
     bool poll_link(uint32_t which, completion &out);
     bool poll_batch();
     void poll_cpu();

@@ -6,6 +6,7 @@
 
 #include "core/execute/cpu/measure_timing.h"
 #include "core/execute/cuda/cuda_device.h"
+#include "core/execute/cuda/recordings.h"
 
 namespace moorage::core::cuda {
 
@@ -44,12 +45,12 @@ public:
         });
     }
     // The number of a recording of what body() launches; run once as it is, since loading a kernel
-    // may not be recorded.
+    // may not be recorded. Where it cannot be recorded, replay() notes the failure.
     template <class Body>
     uint32_t recorded(Body &&body) {
         body();
         device_->finish();
-        if (!device_->begin_recording()) return 0;
+        if (!device_->begin_recording()) return not_recorded;
         body();
         return device_->end_recording();
     }

@@ -13,15 +13,13 @@
 //
 // Device: launch(kernel, x, y, z, shared_bytes), copy_in(device, pinned, bytes), copy_out(pinned,
 // device, bytes), product_of_many(item, tokens) -> bool, upload(device, host, bytes),
-// multiprocessors(), recording_offered(), begin_recording() -> bool, end_recording() -> number,
-// replay(number).
+// multiprocessors(), recording_offered(), and what recordings.h asks of it.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cassert>
-#include <map>
+#include <tuple>
 #include <type_traits>
 
 #include "core/execute/cuda/arithmetic/attend.h"
@@ -30,6 +28,7 @@
 #include "core/execute/cuda/arithmetic/tokens.h"
 #include "core/execute/cuda/device_weights.h"
 #include "core/execute/cuda/forward_buffers.h"
+#include "core/execute/cuda/recordings.h"
 #include "core/model/rope.h"
 #include "core/source/source.h"
 
@@ -54,7 +53,8 @@ public:
           weights_(weights),
           b_(buffers),
           limits_(limits),
-          moe_layers_(of.config().moe_layers()) {
+          moe_layers_(of.config().moe_layers()),
+          recordings_(device) {
         if (!rope_follows_context(config_.rope)) turn_ = rope_turn_of(config_.rope, 0);
     }
 
@@ -88,30 +88,19 @@ public:
 private:
     enum class pending : uint8_t { nothing, experts, dense };
     enum class operation : uint32_t { attention, shared, head };
-    static constexpr size_t recordings_max = 4096;
 
-    // Launches of few tokens cost the host more than the GPU. The second time that an operation
-    // comes with the same shape its launches are recorded, from then on replayed as one: all that
-    // differs between tokens (ids, positions, slots) the kernels read from tables. The first time
-    // is as it would be without, since loading a kernel may not be recorded.
+    // As recordings.h has it, of few tokens. `body` may run twice, each time from where the layers
+    // stand now.
     template <class Body>
     void recorded(operation what, uint32_t layer, Body &&body) {
         if (tokens_ > few_tokens || !device_.recording_offered()) return body();
-        const std::array<uint32_t, 6> shape{
-            static_cast<uint32_t>(what), layer, tokens_, tiles_, outputs_, context_};
-        const auto found = recordings_.find(shape);
-        if (found == recordings_.end()) {
-            if (recordings_.size() < recordings_max) recordings_[shape] = not_recorded;
-            return body();
-        }
-        if (found->second == not_recorded) {
-            if (!device_.begin_recording()) return body();
-            body();
-            found->second = device_.end_recording();
-        }
-        device_.replay(found->second);
+        const auto before = std::tuple(next_layer_, pending_, pending_shared_, pending_gate_);
+        recordings_.run(
+            {static_cast<uint32_t>(what), layer, tokens_, tiles_, outputs_, context_}, [&] {
+                std::tie(next_layer_, pending_, pending_shared_, pending_gate_) = before;
+                body();
+            });
     }
-    static constexpr uint32_t not_recorded = UINT32_MAX;
 
     void route_logits(uint32_t layer);
 
@@ -177,7 +166,7 @@ private:
     rope_turn turn_;
     uint32_t tokens_ = 0, outputs_ = 0, tiles_ = 0, next_layer_ = 0;
     uint32_t context_ = 0;  // longest of the pass; of few tokens rounded up to a power of two
-    std::map<std::array<uint32_t, 6>, uint32_t> recordings_;
+    recordings<Device> recordings_;
     pending pending_ = pending::nothing;
     bool pending_shared_ = false, pending_gate_ = false;
     std::vector<uint32_t> first_, filled_;

@@ -24,6 +24,7 @@ template <class Device>
 void forward<Device>::begin(const pass &tokens) {
     tokens_ = static_cast<uint32_t>(tokens.tokens.size());
     assert(tokens_ >= 1 && tokens_ <= limits_.tokens_max);
+    recordings_.begin_pass();
     fill_pass(tokens);
     device_.copy_in(b_.pass, b_.pinned_pass, b_.pass_bytes());
     launch(embed_kernel{weights_.embedding, b_.ids(), b_.state,

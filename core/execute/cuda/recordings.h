@@ -1,0 +1,107 @@
+// recordings.h - launches that were recorded once and are replayed as one: which shapes of work
+// have a recording, and which recording goes when there are too many.
+//
+// Launches of few tokens cost the host more than the GPU. The second time that work comes with the
+// same shape its launches are recorded, from then on replayed: all that differs between tokens
+// (ids, positions, slots) the kernels read from tables. The first time is as it would be without,
+// since loading a kernel may not be recorded.
+//
+// A recording takes memory of the GPU and of the driver, and a long text leaves shapes behind
+// (contexts are rounded up to powers of two). So there are bounds: of two shapes the one that was
+// used longer ago goes, never one of the pass under way, whose launches may not have run yet. Where
+// there is no room, and where the device cannot record (it is out of memory, or a library's call
+// may not be recorded), work is launched as it comes; no run ends for want of a recording.
+//
+// Device: begin_recording() -> bool, end_recording() -> number or not_recorded, replay(number),
+// drop(number).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+
+namespace moorage::core::cuda {
+
+inline constexpr uint32_t not_recorded = UINT32_MAX;
+
+struct recording_limits {
+    size_t recordings = 1024;  // at one time: a pass of 61 layers has 123
+    size_t shapes = 8192;      // known, recorded or not
+};
+
+template <class Device>
+class recordings {
+public:
+    using shape = std::array<uint32_t, 6>;
+    explicit recordings(Device &device, const recording_limits &limits = {})
+        : device_(device), limits_(limits) {}
+
+    // What was launched before has run, as far as it was recorded.
+    void begin_pass() { ++pass_; }
+
+    // Launches what body() launches. `body` may be called twice: it launches the same each time.
+    template <class Body>
+    void run(const shape &of, Body &&body) {
+        const auto found = known_.find(of);
+        if (found == known_.end()) {
+            if (known_.size() < limits_.shapes || evict(/*recorded=*/false))
+                known_[of] = {not_recorded, pass_, true};
+            return body();
+        }
+        entry &own = found->second;
+        own.used = pass_;
+        if (own.number == not_recorded) {
+            if (!own.can || (live_ >= limits_.recordings && !evict(/*recorded=*/true)))
+                return body();
+            if (!record(own, body)) return body();
+        }
+        device_.replay(own.number);
+    }
+
+    size_t live() const { return live_; }
+    size_t shapes() const { return known_.size(); }
+
+private:
+    struct entry {
+        uint32_t number;
+        uint64_t used;  // the last pass that did
+        bool can;       // false: recording it has failed
+    };
+
+    template <class Body>
+    bool record(entry &own, Body &body) {
+        if (device_.begin_recording()) {
+            body();
+            own.number = device_.end_recording();
+        }
+        own.can = own.number != not_recorded;
+        live_ += own.can;
+        return own.can;
+    }
+
+    // The shape that was used longest ago, of those with a recording or of all. False: all are of
+    // this pass.
+    bool evict(bool recorded) {
+        auto oldest = known_.end();
+        for (auto at = known_.begin(); at != known_.end(); ++at)
+            if ((!recorded || at->second.number != not_recorded) && at->second.used < pass_ &&
+                (oldest == known_.end() || at->second.used < oldest->second.used))
+                oldest = at;
+        if (oldest == known_.end()) return false;
+        if (oldest->second.number != not_recorded) {
+            device_.drop(oldest->second.number);
+            --live_;
+        }
+        known_.erase(oldest);
+        return true;
+    }
+
+    Device &device_;
+    const recording_limits limits_;
+    std::map<shape, entry> known_;
+    uint64_t pass_ = 0;
+    size_t live_ = 0;
+};
+
+}  // namespace moorage::core::cuda
