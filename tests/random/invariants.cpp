@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 
 namespace moorage::random {

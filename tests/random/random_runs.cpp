@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/config/run_config.h"

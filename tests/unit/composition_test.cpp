@@ -2,6 +2,7 @@
 // whatever language they are written. Method: each contradiction of the list, and beside it the
 // nearest composition that goes together, over the toy machine; policies of the templates in C, C++
 // and Rust stand for those of third parties.
+#include "core/base/json.h"
 #include "core/pipeline/composition.h"
 
 #include <doctest/doctest.h>

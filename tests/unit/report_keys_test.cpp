@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "core/base/json.h"
 #include "core/cluster/cluster_run.h"
 #include "core/pipeline/run.h"
 #include "core/source/synth.h"

@@ -36,7 +36,7 @@ std::string refusal(const std::string &expression) {
 
 strings words_of(const word_step &step, const std::string &text) {
     text_words words{text, {{0, text.size(), true}}};
-    REQUIRE(apply(step, words));
+    REQUIRE(apply(step, words, SIZE_MAX));
     strings out;
     for (const auto &word : words.words)
         out.push_back(words.text.substr(word.begin, word.end - word.begin));
@@ -161,7 +161,7 @@ TEST_CASE("split: every rule, and inverted") {
           strings{"a", "1", "2"});
     // A word is a text of its own: what a look-ahead sees ends with it.
     text_words words{"a b", {{0, 2, true}, {2, 3, false}}};
-    REQUIRE(apply(split_step(regex(R"( (?!\S))"), match_rule::isolated), words));
+    REQUIRE(apply(split_step(regex(R"( (?!\S))"), match_rule::isolated), words, SIZE_MAX));
     CHECK(words.words.size() == 3);
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("metaspace: where the replacement is put in front") {
                                                                   "b"});
     for (const bool first : {true, false}) {
         text_words words{"ab", {{0, 1, first}, {1, 2, false}}};
-        REQUIRE(apply(metaspace_step(prepend_rule::first, true), words));
+        REQUIRE(apply(metaspace_step(prepend_rule::first, true), words, SIZE_MAX));
         CHECK(words.text == (first ? "\u2581"
                                      "ab"
                                    : "ab"));

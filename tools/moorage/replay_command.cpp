@@ -394,7 +394,7 @@ command install_replay(parser &app) {
         ->capture_default_str();
     sub->add_option("--guard", options->guard,
                     "how closely policies are watched: off, default or full ([plugins] guard)")
-        ->check(CLI::IsMember({"off", "default", "full"}))
+        ->one_of({"off", "default", "full"})
         ->capture_default_str();
     sub->add_option("--call-limit-ms", options->call_limit_ms,
                     "longest time that a call of a policy may take; 0: any")
