@@ -221,6 +221,12 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const uint32_t layers = demand.model_layers[model], experts = demand.model_experts[model];
     const uint32_t pages = layers * experts;
     const bool loads = gpu && cluster_.servers[of.device_server[device]].host_experts;
+    if (!loads && config_.prefetch.plugin != "none")
+        return error{format("{}: prefetch {} brings experts from host memory, which {} does not "
+                            "hold; set host_experts = true for its server, or prefetch \"none\"",
+                            config_.prefetch.place, config_.prefetch.plugin,
+                            gpu ? scene_.device_names[device] : scene_.home_names[home]),
+                     true};
     const uint64_t fit = gpu ? of.device_bytes[device] / demand.expert_bytes[model] : pages;
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(fit, pages));
     const uint32_t slots = loads ? capacity : 0, buffer = loads ? demand.model_top_k[model] : 0;

@@ -50,8 +50,10 @@ void put_back_arithmetic() {
 #endif
 }
 
+// The C library adds a flag of its own (SA_RESTORER) to what it sets, not to what was inherited.
 bool same_action(const struct sigaction &a, const struct sigaction &b) {
-    return a.sa_handler == b.sa_handler && a.sa_flags == b.sa_flags;
+    constexpr int restorer = 0x04000000;
+    return a.sa_handler == b.sa_handler && ((a.sa_flags ^ b.sa_flags) & ~restorer) == 0;
 }
 
 std::string text_of_signals() {

@@ -34,16 +34,10 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
     if (step.repeats_own()) return "";  // what nearly every step comes to
     for (uint32_t token = 0; token < view.token_count; ++token) {
         const uint32_t *experts = step.routed.data() + size_t{token} * view.top_k;
-        const float *weights = step.routed_weights.data() + size_t{token} * view.top_k;
         for (uint32_t rank = 0; rank < view.top_k; ++rank) {
             if (experts[rank] >= view.experts)
                 return format("layer {}: expert {} of token {} is beyond the {} experts of a layer",
                               view.layer, experts[rank], token, view.experts);
-            if (std::isinf(weights[rank]))
-                return format(
-                    "layer {}: the weight of expert {} for token {} is {}; it must be "
-                    "finite, or NaN for the model's own",
-                    view.layer, experts[rank], token, weights[rank]);
             if (std::find(experts, experts + rank, experts[rank]) != experts + rank)
                 return format("layer {}: expert {} is chosen twice for token {}", view.layer,
                               experts[rank], token);
@@ -56,9 +50,18 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
         view.layer);
 }
 
-// Of one that is to be lossless. Where the source has no weights nothing is computed with any.
+// Where the source has no weights nothing is computed with any.
 std::string router_stage::wrong_weights(const layer_step &step) const {
-    if (!step.gives_weights() || !step.knows_weights()) return "";
+    if (!step.gives_weights()) return "";
+    const moorage_step &view = step.view();
+    const size_t count = size_t{view.token_count} * view.top_k;
+    for (size_t i = 0; i < count; ++i)
+        if (std::isinf(step.routed_weights[i]))
+            return format(
+                "layer {}: the weight of expert {} for token {} is {}; it must be finite, or NaN "
+                "for the model's own",
+                view.layer, step.routed[i], i / view.top_k, step.routed_weights[i]);
+    if (rules_.lossy || !step.knows_weights()) return "";
     for (uint32_t token = 0; token < step.view().token_count; ++token)
         if (step.changed(token).all() != 0)
             return format(
@@ -119,7 +122,7 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
     std::string why = routed == 0 ? "" : wrong_with(step, routed);
     if (routed != 0 && why.empty()) {
         step.weigh_route(from, tokens);
-        if (!rules_.lossy) why = wrong_weights(step);
+        why = wrong_weights(step);
     }
     const bool stands = routed != 0 && why.empty();
     if (!stands)

@@ -1,5 +1,5 @@
-// recordings_test.cpp - which launches are replayed, and which recordings go: a case worked by hand,
-// random work against what it launches one by one, and a device that cannot record.
+// recordings_test.cpp - which launches are replayed, and which recordings go: a case worked by
+// hand, random work against what it launches one by one, and a device that cannot record.
 #include <doctest/doctest.h>
 
 #include <random>

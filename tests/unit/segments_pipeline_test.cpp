@@ -332,6 +332,10 @@ TEST_CASE("every segment of every step is computed, whatever the settings") {
         on.config.prefill = round % 5 == 4 ? 16 : 0;
         on.config.experts = 1 + round * 7 % 45;
         on.config.buffer_experts = round % 6;
+        if (on.config.buffer_experts == 0) {
+            on.config.prefetch.plugin = "none";
+            on.config.prefetch.params.clear();
+        }
         const run_report report = on.run_it();
         CHECK(report.tokens == 120);
         CHECK(report.bytes.h2d <=

@@ -128,6 +128,7 @@ TEST_CASE(
                               "<0x41>",   "<0xZZ>", "âĤ",     "¬",      "",       "long token",
                               " \u2581 ", "\u20ac", "ð",      "Ł"};
     std::mt19937 random(7);
+    int equal = 0;
     for (int round = 0; round < 20'000; ++round) {
         std::vector<decoder_step> steps(1 + random() % 4);
         for (decoder_step &step : steps) step = random_step(random);
@@ -147,7 +148,9 @@ TEST_CASE(
         std::string joined;
         for (const std::string &token : expected) joined += token;
         if (text != joined || !whole) FAIL("round " << round << ": " << text << " != " << joined);
+        ++equal;
     }
+    CHECK(equal == 20'000);
 }
 
 TEST_CASE("decoders: text is handed out as soon as it is certain") {
