@@ -81,6 +81,7 @@ private:
     status make_source(served_node &of, uint32_t home, uint32_t model, uint32_t part,
                        uint32_t parts);
     result<arrival_phase> phase_of(const cluster_workload &workload, uint32_t home, uint32_t model);
+    error nothing_to_prefetch(const std::string &where) const;
     status activate(served_node &of, uint32_t slots, uint32_t buffer, uint32_t callable);
     result<run_report> drive();
     status fault() const;
@@ -204,6 +205,13 @@ emulator *cluster_runner::make_device(served_node &made, uint32_t device, uint32
     return device_time;
 }
 
+error cluster_runner::nothing_to_prefetch(const std::string &where) const {
+    return error{format("{}: prefetch {} brings experts from host memory, which {} does not hold; "
+                        "set host_experts = true for its server, or prefetch \"none\"",
+                        config_.prefetch.place, config_.prefetch.plugin, where),
+                 true};
+}
+
 // Requests of `home` at one of the `parts` devices that share them.
 status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model, uint32_t part,
                                  uint32_t parts) {
@@ -222,11 +230,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const uint32_t pages = layers * experts;
     const bool loads = gpu && cluster_.servers[of.device_server[device]].host_experts;
     if (!loads && config_.prefetch.plugin != "none")
-        return error{format("{}: prefetch {} brings experts from host memory, which {} does not "
-                            "hold; set host_experts = true for its server, or prefetch \"none\"",
-                            config_.prefetch.place, config_.prefetch.plugin,
-                            gpu ? scene_.device_names[device] : scene_.home_names[home]),
-                     true};
+        return nothing_to_prefetch(gpu ? scene_.device_names[device] : scene_.home_names[home]);
     const uint64_t fit = gpu ? of.device_bytes[device] / demand.expert_bytes[model] : pages;
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(fit, pages));
     const uint32_t slots = loads ? capacity : 0, buffer = loads ? demand.model_top_k[model] : 0;

@@ -60,7 +60,8 @@ struct bench {
         config.buffer_experts = static_cast<uint32_t>(random.below(9));
         // What contradicts itself is refused (composition_test).
         if (!config.per_layer) config.budget.plugin = "uniform", config.budget.params.clear();
-        if (config.prefetch.plugin == "deepspeed_stream") config.buffer_experts = *config.buffer_experts + 24;
+        if (config.prefetch.plugin == "deepspeed_stream")
+            config.buffer_experts = *config.buffer_experts + 24;
         if (config.buffer_experts == 0) config.prefetch.plugin = "none";
         config.split = random.below(2) ? 1 : 0.3 + 0.4 * random.unit();
         config.threads = static_cast<uint32_t>(1 + random.below(3));
