@@ -86,16 +86,18 @@ private:
     kept<std::string, result<text_report>> own_texts_;
 };
 
+// What an offline optimum's misses are counted of.
+struct optimum_key {
+    std::filesystem::path trace;
+    uint64_t tokens = 0;
+    uint32_t slots = 0;
+    bool per_layer = false;
+    auto operator<=>(const optimum_key &) const = default;
+};
+
 // What several runs need alike, so that whoever sets them side by side counts it once for all.
 struct shared_figures {
-    struct optimum_of {
-        std::filesystem::path trace;
-        uint64_t tokens = 0;
-        uint32_t slots = 0;
-        bool per_layer = false;
-        auto operator<=>(const optimum_of &) const = default;
-    };
-    std::optional<optimum_of> optimum;
+    std::optional<optimum_key> optimum;
     bool own_routing = false;  // own_routing_of(config), and then take_own_routing()
 };
 

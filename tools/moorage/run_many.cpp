@@ -15,8 +15,7 @@
 
 namespace moorage::core {
 
-void each_field(auto &of,
-                auto &&each) requires packed_as<decltype(of), shared_figures::optimum_of> {
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), optimum_key> {
     auto &[trace, tokens, slots, per_layer] = of;
     each(trace, tokens, slots, per_layer);
 }
@@ -64,8 +63,8 @@ private:
     result<std::string> run_row(size_t i);
     void take_row(size_t i, row_end how);
     void count_shared();
-    result<std::string> count_optimum(const shared_figures::optimum_of &key);
-    void take_optimum(const shared_figures::optimum_of &key, const row_end &how);
+    result<std::string> count_optimum(const optimum_key &key);
+    void take_optimum(const optimum_key &key, const row_end &how);
     void take_own_routing(const std::string &key, const row_end &how);
 
     const std::vector<run_config> &configs_;
@@ -97,13 +96,13 @@ void many_runs::take_row(size_t i, row_end how) {
         rows_[i].failure.why = not_whole;
 }
 
-result<std::string> many_runs::count_optimum(const shared_figures::optimum_of &key) {
+result<std::string> many_runs::count_optimum(const optimum_key &key) {
     const auto source = shared_.open(key.trace);
     if (!source) return source.failure();
     return packed(shared_.optimum(**source, key.tokens, key.slots, key.per_layer));
 }
 
-void many_runs::take_optimum(const shared_figures::optimum_of &key, const row_end &how) {
+void many_runs::take_optimum(const optimum_key &key, const row_end &how) {
     uint64_t misses = 0;
     const bool whole = !how.failure && unpack(how.bytes, misses);
     const std::string why = how.failure ? how.failure->why : not_whole;
@@ -128,7 +127,7 @@ void many_runs::take_own_routing(const std::string &key, const row_end &how) {
 }
 
 void many_runs::count_shared() {
-    std::vector<shared_figures::optimum_of> optima;
+    std::vector<optimum_key> optima;
     std::map<std::string, size_t> texts;  // key to the first row that has it
     for (size_t i = 0; i < rows_.size(); ++i) {
         if (!rows_[i].report) continue;
