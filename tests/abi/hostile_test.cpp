@@ -101,6 +101,16 @@ const call_of_kind calls[] = {
     {"dispatch", "destroy", "destroy", "", false},
 };
 
+// A build with address checks replaces the C library's own: what those find ends with a signal and
+// words of theirs.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool address_checks = true;
+#elif defined(__has_feature)
+constexpr bool address_checks = __has_feature(address_sanitizer);
+#else
+constexpr bool address_checks = false;
+#endif
+
 struct way_to_die {
     const char *deed;
     int signal;             // 0: it ended the process itself ...
@@ -125,7 +135,7 @@ const way_to_die ways[] = {
     {"throw", SIGABRT, 0, "an exception was thrown: I throw"},
     {"throw_int", SIGABRT, 0, "an exception was thrown that is no std::exception"},
     {"terminate", SIGABRT, 0, "std::terminate was called"},
-    {"want", SIGABRT, 0, "an exception was thrown: std::bad_alloc"},
+    {"want", SIGABRT, 0, address_checks ? "" : "an exception was thrown: std::bad_alloc"},
     {"set_error", SIGABRT, 0, "my last words"},
     {"thread", SIGSEGV, 0, "touched address 0x0"},
     {"exit", 0, 0},
@@ -208,7 +218,7 @@ TEST_CASE("what a policy is lent it cannot change") {
         const outcome done = program(run_with(one.stage, one.in, one.deed));
         CAPTURE(done.errors);
         CHECK(done.code == 3);
-        CHECK(done.figures["failed"]["signal"] == "SIGSEGV");
+        if (!address_checks) CHECK(done.figures["failed"]["signal"] == "SIGSEGV");
         CHECK(done.figures["failed"]["policy"] == "hostile");
     }
 }
