@@ -15,15 +15,21 @@ std::string page_name(uint32_t page, uint32_t experts) {
     return format("victim {} (layer {} expert {})", page, page / experts, page % experts);
 }
 
-// Why `page` cannot be a victim of `pool`; empty when it can.
+// Whether `page` can be a victim of `pool`, beside those named `before` it.
+bool may_go(const residency &truth, uint32_t pool, uint32_t page,
+            std::span<const uint32_t> before) {
+    return page < truth.page_count() && truth.pool_of_page(page) == pool && truth.evictable(page) &&
+           std::find(before.begin(), before.end(), page) == before.end();
+}
+
+// Why it cannot.
 std::string objection(const residency &truth, uint32_t pool, uint32_t page,
                       std::span<const uint32_t> before) {
     if (page >= truth.page_count())
         return format("victim {} is out of range: there are {} pages", page, truth.page_count());
     const bool elsewhere = truth.pool_of_page(page) != pool;
     const bool twice = std::find(before.begin(), before.end(), page) != before.end();
-    if (!elsewhere && !twice && truth.evictable(page)) return "";
-    const std::string name = page_name(page, truth.experts());  // only now: it costs more than all
+    const std::string name = page_name(page, truth.experts());
     if (elsewhere)
         return format("{} is of pool {}, room was asked in pool {}", name, truth.pool_of_page(page),
                       pool);
@@ -75,11 +81,11 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     uint32_t good = 0;
     for (uint32_t i = 0; i < named; ++i) {
         const uint32_t page = victims_[i];
-        const std::string why = objection(truth_, pool, page, {victims_.data(), i});
-        if (why.empty()) {
+        if (may_go(truth_, pool, page, {victims_.data(), i})) {
             ++good;
             continue;
         }
+        const std::string why = objection(truth_, pool, page, {victims_.data(), i});
         victims_[i] = MOORAGE_NONE;
         if (!faults_.report(policy_.name(), why)) return false;
     }

@@ -26,6 +26,7 @@
 #include "core/cluster/network.h"
 #include "core/execute/emulator.h"
 #include "core/execute/peers.h"
+#include "core/host/lent_memory.h"
 #include "core/pipeline/pipeline.h"
 #include "core/placement/scene.h"
 #include "core/source/source.h"
@@ -87,7 +88,7 @@ private:
     uint32_t index_, device_, home_, model_;
     bool user_;  // reaches its server over a link of its own
     parts parts_;
-    std::vector<uint8_t> distances_;
+    lent_vector<uint8_t> distances_;
     std::vector<way> ways_;
     uint32_t up_ = MOORAGE_NONE, down_ = MOORAGE_NONE;  // of a user
     uint64_t up_ns_ = 0, down_ns_ = 0;                  // of one token

@@ -25,7 +25,27 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_m
     missing_.resize(items_max);
     seen_.resize(items_max);
     scores_.resize(items_max);
+    describe();
     price();
+}
+
+// What of the table is the same in every step: the arrays never move.
+void dispatch_stage::describe() {
+    table_->size = sizeof(moorage_items);
+    table_->host_experts = lent(experts_);
+    table_->host_tokens = lent(tokens_);
+    table_->host_missing = lent(missing_);
+    table_->host_load_ns = lent(load_ns_);
+    table_->host_gpu_ns = lent(gpu_ns_);
+    table_->host_cpu_ns = lent(cpu_ns_);
+    if (!others_) return;
+    table_->flags = others_->serial() ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u;
+    table_->servers = others_->servers();
+    table_->host_remote_ns = lent(remote_ns_);
+    table_->host_remote_first = lent(remote_first_);
+    table_->host_remote_servers = lent(remote_servers_);
+    table_->host_once_ns = lent(once_ns_);
+    table_->host_distance = lent(others_->distances().data());
 }
 
 void dispatch_stage::price() {
@@ -95,42 +115,34 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
     price(step, items);
     const moorage_step &view = step.view();
     const uint32_t count = count_;
-    const moorage_items table{sizeof(moorage_items),
-                              others_ && others_->serial() ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u,
-                              count,
-                              others_ ? others_->servers() : 0,
-                              load_backlog_ns,
-                              cpu_backlog_ns,
-                              lent(experts_),
-                              lent(tokens_),
-                              lent(missing_),
-                              view.host_distinct_scores ? lent(scores_) : nullptr,
-                              lent(load_ns_),
-                              lent(gpu_ns_),
-                              lent(cpu_ns_),
-                              others_ ? lent(remote_ns_) : nullptr,
-                              behind_backlog_ns,
-                              others_ ? lent(remote_first_) : nullptr,
-                              others_ ? lent(remote_servers_) : nullptr,
-                              others_ ? lent(once_ns_) : nullptr,
-                              others_ ? others_->distances().data() : nullptr};
+    table_->count = count;
+    table_->load_backlog_ns = load_backlog_ns;
+    table_->cpu_backlog_ns = cpu_backlog_ns;
+    table_->behind_backlog_ns = behind_backlog_ns;
+    table_->host_scores = view.host_distinct_scores ? lent(scores_) : nullptr;
     const uint32_t assigned =
-        policy_.call(entry_point::assign, policy_.dispatch->assign, step.lent(), table_.lend(table),
+        policy_.call(entry_point::assign, policy_.dispatch->assign, step.lent(), table_.lent(),
                      sites_.data(), order_.data());
-    std::string why;
     if (assigned == 0) {
         faults_.no_advice(policy_.name());
         assign_default();
-    } else if (assigned != count || !valid(why)) {
-        if (why.empty()) why = format("{} of {} items assigned", assigned, count);
-        if (!faults_.report(policy_.name(), format("layer {}: {}", view.layer, why))) return false;
-        assign_default();
+    } else if (assigned != count) {
+        const std::string why = format("{} of {} items assigned", assigned, count);
+        if (!replace_advice(view.layer, why)) return false;
+    } else if (const uint32_t bad = first_wrong(); bad != MOORAGE_NONE) {
+        if (!replace_advice(view.layer, objection(bad))) return false;
     }
     for (size_t i = 0; i < count; ++i) {
         items[i].site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
         items[i].behind = (sites_[i] & MOORAGE_SITE_AND_LOAD) && items[i].missing != 0 &&
                           load_ns_[i] != MOORAGE_NEVER;
     }
+    return true;
+}
+
+bool dispatch_stage::replace_advice(uint32_t layer, const std::string &why) {
+    if (!faults_.report(policy_.name(), format("layer {}: {}", layer, why))) return false;
+    assign_default();
     return true;
 }
 
@@ -143,27 +155,37 @@ bool dispatch_stage::runs_at(uint32_t item, uint32_t site) const {
     return std::binary_search(begin, end, site - MOORAGE_SITE_REMOTE);
 }
 
-bool dispatch_stage::valid(std::string &why) const {
-    std::fill_n(seen_.begin(), count_, uint8_t{0});
-    for (uint32_t i = 0; i < count_; ++i) {
-        const uint32_t site = sites_[i] & ~MOORAGE_SITE_AND_LOAD;
-        if (!runs_at(i, site) || (site == MOORAGE_SITE_GPU && site != sites_[i])) {
-            why = format(
-                "item {} (expert {}): it cannot be computed at site {}; 0 is the GPU, 1 the CPU "
-                "(both need what is resident or in this host's memory), from 2 on are the {} "
-                "remote servers, of which {} have the expert; to be loaded besides "
-                "(MOORAGE_SITE_AND_LOAD) it cannot run on the GPU",
-                i, experts_[i], sites_[i], others_ ? others_->servers() : 0,
-                others_ ? remote_first_[i + 1] - remote_first_[i] : 0);
-            return false;
-        }
-        if (order_[i] >= count_ || seen_[order_[i]]++) {
-            why = format("the order of {} items names item {} twice or beyond the last", count_,
-                         order_[i]);
-            return false;
-        }
+bool dispatch_stage::site_stands(uint32_t item) const {
+    const uint32_t site = sites_[item] & ~MOORAGE_SITE_AND_LOAD;
+    return runs_at(item, site) && (site != MOORAGE_SITE_GPU || site == sites_[item]);
+}
+
+// The first place of the advice that cannot be followed, or MOORAGE_NONE.
+uint32_t dispatch_stage::first_wrong() {
+    const uint64_t now = ++seen_now_;
+    const uint32_t *const sites = sites_.data(), *const order = order_.data();
+    const uint8_t *const missing = missing_.data();
+    uint64_t *const seen = seen_.data();
+    for (uint32_t i = 0, count = count_; i < count; ++i) {
+        const bool plain = sites[i] == MOORAGE_SITE_GPU && missing[i] == 0;
+        if (!plain && !site_stands(i)) return i;
+        if (order[i] >= count || seen[order[i]] == now) return i;
+        seen[order[i]] = now;
     }
-    return true;
+    return MOORAGE_NONE;
+}
+
+std::string dispatch_stage::objection(uint32_t at) const {
+    if (site_stands(at))
+        return format("the order of {} items names item {} twice or beyond the last", count_,
+                      order_[at]);
+    return format(
+        "item {} (expert {}): it cannot be computed at site {}; 0 is the GPU, 1 the CPU "
+        "(both need what is resident or in this host's memory), from 2 on are the {} "
+        "remote servers, of which {} have the expert; to be loaded besides "
+        "(MOORAGE_SITE_AND_LOAD) it cannot run on the GPU",
+        at, experts_[at], sites_[at], others_ ? others_->servers() : 0,
+        others_ ? remote_first_[at + 1] - remote_first_[at] : 0);
 }
 
 void dispatch_stage::outcome(uint32_t layer, const std::vector<step_item> &items) {

@@ -62,11 +62,15 @@ public:
     void outcome(uint32_t layer, const std::vector<step_item> &items);
 
 private:
+    void describe();
     void price(const layer_step &step, const std::vector<step_item> &items);
     void find_offers(const step_item &item, uint32_t index, uint32_t step_tokens);
     void assign_default();
-    bool valid(std::string &why) const;
+    bool replace_advice(uint32_t layer, const std::string &why);
+    uint32_t first_wrong();
+    bool site_stands(uint32_t item) const;
     bool runs_at(uint32_t item, uint32_t site) const;
+    std::string objection(uint32_t at) const;
 
     instance &policy_;
     fault_log &faults_;
@@ -77,11 +81,12 @@ private:
     uint32_t count_ = 0;
     std::vector<uint32_t> default_sites_;
     fenced_vector<uint32_t> sites_, order_;
-    lent_record<moorage_items> table_;
+    lent_record<moorage_items> table_;  // of the step; most of it never changes
     lent_vector<uint32_t> remote_first_, remote_servers_, experts_, tokens_;
     lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
     lent_vector<uint8_t> missing_;
-    mutable std::vector<uint8_t> seen_;
+    std::vector<uint64_t> seen_;  // in this step, where it is seen_now_
+    uint64_t seen_now_ = 0;
     lent_vector<float> scores_;
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0;
 };

@@ -89,8 +89,12 @@ public:
     // (thread-check).
     class stepping {
     public:
-        stepping();
-        ~stepping();
+        stepping() { ++open; }
+        ~stepping() { --open; }
+        static bool now() { return open != 0; }
+
+    private:
+        static inline thread_local constinit uint32_t open = 0;
     };
 
 private:

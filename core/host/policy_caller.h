@@ -62,9 +62,11 @@ private:
     template <bool All>
     void look(entry_point which) {
         const call_guard guard = board->guard.load(std::memory_order_relaxed);
-        if (guard == call_guard::off) return;
-        if (All || guard == call_guard::full || arithmetic() != usual_arithmetic)
-            compare(which, All || guard == call_guard::full);
+        if (!All && guard == call_guard::usual) {
+            if (!arithmetic_is_usual()) compare(which, false);
+        } else if (guard != call_guard::off) {
+            compare(which, true);
+        }
     }
     void compare(entry_point which, bool all);
 };

@@ -13,7 +13,6 @@ namespace moorage::core {
 namespace {
 
 thread_local const service_host *control_of_thread = nullptr;
-thread_local uint32_t steps_of_thread = 0;
 
 service_host &of(const moorage_host *host) { return *static_cast<service_host *>(host->host_data); }
 
@@ -34,7 +33,7 @@ void write_log(const moorage_host *host, int32_t level, const char *text) {
 uint32_t asks_in_control(const moorage_host *host) {
     return control_of_thread == &of(host) ? 1 : 0;
 }
-uint32_t asks_in_step(const moorage_host *) { return steps_of_thread > 0 ? 1 : 0; }
+uint32_t asks_in_step(const moorage_host *) { return instance::stepping::now() ? 1 : 0; }
 uint64_t now_ns(const moorage_host *host) {
     const uint64_t *clock = of(host).where.now_ns;
     return clock ? *clock : 0;
@@ -112,8 +111,5 @@ in_control::in_control(const service_host &of) : outer_(control_of_thread) {
     control_of_thread = &of;
 }
 in_control::~in_control() { control_of_thread = outer_; }
-
-instance::stepping::stepping() { ++steps_of_thread; }
-instance::stepping::~stepping() { --steps_of_thread; }
 
 }  // namespace moorage::core

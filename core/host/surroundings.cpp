@@ -40,12 +40,12 @@ mode_t current_umask() {
 
 void put_back_arithmetic() {
 #if defined(__x86_64__)
-    const uint32_t sse = usual_arithmetic & 0xffff;
-    const uint16_t x87 = usual_arithmetic >> 16;
+    const uint32_t sse = usual_sse;
+    const uint16_t x87 = usual_x87;
     __asm__ volatile("ldmxcsr %0" : : "m"(sse));
     __asm__ volatile("fldcw %0" : : "m"(x87));
 #elif defined(__aarch64__)
-    const uint64_t control = usual_arithmetic;
+    const uint64_t control = 0;
     __asm__ volatile("msr fpcr, %0" : : "r"(control));
 #endif
 }
@@ -87,7 +87,7 @@ void remember_surroundings() {
 std::string restore_surroundings(bool all) {
     std::string what;
     const auto add = [&](const std::string &one) { what += (what.empty() ? "" : ", ") + one; };
-    if (arithmetic() != usual_arithmetic) {
+    if (!arithmetic_is_usual()) {
         put_back_arithmetic();
         add("the floating-point environment (rounding, exceptions or subnormal numbers)");
     }

@@ -12,25 +12,25 @@
 namespace moorage::core {
 
 #if defined(__x86_64__)
-// As every process begins with: control bits of SSE (rounding, exceptions, subnormals) and x87.
-inline constexpr uint32_t usual_arithmetic = 0x1f80 | 0x037fu << 16;
-inline uint32_t arithmetic() {
+// As every process begins with: control bits of SSE (rounding, exceptions, subnormals) and x87,
+// without the flags of what has happened.
+inline constexpr uint32_t usual_sse = 0x1f80;
+inline constexpr uint16_t usual_x87 = 0x037f;
+inline bool arithmetic_is_usual() {
     uint32_t sse;
     uint16_t x87;
     __asm__ volatile("stmxcsr %0" : "=m"(sse));
     __asm__ volatile("fnstcw %0" : "=m"(x87));
-    return (sse & 0xffc0) | uint32_t{x87} << 16;  // without the flags of what has happened
+    return (sse & 0xffc0) == usual_sse && x87 == usual_x87;
 }
 #elif defined(__aarch64__)
-inline constexpr uint32_t usual_arithmetic = 0;
-inline uint32_t arithmetic() {
+inline bool arithmetic_is_usual() {
     uint64_t control;
     __asm__ volatile("mrs %0, fpcr" : "=r"(control));
-    return static_cast<uint32_t>(control);
+    return control == 0;
 }
 #else
-inline constexpr uint32_t usual_arithmetic = 0;
-inline uint32_t arithmetic() { return 0; }
+inline bool arithmetic_is_usual() { return true; }
 #endif
 
 // The process's surroundings as they are now become those that must be kept.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 namespace moorage::core {
@@ -37,6 +36,15 @@ layer_step::layer_step(const source &from, uint32_t needs)
     view_->experts = from.experts();
     view_->host_streams = core::lent(streams_);
     view_->host_requests = core::lent(requests_);
+    lent_.chosen = core::lent(chosen_);
+    lent_.adopted_chosen = core::lent(adopted_chosen_);
+    lent_.distinct = core::lent(distinct_);
+    lent_.distinct_tokens = core::lent(distinct_tokens_);
+    lent_.weights = core::lent(weights_);
+    lent_.adopted_weights = core::lent(adopted_weights_);
+    lent_.gate_scores = core::lent(gate_scores_);
+    lent_.distinct_scores = core::lent(distinct_scores_);
+    lent_.classes = core::lent(classes_);
 }
 
 void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
@@ -51,9 +59,9 @@ void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
     from.route(tokens, layer, chosen_.data());
     if (wants_weights_) from.weights(tokens, layer, weights_.data());
     if (wants_scores_) from.gate_scores(tokens, layer, gate_scores_.data());
-    view_->host_chosen = core::lent(chosen_);
-    view_->host_weights = wants_weights_ ? core::lent(weights_) : nullptr;
-    view_->host_gate_scores = wants_scores_ ? core::lent(gate_scores_) : nullptr;
+    view_->host_chosen = lent_.chosen;
+    view_->host_weights = lent_.weights;  // null where there are none
+    view_->host_gate_scores = lent_.gate_scores;
     view_->host_classes = nullptr;
     view_->host_distinct = nullptr;
     view_->host_distinct_tokens = nullptr;
@@ -91,8 +99,13 @@ layer_step::changes layer_step::changed(uint32_t row) const {
     return found;
 }
 
+// No memcmp: behind `routed` lies a page without rights, and reading up to it with a masked vector,
+// as the C library does, takes the processor hundreds of cycles.
 bool layer_step::repeats_own() const {
-    return std::memcmp(routed.data(), chosen_.data(), chosen().size() * sizeof(uint32_t)) == 0;
+    const uint32_t *const now = routed.data(), *const own = chosen_.data();
+    uint32_t differing = 0;
+    for (size_t i = 0, count = chosen().size(); i < count; ++i) differing |= now[i] ^ own[i];
+    return differing == 0;
 }
 
 void layer_step::restore_row(uint32_t row) {
@@ -106,8 +119,8 @@ void layer_step::adopt_route() {
     const size_t count = chosen().size();
     std::copy_n(routed.data(), count, adopted_chosen_.data());
     std::copy_n(routed_classes.data(), count, classes_.data());
-    view_->host_chosen = core::lent(adopted_chosen_);
-    view_->host_classes = core::lent(classes_);
+    view_->host_chosen = lent_.adopted_chosen;
+    view_->host_classes = lent_.classes;
     adopted_ = true;
 }
 
@@ -115,7 +128,7 @@ void layer_step::weigh(source &from, const pass &tokens) {
     if (!wants_weights_ || !adopted_) return;
     std::copy_n(routed_weights.data(), chosen().size(), adopted_weights_.data());
     from.weigh(tokens, view_->layer, adopted_chosen_.data(), adopted_weights_.data());
-    view_->host_weights = core::lent(adopted_weights_);
+    view_->host_weights = lent_.adopted_weights;
 }
 
 void layer_step::predicted(const lent_vector<uint32_t> &experts) {
@@ -124,14 +137,15 @@ void layer_step::predicted(const lent_vector<uint32_t> &experts) {
 }
 
 void layer_step::group() {
-    ++stamp_now_;
+    const uint32_t now = ++stamp_now_;
     const size_t k = view_->top_k, count = view_->token_count * k;
     const bool scored = !distinct_scores_.empty();
+    const uint32_t *const experts = adopted_ ? adopted_chosen_.data() : chosen_.data();
     uint32_t distinct = 0;
     for (size_t i = 0; i < count; ++i) {
-        const uint32_t expert = view_->host_chosen[i];
-        if (stamp_[expert] != stamp_now_) {
-            stamp_[expert] = stamp_now_;
+        const uint32_t expert = experts[i];
+        if (stamp_[expert] != now) {
+            stamp_[expert] = now;
             item_[expert] = distinct;
             distinct_[distinct] = expert;
             distinct_tokens_[distinct] = 0;
@@ -147,9 +161,9 @@ void layer_step::group() {
         }
     }
     view_->distinct_count = distinct;
-    view_->host_distinct = core::lent(distinct_);
-    view_->host_distinct_tokens = core::lent(distinct_tokens_);
-    view_->host_distinct_scores = scored ? core::lent(distinct_scores_) : nullptr;
+    view_->host_distinct = lent_.distinct;
+    view_->host_distinct_tokens = lent_.distinct_tokens;
+    view_->host_distinct_scores = lent_.distinct_scores;  // null where there are none
 }
 
 void layer_step::advance(uint64_t tokens_done) {

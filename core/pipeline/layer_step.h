@@ -61,7 +61,7 @@ public:
     const moorage_step *lent() const { return view_.lent(); }
     const uint32_t *distinct() const { return distinct_.data(); }
     uint32_t distinct_count() const { return view_->distinct_count; }
-    uint32_t tokens_of(uint32_t item) const { return distinct_tokens_[item]; }
+    const uint32_t *distinct_tokens() const { return distinct_tokens_.data(); }
     // Position of `expert` among the distinct ones, or MOORAGE_NONE.
     uint32_t item_of(uint32_t expert) const {
         return stamp_[expert] == stamp_now_ ? item_[expert] : MOORAGE_NONE;
@@ -74,6 +74,12 @@ public:
 
 private:
     lent_record<moorage_step> view_;
+    // The policies' side of what the view shows only in some steps, or at times: arrays never move.
+    struct {
+        const uint32_t *chosen, *adopted_chosen, *distinct, *distinct_tokens;
+        const float *weights, *adopted_weights, *gate_scores, *distinct_scores;
+        const uint8_t *classes;
+    } lent_;
     bool has_weights_, wants_weights_, wants_scores_, adopted_ = false;
     lent_vector<uint32_t> chosen_, adopted_chosen_, distinct_, distinct_tokens_, streams_;
     lent_vector<uint64_t> requests_;

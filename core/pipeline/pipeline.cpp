@@ -152,33 +152,35 @@ static bool is_whole(uint8_t state) { return (state & MOORAGE_STATE_RESIDENT) ==
 // first, each group in the order of the step.
 void pipeline::find_items(layer_report &account) {
     const moorage_step &view = step_.view();
-    const uint32_t base = view.layer * view.experts;
-    uint32_t whole = 0;
-    for (uint32_t i = 0; i < view.distinct_count; ++i)
-        whole += is_whole(truth_.state(base + step_.distinct()[i]));
-    items_.resize(view.distinct_count);
+    const uint32_t count = view.distinct_count, base = view.layer * view.experts;
+    const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
+    uint8_t *const states = truth_.states().data() + base;  // of the layer
+    const uint8_t in_cache = cached_segments();
+    uint32_t whole = 0, partial = 0;
+    for (uint32_t i = 0; i < count; ++i) whole += is_whole(states[distinct[i]]);
+    items_.resize(count);
+    step_item *const items = items_.data();
+    uint32_t *const places = places_of_items_.data();
     uint32_t next_whole = 0, next_missing = whole;
-    for (uint32_t i = 0; i < view.distinct_count; ++i) {
-        const uint32_t page = base + step_.distinct()[i];
-        uint8_t &state = truth_.states()[page];
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t expert = distinct[i];
+        const uint8_t state = states[expert];
+        states[expert] = state | MOORAGE_STATE_PINNED;
         const uint32_t place = is_whole(state) ? next_whole++ : next_missing++;
-        places_of_items_[i] = place;
-        step_item &item = items_[place];
-        item.begin(step_.distinct()[i], page, step_.tokens_of(i));
+        places[i] = place;
+        step_item &item = items[place];
+        item.begin(expert, base + expert, tokens[i]);
         const uint8_t resident = state & MOORAGE_STATE_RESIDENT;
         const int in_flight = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
         const int buffered = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
         item.missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~resident);
-        item.cached = ((resident | in_flight) & ~buffered & cached_segments()) != 0;
-        ++account.experts.requested;
-        if (item.missing == 0)
-            ++account.experts.hits;
-        else if (resident || in_flight)
-            ++account.experts.partial_hits;
-        else
-            ++account.experts.misses;
-        state |= MOORAGE_STATE_PINNED;
+        item.cached = ((resident | in_flight) & ~buffered & in_cache) != 0;
+        partial += item.missing != 0 && (resident | in_flight) != 0;
     }
+    account.experts.requested += count;
+    account.experts.hits += whole;
+    account.experts.partial_hits += partial;
+    account.experts.misses += count - whole - partial;
     if (!prefetch_.active()) return;
     static const lent_vector<uint32_t> nothing;
     const lent_vector<uint32_t> &predicted =
@@ -237,12 +239,18 @@ void pipeline::give_up_prefetch(step_item &item) {
 bool pipeline::load_missing() {
     to_cache_.clear();
     to_cache_items_.clear();
-    for (uint32_t i = 0; i < items_.size(); ++i) {
+    bool later = false;
+    for (uint32_t i = 0, count = static_cast<uint32_t>(items_.size()); i < count; ++i) {
         step_item &item = items_[i];
+        if (item.missing == 0 && item.cached) {
+            item.behind = false;
+            continue;
+        }
         if (item.site != MOORAGE_SITE_GPU && item.missing != 0) {
             give_up_prefetch(item);
             const bool starts = item.behind && !item.cached && item.missing == MOORAGE_WHOLE;
             item.behind = starts || behind_.under_way(item.page);
+            later |= starts;
             continue;
         }
         item.behind = false;
@@ -254,7 +262,7 @@ bool pipeline::load_missing() {
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
     }
-    return (to_cache_.empty() || find_room()) && load_later();
+    return (to_cache_.empty() || find_room()) && (!later || load_later());
 }
 
 // Starts the loads that nobody waits for. Those under way already go on.

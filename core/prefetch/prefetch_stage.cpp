@@ -36,13 +36,21 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &t
     for (auto &list : predicted_) list.reserve(experts);
     layers_.resize(horizon_);
     offsets_.resize(horizon_ + 1);
-    experts_.reserve(horizon_ * experts);
-    scores_.reserve(horizon_ * experts);
+    experts_.resize(horizon_ * experts);
+    scores_.resize(horizon_ * experts);
     one_experts_.resize(experts);
     one_scores_.resize(experts);
     best_.resize(experts);
     order_pages_.resize(horizon_ * experts);
     order_segments_.resize(horizon_ * experts);
+    forecast_->size = sizeof(moorage_forecast);
+    forecast_->target_count = horizon_;
+    forecast_->host_layers = lent(layers_);
+    forecast_->host_offsets = lent(offsets_);
+    forecast_->host_experts = lent(experts_);
+    forecast_->host_scores = lent(scores_);
+    tokens_lent_ = lent(token_experts_);
+    token_scores_lent_ = source_.scored_predictions() ? lent(token_scores_) : nullptr;
 }
 
 uint64_t prefetch_stage::sent_bytes(const entry &one) const {
@@ -141,8 +149,7 @@ uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool ne
 
 void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
     const uint32_t layer_count = source_.layers(), expert_count = source_.experts();
-    experts_.clear();
-    scores_.clear();
+    uint32_t total = 0;
     token_count_ = 0;
     offsets_[0] = 0;
     for (uint32_t distance = 1; distance <= horizon_; ++distance) {
@@ -154,8 +161,9 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
                                                     step.lent(), layer, distance, expert_count,
                                                     one_experts_.data(), one_scores_.data()));
         if (count == 0 && distance == 1) count = from_source(tokens, layer, at >= layer_count);
+        const uint32_t *const experts = one_experts_.data();
         const auto valid = [&](uint32_t expert) { return expert < expert_count; };
-        if (!std::all_of(one_experts_.begin(), one_experts_.begin() + count, valid)) {
+        if (!std::all_of(experts, experts + count, valid)) {
             running_ &=
                 faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
                                                       "{} experts",
@@ -163,11 +171,10 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
             count = 0;
         }
         layers_[distance - 1] = layer;
-        experts_.insert(experts_.end(), one_experts_.begin(), one_experts_.begin() + count);
-        scores_.insert(scores_.end(), one_scores_.begin(), one_scores_.begin() + count);
-        offsets_[distance] = static_cast<uint32_t>(experts_.size());
-        if (distance == 1)
-            predicted_[layer].assign(one_experts_.begin(), one_experts_.begin() + count);
+        std::copy_n(experts, count, experts_.data() + total);
+        std::copy_n(one_scores_.data(), count, scores_.data() + total);
+        offsets_[distance] = total += count;
+        if (distance == 1) predicted_[layer].assign(experts, experts + count);
     }
 }
 
@@ -229,21 +236,14 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
                           uint64_t backlog_ns, uint32_t held) {
     if (horizon_ == 0) return;
     forecast(step, tokens);
-    const bool scored = source_.scored_predictions();
-    const moorage_forecast view{sizeof(moorage_forecast),
-                                0,
-                                horizon_,
-                                free_frames(0),
-                                window_ns,
-                                backlog_ns,
-                                lent(layers_),
-                                lent(offsets_),
-                                lent(experts_),
-                                lent(scores_),
-                                token_count_,
-                                token_count_ == 0 ? 0 : source_.predictions_max(),
-                                token_count_ == 0 ? nullptr : lent(token_experts_),
-                                token_count_ == 0 || !scored ? nullptr : lent(token_scores_)};
+    const bool by_token = token_count_ != 0;
+    forecast_->buffer_free = free_frames(0);
+    forecast_->window_ns = window_ns;
+    forecast_->backlog_ns = backlog_ns;
+    forecast_->token_count = token_count_;
+    forecast_->token_predictions = by_token ? source_.predictions_max() : 0;
+    forecast_->host_token_experts = by_token ? tokens_lent_ : nullptr;
+    forecast_->host_token_scores = by_token ? token_scores_lent_ : nullptr;
     std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
     moorage_orders orders{sizeof(orders),
                           0,
@@ -252,7 +252,7 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
                           order_pages_.data(),
                           order_segments_.data()};
     const uint32_t given = policy_.call(entry_point::prefetch_plan, policy_.prefetch->plan,
-                                        step.lent(), forecast_.lend(view), &orders);
+                                        step.lent(), forecast_.lent(), &orders);
     const uint32_t count = std::min(given, static_cast<uint32_t>(order_pages_.size()));
     complete_layer_ = orders.flags & MOORAGE_ORDERS_COMPLETE ? layers_[0] : MOORAGE_NONE;
     waiting_orders_ = count;

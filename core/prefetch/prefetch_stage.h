@@ -92,7 +92,9 @@ private:
     std::vector<lent_vector<uint32_t>> predicted_;  // [layers]
     uint32_t waiting_orders_ = 0;                   // of the last plan, the first so many
     uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
-    lent_record<moorage_forecast> forecast_;
+    lent_record<moorage_forecast> forecast_;        // of the step; most of it never changes
+    const uint32_t *tokens_lent_ = nullptr;
+    const float *token_scores_lent_ = nullptr;
     lent_vector<uint32_t> layers_, offsets_, experts_;
     lent_vector<uint32_t> token_experts_;  // [tokens, predictions], of target 0
     lent_vector<float> scores_, token_scores_;

@@ -31,7 +31,6 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
     const moorage_step &view = step.view();
     if (routed != view.token_count)
         return format("{} of {} tokens routed", routed, view.token_count);
-    if (step.repeats_own()) return "";  // what nearly every step comes to
     for (uint32_t token = 0; token < view.token_count; ++token) {
         const uint32_t *experts = step.routed.data() + size_t{token} * view.top_k;
         for (uint32_t rank = 0; rank < view.top_k; ++rank) {
@@ -52,7 +51,6 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
 
 // Where the source has no weights nothing is computed with any.
 std::string router_stage::wrong_weights(const layer_step &step) const {
-    if (!step.gives_weights()) return "";
     const moorage_step &view = step.view();
     const size_t count = size_t{view.token_count} * view.top_k;
     for (size_t i = 0; i < count; ++i)
@@ -119,10 +117,12 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
     const uint32_t routed =
         ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
     if (ask && routed == 0) faults_.no_advice(policy_.name());
-    std::string why = routed == 0 ? "" : wrong_with(step, routed);
-    if (routed != 0 && why.empty()) {
-        step.weigh_route(from, tokens);
-        why = wrong_weights(step);
+    std::string why;
+    if (routed != 0) {
+        // What nearly every step comes to is seen at one look.
+        if (routed != view.token_count || !step.repeats_own()) why = wrong_with(step, routed);
+        if (why.empty()) step.weigh_route(from, tokens);
+        if (why.empty() && step.gives_weights()) why = wrong_weights(step);
     }
     const bool stands = routed != 0 && why.empty();
     if (!stands)

@@ -26,7 +26,7 @@ void check_found(const std::string &what) {
 
 TEST_CASE("the process as it began is as it should be") {
     remember_surroundings();
-    CHECK(arithmetic() == usual_arithmetic);
+    CHECK(arithmetic_is_usual());
     CHECK(restore_surroundings(true) == "");
 }
 
