@@ -19,7 +19,7 @@
 #include "core/base/result.h"
 #include "core/cluster/drawn_routing.h"
 #include "core/placement/arrivals.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "core/source/source.h"
 #include "core/source/trace.h"
 

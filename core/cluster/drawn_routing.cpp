@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 namespace moorage::core {
 

@@ -6,7 +6,7 @@
 #include "core/base/portable_math.h"
 #include "core/base/text.h"
 #include "core/config/cluster_config.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 namespace moorage::core {
 

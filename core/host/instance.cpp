@@ -124,7 +124,7 @@ status instance::content::make() {
     if (auto ready = initialise(home); !ready) return ready.failure();
     const auto values = typed_values(from.params, parameters);
     const in_control mark(host);
-    host.random.restart(host.where.seed, from.name());
+    host.random = policy_stream(host.where.seed, from.name());
     moorage_plugin *made = nullptr;
     const int32_t code =
         via.control(entry_point::create, from.module->create, from.descriptor->plugin_name,
@@ -213,7 +213,7 @@ status instance::activate(const moorage_limits &limits) {
     const in_control mark(c.host);
     c.host.mapped = true;
     c.host.last_error.clear();
-    c.host.random.restart(c.host.where.seed, c.from.name());
+    c.host.random = policy_stream(c.host.where.seed, c.from.name());
     if (c.host.where.future) c.host.where.future->rewind();
     const moorage_limits given = limits;  // theirs to look at, whatever they do to it
     const int32_t code =
@@ -239,7 +239,7 @@ void instance::reset() {
     content &c = *content_;
     assert(c.active && "reset needs an active instance");
     const in_control mark(c.host);
-    c.host.random.restart(c.host.where.seed, c.from.name());
+    c.host.random = policy_stream(c.host.where.seed, c.from.name());
     if (c.host.where.future) c.host.where.future->rewind();
     c.via.control(entry_point::reset, c.calls.reset, c.via.plugin);
 }

@@ -1,7 +1,7 @@
 // services.cpp - the service tables; each function finds its instance through host_data.
 #include "core/host/services.h"
 
-#include <bit>
+#include <array>
 #include <string_view>
 
 #include "core/base/log.h"
@@ -73,32 +73,13 @@ void set_error(const moorage_host *host, const char *text) {
     note_on_board(of(host).last_error);
 }
 
-uint64_t splitmix64(uint64_t &state) {
-    uint64_t z = state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
 }  // namespace
 
-void random_stream::restart(uint64_t seed, std::string_view policy) {
+random_stream policy_stream(uint64_t seed, std::string_view policy) {
     uint64_t name_hash = 0xcbf29ce484222325u;  // FNV-1a
     for (const char c : policy) name_hash = (name_hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
-    uint64_t mix = seed;
-    mix = splitmix64(mix) ^ name_hash;
-    for (uint64_t &word : state_) word = splitmix64(mix);
-}
-
-uint64_t random_stream::next() {
-    const uint64_t drawn = std::rotl(state_[1] * 5, 7) * 9, shifted = state_[1] << 17;
-    state_[2] ^= state_[0];
-    state_[3] ^= state_[1];
-    state_[1] ^= state_[2];
-    state_[0] ^= state_[3];
-    state_[2] ^= shifted;
-    state_[3] = std::rotl(state_[3], 45);
-    return drawn;
+    seed_stream spread(seed_stream(seed).next() ^ name_hash);
+    return random_stream(std::array{spread.next(), spread.next(), spread.next(), spread.next()});
 }
 
 service_host::service_host(const environment &given, std::string name)

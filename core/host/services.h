@@ -3,22 +3,16 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
+#include "core/base/random.h"
 #include "core/host/instance.h"
 #include "moorage/host.h"
 
 namespace moorage::core {
 
-// xoshiro256** of Blackman and Vigna, seeded through splitmix64: equal on every machine.
-class random_stream {
-public:
-    // The stream of one policy under one run seed.
-    void restart(uint64_t seed, std::string_view policy);
-    uint64_t next();
-
-private:
-    uint64_t state_[4] = {};
-};
+// The stream of one policy under one run seed: equal on every machine.
+random_stream policy_stream(uint64_t seed, std::string_view policy);
 
 // One instance's host: the C struct first, then what its services read. Does not move.
 struct service_host {
@@ -26,7 +20,7 @@ struct service_host {
     environment where;
     std::string label;       // "cache plugin lru"
     std::string last_error;  // of set_error
-    random_stream random;
+    random_stream random{0, 0};
     bool mapped = false;  // views may be asked for: activate has begun
 
     service_host(const environment &where, std::string label);

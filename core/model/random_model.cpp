@@ -19,7 +19,7 @@
 #include "core/base/memory_block.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 namespace moorage::core {
 

@@ -9,7 +9,7 @@
 
 #include "core/base/portable_math.h"
 #include "core/base/text.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "core/source/zipf.h"
 
 namespace moorage::core {

@@ -12,7 +12,7 @@
 #include "core/placement/activation.h"
 #include "core/placement/arrivals.h"
 #include "core/placement/scene_parts.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 namespace moorage::core {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 namespace moorage::core {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 namespace moorage::core {
 

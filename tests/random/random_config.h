@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/host/registry.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/toy_machine.h"
 
 namespace moorage::random {

@@ -13,7 +13,7 @@
 
 #include "core/placement/activation.h"
 #include "core/placement/arrivals.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/trace_file.h"
 
 using namespace moorage::core;

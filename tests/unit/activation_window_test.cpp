@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/placement/statistics.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/small_scene.h"
 
 using namespace moorage::core;

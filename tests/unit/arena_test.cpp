@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

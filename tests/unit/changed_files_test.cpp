@@ -11,7 +11,7 @@
 
 #include "core/base/text.h"
 #include "core/source/future.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 #include "tests/unit/toy_machine.h"
 

@@ -10,7 +10,7 @@
 #include <map>
 
 #include "core/base/memory_block.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/skip.h"
 
 using namespace moorage::core;

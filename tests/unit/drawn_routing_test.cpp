@@ -11,7 +11,7 @@
 #include <set>
 #include <string>
 
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

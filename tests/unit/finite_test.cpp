@@ -14,7 +14,7 @@
 #include "core/pipeline/run.h"
 #include "core/report/odd_figure.h"
 #include "core/source/finite.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 
 using namespace moorage::core;

@@ -152,16 +152,12 @@ TEST_CASE("random numbers follow from seed and name, and start again at activate
     one->deactivate();
     REQUIRE(one->activate(small_limits()).ok());
     CHECK(first == draw(*one));
-    core::random_stream lru, lfu;
-    lru.restart(1, "lru");
-    lfu.restart(1, "lfu");
-    CHECK(lru.next() != lfu.next());
+    CHECK(core::policy_stream(1, "lru").next() != core::policy_stream(1, "lfu").next());
 }
 
 TEST_CASE("random numbers are spread evenly") {
     // 64 cells, 64,000 draws: chi-squared with 63 degrees of freedom is below 120 but once in 10^5.
-    core::random_stream stream;
-    stream.restart(3, "any");
+    core::random_stream stream = core::policy_stream(3, "any");
     double cells[64] = {}, sum = 0;
     for (int i = 0; i < 64'000; ++i) ++cells[stream.next() >> 58];
     for (const double count : cells) sum += (count - 1000) * (count - 1000) / 1000;

@@ -5,7 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "toy_machine.h"
 
 using namespace moorage::core;

@@ -12,7 +12,7 @@
 #include <set>
 #include <string>
 
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

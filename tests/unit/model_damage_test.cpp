@@ -15,7 +15,7 @@
 #include "core/base/log.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 
 using namespace moorage::core;

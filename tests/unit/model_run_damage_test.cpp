@@ -11,7 +11,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/pipeline/run.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 #include "tests/unit/tokenizer_files.h"
 

@@ -17,7 +17,7 @@
 #include "core/model/model.h"
 #include "core/model/segment.h"
 #include "core/source/half.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/skip.h"
 #include "tests/unit/model_files.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <tuple>
 
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

@@ -12,7 +12,7 @@
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/cpu/forward.h"
 #include "core/pipeline/run.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

@@ -13,7 +13,7 @@
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/report.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/model/segment.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 
 using namespace moorage::core;
 

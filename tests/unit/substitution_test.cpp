@@ -9,7 +9,7 @@
 
 #include "core/base/json.h"
 #include "core/pipeline/run.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "core/source/synth.h"
 #include "toy_machine.h"
 

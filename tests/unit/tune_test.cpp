@@ -13,7 +13,7 @@
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/tuning.h"
-#include "core/source/random.h"
+#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 #include "tests/unit/toy_machine.h"
 

@@ -70,7 +70,7 @@ public:
         auto values = core::check_parameters("policy under test", of_.params, {});
         if (!values) return values.failure();
         const auto typed = core::typed_values(of_.params, *values);
-        services_.random.restart(services_.where.seed, of_.name());
+        services_.random = core::policy_stream(services_.where.seed, of_.name());
         const core::policy_call at_work(owner, core::entry_point::create);
         const int32_t code = of_.module->create(of_.descriptor->plugin_name, host(), typed.data(),
                                                 static_cast<uint32_t>(typed.size()), &plugin);

@@ -72,7 +72,7 @@ core::setting_value draw_value(const moorage_param &p, dice &draw) {
 verdict create_directly(const subject &of, world &place, const char *name,
                         std::vector<moorage_value> values, bool must_refuse) {
     core::service_host host(place.environment(), "policy under test");
-    host.random.restart(of.seed, of.policy_name);
+    host.random = core::policy_stream(of.seed, of.policy_name);
     moorage_plugin *out = nullptr;
     std::optional<core::policy_call> at_work(std::in_place,
                                              core::owner_of(of.policy_name, "", of.file.string()),
