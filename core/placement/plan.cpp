@@ -249,6 +249,12 @@ result<plan> parse_plan(std::string_view text, const std::string &name, const sc
     return plan_reader(of, name).read(root);
 }
 
+latency_figures predict(const scene &of, const plan &made) {
+    latency_model model(of.cluster.view(), of.demand.view());
+    model.assign(made.copies);
+    return model.figures();
+}
+
 result<plan> read_plan(const std::filesystem::path &file, const scene &of) {
     auto mapped = mapped_file::open(file);
     if (!mapped) return mapped.failure();

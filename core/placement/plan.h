@@ -14,6 +14,7 @@
 #include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/placement/scene.h"
+#include "moorage/latency.hpp"
 #include "moorage/placement.h"
 
 namespace moorage::core {
@@ -39,6 +40,9 @@ std::vector<uint64_t> device_used_bytes(const scene &of, std::span<const moorage
 uint32_t model_of(const scene &of, uint32_t expert);
 // "expert 3 of layer 1", with its model where there are several.
 std::string expert_text(const scene &of, uint32_t expert);
+
+// The figures of a plan by the latency model of the SDK.
+latency_figures predict(const scene &of, const plan &made);
 
 // `policy`, `placement`, `devices`, `models`, `facts` and `seconds` of the file; place_command adds
 // the figures. Rows of `placement` are [server, gpu, layer, expert], and [..., model] where there

@@ -82,12 +82,6 @@ json row_json(const placement_report &report, const placement_row &row) {
 
 }  // namespace
 
-latency_figures predict(const scene &of, const plan &made) {
-    latency_model model(of.cluster.view(), of.demand.view());
-    model.assign(made.copies);
-    return model.figures();
-}
-
 double latency_ms(const placement_row &row) { return 1e3 * row.figures.token_s; }
 double empty_latency_ms(const placement_row &row) { return 1e3 * row.figures.empty_s; }
 

@@ -37,9 +37,6 @@ struct placement_report {
     std::vector<placement_row> rows;
 };
 
-// The figures of a plan by the latency model of the SDK.
-latency_figures predict(const scene &of, const plan &made);
-
 // Milliseconds of a token in its MoE layers, and that with nothing placed: known with a cloud only.
 double latency_ms(const placement_row &row);
 double empty_latency_ms(const placement_row &row);

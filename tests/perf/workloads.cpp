@@ -20,7 +20,6 @@
 #include "core/pipeline/run.h"
 #include "core/placement/placement_stage.h"
 #include "core/report/comparison.h"
-#include "core/report/placement_report.h"
 #include "core/source/synth.h"
 
 using work = std::function<void()>;
