@@ -1,5 +1,6 @@
-// random_runs.cpp - random_runs [N] [SEED]: draws N configurations, runs them, checks what holds
-// for all runs, and names the seed of what does not.
+// random_runs.cpp - random_runs [N] [SEED] [--hashes]: draws N configurations, runs them, checks
+// what holds for all runs, and names the seed of what does not. --hashes: a line `seed N HASH` for
+// each report (tests/matrix).
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -50,8 +51,18 @@ void fail(tally &counts, uint64_t seed, const std::string &toml, const std::stri
     std::cerr << "seed " << seed << ": " << why << "\n" << toml << "\n";
 }
 
+// Of the report but for what names folders of this run. FNV-1a.
+uint64_t hash_of(const core::run_report &report) {
+    core::json figures = to_json(report);
+    for (const char *part : {"config", "warnings"}) figures.erase(part);
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const char c : figures.dump())
+        hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+    return hash;
+}
+
 void run_one(uint64_t seed, const random::config_maker &from, core::run_resources &shared,
-             tally &counts) {
+             bool hashes, tally &counts) {
     const auto [toml, file] = from.draw(seed);
     std::snprintf(under_way, sizeof under_way, "seed %llu did not survive:\n%s\n",
                   static_cast<unsigned long long>(seed), toml.c_str());
@@ -64,10 +75,12 @@ void run_one(uint64_t seed, const random::config_maker &from, core::run_resource
     const std::string_view no_plan = "plan failed (invalid argument)";
     if (!done && (done.failure().usage || done.failure().text.find(no_plan) != std::string::npos)) {
         ++counts.refused[kind_of_refusal(done.failure().text)];
+        if (hashes) std::cout << core::format("seed {} refused\n", seed);
         return;
     }
     if (!done) return fail(counts, seed, toml, done.failure().text);
     ++counts.ran;
+    if (hashes) std::cout << core::format("seed {} {:016x}\n", seed, hash_of(*done));
     for (const std::string &broken : random::broken_invariants(*done, *config))
         fail(counts, seed, toml, broken);
     if (seed % 4 != 0) return;
@@ -81,6 +94,7 @@ void run_one(uint64_t seed, const random::config_maker &from, core::run_resource
 int main(int count, char **arguments) {
     const uint64_t runs = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 40;
     const uint64_t first = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
+    const bool hashes = count > 3 && std::string_view(arguments[3]) == "--hashes";
     core::run_resources shared;
     const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                      "plugins"};
@@ -92,7 +106,7 @@ int main(int count, char **arguments) {
                                     std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
     for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, tell);
     tally counts;
-    for (uint64_t seed = first; seed < first + runs; ++seed) run_one(seed, from, shared, counts);
+    for (uint64_t seed = first; seed < first + runs; ++seed) run_one(seed, from, shared, hashes, counts);
     uint64_t refused = 0;
     for (const auto &[why, times] : counts.refused) refused += times;
     std::cout << core::format(
