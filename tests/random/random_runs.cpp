@@ -106,7 +106,8 @@ int main(int count, char **arguments) {
                                     std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
     for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, tell);
     tally counts;
-    for (uint64_t seed = first; seed < first + runs; ++seed) run_one(seed, from, shared, hashes, counts);
+    for (uint64_t seed = first; seed < first + runs; ++seed)
+        run_one(seed, from, shared, hashes, counts);
     uint64_t refused = 0;
     for (const auto &[why, times] : counts.refused) refused += times;
     std::cout << core::format(
