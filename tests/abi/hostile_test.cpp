@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "tests/skip.h"
 
 namespace {
 
@@ -34,7 +35,7 @@ std::string text_of(const fs::path &file) {
 
 struct outcome {
     int code = -1;  // of the program
-    std::string errors;
+    std::string text, errors;
     json figures;
 };
 
@@ -42,16 +43,17 @@ struct outcome {
 outcome program(const std::string &arguments, const std::string &before = "") {
     const fs::path base =
         fs::temp_directory_path() / ("moorage-hostile-" + std::to_string(getpid()));
-    const std::string json_file = base.string() + ".json", errors = base.string() + ".err";
+    const std::string json_file = base.string() + ".json", errors = base.string() + ".err",
+                      text = base.string() + ".txt";
     const std::string command = before + " '" + (build / "bin/moorage").string() + "' " +
-                                arguments + " --json " + json_file + " > /dev/null 2> " + errors;
+                                arguments + " --json " + json_file + " > " + text + " 2> " + errors;
     const int state = std::system(command.c_str());
     outcome done;
     done.code = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    done.text = text_of(text);
     done.errors = text_of(errors);
     done.figures = json::parse(text_of(json_file), nullptr, false);
-    fs::remove(json_file);
-    fs::remove(errors);
+    for (const std::string &file : {json_file, errors, text}) fs::remove(file);
     return done;
 }
 
@@ -334,6 +336,33 @@ TEST_CASE("in compare it costs its own row, which names it") {
     }
 }
 
+TEST_CASE("a panic in Rust ends the run, with its text") {
+    std::string code = text_of((build / "tests/abi/templates/rust_cache.rs").string());
+    if (code.empty() || std::system("rustc --version > /dev/null 2>&1") != 0)
+        return moorage::test::skip("no rustc");
+    const std::string place = "let view = self.host.residency();";
+    REQUIRE(code.find(place) != std::string::npos);
+    code.insert(code.find(place), "if room.count > 0 { panic!(\"I know no victim\") }\n");
+    const fs::path folder = fs::path(hostile).parent_path() / "panics";
+    fs::create_directories(folder);
+    std::ofstream(folder / "panics.rs") << code;
+    REQUIRE(std::system(("MOORAGE_SDK='" + (source / "sdk").string() +
+                         "' rustc --edition 2021 -O --crate-type cdylib -C panic=unwind '" +
+                         (folder / "panics.rs").string() + "' -o '" +
+                         (folder / "panics.so").string() + "'")
+                            .c_str()) == 0);
+    const outcome done = program("run '" + (source / "configs/quickstart.toml").string() +
+                                 "' --set run.tokens=12 --set memory.experts=144 --set "
+                                 "cache.plugin=rust_cache --set plugins.path='" +
+                                 folder.string() + "'");
+    CHECK(done.code == 3);
+    const json &told = done.figures["failed"];
+    CHECK(told["policy"] == "rust_cache");
+    CHECK(told["call"] == "victims");
+    CHECK(told["layer"].is_number());
+    CHECK(told["error"].get<std::string>().find("I know no victim") != std::string::npos);
+}
+
 TEST_CASE("text and JSON are the same whatever the guard, and whoever runs it") {
     const auto with = [](const std::string &guard, const std::string &before) {
         const std::string line = "run '" + (source / "configs/quickstart.toml").string() +
@@ -342,7 +371,7 @@ TEST_CASE("text and JSON are the same whatever the guard, and whoever runs it") 
                                  guard;
         const outcome done = program(line, before);
         REQUIRE(done.code == 0);
-        return done.figures.dump();
+        return done.text + done.figures.dump();
     };
     const std::string usual = with("default", "");
     CHECK(with("full", "") == usual);
