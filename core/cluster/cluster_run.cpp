@@ -466,7 +466,7 @@ result<run_report> cluster_runner::drive() {
 result<run_report> run_cluster(const run_config &config, run_resources &shared,
                                const run_options &options) {
     watch_calls(config);
-    return cluster_runner(config, shared, options)();
+    return believed(config, cluster_runner(config, shared, options)());
 }
 
 result<run_report> run_either(const run_config &config, run_resources &shared,

@@ -536,6 +536,16 @@ void prepare(const run_config &config, run_resources &shared) {
     }
 }
 
+result<run_report> believed(const run_config &config, result<run_report> report) {
+    // Before any other failure: what came of a file that changed is nobody's fault.
+    if (const status same = mapped_files_unchanged(); !same) return same.failure();
+    if (!report) return report;
+    if (const std::string odd = odd_figure(to_json(*report)); !odd.empty())
+        return error{
+            format("{}: the report's figure {} is no finite number", config.file.string(), odd)};
+    return report;
+}
+
 result<run_report> run(const run_config &config, run_resources &shared,
                        const run_options &options) {
     watch_calls(config);
@@ -548,13 +558,7 @@ result<run_report> run(const run_config &config, run_resources &shared,
     }();
     if (report && report->lossy && options.own_routing)
         add_own_routing(config, shared, options, written, *report);
-    // Before any other failure: what came of a file that changed is nobody's fault.
-    if (const status same = mapped_files_unchanged(); !same) return same.failure();
-    if (!report) return report;
-    if (const std::string odd = odd_figure(to_json(*report)); !odd.empty())
-        return error{
-            format("{}: the report's figure {} is no finite number", config.file.string(), odd)};
-    return report;
+    return believed(config, std::move(report));
 }
 
 }  // namespace moorage::core

@@ -116,6 +116,9 @@ struct run_options {
     const std::vector<model_request> *requests = nullptr;  // in place of the prompts and the text
 };
 
+// The report, if it can be believed: no file changed under the run, every figure is finite.
+result<run_report> believed(const run_config &config, result<run_report> report);
+
 // Runs a configuration. Requires: shared.scan(config.plugin_paths) went well.
 result<run_report> run(const run_config &config, run_resources &shared, const run_options &options);
 

@@ -12,6 +12,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/report/odd_figure.h"
 
 namespace moorage::tool {
 
@@ -112,6 +113,8 @@ status write_text(const std::string &file, const std::string &text) {
 }
 
 status write_json(const std::string &file, const json &figures) {
+    if (const std::string odd = odd_figure(figures); !odd.empty())
+        return error{format("{}: the figure {} is no finite number", file, odd)};
     const std::string text = figures.dump(2, ' ', false, json::error_handler_t::replace);
     return write_text(file, escaped(text) + "\n");
 }

@@ -9,6 +9,7 @@
 #include "core/config/run_config.h"
 #include "core/placement/placement_stage.h"
 #include "core/report/placement_packing.h"
+#include "core/report/odd_figure.h"
 #include "core/report/placement_report.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -249,6 +250,8 @@ int run_place(const arguments &given) {
     const auto code = make_rows(given, *jobs, report);
     if (!code) return fail(code.failure());
     if (*code == exit_usage) return *code;
+    if (const std::string odd = odd_figure(to_json(report)); !odd.empty())
+        return fail(error{format("{}: the figure {} is no finite number", given.config, odd)});
     // The text first: a file that cannot be written must not take the result with it.
     if (given.json_file != "-") print(to_text(report));
     if (const status done = write_files(given, report); !done) return fail(done.failure());
