@@ -8,21 +8,19 @@
 
 namespace moorage::core {
 
-budget_stage::budget_stage(instance &policy, fault_log &faults, residency &truth,
-                           cache_stage &cache, const arena &places, uint32_t slots,
-                           uint32_t part_rows)
+budget_stage::budget_stage(instance &policy, fault_log &faults, ledger &truth, cache_stage &cache,
+                           uint32_t slots, uint32_t part_rows)
     : policy_(policy),
       faults_(faults),
       truth_(truth),
       cache_(cache),
-      places_(places),
       slots_(slots),
       part_rows_(part_rows),
       top_rows_(truth.layers()) {}
 
 // Rounded down, so that what was planned still fits.
 uint32_t budget_stage::rows_of(float split) const {
-    const uint32_t rows = places_.rows();
+    const uint32_t rows = truth_.rows().rows();
     if (split >= 1) return rows;
     // A split that was computed as a multiple of a part must not lose one to its rounding.
     const auto wanted = static_cast<uint32_t>(std::floor(static_cast<double>(split) * rows + 0.01));
@@ -44,7 +42,7 @@ bool budget_stage::valid(std::string &why) {
             return false;
         }
         if (split == truth_.splits()[layer]) {
-            top_rows_[layer] = places_.top_rows(layer);
+            top_rows_[layer] = truth_.rows().top_rows(layer);
         } else if (part_rows_ == 0) {
             why = format("layer {}: split {} where it is {} for the whole run", layer, split,
                          truth_.splits()[layer]);
@@ -52,7 +50,7 @@ bool budget_stage::valid(std::string &why) {
         } else {
             top_rows_[layer] = rows_of(split);
         }
-        sum += static_cast<double>(planned_[layer]) * top_rows_[layer] / places_.rows();
+        sum += static_cast<double>(planned_[layer]) * top_rows_[layer] / truth_.rows().rows();
     }
     if (sum <= slots_ + 1e-4) return true;
     why = format("slots for {} experts are more than the {} there are", sum, slots_);
@@ -61,9 +59,9 @@ bool budget_stage::valid(std::string &why) {
 
 bool budget_stage::plan(uint64_t tokens_done, bool idle) {
     divides_ = false;
-    planned_.assign(truth_.slots_all().begin(), truth_.slots_all().end());
+    planned_.assign(truth_.slots().begin(), truth_.slots().end());
     split_.assign(truth_.splits().begin(), truth_.splits().end());
-    const float step = part_rows_ == 0 ? 0 : static_cast<float>(part_rows_) / places_.rows();
+    const float step = part_rows_ == 0 ? 0 : static_cast<float>(part_rows_) / truth_.rows().rows();
     const moorage_budget_request request{sizeof(request),
                                          0,
                                          truth_.layers(),
@@ -86,7 +84,7 @@ bool budget_stage::plan(uint64_t tokens_done, bool idle) {
     std::string why;
     changes_ = apply && valid(why);
     if (!why.empty()) return faults_.report(policy_.name(), why);
-    divides_ = changes_ && !places_.keeps_places(top_rows_, planned_);
+    divides_ = changes_ && !truth_.rows().keeps_places(top_rows_, planned_);
     return true;
 }
 
@@ -95,10 +93,10 @@ bool budget_stage::apply() {
     if (!changes_) return true;
     changes_ = false;
     if (divides_) cache_.empty(evicted_);
-    std::copy(planned_.begin(), planned_.end(), truth_.slots_all().begin());
+    truth_.set_slots(planned_);
     for (uint32_t layer = 0; layer < truth_.layers(); ++layer)
-        if (top_rows_[layer] != places_.top_rows(layer))
-            truth_.splits()[layer] = static_cast<float>(top_rows_[layer]) / places_.rows();
+        if (top_rows_[layer] != truth_.rows().top_rows(layer))
+            truth_.set_split(layer, static_cast<float>(top_rows_[layer]) / truth_.rows().rows());
     return evict_surplus();
 }
 

@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "core/cache/cache_stage.h"
-#include "core/cache/residency.h"
-#include "core/execute/arena.h"
+#include "core/store/ledger.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
@@ -21,8 +20,8 @@ class budget_stage {
 public:
     // All borrowed. `slots` whole experts fit in all layers together. `part_rows`: splits are
     // rounded down to a multiple of so many rows; 0: they stay as they are.
-    budget_stage(instance &policy, fault_log &faults, residency &truth, cache_stage &cache,
-                 const arena &places, uint32_t slots, uint32_t part_rows);
+    budget_stage(instance &policy, fault_log &faults, ledger &truth, cache_stage &cache,
+                 uint32_t slots, uint32_t part_rows);
 
     // Asks for a plan. Wrong advice is reported and replaced by what is in force. `idle`: no
     // request is under way. False: the run has to end. [control]
@@ -50,9 +49,8 @@ private:
 
     instance &policy_;
     fault_log &faults_;
-    residency &truth_;
+    ledger &truth_;
     cache_stage &cache_;
-    const arena &places_;
     uint32_t slots_, part_rows_;
     uint64_t due_ = 0;
     bool changes_ = false, divides_ = false;

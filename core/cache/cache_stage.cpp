@@ -16,14 +16,13 @@ std::string page_name(uint32_t page, uint32_t experts) {
 }
 
 // Whether `page` can be a victim of `pool`, beside those named `before` it.
-bool may_go(const residency &truth, uint32_t pool, uint32_t page,
-            std::span<const uint32_t> before) {
+bool may_go(const ledger &truth, uint32_t pool, uint32_t page, std::span<const uint32_t> before) {
     return page < truth.page_count() && truth.pool_of_page(page) == pool && truth.evictable(page) &&
            std::find(before.begin(), before.end(), page) == before.end();
 }
 
 // Why it cannot.
-std::string objection(const residency &truth, uint32_t pool, uint32_t page,
+std::string objection(const ledger &truth, uint32_t pool, uint32_t page,
                       std::span<const uint32_t> before) {
     if (page >= truth.page_count())
         return format("victim {} is out of range: there are {} pages", page, truth.page_count());
@@ -42,7 +41,7 @@ std::string objection(const residency &truth, uint32_t pool, uint32_t page,
 }
 
 // The evictable page of the pool with the smallest number that `taken` does not hold.
-uint32_t first_evictable(const residency &truth, uint32_t pool, std::span<const uint32_t> taken) {
+uint32_t first_evictable(const ledger &truth, uint32_t pool, std::span<const uint32_t> taken) {
     const bool shared = truth.pools() == 1;
     const uint32_t begin = shared ? 0 : pool * truth.experts();
     const uint32_t end = shared ? truth.page_count() : begin + truth.experts();
@@ -52,14 +51,9 @@ uint32_t first_evictable(const residency &truth, uint32_t pool, std::span<const 
     return MOORAGE_NONE;
 }
 
-void take_out(residency &truth, uint32_t page) {
-    truth.states()[page] &=
-        static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
-}
-
 }  // namespace
 
-cache_stage::cache_stage(instance &policy, residency &truth, fault_log &faults)
+cache_stage::cache_stage(instance &policy, ledger &truth, fault_log &faults)
     : policy_(policy), truth_(truth), faults_(faults) {
     assert(policy.cache != nullptr);
     victims_.reserve(truth.page_count());
@@ -113,7 +107,7 @@ uint32_t cache_stage::segments_of(uint32_t layer) const {
     return truth_.splits()[layer] < 1 ? MOORAGE_TOP : MOORAGE_WHOLE;
 }
 
-bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t set_bits,
+bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
                        std::span<placement_in_cache> out) {
     assert(out.size() == pages.size());
     if (pages.empty()) return true;
@@ -139,14 +133,14 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
             continue;
         }
         if (full) {
-            take_out(truth_, victim);
+            truth_.replace(victim);
             if (cache.on_evict != nullptr)
                 policy_.call(entry_point::on_evict, cache.on_evict, victim, cause);
         } else {
             --spare;
-            ++truth_.used_all()[pool];
+            truth_.admit(page);
         }
-        truth_.states()[page] |= set_bits;
+        if (at_once) truth_.land(page, MOORAGE_WHOLE);
         if (cache.on_load != nullptr)
             policy_.call(entry_point::on_load, cache.on_load, page, segments, cause);
         out[i] = {page, victim, true};
@@ -157,8 +151,7 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, uint8_t s
 void cache_stage::empty(std::vector<uint32_t> &evicted) {
     for (uint32_t page = 0; page < truth_.page_count(); ++page) {
         if (!truth_.evictable(page)) continue;
-        take_out(truth_, page);
-        --truth_.used_all()[truth_.pool_of_page(page)];
+        truth_.evict(page);
         if (policy_.cache->on_evict != nullptr)
             policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_BUDGET);
         evicted.push_back(page);
@@ -166,16 +159,15 @@ void cache_stage::empty(std::vector<uint32_t> &evicted) {
 }
 
 void cache_stage::put(uint32_t page) {
-    truth_.states()[page] |= MOORAGE_WHOLE;
-    ++truth_.used_all()[truth_.pool_of_page(page)];
+    truth_.admit(page);
+    truth_.land(page, MOORAGE_WHOLE);
     if (policy_.cache->on_load != nullptr)
         policy_.call(entry_point::on_load, policy_.cache->on_load, page, MOORAGE_WHOLE,
                      MOORAGE_MIGRATION);
 }
 
 void cache_stage::take(uint32_t page) {
-    take_out(truth_, page);
-    --truth_.used_all()[truth_.pool_of_page(page)];
+    truth_.evict(page);
     if (policy_.cache->on_evict != nullptr)
         policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_MIGRATION);
 }
@@ -203,11 +195,10 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
             if (!faults_.report(policy_.name(), why)) return false;
             continue;
         }
-        uint8_t &state = truth_.states()[page];
-        if (state != 0) continue;  // there already
+        if (truth_.state(page) != 0) continue;  // there already
         const uint32_t segments = segments_of(page / truth_.experts());
-        state = static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
-        ++truth_.used_all()[pool];
+        truth_.admit(page);
+        truth_.expect_kept(page, static_cast<uint8_t>(segments));
         if (cache.on_load != nullptr)
             policy_.call(entry_point::on_load, cache.on_load, page, segments, MOORAGE_BUDGET);
         loaded.push_back(page);
@@ -224,8 +215,7 @@ bool cache_stage::shrink(uint32_t pool, std::vector<uint32_t> &evicted) {
         if (!find_victims(pool, layer, ask, MOORAGE_BUDGET)) return false;
         if (victims_.empty()) return true;
         for (const uint32_t page : victims_) {
-            take_out(truth_, page);
-            --truth_.used_all()[pool];
+            truth_.evict(page);
             if (policy_.cache->on_evict != nullptr)
                 policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_BUDGET);
             evicted.push_back(page);

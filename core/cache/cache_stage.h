@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
@@ -22,15 +22,14 @@ struct placement_in_cache {
 class cache_stage {
 public:
     // All borrowed; they outlive the stage.
-    cache_stage(instance &policy, residency &truth, fault_log &faults);
+    cache_stage(instance &policy, ledger &truth, fault_log &faults);
 
     // Makes room for `pages` (absent from the cache, distinct, all of one layer) and gives each its
     // slot: one victims call for what is missing, then per page admit, on_evict, on_load, in order.
-    // A page that gets a slot has `set_bits` or-ed into its state (MOORAGE_WHOLE for a load that is
-    // there at once, MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT for one that is still to come).
+    // `at_once`: a page that gets a slot is there at that moment.
     // Wrong advice is reported; what replaces it is the evictable page of the pool with the
     // smallest number. Returns false when the run has to end. `out` is parallel to `pages`. [step]
-    bool load(std::span<const uint32_t> pages, int32_t cause, uint8_t set_bits,
+    bool load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
               std::span<placement_in_cache> out);
 
     // Evicts through the policy until `pool` uses at most its slots (a budget shrank it). The
@@ -59,7 +58,7 @@ private:
     bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
 
     instance &policy_;
-    residency &truth_;
+    ledger &truth_;
     fault_log &faults_;
     fenced_vector<uint32_t> victims_;
     uint64_t refused_ = 0;

@@ -13,7 +13,7 @@
 #include "core/cache/cache_stage.h"
 #include "core/cache/optimum.h"
 #include "core/cache/replay_account.h"
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 
 namespace moorage::core {
 
@@ -144,7 +144,7 @@ private:
     const trace &source_;
     const replay_job &job_;
     const replay_progress &progress_;
-    residency truth_;
+    ledger truth_;
     const replay_shape shape_;
     fault_log faults_;
     std::optional<future_cursor> future_;
@@ -199,8 +199,8 @@ std::optional<replay_result> run::fast() {
                                   shape_.width,
                                   lent(reader.experts()),
                                   lent(reader.requests()),
-                                  truth_.states().data(),
-                                  truth_.used_all().data(),
+                                  truth_.hand_over().state,
+                                  truth_.hand_over().used,
                                   outcomes.data()};
         note_step(MOORAGE_NONE, reader.first());  // and those after it
         policy_->call(entry_point::replay, policy_->cache->replay, &part);
@@ -287,21 +287,19 @@ bool run::take_step(cache_stage &stage, const moorage_step *shown, moorage_step 
                     step_arrays &arrays) {
     note_step(step.layer, step.token);
     const uint32_t base = step.layer * step.experts;
-    const auto states = truth_.states();
     arrays.missing.clear();
     for (uint32_t i = 0; i < shape_.width; ++i) {
         const uint32_t page = base + step.host_chosen[i];
-        if (states[page] == 0) arrays.missing.push_back(page);
-        if (shape_.width > 1) states[page] |= MOORAGE_STATE_PINNED;
+        if (truth_.state(page) == 0) arrays.missing.push_back(page);
+        if (shape_.width > 1) truth_.pin(page);
     }
     add_scores(step, arrays);
     if (policy_->observer != nullptr && policy_->observer->observe != nullptr)
         policy_->call(entry_point::observe, policy_->observer->observe, shown);
     const std::span placed(arrays.placed.data(), arrays.missing.size());
-    if (!stage.load(arrays.missing, MOORAGE_DEMAND, MOORAGE_WHOLE, placed)) return false;
+    if (!stage.load(arrays.missing, MOORAGE_DEMAND, true, placed)) return false;
     if (shape_.width > 1)
-        for (uint32_t i = 0; i < shape_.width; ++i)
-            states[base + step.host_chosen[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+        for (uint32_t i = 0; i < shape_.width; ++i) truth_.unpin(base + step.host_chosen[i], true);
     layer_misses_[step.layer] += arrays.missing.size();
     for (const placement_in_cache &place : placed) bypasses_ += !place.cached;
     return faults_.fatal().empty();

@@ -14,7 +14,7 @@ constexpr uint8_t resident = 1, pinned = 2;
 
 }  // namespace
 
-replay_account::replay_account(const residency &truth, replay_shape shape)
+replay_account::replay_account(const ledger &truth, replay_shape shape)
     : truth_(truth),
       shape_(shape),
       present_(size_t{truth.page_count()} + 1, 0),

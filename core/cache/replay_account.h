@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 
 namespace moorage::core {
 
@@ -21,7 +21,7 @@ class replay_account {
 public:
     // For a policy that admits every page: of one that does not, a request left uncached may be a
     // refusal or a fault, which outcomes do not tell apart.
-    replay_account(const residency &truth, replay_shape shape);
+    replay_account(const ledger &truth, replay_shape shape);
 
     // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed
     // wrongly, a victim that is not there, pinned, of another pool or not needed, a request left
@@ -41,7 +41,7 @@ private:
     bool full() const;
     bool agrees() const;
 
-    const residency &truth_;
+    const ledger &truth_;
     const replay_shape shape_;
     bool roomy_ = true;                // every pool has a slot for each request of a step
     bool full_ = false;                // every pool is; with roomy_ it stays so

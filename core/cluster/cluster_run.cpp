@@ -47,8 +47,7 @@ struct served_node {
     lent_record<moorage_costs> shown;
     std::unique_ptr<source> from;
     arrival_source *requests = nullptr;  // from, where requests enter
-    std::unique_ptr<residency> truth;
-    std::unique_ptr<arena> places;
+    std::unique_ptr<ledger> truth;
     std::unique_ptr<timeline_sink> sink;
     std::unique_ptr<timed_executor> where;
     policy_set policies;
@@ -235,9 +234,9 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(fit, pages));
     const uint32_t slots = loads ? capacity : 0, buffer = loads ? demand.model_top_k[model] : 0;
     const uint32_t transfers = pipeline::transfers_for(experts, buffer);
-    made.truth = std::make_unique<residency>(layers, experts, std::vector<uint32_t>{slots});
-    made.places =
-        std::make_unique<arena>(layers, experts, 1, capacity, buffer + pipeline::staging_slots);
+    made.truth = std::make_unique<ledger>(
+        layers, experts, std::vector<uint32_t>{slots},
+        std::make_unique<arena>(layers, experts, 1, capacity, buffer + pipeline::staging_slots));
     emulator *device_time = nullptr;
     if (gpu)
         device_time = make_device(made, device, experts, transfers);
@@ -262,7 +261,6 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
                                                            made.costs.get(),
                                                            &*made.shown,
                                                            made.truth.get(),
-                                                           made.places.get(),
                                                            &faults_,
                                                            made.policies.all(),
                                                            capacity,

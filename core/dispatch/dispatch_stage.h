@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/peers.h"
 #include "core/host/faults.h"

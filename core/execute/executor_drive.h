@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 #include "core/execute/executor.h"
 #include "core/execute/pass_results.h"
 #include "core/model/model.h"

@@ -5,10 +5,9 @@
 
 namespace moorage::core {
 
-load_behind::load_behind(residency &truth, arena &places, cache_stage &cache,
-                         transport_stage &transport, const cost_model &costs)
+load_behind::load_behind(ledger &truth, cache_stage &cache, transport_stage &transport,
+                         const cost_model &costs)
     : truth_(truth),
-      places_(places),
       cache_(cache),
       transport_(transport),
       costs_(costs),
@@ -31,18 +30,19 @@ bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &s
     const size_t count = std::min(pages.size(), size_t{loads_max} - active_.size());
     if (count == 0) return true;
     placed_.resize(count);
-    if (!cache_.load(pages.first(count), MOORAGE_PREFETCH, 0, placed_)) return false;
+    if (!cache_.load(pages.first(count), MOORAGE_PREFETCH, false, placed_)) return false;
     for (size_t i = 0; i < count; ++i) {
         const auto &[page, victim, cached] = placed_[i];
         if (victim != MOORAGE_NONE) release(victim);
         if (!cached) continue;
-        const uint32_t layer = places_.layer_of(page);
-        const uint8_t segments = places_.cached_segments(layer);
-        places_.take(page, segments, true);
-        truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
-        transfers_[page] = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments,
-                                             costs_.expert_bytes(places_.share(layer, segments)),
-                                             MOORAGE_NEVER, purpose::behind);
+        const uint32_t layer = truth_.rows().layer_of(page);
+        const uint8_t segments = truth_.rows().cached_segments(layer);
+        truth_.take_rows(page, segments, true);
+        truth_.expect_kept(page, segments);
+        transfers_[page] =
+            transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments,
+                              costs_.expert_bytes(truth_.rows().share(layer, segments)),
+                              MOORAGE_NEVER, purpose::behind);
         active_.push_back(page);
         started[i] = 1;
     }
@@ -73,12 +73,11 @@ bool load_behind::arrived(uint32_t transfer) {
 }
 
 void load_behind::release(uint32_t page) {
-    if (const uint32_t id = transfers_[page]; id != MOORAGE_NONE) {
-        transport_.cancel(id);
-        forget(page);
-        transport_.release(id);
-    }
-    places_.release(page, places_.cached_segments(places_.layer_of(page)));
+    const uint32_t id = transfers_[page];
+    if (id == MOORAGE_NONE) return;
+    transport_.cancel(id);
+    forget(page);
+    transport_.release(id);
 }
 
 void load_behind::cancel() {

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "core/cache/cache_stage.h"
-#include "core/cache/residency.h"
-#include "core/execute/arena.h"
+#include "core/store/ledger.h"
 #include "core/execute/cost_model.h"
 #include "core/transport/transport_stage.h"
 
@@ -22,7 +21,7 @@ public:
     static constexpr uint32_t loads_max = 16;  // under way at one time
 
     // All borrowed.
-    load_behind(residency &truth, arena &places, cache_stage &cache, transport_stage &transport,
+    load_behind(ledger &truth, cache_stage &cache, transport_stage &transport,
                 const cost_model &costs);
 
     bool under_way(uint32_t page) const { return transfers_[page] != MOORAGE_NONE; }
@@ -48,8 +47,7 @@ public:
 private:
     void forget(uint32_t page);
 
-    residency &truth_;
-    arena &places_;
+    ledger &truth_;
     cache_stage &cache_;
     transport_stage &transport_;
     const cost_model &costs_;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/config/run_config.h"
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/emulator.h"

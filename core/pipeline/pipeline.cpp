@@ -13,15 +13,14 @@ pipeline::pipeline(const parts &of)
       costs_(*of.costs),
       shown_(*of.shown),
       truth_(*of.truth),
-      places_(*of.places),
       faults_(*of.faults),
       router_(*of.policies.router, faults_, of.routing, source_.streams()),
       cache_(*of.policies.cache, truth_, faults_),
-      budget_(*of.policies.budget, faults_, truth_, cache_, places_, of.slots, of.part_rows),
+      budget_(*of.policies.budget, faults_, truth_, cache_, of.slots, of.part_rows),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max, source_.layers(),
                  source_.experts()),
-      behind_(truth_, places_, cache_, transport_, costs_),
-      prefetch_(*of.policies.prefetch, faults_, truth_, places_, transport_, costs_, source_,
+      behind_(truth_, cache_, transport_, costs_),
+      prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_,
                 of.buffer_slots),
       dispatch_(*of.policies.dispatch, faults_, costs_, of.others, source_.experts()),
       guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
@@ -146,36 +145,28 @@ bool pipeline::choose(layer_report &account) {
     return true;
 }
 
-static bool is_whole(uint8_t state) { return (state & MOORAGE_STATE_RESIDENT) == MOORAGE_WHOLE; }
-
 // Counts hits by what is resident now, and pins every expert of the step. Resident experts come
 // first, each group in the order of the step.
 void pipeline::find_items(layer_report &account) {
     const moorage_step &view = step_.view();
     const uint32_t count = view.distinct_count, base = view.layer * view.experts;
     const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
-    uint8_t *const states = truth_.states().data() + base;  // of the layer
-    const uint8_t in_cache = cached_segments();
     uint32_t whole = 0, partial = 0;
-    for (uint32_t i = 0; i < count; ++i) whole += is_whole(states[distinct[i]]);
+    for (uint32_t i = 0; i < count; ++i) whole += truth_.whole(base + distinct[i]);
     items_.resize(count);
     step_item *const items = items_.data();
     uint32_t *const places = places_of_items_.data();
     uint32_t next_whole = 0, next_missing = whole;
     for (uint32_t i = 0; i < count; ++i) {
-        const uint32_t expert = distinct[i];
-        const uint8_t state = states[expert];
-        states[expert] = state | MOORAGE_STATE_PINNED;
-        const uint32_t place = is_whole(state) ? next_whole++ : next_missing++;
+        const uint32_t page = base + distinct[i];
+        const ledger::found found = truth_.pin(page);
+        const uint32_t place = found.missing == 0 ? next_whole++ : next_missing++;
         places[i] = place;
         step_item &item = items[place];
-        item.begin(expert, base + expert, tokens[i]);
-        const uint8_t resident = state & MOORAGE_STATE_RESIDENT;
-        const int in_flight = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
-        const int buffered = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
-        item.missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~resident);
-        item.cached = ((resident | in_flight) & ~buffered & in_cache) != 0;
-        partial += item.missing != 0 && (resident | in_flight) != 0;
+        item.begin(distinct[i], page, tokens[i]);
+        item.missing = found.missing;
+        item.cached = found.kept;
+        partial += found.partly;
     }
     account.experts.requested += count;
     account.experts.hits += whole;
@@ -228,9 +219,7 @@ void pipeline::give_up_prefetch(step_item &item) {
         bytes_.prefetch_used -= sent;
         bytes_.prefetch_wasted += sent;
         bytes_.prefetch_cut_off += sent;
-        const int segments = record.segments;
-        truth_.states()[item.page] &= static_cast<uint8_t>(~(
-            segments << MOORAGE_STATE_IN_FLIGHT_SHIFT | segments << MOORAGE_STATE_BUFFERED_SHIFT));
+        truth_.give_up(item.page, record.segments);
     }
 }
 
@@ -255,9 +244,7 @@ bool pipeline::load_missing() {
         }
         item.behind = false;
         if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
-        const int missing = item.missing;
-        truth_.states()[item.page] |= static_cast<uint8_t>(
-            missing << MOORAGE_STATE_IN_FLIGHT_SHIFT | missing << MOORAGE_STATE_BUFFERED_SHIFT);
+        truth_.expect_passing(item.page, item.missing);
         if (item.cached) continue;
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
@@ -271,7 +258,7 @@ bool pipeline::load_later() {
     to_cache_items_.clear();
     for (uint32_t i = 0; i < items_.size(); ++i) {
         if (!items_[i].behind || items_[i].cached) continue;
-        places_.release(items_[i].page, MOORAGE_WHOLE);  // of a prefetch that was given up
+        truth_.free_rows(items_[i].page, MOORAGE_WHOLE);  // of a prefetch that was given up
         to_cache_.push_back(items_[i].page);
         to_cache_items_.push_back(i);
     }
@@ -287,17 +274,13 @@ bool pipeline::find_room() {
         to_cache_.resize(std::min<size_t>(to_cache_.size(), spare));
     }
     const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
-    if (!cache_.load(to_cache_, MOORAGE_DEMAND, 0, placed)) return false;
-    const int in_cache = cached_segments();
+    if (!cache_.load(to_cache_, MOORAGE_DEMAND, false, placed)) return false;
     for (size_t n = 0; n < to_cache_.size(); ++n) {
         step_item &item = items_[to_cache_items_[n]];
         item.cached = placed[n].cached;
         if (placed[n].victim != MOORAGE_NONE) release({&placed[n].victim, 1});
         if (placed[n].victim != MOORAGE_NONE || !item.cached) guard_.matters(guard::cache);
-        // What was prefetched only changes its label.
-        if (item.cached)
-            truth_.states()[item.page] &=
-                static_cast<uint8_t>(~(in_cache << MOORAGE_STATE_BUFFERED_SHIFT));
+        if (item.cached) truth_.adopt(item.page);
     }
     return true;
 }
@@ -319,7 +302,7 @@ void pipeline::start_compute() {
     waiting_.clear();
     next_waiting_ = 0;
     remote_.clear();
-    const bool split = places_.split(layer());
+    const bool split = truth_.rows().split(layer());
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
         if (item.site >= MOORAGE_SITE_REMOTE) {
@@ -377,8 +360,8 @@ void pipeline::start_waiting() {
         step_item &item = items_[index];
         uint32_t &transfer = item.transfers[part_of(segments)];
         if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
-            if (!places_.has_room(item.page, segments, item.cached)) return;
-            places_.take(item.page, segments, item.cached);
+            if (!truth_.has_room(item.page, segments, item.cached)) return;
+            truth_.take_rows(item.page, segments, item.cached);
             transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, segments,
                                          costs_.expert_bytes(share(segments)), now_ns());
         }
@@ -403,7 +386,7 @@ bool pipeline::computing() {
 void pipeline::segment_done(step_item &item, uint8_t segments) {
     const uint8_t kept = item.cached ? cached_segments() : uint8_t{0};
     if (segments & kept) return;
-    places_.release(item.page, segments);
+    truth_.free_rows(item.page, segments);
     room_freed();
 }
 
@@ -415,11 +398,11 @@ void pipeline::room_freed() {
 // A top segment that came by way of the buffer, and that the cache keeps, moves to its slot once it
 // has been computed.
 void pipeline::move_top(step_item &item) {
-    if (!item.cached || !places_.must_move(item.page)) return;
+    if (!item.cached || !truth_.rows().must_move(item.page)) return;
     const auto index = static_cast<uint32_t>(&item - items_.data());
     executor_.move_top(
         {item.page, 0, share(MOORAGE_TOP), MOORAGE_NONE, index, uint8_t{MOORAGE_TOP}},
-        places_.take_slot(item.page));
+        truth_.take_slot(item.page));
     ++item.open;
     ++open_;
 }
@@ -433,8 +416,8 @@ uint32_t pipeline::held_frames() const {
         const auto same = [&](const prefetch_stage::taken &one) { return one.page == page; };
         if (std::any_of(taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(i), same)) continue;
         const auto item = std::ranges::find(items_, page, &step_item::page);
-        held += places_.in_frame(page) &&
-                (places_.split(layer()) || (item != items_.end() && !item->cached));
+        held += truth_.rows().in_frame(page) &&
+                (truth_.rows().split(layer()) || (item != items_.end() && !item->cached));
     }
     return held;
 }
@@ -466,10 +449,7 @@ void pipeline::handle(const completion &done) {
             if (ended == MOORAGE_NONE) return;
             if (end_served(ended)) return;
             const transfer_record &record = transport_.record(ended);
-            const int segments = record.segments;
-            uint8_t &state = truth_.states()[record.page];
-            state = static_cast<uint8_t>((state & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) |
-                                         segments);
+            truth_.land(record.page, record.segments);
             if (record.cause == MOORAGE_BUDGET) {
                 --filling_;
                 transport_.release(ended);
@@ -492,7 +472,7 @@ void pipeline::handle(const completion &done) {
         }
         case event_kind::moved: {
             step_item &item = items_[done.tag];
-            places_.moved(item.page);
+            truth_.moved(item.page);
             --item.open;
             --open_;
             room_freed();
@@ -513,10 +493,7 @@ void pipeline::handle(const completion &done) {
 void pipeline::end_step(layer_report &account) {
     const instance::stepping mark;
     for (step_item &item : items_) {
-        const uint8_t kept = item.cached || item.behind ? cached_segments() : uint8_t{0};
-        const int coming = item.behind ? kept << MOORAGE_STATE_IN_FLIGHT_SHIFT : 0;
-        truth_.states()[item.page] &= static_cast<uint8_t>(kept | coming);
-        places_.release(item.page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
+        truth_.unpin(item.page, item.cached || item.behind);
         if (item.site == MOORAGE_SITE_CPU) ++account.experts.on_cpu;
         if (item.site >= MOORAGE_SITE_REMOTE) ++account.experts.remote;
         bool loaded = false;

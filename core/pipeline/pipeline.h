@@ -13,9 +13,9 @@
 
 #include "core/budget/budget_stage.h"
 #include "core/cache/cache_stage.h"
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 #include "core/dispatch/dispatch_stage.h"
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/executor.h"
 #include "core/execute/peers.h"
@@ -45,8 +45,7 @@ public:
         executor *where;
         cost_model *costs;     // a real executor's times correct it ...
         moorage_costs *shown;  // ... and what policies see of it
-        residency *truth;
-        arena *places;
+        ledger *truth;
         fault_log *faults;
         stages policies;
         uint32_t slots, buffer_slots, transfers_max, needs;
@@ -161,8 +160,8 @@ private:
     uint32_t layer() const { return step_.view().layer; }
     bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
     // Segments that a slot of the cache holds in the layer under way.
-    uint8_t cached_segments() const { return places_.cached_segments(layer()); }
-    double share(uint8_t segments) const { return places_.share(layer(), segments); }
+    uint8_t cached_segments() const { return truth_.rows().cached_segments(layer()); }
+    double share(uint8_t segments) const { return truth_.rows().share(layer(), segments); }
     // Pages that lost their place in the cache.
     bool end_served(uint32_t transfer);
     void release(std::span<const uint32_t> pages) {
@@ -183,8 +182,7 @@ private:
     peers *others_;
     cost_model &costs_;
     moorage_costs &shown_;
-    residency &truth_;
-    arena &places_;
+    ledger &truth_;
     fault_log &faults_;
     std::vector<instance *> observers_;
     router_stage router_;

@@ -24,7 +24,7 @@ flow pipeline::arrange() {
                 release(budget_.evicted());
             }
         }
-        const auto [least, most] = std::ranges::minmax(std::as_const(truth_).slots_all());
+        const auto [least, most] = std::ranges::minmax(truth_.slots());
         arrangement_.uneven |= most - least > 1 || budget_.divides();
     }
     if (!empty) co_return;
@@ -54,7 +54,7 @@ flow pipeline::divide() {
     while (!executor_.idle(link_h2d) && running()) co_await event_;
     if (!running() || !budget_.apply()) co_return end_run();
     release(budget_.evicted());
-    places_.divide(budget_.top_rows(), truth_.slots_all());
+    truth_.divide(budget_.top_rows());
     executor_.divided();
 }
 
@@ -64,10 +64,10 @@ flow pipeline::fill() {
     for (uint32_t pool = 0; pool < truth_.pools(); ++pool)
         if (!cache_.fill(pool, filled_)) co_return end_run();
     for (const uint32_t page : filled_) {
-        const uint32_t its_layer = places_.layer_of(page);
-        const uint8_t segments = places_.cached_segments(its_layer);
-        places_.take(page, segments, true);
-        const uint64_t bytes = costs_.expert_bytes(places_.share(its_layer, segments));
+        const uint32_t its_layer = truth_.rows().layer_of(page);
+        const uint8_t segments = truth_.rows().cached_segments(its_layer);
+        truth_.take_rows(page, segments, true);
+        const uint64_t bytes = costs_.expert_bytes(truth_.rows().share(its_layer, segments));
         while (transport_.submit(link_h2d, MOORAGE_BUDGET, page, segments, bytes, MOORAGE_NEVER,
                                  purpose::fill) == MOORAGE_NONE) {
             if (!running()) co_return;

@@ -51,7 +51,7 @@ void pipeline::count_remote_tokens() {
 
 bool pipeline::serve(expert_work work) {
     const instance::stepping mark;
-    if ((truth_.state(work.page) & MOORAGE_STATE_RESIDENT) != MOORAGE_WHOLE) {
+    if (!truth_.whole(work.page)) {
         work.transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, work.page, MOORAGE_WHOLE,
                                           costs_.expert_bytes(1), now_ns());
         if (work.transfer == MOORAGE_NONE) return false;
@@ -72,18 +72,17 @@ bool pipeline::end_served(uint32_t transfer) {
 
 void pipeline::keep(uint32_t page) {
     // A step that has it computed elsewhere leaves it when it ends.
-    if (truth_.state(page) & MOORAGE_STATE_PINNED)
+    if (truth_.pinned(page))
         if (const auto item = std::ranges::find(items_, page, &step_item::page);
             item != items_.end())
             item->cached = true;
     cache_.put(page);
-    places_.take(page, MOORAGE_WHOLE, true);
+    truth_.take_rows(page, MOORAGE_WHOLE, true);
 }
 
 bool pipeline::forget(uint32_t page) {
     if (truth_.state(page) != MOORAGE_WHOLE) return false;  // pinned, or something of it is coming
     cache_.take(page);
-    places_.release(page, MOORAGE_WHOLE);
     return true;
 }
 

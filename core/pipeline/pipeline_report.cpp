@@ -42,7 +42,7 @@ void pipeline::finish(run_report &report) {
         layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;
         layers_[layer].stall_ms = static_cast<double>(layer_stall_ns_[layer]) / 1e6;
         layers_[layer].h2d_bytes = copies ? transport_.sent_bytes_of_layer(layer) : 0;
-        layers_[layer].split = places_.share(layer, MOORAGE_TOP);
+        layers_[layer].split = truth_.rows().share(layer, MOORAGE_TOP);
         report.experts += layers_[layer].experts;
         report.routing += layers_[layer].routing;
         report.predicted += layers_[layer].predicted;

@@ -93,8 +93,7 @@ private:
     memory_plan memory_;
     uint32_t needs_ = 0;
     uint64_t refused_ = 0;  // loads that the cache policy did not admit
-    std::unique_ptr<residency> truth_;
-    std::unique_ptr<arena> places_;
+    std::unique_ptr<ledger> truth_;
     machine machine_;
     std::unique_ptr<future_cursor> future_;
     policy_set policies_;
@@ -256,20 +255,19 @@ cpu_model_limits runner::limits() const {
 
 status runner::make_machine() {
     const std::vector<uint32_t> none_yet(source_->layers(), 0);
-    truth_ = std::make_unique<residency>(
+    truth_ = std::make_unique<ledger>(
         source_->layers(), source_->experts(),
-        config_.per_layer ? none_yet : std::vector<uint32_t>{memory_.slots});
-    std::fill(truth_->splits().begin(), truth_->splits().end(), static_cast<float>(memory_.share));
-    const uint32_t beside = memory_.beside();
-    places_ = std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
-                                      memory_.experts, beside);
-    const std::vector<uint32_t> top_rows(source_->layers(), memory_.top_rows);
-    places_->divide(top_rows, std::as_const(*truth_).slots_all());
+        config_.per_layer ? none_yet : std::vector<uint32_t>{memory_.slots},
+        std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
+                                memory_.experts, memory_.beside()));
+    for (uint32_t layer = 0; layer < source_->layers(); ++layer)
+        truth_->set_split(layer, static_cast<float>(memory_.share));
+    truth_->divide(std::vector<uint32_t>(source_->layers(), memory_.top_rows));
     machine_request request{};
     request.config = &config_;
     request.of = computed_;
     request.costs = costs_.get();
-    request.places = places_.get();
+    request.places = &truth_->rows();
     request.limits = limits();
     request.transfers_max = memory_.transfers_max;
     request.threads = config_.threads ? config_.threads : options_.threads;
@@ -336,10 +334,10 @@ status runner::activate() {
 
 result<run_report> runner::drive() {
     executor &where = *machine_.where;
-    pipeline line({source_.get(), &where, costs_.get(), &*costs_view_, truth_.get(), places_.get(),
-                   &faults_, policies_.all(), memory_.experts, memory_.buffer_slots,
-                   memory_.transfers_max, needs_ | policies_.needs(), memory_.part_rows,
-                   config_.per_layer, options_.watcher, routing(), guarding()});
+    pipeline line({source_.get(), &where, costs_.get(), &*costs_view_, truth_.get(), &faults_,
+                   policies_.all(), memory_.experts, memory_.buffer_slots, memory_.transfers_max,
+                   needs_ | policies_.needs(), memory_.part_rows, config_.per_layer,
+                   options_.watcher, routing(), guarding()});
     if (line.lacks_predictions()) {
         warn(
             format("executor {} does not predict from resident experts, which prefetch {} asks "

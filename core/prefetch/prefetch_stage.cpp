@@ -8,13 +8,12 @@
 
 namespace moorage::core {
 
-prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, residency &truth, arena &places,
+prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, ledger &truth,
                                transport_stage &transport, const cost_model &costs, source &from,
                                uint32_t capacity)
     : policy_(policy),
       faults_(faults),
       truth_(truth),
-      places_(places),
       transport_(transport),
       costs_(costs),
       source_(from),
@@ -65,11 +64,7 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
     bytes.prefetch_wasted += sent;
     if (!one.arrived) bytes.prefetch_cut_off += sent;
     transport_.release(one.transfer);
-    const uint8_t segments = one.segments;
-    places_.release(one.page, segments);
-    truth_.states()[one.page] &=
-        static_cast<uint8_t>(~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                               segments << MOORAGE_STATE_BUFFERED_SHIFT));
+    truth_.drop(one.page, one.segments);
 }
 
 bool prefetch_stage::awaits(uint32_t layer) const {
@@ -192,13 +187,10 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
                                                   segments, page, truth_.page_count()));
         return true;
     }
-    const uint8_t state = truth_.state(page);
     // Of the running step, whose end would take its place away: looking ahead a whole round.
-    if (state & MOORAGE_STATE_PINNED) return true;
-    const int there =
-        state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT;
-    const uint8_t missing = static_cast<uint8_t>(segments & MOORAGE_WHOLE & ~there);
-    if (!places_.split(page / truth_.experts())) {
+    if (truth_.pinned(page)) return true;
+    const uint8_t missing = static_cast<uint8_t>(segments & ~truth_.known(page));
+    if (!truth_.rows().split(page / truth_.experts())) {
         return missing != MOORAGE_WHOLE || add(page, MOORAGE_WHOLE, held);
     }
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
@@ -207,22 +199,22 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
 }
 
 bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
-    const uint64_t bytes = costs_.expert_bytes(places_.share(page / truth_.experts(), segments));
+    const uint64_t bytes =
+        costs_.expert_bytes(truth_.rows().share(page / truth_.experts(), segments));
     if (entries_of_[page] == 0 && free_frames(held) == 0) return false;
     if (bytes == 0) return true;
-    if (!places_.has_room(page, segments, false)) return false;
-    places_.take(page, segments, false);  // first: its bytes may set out at once
+    if (!truth_.has_room(page, segments, false)) return false;
+    truth_.take_rows(page, segments, false);  // first: its bytes may set out at once
     const uint32_t id = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes,
                                           MOORAGE_NEVER, purpose::prefetch);
     if (id == MOORAGE_NONE) {
-        places_.release(page, segments);
+        truth_.free_rows(page, segments);
         return false;
     }
     entries_.push_back({page, id, segments, false});
     pages_ += entries_of_[page] == 0;
     entries_of_[page] |= segments;
-    truth_.states()[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                                  segments << MOORAGE_STATE_BUFFERED_SHIFT);
+    truth_.expect_passing(page, segments);
     return true;
 }
 

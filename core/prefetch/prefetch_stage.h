@@ -10,8 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/cache/residency.h"
-#include "core/execute/arena.h"
+#include "core/store/ledger.h"
 #include "core/execute/cost_model.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
@@ -25,9 +24,8 @@ namespace moorage::core {
 class prefetch_stage {
 public:
     // All borrowed. `capacity` experts fit in the buffer.
-    prefetch_stage(instance &policy, fault_log &faults, residency &truth, arena &places,
-                   transport_stage &transport, const cost_model &costs, source &from,
-                   uint32_t capacity);
+    prefetch_stage(instance &policy, fault_log &faults, ledger &truth, transport_stage &transport,
+                   const cost_model &costs, source &from, uint32_t capacity);
 
     bool active() const { return horizon_ != 0; }
     // Whether forecasts are to wait for executor::predict(): the policy wants predictions from
@@ -80,8 +78,7 @@ private:
     instance &policy_;
     fault_log &faults_;
     bool running_ = true, from_resident_ = false;
-    residency &truth_;
-    arena &places_;
+    ledger &truth_;
     transport_stage &transport_;
     const cost_model &costs_;
     source &source_;

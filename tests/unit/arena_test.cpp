@@ -1,7 +1,7 @@
 // arena_test.cpp - goal: fast memory is dealt out once, kept while it is held and found again.
 // Method: small arenas by hand; random takes, moves and releases against a model of sets, in which
 // room is worked out from what is held and no two segments may share a row.
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 
 #include <doctest/doctest.h>
 

@@ -12,7 +12,7 @@ namespace {
 
 // Two layers of four experts; everything the stage needs, with the policy active.
 struct bench {
-    residency truth;
+    ledger truth;
     fault_log faults;
     std::unique_ptr<instance> policy;
     std::optional<cache_stage> stage;
@@ -34,9 +34,9 @@ struct bench {
         REQUIRE(policy->activate(limits).ok());
         stage.emplace(*policy, truth, faults);
     }
-    bool load(std::vector<uint32_t> pages, uint8_t bits = MOORAGE_WHOLE) {
+    bool load(std::vector<uint32_t> pages, bool at_once = true) {
         placed.assign(pages.size(), {});
-        return stage->load(pages, MOORAGE_DEMAND, bits, placed);
+        return stage->load(pages, MOORAGE_DEMAND, at_once, placed);
     }
     std::vector<uint32_t> resident() const {
         std::vector<uint32_t> pages;
@@ -75,7 +75,7 @@ TEST_CASE("free slots are used before anything is evicted") {
 TEST_CASE("pinned pages stay, and what finds no room is served without a slot") {
     bench on({2}, "scripted", {});
     REQUIRE(on.load({4, 5}));
-    on.truth.states()[4] |= MOORAGE_STATE_PINNED;
+    on.truth.pin(4);
     CHECK(on.load({6, 7}));
     CHECK(on.placed[0].victim == 5);
     CHECK(on.placed[1].cached == false);
@@ -87,7 +87,8 @@ TEST_CASE("pinned pages stay, and what finds no room is served without a slot") 
 TEST_CASE("a load still to come is marked in flight and can be evicted again") {
     bench on({1}, "scripted", {});
     constexpr uint8_t in_flight = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
-    REQUIRE(on.load({2}, in_flight));
+    REQUIRE(on.load({2}, /*at_once=*/false));
+    on.truth.expect_kept(2, MOORAGE_WHOLE);
     CHECK(on.truth.state(2) == in_flight);
     CHECK(on.load({3}));
     CHECK(on.placed[0].victim == 2);
@@ -128,7 +129,7 @@ TEST_CASE("every wrong victim is a fault and is replaced by the smallest page th
             const list before = one.two_pools ? list{0, 1, 2} : list{0, 1, 2, 3};
             for (const uint32_t page : before) REQUIRE(on.load({page}));
             if (one.two_pools) REQUIRE(on.load({4}));
-            on.truth.states()[2] |= MOORAGE_STATE_PINNED;
+            on.truth.pin(2);
             // Layer 0 of the two pools has one page left to load; layer 1 of the shared one has
             // all.
             const bool goes_on = on.load(one.two_pools ? list{3} : list{4, 5});
@@ -148,20 +149,20 @@ TEST_CASE("every wrong victim is a fault and is replaced by the smallest page th
 TEST_CASE("a shrinking pool evicts down to its slots, pinned pages later") {
     bench on({4}, "scripted", {});
     REQUIRE(on.load({0, 1, 2, 3}));
-    on.truth.states()[0] |= MOORAGE_STATE_PINNED;
+    on.truth.pin(0);
     std::vector<uint32_t> gone;
     CHECK(on.stage->shrink(0, gone));
     CHECK(gone.empty());
-    on.truth.slots_all()[0] = 1;
+    on.truth.set_slots(std::vector<uint32_t>{1});
     CHECK(on.stage->shrink(0, gone));
     CHECK(gone == list{1, 2, 3});
     CHECK(on.truth.used(0) == 1);
     gone.clear();
-    on.truth.slots_all()[0] = 0;
+    on.truth.set_slots(std::vector<uint32_t>{0});
     CHECK(on.stage->shrink(0, gone));
     CHECK(gone.empty());
     CHECK(on.truth.used(0) == 1);
-    on.truth.states()[0] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+    on.truth.unpin(0, true);
     CHECK(on.stage->shrink(0, gone));
     CHECK(gone == list{0});
     CHECK(on.resident().empty());

@@ -8,7 +8,7 @@
 #include <csignal>
 #include <numeric>
 
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/lent_memory.h"
 #include "core/host/supervise.h"
@@ -82,11 +82,11 @@ TEST_CASE("a child has memory of its own with the same content, parent and child
 }
 
 TEST_CASE("no policy can change the residency view") {
-    residency truth(2, 4, {3});
+    ledger truth(2, 4, {3});
     const moorage_residency *view = truth.view();
     CHECK(view->layers == 2);
-    truth.states()[5] = MOORAGE_WHOLE;
-    ++truth.used_all()[0];
+    truth.admit(5);
+    truth.land(5, MOORAGE_WHOLE);
     CHECK(view->host_state[5] == MOORAGE_WHOLE);
     CHECK(view->host_used[0] == 1);
     CHECK(view->host_slots[0] == 3);

@@ -185,6 +185,19 @@ TEST_CASE("a weight that is not the rule's counts, a dropped one by itself, with
     const run_report capped = with(0);
     CHECK(capped.experts.substituted == 5);
     CHECK(capped.routing.held_cap == 5);
+    // A row that is held has its own weights back.
+    on.config.substitution_max = 0;
+    struct : step_watcher {
+        void step(const moorage_step &view, const pass &, source &) override {
+            for (uint32_t i = 0; i < view.token_count * view.top_k; ++i)
+                CHECK(view.host_weights[i] == (i % 2 == 0 ? 0.75f : 0.25f));
+            ++steps;
+        }
+        uint64_t steps = 0;
+    } seen;
+    on.config.router.params = {{"factor", 0.0, "test"}};
+    CHECK(on.run_it(&seen).routing.held_cap == 10);
+    CHECK(seen.steps == 10);
     // What claims to be lossless is held to it.
     on.config.substitution_max = 1;
     on.config.router.plugin = "restate";

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "core/base/memory_block.h"
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
 #include "core/model/segment.h"

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
 #include "core/execute/pass_results.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 #include "core/execute/cuda/cuda_device.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"

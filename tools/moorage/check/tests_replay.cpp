@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 #include "tools/moorage/check/tests.h"
 
 namespace moorage::check {

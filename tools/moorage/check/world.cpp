@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/cache/residency.h"
+#include "core/store/ledger.h"
 
 namespace moorage::check {
 

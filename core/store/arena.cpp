@@ -1,5 +1,5 @@
 // arena.cpp - deals out frames and slots.
-#include "core/execute/arena.h"
+#include "core/store/arena.h"
 
 #include <algorithm>
 #include <cassert>

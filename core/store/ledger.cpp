@@ -1,7 +1,9 @@
-// residency.cpp - keeps the state bytes and the counts that the view shows.
-#include "core/cache/residency.h"
+// ledger.cpp - what of the book is no single entry.
+#include "core/store/ledger.h"
 
 #include <algorithm>
+#include <cassert>
+#include <utility>
 
 namespace moorage::core {
 
@@ -12,9 +14,11 @@ std::vector<uint32_t> divide_slots(uint32_t slots, uint32_t layers, bool per_lay
     return each;
 }
 
-residency::residency(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pool_slots)
+ledger::ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pool_slots,
+               std::unique_ptr<arena> rows)
     : layers_(layers),
       experts_(experts),
+      rows_(std::move(rows)),
       state_(size_t{layers} * experts, 0),
       slots_(pool_slots.begin(), pool_slots.end()),
       used_(slots_.size(), 0),
@@ -31,18 +35,17 @@ residency::residency(uint32_t layers, uint32_t experts, const std::vector<uint32
               lent(split_)};
 }
 
-bool residency::evictable(uint32_t page) const {
-    const uint8_t state = state_[page];
-    return (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
-           (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
+void ledger::set_slots(std::span<const uint32_t> slots) {
+    assert(slots.size() == slots_.size());
+    std::copy(slots.begin(), slots.end(), slots_.begin());
 }
 
-void residency::clear() {
+void ledger::clear() {
     std::fill(state_.begin(), state_.end(), uint8_t{0});
     std::fill(used_.begin(), used_.end(), 0u);
 }
 
-void residency::fill() {
+void ledger::fill() {
     std::fill(state_.begin(), state_.end(), uint8_t{MOORAGE_WHOLE});
     std::fill(used_.begin(), used_.end(), page_count() / pools());
 }

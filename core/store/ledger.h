@@ -1,0 +1,172 @@
+// ledger.h - the book of what lies in fast memory: the only writer of states, counts and rows.
+//
+// A page is layer * experts + expert; a segment of it is absent, coming or here. A page that is
+// *kept* has a slot of its pool, and counts as used from the moment its load begins; what is not
+// kept is *passing*: it lies beside the cache, in the transfer buffer or staged for a step, and is
+// gone when nobody needs it any more. Stages say in verbs what happens; policies see the
+// moorage_residency view, in memory that they cannot write. [step]
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/host/lent_memory.h"
+#include "core/store/arena.h"
+#include "moorage/base.h"
+
+namespace moorage::core {
+
+// slots of each pool: "shared" is one pool; "per-layer" gives slots / layers each and the first
+// (slots mod layers) one more. Whole experts.
+std::vector<uint32_t> divide_slots(uint32_t slots, uint32_t layers, bool per_layer);
+
+class ledger {
+public:
+    // `rows`: where everything lies. Null: nothing lies anywhere (a replay), and no verb about rows
+    // may be called.
+    ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &pool_slots,
+           std::unique_ptr<arena> rows = nullptr);
+    ledger(const ledger &) = delete;
+
+    const moorage_residency *view() const { return view_.lent(); }
+    const arena &rows() const { return *rows_; }
+    uint32_t layers() const { return layers_; }
+    uint32_t experts() const { return experts_; }
+    uint32_t page_count() const { return layers_ * experts_; }
+    uint32_t pools() const { return static_cast<uint32_t>(slots_.size()); }
+    uint32_t pool_of_layer(uint32_t layer) const { return slots_.size() == 1 ? 0 : layer; }
+    uint32_t pool_of_page(uint32_t page) const { return pool_of_layer(page / experts_); }
+
+    uint8_t state(uint32_t page) const { return state_[page]; }
+    uint8_t here(uint32_t page) const { return state_[page] & MOORAGE_STATE_RESIDENT; }
+    bool whole(uint32_t page) const { return here(page) == MOORAGE_WHOLE; }
+    bool pinned(uint32_t page) const { return (state_[page] & MOORAGE_STATE_PINNED) != 0; }
+    // Segments that are here, coming, or lie beside the cache.
+    uint8_t known(uint32_t page) const {
+        const int state = state_[page];
+        return static_cast<uint8_t>((state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                     state >> MOORAGE_STATE_BUFFERED_SHIFT) &
+                                    MOORAGE_WHOLE);
+    }
+    // Whether it may lose its slot: it has one, and nobody uses it.
+    bool evictable(uint32_t page) const {
+        return (state_[page] & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
+               (state_[page] & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
+    }
+    std::span<const uint32_t> slots() const { return slots_; }
+    uint32_t slots(uint32_t pool) const { return slots_[pool]; }
+    uint32_t used(uint32_t pool) const { return used_[pool]; }
+    uint32_t free(uint32_t pool) const {
+        return slots_[pool] > used_[pool] ? slots_[pool] - used_[pool] : 0;
+    }
+    std::span<const float> splits() const { return split_; }
+
+    // A step uses the page until unpin(). What of it is missing, whether it is kept, whether it is
+    // there or coming in part.
+    struct found {
+        uint8_t missing;
+        bool kept, partly;
+    };
+    found pin(uint32_t page) {
+        const uint8_t state = state_[page];
+        state_[page] = state | MOORAGE_STATE_PINNED;
+        const int in = state & MOORAGE_WHOLE;
+        const int coming = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
+        const int passing = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
+        return {static_cast<uint8_t>(MOORAGE_WHOLE & ~in),
+                ((in | coming) & ~passing & of_slot(page)) != 0,
+                in != MOORAGE_WHOLE && (in | coming) != 0};
+    }
+    // All that the cache does not keep of it goes now, with its rows; `keeps`: it does.
+    void unpin(uint32_t page, bool keeps) {
+        const int kept = keeps ? of_slot(page) : 0;
+        state_[page] &= static_cast<uint8_t>(kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        if (rows_) rows_->release(page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
+    }
+
+    // The page takes a free slot of its pool; its bytes are here or are to be expected.
+    void admit(uint32_t page) { ++used_[pool_of_page(page)]; }
+    // The page loses its slot, and what lies there; replace(): the slot is that of the page that
+    // is loaded in its place.
+    void evict(uint32_t page) {
+        --used_[pool_of_page(page)];
+        replace(page);
+    }
+    void replace(uint32_t page) {
+        state_[page] &= static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
+        if (rows_) rows_->release(page, of_slot(page));
+    }
+
+    // Segments will come: into the page's slot, or beside the cache.
+    void expect_kept(uint32_t page, uint8_t segments) {
+        state_[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+    }
+    void expect_passing(uint32_t page, uint8_t segments) {
+        state_[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                             segments << MOORAGE_STATE_BUFFERED_SHIFT);
+    }
+    // What passes becomes the cache's: a change of label, not of place. Requires: admitted.
+    void adopt(uint32_t page) {
+        state_[page] &= static_cast<uint8_t>(~(of_slot(page) << MOORAGE_STATE_BUFFERED_SHIFT));
+    }
+    // They are here.
+    void land(uint32_t page, uint8_t segments) {
+        state_[page] = static_cast<uint8_t>(
+            (state_[page] & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) | segments);
+    }
+    // They will not come after all; their rows go when the step that uses the page ends.
+    void give_up(uint32_t page, uint8_t segments) {
+        state_[page] &= static_cast<uint8_t>(~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                               segments << MOORAGE_STATE_BUFFERED_SHIFT));
+    }
+    // Nothing of them is needed any more, here or coming. Requires: they pass.
+    void drop(uint32_t page, uint8_t segments) {
+        rows_->release(page, segments);
+        state_[page] &=
+            static_cast<uint8_t>(~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                   segments << MOORAGE_STATE_BUFFERED_SHIFT));
+    }
+
+    // Rows: as in arena.h. `kept`: the page has a slot.
+    bool has_room(uint32_t page, uint8_t segments, bool kept) const {
+        return rows_->has_room(page, segments, kept);
+    }
+    void take_rows(uint32_t page, uint8_t segments, bool kept) {
+        rows_->take(page, segments, kept);
+    }
+    void free_rows(uint32_t page, uint8_t segments) { rows_->release(page, segments); }
+    uint64_t take_slot(uint32_t page) { return rows_->take_slot(page); }
+    void moved(uint32_t page) { rows_->moved(page); }
+
+    // A budget's: sizes of the pools, share of an expert that a slot holds; then the rows anew.
+    void set_slots(std::span<const uint32_t> slots);
+    void set_split(uint32_t layer, float share) { split_[layer] = share; }
+    void divide(std::span<const uint32_t> top_rows) { rows_->divide(top_rows, slots_); }
+
+    // Everything absent, nothing pinned, slots as they are.
+    void clear();
+    // Everything here. Requires: every pool will have a slot for each of its pages.
+    void fill();
+    // For a replay whose policy keeps the book itself (moorage_replay): [pages], [pools].
+    struct book {
+        uint8_t *state;
+        uint32_t *used;
+    };
+    book hand_over() { return {state_.data(), used_.data()}; }
+
+private:
+    uint8_t of_slot(uint32_t page) const {
+        return rows_ ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
+    }
+
+    const uint32_t layers_, experts_;
+    const std::unique_ptr<arena> rows_;
+    lent_vector<uint8_t> state_;
+    lent_vector<uint32_t> slots_, used_;
+    lent_vector<float> split_;
+    lent_record<moorage_residency> view_;
+};
+
+}  // namespace moorage::core
