@@ -39,10 +39,9 @@ bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &s
         const uint8_t segments = truth_.rows().cached_segments(layer);
         truth_.take_rows(page, segments, true);
         truth_.expect_kept(page, segments);
-        transfers_[page] =
-            transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments,
-                              costs_.expert_bytes(truth_.rows().share(layer, segments)),
-                              MOORAGE_NEVER, purpose::behind);
+        transfers_[page] = transport_.submit(
+            owner::behind, link_h2d, page, segments,
+            costs_.expert_bytes(truth_.rows().share(layer, segments)), MOORAGE_NEVER);
         active_.push_back(page);
         started[i] = 1;
     }
@@ -59,17 +58,14 @@ uint32_t load_behind::take(uint32_t page) {
     if (id == MOORAGE_NONE) return id;
     ++loads_;
     forget(page);
-    transport_.promote(id, MOORAGE_DEMAND);
+    transport_.promote(id);
     return id;
 }
 
-bool load_behind::arrived(uint32_t transfer) {
-    const uint32_t page = transport_.record(transfer).page;
-    if (page == MOORAGE_NONE || transfers_[page] != transfer) return false;
+void load_behind::arrived(uint32_t transfer) {
     ++loads_;
-    forget(page);
+    forget(transport_.record(transfer).page);
     transport_.release(transfer);
-    return true;
 }
 
 void load_behind::release(uint32_t page) {

@@ -35,8 +35,8 @@ public:
     bool start(std::span<const uint32_t> pages, std::vector<uint8_t> &started);
     // A step wants the page: its transfer becomes demand and the caller's. MOORAGE_NONE: none.
     uint32_t take(uint32_t page);
-    // A transfer ended. True when it was one of these.
-    bool arrived(uint32_t transfer);
+    // A transfer of these ended.
+    void arrived(uint32_t transfer);
     // The page lost its place in the cache, loaded or not.
     void release(uint32_t page);
     // Ends all loads; their pages keep their places and are to be evicted. [control]

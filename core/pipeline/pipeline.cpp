@@ -362,7 +362,7 @@ void pipeline::start_waiting() {
         if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
             if (!truth_.has_room(item.page, segments, item.cached)) return;
             truth_.take_rows(item.page, segments, item.cached);
-            transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, item.page, segments,
+            transfer = transport_.submit(owner::demand, link_h2d, item.page, segments,
                                          costs_.expert_bytes(share(segments)), now_ns());
         }
         start_segment(index, segments);
@@ -440,22 +440,32 @@ uint64_t pipeline::window_ns() const {
     return std::max(gpu_ns, load_backlog_ns()) + head_ns + attention_ns() + costs_.sync_ns();
 }
 
+// A transfer has ended: what it brought is there, and its owner is told.
+void pipeline::land(uint32_t transfer) {
+    const transfer_record &record = transport_.record(transfer);
+    if (record.of != owner::serve) truth_.land(record.page, record.segments);
+    switch (record.of) {
+        case owner::demand:  // the items of the step have it, and release it
+            return;
+        case owner::prefetch:
+            return prefetch_.arrived(transfer);
+        case owner::behind:
+            return behind_.arrived(transfer);
+        case owner::fill:
+            --filling_;
+            return transport_.release(transfer);
+        case owner::serve:  // nothing of it stays
+            return transport_.release(transfer);
+    }
+}
+
 void pipeline::handle(const completion &done) {
     const instance::stepping mark;
     if (!virtual_time_) learn(done);
     switch (done.kind) {
         case event_kind::piece: {
             const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);
-            if (ended == MOORAGE_NONE) return;
-            if (end_served(ended)) return;
-            const transfer_record &record = transport_.record(ended);
-            truth_.land(record.page, record.segments);
-            if (record.cause == MOORAGE_BUDGET) {
-                --filling_;
-                transport_.release(ended);
-            } else if (!behind_.arrived(ended)) {
-                prefetch_.arrived(ended);
-            }
+            if (ended != MOORAGE_NONE) land(ended);
             return;
         }
         case event_kind::gpu_expert:

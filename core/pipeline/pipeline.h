@@ -163,7 +163,7 @@ private:
     uint8_t cached_segments() const { return truth_.rows().cached_segments(layer()); }
     double share(uint8_t segments) const { return truth_.rows().share(layer(), segments); }
     // Pages that lost their place in the cache.
-    bool end_served(uint32_t transfer);
+    void land(uint32_t transfer);
     void release(std::span<const uint32_t> pages) {
         for (const uint32_t page : pages) behind_.release(page);
     }
@@ -222,7 +222,6 @@ private:
     bool awaited_ = false;  // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
 
-    std::vector<uint32_t> served_;  // transfers for other homes
     flow course_;
     waiting_room event_;
     stand stand_ = stand::waiting;

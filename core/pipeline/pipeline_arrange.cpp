@@ -68,8 +68,8 @@ flow pipeline::fill() {
         const uint8_t segments = truth_.rows().cached_segments(its_layer);
         truth_.take_rows(page, segments, true);
         const uint64_t bytes = costs_.expert_bytes(truth_.rows().share(its_layer, segments));
-        while (transport_.submit(link_h2d, MOORAGE_BUDGET, page, segments, bytes, MOORAGE_NEVER,
-                                 purpose::fill) == MOORAGE_NONE) {
+        while (transport_.submit(owner::fill, link_h2d, page, segments, bytes, MOORAGE_NEVER) ==
+               MOORAGE_NONE) {
             if (!running()) co_return;
             co_await event_;
         }

@@ -52,21 +52,11 @@ void pipeline::count_remote_tokens() {
 bool pipeline::serve(expert_work work) {
     const instance::stepping mark;
     if (!truth_.whole(work.page)) {
-        work.transfer = transport_.submit(link_h2d, MOORAGE_DEMAND, work.page, MOORAGE_WHOLE,
+        work.transfer = transport_.submit(owner::serve, link_h2d, work.page, MOORAGE_WHOLE,
                                           costs_.expert_bytes(1), now_ns());
         if (work.transfer == MOORAGE_NONE) return false;
-        served_.push_back(work.transfer);
     }
     executor_.expert_on_gpu(work);
-    return true;
-}
-
-// Whether the transfer was for another home: nothing of it stays.
-bool pipeline::end_served(uint32_t transfer) {
-    const auto found = std::ranges::find(served_, transfer);
-    if (found == served_.end()) return false;
-    served_.erase(found);
-    transport_.release(transfer);
     return true;
 }
 

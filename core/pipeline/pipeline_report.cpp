@@ -18,11 +18,11 @@ void pipeline::finish(run_report &report) {
     report.ttft_ms = ttft_ns_.summary();
     behind_.cancel();
     // Counted twice, by who sends and by who asked: each byte has one fate.
-    assert(bytes_.prefetched == transport_.sent_bytes(purpose::prefetch));
+    assert(bytes_.prefetched == transport_.sent_bytes(owner::prefetch));
     assert(bytes_.prefetched == bytes_.prefetch_used + bytes_.prefetch_wasted);
-    assert(transport_.sent_bytes(purpose::fill) == arrangement_.first_bytes + arrangement_.bytes);
-    bytes_.behind = transport_.sent_bytes(purpose::behind);
-    bytes_.demand = transport_.sent_bytes(purpose::demand);
+    assert(transport_.sent_bytes(owner::fill) == arrangement_.first_bytes + arrangement_.bytes);
+    bytes_.behind = transport_.sent_bytes(owner::behind);
+    bytes_.demand = transport_.sent_bytes(owner::demand) + transport_.sent_bytes(owner::serve);
     bytes_.h2d = bytes_.demand + bytes_.prefetched + bytes_.behind;
     report.arrangement = arrangement_;
     bytes_.d2h = transport_.moved_bytes(link_d2h) + activation_bytes_;

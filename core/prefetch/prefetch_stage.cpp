@@ -3,6 +3,7 @@
 #include "core/prefetch/prefetch_stage.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "core/base/text.h"
 
@@ -102,7 +103,7 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
         if (one.arrived)
             transport_.release(one.transfer);
         else
-            transport_.promote(one.transfer, MOORAGE_DEMAND);
+            transport_.promote(one.transfer);
         out.push_back({one.page, one.arrived ? MOORAGE_NONE : one.transfer, one.segments});
     }
     entries_.resize(kept);
@@ -205,8 +206,8 @@ bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
     if (bytes == 0) return true;
     if (!truth_.has_room(page, segments, false)) return false;
     truth_.take_rows(page, segments, false);  // first: its bytes may set out at once
-    const uint32_t id = transport_.submit(link_h2d, MOORAGE_PREFETCH, page, segments, bytes,
-                                          MOORAGE_NEVER, purpose::prefetch);
+    const uint32_t id =
+        transport_.submit(owner::prefetch, link_h2d, page, segments, bytes, MOORAGE_NEVER);
     if (id == MOORAGE_NONE) {
         truth_.free_rows(page, segments);
         return false;
@@ -259,10 +260,10 @@ void prefetch_stage::order_again(uint32_t held) {
     if (room) waiting_orders_ = 0;
 }
 
-bool prefetch_stage::arrived(uint32_t transfer) {
-    for (entry &one : entries_)
-        if (one.transfer == transfer) return one.arrived = true;
-    return false;
+void prefetch_stage::arrived(uint32_t transfer) {
+    const auto one = std::ranges::find(entries_, transfer, &entry::transfer);
+    assert(one != entries_.end() && "what a prefetch owns is in its list");
+    one->arrived = true;
 }
 
 void prefetch_stage::drain(byte_counts &bytes) {

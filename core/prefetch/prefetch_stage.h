@@ -55,8 +55,8 @@ public:
     // their layer is routed.
     bool orders_wait() const { return waiting_orders_ != 0; }
     void order_again(uint32_t held);
-    // A transfer ended. True when it was one of the buffer's. [step]
-    bool arrived(uint32_t transfer);
+    // A transfer of the buffer's ended. [step]
+    void arrived(uint32_t transfer);
     // Everything left counts as wasted. [control]
     void drain(byte_counts &bytes);
 

@@ -7,6 +7,23 @@
 
 namespace moorage::core {
 
+int32_t cause_of(owner of) {
+    switch (of) {
+        case owner::prefetch:
+        case owner::behind:
+            return MOORAGE_PREFETCH;
+        case owner::fill:
+            return MOORAGE_BUDGET;
+        case owner::demand:
+        case owner::serve:
+            break;
+    }
+    return MOORAGE_DEMAND;
+}
+
+// Whose bytes nobody waits for: they are no backlog of demand.
+static bool is_ahead(owner of) { return of == owner::prefetch || of == owner::behind; }
+
 transport_stage::transport_stage(instance &policy, executor &where, fault_log &faults,
                                  uint32_t transfers_max, uint32_t layers, uint32_t experts)
     : policy_(policy),
@@ -20,8 +37,8 @@ transport_stage::transport_stage(instance &policy, executor &where, fault_log &f
     for (uint32_t &current : current_) current = MOORAGE_NONE;
 }
 
-uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, uint8_t segments,
-                                 uint64_t bytes, uint64_t deadline_ns, purpose counts_as) {
+uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
+                                 uint64_t bytes, uint64_t deadline_ns) {
     assert(bytes > 0 && link < link_count);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
@@ -30,29 +47,27 @@ uint32_t transport_stage::submit(uint32_t link, int32_t cause, uint32_t page, ui
     record.live = true;
     record.cancelled = false;
     record.segments = segments;
-    record.counts_as = counts_as;
-    record.cause = cause;
+    record.of = of;
     record.link = link;
     record.page = page;
     record.bytes = record.unsent_bytes = bytes;
     record.moved_bytes = record.prefetch_bytes = record.busy_ns = 0;
     released_[id] = 0;
-    if (cause != MOORAGE_PREFETCH) backlog_[link] += bytes;
+    if (!is_ahead(of)) backlog_[link] += bytes;
     executor_.expect(id);
-    const moorage_transfer transfer{sizeof(transfer), 0, id, link, cause, page, bytes, deadline_ns};
+    const moorage_transfer transfer{sizeof(transfer), 0,    id,    link,
+                                    cause_of(of),     page, bytes, deadline_ns};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
     if (executor_.idle(link)) pump(link);
     return id;
 }
 
-void transport_stage::promote(uint32_t id, int32_t cause) {
+void transport_stage::promote(uint32_t id) {
     transfer_record &record = records_[id];
-    if (!record.live || record.cause == cause) return;
-    if (record.cause == MOORAGE_PREFETCH)
-        backlog_[record.link] += record.bytes - record.moved_bytes;
-    record.cause = cause;
-    record.counts_as = purpose::demand;
-    policy_.call(entry_point::promote, policy_.transport->promote, id, cause);
+    if (!record.live || record.of == owner::demand) return;
+    if (is_ahead(record.of)) backlog_[record.link] += record.bytes - record.moved_bytes;
+    record.of = owner::demand;
+    policy_.call(entry_point::promote, policy_.transport->promote, id, int32_t{MOORAGE_DEMAND});
 }
 
 void transport_stage::cancel(uint32_t id) {
@@ -60,8 +75,7 @@ void transport_stage::cancel(uint32_t id) {
     if (!record.live || record.cancelled) return;
     record.cancelled = true;
     policy_.call(entry_point::cancel, policy_.transport->cancel, id);
-    if (record.cause != MOORAGE_PREFETCH)
-        backlog_[record.link] -= record.bytes - record.moved_bytes;
+    if (!is_ahead(record.of)) backlog_[record.link] -= record.bytes - record.moved_bytes;
     if (current_[record.link] != id) record.live = false;
 }
 
@@ -88,7 +102,7 @@ moorage_piece transport_stage::replacement(uint32_t link) const {
         const transfer_record &record = records_[id];
         if (!record.live || record.cancelled || record.link != link || record.unsent_bytes == 0)
             continue;
-        if (best.id == MOORAGE_NONE || record.cause < records_[best.id].cause)
+        if (best.id == MOORAGE_NONE || cause_of(record.of) < cause_of(records_[best.id].of))
             best = {sizeof(best), id, record.unsent_bytes};
     }
     return best;
@@ -120,8 +134,8 @@ void transport_stage::pump(uint32_t link) {
     current_[link] = piece.id;
     piece_bytes_[link] = piece.bytes;
     if (link == link_h2d) {
-        sent_[static_cast<size_t>(record.counts_as)] += piece.bytes;
-        if (record.counts_as != purpose::fill && record.page != MOORAGE_NONE)
+        sent_[static_cast<size_t>(record.of)] += piece.bytes;
+        if (record.of != owner::fill && record.page != MOORAGE_NONE)
             sent_of_layer_[record.page / experts_] += piece.bytes;
     }
     executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes});
@@ -135,7 +149,7 @@ uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
     record.moved_bytes += bytes;
     record.busy_ns += duration_ns;
     moved_[link] += bytes;
-    if (record.cause == MOORAGE_PREFETCH)
+    if (is_ahead(record.of))
         record.prefetch_bytes += bytes;
     else if (!record.cancelled)
         backlog_[link] -= bytes;

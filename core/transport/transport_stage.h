@@ -14,17 +14,17 @@
 
 namespace moorage::core {
 
-// What the bytes of a transfer are for, as the report counts them. A load that a step takes over
-// (promote) is demand from then on.
-enum class purpose : uint8_t { demand, prefetch, behind, fill };
-inline constexpr size_t purpose_count = 4;
+// Who asked for a transfer, and is told when it ends: the step under way, a prefetch, a load that
+// no step waits for, the first content of the caches, another home. As the report counts bytes.
+enum class owner : uint8_t { demand, prefetch, behind, fill, serve };
+inline constexpr size_t owner_count = 5;
+int32_t cause_of(owner of);  // as policies are told: MOORAGE_DEMAND ...
 
 struct transfer_record {
     bool live = false;       // submitted, not yet ended
     bool cancelled = false;  // ends with the piece under way
     uint8_t segments = MOORAGE_WHOLE;
-    purpose counts_as = purpose::demand;
-    int32_t cause = MOORAGE_DEMAND;
+    owner of = owner::demand;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
     uint64_t unsent_bytes = 0;    // not yet handed to the link
@@ -41,10 +41,10 @@ public:
 
     // A new transfer of `bytes` >= 1, which are the page's `segments`; returns its id, which stays
     // taken until release(). MOORAGE_NONE when all ids are taken.
-    uint32_t submit(uint32_t link, int32_t cause, uint32_t page, uint8_t segments, uint64_t bytes,
-                    uint64_t deadline_ns, purpose counts_as = purpose::demand);
-    // Requires: `cause` is demand, or the transfer's own.
-    void promote(uint32_t id, int32_t cause);
+    uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
+                    uint64_t deadline_ns);
+    // The step under way takes the transfer over: what is still to be sent counts as its own.
+    void promote(uint32_t id);
     void cancel(uint32_t id);
     // The id may be used again once the transfer has ended.
     void release(uint32_t id);
@@ -56,9 +56,9 @@ public:
 
     const transfer_record &record(uint32_t id) const { return records_[id]; }
     uint64_t moved_bytes(uint32_t link) const { return moved_[link]; }
-    // Handed to the link towards fast memory, the piece under way included: for `what`, and for the
-    // experts of a layer all but purpose::fill.
-    uint64_t sent_bytes(purpose what) const { return sent_[static_cast<size_t>(what)]; }
+    // Handed to the link towards fast memory, the piece under way included: for an owner, and for
+    // the experts of a layer all but owner::fill.
+    uint64_t sent_bytes(owner of) const { return sent_[static_cast<size_t>(of)]; }
     uint64_t sent_bytes_of_layer(uint32_t layer) const { return sent_of_layer_[layer]; }
     // Of the piece under way.
     uint64_t piece_bytes(uint32_t link) const { return piece_bytes_[link]; }
@@ -80,7 +80,7 @@ private:
     std::vector<uint32_t> free_ids_;
     uint32_t current_[link_count];
     uint64_t piece_bytes_[link_count] = {}, moved_[link_count] = {}, backlog_[link_count] = {};
-    uint64_t sent_[purpose_count] = {};
+    uint64_t sent_[owner_count] = {};
     uint32_t experts_;
     std::vector<uint64_t> sent_of_layer_;
 };
