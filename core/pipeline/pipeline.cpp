@@ -445,10 +445,9 @@ void pipeline::land(uint32_t transfer) {
     const transfer_record &record = transport_.record(transfer);
     if (record.of != owner::serve) truth_.land(record.page, record.segments);
     switch (record.of) {
-        case owner::demand:  // the items of the step have it, and release it
+        case owner::demand:    // the items of the step have it, and release it
+        case owner::prefetch:  // so do the entries of the buffer
             return;
-        case owner::prefetch:
-            return prefetch_.arrived(transfer);
         case owner::behind:
             return behind_.arrived(transfer);
         case owner::fill:

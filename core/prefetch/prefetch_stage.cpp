@@ -3,7 +3,6 @@
 #include "core/prefetch/prefetch_stage.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "core/base/text.h"
 
@@ -59,11 +58,12 @@ uint64_t prefetch_stage::sent_bytes(const entry &one) const {
 }
 
 void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
-    if (!one.arrived) transport_.cancel(one.transfer);
+    const bool arrived = here(one);
+    if (!arrived) transport_.cancel(one.transfer);
     const uint64_t sent = sent_bytes(one);
     bytes.prefetched += sent;
     bytes.prefetch_wasted += sent;
-    if (!one.arrived) bytes.prefetch_cut_off += sent;
+    if (!arrived) bytes.prefetch_cut_off += sent;
     transport_.release(one.transfer);
     truth_.drop(one.page, one.segments);
 }
@@ -71,7 +71,7 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
 bool prefetch_stage::awaits(uint32_t layer) const {
     if (layer != complete_layer_) return false;
     return std::any_of(entries_.begin(), entries_.end(), [&](const entry &one) {
-        return !one.arrived && one.page / truth_.experts() == layer;
+        return one.page / truth_.experts() == layer && !here(one);
     });
 }
 
@@ -91,20 +91,21 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
             continue;
         }
         remove(one);
+        const bool arrived = here(one);
         if (step.item_of(one.page % truth_.experts()) == MOORAGE_NONE) {
-            ++(one.arrived ? outcome.wasted : outcome.cut_off);
+            ++(arrived ? outcome.wasted : outcome.cut_off);
             drop(one, bytes);
             continue;
         }
-        ++(one.arrived ? outcome.used : outcome.late);
+        ++(arrived ? outcome.used : outcome.late);
         const uint64_t sent = sent_bytes(one);
         bytes.prefetched += sent;
         bytes.prefetch_used += sent;
-        if (one.arrived)
+        if (arrived)
             transport_.release(one.transfer);
         else
             transport_.promote(one.transfer);
-        out.push_back({one.page, one.arrived ? MOORAGE_NONE : one.transfer, one.segments});
+        out.push_back({one.page, arrived ? MOORAGE_NONE : one.transfer, one.segments});
     }
     entries_.resize(kept);
     outcome.wasted_bytes = bytes.prefetch_wasted - wasted_before;
@@ -212,7 +213,7 @@ bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
         truth_.free_rows(page, segments);
         return false;
     }
-    entries_.push_back({page, id, segments, false});
+    entries_.push_back({page, id, segments});
     pages_ += entries_of_[page] == 0;
     entries_of_[page] |= segments;
     truth_.expect_passing(page, segments);
@@ -258,12 +259,6 @@ void prefetch_stage::order_again(uint32_t held) {
     for (uint32_t i = 0; i < waiting_orders_ && room; ++i)
         room = order(order_pages_[i], order_segments_[i], held);
     if (room) waiting_orders_ = 0;
-}
-
-void prefetch_stage::arrived(uint32_t transfer) {
-    const auto one = std::ranges::find(entries_, transfer, &entry::transfer);
-    assert(one != entries_.end() && "what a prefetch owns is in its list");
-    one->arrived = true;
 }
 
 void prefetch_stage::drain(byte_counts &bytes) {

@@ -55,8 +55,6 @@ public:
     // their layer is routed.
     bool orders_wait() const { return waiting_orders_ != 0; }
     void order_again(uint32_t held);
-    // A transfer of the buffer's ended. [step]
-    void arrived(uint32_t transfer);
     // Everything left counts as wasted. [control]
     void drain(byte_counts &bytes);
 
@@ -64,8 +62,10 @@ private:
     struct entry {
         uint32_t page, transfer;
         uint8_t segments;
-        bool arrived;
     };
+    bool here(const entry &one) const {
+        return (truth_.here(one.page) & one.segments) == one.segments;
+    }
     void forecast(const layer_step &step, const pass &tokens);
     uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
     bool order(uint32_t page, uint8_t segments, uint32_t held);
