@@ -75,6 +75,14 @@ void cluster_sums::add(const cluster_node &node, pipeline &line, const arrival_s
     sum_.time.transfer += one.time.transfer;
     sum_.time.stall += one.time.stall;
     sum_.time.cpu += one.time.cpu;
+    // Of models of different depth: layer by layer, and what lies between them apart.
+    if (sum_.causes.size() < one.causes.size())
+        sum_.causes.insert(sum_.causes.end() - !sum_.causes.empty(),
+                           one.causes.size() - sum_.causes.size(), {});
+    for (size_t i = 0; i < one.causes.size(); ++i) {
+        auto &to = i + 1 == one.causes.size() ? sum_.causes.back() : sum_.causes[i];
+        for (size_t phase = 0; phase < to.size(); ++phase) to[phase] += one.causes[i][phase];
+    }
     if (node.model() == 0) {
         sum_.layers.resize(std::max(sum_.layers.size(), one.layers.size()));
         for (size_t i = 0; i < one.layers.size(); ++i) add_to(sum_.layers[i], one.layers[i]);

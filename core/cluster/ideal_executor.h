@@ -35,6 +35,10 @@ public:
     }
     std::optional<completion> step() override;
     busy_ns busy() const override { return busy_; }
+    void charge(time_causes &to) override {
+        account();
+        charged_ = &to;
+    }
     bool unified_memory() const override { return false; }
 
 private:
@@ -47,6 +51,13 @@ private:
     }
     void add(event_kind kind, uint32_t tag, uint64_t duration_ns, uint8_t segments);
 
+    // Until now it computed if anything was on its way; else it waited for others.
+    void account() {
+        (*charged_)[waiting_.empty() ? cause::away : cause::compute] += now_ - accounted_ns_;
+        accounted_ns_ = now_;
+    }
+
+    uint64_t accounted_ns_ = 0;
     uint64_t expert_ns_;
     std::vector<event> waiting_;  // a heap
     uint64_t order_ = 0;

@@ -38,6 +38,16 @@ public:
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
         return tokens == 1 && share == 1 ? cpu_one_ns_ : price_cpu_expert(tokens, share);
     }
+    // Fixed costs among the times of operations: what remains when nothing is read or computed.
+    uint64_t attention_overhead_ns() const {
+        const device_profile &device = hardware_.device;
+        return device.layer_ns + device.attention_kernels * device.launch_ns + device.sync_ns;
+    }
+    uint64_t expert_overhead_ns() const { return hardware_.device.expert_ns + expert_loop_ns(); }
+    uint64_t head_overhead_ns() const {
+        return hardware_.device.pass_ns + hardware_.device.launch_ns;
+    }
+    uint64_t move_overhead_ns() const { return hardware_.device.launch_ns; }
     // Of gpu_expert_ns: launches. Experts computed in one parallel loop pay it once.
     uint64_t expert_loop_ns() const {
         return uint64_t{hardware_.device.expert_kernels} * hardware_.device.launch_ns;

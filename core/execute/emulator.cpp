@@ -24,8 +24,33 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
       link_rates_{costs.hardware().link.h2d_bytes_per_s / 1e9,
                   costs.hardware().link.d2h_bytes_per_s / 1e9},
       sink_(sink),
+      overhead_ns_{},
       arrived_(transfers_max, 0) {
     due_.fill(MOORAGE_NEVER);
+    const auto overhead = [this](event_kind kind) -> uint64_t & {
+        return overhead_ns_[static_cast<size_t>(kind)];
+    };
+    overhead(event_kind::gate) = overhead(event_kind::prediction) = costs.attention_overhead_ns();
+    overhead(event_kind::gpu_expert) = costs.expert_overhead_ns();
+    overhead(event_kind::head) = costs.head_overhead_ns();
+    overhead(event_kind::moved) = costs.move_overhead_ns();
+}
+
+void emulator::account_until_now() {
+    const uint64_t begin_ns = accounted_ns_, took_ns = now_ - begin_ns;
+    accounted_ns_ = now_;
+    if (gpu_running_) {
+        const uint64_t launching_ns =
+            begin_ns < launched_until_ns_ ? std::min(took_ns, launched_until_ns_ - begin_ns) : 0;
+        (*charged_)[cause::launch] += launching_ns;
+        (*charged_)[cause::compute] += took_ns - launching_ns;
+    } else if (gpu_queue_.count != 0) {
+        (*charged_)[cause::link] += took_ns;
+    } else if (cpu_queue_.count != 0) {
+        (*charged_)[cause::cpu] += took_ns;
+    } else {
+        (*charged_)[flows_[h2d].busy || flows_[d2h].busy ? cause::link : cause::away] += took_ns;
+    }
 }
 
 template <class T>
@@ -36,6 +61,7 @@ void emulator::ring<T>::grow() {
 }
 
 void emulator::queue(event_kind kind, uint32_t layer, uint64_t duration_ns) {
+    account();
     operation &next = gpu_queue_.push();
     next.kind = kind;
     next.segments = 0;
@@ -47,6 +73,7 @@ void emulator::queue(event_kind kind, uint32_t layer, uint64_t duration_ns) {
 }
 
 void emulator::queue(event_kind kind, const expert_work &work, uint64_t duration_ns) {
+    account();
     operation &next = gpu_queue_.push();
     next.kind = kind;
     next.segments = work.segments;
@@ -75,6 +102,7 @@ void emulator::start_gpu() {
     busy_.stall += now_ - gpu_waiting_since_;
     gpu_running_ = true;
     gpu_started_ = now_;
+    launched_until_ns_ = now_ + overhead_ns_[static_cast<size_t>(work.kind)];
     due_[gpu] = now_ + work.duration_ns;
 }
 
@@ -108,6 +136,7 @@ void emulator::move_top(const expert_work &work, uint64_t) {
 void emulator::head(uint32_t tokens) { queue(event_kind::head, layer_, costs_.head_ns(tokens)); }
 
 void emulator::expert_on_cpu(const expert_work &work) {
+    account();
     cpu_queue_.push() = work;
     if (cpu_queue_.count == 1) start_cpu();
 }
@@ -128,6 +157,7 @@ void emulator::arrived(uint32_t transfer) {
 
 void emulator::send(const link_piece &piece) {
     assert(idle(piece.link) && piece.bytes > 0);
+    account();
     const actor which = static_cast<actor>(piece.link);
     if (unified_memory())
         start_flow(which, 0, 0, 1);
@@ -193,6 +223,7 @@ std::optional<completion> emulator::step() {
 
 bool emulator::take(uint32_t which, completion &done) {
     ++events_;
+    account();
     if (which == gpu) return finish_gpu(done), true;
     flow &one = flows_[which];
     if (one.flowing) return finish_flow(static_cast<actor>(which), done), true;

@@ -73,6 +73,11 @@ public:
     std::optional<completion> step() override;
     completion wait() override;
     busy_ns busy() const override { return busy_; }
+    uint64_t stall_ns() const override { return busy_.stall; }
+    void charge(time_causes &to) override {
+        account();
+        charged_ = &to;
+    }
     bool unified_memory() const override { return costs_.hardware().device.unified_memory; }
     // What the GPU has been given and not done.
     uint64_t gpu_backlog_ns() const { return gpu_backlog_ns_; }
@@ -104,6 +109,11 @@ private:
     }
     // Its event; whether that completes something, which is then written to `done`.
     bool take(uint32_t which, completion &done);
+    // Gives the time since the last change to its cause; before each change.
+    void account() {
+        if (now_ != accounted_ns_) account_until_now();
+    }
+    void account_until_now();
     uint64_t attention_ns(const pass &tokens);
     void queue(event_kind kind, uint32_t layer, uint64_t duration_ns);
     void queue(event_kind kind, const expert_work &work, uint64_t duration_ns);
@@ -126,6 +136,9 @@ private:
     std::array<flow, 3> flows_;
     uint32_t flowing_ = 0;  // of them
     busy_ns busy_;
+    uint64_t accounted_ns_ = 0;
+    uint64_t overhead_ns_[8];         // of each event_kind
+    uint64_t launched_until_ns_ = 0;  // of the operation that runs: then it computes
 
     // Both queues are rings that grow when they are full.
     template <class T>

@@ -9,10 +9,12 @@
 // the pipeline assigns before it starts a transfer, and offer what they computed as pass_results.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
 
+#include "core/base/causes.h"
 #include "core/source/source.h"
 #include "moorage/transport.h"
 
@@ -104,6 +106,16 @@ public:
     // The next completion; time moves to it. Requires: something is under way.
     virtual completion wait() = 0;
     virtual busy_ns busy() const = 0;
+    virtual uint64_t stall_ns() const { return busy().stall; }  // asked for once a step
+    // From now on the time goes to `to`, borrowed until the next call; none of it is lost between.
+    virtual void charge(time_causes &to) {
+        const time_causes now = causes();
+        *charged_ += now - causes_then_;
+        causes_then_ = now;
+        charged_ = &to;
+    }
+    // The CPU's experts are computed when the device has nothing to do, not beside it.
+    virtual bool takes_turns() const { return false; }
     virtual bool virtual_time() const = 0;
     // Loads copy nothing: host and device read the same memory.
     virtual bool unified_memory() const = 0;
@@ -114,6 +126,21 @@ public:
 
 protected:
     bool failed_ = false;
+    time_causes uncharged_;  // before the first charge()
+    time_causes *charged_ = &uncharged_;
+
+private:
+    // Since the run began: what neither computes nor waits is the host's.
+    time_causes causes() const {
+        const busy_ns of = busy();
+        time_causes split;
+        split[cause::compute] = of.gpu;
+        split[cause::link] = of.stall;
+        split[cause::cpu] = takes_turns() ? of.cpu : 0;
+        split[cause::host] = *clock() - std::min(*clock(), split.sum());
+        return split;
+    }
+    time_causes causes_then_;
 };
 
 }  // namespace moorage::core

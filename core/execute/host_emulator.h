@@ -42,6 +42,7 @@ public:
     completion wait() override;
     busy_ns busy() const override { return busy_; }
     bool virtual_time() const override { return true; }
+    bool takes_turns() const override { return true; }
     bool unified_memory() const override { return in_place_; }
 
 private:

@@ -30,6 +30,7 @@ pipeline::pipeline(const parts &of)
       step_(source_, of.needs),
       layers_(source_.layers()),
       layer_stall_ns_(source_.layers(), 0),
+      causes_(source_.layers() + size_t{1}),
       watcher_(of.watcher),
       emitted_ns_(source_.streams(), 0) {
     // One call per instance and step, however many stages it serves.
@@ -514,11 +515,17 @@ void pipeline::end_step(layer_report &account) {
         }
         account.experts.loaded += loaded;
     }
-    const uint64_t stall_ns = executor_.busy().stall;
+    const uint64_t stall_ns = executor_.stall_ns();
     layer_stall_ns_[layer()] += stall_ns - std::exchange(stall_ns_, stall_ns);
+    charge_to(layer() + 1);
     experts_ns_ += (now_ns() - decided_ns_) * step_.view().token_count;
     dispatch_.outcome(step_.view().layer, items_);
     step_.advance(tokens_done_);
+}
+
+// From now on time passes for this layer; beyond the last, for heads and between passes.
+void pipeline::charge_to(size_t layer) {
+    executor_.charge(causes_[layer][pass_.phase == MOORAGE_DECODE]);
 }
 
 void pipeline::end_pass() {

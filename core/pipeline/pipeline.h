@@ -5,6 +5,7 @@
 // the emulator of the whole resumes many of them, each when something of its own has completed.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -169,6 +170,7 @@ private:
     }
     void end_step(layer_report &account);
     void end_pass();
+    void charge_to(size_t layer);
     void compare_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
     // Of a layer of the pass. In virtual time nothing changes it while the pass lasts.
@@ -242,7 +244,8 @@ private:
     byte_counts bytes_;
     std::vector<layer_report> layers_;
     std::vector<uint64_t> layer_stall_ns_;
-    uint64_t stall_ns_ = 0;  // of the executor when the last step ended
+    uint64_t stall_ns_ = 0;                           // of the executor when the last step ended
+    std::vector<std::array<time_causes, 2>> causes_;  // as in run_report
     std::chrono::nanoseconds decision_time_{0};
     step_watcher *watcher_;
     time_collection tpot_ns_, ttft_ns_;

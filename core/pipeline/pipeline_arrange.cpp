@@ -43,6 +43,7 @@ flow pipeline::arrange() {
         begun_ns_ = now_ns();
         begun_busy_ = executor_.busy();
         stall_ns_ = begun_busy_.stall;
+        charge_to(source_.layers());
     }
     arranged_ = true;
 }

@@ -40,6 +40,7 @@ void pipeline::learn(const completion &done) {
 
 void pipeline::begin_pass() {
     guard_.begin(pass_.phase);
+    charge_to(0);
     pass_begun_ns_ = now_ns();
     attention_ns_ = costs_.attention_ns(pass_.tokens.size(), pass_.context());
     for (const pass_token &token : pass_.tokens)

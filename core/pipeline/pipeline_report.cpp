@@ -37,6 +37,8 @@ void pipeline::finish(run_report &report) {
     report.time.stall = static_cast<double>(busy.stall) / 1e6;
     report.time.cpu = static_cast<double>(busy.cpu) / 1e6;
     report.time.policy = static_cast<double>(decision_time_.count()) / 1e6;
+    charge_to(source_.layers());  // and with it what was charged before
+    report.causes = causes_;
     report.has_predictions = prefetch_.active();
     for (uint32_t layer = 0; layer < layers_.size(); ++layer) {
         layers_[layer].slots = per_layer_ ? truth_.slots(layer) : 0;

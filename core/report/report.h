@@ -1,6 +1,7 @@
 // report.h - what a run measured: the figures of the contract, and how they become text and JSON.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/causes.h"
 #include "core/base/json_fwd.h"
 #include "core/base/setting.h"
 #include "core/report/cluster_report.h"
@@ -111,6 +113,9 @@ struct run_report {
     byte_counts bytes;
     arrangement_report arrangement;
     time_ms time;
+    // [layers + 1][prefill, decode] what the time went to; the last: heads, and between passes. All
+    // of it together is total_ms, of a cluster that of each of its pipelines.
+    std::vector<std::array<time_causes, 2>> causes;
     bool has_predictions = false;
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
     std::vector<layer_report> layers;

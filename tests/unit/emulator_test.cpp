@@ -82,6 +82,33 @@ TEST_CASE("the GPU stream is in order, and waits for the transfer an expert need
     CHECK(machine.busy().h2d == 11'000);
 }
 
+TEST_CASE("every nanosecond has one cause, and goes to who is charged") {
+    hardware_profile hardware = toy::hardware();
+    hardware.device.launch_ns = 3;
+    hardware.device.expert_kernels = 2;
+    const cost_model costs(hardware, toy::shape(2, 4, 1));
+    emulator machine(costs, 4, nullptr);
+    time_causes first, second;
+    machine.charge(first);
+    machine.attention(0, one_token());  // 50 and 100 are fixed, 20 for what is read
+    machine.wait();
+    machine.expect(3);
+    machine.expert_on_gpu({.page = 1, .tokens = 1, .transfer = 3, .tag = 7});
+    machine.expert_on_cpu({.page = 2, .tokens = 1, .tag = 9});  // until 170 + 2500, beside the link
+    machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
+    machine.wait();
+    CHECK(machine.wait().kind == event_kind::piece);  // at 11,170
+    machine.arrived(3);
+    machine.charge(second);
+    CHECK(first.ns == std::array<uint64_t, cause_count>{20, 150, 11'000, 0, 0, 0});
+    machine.wait();  // two launches of 3, 100 for the expert
+    machine.expert_on_cpu({.page = 3, .tokens = 1, .tag = 10});
+    machine.wait();  // nothing else is left: 2,500 for the CPU
+    machine.charge(first);
+    CHECK(second.ns == std::array<uint64_t, cause_count>{100, 6, 0, 2'500, 0, 0});
+    CHECK(first.sum() + second.sum() == *machine.clock());
+}
+
 TEST_CASE("a prediction takes an attention of the GPU, ahead of what waits for a transfer") {
     hardware_profile hardware = toy::hardware();
     uint64_t load_ns = 11'000;

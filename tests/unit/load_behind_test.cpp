@@ -30,10 +30,10 @@ struct bench {
         config.experts = 2;
     }
     // One expert a token, one layer.
-    run_report run_it(const std::vector<uint16_t> &experts) {
+    run_report run_it(const std::vector<uint16_t> &experts, uint32_t of = 4) {
         std::vector<std::vector<std::vector<uint16_t>>> tokens;
         for (const uint16_t one : experts) tokens.push_back({{one}});
-        const trace_data data = toy::routing(tokens, 4, {0, experts.size()}, false);
+        const trace_data data = toy::routing(tokens, of, {0, experts.size()}, false);
         toy::write_files(folder, data.layers, data.experts, data.top_k);
         REQUIRE(write_trace(data, config.trace).ok());
         auto done = run(config, shared, {});
@@ -90,6 +90,18 @@ TEST_CASE("an expert on its way can be evicted; what is under way still ends") {
     const run_report longer = again.run_it({0, 1, 1, 1, 1, 1, 1, 1, 1, 1});
     CHECK(longer.experts.hits == 1);
     CHECK(longer.experts.on_cpu == 9);
+}
+
+TEST_CASE("loads that have ended make room for others under way") {
+    bench on;
+    on.config.experts = 20;
+    // Twenty experts, each asked for ten times in a row: a load of 11,000 ends within the 26,800 of
+    // its tokens, so that no more than two are ever under way, and all twenty come.
+    std::vector<uint16_t> experts;
+    for (uint16_t one = 0; one < 20; ++one) experts.insert(experts.end(), 10, one);
+    const run_report report = on.run_it(experts, 20);
+    CHECK(report.bytes.behind == 20 * 100'000);
+    CHECK(report.experts.misses == 20);
 }
 
 TEST_CASE("no load behind when none is allowed, or the cache refuses") {

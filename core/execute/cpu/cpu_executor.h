@@ -57,6 +57,7 @@ public:
     completion wait() override;
     busy_ns busy() const override { return busy_; }
     bool virtual_time() const override { return false; }
+    bool takes_turns() const override { return true; }
     bool unified_memory() const override { return options_.in_place; }
 
     uint64_t memory_bytes() const { return arena_.bytes(); }

@@ -1,0 +1,56 @@
+// causes_test.cpp - goal: a run's time is split by cause, layer and phase, and all of it is there.
+// Method: a schedule worked by hand on the toy machine; on the CPU, where the clock is real, what
+// must hold whatever it says.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "core/pipeline/run.h"
+#include "tests/unit/toy_run.h"
+
+using namespace moorage::core;
+using moorage::test::toy_run;
+
+namespace {
+
+time_causes sum_of(const run_report &report) {
+    time_causes all;
+    for (const auto &layer : report.causes)
+        for (const time_causes &phase : layer) all += phase;
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("two layers, one miss each") {
+    // Attention 170 a layer (20 computes), a load 11,000, an expert 100, the head 10.
+    toy_run on(toy::routing({{{0}, {1}}}, 4, {0, 1}, false));
+    const run_report report = on.run_it();
+    REQUIRE(report.causes.size() == 3);
+    for (size_t layer = 0; layer < 2; ++layer) {
+        CHECK(report.causes[layer][0].sum() == 0);
+        CHECK(report.causes[layer][1].ns ==
+              std::array<uint64_t, cause_count>{120, 150, 11'000, 0, 0, 0});
+    }
+    CHECK(report.causes[2][1].ns == std::array<uint64_t, cause_count>{10, 0, 0, 0, 0, 0});
+    CHECK(sum_of(report).sum() == std::llround(report.total_ms * 1e6));
+}
+
+TEST_CASE("in real time what neither computes nor waits is the host's, and the sum is the clock") {
+    run_config config;
+    config.file = "test.toml";
+    config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    config.executor = "cpu";
+    config.profile = "host";
+    config.experts = 24;
+    config.prompts = {"To be"};
+    config.max_tokens = 4;
+    run_resources shared;
+    REQUIRE(shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+    const auto report = run(config, shared, {});
+    REQUIRE_MESSAGE(report.ok(), (report.ok() ? std::string() : report.failure().text));
+    const time_causes all = sum_of(*report);
+    CHECK(all[cause::compute] > 0);
+    CHECK(all[cause::host] > 0);
+    CHECK(std::llabs(std::llround(report->total_ms * 1e6) - std::llround(double(all.sum()))) <= 1);
+}

@@ -1,0 +1,50 @@
+// toy_run.h - a whole run on the toy machine (toy_machine.h): the configuration, its files, a
+// trace.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "core/pipeline/run.h"
+#include "core/source/trace_write.h"
+#include "tests/unit/toy_machine.h"
+
+namespace moorage::test {
+
+// lru and load_all with two slots; `config` is to be changed as a test needs it.
+struct toy_run {
+    toy::folder folder;
+    core::run_resources shared;
+    core::run_config config;
+
+    toy_run() {
+        const std::vector plugins{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"};
+        REQUIRE(shared.scan(plugins).ok());
+        config.file = folder / "run.toml";
+        config.profile = (folder / "device.toml").string();
+        config.link = (folder / "link.toml").string();
+        config.node = (folder / "node.toml").string();
+        config.shape = (folder / "shape.toml").string();
+        config.trace = folder / "trace.safetensors";
+        config.cache.plugin = "lru";
+        config.dispatch.plugin = "load_all";
+        config.experts = 2;
+    }
+    explicit toy_run(const core::trace_data &data) : toy_run() { write(data); }
+
+    // The trace, and a model of its shape.
+    void write(const core::trace_data &data) {
+        toy::write_files(folder, data.layers, data.experts, data.top_k);
+        REQUIRE(core::write_trace(data, config.trace).ok());
+    }
+    core::run_report run_it(const core::run_options &options = {}) {
+        auto done = core::run(config, shared, options);
+        if (!done) FAIL(done.failure().text);
+        return std::move(done).value();
+    }
+};
+
+}  // namespace moorage::test
