@@ -254,25 +254,21 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const uint32_t callable = made.node->servers() - (gpu ? 1 : 0);
     const status active = activate(made, std::max(slots, capacity), buffer, callable);
     if (!active) return active;
-    const routing_rules routing{config_.exact_requests, config_.substitution_max,
-                                made.policies.lossy()};
-    made.line = std::make_unique<pipeline>(pipeline::parts{made.from.get(),
-                                                           made.where.get(),
-                                                           made.costs.get(),
-                                                           &*made.shown,
-                                                           made.truth.get(),
-                                                           &faults_,
-                                                           made.policies.all(),
-                                                           capacity,
-                                                           buffer,
-                                                           transfers,
-                                                           made.policies.needs(),
-                                                           0,
-                                                           false,
-                                                           made.node,
-                                                           routing,
-                                                           {},
-                                                           made.node});
+    made.line = std::make_unique<pipeline>(pipeline::parts{
+        .from = made.from.get(),
+        .where = made.where.get(),
+        .costs = made.costs.get(),
+        .shown = &*made.shown,
+        .truth = made.truth.get(),
+        .faults = &faults_,
+        .policies = made.policies.all(),
+        .slots = capacity,
+        .buffer_slots = buffer,
+        .transfers_max = transfers,
+        .needs = made.policies.needs(),
+        .watcher = made.node,
+        .routing = {config_.exact_requests, config_.substitution_max, made.policies.lossy()},
+        .others = made.node});
     made.node->attach({made.line.get(), made.where.get(), device_time, made.from.get(), loads});
     if (gpu || demand.home_holds.empty()) return success();
     const uint8_t *holds = demand.home_holds.data() + size_t{home} * demand.experts();

@@ -9,7 +9,6 @@ namespace moorage::core {
 pipeline::pipeline(const parts &of)
     : source_(*of.from),
       executor_(*of.where),
-      others_(of.others),
       costs_(*of.costs),
       shown_(*of.shown),
       truth_(*of.truth),
@@ -22,6 +21,7 @@ pipeline::pipeline(const parts &of)
       behind_(truth_, cache_, transport_, costs_),
       prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_,
                 of.buffer_slots),
+      remote_(of.others, source_.experts()),
       dispatch_(*of.policies.dispatch, faults_, costs_, of.others, source_.experts()),
       guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
       per_layer_(of.per_layer),
@@ -49,12 +49,6 @@ pipeline::pipeline(const parts &of)
     placed_.resize(items);
     waiting_.reserve(2 * items);
     predict_from_.reserve(items);
-    if (others_) {
-        remote_.reserve(items);
-        call_.reserve(items);
-        site_of_.resize(items);
-        remote_tokens_.resize(others_->servers());
-    }
     course_ = course();
     event_.enter(course_.handle());
 }
@@ -307,7 +301,7 @@ void pipeline::start_compute() {
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
         if (item.site >= MOORAGE_SITE_REMOTE) {
-            remote_.push_back(index);
+            remote_.add(index);
         } else if (item.site == MOORAGE_SITE_CPU) {
             executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
             activation_bytes_ += costs_.activation_bytes(item.tokens);
@@ -320,7 +314,7 @@ void pipeline::start_compute() {
             if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
         }
     }
-    if (!remote_.empty()) call_others();
+    if (!remote_.empty()) open_ += remote_.start(step_, items_);
     if (predicts_ && prefetches() && layer() + 1 < source_.layers()) predict();
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];

@@ -26,6 +26,7 @@
 #include "core/pipeline/guard.h"
 #include "core/pipeline/layer_step.h"
 #include "core/pipeline/load_behind.h"
+#include "core/pipeline/remote_calls.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/report/report.h"
 #include "core/router/router_stage.h"
@@ -50,9 +51,10 @@ public:
         fault_log *faults;
         stages policies;
         uint32_t slots, buffer_slots, transfers_max, needs;
-        uint32_t part_rows;  // splits that a budget chooses are multiples of it; 0: it chooses none
-        bool per_layer;
-        step_watcher *watcher;  // may be null
+        // Splits that a budget chooses are multiples of it; 0: it chooses none.
+        uint32_t part_rows = 0;
+        bool per_layer = false;
+        step_watcher *watcher = nullptr;  // may be null
         routing_rules routing = {};
         guard_rules guard = {};
         peers *others = nullptr;  // null: there are none
@@ -141,8 +143,6 @@ private:
     void predict();
     void plan_prefetch();
     void start_waiting();
-    void call_others();
-    void count_remote_tokens();
     void segment_done(step_item &item, uint8_t segments);
     void room_freed();
     void move_top(step_item &item);
@@ -181,7 +181,6 @@ private:
 
     source &source_;
     executor &executor_;
-    peers *others_;
     cost_model &costs_;
     moorage_costs &shown_;
     ledger &truth_;
@@ -193,6 +192,7 @@ private:
     transport_stage transport_;
     load_behind behind_;
     prefetch_stage prefetch_;
+    remote_calls remote_;
     dispatch_stage dispatch_;
     guard guard_;
     bool per_layer_, virtual_time_;
@@ -210,18 +210,10 @@ private:
     std::vector<std::pair<uint32_t, uint8_t>> waiting_;
     size_t next_waiting_ = 0;
     std::vector<uint32_t> predict_from_;
-    bool predicting_ = false;       // under way
-    bool foretold_ = false;         // the step before made predictions for this one
-    std::vector<uint32_t> remote_;  // items that others compute, by server
-    std::vector<expert_work> call_;
-    std::vector<uint32_t> site_of_;  // [experts] of the step
-    struct token_count {
-        uint32_t count = 0, seen = 0;  // seen: the last token counted, and 1
-    };
-    std::vector<token_count> remote_tokens_;  // [servers] of the step
-    uint32_t remote_tokens_all_ = 0;
-    uint32_t open_ = 0;     // computations of the step under way
-    bool awaited_ = false;  // the event waited for has come
+    bool predicting_ = false;  // under way
+    bool foretold_ = false;    // the step before made predictions for this one
+    uint32_t open_ = 0;        // computations of the step under way
+    bool awaited_ = false;     // the event waited for has come
     event_kind awaiting_ = event_kind::gate;
 
     flow course_;

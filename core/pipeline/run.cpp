@@ -334,10 +334,22 @@ status runner::activate() {
 
 result<run_report> runner::drive() {
     executor &where = *machine_.where;
-    pipeline line({source_.get(), &where, costs_.get(), &*costs_view_, truth_.get(), &faults_,
-                   policies_.all(), memory_.experts, memory_.buffer_slots, memory_.transfers_max,
-                   needs_ | policies_.needs(), memory_.part_rows, config_.per_layer,
-                   options_.watcher, routing(), guarding()});
+    pipeline line({.from = source_.get(),
+                   .where = &where,
+                   .costs = costs_.get(),
+                   .shown = &*costs_view_,
+                   .truth = truth_.get(),
+                   .faults = &faults_,
+                   .policies = policies_.all(),
+                   .slots = memory_.experts,
+                   .buffer_slots = memory_.buffer_slots,
+                   .transfers_max = memory_.transfers_max,
+                   .needs = needs_ | policies_.needs(),
+                   .part_rows = memory_.part_rows,
+                   .per_layer = config_.per_layer,
+                   .watcher = options_.watcher,
+                   .routing = routing(),
+                   .guard = guarding()});
     if (line.lacks_predictions()) {
         warn(
             format("executor {} does not predict from resident experts, which prefetch {} asks "

@@ -1,0 +1,40 @@
+// remote_calls.h - what a step has computed by other devices of its cluster: one call to each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/dispatch/dispatch_stage.h"
+#include "core/execute/peers.h"
+#include "core/pipeline/layer_step.h"
+
+namespace moorage::core {
+
+class remote_calls {
+public:
+    // `others` is borrowed; null: there are none, and nothing may be added.
+    remote_calls(peers *others, uint32_t items_max);
+
+    peers *others() const { return others_; }
+    void clear() { waiting_.clear(); }
+    void add(uint32_t item) { waiting_.push_back(item); }
+    bool empty() const { return waiting_.empty(); }
+    // Calls every server of the added items, in the order in which the policy first named it; each
+    // item has one computation more under way. Returns how many began. [step]
+    uint32_t start(const layer_step &step, std::vector<step_item> &items);
+
+private:
+    void count_tokens(const layer_step &step, const std::vector<step_item> &items);
+
+    struct token_count {
+        uint32_t count = 0, seen = 0;  // seen: the last token counted, and 1
+    };
+    peers *others_;
+    std::vector<uint32_t> waiting_;  // items
+    std::vector<expert_work> call_;
+    std::vector<uint32_t> site_of_;    // [experts] of the step
+    std::vector<token_count> tokens_;  // [servers]
+    uint32_t tokens_all_ = 0;
+};
+
+}  // namespace moorage::core
