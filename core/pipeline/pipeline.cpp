@@ -28,11 +28,8 @@ pipeline::pipeline(const parts &of)
       virtual_time_(executor_.virtual_time()),
       predicts_(prefetch_.from_resident() && executor_.predicts()),
       step_(source_, of.needs),
-      layers_(source_.layers()),
-      layer_stall_ns_(source_.layers(), 0),
-      causes_(source_.layers() + size_t{1}),
-      watcher_(of.watcher),
-      emitted_ns_(source_.streams(), 0) {
+      account_(source_.layers(), source_.streams()),
+      watcher_(of.watcher) {
     // One call per instance and step, however many stages it serves.
     const stages &all = of.policies;
     for (instance *one :
@@ -90,9 +87,9 @@ flow pipeline::course() {
             while (prefetch_.awaits(layer) && running()) co_await event_;
             if (!running()) co_return;
             step_.fill(source_, pass_, layer);
-            if (!decide(layers_[layer])) co_return;
+            if (!decide(account_.layers[layer])) co_return;
             while (computing()) co_await event_;
-            end_step(layers_[layer]);
+            end_step(account_.layers[layer]);
             if (!running()) co_return;
         }
         executor_.head(static_cast<uint32_t>(
@@ -109,7 +106,7 @@ flow pipeline::course() {
 // One layer step, from the gate's scores to the work that it starts.
 bool pipeline::decide(layer_report &account) {
     const instance::stepping mark;
-    note_step(layer(), tokens_done_);
+    note_step(layer(), account_.tokens);
     decided_ns_ = now_ns();
     if (!timed([&] { return choose(account); })) return false;
     executor_.route(step_.chosen(), step_.weights());
@@ -129,7 +126,7 @@ bool pipeline::choose(layer_report &account) {
     find_items(account);  // looks up and pins
     if (watcher_) watcher_->step(step_.view(), pass_, source_);
     observe();
-    prefetch_.settle(step_, taken_, bytes_);  // cuts off what was not asked for
+    prefetch_.settle(step_, taken_, account_.bytes);  // cuts off what was not asked for
     join_transfers();
     const uint64_t backlog_ns = load_backlog_ns();
     const uint64_t behind_bytes = behind_.left_bytes();
@@ -211,9 +208,9 @@ void pipeline::give_up_prefetch(step_item &item) {
         transport_.cancel(id);
         const transfer_record &record = transport_.record(id);
         const uint64_t sent = record.bytes - record.unsent_bytes;
-        bytes_.prefetch_used -= sent;
-        bytes_.prefetch_wasted += sent;
-        bytes_.prefetch_cut_off += sent;
+        account_.bytes.prefetch_used -= sent;
+        account_.bytes.prefetch_wasted += sent;
+        account_.bytes.prefetch_cut_off += sent;
         truth_.give_up(item.page, record.segments);
     }
 }
@@ -304,7 +301,7 @@ void pipeline::start_compute() {
             remote_.add(index);
         } else if (item.site == MOORAGE_SITE_CPU) {
             executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
-            activation_bytes_ += costs_.activation_bytes(item.tokens);
+            account_.activation_bytes += costs_.activation_bytes(item.tokens);
             ++item.open;
             ++open_;
         } else if (!split) {
@@ -369,7 +366,7 @@ void pipeline::start_waiting() {
 bool pipeline::computing() {
     if (!running()) return false;
     if (open_ == 0 && next_waiting_ != waiting_.size()) {
-        prefetch_.drain(bytes_);
+        prefetch_.drain(account_.bytes);
         start_waiting();
         assert(open_ != 0 && "the staging slots are for demand alone");
     }
@@ -509,34 +506,31 @@ void pipeline::end_step(layer_report &account) {
         }
         account.experts.loaded += loaded;
     }
-    const uint64_t stall_ns = executor_.stall_ns();
-    layer_stall_ns_[layer()] += stall_ns - std::exchange(stall_ns_, stall_ns);
+    account_.step_ended(executor_, layer());
     charge_to(layer() + 1);
-    experts_ns_ += (now_ns() - decided_ns_) * step_.view().token_count;
+    account_.experts_ns += (now_ns() - decided_ns_) * step_.view().token_count;
     dispatch_.outcome(step_.view().layer, items_);
-    step_.advance(tokens_done_);
-}
-
-// From now on time passes for this layer; beyond the last, for heads and between passes.
-void pipeline::charge_to(size_t layer) {
-    executor_.charge(causes_[layer][pass_.phase == MOORAGE_DECODE]);
+    step_.advance(account_.tokens);
 }
 
 void pipeline::end_pass() {
     note_no_step();
     compare_pass();
-    tokens_done_ += pass_.tokens.size();
-    step_.tokens_done(tokens_done_);
-    const uint64_t ended_ns = now_ns();
-    for (const pass_token &token : pass_.tokens) {
-        requests_done_ += token.last;
-        if (token.silent || (pass_.phase == MOORAGE_PREFILL && !token.first))
-            continue;  // no output token of its own
-        uint64_t &emitted_ns = emitted_ns_[token.stream];
-        (token.first ? ttft_ns_ : tpot_ns_).add(ended_ns - emitted_ns);
-        emitted_ns = ended_ns;
-    }
-    source_.pass_done(pass_, ended_ns);
+    account_.tokens += pass_.tokens.size();
+    step_.tokens_done(account_.tokens);
+    account_.pass_ended(pass_, now_ns());
+    source_.pass_done(pass_, now_ns());
+}
+
+void pipeline::finish(run_report &report) {
+    prefetch_.drain(account_.bytes);
+    behind_.cancel();
+    assert(truth_.adds_up() && "what is there has a slot, and what has one is there or coming");
+    charge_to(source_.layers());  // and with it what was charged before
+    account_.report(executor_, truth_, transport_, per_layer_, report);
+    report.has_predictions = prefetch_.active();
+    report.faults = {faults_.counts().begin(), faults_.counts().end()};
+    report.without_advice = {faults_.without_advice().begin(), faults_.without_advice().end()};
 }
 
 }  // namespace moorage::core

@@ -5,7 +5,6 @@
 // the emulator of the whole resumes many of them, each when something of its own has completed.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -27,6 +26,7 @@
 #include "core/pipeline/layer_step.h"
 #include "core/pipeline/load_behind.h"
 #include "core/pipeline/remote_calls.h"
+#include "core/pipeline/run_account.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/report/report.h"
 #include "core/router/router_stage.h"
@@ -91,10 +91,10 @@ public:
     // Accounts what is left in the buffer and fills in all figures but those of the configuration.
     void finish(run_report &report);
 
-    uint64_t tokens_done() const { return tokens_done_; }
+    uint64_t tokens_done() const { return account_.tokens; }
     uint64_t steps_done() const { return step_.view().index; }
     // From the routing of a layer until the last output of its experts, summed over the tokens.
-    uint64_t experts_ns() const { return experts_ns_; }
+    uint64_t experts_ns() const { return account_.experts_ns; }
     const guard &guarding() const { return guard_; }
     // Loads for which the cache had room and its policy wanted none of it.
     uint64_t refused() const { return cache_.refused(); }
@@ -116,7 +116,9 @@ private:
     flow divide();
     flow fill();
     void end_run() { over_ = true; }
-    bool arrangement_due() { return !arranged_ || (per_layer_ && tokens_done_ >= budget_.due()); }
+    bool arrangement_due() {
+        return !arranged_ || (per_layer_ && account_.tokens >= budget_.due());
+    }
     void begin_pass();
     bool decide(layer_report &account);
     bool choose(layer_report &account);
@@ -126,7 +128,7 @@ private:
         if (virtual_time_) return work();
         const auto begin = std::chrono::steady_clock::now();
         const bool done = work();
-        decision_time_ += std::chrono::steady_clock::now() - begin;
+        account_.decisions += std::chrono::steady_clock::now() - begin;
         return done;
     }
     bool computing();
@@ -170,7 +172,7 @@ private:
     }
     void end_step(layer_report &account);
     void end_pass();
-    void charge_to(size_t layer);
+    void charge_to(size_t layer) { account_.charge(executor_, layer, pass_.phase); }
     void compare_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
     // Of a layer of the pass. In virtual time nothing changes it while the pass lasts.
@@ -224,24 +226,12 @@ private:
     bool arranged_ = false;  // the caches have had their first content
     uint32_t filling_ = 0;   // transfers of it under way
     std::vector<uint32_t> filled_;
-    arrangement_report arrangement_;
-    uint64_t begun_ns_ = 0;  // when the first content was there
-    busy_ns begun_busy_;
 
-    uint64_t tokens_done_ = 0, requests_done_ = 0;
-    uint64_t decided_ns_ = 0, experts_ns_ = 0;
+    uint64_t decided_ns_ = 0;
     uint64_t attention_ns_ = 0;
     uint64_t pass_begun_ns_ = 0, prefetched_before_ = 0, substituted_before_ = 0;
-    uint64_t activation_bytes_ = 0;
-    byte_counts bytes_;
-    std::vector<layer_report> layers_;
-    std::vector<uint64_t> layer_stall_ns_;
-    uint64_t stall_ns_ = 0;                           // of the executor when the last step ended
-    std::vector<std::array<time_causes, 2>> causes_;  // as in run_report
-    std::chrono::nanoseconds decision_time_{0};
+    run_account account_;
     step_watcher *watcher_;
-    time_collection tpot_ns_, ttft_ns_;
-    std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin
 };
 
 }  // namespace moorage::core

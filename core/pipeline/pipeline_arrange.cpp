@@ -9,8 +9,8 @@ namespace moorage::core {
 // Between passes: what the budget changes, and the content of caches that have none yet.
 flow pipeline::arrange() {
     bool empty = !arranged_;
-    if (per_layer_ && tokens_done_ >= budget_.due()) {
-        if (!budget_.plan(tokens_done_, source_.idle())) co_return end_run();
+    if (per_layer_ && account_.tokens >= budget_.due()) {
+        if (!budget_.plan(account_.tokens, source_.idle())) co_return end_run();
         empty = empty || budget_.divides();
         if (budget_.divides()) {
             co_await divide();
@@ -19,13 +19,13 @@ flow pipeline::arrange() {
             if (!budget_.apply()) co_return end_run();
             release(budget_.evicted());
             if (budget_.overfull()) {
-                prefetch_.drain(bytes_);
+                prefetch_.drain(account_.bytes);
                 if (!budget_.shrink()) co_return end_run();
                 release(budget_.evicted());
             }
         }
         const auto [least, most] = std::ranges::minmax(truth_.slots());
-        arrangement_.uneven |= most - least > 1 || budget_.divides();
+        account_.arrangement.uneven |= most - least > 1 || budget_.divides();
     }
     if (!empty) co_return;
     const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
@@ -34,23 +34,20 @@ flow pipeline::arrange() {
     const uint64_t moved = transport_.moved_bytes(link_h2d) - moved_before;
     const double ms = static_cast<double>(now_ns() - begin_ns) / 1e6;
     if (arranged_) {
-        ++arrangement_.changes;
-        arrangement_.bytes += moved;
-        arrangement_.ms += ms;
+        ++account_.arrangement.changes;
+        account_.arrangement.bytes += moved;
+        account_.arrangement.ms += ms;
     } else {
-        arrangement_.first_bytes = moved;
-        arrangement_.first_ms = ms;
-        begun_ns_ = now_ns();
-        begun_busy_ = executor_.busy();
-        stall_ns_ = begun_busy_.stall;
-        charge_to(source_.layers());
+        account_.arrangement.first_bytes = moved;
+        account_.arrangement.first_ms = ms;
+        account_.begin(executor_);
     }
     arranged_ = true;
 }
 
 // The buffer, the link and the caches are emptied before the arena changes.
 flow pipeline::divide() {
-    prefetch_.drain(bytes_);
+    prefetch_.drain(account_.bytes);
     behind_.cancel();
     while (!executor_.idle(link_h2d) && running()) co_await event_;
     if (!running() || !budget_.apply()) co_return end_run();

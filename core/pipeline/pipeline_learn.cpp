@@ -43,20 +43,17 @@ void pipeline::begin_pass() {
     charge_to(0);
     pass_begun_ns_ = now_ns();
     attention_ns_ = costs_.attention_ns(pass_.tokens.size(), pass_.context());
-    for (const pass_token &token : pass_.tokens)
-        if (token.position == 0)
-            emitted_ns_[token.stream] =
-                token.arrived_ns == MOORAGE_NEVER ? now_ns() : token.arrived_ns;
+    account_.pass_begins(pass_, now_ns());
     executor_.begin(pass_);
 }
 
 void pipeline::compare_pass() {
     uint64_t substituted = 0;
-    for (const layer_report &layer : layers_) substituted += layer.experts.substituted;
+    for (const layer_report &layer : account_.layers) substituted += layer.experts.substituted;
     if (substituted != substituted_before_) guard_.matters(guard::substitution);
-    if (bytes_.prefetched != prefetched_before_) guard_.matters(guard::prefetch);
+    if (account_.bytes.prefetched != prefetched_before_) guard_.matters(guard::prefetch);
     substituted_before_ = substituted;
-    prefetched_before_ = bytes_.prefetched;
+    prefetched_before_ = account_.bytes.prefetched;
     guard_.end(pass_.tokens.size(), now_ns() - pass_begun_ns_);
 }
 

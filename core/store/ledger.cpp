@@ -40,6 +40,16 @@ void ledger::set_slots(std::span<const uint32_t> slots) {
     std::copy(slots.begin(), slots.end(), slots_.begin());
 }
 
+bool ledger::adds_up() const {
+    std::vector<uint32_t> kept(pools(), 0);
+    for (uint32_t page = 0; page < page_count(); ++page) {
+        const int state = state_[page], passing = state >> MOORAGE_STATE_BUFFERED_SHIFT;
+        const int there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        kept[pool_of_page(page)] += (there & ~passing & of_slot(page)) != 0;
+    }
+    return std::equal(kept.begin(), kept.end(), used_.begin());
+}
+
 void ledger::clear() {
     std::fill(state_.begin(), state_.end(), uint8_t{0});
     std::fill(used_.begin(), used_.end(), 0u);

@@ -145,6 +145,8 @@ public:
     void set_split(uint32_t layer, float share) { split_[layer] = share; }
     void divide(std::span<const uint32_t> top_rows) { rows_->divide(top_rows, slots_); }
 
+    // Whether every pool counts as used what is kept in it. For an assertion: looks at all pages.
+    bool adds_up() const;
     // Everything absent, nothing pinned, slots as they are.
     void clear();
     // Everything here. Requires: every pool will have a slot for each of its pages.

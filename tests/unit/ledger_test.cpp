@@ -244,6 +244,7 @@ struct world {
                 for (uint64_t i = row; i < row + count; ++i) REQUIRE(taken.insert(i).second);
             }
         }
+        REQUIRE(truth.adds_up());
         for (uint32_t pool = 0; pool < truth.pools(); ++pool) {
             REQUIRE(truth.used(pool) == used(pool));
             REQUIRE(truth.used(pool) <= truth.slots(pool));

@@ -1,0 +1,64 @@
+// run_account.h - what a run counts and how long it takes, until it becomes a report.
+//
+// Counts are written where things happen, so they are plain members; what has a rule is a function.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/execute/executor.h"
+#include "core/report/report.h"
+#include "core/source/source.h"
+#include "core/store/ledger.h"
+#include "core/transport/transport_stage.h"
+
+namespace moorage::core {
+
+class run_account {
+public:
+    run_account(uint32_t layers, uint32_t streams);
+
+    uint64_t tokens = 0, requests = 0;
+    uint64_t experts_ns = 0;  // from the routing of a layer to its last output, times its tokens
+    uint64_t activation_bytes = 0;
+    byte_counts bytes;
+    std::vector<layer_report> layers;
+    arrangement_report arrangement;
+    std::chrono::nanoseconds decisions{0};  // of host time
+
+    // The first content is there: from now on time counts.
+    void begin(executor &of);
+    // From now on time passes for this layer; beyond the last, for heads and between passes.
+    void charge(executor &of, size_t layer, uint32_t phase) {
+        of.charge(causes_[layer][phase == MOORAGE_DECODE]);
+    }
+    void step_ended(const executor &of, uint32_t layer) {
+        const uint64_t stall_ns = of.stall_ns();
+        stall_of_layer_ns_[layer] += stall_ns - std::exchange(stall_ns_, stall_ns);
+    }
+    // Requests that begin with the pass wait from when they came, or from now on.
+    void pass_begins(const pass &of, uint64_t now_ns);
+    void pass_ended(const pass &of, uint64_t now_ns);
+
+    // Fills in what has been counted. Requires: charge() was called since the last event, and
+    // nothing is in the buffer or loads behind.
+    void report(const executor &of, const ledger &truth, const transport_stage &transport,
+                bool per_layer, run_report &into);
+
+private:
+    void report_times(const executor &of, run_report &into);
+    void report_bytes(const executor &of, const transport_stage &transport, run_report &into);
+
+    std::vector<uint64_t> stall_of_layer_ns_;
+    uint64_t stall_ns_ = 0;  // of the executor when the last step ended
+    uint64_t begun_ns_ = 0;  // when the first content was there, and what was busy until then
+    busy_ns begun_busy_;
+    std::vector<std::array<time_causes, 2>> causes_;  // as in run_report
+    time_collection tpot_ns_, ttft_ns_;
+    std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin
+};
+
+}  // namespace moorage::core
