@@ -14,7 +14,7 @@
 #include "core/cluster/ideal_executor.h"
 #include "core/cluster/idle_source.h"
 #include "core/cluster/rebalancer.h"
-#include "core/execute/timeline_sink.h"
+#include "core/pipeline/timeline_sink.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/policy_set.h"
 #include "core/placement/activation.h"

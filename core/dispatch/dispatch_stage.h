@@ -13,7 +13,7 @@
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
-#include "core/pipeline/layer_step.h"
+#include "core/source/layer_step.h"
 
 namespace moorage::core {
 

@@ -11,7 +11,7 @@
 #include "core/base/result.h"
 #include "core/store/arena.h"
 #include "core/execute/executor.h"
-#include "core/execute/pass_results.h"
+#include "core/source/pass_results.h"
 #include "core/model/model.h"
 #include "core/model/routing.h"
 #include "core/model/segment.h"

@@ -10,8 +10,8 @@
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
-#include "core/source/finite.h"
-#include "core/source/safetensors.h"
+#include "core/base/finite.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/model/segment.h"
 #include "core/model/shards.h"
 #include "core/model/stored_weights.h"
-#include "core/source/finite.h"
+#include "core/base/finite.h"
 
 namespace moorage::core {
 

@@ -10,7 +10,7 @@
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
 #include "core/model/rope_reader.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

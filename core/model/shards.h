@@ -16,7 +16,7 @@
 
 #include "core/base/mapped_file.h"
 #include "core/base/result.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/source/finite.h"
+#include "core/base/finite.h"
 
 namespace moorage::core {
 

@@ -6,7 +6,7 @@
 #include "core/base/text.h"
 #include "core/model/tokenizer_components.h"
 #include "core/model/tokenizer_parts.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

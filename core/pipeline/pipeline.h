@@ -23,7 +23,7 @@
 #include "core/host/instance.h"
 #include "core/pipeline/flow.h"
 #include "core/pipeline/guard.h"
-#include "core/pipeline/layer_step.h"
+#include "core/source/layer_step.h"
 #include "core/pipeline/load_behind.h"
 #include "core/pipeline/remote_calls.h"
 #include "core/pipeline/run_account.h"

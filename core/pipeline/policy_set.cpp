@@ -5,7 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/host/stage_policy.h"
+#include "core/config/stage_policy.h"
 #include "core/pipeline/composition.h"
 #include "core/source/trace.h"
 

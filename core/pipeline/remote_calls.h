@@ -6,7 +6,7 @@
 
 #include "core/dispatch/dispatch_stage.h"
 #include "core/execute/peers.h"
-#include "core/pipeline/layer_step.h"
+#include "core/source/layer_step.h"
 
 namespace moorage::core {
 

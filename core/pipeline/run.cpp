@@ -12,7 +12,7 @@
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
 #include "core/execute/cuda/cuda_executor.h"
-#include "core/host/stage_policy.h"
+#include "core/config/stage_policy.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"

@@ -8,7 +8,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/placement/activation.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

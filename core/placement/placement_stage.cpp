@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "core/base/text.h"
-#include "core/host/stage_policy.h"
+#include "core/config/stage_policy.h"
 
 namespace moorage::core {
 

@@ -8,7 +8,7 @@
 
 #include "core/host/faults.h"
 #include "core/host/instance.h"
-#include "core/pipeline/layer_step.h"
+#include "core/source/layer_step.h"
 #include "core/report/report.h"
 
 namespace moorage::core {

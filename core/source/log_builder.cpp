@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/base/text.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

@@ -8,7 +8,7 @@
 
 #include "core/base/result.h"
 #include "core/source/log_builder.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

@@ -8,7 +8,7 @@
 
 #include "core/base/text.h"
 #include "core/model/odd_weight.h"
-#include "core/source/finite.h"
+#include "core/base/finite.h"
 
 namespace moorage::core {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/execute/pass_results.h"
+#include "core/source/pass_results.h"
 #include "core/model/model.h"
 #include "core/model/routing.h"
 #include "core/source/sampler.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/source/half.h"
+#include "core/base/half.h"
 #include "core/source/zipf.h"
 
 namespace moorage::core {

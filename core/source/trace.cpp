@@ -10,8 +10,8 @@
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
-#include "core/source/half.h"
-#include "core/source/safetensors.h"
+#include "core/base/half.h"
+#include "core/base/safetensors.h"
 #include "core/source/trace_check.h"
 #include "moorage/module.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/source/finite.h"
+#include "core/base/finite.h"
 
 namespace moorage::core {
 

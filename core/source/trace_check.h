@@ -10,7 +10,7 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

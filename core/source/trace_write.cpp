@@ -10,8 +10,8 @@
 #include "core/base/atomic_file.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/source/half.h"
-#include "core/source/safetensors.h"
+#include "core/base/half.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

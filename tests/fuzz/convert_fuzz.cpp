@@ -18,7 +18,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/source/convert.h"
-#include "core/source/half.h"
+#include "core/base/half.h"
 
 using namespace moorage::core;
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 using namespace moorage::core;
 

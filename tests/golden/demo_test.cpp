@@ -7,7 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 #include "core/source/sampler.h"
 #include "tests/golden/golden_fixture.h"
 

@@ -13,7 +13,7 @@
 #include "core/model/golden.h"
 #include "core/pipeline/run.h"
 #include "core/report/odd_figure.h"
-#include "core/source/finite.h"
+#include "core/base/finite.h"
 #include "core/base/random.h"
 #include "tests/unit/model_files.h"
 

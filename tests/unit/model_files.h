@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/json.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 #include "tests/unit/trace_file.h"
 
 namespace moorage::test {

@@ -16,7 +16,7 @@
 #include "core/base/json.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
-#include "core/source/half.h"
+#include "core/base/half.h"
 #include "core/base/random.h"
 #include "tests/skip.h"
 #include "tests/unit/model_files.h"

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "core/source/half.h"
-#include "core/source/safetensors.h"
+#include "core/base/half.h"
+#include "core/base/safetensors.h"
 #include "core/source/trace.h"
 #include "core/source/trace_stats.h"
 #include "moorage/module.h"

@@ -6,7 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/host/stage_policy.h"
+#include "core/config/stage_policy.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
 #include "core/report/html.h"

@@ -7,7 +7,7 @@
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/report/progress.h"
-#include "core/execute/timeline_sink.h"
+#include "core/pipeline/timeline_sink.h"
 #include "core/report/timeline.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "core/base/json_fwd.h"
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 #include "core/source/trace.h"
 #include "core/source/trace_stats.h"
 

@@ -10,7 +10,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
-#include "core/host/stage_policy.h"
+#include "core/config/stage_policy.h"
 #include "core/report/tuning.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "core/execute/cpu/thread_pool.h"
-#include "core/execute/pass_results.h"
+#include "core/source/pass_results.h"
 #include "core/model/model.h"
 #include "core/source/source.h"
 

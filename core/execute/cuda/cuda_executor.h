@@ -18,7 +18,7 @@
 #include "core/store/arena.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
-#include "core/execute/pass_results.h"
+#include "core/source/pass_results.h"
 #include "core/model/model.h"
 
 namespace moorage::core {

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/source/half.h"
+#include "core/base/half.h"
 
 #if defined(__CUDACC__)
 #define MOORAGE_HOST_DEVICE __host__ __device__

@@ -1,5 +1,5 @@
 // finite.cpp - a quick pass that asks whether any exponent is all ones, then the slow one.
-#include "core/source/finite.h"
+#include "core/base/finite.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/text.h"
-#include "core/source/half.h"
+#include "core/base/half.h"
 
 namespace moorage::core {
 

@@ -1,5 +1,5 @@
 // safetensors.cpp - parses the header event by event, so that hostile JSON never becomes a tree.
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "core/source/safetensors.h"
+#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

@@ -1,5 +1,5 @@
 // stage_policy.cpp - looks names of a configuration up.
-#include "core/host/stage_policy.h"
+#include "core/config/stage_policy.h"
 
 namespace moorage::core {
 

@@ -1,5 +1,5 @@
 // layer_step.cpp - fills and groups the arrays of a step.
-#include "core/pipeline/layer_step.h"
+#include "core/source/layer_step.h"
 
 #include <algorithm>
 #include <cmath>
