@@ -321,6 +321,21 @@ TEST_CASE("a load behind that a step waits for counts as demand from then on") {
                        "plan layer 0 after 0: window 11180 backlog 11000 room 2"}));
 }
 
+TEST_CASE("what is evicted while it comes behind the CPU does not come after all") {
+    bench on(toy::routing({{{0}}, {{1}}, {{0}}}, 4, {0, 3}, false));
+    on.config.experts = 1;
+    on.tell(on.config.dispatch);
+    on.config.dispatch.params.push_back({"behind", int64_t{1}, "test"});
+    on.config.transport.plugin = "chunked";
+    on.config.transport.params = {{"chunk_bytes", int64_t{10'000}, "test"}};
+    // Token 0 on the CPU, from 170 to 2,670, its expert behind it in ten pieces of 2,000. Token 1
+    // (gate at 2,850) evicts it when two pieces are sent: the second ends at 4,170, no third goes.
+    const run_report report = on.run_it();
+    CHECK(report.bytes.behind == 20'000);
+    CHECK(report.bytes.demand == 200'000);
+    CHECK(report.experts.misses == 3);
+}
+
 TEST_CASE("an expert that the CPU computes after all is not loaded, though its prefetch was late") {
     bench on(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
     on.tell(on.config.prefetch, "0:4");
