@@ -235,7 +235,6 @@ migration_step migration_order::start(uint32_t expert, uint32_t to) {
     ++sending_to_[to];
     ++under_way_;
     ++copied_;
-    copied_bytes_ += bytes_of(expert);
     changed_ = true;
     return {id, expert, from == none ? MOORAGE_NONE : from, to, bytes_of(expert)};
 }

@@ -72,7 +72,6 @@ public:
     std::span<const moorage_copy> given_up() const { return given_up_; }
 
     uint64_t copied() const { return copied_; }  // copies that were started
-    uint64_t copied_bytes() const { return copied_bytes_; }
     uint64_t detours() const { return detours_; }  // of these, to a third device or again
 
 private:
@@ -174,7 +173,7 @@ private:
     std::vector<migration_step> ready_;  // started, to be handed out
     std::vector<moorage_copy> refused_, given_up_;
     std::vector<std::pair<double, uint32_t>> heads_;  // of next_any()
-    uint64_t waiting_ = 0, copied_ = 0, copied_bytes_ = 0, detours_ = 0;
+    uint64_t waiting_ = 0, copied_ = 0, detours_ = 0;
     uint32_t under_way_ = 0;
     bool blocked_ = false, stopped_ = false, swept_ = false;
     bool changed_ = true;  // since next() gave nothing

@@ -221,14 +221,7 @@ void network::occupy(uint32_t channel, traffic kind, uint64_t bytes, uint64_t no
     on.busy_ns[which] += ns;
     if (!on.local) bytes_[which] += bytes;
     if (on_sent) on_sent(channel, kind, bytes, now_ns, on.free_ns);
-    if (width_ns == 0) return;
-    if (!on.local) at(bytes_over_time_[which], now_ns / width_ns) += bytes;
-    for (uint64_t begin_ns = now_ns; begin_ns < on.free_ns;) {
-        const uint64_t bucket = begin_ns / width_ns;
-        const uint64_t end_ns = std::min((bucket + 1) * width_ns, on.free_ns);
-        at(at(busy_over_time_, bucket), channel) += end_ns - begin_ns;
-        begin_ns = end_ns;
-    }
+    if (width_ns != 0 && !on.local) at(bytes_over_time_[which], now_ns / width_ns) += bytes;
 }
 
 channel_figures network::figures(uint32_t channel) const {
@@ -240,13 +233,6 @@ channel_figures network::figures(uint32_t channel) const {
             {on.busy_ns[0], on.busy_ns[1]},
             on.queue_peak,
             on.delayed_ns};
-}
-
-std::vector<uint64_t> network::busy_over_time_ns(uint32_t channel) const {
-    std::vector<uint64_t> series;
-    for (const std::vector<uint64_t> &bucket : busy_over_time_)
-        series.push_back(channel < bucket.size() ? bucket[channel] : 0);
-    return series;
 }
 
 void network::append(list &to, uint32_t index) {

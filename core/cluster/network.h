@@ -88,8 +88,6 @@ public:
 
     uint32_t channels() const { return static_cast<uint32_t>(channels_.size()); }
     channel_figures figures(uint32_t channel) const;
-    // How long the channel was busy in each bucket, with both kinds.
-    std::vector<uint64_t> busy_over_time_ns(uint32_t channel) const;
     // Bytes of all channels that are network, by traffic.
     uint64_t network_bytes(traffic kind) const { return bytes_[static_cast<size_t>(kind)]; }
     // The same per bucket, by the start of each piece.
@@ -163,7 +161,6 @@ private:
     uint64_t order_ = 0, events_ = 0, last_ns_ = 0;
     uint64_t bytes_[2] = {};
     std::vector<uint64_t> bytes_over_time_[2];
-    std::vector<std::vector<uint64_t>> busy_over_time_;  // [buckets][channels], short where none
 };
 
 }  // namespace moorage::core

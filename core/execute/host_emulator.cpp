@@ -7,44 +7,6 @@
 
 namespace moorage::core {
 
-void host_emulator::attention(uint32_t layer, const pass &tokens) {
-    layer_ = layer;
-    expert_work none;
-    none.page = MOORAGE_NONE;
-    gpu_queue_.push_back(
-        {event_kind::gate, none,
-         costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns()});
-}
-
-void host_emulator::predict(uint32_t, const pass &tokens, std::span<const uint32_t>) {
-    expert_work none;
-    none.page = MOORAGE_NONE;
-    gpu_queue_.push_back(
-        {event_kind::prediction, none,
-         costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns()});
-}
-
-void host_emulator::head(uint32_t tokens) {
-    expert_work none;
-    none.page = MOORAGE_NONE;
-    gpu_queue_.push_back({event_kind::head, none, costs_.head_ns(tokens)});
-}
-
-void host_emulator::expert_on_gpu(const expert_work &work) {
-    gpu_queue_.push_back(
-        {event_kind::gpu_expert, work, costs_.gpu_expert_ns(work.tokens, work.share)});
-}
-
-void host_emulator::move_top(const expert_work &work, uint64_t) {
-    gpu_queue_.push_back({event_kind::moved, work, costs_.move_ns(work.share)});
-}
-
-// The same kernels on the same cores, wherever the weights lie: the device's figures hold.
-void host_emulator::expert_on_cpu(const expert_work &work) {
-    cpu_queue_.push_back(
-        {event_kind::cpu_expert, work, costs_.gpu_expert_ns(work.tokens, work.share)});
-}
-
 void host_emulator::send(const link_piece &piece) {
     assert(idle(piece.link) && piece.bytes > 0);
     const link_profile &profile = costs_.hardware().link;
@@ -124,72 +86,30 @@ bool host_emulator::take_piece(completion &out) {
     return false;
 }
 
-completion host_emulator::wait() {
-    for (;;) {
-        completion out{};
-        if (take_piece(out)) return out;
-        if (!done_.empty()) {
-            out = done_.front();
-            done_.pop_front();
-            return out;
-        }
-        if (!gpu_queue_.empty() && runnable(gpu_queue_.front())) {
-            compute(gpu_queue_);
-        } else if (!cpu_queue_.empty()) {
-            compute(cpu_queue_);
-        } else {
-            link_state *link = copying();
-            assert(link && "something must be under way");
-            const uint64_t wait_ns = rounded_up(link->left_ns);
-            if (!gpu_queue_.empty()) busy_.stall += wait_ns;
-            now_ += wait_ns;
-            end_copy(*link);
-        }
-    }
+void host_emulator::wait_for_piece() {
+    link_state *link = copying();
+    assert(link && "something must be under way");
+    now_ += rounded_up(link->left_ns);
+    end_copy(*link);
 }
 
-void host_emulator::compute(std::deque<operation> &from) {
-    const operation next = from.front();
-    const uint64_t begin_ns = now_;
-    const bool expert = next.kind == event_kind::gpu_expert || next.kind == event_kind::cpu_expert;
-    if (expert) {
-        pass_time(static_cast<double>(take_loop(from)));
-    } else {
-        from.pop_front();
-        done_.push_back({next.kind, next.work.tag, 0, 0});
-        pass_time(static_cast<double>(next.duration_ns));
-    }
-    const uint64_t duration_ns = now_ - begin_ns;
-    const bool on_cpu = next.kind == event_kind::cpu_expert;
-    (on_cpu ? busy_.cpu : busy_.gpu) += duration_ns;
-    for (completion &one : done_) one.duration_ns = duration_ns / done_.size();
-    if (!sink_) return;
-    const char *kind = expert                                ? "expert"
-                       : next.kind == event_kind::gate       ? "attention"
-                       : next.kind == event_kind::moved      ? "move"
-                       : next.kind == event_kind::prediction ? "prediction"
-                                                             : "head";
-    sink_->span(on_cpu ? span_sink::cpu : span_sink::gpu, kind, layer_, next.work.page, begin_ns,
-                now_);
-}
-
-// All experts at the front that can run; how long their loop takes alone.
-uint64_t host_emulator::take_loop(std::deque<operation> &from) {
-    const event_kind kind = from.front().kind;
+// One parallel loop, which pays its entry once.
+void host_emulator::compute(std::span<const operation> experts) {
     uint64_t loop_ns = 0;
-    std::vector<uint32_t> pages;
-    while (!from.empty() && from.front().kind == kind && runnable(from.front())) {
-        const operation &next = from.front();
-        // A bottom segment adds to what its top wrote, so it begins a loop of its own.
-        if (next.work.segments == MOORAGE_BOTTOM &&
-            std::ranges::find(pages, next.work.page) != pages.end())
-            break;
-        loop_ns += next.duration_ns - (pages.empty() ? 0 : costs_.expert_loop_ns());
-        pages.push_back(next.work.page);
-        done_.push_back({kind, next.work.tag, 0, next.work.segments});
-        from.pop_front();
-    }
-    return loop_ns;
+    for (const operation &one : experts) loop_ns += one.price_ns;
+    pass_time(static_cast<double>(loop_ns - (experts.size() - 1) * costs_.expert_loop_ns()));
+}
+
+void host_emulator::computed(const operation &first, uint64_t begin_ns) {
+    if (!sink_) return;
+    const bool on_cpu = first.kind == event_kind::cpu_expert;
+    const char *kind = on_cpu || first.kind == event_kind::gpu_expert ? "expert"
+                       : first.kind == event_kind::gate               ? "attention"
+                       : first.kind == event_kind::moved              ? "move"
+                       : first.kind == event_kind::prediction         ? "prediction"
+                                                                      : "head";
+    sink_->span(on_cpu ? span_sink::cpu : span_sink::gpu, kind, layer_, first.work.page, begin_ns,
+                now_);
 }
 
 }  // namespace moorage::core

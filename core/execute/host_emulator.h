@@ -11,46 +11,28 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <vector>
+#include <span>
 
 #include "core/execute/cost_model.h"
 #include "core/execute/emulator.h"
-#include "core/execute/executor.h"
+#include "core/execute/turns_executor.h"
 
 namespace moorage::core {
 
-class host_emulator final : public executor {
+class host_emulator final : public turns_executor {
 public:
     // transfers_max: ids of transfers are below it. `costs` is borrowed, `sink` may be null.
     // in_place: every expert is where it is computed; loads copy nothing.
     host_emulator(const cost_model &costs, uint32_t transfers_max, bool in_place, span_sink *sink)
-        : costs_(costs), sink_(sink), in_place_(in_place), arrived_(transfers_max, 0) {}
+        : turns_executor(transfers_max), costs_(costs), sink_(sink), in_place_(in_place) {}
 
     const uint64_t *clock() const override { return &now_; }
-    void attention(uint32_t layer, const pass &tokens) override;
-    void expert_on_gpu(const expert_work &work) override;
-    void expert_on_cpu(const expert_work &work) override;
-    bool predicts() const override { return true; }
-    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
-    void move_top(const expert_work &work, uint64_t to_row) override;
-    void head(uint32_t tokens) override;
-    void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
-    void arrived(uint32_t transfer) override { arrived_[transfer] = 1; }
     void send(const link_piece &piece) override;
     bool idle(uint32_t link) const override { return !links_[link].busy; }
-    completion wait() override;
-    busy_ns busy() const override { return busy_; }
     bool virtual_time() const override { return true; }
-    bool takes_turns() const override { return true; }
     bool unified_memory() const override { return in_place_; }
 
 private:
-    struct operation {
-        event_kind kind;
-        expert_work work;  // of an expert; page MOORAGE_NONE else
-        uint64_t duration_ns;
-    };
     struct link_state {
         bool busy = false, copied = false;  // copied: not handed out yet
         uint32_t page = MOORAGE_NONE;
@@ -58,27 +40,31 @@ private:
         double left_ns = 0;  // of copying alone
     };
 
-    bool runnable(const operation &next) const {
-        return next.work.transfer == MOORAGE_NONE || arrived_[next.work.transfer];
+    uint64_t price_of_pass(event_kind, const pass &tokens) const override {
+        return costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns();
     }
-    void compute(std::deque<operation> &from);
-    uint64_t take_loop(std::deque<operation> &from);
+    uint64_t price_of_head(uint32_t tokens) const override { return costs_.head_ns(tokens); }
+    // The same kernels on the same cores, wherever the weights lie: the device's figures hold.
+    uint64_t price_of_expert(event_kind kind, const expert_work &work) const override {
+        return kind == event_kind::moved ? costs_.move_ns(work.share)
+                                         : costs_.gpu_expert_ns(work.tokens, work.share);
+    }
+    uint64_t time_ns() const override { return now_; }
+    void compute(std::span<const operation> experts) override;
+    void compute(const operation &one) override { pass_time(static_cast<double>(one.price_ns)); }
+    void computed(const operation &first, uint64_t begin_ns) override;
+    bool take_piece(completion &out) override;
+    void wait_for_piece() override;
     void pass_time(double work_ns);
     link_state *copying();
     void give_up_core();
     void end_copy(link_state &link);
-    bool take_piece(completion &out);
 
     const cost_model &costs_;
     span_sink *sink_;
     bool in_place_;
     uint64_t now_ = 0;
-    busy_ns busy_;
-    std::deque<operation> gpu_queue_, cpu_queue_;
-    std::deque<completion> done_;  // computed, not yet handed out
     link_state links_[link_count];
-    std::vector<uint8_t> arrived_;
-    uint32_t layer_ = 0;
 };
 
 }  // namespace moorage::core

@@ -92,7 +92,6 @@ public:
     void finish(run_report &report);
 
     uint64_t tokens_done() const { return account_.tokens; }
-    uint64_t steps_done() const { return step_.view().index; }
     // From the routing of a layer until the last output of its experts, summed over the tokens.
     uint64_t experts_ns() const { return account_.experts_ns; }
     const guard &guarding() const { return guard_; }

@@ -172,27 +172,6 @@ void timeline::span(uint32_t track, std::string_view name, uint64_t start_ns, ui
     end_event();
 }
 
-void timeline::instant(uint32_t track, std::string_view name, uint64_t time_ns, arguments values) {
-    if (!admit(track, time_ns)) return;
-    begin_event('i', rows_[track], name);
-    buffer_ += ",\"s\":\"t\",\"ts\":";
-    append_microseconds(buffer_, time_ns);
-    add_arguments(values);
-    end_event();
-}
-
-void timeline::counter(uint32_t track, std::string_view name, uint64_t time_ns, double value) {
-    if (!std::isfinite(value)) return;  // no point on a curve
-    if (!admit(track, time_ns)) return;
-    begin_event('C', rows_[track], name);
-    buffer_ += ",\"ts\":";
-    append_microseconds(buffer_, time_ns);
-    buffer_ += ",\"args\":{\"value\":";
-    append_number(buffer_, value);
-    buffer_ += '}';
-    end_event();
-}
-
 void timeline::flush() {
     file_->write(std::as_bytes(std::span(buffer_)));
     buffer_.clear();

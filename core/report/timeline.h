@@ -4,7 +4,6 @@
 //     timeline &shown = **opened;
 //     const uint32_t compute = shown.track("GPU compute", "gpu 0");
 //     shown.span(compute, "expert 5", 1200, 800, {{"layer", 3}, {"tokens", 1}});
-//     shown.counter(compute, "resident experts", 2000, 17);
 //     shown.close();
 //
 // Events go to a temporary file as they come, in any order of time, and are not kept. close() gives
@@ -64,9 +63,6 @@ public:
     // Spans of one track either follow each other or lie within each other.
     void span(uint32_t track, std::string_view name, uint64_t start_ns, uint64_t duration_ns,
               arguments values = {});
-    void instant(uint32_t track, std::string_view name, uint64_t time_ns, arguments values = {});
-    // A curve of its own, named `name`, in the track's process.
-    void counter(uint32_t track, std::string_view name, uint64_t time_ns, double value);
 
     uint64_t events() const { return events_; }
     uint64_t events_left_out() const { return left_out_; }

@@ -46,7 +46,7 @@ std::unique_ptr<timeline> opened(const scratch_file &file,
 
 }  // namespace
 
-TEST_CASE("spans, instants and counters come back with their times and values") {
+TEST_CASE("spans come back with their times and values") {
     const scratch_file file("events");
     const auto shown = opened(file);
     const uint32_t compute = shown->track("GPU compute", "gpu 0");
@@ -54,14 +54,13 @@ TEST_CASE("spans, instants and counters come back with their times and values") 
     const uint32_t pool = shown->track("CPU pool", "host");
     shown->span(compute, "layer", 1'234'567, 1'005, {{"layer", 3}, {"share", 0.5}, {"of", "x"}});
     shown->span(copy, "expert", 7, 0);
-    shown->instant(pool, "late", 1000, {{"count", uint64_t(18446744073709551615u)}, {"by", -2}});
-    shown->counter(compute, "resident experts", 2000, 17);
-    CHECK(shown->events() == 4);
+    shown->span(pool, "late", 1000, 1, {{"count", uint64_t(18446744073709551615u)}, {"by", -2}});
+    CHECK(shown->events() == 3);
     REQUIRE(shown->close().ok());
 
     const json read = file.parsed();
     const std::vector<json> spans = events_of(read, "X");
-    REQUIRE(spans.size() == 2);
+    REQUIRE(spans.size() == 3);
     CHECK(spans[0]["name"] == "layer");
     CHECK(spans[0]["ts"].get<double>() == 1234.567);
     CHECK(spans[0]["dur"].get<double>() == 1.005);
@@ -71,18 +70,10 @@ TEST_CASE("spans, instants and counters come back with their times and values") 
     CHECK(spans[0]["pid"] == spans[1]["pid"]);
     CHECK(spans[0]["tid"] != spans[1]["tid"]);
 
-    const std::vector<json> instants = events_of(read, "i");
-    REQUIRE(instants.size() == 1);
-    CHECK(instants[0]["ts"].get<double>() == 1);
-    CHECK(instants[0]["args"]["count"].get<uint64_t>() == 18446744073709551615u);
-    CHECK(instants[0]["args"]["by"] == -2);
-    CHECK(instants[0]["pid"] != spans[0]["pid"]);
-
-    const std::vector<json> counters = events_of(read, "C");
-    REQUIRE(counters.size() == 1);
-    CHECK(counters[0]["name"] == "resident experts");
-    CHECK(counters[0]["args"]["value"] == 17);
-    CHECK(counters[0]["pid"] == spans[0]["pid"]);
+    CHECK(spans[2]["ts"].get<double>() == 1);
+    CHECK(spans[2]["args"]["count"].get<uint64_t>() == 18446744073709551615u);
+    CHECK(spans[2]["args"]["by"] == -2);
+    CHECK(spans[2]["pid"] != spans[0]["pid"]);
 }
 
 TEST_CASE("tracks are named once, in order, within their processes") {
@@ -127,15 +118,10 @@ TEST_CASE("values that are no numbers leave valid JSON") {
     {
         const auto shown = opened(file);
         const uint32_t track = shown->track("a");
-        shown->counter(track, "c", 1, std::nan(""));
-        shown->counter(track, "c", 2, std::numeric_limits<double>::infinity());
-        shown->counter(track, "c", 3, 0.25);
         shown->span(track, "s", 1, 1, {{"x", std::nan("")}});
         REQUIRE(shown->close().ok());
     }
     const json read = file.parsed();
-    REQUIRE(events_of(read, "C").size() == 1);
-    CHECK(events_of(read, "C")[0]["args"]["value"] == 0.25);
     CHECK(events_of(read, "X")[0]["args"]["x"] == "not a number");
 }
 
@@ -161,18 +147,16 @@ TEST_CASE("events over the limit are counted, and the file says so") {
     for (uint64_t i = 0; i < 3; ++i) shown->span(track, "s", i * 1000, 1);
     CHECK(shown->events_left_out() == 0);
     for (uint64_t i = 3; i < 10; ++i) shown->span(track, "s", i * 1000, 1);
-    shown->counter(track, "c", 11'000, 1);
     CHECK(shown->events() == 3);
-    CHECK(shown->events_left_out() == 8);
+    CHECK(shown->events_left_out() == 7);
     REQUIRE(shown->close().ok());
     const json read = file.parsed();
     CHECK(events_of(read, "X").size() == 3);
-    CHECK(events_of(read, "C").empty());
     const std::vector<json> notes = events_of(read, "i");
     REQUIRE(notes.size() == 1);
     CHECK(notes[0]["name"] == "limit of 3 events reached");
     CHECK(notes[0]["ts"].get<double>() == 3);
-    CHECK(read["otherData"]["events_left_out"] == 8);
+    CHECK(read["otherData"]["events_left_out"] == 7);
 }
 
 TEST_CASE("events after close are ignored, and closing again is no error") {

@@ -11,12 +11,12 @@
 namespace moorage::core {
 
 cpu_executor::cpu_executor(const cpu_executor_options &options)
-    : options_(options),
+    : turns_executor(options.transfers_max),
+      options_(options),
       moe_layers_(options.of->config().moe_layers()),
       experts_(options.of->config().experts),
       intermediate_(options.of->config().moe_intermediate),
-      begun_(std::chrono::steady_clock::now()),
-      arrived_(options.transfers_max, 0) {}
+      begun_(std::chrono::steady_clock::now()) {}
 
 result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
     std::unique_ptr<cpu_executor> made(new cpu_executor(options));
@@ -71,33 +71,14 @@ void cpu_executor::begin(const pass &tokens) {
     now_ = elapsed_ns();
 }
 
-void cpu_executor::attention(uint32_t layer, const pass &) {
-    layer_ = layer;
-    gpu_queue_.push_back({event_kind::gate, {}, layer});
-}
-
 void cpu_executor::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
     options_.compute->route(chosen, weights);
 }
 
-void cpu_executor::expert_on_gpu(const expert_work &work) {
-    gpu_queue_.push_back({event_kind::gpu_expert, work, layer_});
-}
-
-void cpu_executor::expert_on_cpu(const expert_work &work) {
-    cpu_queue_.push_back({event_kind::cpu_expert, work, layer_});
-}
-
-void cpu_executor::move_top(const expert_work &work, uint64_t to_row) {
-    gpu_queue_.push_back({event_kind::moved, work, layer_, to_row});
-}
-
-void cpu_executor::predict(uint32_t layer, const pass &, std::span<const uint32_t> experts) {
+void cpu_executor::predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) {
     predict_from_.assign(experts.begin(), experts.end());
-    gpu_queue_.push_back({event_kind::prediction, {}, layer});
+    turns_executor::predict(layer, tokens, experts);
 }
-
-void cpu_executor::head(uint32_t) { gpu_queue_.push_back({event_kind::head, {}, layer_}); }
 
 void cpu_executor::send(const link_piece &piece) {
     link_state &link = links_[piece.link];
@@ -177,61 +158,23 @@ bool cpu_executor::take_piece(completion &out) {
     return false;
 }
 
-bool cpu_executor::runnable(const operation &next) const {
-    return next.work.transfer == MOORAGE_NONE || arrived_[next.work.transfer];
+void cpu_executor::wait_for_piece() {
+    std::unique_lock lock(mutex_);
+    assert((links_[link_h2d].busy || links_[link_d2h].busy) && "something must be under way");
+    finished_.wait(lock, [&] { return copied_[link_h2d] || copied_[link_d2h]; });
 }
 
-// Copies first, so that the transport can send the next piece while this thread computes.
-completion cpu_executor::wait() {
-    uint64_t waiting_ns = 0;
-    for (;;) {
-        completion out{};
-        const bool piece = take_piece(out);
-        if (!piece && done_.empty()) {
-            if (!gpu_queue_.empty() && runnable(gpu_queue_.front())) {
-                compute(gpu_queue_);
-            } else if (!cpu_queue_.empty()) {
-                compute(cpu_queue_);
-            } else {
-                const uint64_t begin_ns = elapsed_ns();
-                std::unique_lock lock(mutex_);
-                assert((links_[link_h2d].busy || links_[link_d2h].busy) &&
-                       "something must be under way");
-                finished_.wait(lock, [&] { return copied_[link_h2d] || copied_[link_d2h]; });
-                waiting_ns += elapsed_ns() - begin_ns;
-                continue;
-            }
-        }
-        if (!piece) {
-            out = done_.front();
-            done_.pop_front();
-        }
-        if (!gpu_queue_.empty()) busy_.stall += waiting_ns;
-        now_ = elapsed_ns();
-        return out;
+void cpu_executor::compute(const operation &one) {
+    switch (one.kind) {
+        case event_kind::gate:
+            return options_.compute->attention(one.layer);
+        case event_kind::prediction:
+            return options_.compute->predict(one.layer, predict_from_);
+        case event_kind::moved:
+            return move(one);
+        default:
+            return options_.compute->head();
     }
-}
-
-void cpu_executor::compute(std::deque<operation> &from) {
-    const operation next = from.front();
-    const uint64_t begin_ns = elapsed_ns();
-    if (next.kind == event_kind::gpu_expert || next.kind == event_kind::cpu_expert) {
-        compute_experts(from);
-    } else {
-        from.pop_front();
-        if (next.kind == event_kind::gate)
-            options_.compute->attention(next.layer);
-        else if (next.kind == event_kind::prediction)
-            options_.compute->predict(next.layer, predict_from_);
-        else if (next.kind == event_kind::moved)
-            move(next);
-        else
-            options_.compute->head();
-        done_.push_back({next.kind, next.work.tag, 0, 0});
-    }
-    const uint64_t duration_ns = elapsed_ns() - begin_ns;
-    (next.kind == event_kind::cpu_expert ? busy_.cpu : busy_.gpu) += duration_ns;
-    for (completion &one : done_) one.duration_ns = duration_ns / done_.size();
 }
 
 void cpu_executor::move(const operation &next) {
@@ -250,22 +193,15 @@ mlp_weights cpu_executor::view_of(const expert_work &work) const {
     return image.view(address(work.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP));
 }
 
-// All experts at the front of the queue that can run, in one go: one parallel loop for a step.
-void cpu_executor::compute_experts(std::deque<operation> &from) {
-    const event_kind kind = from.front().kind;
-    const bool in_place = options_.in_place || kind == event_kind::cpu_expert;
+// In one go: one parallel loop for a step.
+void cpu_executor::compute(std::span<const operation> experts) {
+    const bool in_place = options_.in_place || experts.front().kind == event_kind::cpu_expert;
     calls_.clear();
     views_.clear();
-    views_.reserve(from.size());
-    while (!from.empty() && from.front().kind == kind && runnable(from.front())) {
-        const expert_work &work = from.front().work;
+    views_.reserve(experts.size());
+    for (const operation &one : experts) {
+        const expert_work &work = one.work;
         const bool bottom = work.segments == MOORAGE_BOTTOM, whole = work.segments == MOORAGE_WHOLE;
-        // A bottom segment adds to what its top wrote, so it begins a loop of its own.
-        if (bottom && !calls_.empty() &&
-            std::any_of(calls_.begin(), calls_.end(), [&](const expert_call &call) {
-                return call.expert == work.page % experts_;
-            }))
-            break;
         const uint32_t top = options_.places->top_rows(work.page / experts_);
         const uint32_t first = bottom ? top : 0;
         const uint32_t count = whole ? intermediate_ : bottom ? intermediate_ - top : top;
@@ -275,8 +211,6 @@ void cpu_executor::compute_experts(std::deque<operation> &from) {
             weights = &views_.back();
         }
         calls_.push_back({work.page % experts_, first, count, weights});
-        done_.push_back({kind, work.tag, 0, work.segments});
-        from.pop_front();
     }
     options_.compute->experts(layer_, calls_);
 }

@@ -11,7 +11,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -20,7 +19,7 @@
 #include "core/base/memory_block.h"
 #include "core/store/arena.h"
 #include "core/execute/cpu/cpu_model.h"
-#include "core/execute/executor.h"
+#include "core/execute/turns_executor.h"
 #include "core/model/segment.h"
 
 namespace moorage::core {
@@ -33,7 +32,7 @@ struct cpu_executor_options {
     bool in_place = false;  // experts are read where the model has them; loads copy nothing
 };
 
-class cpu_executor final : public executor {
+class cpu_executor final : public turns_executor {
 public:
     // Everything in the options is borrowed. An error when the arena would take more memory than
     // the machine has.
@@ -42,33 +41,16 @@ public:
 
     const uint64_t *clock() const override { return &now_; }
     void begin(const pass &tokens) override;
-    void attention(uint32_t layer, const pass &tokens) override;
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
-    void expert_on_gpu(const expert_work &work) override;
-    void expert_on_cpu(const expert_work &work) override;
-    bool predicts() const override { return true; }
     void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
-    void move_top(const expert_work &work, uint64_t to_row) override;
-    void head(uint32_t tokens) override;
-    void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
-    void arrived(uint32_t transfer) override { arrived_[transfer] = 1; }
     void send(const link_piece &piece) override;
     bool idle(uint32_t link) const override { return !links_[link].busy; }
-    completion wait() override;
-    busy_ns busy() const override { return busy_; }
     bool virtual_time() const override { return false; }
-    bool takes_turns() const override { return true; }
     bool unified_memory() const override { return options_.in_place; }
 
     uint64_t memory_bytes() const { return arena_.bytes(); }
 
 private:
-    struct operation {
-        event_kind kind;
-        expert_work work;
-        uint32_t layer;
-        uint64_t to_row = 0;  // of a move
-    };
     struct link_state {
         bool busy = false;  // from send() until its completion is handed out
         link_piece piece;
@@ -79,11 +61,13 @@ private:
 
     explicit cpu_executor(const cpu_executor_options &options);
     uint64_t elapsed_ns() const;
-    bool runnable(const operation &next) const;
-    void compute(std::deque<operation> &from);
-    void compute_experts(std::deque<operation> &from);
+    uint64_t time_ns() const override { return elapsed_ns(); }
+    void compute(std::span<const operation> experts) override;
+    void compute(const operation &one) override;
+    bool take_piece(completion &out) override;
+    void wait_for_piece() override;
+    void returns() override { now_ = elapsed_ns(); }
     mlp_weights view_of(const expert_work &work) const;
-    bool take_piece(completion &out);
     void copy_loop();
     void copy(const link_state &link);
     std::byte *address(uint32_t page, uint8_t segment) const;
@@ -97,11 +81,6 @@ private:
     memory_block arena_;
     std::chrono::steady_clock::time_point begun_;
     uint64_t now_ = 0;
-    busy_ns busy_;
-    std::deque<operation> gpu_queue_, cpu_queue_;
-    std::deque<completion> done_;  // computed, not yet handed out
-    std::vector<uint8_t> arrived_;
-    uint32_t layer_ = 0;
     std::vector<uint32_t> predict_from_;  // experts of the prediction that is queued
     std::vector<expert_call> calls_;
     std::vector<mlp_weights> views_;

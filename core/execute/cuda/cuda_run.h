@@ -88,7 +88,6 @@ private:
     void launch_batch(uint32_t layer, std::span<const operation> work);
     batch &open_batch();
     void close_batch(batch &of);
-    void queue_single(event_kind kind, uint32_t layer);
     void copy_piece(const link_piece &piece, cudaStream_t stream);
     bool poll(completion &out);
     void watch(uint64_t &waiting_since_ns);
