@@ -149,9 +149,9 @@ void replay_speed(benchmark::State &state, bench &on, const core::policy &of, ui
 // what is counted for a child includes what its parent held at that time.
 void replay_memory(benchmark::State &state, const bench &on, const std::string &program,
                    const std::string &policy) {
-    std::vector<std::string> words{program,  "replay",  on.file.string(), "--policies",
-                                   policy,   "--slots", "64,128,200",     "--order",
-                                   "serial", "--json",  "/dev/null"};
+    std::vector<std::string> words{
+        program,      "replay",  on.file.string(), "--policies", policy, "--slots",
+        "64,128,200", "--order", "serial",         "--json",     "-"};
     std::vector<char *> arguments;
     for (std::string &word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
