@@ -19,7 +19,7 @@ namespace {
 
 using namespace moorage::core;
 
-const std::filesystem::path root = std::filesystem::path(__FILE__).parent_path() / "../..";
+const std::filesystem::path root = MOORAGE_SOURCE_DIR;
 
 std::string repeated(const std::string &text, size_t bytes) {
     std::string out;
