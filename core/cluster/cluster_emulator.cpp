@@ -121,6 +121,7 @@ void cluster_emulator::node_event(cluster_node &of) {
 // Lets the course go on, and starts what it called others for.
 void cluster_emulator::settle(cluster_node &of) {
     of.wakes_ns_ = MOORAGE_NEVER;
+    of.parts_.where->catch_up();
     while (!of.ended_) {
         const pipeline::stand now = of.parts_.line->go_on();
         if (now == pipeline::stand::passed) continue;
@@ -199,6 +200,7 @@ void cluster_emulator::serve(uint32_t slot) {
     cluster_node &at = *server_node(of.server);
     expert_work work = of.experts[served_[slot].expert];
     work.tag = serves | slot;
+    at.parts_.where->catch_up();
     if (!at.parts_.line->serve(work)) held_back_[of.server].push_back(slot);
     due_.set(at.index_, std::min(at.parts_.where->due(), at.wakes_ns_));
 }
@@ -261,6 +263,7 @@ void cluster_emulator::send_down(uint32_t index, uint32_t output) {
 void cluster_emulator::at_home(uint32_t index, uint32_t output) {
     leg &one = leg_[index];
     cluster_node &of = *nodes_[one.node];
+    of.parts_.where->catch_up();
     const auto complete = [&](const expert_work &work) {
         of.parts_.line->handle({event_kind::remote_expert, work.tag, now_ - of.called_ns_});
     };

@@ -6,7 +6,6 @@
 namespace moorage::core {
 
 void ideal_executor::add(event_kind kind, uint32_t tag, uint64_t duration_ns, uint8_t segments) {
-    account();
     waiting_.push_back({now_ + duration_ns, order_++, {kind, tag, duration_ns, segments}});
     std::push_heap(waiting_.begin(), waiting_.end(), later);
     busy_.gpu += duration_ns;

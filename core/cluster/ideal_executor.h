@@ -33,6 +33,7 @@ public:
     uint64_t due() const override {
         return waiting_.empty() ? MOORAGE_NEVER : waiting_.front().at_ns;
     }
+    void catch_up() override { account(); }
     std::optional<completion> step() override;
     busy_ns busy() const override { return busy_; }
     void charge(time_causes &to) override {

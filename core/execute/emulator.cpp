@@ -61,7 +61,6 @@ void emulator::ring<T>::grow() {
 }
 
 void emulator::queue(event_kind kind, uint32_t layer, uint64_t duration_ns) {
-    account();
     operation &next = gpu_queue_.push();
     next.kind = kind;
     next.segments = 0;
@@ -73,7 +72,6 @@ void emulator::queue(event_kind kind, uint32_t layer, uint64_t duration_ns) {
 }
 
 void emulator::queue(event_kind kind, const expert_work &work, uint64_t duration_ns) {
-    account();
     operation &next = gpu_queue_.push();
     next.kind = kind;
     next.segments = work.segments;
@@ -136,7 +134,6 @@ void emulator::move_top(const expert_work &work, uint64_t) {
 void emulator::head(uint32_t tokens) { queue(event_kind::head, layer_, costs_.head_ns(tokens)); }
 
 void emulator::expert_on_cpu(const expert_work &work) {
-    account();
     cpu_queue_.push() = work;
     if (cpu_queue_.count == 1) start_cpu();
 }
@@ -157,7 +154,6 @@ void emulator::arrived(uint32_t transfer) {
 
 void emulator::send(const link_piece &piece) {
     assert(idle(piece.link) && piece.bytes > 0);
-    account();
     const actor which = static_cast<actor>(piece.link);
     if (unified_memory())
         start_flow(which, 0, 0, 1);

@@ -41,6 +41,9 @@ public:
     const uint64_t *clock() const final { return &now_; }
     bool virtual_time() const final { return true; }
     virtual uint64_t due() const = 0;  // MOORAGE_NEVER: nothing is under way
+    // The clock was moved for somebody else's event: the time until now was as it is. Before work
+    // is queued.
+    virtual void catch_up() = 0;
     // Takes the event that is due now; most complete something.
     virtual std::optional<completion> step() = 0;
     completion wait() override;
@@ -70,6 +73,7 @@ public:
     void send(const link_piece &piece) override;
     bool idle(uint32_t link) const override { return !flows_[link].busy; }
     uint64_t due() const override { return due_[first()]; }
+    void catch_up() override { account(); }
     std::optional<completion> step() override;
     completion wait() override;
     busy_ns busy() const override { return busy_; }
@@ -109,7 +113,7 @@ private:
     }
     // Its event; whether that completes something, which is then written to `done`.
     bool take(uint32_t which, completion &done);
-    // Gives the time since the last change to its cause; before each change.
+    // Gives the time since the last change to its cause.
     void account() {
         if (now_ != accounted_ns_) account_until_now();
     }
