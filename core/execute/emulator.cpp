@@ -36,15 +36,21 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
     overhead(event_kind::moved) = costs.move_overhead_ns();
 }
 
-void emulator::account_until_now() {
+// The time since then was the GPU's.
+inline void emulator::account_gpu() {
     const uint64_t begin_ns = accounted_ns_, took_ns = now_ - begin_ns;
     accounted_ns_ = now_;
-    if (gpu_running_) {
-        const uint64_t launching_ns =
-            begin_ns < launched_until_ns_ ? std::min(took_ns, launched_until_ns_ - begin_ns) : 0;
-        (*charged_)[cause::launch] += launching_ns;
-        (*charged_)[cause::compute] += took_ns - launching_ns;
-    } else if (gpu_queue_.count != 0) {
+    const uint64_t launching_ns =
+        begin_ns < launched_until_ns_ ? std::min(took_ns, launched_until_ns_ - begin_ns) : 0;
+    (*charged_)[cause::launch] += launching_ns;
+    (*charged_)[cause::compute] += took_ns - launching_ns;
+}
+
+void emulator::account_until_now() {
+    if (gpu_running_) return account_gpu();
+    const uint64_t took_ns = now_ - accounted_ns_;
+    accounted_ns_ = now_;
+    if (gpu_queue_.count != 0) {
         (*charged_)[cause::link] += took_ns;
     } else if (cpu_queue_.count != 0) {
         (*charged_)[cause::cpu] += took_ns;
@@ -219,8 +225,8 @@ std::optional<completion> emulator::step() {
 
 bool emulator::take(uint32_t which, completion &done) {
     ++events_;
-    account();
     if (which == gpu) return finish_gpu(done), true;
+    if (!gpu_running_) account();  // else it is the GPU's until that ends
     flow &one = flows_[which];
     if (one.flowing) return finish_flow(static_cast<actor>(which), done), true;
     one.flowing = true;
@@ -231,6 +237,7 @@ bool emulator::take(uint32_t which, completion &done) {
 }
 
 void emulator::finish_gpu(completion &done) {
+    account_gpu();
     const operation &work = gpu_queue_.front();  // stays until something is queued
     gpu_queue_.pop();
     gpu_running_ = false;

@@ -118,6 +118,7 @@ private:
         if (now_ != accounted_ns_) account_until_now();
     }
     void account_until_now();
+    void account_gpu();
     uint64_t attention_ns(const pass &tokens);
     void queue(event_kind kind, uint32_t layer, uint64_t duration_ns);
     void queue(event_kind kind, const expert_work &work, uint64_t duration_ns);
