@@ -63,8 +63,8 @@ uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
     const bool apart = device.context_bytes_per_s != 0;
     const double read = read_s(apart ? layer_bytes_ : layer_bytes_ + cache);
     const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
-    const uint64_t constant = device.layer_ns + device.attention_kernels * device.launch_ns +
-                              (std::max<uint64_t>(tokens, 1) - 1) * device.token_ns;
+    const uint64_t constant =
+        attention_overhead_ns() + (std::max<uint64_t>(tokens, 1) - 1) * device.token_ns;
     const double worked = std::max(read, compute_s(layer_bytes_, tokens)) + looked_back;
     return corrected(attention, constant + whole_ns(worked));
 }
@@ -72,14 +72,13 @@ uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
 uint64_t cost_model::head_ns(uint64_t tokens) const {
     const device_profile &device = hardware_.device;
     if (tokens == 0) return device.pass_ns;
-    return device.pass_ns + device.launch_ns +
+    return head_overhead_ns() +
            whole_ns(std::max(read_s(head_bytes_), compute_s(head_bytes_, tokens)));
 }
 
 uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share) const {
-    const device_profile &device = hardware_.device;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
-    return corrected(gpu_expert, device.expert_ns + expert_loop_ns() +
+    return corrected(gpu_expert, expert_overhead_ns() +
                                      whole_ns(std::max(read_s(bytes), compute_s(bytes, tokens))));
 }
 
@@ -94,7 +93,7 @@ uint64_t cost_model::price_cpu_expert(uint64_t tokens, double share) const {
 
 uint64_t cost_model::move_ns(double share) const {
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
-    return hardware_.device.launch_ns + whole_ns(2 * read_s(bytes));  // read and written
+    return move_overhead_ns() + whole_ns(2 * read_s(bytes));  // read and written
 }
 
 uint64_t cost_model::price_load(uint64_t bytes) const {

@@ -41,7 +41,7 @@ public:
     // Fixed costs among the times of operations: what remains when nothing is read or computed.
     uint64_t attention_overhead_ns() const {
         const device_profile &device = hardware_.device;
-        return device.layer_ns + device.attention_kernels * device.launch_ns + device.sync_ns;
+        return device.layer_ns + device.attention_kernels * device.launch_ns;
     }
     uint64_t expert_overhead_ns() const { return hardware_.device.expert_ns + expert_loop_ns(); }
     uint64_t head_overhead_ns() const {

@@ -30,7 +30,8 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
     const auto overhead = [this](event_kind kind) -> uint64_t & {
         return overhead_ns_[static_cast<size_t>(kind)];
     };
-    overhead(event_kind::gate) = overhead(event_kind::prediction) = costs.attention_overhead_ns();
+    overhead(event_kind::gate) = overhead(event_kind::prediction) =
+        costs.attention_overhead_ns() + sync_ns_;
     overhead(event_kind::gpu_expert) = costs.expert_overhead_ns();
     overhead(event_kind::head) = costs.head_overhead_ns();
     overhead(event_kind::moved) = costs.move_overhead_ns();
