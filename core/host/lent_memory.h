@@ -64,11 +64,6 @@ public:
     const T &operator*() const { return own_.front(); }
     const T *operator->() const { return own_.data(); }
     const T *lent() const { return core::lent(own_); }
-    // For a call: what policies get of `value`.
-    const T *lend(const T &value) {
-        own_.front() = value;
-        return lent();
-    }
 
 private:
     lent_vector<T> own_ = lent_vector<T>(1);
