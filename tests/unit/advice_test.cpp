@@ -4,39 +4,21 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
-#include "tests/unit/toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
+struct bench : test::toy_run {
     // Two layers of four experts, two of them a token.
-    bench() {
+    bench() : toy_run({"plugins", "tests/policies"}) {
         const std::filesystem::path build = MOORAGE_BINARY_DIR;
-        REQUIRE(shared.scan(std::vector{build / "plugins", build / "tests/policies"}).ok());
         for (const char *name : {"router_repeats", "dispatch_disorder", "budget_generous"})
             REQUIRE(shared.scan(std::vector{build / "bad" / (std::string(name) + ".so")}).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
         config.experts = 4;
-        const trace_data data =
-            toy::routing({{{0, 1}, {0, 1}}, {{2, 1}, {0, 1}}}, 4, {0, 2}, false);
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
-    }
-    run_report run_it() {
-        auto done = run(config, shared, {});
-        if (!done) FAIL(done.failure().text);
-        return std::move(done).value();
+        write(toy::routing({{{0, 1}, {0, 1}}, {{2, 1}, {0, 1}}}, 4, {0, 2}, false));
     }
     // The text that ends the run; replaced instead, it is the default's run.
     std::string fault_of(const std::string &plugin, double default_ms) {

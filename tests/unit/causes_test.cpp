@@ -24,7 +24,11 @@ time_causes sum_of(const run_report &report) {
 
 TEST_CASE("two layers, one miss each") {
     // Attention 170 a layer (20 computes), a load 11,000, an expert 100, the head 10.
-    toy_run on(toy::routing({{{0}, {1}}}, 4, {0, 1}, false));
+    toy_run on;
+    on.write(toy::routing({{{0}, {1}}}, 4, {0, 1}, false));
+    on.config.cache.plugin = "lru";
+    on.config.dispatch.plugin = "load_all";
+    on.config.experts = 2;
     const run_report report = on.run_it();
     REQUIRE(report.causes.size() == 3);
     for (size_t layer = 0; layer < 2; ++layer) {

@@ -14,24 +14,19 @@
 #include "core/report/comparison.h"
 #include "core/report/html.h"
 #include "core/source/synth.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
 // Three layers of eight experts, top-2, with scores and predictions.
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
+struct bench : test::toy_run {
     explicit bench(const std::vector<std::filesystem::path> &more = {}) {
-        std::vector paths{binaries / "plugins"};
-        paths.insert(paths.end(), more.begin(), more.end());
-        REQUIRE(shared.scan(paths).ok());
+        REQUIRE(shared.scan(more).ok());
         const synth_options options{.layers = 3,
                                     .experts = 8,
                                     .top_k = 2,
@@ -43,14 +38,7 @@ struct bench {
         auto data = synthesize(options);
         REQUIRE(data.ok());
         data->metadata["model"] = "toy";
-        toy::write_files(folder, data->layers, data->experts, data->top_k);
-        REQUIRE(write_trace(*data, folder / "trace.safetensors").ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
+        write(*data);
         config.experts = 12;
         config.cache.plugin = "lru";
     }

@@ -4,26 +4,15 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
+struct bench : test::toy_run {
     bench() {
-        REQUIRE(
-            shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
         config.cache.plugin = "lru";
         config.dispatch.plugin = "overlap";
         config.dispatch.params = {{"fill", false, "test"}};
@@ -34,12 +23,10 @@ struct bench {
         std::vector<std::vector<std::vector<uint16_t>>> tokens;
         for (const uint16_t one : experts) tokens.push_back({{one}});
         const trace_data data = toy::routing(tokens, of, {0, experts.size()}, false);
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
-        auto done = run(config, shared, {});
-        if (!done) FAIL(done.failure().text);
-        CHECK(done->faults.empty());
-        return std::move(done).value();
+        write(data);
+        run_report done = toy_run::run_it();
+        CHECK(done.faults.empty());
+        return done;
     }
 };
 

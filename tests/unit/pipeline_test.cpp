@@ -8,37 +8,15 @@
 
 #include "core/cache/replay.h"
 #include "core/source/synth.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
-    bench() {
-        REQUIRE(
-            shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
-        config.experts = 4;
-    }
-    void write(const trace_data &data) {
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
-    }
-    run_report run_it() {
-        auto done = run(config, shared, {});
-        if (!done) FAIL(done.failure().text);
-        return std::move(done).value();
-    }
+struct bench : test::toy_run {
+    bench() { config.experts = 4; }
 };
 
 // Two layers, one expert each: 0 1 | 0 1 | 2 1.

@@ -11,9 +11,10 @@
 #include "core/cluster/cluster_run.h"
 #include "core/pipeline/run.h"
 #include "core/source/synth.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
@@ -34,17 +35,10 @@ struct seen {
     }
 };
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
+struct bench : test::toy_run {
     seen all;
 
-    bench() {
-        REQUIRE(
-            shared
-                .scan(std::vector{binaries / "plugins", binaries / "tests/policies/substitute.so"})
-                .ok());
+    bench() : toy_run({"plugins", "tests/policies/substitute.so"}) {
         const synth_options options{.layers = 4,
                                     .experts = 12,
                                     .top_k = 3,
@@ -58,14 +52,7 @@ struct bench {
         auto data = synthesize(options);
         REQUIRE(data.ok());
         data->metadata["model"] = "toy";
-        toy::write_files(folder, data->layers, data->experts, data->top_k);
-        REQUIRE(write_trace(*data, folder / "trace.safetensors").ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
+        write(*data);
         config.experts = 20;
         config.cache.plugin = "lru";
         config.seed = 7;

@@ -9,9 +9,10 @@
 #include "core/base/json.h"
 #include "core/pipeline/run.h"
 #include "core/source/synth.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
@@ -22,27 +23,12 @@ struct counter final : span_sink {
     }
 };
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
+struct bench : test::toy_run {
     counter computed;
 
-    bench() {
-        const std::filesystem::path build = MOORAGE_BINARY_DIR;
-        REQUIRE(shared.scan(std::vector{build / "plugins", build / "tests/policies"}).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
+    bench() : toy_run({"plugins", "tests/policies"}) {
         config.experts = 4;
         config.split = 0.5;
-    }
-    void write(const trace_data &data) {
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
     }
     void prefetch(const std::string &list) {
         config.prefetch.plugin = "orders";

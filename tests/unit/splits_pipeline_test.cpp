@@ -8,28 +8,16 @@
 #include <doctest/doctest.h>
 
 #include "core/pipeline/run.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
-    explicit bench(const trace_data &data) {
-        const std::filesystem::path build = MOORAGE_BINARY_DIR;
-        REQUIRE(shared.scan(std::vector{build / "plugins", build / "tests/policies"}).ok());
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, folder / "trace.safetensors").ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
+struct bench : test::toy_run {
+    explicit bench(const trace_data &data) : toy_run({"plugins", "tests/policies"}) {
+        write(data);
         config.experts = 4;
         config.buffer_experts = 2;
         config.per_layer = true;
@@ -37,10 +25,9 @@ struct bench {
         config.prefetch.plugin = "orders";
     }
     run_report run_it() {
-        auto done = run(config, shared, {});
-        if (!done) FAIL(done.failure().text);
-        CHECK(done->faults.empty());
-        return std::move(done).value();
+        run_report done = toy_run::run_it();
+        CHECK(done.faults.empty());
+        return done;
     }
 };
 

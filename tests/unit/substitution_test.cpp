@@ -8,37 +8,22 @@
 #include <map>
 
 #include "core/base/json.h"
-#include "core/pipeline/run.h"
 #include "core/base/random.h"
+#include "core/pipeline/run.h"
 #include "core/source/synth.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
-    bench() {
-        const std::vector paths{binaries / "plugins", binaries / "tests/policies/substitute.so"};
-        REQUIRE(shared.scan(paths).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
+struct bench : test::toy_run {
+    bench() : toy_run({"plugins", "tests/policies/substitute.so"}) {
         config.experts = 4;
         route_by(1, 1);
-    }
-    void write(const trace_data &data) {
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
     }
     void route_by(int64_t every, int64_t count, bool weights = false) {
         config.router.plugin = "substitute";

@@ -11,32 +11,20 @@
 
 #include "core/cache/replay.h"
 #include "core/pipeline/run.h"
-#include "tests/unit/toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
+namespace test = moorage::test;
 
 namespace {
 
 using lines = std::vector<std::string>;
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
-    explicit bench(const trace_data &data) {
-        const std::filesystem::path build = MOORAGE_BINARY_DIR;
-        REQUIRE(shared.scan(std::vector{build / "plugins", build / "tests/policies"}).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
+struct bench : test::toy_run {
+    explicit bench(const trace_data &data) : toy_run({"plugins", "tests/policies"}) {
         config.experts = 4;
         config.buffer_experts = 2;
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
+        write(data);
     }
     void tell(stage_config &stage, const std::string &list = "", int64_t fill = -1) {
         stage.plugin = "told";
@@ -56,10 +44,9 @@ struct bench {
     }
     run_report run_it() {
         std::filesystem::remove(folder / "log");
-        auto done = run(config, shared, {});
-        if (!done) FAIL(done.failure().text);
-        CHECK(done->faults.empty());
-        return std::move(done).value();
+        run_report done = toy_run::run_it();
+        CHECK(done.faults.empty());
+        return done;
     }
     // Those lines that have `part`.
     lines told(const std::string &part = "") const {

@@ -14,26 +14,25 @@
 
 namespace moorage::test {
 
-// lru and load_all with two slots; `config` is to be changed as a test needs it.
+// `config` names the toy machine's files and the trace; the rest is as it comes, for the test to
+// say.
 struct toy_run {
     toy::folder folder;
     core::run_resources shared;
     core::run_config config;
 
-    toy_run() {
-        const std::vector plugins{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"};
-        REQUIRE(shared.scan(plugins).ok());
+    // Policies of these folders and libraries of the build.
+    explicit toy_run(const std::vector<std::filesystem::path> &places = {"plugins"}) {
+        for (const std::filesystem::path &place : places)
+            REQUIRE(
+                shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / place}).ok());
         config.file = folder / "run.toml";
         config.profile = (folder / "device.toml").string();
         config.link = (folder / "link.toml").string();
         config.node = (folder / "node.toml").string();
         config.shape = (folder / "shape.toml").string();
         config.trace = folder / "trace.safetensors";
-        config.cache.plugin = "lru";
-        config.dispatch.plugin = "load_all";
-        config.experts = 2;
     }
-    explicit toy_run(const core::trace_data &data) : toy_run() { write(data); }
 
     // The trace, and a model of its shape.
     void write(const core::trace_data &data) {
