@@ -7,8 +7,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/base/text.h"
 #include "core/base/half.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "core/cache/cache_stage.h"
-#include "core/store/ledger.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
+#include "core/store/ledger.h"
 
 namespace moorage::core {
 

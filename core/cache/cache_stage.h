@@ -5,10 +5,10 @@
 #include <span>
 #include <vector>
 
-#include "core/store/ledger.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
+#include "core/store/ledger.h"
 
 namespace moorage::core {
 

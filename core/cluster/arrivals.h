@@ -16,10 +16,10 @@
 #include <span>
 #include <vector>
 
+#include "core/base/random.h"
 #include "core/base/result.h"
 #include "core/cluster/drawn_routing.h"
 #include "core/placement/arrivals.h"
-#include "core/base/random.h"
 #include "core/source/source.h"
 #include "core/source/trace.h"
 

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/base/text.h"
 #include "core/base/random.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

@@ -4,9 +4,9 @@
 #include <map>
 
 #include "core/base/portable_math.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/config/cluster_config.h"
-#include "core/base/random.h"
 
 namespace moorage::core {
 

@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "core/store/ledger.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/peers.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 #include "core/source/layer_step.h"
+#include "core/store/ledger.h"
 
 namespace moorage::core {
 

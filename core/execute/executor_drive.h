@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/store/arena.h"
 #include "core/execute/executor.h"
-#include "core/source/pass_results.h"
 #include "core/model/model.h"
 #include "core/model/routing.h"
 #include "core/model/segment.h"
+#include "core/source/pass_results.h"
+#include "core/store/arena.h"
 
 namespace moorage::core {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/base/json.h"
-#include "core/base/text.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

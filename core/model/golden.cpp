@@ -8,10 +8,10 @@
 #include <limits>
 #include <string>
 
-#include "core/base/mapped_file.h"
-#include "core/base/text.h"
 #include "core/base/finite.h"
+#include "core/base/mapped_file.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 namespace {

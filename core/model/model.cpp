@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/base/finite.h"
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
@@ -16,7 +17,6 @@
 #include "core/model/segment.h"
 #include "core/model/shards.h"
 #include "core/model/stored_weights.h"
-#include "core/base/finite.h"
 
 namespace moorage::core {
 

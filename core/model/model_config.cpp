@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
 #include "core/model/rope_reader.h"
-#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

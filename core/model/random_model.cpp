@@ -13,13 +13,13 @@
 #include <thread>
 #include <utility>
 
+#include "core/base/memory_block.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/binding.h"
-#include "core/base/memory_block.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
-#include "core/base/random.h"
 
 namespace moorage::core {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/base/json.h"
-#include "core/base/text.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/text.h"
 #include "core/base/finite.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "core/base/json.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/model/tokenizer_components.h"
 #include "core/model/tokenizer_parts.h"
-#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/cache/cache_stage.h"
-#include "core/store/ledger.h"
 #include "core/execute/cost_model.h"
+#include "core/store/ledger.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {

@@ -5,12 +5,12 @@
 #include <string>
 
 #include "core/config/run_config.h"
-#include "core/store/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/emulator.h"
 #include "core/execute/executor.h"
 #include "core/model/model.h"
+#include "core/store/arena.h"
 
 namespace moorage::core {
 

@@ -13,9 +13,7 @@
 
 #include "core/budget/budget_stage.h"
 #include "core/cache/cache_stage.h"
-#include "core/store/ledger.h"
 #include "core/dispatch/dispatch_stage.h"
-#include "core/store/arena.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/executor.h"
 #include "core/execute/peers.h"
@@ -23,14 +21,16 @@
 #include "core/host/instance.h"
 #include "core/pipeline/flow.h"
 #include "core/pipeline/guard.h"
-#include "core/source/layer_step.h"
 #include "core/pipeline/load_behind.h"
 #include "core/pipeline/remote_calls.h"
 #include "core/pipeline/run_account.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/report/report.h"
 #include "core/router/router_stage.h"
+#include "core/source/layer_step.h"
 #include "core/source/source.h"
+#include "core/store/arena.h"
+#include "core/store/ledger.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {

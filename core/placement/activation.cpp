@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "core/base/portable_math.h"
-#include "core/base/text.h"
 #include "core/base/random.h"
+#include "core/base/text.h"
 #include "core/source/zipf.h"
 
 namespace moorage::core {

@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "core/base/mapped_file.h"
+#include "core/base/safetensors.h"
 #include "core/base/text.h"
 #include "core/placement/activation.h"
-#include "core/base/safetensors.h"
 
 namespace moorage::core {
 

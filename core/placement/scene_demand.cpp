@@ -8,11 +8,11 @@
 
 #include "core/base/log.h"
 #include "core/base/portable_math.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/placement/activation.h"
 #include "core/placement/arrivals.h"
 #include "core/placement/scene_parts.h"
-#include "core/base/random.h"
 
 namespace moorage::core {
 

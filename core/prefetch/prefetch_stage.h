@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/store/ledger.h"
 #include "core/execute/cost_model.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
-#include "core/source/layer_step.h"
 #include "core/report/report.h"
+#include "core/source/layer_step.h"
+#include "core/store/ledger.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {

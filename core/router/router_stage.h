@@ -8,8 +8,8 @@
 
 #include "core/host/faults.h"
 #include "core/host/instance.h"
-#include "core/source/layer_step.h"
 #include "core/report/report.h"
+#include "core/source/layer_step.h"
 
 namespace moorage::core {
 

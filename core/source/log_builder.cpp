@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "core/base/text.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

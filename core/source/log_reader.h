@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "core/base/result.h"
-#include "core/source/log_builder.h"
 #include "core/base/safetensors.h"
+#include "core/source/log_builder.h"
 
 namespace moorage::core {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/base/finite.h"
 #include "core/base/text.h"
 #include "core/model/odd_weight.h"
-#include "core/base/finite.h"
 
 namespace moorage::core {
 

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "core/source/pass_results.h"
 #include "core/model/model.h"
 #include "core/model/routing.h"
+#include "core/source/pass_results.h"
 #include "core/source/sampler.h"
 #include "core/source/source.h"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/text.h"
 #include "core/base/half.h"
+#include "core/base/text.h"
 #include "core/source/zipf.h"
 
 namespace moorage::core {

@@ -8,10 +8,10 @@
 #include <limits>
 #include <utility>
 
-#include "core/base/mapped_file.h"
-#include "core/base/text.h"
 #include "core/base/half.h"
+#include "core/base/mapped_file.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 #include "core/source/trace_check.h"
 #include "moorage/module.h"
 

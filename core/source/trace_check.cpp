@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/base/text.h"
 #include "core/base/finite.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

@@ -8,10 +8,10 @@
 #include <functional>
 
 #include "core/base/atomic_file.h"
-#include "core/base/json.h"
-#include "core/base/text.h"
 #include "core/base/half.h"
+#include "core/base/json.h"
 #include "core/base/safetensors.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 

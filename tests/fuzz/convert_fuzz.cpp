@@ -15,10 +15,10 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/half.h"
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/source/convert.h"
-#include "core/base/half.h"
 
 using namespace moorage::core;
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/host/registry.h"
 #include "core/base/random.h"
+#include "core/host/registry.h"
 #include "tests/unit/toy_machine.h"
 
 namespace moorage::random {

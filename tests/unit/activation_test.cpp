@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "core/base/random.h"
 #include "core/placement/activation.h"
 #include "core/placement/arrivals.h"
-#include "core/base/random.h"
 #include "tests/unit/trace_file.h"
 
 using namespace moorage::core;

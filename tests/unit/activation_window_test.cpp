@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "core/placement/statistics.h"
 #include "core/base/random.h"
+#include "core/placement/statistics.h"
 #include "tests/unit/small_scene.h"
 
 using namespace moorage::core;

@@ -9,9 +9,9 @@
 #include <chrono>
 #include <cstdio>
 
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/source/future.h"
-#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 #include "tests/unit/toy_machine.h"
 

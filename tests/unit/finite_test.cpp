@@ -9,12 +9,12 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/finite.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "core/model/golden.h"
 #include "core/pipeline/run.h"
 #include "core/report/odd_figure.h"
-#include "core/base/finite.h"
-#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 
 using namespace moorage::core;

@@ -8,10 +8,10 @@
 #include <csignal>
 #include <numeric>
 
-#include "core/store/ledger.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/lent_memory.h"
 #include "core/host/supervise.h"
+#include "core/store/ledger.h"
 
 using namespace moorage::core;
 

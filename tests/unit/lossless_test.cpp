@@ -4,8 +4,8 @@
 // that computes every expert in place; and the conservation laws of the report on each of them.
 #include <doctest/doctest.h>
 
-#include "core/pipeline/run.h"
 #include "core/base/random.h"
+#include "core/pipeline/run.h"
 #include "toy_machine.h"
 
 using namespace moorage::core;

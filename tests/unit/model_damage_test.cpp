@@ -13,9 +13,9 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
+#include "core/base/random.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
-#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 
 using namespace moorage::core;

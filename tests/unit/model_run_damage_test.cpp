@@ -10,8 +10,8 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/pipeline/run.h"
 #include "core/base/random.h"
+#include "core/pipeline/run.h"
 #include "tests/unit/model_files.h"
 #include "tests/unit/tokenizer_files.h"
 

@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
+#include "core/base/half.h"
 #include "core/base/json.h"
+#include "core/base/random.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
-#include "core/base/half.h"
-#include "core/base/random.h"
 #include "tests/skip.h"
 #include "tests/unit/model_files.h"
 

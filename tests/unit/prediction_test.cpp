@@ -9,10 +9,10 @@
 #include <cstring>
 #include <functional>
 
+#include "core/base/random.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/cpu/forward.h"
 #include "core/pipeline/run.h"
-#include "core/base/random.h"
 
 using namespace moorage::core;
 

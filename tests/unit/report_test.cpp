@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/report.h"
-#include "core/base/random.h"
 
 using namespace moorage::core;
 

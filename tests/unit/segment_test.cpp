@@ -9,8 +9,8 @@
 #include <cstring>
 #include <vector>
 
-#include "core/model/segment.h"
 #include "core/base/random.h"
+#include "core/model/segment.h"
 
 using namespace moorage::core;
 

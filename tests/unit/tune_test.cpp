@@ -10,10 +10,10 @@
 #include <cstdio>
 
 #include "core/base/json.h"
+#include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/tuning.h"
-#include "core/base/random.h"
 #include "tests/unit/model_files.h"
 #include "tests/unit/toy_machine.h"
 

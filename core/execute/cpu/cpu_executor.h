@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "core/base/memory_block.h"
-#include "core/store/arena.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/turns_executor.h"
 #include "core/model/segment.h"
+#include "core/store/arena.h"
 
 namespace moorage::core {
 

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "core/execute/cpu/thread_pool.h"
-#include "core/source/pass_results.h"
 #include "core/model/model.h"
+#include "core/source/pass_results.h"
 #include "core/source/source.h"
 
 namespace moorage::core {

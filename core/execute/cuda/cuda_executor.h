@@ -15,11 +15,11 @@
 #include <string>
 
 #include "core/base/result.h"
-#include "core/store/arena.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
-#include "core/source/pass_results.h"
 #include "core/model/model.h"
+#include "core/source/pass_results.h"
+#include "core/store/arena.h"
 
 namespace moorage::core {
 

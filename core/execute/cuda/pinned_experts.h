@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/store/arena.h"
 #include "core/execute/cuda/cuda_device.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
+#include "core/store/arena.h"
 
 namespace moorage::core::cuda {
 
