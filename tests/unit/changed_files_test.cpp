@@ -4,15 +4,13 @@
 // always happens at the same place; the same command with a policy that leaves it alone is right.
 #include <doctest/doctest.h>
 
-#include <sys/wait.h>
-
 #include <chrono>
-#include <cstdio>
 
 #include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/source/future.h"
 #include "tests/unit/model_files.h"
+#include "tests/unit/program.h"
 #include "tests/unit/toy_machine.h"
 
 using namespace moorage::core;
@@ -22,10 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct outcome {
-    int code = -1;  // -1: a signal
-    std::string out, errors;
-};
+using outcome = moorage::test::ended;
 
 // Times of change are as fine as the kernel's clock, so files of a test are made to look old.
 void make_old(const fs::path &file) {
@@ -85,21 +80,7 @@ plugin = "meddler"
     }
 
     outcome moorage(const std::string &arguments) const {
-        const std::string errors = (folder / "errors").string();
-        const std::string line = format(
-            "{}/bin/moorage {} 2>{} "
-            "</dev/null",
-            MOORAGE_BINARY_DIR, arguments, errors);
-        outcome result;
-        std::FILE *pipe = popen(line.c_str(), "r");
-        REQUIRE(pipe != nullptr);
-        char part[4096];
-        for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
-            result.out.append(part, count);
-        const int status = pclose(pipe);
-        if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
-        result.errors = read_file(errors);
-        return result;
+        return ::moorage::test::run_line(arguments, (folder / "errors").string());
     }
     // The command fails, names the file, blames no policy and leaves no figures.
     void names(const fs::path &file, const std::string &arguments, const fs::path &json) const {

@@ -4,16 +4,14 @@
 // library's own run, and commands against each other.
 #include <doctest/doctest.h>
 
-#include <sys/wait.h>
-
 #include <cmath>
-#include <cstdio>
 
 #include "core/base/json.h"
 #include "core/model/tokenizer.h"
 #include "core/pipeline/run.h"
 #include "core/source/trace.h"
 #include "tests/unit/model_files.h"
+#include "tests/unit/program.h"
 
 using namespace moorage::core;
 using namespace moorage::test;
@@ -22,11 +20,7 @@ namespace {
 
 const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
 
-struct outcome {
-    int code = -1;
-    std::string out, errors;
-    bool says(const std::string &part) const { return errors.find(part) != std::string::npos; }
-};
+using outcome = moorage::test::ended;
 
 struct bench {
     scratch_directory place;
@@ -36,19 +30,7 @@ struct bench {
         return file(name);
     }
     outcome moorage(const std::string &arguments) const {
-        const std::string errors = file("errors");
-        const std::string line = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage " + arguments +
-                                 " 2>" + errors + " </dev/null";
-        outcome result;
-        std::FILE *pipe = popen(line.c_str(), "r");
-        REQUIRE(pipe != nullptr);
-        char part[4096];
-        for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
-            result.out.append(part, count);
-        const int status = pclose(pipe);
-        if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
-        result.errors = read_file(errors);
-        return result;
+        return ::moorage::test::run_line(arguments, file("errors"));
     }
     // Refused: nothing on standard output, one line of errors.
     outcome refused(const std::string &arguments, int code) const {

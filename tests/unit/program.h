@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -22,6 +23,24 @@ struct ended {
     std::string out, errors;
     bool says(const std::string &text) const { return errors.find(text) != std::string::npos; }
 };
+
+// `moorage ARGUMENTS` as a shell reads them, with nothing on standard input; `errors` is the file
+// that standard error goes to. The code stays -1 where a signal ended it.
+inline ended run_line(const std::string &arguments, const std::string &errors) {
+    const std::string line = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage " + arguments + " 2>" +
+                             errors + " </dev/null";
+    ended how;
+    std::FILE *pipe = popen(line.c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    char part[4096];
+    for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
+        how.out.append(part, count);
+    const int status = pclose(pipe);
+    if (WIFEXITED(status)) how.code = WEXITSTATUS(status);
+    std::ifstream in(errors, std::ios::binary);
+    how.errors.assign(std::istreambuf_iterator<char>(in), {});
+    return how;
+}
 
 class program {
 public:
