@@ -224,7 +224,9 @@ struct world {
 
     void check() const {
         std::set<uint64_t> taken;
-        for (const auto &[page, of] : naive) {
+        for (const auto &one : naive) {
+            const uint32_t page = one.first;
+            const page_entry &of = one.second;
             CAPTURE(page);
             const int here = segments(of, [](auto &one) { return one.at == stand::here; });
             const int coming = segments(of, [](auto &one) { return one.at == stand::coming; });

@@ -50,7 +50,9 @@ TEST_CASE("a word of the language is no name for a policy in it") {
         {"cpp", "int"},     {"cpp", "while"},    {"cpp", "and"},    {"cpp", "requires"},
         {"cpp", "alignas"}, {"c", "restrict"},   {"c", "auto"},     {"c", "while"},
         {"rust", "match"},  {"rust", "fn"},      {"rust", "yield"}, {"rust", "abstract"}};
-    for (const auto &[language, word] : words) {
+    for (const auto &one : words) {
+        const auto &language = one.first;
+        const auto &word = one.second;
         const ended made = at.make("cache", word, language);
         CHECK_MESSAGE(made.code == 2, language, " ", word);
         CHECK(made.text.find(std::string(word) + " is a word of ") != std::string::npos);

@@ -130,7 +130,9 @@ TEST_CASE("every number of a report is measured by some run") {
     if (!servers) FAIL(servers.failure().text);
     on.run_it(*servers);
 
-    for (const auto &[path, measured] : on.all.numbers) {
+    for (const auto &one : on.all.numbers) {
+        const std::string &path = one.first;
+        const bool measured = one.second;
         // cluster_run_test, guard_pipeline_test and texts_test have more than one small run of
         // these.
         if (path.starts_with("/cluster/") || path.starts_with("/text/") ||

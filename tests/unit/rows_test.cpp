@@ -229,7 +229,9 @@ TEST_CASE("a report that went through a pipe writes the same bytes") {
         if (file.path().extension() == ".toml")
             work.push_back({file.path(), {{"run", "tokens", "30"}}});
     CHECK(work.size() > 12);
-    for (const auto &[file, overrides] : work) {
+    for (const auto &one : work) {
+        const auto &file = one.first;
+        const auto &overrides = one.second;
         CAPTURE(file);
         const auto config = load_run_config(file, overrides);
         REQUIRE_MESSAGE(config.ok(), config.failure().text);
