@@ -38,7 +38,7 @@ double lower_quartile(std::vector<double> &values);
 
 // A matrix times a vector (tokens = 1) or a few.
 struct product_speed {
-    weight_type type = weight_type::bf16;
+    weight_type type = usual_weights;
     uint32_t rows = 0, columns = 0, tokens = 1;
     double bytes = 0;  // of the weights
     double seconds = 0;

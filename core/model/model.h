@@ -67,7 +67,7 @@ protected:
 
 result<std::unique_ptr<model>> open_model(const std::filesystem::path &directory);
 
-// A model of the given configuration filled with small random bf16 numbers, in memory: for timing
+// A model of the given configuration filled with small random numbers, in memory: for timing
 // where the weights are not at hand. All experts of a layer may share the same bytes when
 // `distinct_experts` is smaller than their number (0: all distinct). Deterministic in `seed`.
 // Refused with the sizes when it would take more than `bytes_max`.

@@ -67,13 +67,9 @@ public:
           random_(options.seed, /*name=*/0) {}
 
     matrix read_matrix(const std::string &, uint32_t rows, uint32_t columns, model_part part) {
-        matrix made;
-        made.type = weight_type::bf16;
-        made.rows = rows;
-        made.columns = columns;
-        made.row_bytes = bytes_of_columns(made.type, columns);
+        const matrix made = packed_matrix(weight_type::bf16, rows, columns,
+                                          base_ == nullptr ? nullptr : base_ + bytes_);
         const uint64_t size = bytes_of(made);
-        made.data = base_ == nullptr ? nullptr : base_ + bytes_;
         if (base_ != nullptr) plan(bytes_, bytes_ + size, exponent_for(columns));
         bytes_ += (size + alignment - 1) / alignment * alignment;
         count(part, size);

@@ -9,10 +9,6 @@ namespace moorage::core {
 
 namespace {
 
-uint64_t scale_columns_bytes(const matrix &of, uint64_t columns) {
-    return of.type == weight_type::mxfp4 ? columns / 32 : 0;
-}
-
 std::span<const float> part_of(std::span<const float> bias, uint32_t first, uint32_t count) {
     return bias.empty() ? bias : bias.subspan(first, count);
 }
@@ -30,7 +26,7 @@ matrix columns_of(const matrix &of, uint32_t first, uint32_t count) {
     matrix part = of;
     part.columns = count;
     part.data += bytes_of_columns(of.type, first);
-    if (part.scales != nullptr) part.scales += scale_columns_bytes(of, first);
+    if (part.scales != nullptr) part.scales += scale_bytes_of(of.type, first);
     return part;
 }
 
@@ -43,7 +39,7 @@ segment_image::segment_image(const mlp_weights &expert, uint32_t first, uint32_t
     size_t at = 0;
     for (const matrix *one : {&part.gate, &part.up, &part.down}) {
         const uint64_t values = bytes_of_columns(one->type, one->columns);
-        const uint64_t scales = scale_columns_bytes(*one, one->columns);
+        const uint64_t scales = scale_bytes_of(one->type, one->columns);
         stretches_[at++] = {one->data, bytes_, values, one->row_bytes, one->rows};
         bytes_ += values * one->rows;
         stretches_[at++] = {one->scales, bytes_, scales, one->scale_row_bytes, one->rows};

@@ -5,7 +5,7 @@
 //   mlp_weights in_slot = top.view(slot);      // what a kernel reads
 //
 // An image holds, one after the other, the segment's rows of gate and up and its columns of down,
-// and for mxfp4 the scales behind the values of each. Rows follow each other without gaps; the
+// and scales that lie apart behind the values of each. Rows follow each other without gaps; the
 // images of a split expert together have the bytes of the whole. Biases are no part of it: they
 // stay where the model keeps them.
 #pragma once
@@ -21,7 +21,7 @@ namespace moorage::core {
 class segment_image {
 public:
     // Rows [first, first + count) of the intermediate dimension of `expert` (borrowed). Requires:
-    // within it; for mxfp4 multiples of 32.
+    // within it, whole blocks of the weights' format.
     segment_image(const mlp_weights &expert, uint32_t first, uint32_t count);
 
     uint64_t bytes() const { return bytes_; }

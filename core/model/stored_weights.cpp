@@ -1,6 +1,8 @@
 // stored_weights.cpp - tensors of a directory as matrices and vectors; the layouts of experts.
 #include "core/model/stored_weights.h"
 
+#include <array>
+#include <cctype>
 #include <cstring>
 #include <utility>
 
@@ -11,13 +13,6 @@ namespace moorage::core {
 
 namespace {
 
-template <class Element>
-Element element_at(const std::byte *values, size_t index) {
-    Element element;
-    std::memcpy(&element, values + index * sizeof(Element), sizeof(Element));
-    return element;
-}
-
 // target [columns, rows] from source [rows, columns], whose rows are `stride` elements apart and
 // whose columns are `step` apart. Blocked, so that both sides stay in the cache.
 template <class Element>
@@ -27,29 +22,27 @@ void transpose(const std::byte *source, uint32_t rows, uint32_t columns, size_t 
     for (uint32_t top = 0; top < rows; top += block)
         for (uint32_t left = 0; left < columns; left += block)
             for (uint32_t column = left; column < std::min(left + block, columns); ++column)
-                for (uint32_t row = top; row < std::min(top + block, rows); ++row) {
-                    const Element moved = element_at<Element>(source, row * stride + column * step);
-                    std::memcpy(target + (size_t{column} * rows + row) * sizeof(Element), &moved,
+                for (uint32_t row = top; row < std::min(top + block, rows); ++row)
+                    std::memcpy(target + (size_t{column} * rows + row) * sizeof(Element),
+                                source + (row * stride + column * step) * sizeof(Element),
                                 sizeof(Element));
-                }
 }
 
 void transpose(weight_type type, const std::byte *source, uint32_t rows, uint32_t columns,
                size_t stride, size_t step, std::byte *target) {
-    if (type == weight_type::f32)
-        transpose<uint32_t>(source, rows, columns, stride, step, target);
-    else
-        transpose<uint16_t>(source, rows, columns, stride, step, target);
+    with_type(type, [&](auto constant) {
+        constexpr weight_format format = format_of(constant());
+        if constexpr (format.block == 1)
+            transpose<std::array<std::byte, format.bytes>>(source, rows, columns, stride, step,
+                                                           target);
+    });
 }
 
-matrix matrix_of(const std::byte *data, weight_type type, uint32_t rows, uint32_t columns) {
-    matrix made;
-    made.data = data;
-    made.type = type;
-    made.rows = rows;
-    made.columns = columns;
-    made.row_bytes = bytes_of_columns(type, columns);
-    return made;
+// As safetensors call it: "BF16".
+std::string file_name_of(const weight_format &format) {
+    std::string name = format.name;
+    for (char &letter : name) letter = static_cast<char>(std::toupper(letter));
+    return name;
 }
 
 }  // namespace
@@ -81,18 +74,17 @@ const stored_tensor *stored_weights::take(const std::string &name, const shape &
 }
 
 std::optional<weight_type> stored_weights::type_of(const stored_tensor &tensor) {
-    switch (tensor.what->type) {
-        case dtype::f32:
-            return weight_type::f32;
-        case dtype::f16:
-            return weight_type::f16;
-        case dtype::bf16:
-            return weight_type::bf16;
-        default:
-            fail(format("{}: tensor {} is of type {}; BF16, F16 and F32 are supported",
-                        *tensor.file, tensor.what->name, name_of(tensor.what->type)));
-            return std::nullopt;
+    std::vector<std::string> known;
+    for (const weight_format &format : weight_formats) {
+        if (format.block != 1) continue;
+        known.push_back(file_name_of(format));
+        if (known.back() == name_of(tensor.what->type)) return format.type;
     }
+    const std::string last = known.back();
+    known.pop_back();
+    fail(format("{}: tensor {} is of type {}; {} and {} are supported", *tensor.file,
+                tensor.what->name, name_of(tensor.what->type), fmt::join(known, ", "), last));
+    return std::nullopt;
 }
 
 std::byte *stored_weights::own(uint64_t bytes, const std::string &purpose) {
@@ -120,7 +112,7 @@ matrix stored_weights::read_matrix(const std::string &name, uint32_t rows, uint3
     if (found == nullptr) return {};
     const std::optional<weight_type> type = type_of(*found);
     if (!type) return {};
-    return matrix_of(values_of(*found), *type, rows, columns);
+    return packed_matrix(*type, rows, columns, values_of(*found));
 }
 
 // Read as a whole here, so checked here; matrices show what they hold in what they compute.
@@ -191,11 +183,12 @@ void stored_weights::read_halves(const std::string &layer, std::vector<mlp_weigh
     const uint64_t half = inner * bytes_of_columns(*in_type, hidden);
     for (uint32_t expert = 0; expert < config_.experts; ++expert) {
         const std::byte *gate = in_values + 2 * half * expert;
-        out[expert].gate = matrix_of(gate, *in_type, config_.moe_intermediate, config_.hidden);
-        out[expert].up = matrix_of(gate + half, *in_type, config_.moe_intermediate, config_.hidden);
+        out[expert].gate = packed_matrix(*in_type, config_.moe_intermediate, config_.hidden, gate);
+        out[expert].up =
+            packed_matrix(*in_type, config_.moe_intermediate, config_.hidden, gate + half);
         out[expert].down =
-            matrix_of(down_values + expert * hidden * bytes_of_columns(*down_type, inner),
-                      *down_type, config_.hidden, config_.moe_intermediate);
+            packed_matrix(*down_type, config_.hidden, config_.moe_intermediate,
+                          down_values + expert * hidden * bytes_of_columns(*down_type, inner));
     }
 }
 
@@ -225,9 +218,9 @@ void stored_weights::read_turned(const std::string &layer, std::vector<mlp_weigh
         transpose(*type, source + element, hidden, inner, size_t{2} * inner, 2, target + one);
         transpose(*type, down->what->bytes.data() + one * expert, inner, hidden, hidden, 1,
                   target + 2 * one);
-        out[expert].gate = matrix_of(target, *type, inner, hidden);
-        out[expert].up = matrix_of(target + one, *type, inner, hidden);
-        out[expert].down = matrix_of(target + 2 * one, *type, hidden, inner);
+        out[expert].gate = packed_matrix(*type, inner, hidden, target);
+        out[expert].up = packed_matrix(*type, inner, hidden, target + one);
+        out[expert].down = packed_matrix(*type, hidden, inner, target + 2 * one);
     }
 }
 
@@ -256,11 +249,12 @@ void stored_weights::read_mxfp4(const std::string &layer, std::vector<mlp_weight
     // `step`: rows of the file from one of the matrix to the next.
     const auto place = [](const stored_tensor *blocks, const stored_tensor *scales, uint64_t row,
                           uint32_t step, uint32_t rows, uint32_t columns) {
-        matrix made = matrix_of(blocks->what->bytes.data() + row * columns / 2, weight_type::mxfp4,
-                                rows, columns);
+        matrix made = packed_matrix(weight_type::mxfp4, rows, columns, blocks->what->bytes.data(),
+                                    scales->what->bytes.data());
+        made.data += row * made.row_bytes;
+        made.scales += row * made.scale_row_bytes;
         made.row_bytes *= step;
-        made.scales = scales->what->bytes.data() + row * columns / 32;
-        made.scale_row_bytes = uint64_t{step} * columns / 32;
+        made.scale_row_bytes *= step;
         return made;
     };
     for (uint32_t expert = 0; expert < config_.experts; ++expert) {

@@ -11,42 +11,23 @@ namespace {
 
 constexpr uint32_t part_unit = 32, parts_max = 8;
 
-uint64_t scale_bytes(weight_type type, uint64_t columns) {
-    return type == weight_type::mxfp4 ? columns / 32 : 0;
-}
-
 }  // namespace
 
-const char *name_of(weight_type type) {
-    switch (type) {
-        case weight_type::f32:
-            return "f32";
-        case weight_type::f16:
-            return "f16";
-        case weight_type::bf16:
-            return "bf16";
-        case weight_type::mxfp4:
-            return "mxfp4";
-    }
-    return "unknown";
-}
-
-uint64_t bytes_of_columns(weight_type type, uint64_t columns) {
-    switch (type) {
-        case weight_type::f32:
-            return columns * 4;
-        case weight_type::f16:
-        case weight_type::bf16:
-            return columns * 2;
-        case weight_type::mxfp4:
-            assert(columns % 32 == 0);
-            return columns / 2;
-    }
-    return 0;
+matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const std::byte *data,
+                     const std::byte *scales) {
+    matrix made;
+    made.data = data;
+    made.type = type;
+    made.rows = rows;
+    made.columns = columns;
+    made.row_bytes = bytes_of_columns(type, columns);
+    made.scale_row_bytes = scale_bytes_of(type, columns);
+    if (made.scale_row_bytes != 0) made.scales = scales;
+    return made;
 }
 
 uint64_t bytes_of(const matrix &of) {
-    return of.rows * (bytes_of_columns(of.type, of.columns) + scale_bytes(of.type, of.columns));
+    return of.rows * (bytes_of_columns(of.type, of.columns) + scale_bytes_of(of.type, of.columns));
 }
 
 expert_parts parts_of(uint32_t intermediate) {

@@ -12,29 +12,23 @@
 #include <vector>
 
 #include "core/model/model_config.h"
+#include "core/model/weight_types.h"
 
 namespace moorage::core {
-
-enum class weight_type : uint8_t {
-    f32,
-    f16,
-    bf16,
-    mxfp4  // blocks of 32: 16 bytes of two 4-bit floats (low half first), one E8M0 scale byte
-};
-const char *name_of(weight_type type);  // "bf16"
 
 // Row-major [rows, columns]: y = W x. Null `data`: the model has no such matrix.
 struct matrix {
     const std::byte *data = nullptr;
-    const std::byte *scales = nullptr;  // mxfp4: one byte per 32 columns, rows at scale_row_bytes
-    weight_type type = weight_type::bf16;
+    const std::byte *scales = nullptr;  // of its blocks, rows at scale_row_bytes; null: not apart
+    weight_type type = usual_weights;
     uint32_t rows = 0, columns = 0;
     uint64_t row_bytes = 0;  // from one row to the next
     uint64_t scale_row_bytes = 0;
     explicit operator bool() const { return data != nullptr; }
 };
-// Bytes of `columns` values of a row, without scales; mxfp4: columns is a multiple of 32.
-uint64_t bytes_of_columns(weight_type type, uint64_t columns);
+// A matrix without gaps between its rows; `scales` only where the format keeps them apart.
+matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const std::byte *data,
+                     const std::byte *scales = nullptr);
 // Bytes of the values and scales of the whole matrix, gaps between rows not counted.
 uint64_t bytes_of(const matrix &of);
 

@@ -58,16 +58,10 @@ struct pile {
     std::vector<std::byte> bytes, scales;
     std::vector<matrix> matrices;
     pile(weight_type type, uint32_t rows, uint32_t columns, size_t total_bytes) {
-        matrix one;
-        one.type = type;
-        one.rows = rows;
-        one.columns = columns;
-        one.row_bytes = bytes_of_columns(type, columns);
-        one.scale_row_bytes = columns / 32;
+        matrix one = packed_matrix(type, rows, columns, nullptr);
         const size_t count = std::max<size_t>(1, total_bytes / (one.row_bytes * rows));
         bytes = random_bytes(count * one.row_bytes * rows);
-        scales.assign(type == weight_type::mxfp4 ? count * one.scale_row_bytes * rows : 0,
-                      std::byte{120});
+        scales.assign(count * one.scale_row_bytes * rows, std::byte{120});
         for (size_t i = 0; i < count; ++i) {
             one.data = bytes.data() + i * one.row_bytes * rows;
             if (!scales.empty()) one.scales = scales.data() + i * one.scale_row_bytes * rows;
@@ -131,12 +125,14 @@ void matrix_product(benchmark::State &state) {
     watch.report(state, static_cast<double>(bytes_of(weights.matrices[0])),
                  2.0 * tokens * rows * columns);
 }
-const std::vector<int64_t> ALL_TYPES = {0, 1, 2, 3};
+const std::vector<int64_t> USUAL = {static_cast<int64_t>(usual_weights)};
+const std::vector<int64_t> ALL_TYPES =
+    benchmark::CreateDenseRange(0, weight_format_count - 1, /*step=*/1);
 BENCHMARK(matrix_product)
     ->ArgNames({"type", "rows", "columns", "tokens"})
     ->ArgsProduct({ALL_TYPES, {2048}, {2048}, {1}})
-    ->ArgsProduct({{2}, {1408}, {2048}, {1, 2, 3, 4, 5, 6, 8, 12, 16, 34}})
-    ->ArgsProduct({{2}, {151936}, {2048}, {1}})
+    ->ArgsProduct({USUAL, {1408}, {2048}, {1, 2, 3, 4, 5, 6, 8, 12, 16, 34}})
+    ->ArgsProduct({USUAL, {151936}, {2048}, {1}})
     ->ArgsProduct({ALL_TYPES, {2048}, {2048}, {64, 512}})
     ->UseRealTime();
 
@@ -182,11 +178,11 @@ void experts_step(benchmark::State &state) {
 BENCHMARK(experts_step)
     ->ArgNames({"type", "hidden", "intermediate", "experts", "tokens"})
     ->ArgsProduct({ALL_TYPES, {2048}, {1408}, {4}, {1}})
-    ->ArgsProduct({{2}, {256}, {192}, {4}, {1}})
-    ->ArgsProduct({{2}, {4096}, {14336}, {2}, {1}})
-    ->ArgsProduct({{2}, {2048}, {1408}, {4}, {2, 4, 5, 8}})
-    ->ArgsProduct({{0, 1, 2, 3}, {2048}, {1408}, {16}, {34}})
-    ->ArgsProduct({{2}, {2048}, {1408}, {16}, {16, 128}})
+    ->ArgsProduct({USUAL, {256}, {192}, {4}, {1}})
+    ->ArgsProduct({USUAL, {4096}, {14336}, {2}, {1}})
+    ->ArgsProduct({USUAL, {2048}, {1408}, {4}, {2, 4, 5, 8}})
+    ->ArgsProduct({ALL_TYPES, {2048}, {1408}, {16}, {34}})
+    ->ArgsProduct({USUAL, {2048}, {1408}, {16}, {16, 128}})
     ->UseRealTime();
 
 // Decode of one token (tokens = 1) or a prompt: heads, kv_heads, head_dim, tokens, context.

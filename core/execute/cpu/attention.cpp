@@ -70,7 +70,7 @@ void attention_block::absorb_keys(const model_weights &weights) {
     std::vector<size_t> begins;
     size_t bytes = 0;
     for (const layer_weights &layer : weights.layers) {
-        assert(layer.attention.kv_b.type != weight_type::mxfp4);
+        assert(format_of(layer.attention.kv_b.type).block == 1);
         begins.push_back(bytes);
         bytes += of.heads * nope * bytes_of_columns(layer.attention.kv_b.type, rank);
     }

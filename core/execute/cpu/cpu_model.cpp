@@ -39,11 +39,12 @@ status check_memory(const model_config &of, const cpu_model_limits &limits) {
 
 status check_weights(const model &of) {
     for (size_t layer = 0; layer < of.weights().layers.size(); ++layer)
-        if (of.weights().layers[layer].attention.kv_b.type == weight_type::mxfp4)
+        if (const weight_format &has = format_of(of.weights().layers[layer].attention.kv_b.type);
+            has.block != 1)
             return error{
-                format("{}: layer {}: kv_b is mxfp4, which latent attention on the cpu "
-                       "does not read; convert it to bf16",
-                       of.directory().string(), layer)};
+                format("{}: layer {}: kv_b is {}, which latent attention on the cpu "
+                       "does not read; convert it to {}",
+                       of.directory().string(), layer, has.name, name_of(usual_weights))};
     return success();
 }
 

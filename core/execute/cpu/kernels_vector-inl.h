@@ -13,6 +13,7 @@
 
 #include <cstring>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 #include "core/execute/cpu/kernels_vector.h"
@@ -51,24 +52,6 @@ HWY_INLINE hn::Vec<half_word_tag> load_half_words(const std::byte *from) {
 #endif
 }
 
-template <weight_type type>
-constexpr uint32_t BYTES_OF = type == weight_type::f32 ? 4 : 2;
-
-// LANES values of a type that has whole bytes.
-template <weight_type type>
-HWY_INLINE float_vector load_as_float(const std::byte *from) {
-    const float_tag d;
-    if constexpr (type == weight_type::f32) {
-        return load_floats(from);
-    } else if constexpr (type == weight_type::f16) {
-        const hn::Rebind<hwy::float16_t, float_tag> halves;
-        return hn::PromoteTo(d, hn::BitCast(halves, load_half_words(from)));
-    } else {
-        const hn::Vec<word_tag> words = hn::PromoteTo(word_tag(), load_half_words(from));
-        return hn::BitCast(d, hn::ShiftLeft<16>(words));
-    }
-}
-
 // The values of 4-bit floats in the low four bits of each lane.
 template <class Vector>
 HWY_INLINE float_vector fp4_values(Vector codes) {
@@ -104,9 +87,74 @@ HWY_INLINE hn::Vec<word_tag> load_bytes(const std::byte *from) {
     return hn::PromoteTo(word_tag(), hn::LoadU(bytes, reinterpret_cast<const uint8_t *>(from)));
 }
 
-// A power of two from a byte of exponent.
-HWY_INLINE float scale_value(std::byte scale) {
-    return E8M0_VALUES[std::to_integer<uint32_t>(scale)];
+// How weights of a format become floats in registers: single values LANES at a time by load(),
+// those of 16 bits also two at a time by part(), the first in the low half of each word; blocks by
+// load_two() as the even and the odd ones of 2 * LANES columns, without their scale.
+template <weight_type type>
+struct reader;
+
+template <>
+struct reader<weight_type::f32> {
+    static HWY_INLINE float_vector load(const std::byte *from) { return load_floats(from); }
+};
+
+template <>
+struct reader<weight_type::f16> {
+    static HWY_INLINE float_vector load(const std::byte *from) {
+        return widened(load_half_words(from));
+    }
+#if HWY_TARGET != HWY_SCALAR
+    static HWY_INLINE void part(hn::Vec<word_tag> words, float_vector &first,
+                                float_vector &second) {
+        const half_word_tag shorts;
+        first = widened(hn::TruncateTo(shorts, words));
+        second = widened(hn::TruncateTo(shorts, hn::ShiftRight<16>(words)));
+    }
+#endif
+
+private:
+    static HWY_INLINE float_vector widened(hn::Vec<half_word_tag> words) {
+        const hn::Rebind<hwy::float16_t, float_tag> halves;
+        return hn::PromoteTo(float_tag(), hn::BitCast(halves, words));
+    }
+};
+
+template <>
+struct reader<weight_type::bf16> {
+    static HWY_INLINE float_vector load(const std::byte *from) {
+        const hn::Vec<word_tag> words = hn::PromoteTo(word_tag(), load_half_words(from));
+        return hn::BitCast(float_tag(), hn::ShiftLeft<16>(words));
+    }
+#if HWY_TARGET != HWY_SCALAR
+    static HWY_INLINE void part(hn::Vec<word_tag> words, float_vector &first,
+                                float_vector &second) {
+        first = hn::BitCast(float_tag(), hn::ShiftLeft<16>(words));
+        second = hn::BitCast(float_tag(), hn::And(words, hn::Set(word_tag(), 0xffff0000u)));
+    }
+#endif
+};
+
+template <>
+struct reader<weight_type::mxfp4> {
+    static HWY_INLINE void load_two(const std::byte *row, uint32_t column, float_vector &even,
+                                    float_vector &odd) {
+        const auto codes = load_bytes(row + column / 2);
+        even = fp4_values(codes);
+        odd = fp4_values(hn::ShiftRight<4>(codes));
+    }
+    // A power of two from a byte of exponent.
+    static HWY_INLINE float_vector scale(const std::byte *scales, uint32_t column) {
+        return hn::Set(float_tag(), E8M0_VALUES[std::to_integer<uint32_t>(scales[column / 32])]);
+    }
+};
+
+// Asks for the line `ahead` bytes further on, once for each that the columns of a row pass.
+template <weight_type type>
+HWY_INLINE void ask_ahead(const std::byte *row, uint32_t column, uint64_t ahead) {
+    constexpr weight_format FORMAT = format_of(type);
+    if (column % (64 * FORMAT.block / FORMAT.bytes) == 0)
+        hwy::Prefetch(reinterpret_cast<const uint8_t *>(row) + bytes_of_columns(type, column) +
+                      ahead);
 }
 
 // The sums of four vectors, in four floats.

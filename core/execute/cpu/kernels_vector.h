@@ -61,7 +61,7 @@ constexpr uint32_t PANEL_COLUMNS_MAX = 128;
 struct panel_source {
     weight_type type;
     const std::byte *rows[PANEL_WIDTH_MAX];    // all valid: repeat one where there are fewer
-    const std::byte *scales[PANEL_WIDTH_MAX];  // mxfp4
+    const std::byte *scales[PANEL_WIDTH_MAX];  // where they lie apart
     size_t ahead;  // bytes from a weight to one that will be packed next, to ask for
 };
 // output[t, lane] = or += sum over columns of input[column, t] panel[column,

@@ -49,19 +49,10 @@ HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, size_t ahead, uint3
         turn_round(words, v);
         float *out = panel + size_t{done} * WIDTH;
         for (uint32_t i = 0; i < LANES; ++i, out += 2 * WIDTH) {
-            if constexpr (type == weight_type::bf16) {
-                hn::Store(hn::BitCast(d, hn::ShiftLeft<16>(v[i])), d, out);
-                const auto second = hn::And(v[i], hn::Set(words, 0xffff0000u));
-                hn::Store(hn::BitCast(d, second), d, out + WIDTH);
-            } else {
-                const half_word_tag shorts;
-                const hn::Rebind<hwy::float16_t, float_tag> halves;
-                const auto first = hn::BitCast(halves, hn::TruncateTo(shorts, v[i]));
-                const auto second =
-                    hn::BitCast(halves, hn::TruncateTo(shorts, hn::ShiftRight<16>(v[i])));
-                hn::Store(hn::PromoteTo(d, first), d, out);
-                hn::Store(hn::PromoteTo(d, second), d, out + WIDTH);
-            }
+            float_vector first, second;
+            reader<type>::part(v[i], first, second);
+            hn::Store(first, d, out);
+            hn::Store(second, d, out + WIDTH);
         }
     }
     return done;
@@ -72,7 +63,7 @@ HWY_INLINE uint32_t pack_pairs(const std::byte *const *rows, size_t ahead, uint3
 template <weight_type type>
 HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t begin,
                             uint32_t done, uint32_t count, float *panel) {
-    constexpr uint32_t BYTES = BYTES_OF<type>;
+    constexpr uint32_t BYTES = format_of(type).bytes;
     for (; done < count; done += LANES) {
         const uint32_t columns = HWY_MIN(LANES, count - done);
         float_vector v[LANES];
@@ -80,30 +71,30 @@ HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t
             const std::byte *from = rows[r] + size_t{begin + done} * BYTES;
             hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
             if (columns == LANES) {
-                v[r] = load_as_float<type>(from);
+                v[r] = reader<type>::load(from);
             } else {
                 alignas(64) std::byte rest[LANES * 4] = {};
                 std::memcpy(rest, from, columns * BYTES);
-                v[r] = load_as_float<type>(rest);
+                v[r] = reader<type>::load(rest);
             }
         }
         store_turned(v, columns, panel + size_t{done} * WIDTH);
     }
 }
 
-HWY_INLINE void pack_fp4(const panel_source &from, uint32_t first_row, uint32_t begin,
-                         uint32_t count, float *panel) {
+template <weight_type type>
+HWY_INLINE void pack_blocks(const panel_source &from, uint32_t first_row, uint32_t begin,
+                            uint32_t count, float *panel) {
     const float_tag d;
     for (uint32_t column = begin; column < begin + count; column += 2 * LANES) {
         float_vector even[LANES], odd[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
-            const auto scale = hn::Set(d, scale_value(from.scales[first_row + r][column / 32]));
-            const std::byte *const row = from.rows[first_row + r] + column / 2;
-            if (column % 128 == 0)
-                hwy::Prefetch(reinterpret_cast<const uint8_t *>(row) + from.ahead);
-            const auto codes = load_bytes(row);
-            even[r] = hn::Mul(fp4_values(codes), scale);
-            odd[r] = hn::Mul(fp4_values(hn::ShiftRight<4>(codes)), scale);
+            const std::byte *const row = from.rows[first_row + r];
+            ask_ahead<type>(row, column, from.ahead);
+            const auto scale = reader<type>::scale(from.scales[first_row + r], column);
+            reader<type>::load_two(row, column, even[r], odd[r]);
+            even[r] = hn::Mul(even[r], scale);
+            odd[r] = hn::Mul(odd[r], scale);
         }
         turn_round(d, even);
         turn_round(d, odd);
@@ -115,31 +106,23 @@ HWY_INLINE void pack_fp4(const panel_source &from, uint32_t first_row, uint32_t 
     }
 }
 
-void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
-    for (uint32_t half = 0; half < 2; ++half) {
-        const std::byte *const *rows = from.rows + half * LANES;
-        float *out = panel + half * LANES;
-        switch (from.type) {
-            case weight_type::f32:
-                pack_floats<weight_type::f32>(rows, from.ahead, begin, 0, count, out);
-                break;
-            case weight_type::f16: {
-                const uint32_t done =
-                    pack_pairs<weight_type::f16>(rows, from.ahead, begin, count, out);
-                pack_floats<weight_type::f16>(rows, from.ahead, begin, done, count, out);
-                break;
-            }
-            case weight_type::bf16: {
-                const uint32_t done =
-                    pack_pairs<weight_type::bf16>(rows, from.ahead, begin, count, out);
-                pack_floats<weight_type::bf16>(rows, from.ahead, begin, done, count, out);
-                break;
-            }
-            case weight_type::mxfp4:
-                pack_fp4(from, half * LANES, begin, count, out);
-                break;
+template <weight_type type>
+void pack_type(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+    constexpr weight_format FORMAT = format_of(type);
+    for (uint32_t row = 0; row < WIDTH; row += LANES) {
+        if constexpr (FORMAT.block > 1) {
+            pack_blocks<type>(from, row, begin, count, panel + row);
+        } else {
+            uint32_t done = 0;
+            if constexpr (FORMAT.bytes == 2)
+                done = pack_pairs<type>(from.rows + row, from.ahead, begin, count, panel + row);
+            pack_floats<type>(from.rows + row, from.ahead, begin, done, count, panel + row);
         }
     }
+}
+
+void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+    with_type(from.type, [&](auto type) HWY_ATTR { pack_type<type()>(from, begin, count, panel); });
 }
 
 void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {

@@ -31,15 +31,15 @@ struct row_at {
     uint64_t ahead;  // bytes from a weight to the one to ask for, of the same column
 };
 
-// The sum over columns [begin, end) of whole-byte types for each token, one to
-// a vector.
+// The sum over columns [begin, end) of single values for each token, one to a
+// vector.
 template <weight_type type, uint32_t tokens>
 HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begin, uint32_t end,
                     float_vector *out) {
     const float_tag d;
     // As many independent sums as hide the latency of a multiply-add.
     constexpr uint32_t CHAINS = 4;
-    constexpr uint32_t BYTES = BYTES_OF<type>;
+    constexpr uint32_t BYTES = format_of(type).bytes;
     constexpr uint32_t VECTORS_OF_LINE = HWY_MAX(1, 64 / (LANES * BYTES));
     float_vector sum[tokens][CHAINS];
     for (uint32_t t = 0; t < tokens; ++t)
@@ -51,12 +51,12 @@ HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begi
             const std::byte *const from = row.weights + size_t{at} * BYTES;
             if (chain % VECTORS_OF_LINE == 0)
                 hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + row.ahead);
-            const auto weight = load_as_float<type>(from);
+            const auto weight = reader<type>::load(from);
             for (uint32_t t = 0; t < tokens; ++t)
                 sum[t][chain] = hn::MulAdd(weight, hn::LoadU(d, inputs[t] + at), sum[t][chain]);
         }
     for (; column + LANES <= end; column += LANES) {
-        const auto weight = load_as_float<type>(row.weights + size_t{column} * BYTES);
+        const auto weight = reader<type>::load(row.weights + size_t{column} * BYTES);
         for (uint32_t t = 0; t < tokens; ++t)
             sum[t][0] = hn::MulAdd(weight, hn::LoadU(d, inputs[t] + column), sum[t][0]);
     }
@@ -66,7 +66,7 @@ HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begi
         alignas(64) float rest[LANES] = {};
         alignas(64) std::byte weights[LANES * 4] = {};
         std::memcpy(weights, row.weights + size_t{column} * BYTES, count * BYTES);
-        const auto weight = load_as_float<type>(weights);
+        const auto weight = reader<type>::load(weights);
         for (uint32_t t = 0; t < tokens; ++t) {
             std::memcpy(rest, inputs[t] + column, count * sizeof(float));
             sum[t][0] = hn::MulAdd(weight, hn::Load(d, rest), sum[t][0]);
@@ -78,12 +78,12 @@ HWY_INLINE void dot(const row_at &row, const float *const *inputs, uint32_t begi
     }
 }
 
-// The same for ROWS rows of mxfp4, whose activations are parted into even and
-// odd ones on the way; begin and end are multiples of 32. sums[row * step +
+// The same for ROWS rows of blocks, whose activations are parted into even and
+// odd ones on the way; begin and end are borders of blocks. sums[row * step +
 // token]
-template <uint32_t tokens>
-HWY_INLINE void dot_fp4(const row_at *rows, const float *const *inputs, uint32_t begin,
-                        uint32_t end, float_vector *sums, uint32_t step) {
+template <weight_type type, uint32_t tokens>
+HWY_INLINE void dot_blocks(const row_at *rows, const float *const *inputs, uint32_t begin,
+                           uint32_t end, float_vector *sums, uint32_t step) {
     const float_tag d;
     float_vector sum[ROWS][tokens];
     for (uint32_t r = 0; r < ROWS; ++r)
@@ -102,13 +102,10 @@ HWY_INLINE void dot_fp4(const row_at *rows, const float *const *inputs, uint32_t
 #endif
         }
         for (uint32_t r = 0; r < ROWS; ++r) {
-            const std::byte *const from = rows[r].weights + at / 2;
-            if (at % 128 == 0)
-                hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + rows[r].ahead);
-            const auto codes = load_bytes(from);
-            const auto low = fp4_values(codes);
-            const auto high = fp4_values(hn::ShiftRight<4>(codes));
-            const auto scale = hn::Set(d, scale_value(rows[r].scales[at / 32]));
+            ask_ahead<type>(rows[r].weights, at, rows[r].ahead);
+            float_vector low, high;
+            reader<type>::load_two(rows[r].weights, at, low, high);
+            const auto scale = reader<type>::scale(rows[r].scales, at);
             for (uint32_t t = 0; t < tokens; ++t)
                 sum[r][t] =
                     hn::MulAdd(scale, hn::MulAdd(high, odd[t], hn::Mul(low, even[t])), sum[r][t]);
@@ -127,9 +124,9 @@ HWY_INLINE void add_parts(const row_task &task, const row_at *rows, uint32_t cou
         for (uint32_t part = 0, from = begin; from < end; ++part, from += task.part)
             body(part, from, HWY_MIN(from + task.part, end));
     };
-    if constexpr (type == weight_type::mxfp4) {
+    if constexpr (format_of(type).block > 1) {
         each_part([&](uint32_t part, uint32_t from, uint32_t to) HWY_ATTR {
-            dot_fp4<tokens>(rows, task.inputs, from, to, sums[0][part], PARTS * tokens);
+            dot_blocks<type, tokens>(rows, task.inputs, from, to, sums[0][part], PARTS * tokens);
         });
     } else {
         for (uint32_t r = 0; r < ROWS; ++r)
@@ -165,7 +162,7 @@ void multiply_rows(const row_task &task) {
             // Rows beyond the last are the last once more; their sums are not kept.
             const uint64_t at = uint64_t{task.first} + row + HWY_MIN(r, count - 1);
             rows[r].weights = weights.data + at * weights.row_bytes;
-            if constexpr (type == weight_type::mxfp4)
+            if constexpr (format_of(type).scale_bytes != 0)
                 rows[r].scales = weights.scales + at * weights.scale_row_bytes;
             rows[r].ahead = ahead;
             for (uint32_t t = 0; t < tokens && r < count; ++t) {
@@ -198,16 +195,7 @@ void multiply_type(const row_task &task) {
 }
 
 void multiply_few(const row_task &task) {
-    switch (task.weights->type) {
-        case weight_type::f32:
-            return multiply_type<weight_type::f32>(task);
-        case weight_type::f16:
-            return multiply_type<weight_type::f16>(task);
-        case weight_type::bf16:
-            return multiply_type<weight_type::bf16>(task);
-        case weight_type::mxfp4:
-            return multiply_type<weight_type::mxfp4>(task);
-    }
+    with_type(task.weights->type, [&](auto type) HWY_ATTR { multiply_type<type()>(task); });
 }
 
 // More tokens than the registers hold meet the same few rows again, now in the
@@ -230,41 +218,37 @@ void multiply(const row_task &task) {
 template <weight_type type>
 HWY_INLINE void widen_row(const std::byte *row, uint32_t columns, float *out) {
     const float_tag d;
-    constexpr uint32_t BYTES = BYTES_OF<type>;
+    constexpr uint32_t BYTES = format_of(type).bytes;
     uint32_t column = 0;
     for (; column + LANES <= columns; column += LANES)
-        hn::StoreU(load_as_float<type>(row + size_t{column} * BYTES), d, out + column);
+        hn::StoreU(reader<type>::load(row + size_t{column} * BYTES), d, out + column);
     if (column == columns) return;
     alignas(64) std::byte rest[LANES * 4] = {};
     alignas(64) float values[LANES];
     std::memcpy(rest, row + size_t{column} * BYTES, (columns - column) * BYTES);
-    hn::Store(load_as_float<type>(rest), d, values);
+    hn::Store(reader<type>::load(rest), d, values);
     std::memcpy(out + column, values, (columns - column) * sizeof(float));
 }
 
-void widen_fp4(const std::byte *row, const std::byte *scales, uint32_t columns, float *out) {
-    const float_tag d;
+template <weight_type type>
+HWY_INLINE void widen_blocks(const std::byte *row, const std::byte *scales, uint32_t columns,
+                             float *out) {
     for (uint32_t column = 0; column < columns; column += 2 * LANES) {
-        const auto scale = hn::Set(d, scale_value(scales[column / 32]));
-        const auto codes = load_bytes(row + column / 2);
-        const auto low = hn::Mul(fp4_values(codes), scale);
-        const auto high = hn::Mul(fp4_values(hn::ShiftRight<4>(codes)), scale);
-        hn::StoreInterleaved2(low, high, d, out + column);
+        const auto scale = reader<type>::scale(scales, column);
+        float_vector even, odd;
+        reader<type>::load_two(row, column, even, odd);
+        hn::StoreInterleaved2(hn::Mul(even, scale), hn::Mul(odd, scale), float_tag(), out + column);
     }
 }
 
 void widen(const matrix &from, uint32_t row, float *out) {
     const std::byte *data = from.data + row * from.row_bytes;
-    switch (from.type) {
-        case weight_type::f32:
-            return widen_row<weight_type::f32>(data, from.columns, out);
-        case weight_type::f16:
-            return widen_row<weight_type::f16>(data, from.columns, out);
-        case weight_type::bf16:
-            return widen_row<weight_type::bf16>(data, from.columns, out);
-        case weight_type::mxfp4:
-            return widen_fp4(data, from.scales + row * from.scale_row_bytes, from.columns, out);
-    }
+    with_type(from.type, [&](auto type) HWY_ATTR {
+        if constexpr (format_of(type()).block > 1)
+            widen_blocks<type()>(data, from.scales + row * from.scale_row_bytes, from.columns, out);
+        else
+            widen_row<type()>(data, from.columns, out);
+    });
 }
 
 const row_kernels *table() {

@@ -24,21 +24,11 @@ public:
         std::memset(scales_.data(), filler_scale, scales_.size());
     }
     matrix of(weight_type type, uint32_t rows, uint32_t columns) const {
-        matrix made;
-        made.type = type;
-        made.rows = rows;
-        made.columns = columns;
-        made.row_bytes = bytes_of_columns(type, columns);
-        made.data = values_.data();
-        if (type == weight_type::mxfp4) {
-            made.scales = scales_.data();
-            made.scale_row_bytes = columns / 32;
-        }
-        return made;
+        return packed_matrix(type, rows, columns, values_.data(), scales_.data());
     }
     // The same block cut into many matrices.
     matrix cut(uint32_t rows, uint32_t columns, uint64_t index) const {
-        matrix made = of(weight_type::bf16, rows, columns);
+        matrix made = of(usual_weights, rows, columns);
         made.data += index * bytes_of(made);
         return made;
     }
@@ -83,12 +73,14 @@ void measure_products(thread_pool &pool, double budget_s, measured_machine &into
         {256, 256}, {1024, 1024}, {4096, 1024}, {4096, 4096}, {14336, 4096}};
     for (const auto &[rows, columns] : shapes)
         into.products.push_back(
-            measure_product(pool, budget_s, block.of(weight_type::bf16, rows, columns), 1));
-    for (const weight_type type : {weight_type::f16, weight_type::f32, weight_type::mxfp4})
-        into.products.push_back(measure_product(pool, budget_s, block.of(type, 4096, 4096), 1));
+            measure_product(pool, budget_s, block.of(usual_weights, rows, columns), 1));
+    for (const weight_format &other : weight_formats)
+        if (other.type != usual_weights)
+            into.products.push_back(
+                measure_product(pool, budget_s, block.of(other.type, 4096, 4096), 1));
     for (const uint32_t tokens : {4u, 16u, 64u, 256u})
         into.products.push_back(
-            measure_product(pool, budget_s, block.of(weight_type::bf16, 1024, 1024), tokens));
+            measure_product(pool, budget_s, block.of(usual_weights, 1024, 1024), tokens));
 
     // Matrices one after the other, round and round: what is gone when its turn comes again has to
     // come from further away.

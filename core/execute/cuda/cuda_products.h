@@ -6,11 +6,12 @@
 
 namespace moorage::core::cuda {
 
-// bf16 weights: two products of the library, of the high and the low halves of the inputs, so that
-// nothing of their precision is lost that the kernels of one's own keep.
+// Weights that the matrix units take as they are: two products of the library, of the high and the
+// low halves of the inputs, so that nothing of their precision is lost that the kernels of one's
+// own keep.
 inline bool cuda_device::product_of_many(const product_item &item, uint32_t tokens) {
     const matrix &weights = item.weights;
-    if (!high_ || weights.type != weight_type::bf16 || weights.columns % 8 != 0 ||
+    if (!high_ || format_of(weights.type).unit != unit_form::itself || weights.columns % 8 != 0 ||
         !aligned16(weights.data) || item.gather || item.continues || item.first != 0 ||
         item.output_first != 0 || item.input_stride != weights.columns ||
         item.end == product_end::activate)

@@ -128,7 +128,7 @@ private:
         out.row_bytes = bytes_of_columns(from.type, from.columns);
         out.data = load_rows(from.data, from.row_bytes, out.row_bytes, from.rows);
         if (from.scales) {
-            out.scale_row_bytes = from.columns / 32;
+            out.scale_row_bytes = scale_bytes_of(from.type, from.columns);
             out.scales =
                 load_rows(from.scales, from.scale_row_bytes, out.scale_row_bytes, from.rows);
         }

@@ -5,21 +5,6 @@
 
 namespace moorage::core::cuda {
 
-// Calls body with the type as a constant.
-template <class Body>
-void with_type(weight_type type, Body &&body) {
-    switch (type) {
-        case weight_type::f32:
-            return body(std::integral_constant<weight_type, weight_type::f32>{});
-        case weight_type::f16:
-            return body(std::integral_constant<weight_type, weight_type::f16>{});
-        case weight_type::bf16:
-            return body(std::integral_constant<weight_type, weight_type::bf16>{});
-        case weight_type::mxfp4:
-            return body(std::integral_constant<weight_type, weight_type::mxfp4>{});
-    }
-}
-
 template <class Device>
 void forward<Device>::begin(const pass &tokens) {
     tokens_ = static_cast<uint32_t>(tokens.tokens.size());

@@ -61,15 +61,9 @@ public:
 
     product_item item(weight_type type, uint32_t rows, uint32_t columns, uint32_t tokens) const {
         product_item out;
-        out.weights.type = type;
-        out.weights.rows = out.rows = out.output_stride = rows;
-        out.weights.columns = out.input_stride = columns;
-        out.weights.row_bytes = bytes_of_columns(type, columns);
-        out.weights.data = weights_;
-        if (type == weight_type::mxfp4) {
-            out.weights.scales = scales_;
-            out.weights.scale_row_bytes = columns / 32;
-        }
+        out.weights = packed_matrix(type, rows, columns, weights_, scales_);
+        out.rows = out.output_stride = rows;
+        out.input_stride = columns;
         out.input = floats(input_);
         out.output = floats(output_);
         out.count = tokens;
@@ -87,7 +81,8 @@ public:
                 if (walks) {
                     if (offset + bytes > block_bytes_) offset = 0;
                     one.weights.data += offset;
-                    if (one.weights.scales) one.weights.scales += offset / 16;
+                    const weight_format &format = format_of(one.weights.type);
+                    one.weights.scales += offset / format.bytes * format.scale_bytes;
                     offset += bytes;
                 }
                 launch_product(bench_.device(), one);
@@ -102,7 +97,7 @@ public:
 
     // The library's products of halves, two for each.
     double operations_per_s() {
-        const product_item large = item(weight_type::bf16, 4 * side_, side_, side_);
+        const product_item large = item(usual_weights, 4 * side_, side_, side_);
         const double operations = 2.0 * 2 * large.rows * large.weights.columns * large.count;
         return operations / seconds(large, false);
     }
@@ -182,17 +177,17 @@ void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes
     };
     constexpr uint32_t shapes[][2] = {
         {256, 256}, {1024, 1024}, {4096, 1024}, {4096, 4096}, {14336, 4096}};
-    for (const auto &[rows, columns] : shapes) add(weight_type::bf16, rows, columns, 1);
-    for (const weight_type type : {weight_type::f16, weight_type::f32, weight_type::mxfp4})
-        add(type, 4096, 4096, 1);
-    for (const uint32_t tokens : {4u, 16u, 64u, 256u}) add(weight_type::bf16, 4096, 4096, tokens);
+    for (const auto &[rows, columns] : shapes) add(usual_weights, rows, columns, 1);
+    for (const weight_format &other : weight_formats)
+        if (other.type != usual_weights) add(other.type, 4096, 4096, 1);
+    for (const uint32_t tokens : {4u, 16u, 64u, 256u}) add(usual_weights, 4096, 4096, tokens);
 
     // The same weights again and again, in one launch, whose own time is taken off; where that is
     // the half of it, the set is too small to tell anything.
     for (uint64_t bytes = 1 << 20; bytes <= block_bytes; bytes *= 2) {
         const auto rows = static_cast<uint32_t>(bytes / 2 / columns_most);
         const double seconds =
-            products.seconds(products.item(weight_type::bf16, rows, columns_most, 1), false);
+            products.seconds(products.item(usual_weights, rows, columns_most, 1), false);
         if (device.notes().failed()) return;
         if (seconds < 2 * into.loop_seconds) continue;
         into.working_sets.push_back({static_cast<double>(bytes), seconds - into.loop_seconds});

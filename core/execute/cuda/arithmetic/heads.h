@@ -205,11 +205,9 @@ private:
         float sums[width] = {};
         MOORAGE_UNROLL_BY_FOUR
         for (uint32_t d = group; d < nope; d += groups) {
-            const std::byte *scales = scales_of(kv_b, first + d);
             float values[width];
-            widening<type>::widen(
-                load_stream(row_of(kv_b, first + d) + vector * 16ull),
-                scales ? float_of_scale(static_cast<uint32_t>(scales[vector])) : 0, values);
+            widening<type>::group(row_of(kv_b, first + d), scales_of(kv_b, first + d), vector,
+                                  values);
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < width; ++i) sums[i] += from[d] * values[i];
         }
@@ -221,7 +219,7 @@ private:
         float sum = 0;
         for (uint32_t d = 0; d < nope; ++d)
             sum += from[d] *
-                   weight_at<type>(row_of(kv_b, first + d), scales_of(kv_b, first + d), column);
+                   widening<type>::at(row_of(kv_b, first + d), scales_of(kv_b, first + d), column);
         return sum;
     }
 };

@@ -118,6 +118,14 @@ MOORAGE_HOST_DEVICE inline uint16_t bf16_of_float(float value) {
     const uint32_t bits = bits_of_float(value);
     return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
+// A value as a sum of what matrix units multiply: the nearest such number, and the one nearest to
+// what is left, which is returned.
+MOORAGE_HOST_DEVICE inline float halve(float value, uint16_t &high, uint16_t &low) {
+    high = bf16_of_float(value);
+    const float rest = value - float_of_bf16(high);
+    low = bf16_of_float(rest);
+    return rest - float_of_bf16(low);
+}
 MOORAGE_HOST_DEVICE inline float float_of_f16(uint16_t bits) {
 #if defined(__CUDA_ARCH__)
     float out;

@@ -1,9 +1,10 @@
 // tile.h - products for many tokens: blocks of 64 rows times 64 tokens on the matrix units.
 //
-// Both sides are taken as sums of bf16 numbers, so that results keep nearly the precision of the
-// kernel for few tokens: high * high + high * low + low * high, in float32. Weights that are bf16
-// or mxfp4 have no low part; inputs get a third where the item asks for it. The sums of a segment
-// go on from those of the segment before in the same order, so a split expert gives the same bits.
+// Both sides are taken as sums of the numbers that the units multiply, so that results keep nearly
+// the precision of the kernel for few tokens: high * high + high * low + low * high, in float32.
+// Weights that are such numbers (weight_format::unit) have no low part; inputs get a third where
+// the item asks for it. The sums of a segment go on from those of the segment before in the same
+// order, so a split expert gives the same bits.
 #pragma once
 
 #include "core/execute/cuda/arithmetic/product.h"
@@ -18,7 +19,8 @@ struct tile_kernel {
     static constexpr uint32_t side = 64, depth = 32;
     static constexpr uint32_t stride = depth + 8;     // 16-bit values; spreads rows over banks
     static constexpr uint32_t out_stride = side + 4;  // floats
-    static constexpr bool split = type == weight_type::f32 || type == weight_type::f16;
+    static constexpr weight_format format_of_weights = weight_formats[static_cast<size_t>(type)];
+    static constexpr bool split = format_of_weights.unit == unit_form::two;
     static constexpr uint32_t matrices = two ? 2 : 1;
     static constexpr uint32_t tile_values = side * stride;
     // Weights high and low of each matrix, three parts of the inputs; the results take the same
@@ -93,7 +95,7 @@ private:
     MOORAGE_HOST_DEVICE static void load_weights(const matrix &from, uint32_t row, uint32_t rows,
                                                  uint32_t column, uint16_t *high, uint16_t *low) {
         const std::byte *data = row_of(from, row), *scales = scales_of(from, row);
-        if constexpr (type == weight_type::bf16) {
+        if constexpr (format_of_weights.unit == unit_form::itself) {
             if (row < rows && column + 8 <= from.columns && aligned16(data)) {
                 const words16 words = load_stream(data + column * 2ull);
                 MOORAGE_UNROLL
@@ -104,9 +106,9 @@ private:
         MOORAGE_UNROLL
         for (uint32_t n = 0; n < 8; ++n) {
             const bool inside = row < rows && column + n < from.columns;
-            const float value = inside ? weight_at<type>(data, scales, column + n) : 0;
-            high[n] = bf16_of_float(value);
-            if constexpr (split) low[n] = bf16_of_float(value - float_of_bf16(high[n]));
+            const float value = inside ? widening<type>::at(data, scales, column + n) : 0;
+            uint16_t rest;
+            halve(value, high[n], split ? low[n] : rest);
         }
     }
 
@@ -136,10 +138,9 @@ private:
             for (uint32_t n = 0; n < 8; ++n) {
                 const bool there = inside && column + in_line + n < item.weights.columns;
                 const float value = there ? input[n] : 0;
-                high[n] = bf16_of_float(value);
-                const float rest = value - float_of_bf16(high[n]);
-                low[n] = bf16_of_float(rest);
-                if (item.exact) lowest[n] = bf16_of_float(rest - float_of_bf16(low[n]));
+                const float rest = halve(value, high[n], low[n]);
+                uint16_t nothing;
+                if (item.exact) halve(rest, lowest[n], nothing);
             }
         }
     }

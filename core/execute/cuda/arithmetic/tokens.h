@@ -92,7 +92,7 @@ struct combine_kernel {
     }
 };
 
-// Activations as the sum of two bf16 numbers, for matrix units: high + low is exact to 16 bits.
+// Activations as the sum of two numbers of matrix units: high + low is exact to 16 bits.
 struct halve_kernel {
     static constexpr uint32_t threads = 256;
     const float *from;
@@ -104,8 +104,7 @@ struct halve_kernel {
         team.each([&](uint32_t thread) {
             const uint64_t i = static_cast<uint64_t>(team.block_x) * threads + thread;
             if (i >= count) return;
-            high[i] = bf16_of_float(from[i]);
-            low[i] = bf16_of_float(from[i] - float_of_bf16(high[i]));
+            halve(from[i], high[i], low[i]);
         });
     }
 };

@@ -7,77 +7,85 @@
 
 namespace moorage::core::cuda {
 
-// How 16 bytes of weights become float values; `scale` is of mxfp4 alone.
+// How weights of a format become floats: groups of `count` values that lie in 16 bytes of the row,
+// and single ones, which is slow.
 template <weight_type type>
 struct widening;
 
 template <>
 struct widening<weight_type::f32> {
     static constexpr uint32_t count = 4;
-    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float, float *out) {
+    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *, uint32_t number,
+                                          float *out) {
+        const words16 from = load_stream(row + number * 16ull);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < 4; ++i) out[i] = float_of_bits(from.word[i]);
+    }
+    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *, uint32_t column) {
+        return reinterpret_cast<const float *>(row)[column];
     }
 };
 template <>
 struct widening<weight_type::bf16> {
     static constexpr uint32_t count = 8;
-    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float, float *out) {
+    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *, uint32_t number,
+                                          float *out) {
+        const words16 from = load_stream(row + number * 16ull);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
             out[2 * i] = float_of_bits(from.word[i] << 16);
             out[2 * i + 1] = float_of_bits(from.word[i] & 0xffff0000u);
         }
     }
+    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *, uint32_t column) {
+        return float_of_bf16(reinterpret_cast<const uint16_t *>(row)[column]);
+    }
 };
 template <>
 struct widening<weight_type::f16> {
     static constexpr uint32_t count = 8;
-    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float, float *out) {
+    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *, uint32_t number,
+                                          float *out) {
+        const words16 from = load_stream(row + number * 16ull);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < 4; ++i) {
             out[2 * i] = float_of_f16(static_cast<uint16_t>(from.word[i]));
             out[2 * i + 1] = float_of_f16(static_cast<uint16_t>(from.word[i] >> 16));
         }
     }
+    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *, uint32_t column) {
+        return float_of_f16(reinterpret_cast<const uint16_t *>(row)[column]);
+    }
 };
 template <>
 struct widening<weight_type::mxfp4> {
     static constexpr uint32_t count = 32;
-    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float scale, float *out) {
+    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *scales,
+                                          uint32_t number, float *out) {
+        const float scale = float_of_scale(static_cast<uint32_t>(scales[number]));
+        const words16 from = load_stream(row + number * 16ull);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < 32; ++i)
             out[i] = float_of_fp4(from.word[i / 8] >> i % 8 * 4) * scale;
     }
-};
-
-// One value; slow.
-template <weight_type type>
-MOORAGE_HOST_DEVICE inline float weight_at(const std::byte *row, const std::byte *scales,
-                                           uint32_t column) {
-    if constexpr (type == weight_type::f32)
-        return reinterpret_cast<const float *>(row)[column];
-    else if constexpr (type == weight_type::bf16)
-        return float_of_bf16(reinterpret_cast<const uint16_t *>(row)[column]);
-    else if constexpr (type == weight_type::f16)
-        return float_of_f16(reinterpret_cast<const uint16_t *>(row)[column]);
-    else
+    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *scales,
+                                        uint32_t column) {
         return float_of_fp4(static_cast<uint32_t>(row[column / 2]) >> column % 2 * 4) *
                float_of_scale(static_cast<uint32_t>(scales[column / 32]));
-}
+    }
+};
+
+// Of a type that is not known before.
+template <size_t index = 0>
 MOORAGE_HOST_DEVICE inline float weight_of(weight_type type, const std::byte *row,
                                            const std::byte *scales, uint32_t column) {
-    switch (type) {
-        case weight_type::f32:
-            return weight_at<weight_type::f32>(row, scales, column);
-        case weight_type::f16:
-            return weight_at<weight_type::f16>(row, scales, column);
-        case weight_type::bf16:
-            return weight_at<weight_type::bf16>(row, scales, column);
-        case weight_type::mxfp4:
-            return weight_at<weight_type::mxfp4>(row, scales, column);
+    if constexpr (index < weight_format_count) {
+        constexpr weight_type candidate = weight_formats[index].type;
+        if (type == candidate) return widening<candidate>::at(row, scales, column);
+        return weight_of<index + 1>(type, row, scales, column);
+    } else {
+        return 0;
     }
-    return 0;
 }
 
 MOORAGE_HOST_DEVICE inline const std::byte *row_of(const matrix &of, uint32_t row) {
@@ -97,7 +105,7 @@ struct token_inputs {
 };
 
 // Adds to sums[t] what `lane` of a warp contributes to the sum over columns [begin, end): every
-// 32nd vector of 16 bytes, then every 32nd of the values left. `begin` is a multiple of what a
+// 32nd group of 16 bytes, then every 32nd of the values left. `begin` is a multiple of what a
 // vector holds.
 template <weight_type type, uint32_t tokens_max>
 MOORAGE_HOST_DEVICE inline void add_lane(const std::byte *row, const std::byte *scales,
@@ -109,11 +117,8 @@ MOORAGE_HOST_DEVICE inline void add_lane(const std::byte *row, const std::byte *
         const uint32_t last = end / width;
         MOORAGE_UNROLL
         for (uint32_t vector = begin / width + lane; vector < last; vector += lanes) {
-            const float scale = type == weight_type::mxfp4
-                                    ? float_of_scale(static_cast<uint32_t>(scales[vector]))
-                                    : 0;
             float values[width];
-            widening<type>::widen(load_stream(row + vector * 16ull), scale, values);
+            widening<type>::group(row, scales, vector, values);
             MOORAGE_UNROLL
             for (uint32_t token = 0; token < tokens_max; ++token) {
                 if (token >= inputs.count) break;
@@ -129,7 +134,7 @@ MOORAGE_HOST_DEVICE inline void add_lane(const std::byte *row, const std::byte *
         done = last * width;
     }
     for (uint32_t column = done + lane; column < end; column += lanes) {
-        const float value = weight_at<type>(row, scales, column);
+        const float value = widening<type>::at(row, scales, column);
         MOORAGE_UNROLL
         for (uint32_t token = 0; token < tokens_max; ++token)
             if (token < inputs.count)
