@@ -11,7 +11,7 @@
 #include "core/config/profile_writer.h"
 #include "core/execute/cuda/arithmetic/product.h"
 #include "core/execute/cuda/cuda_measure.h"
-#include "tests/gpu/pretended_clock.h"
+#include "tests/gpu/pretended/pretended.h"
 
 using namespace moorage::core;
 

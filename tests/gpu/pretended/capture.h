@@ -1,0 +1,50 @@
+// capture.h - what happens to calls while a stream records them: the rules of stream capture.
+//
+// Source: CUDA C++ Programming Guide (13.0), "Creating a Graph Using Stream Capture", and the
+// reference of cudaStreamBeginCapture and cudaThreadExchangeStreamCaptureMode. A call that breaks a
+// rule is refused and spoils the capture, which then ends without a graph.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "tests/gpu/pretended/cuda_runtime_api.h"
+#include "tests/gpu/pretended/streams.h"
+
+namespace pretended {
+
+struct capture {
+    stream *origin = nullptr;
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+    std::thread::id by;
+    bool spoiled = false, ended = false;
+    std::vector<step> steps;  // in the order of the calls, which keeps every dependency
+    // How many steps each stream has, and how many of them the origin waits for.
+    struct member {
+        uint64_t steps = 0, joined = 0;
+    };
+    std::map<stream *, member> members;
+};
+
+class captures {
+public:
+    // Of calls that are not to be made by a thread that captures: cudaMalloc, cudaMemcpy,
+    // cudaEventQuery, ...
+    cudaError_t unsafe_call();
+
+    cudaError_t begin(stream &on, cudaStreamCaptureMode mode);
+    cudaError_t end(stream &on, std::vector<step> &out);
+    // A step of a stream that captures.
+    cudaError_t add(stream &on, step next);
+    cudaError_t record(event &what, stream &on);
+    // Either of the two is part of a capture.
+    cudaError_t wait(stream &on, const event &what);
+
+private:
+    std::set<std::shared_ptr<capture>> open_;
+};
+
+}  // namespace pretended

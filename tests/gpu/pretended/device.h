@@ -1,0 +1,99 @@
+// device.h - the pretended GPU as its calls see it: streams, memory, limits, which call fails next.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/pretended/capture.h"
+#include "tests/gpu/pretended/cublas_v2.h"
+#include "tests/gpu/pretended/pretended.h"
+#include "tests/gpu/pretended/streams.h"
+
+namespace pretended {
+
+// What differs between GPUs. Source: CUDA C++ Programming Guide (13.0), "Technical Specifications
+// per Compute Capability".
+struct gpu_limits {
+    const char *name;
+    uint32_t shared_optin_bytes;  // of a block, on request
+};
+// The same for all of them, from the same table.
+constexpr uint32_t shared_bytes_max = 48u << 10;  // of a block, without a request
+constexpr uint32_t block_threads_max = 1024;
+constexpr uint32_t grid_x_max = 0x7fffffff, grid_yz_max = 65535;
+constexpr size_t argument_bytes_max = 4096;  // more from CUDA 12.1 on
+
+// What stands for the address of a kernel.
+struct kernel_entry {
+    work (*make)(const void *kernel, dim3 grid, uint32_t shared_bytes);
+    uint32_t threads;
+    uint32_t static_shared_bytes;
+};
+
+struct graph {
+    std::vector<step> steps;
+    event launched;  // of an executable one
+};
+
+struct library {
+    stream *on = nullptr;
+};
+
+class device {
+public:
+    explicit device(const settings &how);
+
+    // At the begin of every call that may fail.
+    cudaError_t enter(const char *call, bool unsafe_in_capture = false);
+    uint64_t calls(const std::string &name) const;
+    objects alive() const;
+
+    cudaError_t allocate(void **out, size_t bytes, bool pinned);
+    cudaError_t release(void *memory, bool pinned);
+    size_t free_bytes() const { return how_.memory_bytes - used_; }
+    size_t total_bytes() const { return how_.memory_bytes; }
+    cudaError_t copy_now(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
+    cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, stream &on);
+
+    cudaError_t allow_shared(const kernel_entry *kernel, int bytes);
+    cudaError_t launch(const kernel_entry *kernel, dim3 grid, dim3 block, const void *arguments,
+                       size_t shared_bytes, stream &on);
+    cudaError_t submit(stream &on, work run);
+    cudaError_t record(event &what, stream &on);
+    cudaError_t wait(stream &on, event &what);
+    // Everything that is under way; an error when streams hang.
+    cudaError_t finish();
+
+    const gpu_limits &limits() const { return limits_; }
+
+    std::optional<pretended_rates> rates;
+    double host_s = 0;  // the host's clock, where time is kept
+    all_streams streams;
+    captures recorded;
+    uint64_t events = 0, graphs = 0, libraries = 0;
+
+private:
+    struct block {
+        size_t bytes;
+        bool pinned;
+    };
+    enum class place : uint8_t { device, pinned, pageable, astray };
+    place place_of(const void *at, size_t bytes) const;
+    double copy_s(size_t bytes, cudaMemcpyKind kind) const;
+
+    settings how_;
+    gpu_limits limits_;
+    uint64_t used_ = 0;
+    bool broken_ = false;  // fail_on has struck
+    std::map<const std::byte *, block> blocks_;
+    std::map<std::string, uint64_t> calls_;
+    std::map<const kernel_entry *, uint32_t> allowed_;
+    std::set<const kernel_entry *> loaded_;
+};
+
+device &now();
+
+}  // namespace pretended

@@ -1,0 +1,96 @@
+// kernels.cpp - launches on the pretended GPU: block by block in loops, or only the time they take.
+#include <algorithm>
+
+#include "core/execute/cuda/cuda_products.h"
+#include "core/execute/cuda/forward.h"
+#include "core/execute/cuda/measured_launches.h"
+#include "tests/gpu/pretended/device.h"
+#include "tests/unit/host_team.h"
+
+namespace moorage::core::cuda {
+
+namespace {
+
+using pretended::kernel_entry;
+using pretended::work;
+
+const pretended_rates &rates() { return *pretended::now().rates; }
+
+double read_s(double bytes) {
+    return bytes /
+           (bytes <= rates().cache_bytes ? rates().cache_bytes_per_s : rates().memory_bytes_per_s);
+}
+double bytes_of_item(const product_item &item) {
+    const auto bytes = static_cast<double>(item.rows * item.weights.row_bytes);
+    return item.second ? 2 * bytes : bytes;
+}
+double operations_s(const product_item &item) {
+    const double weights = double{1} * item.rows * item.weights.columns * (item.second ? 2 : 1);
+    return 2 * weights * item.count / rates().operations_per_s;
+}
+
+// Beyond its launch.
+template <class Kernel>
+double kernel_s(const Kernel &, dim3) {
+    return 0;
+}
+template <weight_type type, uint32_t tokens_max>
+double kernel_s(const row_kernel<type, tokens_max> &kernel, dim3 grid) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < (kernel.table ? grid.y : kernel.count); ++i)
+        bytes += bytes_of_item(kernel.table ? kernel.table[i] : kernel.items[i]);
+    return read_s(bytes);
+}
+template <weight_type type, bool two>
+double kernel_s(const tile_kernel<type, two> &kernel, dim3 grid) {
+    double bytes = 0, computed_s = 0;
+    for (uint32_t i = 0; i < grid.y; ++i) {
+        const product_item &item = kernel.table ? kernel.table[i] : kernel.one;
+        bytes += bytes_of_item(item);
+        computed_s += operations_s(item);
+    }
+    return std::max(read_s(bytes), computed_s);
+}
+template <class Cache, uint32_t rows_max, uint32_t vectors>
+double kernel_s(const attend_kernel<Cache, rows_max, vectors> &kernel, dim3) {
+    const attend_shape &shape = kernel.shape;
+    const double position_bytes =
+        double{sizeof(Cache)} * shape.kv_heads * (shape.head_dim + shape.value_dim);
+    return (kernel.positions[0] + 1) * position_bytes / rates().context_bytes_per_s;
+}
+
+template <class Kernel>
+work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
+    static_assert(sizeof(Kernel) <= pretended::argument_bytes_max);
+    const Kernel own = *static_cast<const Kernel *>(kernel);
+    return [own, grid, shared_bytes] {
+        if (pretended::now().rates) return rates().launch_s + kernel_s(own, grid);
+        host_team team(Kernel::threads, shared_bytes);
+        for (team.block_z = 0; team.block_z < grid.z; ++team.block_z)
+            for (team.block_y = 0; team.block_y < grid.y; ++team.block_y)
+                for (team.block_x = 0; team.block_x < grid.x; ++team.block_x) {
+                    team.poison();
+                    own(team);
+                }
+        return 0.0;
+    };
+}
+
+// The sums of device_team's warps lie in shared memory beside what a kernel asks for.
+template <class Kernel>
+constexpr kernel_entry entry_of{&make_launch<Kernel>, Kernel::threads,
+                                Kernel::threads / lanes * sizeof(float)};
+
+}  // namespace
+
+template <class Kernel>
+void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z,
+                         uint32_t shared_bytes) {
+    launch_function(&entry_of<Kernel>, &kernel, {x, y, z, Kernel::threads, shared_bytes});
+}
+
+template class forward<cuda_device>;
+template void launch_nothing(cuda_device &);
+template void launch_product(cuda_device &, const product_item &);
+
+}  // namespace moorage::core::cuda

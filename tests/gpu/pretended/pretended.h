@@ -1,0 +1,70 @@
+// pretended.h - how the pretended GPU behaves, and what a test may ask it.
+//
+//   pretended::begin({.how = pretended::order::lazy, .seed = 3});   // else the environment says it
+//   ... the executor runs over it
+//   pretended::alive().none()                                      // all was given back
+//
+// PRETENDED_ORDER drawn, eager, lazy or threads; PRETENDED_SEED draws what is left to chance;
+// PRETENDED_GPU sm_80, sm_86, sm_89 or sm_90; PRETENDED_BYTES of memory; PRETENDED_FAIL CALL:N lets
+// the N-th call of that name fail, CALL:N+ all later ones too; after PRETENDED_MOVES steps all
+// streams hang; PRETENDED_DEAF: no stream waits for another's events (what depends on it must then
+// go wrong); PRETENDED_CLOCK keeps time, see pretended_rates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace pretended {
+
+// What moves the streams on.
+enum class order : uint8_t {
+    drawn,   // a step of a stream drawn by chance whenever an event is asked for
+    eager,   // whatever can run does so as it is queued
+    lazy,    // nothing, until the host has asked for an event of the stream, often more than once
+    threads  // a thread for each
+};
+
+struct settings {
+    order how = order::drawn;
+    uint32_t seed = 5;
+    std::string gpu = "sm_86";
+    uint64_t memory_bytes = uint64_t{1} << 33;
+    std::string fail_call{};  // the name of a call
+    uint64_t fail_at = 0;     // which of them, from 1
+    bool fail_on = false;     // those behind it fail too
+    uint64_t moves = UINT64_MAX;
+    bool deaf = false;
+    // Asynchronous copies from and to memory that is not pinned read and write late; else they are
+    // refused, since on a GPU they may be synchronous.
+    bool pageable = false;
+};
+
+// A new GPU. Requires: nothing of the last one is alive.
+void begin(const settings &how);
+
+// What has been made and not given back.
+struct objects {
+    uint64_t memory = 0, pinned = 0, streams = 0, events = 0, graphs = 0, libraries = 0;
+    bool none() const { return memory + pinned + streams + events + graphs + libraries == 0; }
+};
+objects alive();
+// How often a call of that name has been made, of those that may fail.
+uint64_t calls(const std::string &name);
+
+}  // namespace pretended
+
+// What each of the pretended GPU's operations takes, by planted rates. Work is then done as it is
+// queued, copies alone: kernels only take their time. The host's clock stands still but where it
+// waits for an event.
+struct pretended_rates {
+    double launch_s = 0;                                                    // of each kernel
+    double h2d_s = 0, d2h_s = 0, h2d_bytes_per_s = 1, d2h_bytes_per_s = 1;  // of each copy
+    // Weights that a launch reads come from the cache if they fit in it.
+    double memory_bytes_per_s = 1, cache_bytes = 0, cache_bytes_per_s = 1;
+    double context_bytes_per_s = 1;  // of keys and values
+    double operations_per_s = 1;     // of products on the matrix units
+};
+
+// From now on; PRETENDED_CLOCK in the environment does it with some rates.
+void pretend_time(const pretended_rates &rates);
+double pretended_now();

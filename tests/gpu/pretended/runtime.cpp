@@ -1,0 +1,257 @@
+// runtime.cpp - the calls of cuda_runtime_api.h and cublas_v2.h, on the pretended GPU.
+#include <algorithm>
+#include <cstring>
+
+#include "core/execute/cuda/arithmetic/host_device.h"
+#include "tests/gpu/pretended/device.h"
+
+using pretended::now;
+
+namespace {
+
+pretended::stream &of(cudaStream_t one) {
+    return one ? *reinterpret_cast<pretended::stream *>(one) : now().streams.legacy();
+}
+pretended::event &of(cudaEvent_t one) { return *reinterpret_cast<pretended::event *>(one); }
+pretended::graph &of(cudaGraph_t one) { return *reinterpret_cast<pretended::graph *>(one); }
+pretended::graph &of(cudaGraphExec_t one) { return *reinterpret_cast<pretended::graph *>(one); }
+pretended::library &of(cublasHandle_t one) { return *reinterpret_cast<pretended::library *>(one); }
+const pretended::kernel_entry *kernel_of(const void *function) {
+    return static_cast<const pretended::kernel_entry *>(function);
+}
+
+// Made and given back, counted.
+template <class Handle, class Made>
+Handle keep(Made *made, uint64_t &alive) {
+    ++alive;
+    return reinterpret_cast<Handle>(made);
+}
+template <class Made>
+cudaError_t drop(Made &one, uint64_t &alive) {
+    --alive;
+    delete &one;
+    return cudaSuccess;
+}
+
+}  // namespace
+
+// A call that may fail, and one that a thread must not make while it captures.
+#define PRETENDED_CALL() \
+    if (const cudaError_t code = now().enter(__func__); code != cudaSuccess) return code
+#define PRETENDED_UNSAFE_CALL() \
+    if (const cudaError_t code = now().enter(__func__, true); code != cudaSuccess) return code
+// One that gives something back does so even where it is to fail: what fails is what went before.
+#define PRETENDED_RELEASE(release)                         \
+    const cudaError_t code = now().enter(__func__, false); \
+    const cudaError_t done = (release);                    \
+    return code != cudaSuccess ? code : done
+#define PRETENDED_LIBRARY_CALL() \
+    if (now().enter(__func__) != cudaSuccess) return CUBLAS_STATUS_EXECUTION_FAILED
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    PRETENDED_CALL();
+    return *count = 1, cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+    PRETENDED_CALL();
+    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int) {
+    PRETENDED_CALL();
+    *out = {};
+    std::strcpy(out->name, "pretended GPU");
+    out->multiProcessorCount = 4;
+    out->sharedMemPerBlockOptin = now().limits().shared_optin_bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest) {
+    PRETENDED_CALL();
+    return *lowest = 0, *highest = -1, cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+    PRETENDED_UNSAFE_CALL();
+    return now().finish();
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char *cudaGetErrorString(cudaError_t code) {
+    return code == cudaErrorMemoryAllocation ? "out of memory" : "pretended";
+}
+const char *cudaGetErrorName(cudaError_t code) {
+    switch (code) {
+        case cudaErrorInvalidValue:
+            return "cudaErrorInvalidValue";
+        case cudaErrorMemoryAllocation:
+            return "cudaErrorMemoryAllocation";
+        case cudaErrorInvalidConfiguration:
+            return "cudaErrorInvalidConfiguration";
+        case cudaErrorLaunchFailure:
+            return "cudaErrorLaunchFailure";
+        case cudaErrorStreamCaptureUnsupported:
+            return "cudaErrorStreamCaptureUnsupported";
+        default:
+            return "pretended";
+    }
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
+    PRETENDED_CALL();
+    *available = now().free_bytes();
+    *total = now().total_bytes();
+    return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    PRETENDED_UNSAFE_CALL();
+    return now().allocate(out, bytes, false);
+}
+cudaError_t cudaFree(void *memory) { PRETENDED_RELEASE(now().release(memory, false)); }
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned) {
+    PRETENDED_UNSAFE_CALL();
+    return now().allocate(out, bytes, true);
+}
+cudaError_t cudaFreeHost(void *memory) { PRETENDED_RELEASE(now().release(memory, true)); }
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    PRETENDED_UNSAFE_CALL();
+    return now().copy_now(to, from, bytes, kind);
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    PRETENDED_CALL();
+    return now().copy(to, from, bytes, kind, of(stream));
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) {
+    PRETENDED_CALL();
+    // Others wait for the legacy stream and it for them, which is not pretended.
+    if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
+    return *out = reinterpret_cast<cudaStream_t>(now().streams.make()), cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    PRETENDED_RELEASE((now().streams.destroy(&of(stream)), cudaSuccess));
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    PRETENDED_CALL();
+    return now().wait(of(stream), of(event));
+}
+cudaError_t cudaEventCreate(cudaEvent_t *out) {
+    PRETENDED_CALL();
+    return *out = keep<cudaEvent_t>(new pretended::event, now().events), cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    // Streams that hang still hold it.
+    PRETENDED_RELEASE(now().finish() == cudaSuccess ? drop(of(event), now().events) : cudaSuccess);
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    PRETENDED_CALL();
+    return now().record(of(event), of(stream));
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    PRETENDED_UNSAFE_CALL();
+    if (of(event).within) return cudaErrorCapturedEvent;
+    if (now().rates)
+        now().host_s = std::max(now().host_s, of(event).at_s);
+    else if (!now().streams.query(of(event)))
+        return cudaErrorNotReady;
+    return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t begin, cudaEvent_t end) {
+    PRETENDED_CALL();
+    if (of(begin).recorded == 0 || of(end).recorded == 0) return cudaErrorInvalidResourceHandle;
+    if (!of(begin).reached() || !of(end).reached()) return cudaErrorNotReady;
+    *out = now().rates ? static_cast<float>((of(end).at_s - of(begin).at_s) * 1e3) : 0.001f;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, cudaFuncAttribute, int value) {
+    PRETENDED_CALL();
+    return now().allow_shared(kernel_of(function), value);
+}
+cudaError_t cudaLaunchKernel(const void *function, dim3 grid, dim3 block, void **arguments,
+                             size_t shared_bytes, cudaStream_t stream) {
+    PRETENDED_CALL();
+    return now().launch(kernel_of(function), grid, block, arguments[0], shared_bytes, of(stream));
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+    PRETENDED_CALL();
+    return now().recorded.begin(of(stream), mode);
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
+    *out = nullptr;
+    const cudaError_t failed = now().enter(__func__);
+    auto made = std::make_unique<pretended::graph>();
+    const cudaError_t code = now().recorded.end(of(stream), made->steps);
+    if (failed != cudaSuccess || code != cudaSuccess) return failed != cudaSuccess ? failed : code;
+    return *out = keep<cudaGraph_t>(made.release(), now().graphs), cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+    PRETENDED_CALL();
+    auto *made = new pretended::graph;
+    made->steps = of(graph).steps;
+    return *out = keep<cudaGraphExec_t>(made, now().graphs), cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    PRETENDED_RELEASE(drop(of(graph), now().graphs));
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
+    PRETENDED_CALL();
+    for (const pretended::step &one : of(graph).steps)
+        if (const cudaError_t code = now().submit(of(stream), one.run); code != cudaSuccess)
+            return code;
+    return now().record(of(graph).launched, of(stream));
+}
+// Refused while a launch of it is under way: the executor promises that none is.
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+    const bool runs = !of(graph).launched.reached();
+    PRETENDED_RELEASE(runs ? cudaErrorInvalidValue : drop(of(graph), now().graphs));
+}
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t *out) {
+    PRETENDED_LIBRARY_CALL();
+    *out = keep<cublasHandle_t>(new pretended::library, now().libraries);
+    return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+    const cudaError_t code = now().enter(__func__);
+    drop(of(handle), now().libraries);
+    return code == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+    PRETENDED_LIBRARY_CALL();
+    return of(handle).on = &of(stream), CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void *, size_t) {
+    PRETENDED_LIBRARY_CALL();
+    return CUBLAS_STATUS_SUCCESS;
+}
+const char *cublasGetStatusName(cublasStatus_t) { return "CUBLAS_STATUS_EXECUTION_FAILED"; }
+// What the executor asks for alone: A transposed and B as it is, bf16; C float.
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOperation_t, int m,
+                            int n, int k, const void *alpha, const void *a, cudaDataType, int lda,
+                            const void *b, cudaDataType, int ldb, const void *beta, void *c,
+                            cudaDataType, int ldc, cublasComputeType_t, cublasGemmAlgo_t) {
+    PRETENDED_LIBRARY_CALL();
+    const float times = *static_cast<const float *>(alpha);
+    const float before = *static_cast<const float *>(beta);
+    (void)now().submit(*of(handle).on, [=] {
+        const auto &rates = now().rates;
+        if (rates) return rates->launch_s + 2.0 * m * n * k / rates->operations_per_s;
+        const auto *left = static_cast<const uint16_t *>(a);
+        const auto *right = static_cast<const uint16_t *>(b);
+        auto *out = static_cast<float *>(c);
+        for (int j = 0; j < n; ++j)
+            for (int i = 0; i < m; ++i) {
+                float sum = 0;
+                for (int l = 0; l < k; ++l)
+                    sum += moorage::core::cuda::float_of_bf16(left[i * lda + l]) *
+                           moorage::core::cuda::float_of_bf16(right[j * ldb + l]);
+                float &at = out[j * ldc + i];
+                at = times * sum + (before != 0 ? before * at : 0);
+            }
+        return 0.0;
+    });
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,113 @@
+// streams.h - the queues of the pretended GPU: steps in order, events between them, and what moves
+// them on.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/gpu/pretended/pretended.h"
+
+namespace pretended {
+
+using work = std::function<double()>;  // the seconds that it takes, where time is kept
+
+struct capture;
+class stream;
+
+struct event {
+    std::atomic<uint64_t> passed{0};  // how many of its recordings the streams have reached
+    uint64_t recorded = 0;
+    double at_s = 0;
+    stream *where = nullptr;          // of the last recording
+    std::shared_ptr<capture> within;  // the last recording is of this capture, not of a queue
+    uint64_t stamp = 0;               // steps of `where` in the capture before it
+    bool reached() const { return passed.load(std::memory_order_acquire) >= recorded; }
+};
+
+// Waits for `after`, does its work, lets `passes` pass.
+struct step {
+    work run;
+    event *after = nullptr, *passes = nullptr;
+    uint64_t number = 0;  // of the event's recordings
+};
+
+class stream {
+public:
+    explicit stream(order how);
+    ~stream();
+    stream(const stream &) = delete;
+
+    void submit(step next);
+    bool idle() const;
+    // Not of streams that are threads: whether the front can run; runs it.
+    bool can_move() const;
+    void move();
+    const step *front() const { return steps_.empty() ? nullptr : &steps_.front(); }
+
+    std::shared_ptr<capture> capturing;
+    uint32_t weight = 1;               // how often it is this one that moves on; of order::drawn
+    uint32_t patience = 0, asked = 0;  // of order::lazy
+    double free_s = 0;                 // the end of what it has been given, where time is kept
+
+private:
+    struct node {
+        step what;
+        std::atomic<node *> next{nullptr};
+    };
+    void loop(node *at);
+
+    std::deque<step> steps_;
+    // A thread takes from a list of which the host only ever touches the end: were there a lock,
+    // or did the host look how far the thread is, the host would be in step with the stream
+    // without having asked an event, and a checker of races would not see that it did not ask.
+    node *last_ = nullptr;
+    uint64_t submitted_ = 0;
+    std::atomic<uint64_t> done_{0};
+    std::atomic<bool> stop_{false};
+    std::thread thread_;
+};
+
+// All streams of the device; the first is the legacy one.
+class all_streams {
+public:
+    explicit all_streams(const settings &how);
+    stream &legacy() { return *streams_[0]; }
+    stream *make();
+    void destroy(stream *one);
+
+    void submit(stream &to, step next);
+    // As cudaEventQuery: streams may move on, then whether it has passed.
+    bool query(event &of);
+    // False: they hang.
+    bool finish(stream &one);
+    bool finish();
+    double free_s() const {  // of the last of them
+        double out = 0;
+        for (const auto &one : streams_) out = std::max(out, one->free_s);
+        return out;
+    }
+    uint64_t count() const { return streams_.size() - 1; }
+
+private:
+    stream &draw();
+    bool move(stream &one);
+    bool advance(const event &to, uint64_t number);
+    uint32_t random() {
+        // A generator of its own: the same order with every library.
+        state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<uint32_t>(state_ >> 33);
+    }
+
+    settings how_;
+    uint64_t state_, moves_left_;
+    uint32_t turns_ = 0;
+    std::vector<std::unique_ptr<stream>> streams_;
+};
+
+}  // namespace pretended
