@@ -6,10 +6,9 @@
 
 #include "core/base/json.h"
 #include "core/base/log.h"
-#include "core/pipeline/run.h"
 #include "core/report/comparison.h"
 #include "core/report/html.h"
-#include "toy_machine.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
 
@@ -17,41 +16,12 @@ namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
-struct bench {
-    toy::folder folder;
-    run_resources shared;
-    run_config config;
-
-    bench() {
+struct bench : moorage::test::toy_run {
+    bench() : toy_run({"plugins", "tests/policies/substitute.so"}) {
         set_log_level(log_level::error);  // what is switched off is logged as a warning
-        const std::vector paths{binaries / "plugins", binaries / "tests/policies/substitute.so"};
-        REQUIRE(shared.scan(paths).ok());
-        config.file = folder / "run.toml";
-        config.profile = (folder / "device.toml").string();
-        config.link = (folder / "link.toml").string();
-        config.node = (folder / "node.toml").string();
-        config.shape = (folder / "shape.toml").string();
-        config.trace = folder / "trace.safetensors";
         config.cache.plugin = "lru";
         config.guard = true;
         config.guard_window = 8;
-    }
-    void write(const trace_data &data) {
-        toy::write_files(folder, data.layers, data.experts, data.top_k);
-        REQUIRE(write_trace(data, config.trace).ok());
-    }
-    // Puts another value in a profile file.
-    void change(const std::string &file, const std::string &from, const std::string &to) {
-        std::ifstream in(folder / file);
-        std::string text((std::istreambuf_iterator<char>(in)), {});
-        const size_t at = text.find(from);
-        REQUIRE(at != std::string::npos);
-        folder.write(file, text.replace(at, from.size(), to));
-    }
-    run_report run_it() {
-        auto done = run(config, shared, {});
-        if (!done) FAIL(done.failure().text);
-        return std::move(done).value();
     }
     run_report unguarded() {
         run_config kept = config;

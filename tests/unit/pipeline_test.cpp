@@ -102,11 +102,7 @@ TEST_CASE("cpu_all and cost fill the cache once, then leave it as it is") {
 TEST_CASE("unified memory copies nothing") {
     bench on;
     on.write(three_tokens(false));
-    std::ifstream in(on.folder / "device.toml");
-    std::string text((std::istreambuf_iterator<char>(in)), {});
-    const std::string off = "unified_memory = false";
-    text.replace(text.find(off), off.size(), "unified_memory = true");
-    on.folder.write("device.toml", text);
+    on.change("device.toml", "unified_memory = false", "unified_memory = true");
     const run_report report = on.run_it();
     // Every token: 2 x (170 + 100) + 10.
     CHECK(report.ttft_ms.mean == doctest::Approx(0.000550));

@@ -3,25 +3,18 @@
 // figures are compared with each other and with those of the library, never with an earlier output.
 #include "tests/unit/replay_fixture.h"
 
-#include <sys/wait.h>
-
-#include <cstdio>
 #include <map>
 #include <set>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "tests/unit/program.h"
 
 using namespace moorage;
 using namespace moorage::core;
 using namespace moorage::test;
 
 namespace {
-
-struct outcome {
-    int code = -1;
-    std::string out, errors;
-};
 
 // A trace on disk for the life of a test.
 struct trace_file {
@@ -36,35 +29,15 @@ struct trace_file {
     ~trace_file() { std::filesystem::remove(path); }
 };
 
-std::string read_all(std::FILE *from) {
-    std::string text;
-    char part[4096];
-    for (size_t count; (count = std::fread(part, 1, sizeof(part), from)) > 0;)
-        text.append(part, count);
-    return text;
-}
-
-outcome moorage_replay_of(const trace_file &file, const std::string &arguments) {
+ended moorage_replay_of(const trace_file &file, const std::string &arguments) {
     const std::string errors = file.path.string() + ".errors";
-    const std::string program = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage";
-    const std::string line =
-        program + " replay " + file.path.string() + " " + arguments + " 2>" + errors;
-    outcome result;
-    std::FILE *pipe = popen(line.c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    result.out = read_all(pipe);
-    const int status = pclose(pipe);
-    if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
-    if (std::FILE *from = std::fopen(errors.c_str(), "r")) {
-        result.errors = read_all(from);
-        std::fclose(from);
-    }
+    ended result = run_line("replay " + file.path.string() + " " + arguments, errors);
     std::filesystem::remove(errors);
     return result;
 }
 
 json json_of(const trace_file &file, const std::string &arguments) {
-    const outcome result = moorage_replay_of(file, arguments + " --json -");
+    const ended result = moorage_replay_of(file, arguments + " --json -");
     REQUIRE_MESSAGE(result.code == 0, result.errors);
     return parse_json(result.out);
 }
@@ -108,7 +81,7 @@ TEST_CASE("the fields of the contract are there and agree with each other and wi
 TEST_CASE("equal runs write equal bytes, whatever the threads; the seed matters where it should") {
     const trace_file file(random_choices({4, 12, 3}, 400, 6));
     const std::string work = "--policies all --slots 10,25% --sharing per-layer,shared --json - ";
-    const outcome one = moorage_replay_of(file, work + "--jobs 1");
+    const ended one = moorage_replay_of(file, work + "--jobs 1");
     CHECK(one.code == 0);
     CHECK(one.out == moorage_replay_of(file, work + "--jobs 1").out);
     CHECK(one.out == moorage_replay_of(file, work + "--jobs 4").out);
@@ -146,7 +119,7 @@ TEST_CASE("wrong usage ends with 2 and says what was meant, what fails ends with
     };
     for (const auto &usage : wrong) {
         CAPTURE(usage.first);
-        const outcome result = moorage_replay_of(file, usage.first);
+        const ended result = moorage_replay_of(file, usage.first);
         CHECK(result.code == 2);
         CHECK(result.errors.find(usage.second) != std::string::npos);
         CHECK(result.out.empty());
@@ -154,10 +127,10 @@ TEST_CASE("wrong usage ends with 2 and says what was meant, what fails ends with
     CHECK(moorage_replay_of(file, "--json /no/such/folder/file").code == 1);
     const std::string bad = std::string("--plugins ") + MOORAGE_BINARY_DIR +
                             "/tests/policies --policies scripted:fault=few --slots 4";
-    const outcome ended = moorage_replay_of(file, bad);
+    const ended ended = moorage_replay_of(file, bad);
     CHECK(ended.code == 1);
     CHECK(ended.errors.find("scripted") != std::string::npos);
-    const outcome repaired = moorage_replay_of(file, bad + " --on-fault replace --json -");
+    const auto repaired = moorage_replay_of(file, bad + " --on-fault replace --json -");
     CHECK(repaired.code == 0);
     CHECK(parse_json(repaired.out)["results"][0]["faults"].get<int>() > 0);
 }
@@ -173,7 +146,7 @@ TEST_CASE("the table fits 100 columns, a small one 80, and the working set is wa
     const auto below_title = [](const std::string &text) {
         return text.substr(text.find('\n') + 1);
     };
-    const outcome many = moorage_replay_of(
+    const ended many = moorage_replay_of(
         file, "--policies all --slots 10,20,30,44,45,48,100,200,240 --sharing shared,per-layer");
     CHECK(many.code == 0);
     // What the trace cannot feed is left out, and only that.
@@ -183,7 +156,7 @@ TEST_CASE("the table fits 100 columns, a small one 80, and the working set is wa
     // 44 = 11 other layers x 4 experts; one token's working set is 48.
     CHECK(many.out.find("10, 20, 30, 44 slots hits exactly 0 %") != std::string::npos);
     CHECK(many.out.find("45 slots hits next to nothing") != std::string::npos);
-    const outcome few = moorage_replay_of(file, "--policies lru,lfu --slots 60,120");
+    const ended few = moorage_replay_of(file, "--policies lru,lfu --slots 60,120");
     CHECK(widest(below_title(few.out)) <= 80);
     CHECK(few.out.find("warning") == std::string::npos);
 }

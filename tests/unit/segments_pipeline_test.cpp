@@ -36,11 +36,7 @@ struct bench : test::toy_run {
     }
     // A GPU so slow that everything ordered arrives while it computes.
     void slow_down() {
-        std::ifstream in(folder / "device.toml");
-        std::string text((std::istreambuf_iterator<char>(in)), {});
-        const std::string fast = "memory_bytes_per_s = 1000e9";
-        text.replace(text.find(fast), fast.size(), "memory_bytes_per_s = 0.5e9");
-        folder.write("device.toml", text);
+        change("device.toml", "memory_bytes_per_s = 1000e9", "memory_bytes_per_s = 0.5e9");
     }
     run_report run_it() {
         computed = {};

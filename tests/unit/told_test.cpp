@@ -36,12 +36,6 @@ struct bench : test::toy_run {
         for (stage_config *stage : {&config.cache, &config.prefetch, &config.dispatch})
             tell(*stage, list);
     }
-    void replace(const std::string &file, const std::string &old, const std::string &with) {
-        std::ifstream in(folder / file);
-        std::string text((std::istreambuf_iterator<char>(in)), {});
-        REQUIRE(text.find(old) != std::string::npos);
-        folder.write(file, text.replace(text.find(old), old.size(), with));
-    }
     run_report run_it() {
         std::filesystem::remove(folder / "log");
         run_report done = toy_run::run_it();
@@ -240,8 +234,8 @@ TEST_CASE("several tokens: their number, the best score of each expert, merged p
         stage->plugin = "told_more";
     // Computing two tokens takes 100,000 operations each at 1e12 a second: 200 ns, above the 100 ns
     // that reading the weights takes; on the CPU as many at 50e9: 500 + 4,000 ns.
-    on.replace("device.toml", "flops_per_s = 1e18", "flops_per_s = 1e12");
-    on.replace("node.toml", "cpu_flops_per_s = 1e18", "cpu_flops_per_s = 50e9");
+    on.change("device.toml", "flops_per_s = 1e18", "flops_per_s = 1e12");
+    on.change("node.toml", "cpu_flops_per_s = 1e18", "cpu_flops_per_s = 50e9");
     const run_report report = on.run_it();
     CHECK(joined(on.told("step")) ==
           joined(lines{"step 0 visit 0 token 0 layer 0: 1 x2 @0.75 0 x1 @0.25 2 x1 @0.5",
@@ -337,9 +331,9 @@ TEST_CASE("an expert that the CPU computes after all is not loaded, though its p
 TEST_CASE("a warning of too little memory counts what is beside the cache") {
     bench on(toy::routing({{{0}, {0}}}, 4, {0, 1}, false));
     // 49,980 bytes of everything else, four experts cached, two buffered and two staged: 849,980.
-    on.replace("device.toml", "memory_bytes = 1_000_000_000", "memory_bytes = 849_980");
+    on.change("device.toml", "memory_bytes = 1_000_000_000", "memory_bytes = 849_980");
     CHECK(on.run_it().warnings.empty());
-    on.replace("device.toml", "memory_bytes = 849_980", "memory_bytes = 849_979");
+    on.change("device.toml", "memory_bytes = 849_980", "memory_bytes = 849_979");
     const run_report report = on.run_it();
     REQUIRE(report.warnings.size() == 1);
     CHECK(report.warnings[0].find("at most 3 experts fit") != std::string::npos);

@@ -67,9 +67,8 @@ private:
     std::filesystem::path path_;
 };
 
-// The toy machine as profile files of `in`, and a model shape of the given size, name "toy".
-inline void write_files(const folder &in, uint32_t layers, uint32_t experts, uint32_t top_k) {
-    in.write("device.toml", R"(kind = "device"
+// The toy machine as profile files.
+inline constexpr const char *device_toml = R"(kind = "device"
 name = "toy GPU"
 memory_bytes = 1_000_000_000
 reserved_bytes = 0
@@ -98,8 +97,8 @@ layer_ns = "[G] toy"
 attention_kernels = "[G] toy"
 expert_kernels = "[G] toy"
 unified_memory = "[G] toy"
-)");
-    in.write("link.toml", R"(kind = "link"
+)";
+inline constexpr const char *link_toml = R"(kind = "link"
 name = "toy link"
 h2d_bytes_per_s = 10e9
 d2h_bytes_per_s = 10e9
@@ -108,8 +107,8 @@ issue_ns = 1000
 h2d_bytes_per_s = "[G] toy"
 d2h_bytes_per_s = "[G] toy"
 issue_ns = "[G] toy"
-)");
-    in.write("node.toml", R"(kind = "node"
+)";
+inline constexpr const char *node_toml = R"(kind = "node"
 name = "toy node"
 memory_bytes = 1_000_000_000
 memory_bytes_per_s = 1e12
@@ -122,7 +121,13 @@ memory_bytes_per_s = "[G] toy"
 cpu_bytes_per_s = "[G] toy"
 cpu_flops_per_s = "[G] toy"
 cpu_issue_ns = "[G] toy"
-)");
+)";
+
+// All of them in `in`, and a model shape of the given size, name "toy".
+inline void write_files(const folder &in, uint32_t layers, uint32_t experts, uint32_t top_k) {
+    in.write("device.toml", device_toml);
+    in.write("link.toml", link_toml);
+    in.write("node.toml", node_toml);
     const auto number = [](uint64_t value) { return std::to_string(value); };
     // A KV cache of up to 10 tokens, 1 byte each, rounds up to the same 20 ns a layer.
     const uint64_t dense = 10'000 + 19'990 * uint64_t{layers};

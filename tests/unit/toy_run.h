@@ -5,6 +5,9 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,6 +41,14 @@ struct toy_run {
     void write(const core::trace_data &data) {
         toy::write_files(folder, data.layers, data.experts, data.top_k);
         REQUIRE(core::write_trace(data, config.trace).ok());
+    }
+    // Puts another value in a file of the machine.
+    void change(const std::string &file, const std::string &from, const std::string &to) {
+        std::ifstream in(folder / file);
+        std::string text((std::istreambuf_iterator<char>(in)), {});
+        const size_t at = text.find(from);
+        REQUIRE(at != std::string::npos);
+        folder.write(file, text.replace(at, from.size(), to));
     }
     core::run_report run_it(const core::run_options &options = {}) {
         auto done = core::run(config, shared, options);

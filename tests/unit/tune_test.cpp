@@ -4,18 +4,14 @@
 // time is known to fall or rise with the parameter.
 #include <doctest/doctest.h>
 
-#include <sys/wait.h>
-
 #include <cmath>
-#include <cstdio>
 
 #include "core/base/json.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/tuning.h"
-#include "tests/unit/model_files.h"
-#include "tests/unit/toy_machine.h"
+#include "tests/unit/program.h"
 
 using namespace moorage::core;
 
@@ -303,15 +299,9 @@ namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
-struct outcome {
-    int code = -1;
-    std::string out, errors;
-};
-
 // One layer of 8 experts, asked for in a circle: an LRU cache of less than 8 hits nothing, and the
 // substituting router takes the smallest experts, which are soon all there.
 struct bench {
-    moorage::test::scratch_directory place;
     toy::folder folder;
 
     bench() {
@@ -328,24 +318,12 @@ struct bench {
                      "[plugins]\npath = [\"" +
                          (binaries / "tests/policies/substitute.so").string() + "\"]\n");
     }
-    outcome tune(const std::string &arguments) const {
-        const std::string errors = (place.path() / "errors").string();
-        const std::string line = (binaries / "bin/moorage").string() + " tune " +
-                                 (folder / "run.toml").string() + " " + arguments + " 2>" + errors +
-                                 " </dev/null";
-        outcome result;
-        std::FILE *pipe = popen(line.c_str(), "r");
-        REQUIRE(pipe != nullptr);
-        char part[4096];
-        for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
-            result.out.append(part, count);
-        const int status = pclose(pipe);
-        if (WIFEXITED(status)) result.code = WEXITSTATUS(status);
-        result.errors = moorage::test::read_file(errors);
-        return result;
+    moorage::test::ended tune(const std::string &arguments) const {
+        return moorage::test::run_line("tune " + (folder / "run.toml").string() + " " + arguments,
+                                       (folder / "errors").string());
     }
     json figures(const std::string &arguments, int code = 0) const {
-        const outcome result = tune(arguments + " --json -");
+        const moorage::test::ended result = tune(arguments + " --json -");
         CAPTURE(arguments);
         CAPTURE(result.errors);
         REQUIRE(result.code == code);
@@ -371,7 +349,8 @@ TEST_CASE("the program: how many experts for a hit rate") {
     CHECK(found["chosen"]["measured"] >= 0.5);
     CHECK(found["report"]["config"]["memory"]["experts"] == chosen);
     CHECK(found["report"]["experts"]["hit_rate"] == found["chosen"]["measured"]);
-    const outcome text = on.tune("--param memory.experts --target hit_rate=0.5 --samples 8");
+    const moorage::test::ended text =
+        on.tune("--param memory.experts --target hit_rate=0.5 --samples 8");
     CHECK(text.code == 0);
     CHECK(unwrapped(text.out).find("the target is met") != std::string::npos);
     for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
@@ -397,7 +376,7 @@ TEST_CASE("the program: what cannot be met is exit code 1 with the best value se
     CHECK(found["chosen"].is_null());
     CHECK(found["met"] == false);
     CHECK(found["best"]["value"] == 8);
-    const outcome text = on.tune("--param memory.experts --target tpot_ms=0.0000001");
+    const moorage::test::ended text = on.tune("--param memory.experts --target tpot_ms=0.0000001");
     CHECK(text.code == 1);
     CHECK(unwrapped(text.out).find("none: no value") != std::string::npos);
     CHECK(text.out.find("best seen") != std::string::npos);
@@ -406,7 +385,7 @@ TEST_CASE("the program: what cannot be met is exit code 1 with the best value se
 TEST_CASE("the program: wrong usage says what is wrong") {
     const bench on;
     const auto refused = [&](const std::string &arguments, const std::string &part) {
-        const outcome result = on.tune(arguments);
+        const moorage::test::ended result = on.tune(arguments);
         CAPTURE(arguments);
         CAPTURE(result.errors);
         CHECK(result.code == 2);
