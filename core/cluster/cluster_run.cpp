@@ -80,6 +80,7 @@ private:
     status make_source(served_node &of, uint32_t home, uint32_t model, uint32_t part,
                        uint32_t parts);
     result<arrival_phase> phase_of(const cluster_workload &workload, uint32_t home, uint32_t model);
+    void keep_held(pipeline &line, uint32_t home, uint32_t model) const;
     error nothing_to_prefetch(const std::string &where) const;
     status activate(served_node &of, uint32_t slots, uint32_t buffer, uint32_t callable);
     result<run_report> drive();
@@ -237,10 +238,8 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     made.truth = std::make_unique<ledger>(
         layers, experts, std::vector<uint32_t>{slots},
         std::make_unique<arena>(layers, experts, 1, capacity, buffer + pipeline::staging_slots));
-    emulator *device_time = nullptr;
-    if (gpu)
-        device_time = make_device(made, device, experts, transfers);
-    else
+    emulator *const device_time = gpu ? make_device(made, device, experts, transfers) : nullptr;
+    if (!gpu)
         made.where = std::make_unique<ideal_executor>(
             ns_of(of.home_call_s[size_t{home} * of.models + model]), all_->clock());
     const status policies = made.policies.make(
@@ -270,11 +269,17 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
         .routing = {config_.exact_requests, config_.substitution_max, made.policies.lossy()},
         .others = made.node});
     made.node->attach({made.line.get(), made.where.get(), device_time, made.from.get(), loads});
-    if (gpu || demand.home_holds.empty()) return success();
+    if (!gpu && !demand.home_holds.empty()) keep_held(*made.line, home, model);
+    return success();
+}
+
+// What a home has from the start.
+void cluster_runner::keep_held(pipeline &line, uint32_t home, uint32_t model) const {
+    const demand_arrays &demand = scene_.demand;
+    const uint32_t pages = demand.model_layers[model] * demand.model_experts[model];
     const uint8_t *holds = demand.home_holds.data() + size_t{home} * demand.experts();
     for (uint32_t page = 0; page < pages; ++page)
-        if (holds[demand.model_first[model] + page]) made.line->keep(page);
-    return success();
+        if (holds[demand.model_first[model] + page]) line.keep(page);
 }
 
 status cluster_runner::activate(served_node &of, uint32_t slots, uint32_t buffer,

@@ -107,6 +107,32 @@ void check_attention(Bench &bench, const attention_case &of) {
                  bench.get(kernel.output, count), expected, 1e-5);
 }
 
+// A head's vector with norm, clip and rotation, in double.
+struct head_reference {
+    bool interleaved, norm;
+    float clip;
+    uint32_t dim, pairs;
+    const std::vector<float> &cosines, &sines;
+
+    std::vector<double> turned(const float *from, const std::vector<float> &by, uint32_t t) const {
+        double squares = 0;
+        for (uint32_t c = 0; c < dim; ++c) squares += double{from[c]} * from[c];
+        const double factor = norm ? 1 / std::sqrt(squares / dim + 1e-5) : 1;
+        std::vector<double> out(dim);
+        for (uint32_t c = 0; c < dim; ++c) {
+            out[c] = from[c] * factor * (norm ? by[c] : 1.0f);
+            if (clip > 0) out[c] = std::clamp<double>(out[c], -clip, clip);
+        }
+        for (uint32_t i = 0; i < pairs; ++i) {
+            const uint32_t a = interleaved ? 2 * i : i, b = interleaved ? a + 1 : i + pairs;
+            const double x = out[a], y = out[b];
+            out[a] = x * cosines[t * pairs + i] - y * sines[t * pairs + i];
+            out[b] = y * cosines[t * pairs + i] + x * sines[t * pairs + i];
+        }
+        return out;
+    }
+};
+
 // Query heads in place, keys and values into the caches, against norm and rotation in double.
 template <class Cache, class Bench>
 void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
@@ -133,23 +159,7 @@ void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
     if (norm) kernel.query_norm = bench.put(norms[0]), kernel.key_norm = bench.put(norms[1]);
     bench.device().launch(kernel, ceil_div(heads + 2 * kv_heads, kernel.threads / lanes), tokens, 1,
                           0);
-    const auto turned = [&](const float *from, const std::vector<float> &by, uint32_t t) {
-        double squares = 0;
-        for (uint32_t c = 0; c < dim; ++c) squares += double{from[c]} * from[c];
-        const double factor = norm ? 1 / std::sqrt(squares / dim + 1e-5) : 1;
-        std::vector<double> out(dim);
-        for (uint32_t c = 0; c < dim; ++c) {
-            out[c] = from[c] * factor * (norm ? by[c] : 1.0f);
-            if (clip > 0) out[c] = std::clamp<double>(out[c], -clip, clip);
-        }
-        for (uint32_t i = 0; i < pairs; ++i) {
-            const uint32_t a = interleaved ? 2 * i : i, b = interleaved ? a + 1 : i + pairs;
-            const double x = out[a], y = out[b];
-            out[a] = x * cosines[t * pairs + i] - y * sines[t * pairs + i];
-            out[b] = y * cosines[t * pairs + i] + x * sines[t * pairs + i];
-        }
-        return out;
-    };
+    const head_reference plain{interleaved, norm, clip, dim, pairs, cosines, sines};
     const auto queries = bench.get(kernel.query, query.size());
     const auto keys = bench.get(kernel.keys, 2 * context * kv_heads * dim);
     const auto values = bench.get(kernel.values, 2 * context * kv_heads * dim);
@@ -157,18 +167,19 @@ void check_heads(Bench &bench, bool interleaved, bool norm, float clip) {
     std::vector<double> expected, expected_kept;
     for (uint32_t t = 0; t < tokens; ++t) {
         for (uint32_t h = 0; h < heads; ++h)
-            for (const double one : turned(&query[(t * heads + h) * dim], norms[0], t))
+            for (const double one : plain.turned(&query[(t * heads + h) * dim], norms[0], t))
                 expected.push_back(one);
         for (uint32_t h = 0; h < kv_heads; ++h) {
-            const std::vector<double> own = turned(&key[(t * kv_heads + h) * dim], norms[1], t);
+            const std::vector<double> own =
+                plain.turned(&key[(t * kv_heads + h) * dim], norms[1], t);
             for (uint32_t c = 0; c < dim; ++c) {
                 const uint32_t at =
                     ((streams[t] * context + positions[t]) * kv_heads + h) * dim + c;
                 kept.push_back(cached<Cache>::at(&keys[at]));
                 expected_kept.push_back(own[c]);
                 kept.push_back(cached<Cache>::at(&values[at]));
-                const double plain = value[(t * kv_heads + h) * dim + c];
-                expected_kept.push_back(clip > 0 ? std::clamp<double>(plain, -clip, clip) : plain);
+                const double whole = value[(t * kv_heads + h) * dim + c];
+                expected_kept.push_back(clip > 0 ? std::clamp<double>(whole, -clip, clip) : whole);
             }
         }
     }

@@ -168,6 +168,28 @@ std::vector<uint32_t> ask_plan(any_policy &policy, const step_data &data, uint32
     return pages;
 }
 
+// A step of a subset of the streams, now and then several tokens of one.
+void fill_some(step_data &data, const world &where, uint64_t index,
+               const std::vector<uint64_t> &requests, uint32_t k, std::mt19937_64 &generator) {
+    const uint32_t layers = where.limits.layers, experts = where.limits.experts;
+    std::vector<std::vector<uint32_t>> chosen;
+    std::vector<uint32_t> of_stream;
+    for (uint32_t stream = 0; stream < requests.size(); ++stream)
+        for (uint64_t token = generator() % 3; token > 0; --token) {
+            chosen.push_back(draw_distinct(generator, k, experts));
+            of_stream.push_back(stream);
+        }
+    if (chosen.empty()) {
+        chosen.push_back(draw_distinct(generator, k, experts));
+        of_stream.push_back(0);
+    }
+    fill_step(data, where, index, static_cast<uint32_t>(index % layers), chosen);
+    for (size_t i = 0; i < of_stream.size(); ++i) {
+        data.streams[i] = of_stream[i];
+        data.requests[i] = requests[of_stream[i]];
+    }
+}
+
 void compare(uint64_t seed) {
     std::mt19937_64 generator(seed);
     const auto below = [&](uint32_t bound) { return static_cast<uint32_t>(generator() % bound); };
@@ -195,23 +217,7 @@ void compare(uint64_t seed) {
         if (layer == 0)
             for (uint64_t &request : requests)
                 if (below(8) == 0) request = next_request++;
-        // A subset of the streams, now and then several tokens of one.
-        std::vector<std::vector<uint32_t>> chosen;
-        std::vector<uint32_t> of_stream;
-        for (uint32_t stream = 0; stream < streams; ++stream)
-            for (uint32_t token = below(3); token > 0; --token) {
-                chosen.push_back(draw_distinct(generator, k, experts));
-                of_stream.push_back(stream);
-            }
-        if (chosen.empty()) {
-            chosen.push_back(draw_distinct(generator, k, experts));
-            of_stream.push_back(0);
-        }
-        fill_step(data, where, index, layer, chosen);
-        for (size_t i = 0; i < of_stream.size(); ++i) {
-            data.streams[i] = of_stream[i];
-            data.requests[i] = requests[of_stream[i]];
-        }
+        fill_some(data, where, index, requests, k, generator);
         policy.observe(data.step);
         plain.observe(data);
         for (uint8_t &state : where.state) state = below(2) ? MOORAGE_WHOLE : 0;

@@ -123,7 +123,14 @@ void block_down(const mlp_call &call, const packed_tokens &input, uint32_t first
 struct mlp_kernel::scratch {
     float_buffer floats;
     call_plan plans[work_list::JOBS_MAX];
+    // What the loops of a run have to do, and the floats that it needs.
+    struct work {
+        work_list packs, gates, downs;
+        size_t floats = 0;
+        uint32_t tokens_max = 0;  // of those that meet panels
+    };
 
+    work plan(thread_pool &pool, std::span<const mlp_call> calls);
     void run(thread_pool &pool, std::span<const mlp_call> calls);
 };
 
@@ -140,26 +147,25 @@ void mlp_kernel::operator()(std::span<const mlp_call> calls) {
     }
 }
 
-void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls) {
+mlp_kernel::scratch::work mlp_kernel::scratch::plan(thread_pool &pool,
+                                                    std::span<const mlp_call> calls) {
     const panel_kernels &panels = vector_panels();
     uint64_t total_bytes = 0;
     for (const mlp_call &call : calls)
         if (streams(call)) total_bytes += call.count * call.weights->gate.row_bytes;
-    size_t used = 0;
-    uint32_t tokens_max = 0;
-    work_list packs, gates, downs;
+    work all;
     for (size_t job = 0; job < calls.size(); ++job) {
         const mlp_call &call = calls[job];
         const mlp_weights &weights = *call.weights;
         assert(call.first % parts_of(call.intermediate).part == 0);
         call_plan &plan = plans[job];
-        plan.packed = used;
+        plan.packed = all.floats;
         if (!streams(call)) {
-            used += round_to_lines(size_t{call.tokens} * weights.gate.columns);
-            tokens_max = std::max(tokens_max, call.tokens);
+            all.floats += round_to_lines(size_t{call.tokens} * weights.gate.columns);
+            all.tokens_max = std::max(all.tokens_max, call.tokens);
         }
-        plan.activations = used;
-        used += round_to_lines(size_t{call.tokens} * call.count);
+        plan.activations = all.floats;
+        all.floats += round_to_lines(size_t{call.tokens} * call.count);
         plan.rows = streams(call)
                         ? rows_of_item(weights.gate.row_bytes, total_bytes, pool.threads())
                         : panels.width / 2;
@@ -167,25 +173,32 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
                                                       pool.threads())
                                        : panels.width;
         if (call.tokens == 0) {
-            packs.add(0), gates.add(0), downs.add(0);
+            all.packs.add(0), all.gates.add(0), all.downs.add(0);
             continue;
         }
-        packs.add(streams(call) ? 0 : token_tiles(call.tokens, panels.tokens).count());
-        gates.add(divide_up(call.count, plan.rows));
-        downs.add(divide_up(weights.down.rows, plan.down_rows));
+        all.packs.add(streams(call) ? 0 : token_tiles(call.tokens, panels.tokens).count());
+        all.gates.add(divide_up(call.count, plan.rows));
+        all.downs.add(divide_up(weights.down.rows, plan.down_rows));
     }
-    const size_t sums = used, sums_of_thread = round_to_lines(size_t{tokens_max} * panels.width);
-    float *const base = floats.get(used + sums_of_thread * pool.threads());
+    return all;
+}
+
+void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls) {
+    const panel_kernels &panels = vector_panels();
+    const work all = plan(pool, calls);
+    const size_t sums = all.floats,
+                 sums_of_thread = round_to_lines(size_t{all.tokens_max} * panels.width);
+    float *const base = floats.get(sums + sums_of_thread * pool.threads());
     const auto tiles = [&](const mlp_call &call) {
         return token_tiles(call.tokens, panels.tokens);
     };
 
-    pool.each(packs.count(), [&](uint32_t item) {
-        const auto [job, tile] = packs.find(item);
+    pool.each(all.packs.count(), [&](uint32_t item) {
+        const auto [job, tile] = all.packs.find(item);
         pack_tile(calls[job], tiles(calls[job]), tile, base + plans[job].packed);
     });
-    pool.each(gates.count(), [&](uint32_t item, uint32_t thread) {
-        const auto [job, chunk] = gates.find(item);
+    pool.each(all.gates.count(), [&](uint32_t item, uint32_t thread) {
+        const auto [job, chunk] = all.gates.find(item);
         const mlp_call &call = calls[job];
         const uint32_t first = chunk * plans[job].rows;
         float *const activations = base + plans[job].activations;
@@ -195,8 +208,8 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
         block_gate_up(call, {base + plans[job].packed, call.weights->gate.columns, tiles(call)},
                       first, base + sums + thread * sums_of_thread, activations);
     });
-    pool.each(downs.count(), [&](uint32_t item) {
-        const auto [job, chunk] = downs.find(item);
+    pool.each(all.downs.count(), [&](uint32_t item) {
+        const auto [job, chunk] = all.downs.find(item);
         const mlp_call &call = calls[job];
         const uint32_t first = chunk * plans[job].down_rows;
         const float *const activations = base + plans[job].activations;

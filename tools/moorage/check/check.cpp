@@ -65,7 +65,71 @@ private:
     std::vector<test_result> results_;
 };
 
-void run_on_policy(session &over, const std::vector<test> &tests, const std::string &name) {
+constexpr auto library = test::scope::library, policy = test::scope::policy,
+               steps = test::scope::steps;
+constexpr test tests[] = {
+    {"loads", "the library loads, and its records and descriptors are sound", library, loads},
+    {"exported-symbols-one", "it exports moorage_module_v1 and nothing else", library,
+     exported_symbols_one},
+    {"scan-time", "loading and describing it takes at most 100 ms", library, scan_time},
+    {"descriptor-consistency", "it answers for the kinds it declares, no others, always alike",
+     policy, descriptor_consistency},
+    {"calls-found", "the calls that it has are listed, and the optional ones it has not", policy,
+     calls_found},
+    {"unknown-interface-null", "get_interface answers null for an unknown id", policy,
+     unknown_interface_null},
+    {"id-trailing-garbage-null", "get_interface compares whole ids", policy,
+     id_trailing_garbage_null},
+    {"params-out-of-range", "values beyond their declaration are refused with a text", policy,
+     params_out_of_range},
+    {"life-cycle", "create, activate, steps, reset, deactivate, activate and destroy all come back",
+     policy, life_cycle},
+    {"create-destroy-repeat", "a hundred instances can be made and destroyed, many alive at a time",
+     steps, create_destroy_repeat},
+    {"activate-limits-extremes", "smallest and large limits work or are refused with a text", steps,
+     activate_limits_extremes},
+    {"step-before-activate-refused",
+     "the host keeps the order of the calls, and a refusal changes nothing", steps,
+     step_before_activate_refused},
+    {"exception-contained", "no exception crosses the border", steps, exception_contained},
+    {"advice-in-range", "advice names things that exist, are where they should be, once each",
+     steps, advice_in_range},
+    {"advice-complete",
+     "as many victims as asked for while there are any; every byte sent, every expert placed",
+     steps, advice_complete},
+    {"advice-pinned-never-named", "no victim is pinned by the running step", steps,
+     advice_pinned_never_named},
+    {"advice-over-capacity", "never more advice than there is room for", steps,
+     advice_over_capacity},
+    {"advice-capacity-zero", "no slots, no buffer, no servers: nothing is advised that cannot be",
+     steps, advice_capacity_zero},
+    {"no-allocation-in-step", "steps neither allocate nor free memory", steps,
+     no_allocation_in_step},
+    {"no-block-in-step", "steps make no system call that may block", steps, no_block_in_step},
+    {"reads-wall-clock", "steps do not read the system's clock", steps, reads_wall_clock},
+    {"output-canaries", "nothing is written outside the arrays that were given", steps,
+     output_canaries},
+    {"inputs-left-alone", "nothing is written to arrays that were lent for reading", steps,
+     inputs_left_alone},
+    {"surroundings-kept",
+     "rounding mode, locale, directory, signals and umask are the same after every call", steps,
+     surroundings_kept},
+    {"struct-size-min", "nothing is read beyond the end of any struct or array", steps,
+     struct_size_min},
+    {"older-host-tables", "it works with the first host there was, or says why not", steps,
+     older_host_tables},
+    {"params-fuzz", "random parameters within their limits work or are refused with a text", steps,
+     params_fuzz},
+    {"determinism-same-seed", "two runs with one seed make equal decisions", steps,
+     determinism_same_seed},
+    {"determinism-thread-move", "steps may move between threads", steps, determinism_thread_move},
+    {"reset-equals-new", "after reset it decides as a new instance does", steps, reset_equals_new},
+    {"replay-equals-steps", "its replay function decides as its other functions do", steps,
+     replay_equals_steps},
+    {"leak", "from create to destroy no memory is left behind", steps, leak},
+};
+
+void run_on_policy(session &over, const std::string &name) {
     bool lives = true;
     for (const test &one : tests) {
         if (one.over == test::scope::library) continue;
@@ -86,83 +150,13 @@ const char *name_of(outcome value) {
     return names[static_cast<size_t>(value)];
 }
 
-std::vector<test> all_tests() {
-    constexpr auto library = test::scope::library, policy = test::scope::policy,
-                   steps = test::scope::steps;
-    return {
-        {"loads", "the library loads, and its records and descriptors are sound", library, loads},
-        {"exported-symbols-one", "it exports moorage_module_v1 and nothing else", library,
-         exported_symbols_one},
-        {"scan-time", "loading and describing it takes at most 100 ms", library, scan_time},
-        {"descriptor-consistency", "it answers for the kinds it declares, no others, always alike",
-         policy, descriptor_consistency},
-        {"calls-found", "the calls that it has are listed, and the optional ones it has not",
-         policy, calls_found},
-        {"unknown-interface-null", "get_interface answers null for an unknown id", policy,
-         unknown_interface_null},
-        {"id-trailing-garbage-null", "get_interface compares whole ids", policy,
-         id_trailing_garbage_null},
-        {"params-out-of-range", "values beyond their declaration are refused with a text", policy,
-         params_out_of_range},
-        {"life-cycle",
-         "create, activate, steps, reset, deactivate, activate and destroy all come back", policy,
-         life_cycle},
-        {"create-destroy-repeat",
-         "a hundred instances can be made and destroyed, many alive at a time", steps,
-         create_destroy_repeat},
-        {"activate-limits-extremes", "smallest and large limits work or are refused with a text",
-         steps, activate_limits_extremes},
-        {"step-before-activate-refused",
-         "the host keeps the order of the calls, and a refusal changes nothing", steps,
-         step_before_activate_refused},
-        {"exception-contained", "no exception crosses the border", steps, exception_contained},
-        {"advice-in-range", "advice names things that exist, are where they should be, once each",
-         steps, advice_in_range},
-        {"advice-complete",
-         "as many victims as asked for while there are any; every byte sent, every expert placed",
-         steps, advice_complete},
-        {"advice-pinned-never-named", "no victim is pinned by the running step", steps,
-         advice_pinned_never_named},
-        {"advice-over-capacity", "never more advice than there is room for", steps,
-         advice_over_capacity},
-        {"advice-capacity-zero",
-         "no slots, no buffer, no servers: nothing is advised that cannot be", steps,
-         advice_capacity_zero},
-        {"no-allocation-in-step", "steps neither allocate nor free memory", steps,
-         no_allocation_in_step},
-        {"no-block-in-step", "steps make no system call that may block", steps, no_block_in_step},
-        {"reads-wall-clock", "steps do not read the system's clock", steps, reads_wall_clock},
-        {"output-canaries", "nothing is written outside the arrays that were given", steps,
-         output_canaries},
-        {"inputs-left-alone", "nothing is written to arrays that were lent for reading", steps,
-         inputs_left_alone},
-        {"surroundings-kept",
-         "rounding mode, locale, directory, signals and umask are the same after every call", steps,
-         surroundings_kept},
-        {"struct-size-min", "nothing is read beyond the end of any struct or array", steps,
-         struct_size_min},
-        {"older-host-tables", "it works with the first host there was, or says why not", steps,
-         older_host_tables},
-        {"params-fuzz", "random parameters within their limits work or are refused with a text",
-         steps, params_fuzz},
-        {"determinism-same-seed", "two runs with one seed make equal decisions", steps,
-         determinism_same_seed},
-        {"determinism-thread-move", "steps may move between threads", steps,
-         determinism_thread_move},
-        {"reset-equals-new", "after reset it decides as a new instance does", steps,
-         reset_equals_new},
-        {"replay-equals-steps", "its replay function decides as its other functions do", steps,
-         replay_equals_steps},
-        {"leak", "from create to destroy no memory is left behind", steps, leak},
-    };
-}
+std::span<const test> all_tests() { return tests; }
 
 core::result<std::vector<test_result>> run_checks(const options &what) {
     if (!std::filesystem::exists(what.file))
         return error{format("{} does not exist; give a policy library (.so) or its source",
                             what.file.string()),
                      true};
-    const std::vector<test> tests = all_tests();
     std::vector<std::string> names;
     for (const test &one : tests) names.emplace_back(one.name);
     if (!what.only.empty() && std::find(names.begin(), names.end(), what.only) == names.end())
@@ -183,7 +177,7 @@ core::result<std::vector<test_result>> run_checks(const options &what) {
     core::registry loaded;
     const auto policies = policies_of(loaded, what);
     if (!policies) return policies.failure();
-    for (const core::policy *one : *policies) run_on_policy(over, tests, std::string(one->name()));
+    for (const core::policy *one : *policies) run_on_policy(over, std::string(one->name()));
     return over.take();
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -46,7 +47,7 @@ struct test {
     verdict (*run)(const subject &);
 };
 // In the order in which they run.
-std::vector<test> all_tests();
+std::span<const test> all_tests();
 
 struct test_result {
     std::string policy;  // empty for tests of the library

@@ -80,6 +80,7 @@ private:
     void end_prefetches();
     uint32_t fill_remote(uint32_t count);
     void dispatch();
+    void tell_outcomes(const moorage_items &items);
     void transport_events();
     void take_piece(uint32_t link);
     void drain();

@@ -294,8 +294,12 @@ void driver::dispatch() {
     if (got != 0 && got != count)
         return blame(fault::capacity, format("assign returned {} for {} items", got, count));
     judge_sites(items, got);
-    if (!policy_.dispatch->outcome) return;
-    for (uint32_t i = 0; i < count; ++i) {
+    if (policy_.dispatch->outcome) tell_outcomes(items);
+}
+
+// As if what is far had been computed where it is first, and the rest here.
+void driver::tell_outcomes(const moorage_items &items) {
+    for (uint32_t i = 0; i < items.count; ++i) {
         const bool far = items.host_load_ns[i] == MOORAGE_NEVER;
         const uint32_t entry = far ? items.host_remote_first[i] : 0;
         const moorage_dispatched done{sizeof(done),
