@@ -52,20 +52,20 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
 // Where the source has no weights nothing is computed with any.
 std::string router_stage::wrong_weights(const layer_step &step) const {
     const moorage_step &view = step.view();
-    const size_t count = size_t{view.token_count} * view.top_k;
-    for (size_t i = 0; i < count; ++i)
-        if (std::isinf(step.routed_weights[i]))
-            return format(
-                "layer {}: the weight of expert {} for token {} is {}; it must be finite, or NaN "
-                "for the model's own",
-                view.layer, step.routed[i], i / view.top_k, step.routed_weights[i]);
-    if (rules_.lossy || !step.knows_weights()) return "";
-    for (uint32_t token = 0; token < step.view().token_count; ++token)
-        if (step.changed(token).all() != 0)
+    const bool may_differ = rules_.lossy || !step.knows_weights();
+    for (uint32_t token = 0; token < view.token_count; ++token) {
+        for (size_t i = size_t{token} * view.top_k; i < size_t{token + 1} * view.top_k; ++i)
+            if (std::isinf(step.routed_weights[i]))
+                return format(
+                    "layer {}: the weight of expert {} for token {} is {}; it must be finite, or "
+                    "NaN for the model's own",
+                    view.layer, step.routed[i], token, step.routed_weights[i]);
+        if (!may_differ && step.changed(token).all() != 0)
             return format(
                 "layer {}: weights of token {} are not those of the model's own rule, and the "
                 "policy does not declare MOORAGE_POLICY_LOSSY",
-                step.view().layer, token);
+                view.layer, token);
+    }
     return "";
 }
 
