@@ -43,6 +43,11 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
     return best.empty() ? "" : "; did you mean " + best;
 }
 
+std::string listed(std::span<const std::string> words, std::string_view last) {
+    if (words.size() < 2) return words.empty() ? "" : words[0];
+    return format("{} {} {}", fmt::join(words.first(words.size() - 1), ", "), last, words.back());
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
     std::vector<std::string> parts;
     for (size_t from = 0;;) {

@@ -17,6 +17,8 @@ using fmt::format;
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 // "; did you mean lru" or "" .
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+// "a, b and c", with `last` before the last one.
+std::string listed(std::span<const std::string> words, std::string_view last);
 std::vector<std::string> split(std::string_view text, char separator);
 // 12.3 GB, 4.56 MB, 789 B: three significant digits, powers of ten.
 std::string human_bytes(double bytes);

@@ -9,6 +9,7 @@
 #include "core/base/text.h"
 #include "core/config/document.h"
 #include "core/config/section.h"
+#include "core/host/kinds.h"
 
 namespace moorage::core {
 
@@ -61,13 +62,11 @@ bool is_host_key(std::string_view kind, std::string_view key) {
            (kind == "router" && (key == exact_requests || key == substitution_max)) ||
            (kind == "placement" && is_one(placement_keys));
 }
-constexpr std::string_view stages[] = {"router",   "cache",     "budget",   "prefetch",
-                                       "dispatch", "placement", "transport"};
 
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
     for (const auto &[name, keys] : closed_sections()) names.push_back(name);
-    names.insert(names.end(), std::begin(stages), std::end(stages));
+    names.insert(names.end(), std::begin(kinds), std::end(kinds));
     return names;
 }
 
@@ -168,11 +167,12 @@ status builder::add_overrides(std::span<const override_value> overrides) {
 void builder::read_run(run_config &config) {
     section_reader &run = section("run");
     run.read("executor", config.executor);
-    const std::vector<std::string> known = {"emulator", "cpu", "cuda"};
-    if (!run.failed() && std::find(known.begin(), known.end(), config.executor) == known.end()) {
+    if (!run.failed() && find_executor(config.executor) == nullptr) {
+        std::vector<std::string> known;
+        for (const executor_kind &one : executors) known.emplace_back(one.name);
         const std::string hint = did_you_mean(config.executor, known);
-        run.fail(*run.find("executor"), hint.empty() ? "choose emulator, cpu or cuda"
-                                                     : "there are emulator, cpu and cuda" + hint);
+        run.fail(*run.find("executor"), hint.empty() ? "choose " + listed(known, "or")
+                                                     : "there are " + listed(known, "and") + hint);
     }
     run.read("tokens", config.tokens, 0, count_max);
     run.read("batch", config.batch, 1, batch_max);
@@ -188,7 +188,7 @@ void builder::read_run(run_config &config) {
 
 void builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
-    if (config.executor != "emulator") config.profile = "host";
+    if (config.runs_on().real) config.profile = "host";
     for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
                             std::pair{"node", &config.node}}) {
         hardware.read(key, *out);
@@ -271,8 +271,7 @@ void builder::read_memory(run_config &config) {
     if (!choose(memory, "experts", "bytes", experts, bytes))
         memory.fail(
             format("{}: [memory] has both experts and bytes; keep one of them", experts->place));
-    if (!experts && !bytes && config.executor == "emulator" && config.model.empty() &&
-        !config.cluster)
+    if (!experts && !bytes && !config.runs_on().real && config.model.empty() && !config.cluster)
         memory.fail(
             format("{}: [memory] has no size; give experts (a count) or bytes, for example "
                    "experts = 96",
@@ -383,11 +382,9 @@ void builder::read_placement(run_config &config) {
     placement.read("plan", plan);
     if (!plan.empty() && !placement.failed())
         cluster.plan = resolved(plan, *placement.find("plan"));
-    if (config.executor != "emulator")
-        placement.fail(
-            format("{}: [cluster] is emulated, and [run] executor is {}; set it to "
-                   "emulator",
-                   cluster.place, config.executor));
+    if (config.runs_on().real)
+        placement.fail(format("{}: [cluster] is emulated, and [run] executor is {}; set it to {}",
+                              cluster.place, config.executor, executors[0].name));
 }
 
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
@@ -502,7 +499,7 @@ status builder::build(run_config &config) {
     read_placement(config);
     section("report").read("title", config.title);
     read_router(config);
-    for (const std::string_view kind : stages) read_stage(kind, config);
+    for (const std::string_view kind : kinds) read_stage(kind, config);
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
     return success();
@@ -510,12 +507,18 @@ status builder::build(run_config &config) {
 
 }  // namespace
 
+const executor_kind &run_config::runs_on() const {
+    const executor_kind *found = find_executor(executor);
+    return found == nullptr ? executors[0] : *found;
+}
+
 stage_config &run_config::stage(std::string_view kind) {
     stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
                                  &dispatch, &placement, &transport};
-    const auto found = std::find(std::begin(stages), std::end(stages), kind);
-    assert(found != std::end(stages));
-    return *all[found - std::begin(stages)];
+    static_assert(std::size(all) == std::size(kinds));
+    const auto found = std::ranges::find(kinds, kind);
+    assert(found != std::end(kinds));
+    return *all[found - std::begin(kinds)];
 }
 
 const stage_config &run_config::stage(std::string_view kind) const {

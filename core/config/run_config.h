@@ -20,6 +20,7 @@
 #include "core/base/result.h"
 #include "core/base/setting.h"
 #include "core/config/cluster_config.h"
+#include "core/config/executors.h"
 #include "core/host/call.h"
 #include "core/host/faults.h"
 
@@ -40,9 +41,9 @@ struct run_config {
     std::filesystem::path file;  // as given
 
     // [run]
-    std::string executor = "emulator";  // "emulator", "cpu", "cuda"
-    uint64_t tokens = 0;                // of the source, 0: all
-    uint32_t batch = 1;                 // requests decoded together
+    std::string executor{executors[0].name};  // one of `executors`
+    uint64_t tokens = 0;                      // of the source, 0: all
+    uint32_t batch = 1;                       // requests decoded together
     // Tokens of a prefill pass; 0: prompts are decoded. Of a trace: the first tokens of each
     // request, in one pass. Default: 0 for a trace, 512 for a model.
     uint32_t prefill = 0;
@@ -52,7 +53,7 @@ struct run_config {
     bool guard = false;    // measures what cache, prefetch and substitution gain, holds off losers
     uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
     double guard_margin = 0.02;  // by which one has to be faster than the other
-    // [hardware]; with the executors cpu and cuda the profile is "host" unless another is given
+    // [hardware]; with a real executor the profile is "host" unless another is given
     std::string profile, link, node;
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.
@@ -93,6 +94,8 @@ struct run_config {
     // [report]
     std::string title;  // heading of text and HTML reports
 
+    // The executor; the first of all where there is none of the name, which loading refuses.
+    const executor_kind &runs_on() const;
     stage_config &stage(std::string_view kind);  // Requires: one of `kinds`
     const stage_config &stage(std::string_view kind) const;
 };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/host/kinds.h"
 #include "moorage/module.h"
 
 namespace moorage::core {
@@ -65,10 +66,5 @@ private:
     struct content;
     std::unique_ptr<content> content_;
 };
-
-// "cache" -> "moorage.cache/1"; ids pass through.
-std::string interface_id(std::string_view kind);
-inline constexpr std::string_view kinds[] = {"router",   "cache",     "budget",   "prefetch",
-                                             "dispatch", "placement", "transport"};
 
 }  // namespace moorage::core

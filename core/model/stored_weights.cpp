@@ -80,10 +80,8 @@ std::optional<weight_type> stored_weights::type_of(const stored_tensor &tensor) 
         known.push_back(file_name_of(format));
         if (known.back() == name_of(tensor.what->type)) return format.type;
     }
-    const std::string last = known.back();
-    known.pop_back();
-    fail(format("{}: tensor {} is of type {}; {} and {} are supported", *tensor.file,
-                tensor.what->name, name_of(tensor.what->type), fmt::join(known, ", "), last));
+    fail(format("{}: tensor {} is of type {}; {} are supported", *tensor.file, tensor.what->name,
+                name_of(tensor.what->type), listed(known, "and")));
     return std::nullopt;
 }
 

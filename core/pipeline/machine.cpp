@@ -1,7 +1,7 @@
 // machine.cpp - makes the executor that a configuration names.
 #include "core/pipeline/machine.h"
 
-#include <string_view>
+#include <iterator>
 #include <utility>
 
 #include "core/execute/cpu/cpu_executor.h"
@@ -60,20 +60,17 @@ status make_cuda(const machine_request &request, machine &made) {
     return success();
 }
 
-struct maker {
-    std::string_view name;
-    status (*make)(const machine_request &, machine &);
-};
-constexpr maker makers[] = {{"emulator", make_emulator}, {"cpu", make_cpu}, {"cuda", make_cuda}};
+// In the order of `executors`.
+constexpr status (*makers[])(const machine_request &, machine &) = {make_emulator, make_cpu,
+                                                                    make_cuda};
+static_assert(std::size(makers) == std::size(executors));
 
 }  // namespace
 
 result<machine> make_machine(const machine_request &request) {
     machine made;
-    for (const maker &one : makers) {
-        if (one.name != request.config->executor) continue;
-        if (const status done = one.make(request, made); !done) return done.failure();
-    }
+    const auto make = makers[&request.config->runs_on() - executors];
+    if (const status done = make(request, made); !done) return done.failure();
     if (!made.where) made.where = std::move(made.time);
     return made;
 }

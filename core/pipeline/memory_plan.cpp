@@ -26,8 +26,9 @@ private:
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
     // The processor as the device, for real or emulated.
     bool on_host() const {
-        return config_.executor == "cpu" ||
-               (config_.executor == "emulator" && costs_.hardware().device.is_host);
+        const fast_memory where = config_.runs_on().memory;
+        return where == fast_memory::host ||
+               (where == fast_memory::of_profile && costs_.hardware().device.is_host);
     }
 
     const memory_request &of_;
@@ -49,7 +50,7 @@ result<uint64_t> planner::wanted_experts(uint64_t all) const {
                      true};
     }
     if (on_host()) return all;
-    if (config_.executor == "cuda") return experts_on_gpu(all);
+    if (config_.runs_on().memory == fast_memory::gpu) return experts_on_gpu(all);
     const device_profile &device = costs_.hardware().device;
     const uint64_t beside = device.reserved_bytes + shape.non_expert_bytes +
                             uint64_t{plan_.beside()} * shape.expert_bytes;
@@ -112,7 +113,7 @@ void planner::warn_of_size() {
     const uint64_t needed = rest + uint64_t{plan_.experts} * shape.expert_bytes;
     const uint64_t usable =
         device.memory_bytes - std::min(device.memory_bytes, device.reserved_bytes);
-    if (needed > usable && config_.executor == "emulator") {
+    if (needed > usable && !config_.runs_on().real) {
         const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
         warn(format(
             "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "

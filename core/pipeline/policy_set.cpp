@@ -11,6 +11,16 @@
 
 namespace moorage::core {
 
+namespace {
+
+// The kinds of a step, in its order.
+constexpr std::pair<std::string_view, instance * stages::*> places[] = {
+    {"router", &stages::router},     {"cache", &stages::cache},
+    {"budget", &stages::budget},     {"prefetch", &stages::prefetch},
+    {"dispatch", &stages::dispatch}, {"transport", &stages::transport}};
+
+}  // namespace
+
 status policy_set::make_stage(const request &of, std::string_view kind, instance *&out) {
     const stage_config &stage = of.config.stage(kind);
     const auto found = find_policy(of.known, stage, kind);
@@ -57,12 +67,8 @@ status policy_set::make_stage(const request &of, std::string_view kind, instance
 }
 
 status policy_set::make(const request &of) {
-    const std::pair<std::string_view, instance **> wanted[] = {
-        {"router", &stages_.router},     {"cache", &stages_.cache},
-        {"budget", &stages_.budget},     {"prefetch", &stages_.prefetch},
-        {"dispatch", &stages_.dispatch}, {"transport", &stages_.transport}};
-    for (const auto &[kind, out] : wanted)
-        if (const status done = make_stage(of, kind, *out); !done) return done.failure();
+    for (const auto &[kind, place] : places)
+        if (const status done = make_stage(of, kind, stages_.*place); !done) return done.failure();
     return success();
 }
 
@@ -73,12 +79,10 @@ status policy_set::activate(const moorage_limits &limits) {
 }
 
 std::array<std::pair<std::string_view, instance *>, 6> policy_set::each() const {
-    return {{{"router", stages_.router},
-             {"cache", stages_.cache},
-             {"budget", stages_.budget},
-             {"prefetch", stages_.prefetch},
-             {"dispatch", stages_.dispatch},
-             {"transport", stages_.transport}}};
+    std::array<std::pair<std::string_view, instance *>, 6> all;
+    static_assert(all.size() == std::size(places));
+    for (size_t i = 0; i < all.size(); ++i) all[i] = {places[i].first, stages_.*places[i].second};
+    return all;
 }
 
 void policy_set::describe(json &config) const {

@@ -71,7 +71,7 @@ private:
     std::string beside_optimum(const run_report &report) const;
     void count_optimum(run_report &report);
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
-    bool real() const { return config_.executor != "emulator"; }
+    bool real() const { return config_.runs_on().real; }
     uint32_t page_count() const { return source_->layers() * source_->experts(); }
     std::string source_name() const {
         return trace_ ? config_.trace.string() : config_.model.string();
@@ -123,13 +123,13 @@ status runner::make_random() {
     const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
     const auto shape = load_shape(name, base);
     if (!shape) return shape.failure();
-    // The CUDA executor makes its own copy of every expert, so one to copy from is enough. Half of
-    // the memory is left to slots and caches.
+    // A GPU gets its own copy of every expert, so one to copy from is enough. Half of the memory is
+    // left to slots and caches.
     const uint64_t room = memory_available_bytes() / 2;
     const uint64_t each = uint64_t{shape->moe_layers} * shape->expert_bytes;
     const uint64_t left = room - std::min(room, shape->non_expert_bytes);
     uint32_t distinct = 0;
-    if (config_.executor == "cuda") {
+    if (config_.runs_on().memory == fast_memory::gpu) {
         distinct = 1;
     } else if (each * shape->experts > left) {
         distinct = static_cast<uint32_t>(std::max<uint64_t>(left / each, 1));
@@ -226,7 +226,7 @@ status runner::size_memory() {
     request.layers = source_->layers();
     request.experts = source_->experts();
     request.top_k = source_->top_k();
-    if (config_.executor == "cuda" && !config_.experts && !config_.bytes) {
+    if (config_.runs_on().memory == fast_memory::gpu && !config_.experts && !config_.bytes) {
         const auto room =
             cuda_room_for_experts(*computed_, limits(), static_cast<int32_t>(config_.device));
         if (!room) return room.failure();

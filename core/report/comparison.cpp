@@ -12,14 +12,12 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/host/kinds.h"
 #include "core/report/figures.h"
 
 namespace moorage::core {
 
 namespace {
-
-constexpr std::array<std::string_view, 7> stages = {"router",   "cache",     "budget",   "prefetch",
-                                                    "dispatch", "placement", "transport"};
 
 std::string text_of(const json &value) {
     if (value.is_number_float()) return format("{}", value.get<double>());  // 16, not 16.0
@@ -48,7 +46,7 @@ std::string value_at(const flat_config &flat, const std::string &key) {
 }
 
 bool starts_with_stage(const std::string &key) {
-    return std::any_of(stages.begin(), stages.end(), [&](std::string_view stage) {
+    return std::ranges::any_of(kinds, [&](std::string_view stage) {
         return key.starts_with(stage) && key.size() > stage.size() && key[stage.size()] == '.';
     });
 }
@@ -115,7 +113,7 @@ bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &va
 }
 
 void add_stage_columns(comparison_view &view, const std::vector<flat_config> &flats) {
-    for (const std::string_view stage : stages) {
+    for (const std::string_view stage : kinds) {
         key_column column{std::string(stage),
                           stage_values(std::string(stage), view.settings, flats)};
         if (!all_equal(column.values)) view.columns.push_back(std::move(column));

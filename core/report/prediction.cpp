@@ -7,6 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/config/executors.h"
 #include "core/report/figures.h"
 
 namespace moorage::core {
@@ -46,7 +47,8 @@ prediction compare_runs(const run_report &emulated, const run_report &real) {
     found.profile = emulated.profile;
     found.executor = real.executor;
     found.tokens = real.tokens;
-    const bool one_stream = real.executor == "cpu";
+    const executor_kind *on = find_executor(real.executor);
+    const bool one_stream = on != nullptr && on->memory == fast_memory::host;
     const auto bytes = [](uint64_t count) { return static_cast<double>(count); };
     constexpr term_unit ms = term_unit::ms;
     found.terms = {

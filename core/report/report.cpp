@@ -8,6 +8,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/config/executors.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
 
@@ -92,7 +93,10 @@ std::string expert_lines(const run_report &report) {
 }
 
 // With the CPU as the device, fast memory is slots in main memory.
-bool has_gpu(const run_report &report) { return report.executor != "cpu"; }
+bool has_gpu(const run_report &report) {
+    const executor_kind *found = find_executor(report.executor);
+    return found == nullptr || found->memory != fast_memory::host;
+}
 
 std::string byte_lines(const run_report &report) {
     const byte_counts &bytes = report.bytes;

@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/config/executors.h"
 #include "core/execute/cpu/golden_check.h"
 #include "core/execute/cuda/cuda_golden_check.h"
 #include "tools/moorage/output.h"
@@ -63,7 +64,7 @@ int check(const arguments &given) {
     if (!opened) return fail(opened.failure());
     const auto golden = read_golden((*opened)->directory(), (*opened)->config());
     if (!golden) return fail(golden.failure());
-    const auto report = given.executor == "cuda"
+    const auto report = find_executor(given.executor)->memory == fast_memory::gpu
                             ? check_golden_on_gpu(**opened, *golden, given.threads)
                             : check_on_cpu(**opened, *golden, given.threads);
     if (!report) return fail(report.failure());

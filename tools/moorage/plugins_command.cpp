@@ -2,6 +2,8 @@
 // rules, a new one.
 #include <memory>
 
+#include "core/base/text.h"
+#include "core/host/kinds.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/plugins.h"
 
@@ -38,9 +40,8 @@ void add_describe(parser &to, plugins_describe_options &o) {
 void add_new(parser &to, plugins_new_options &o) {
     parser *at =
         to.add_subcommand("new", "write a new policy: one file that works and explains itself");
-    at->add_option("kind", o.kind,
-                   "router, cache, budget, prefetch, dispatch, placement or transport")
-        ->required();
+    const std::vector<std::string> kinds(std::begin(core::kinds), std::end(core::kinds));
+    at->add_option("kind", o.kind, core::listed(kinds, "or"))->required();
     at->add_option("name", o.name, "its name in TOML: snake_case, no word of the language")
         ->required();
     at->add_option("--lang", o.language, "cpp, c or rust")->capture_default_str();

@@ -50,7 +50,7 @@ result<measured_machine> measure_machine(const measure_arguments &given) {
     options.seconds = given.seconds;
     options.threads = given.threads;
     options.progress = [](const std::string &what) { print_error(format("measuring {}\n", what)); };
-    const bool on_gpu = given.executor == "cuda";
+    const bool on_gpu = find_executor(given.executor)->memory == fast_memory::gpu;
     auto machine = on_gpu ? measure_cuda({.common = options}) : measure_cpu(options);
     if (!machine) return machine.failure();
     machine->date = today();
@@ -101,7 +101,7 @@ result<prediction> compare(const compare_arguments &given) {
     auto read = load_run_config(given.config, *overrides);
     if (!read) return read.failure();
     run_config real = std::move(read).value();
-    if (real.executor == "emulator") real.executor = "cpu";
+    if (!real.runs_on().real) real.executor = "cpu";
     if (!given.profile.empty()) {
         real.profile = given.profile;
         // Names of files are given from here, those of the configuration from its folder.
@@ -112,7 +112,7 @@ result<prediction> compare(const compare_arguments &given) {
     }
     // The policies of both runs see the same costs, so that they decide alike.
     run_config emulated = real;
-    emulated.executor = "emulator";
+    emulated.executor = executors[0].name;
     run_resources shared;
     if (const status done = shared.scan(real.plugin_paths); !done) return done.failure();
     const auto foretold = run(emulated, shared, {});

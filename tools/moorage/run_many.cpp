@@ -38,9 +38,8 @@ constexpr const char *not_whole = "its figures did not arrive whole";
 uint32_t jobs_for(const std::vector<run_config> &configs, uint32_t wanted) {
     if (wanted != 0) return wanted;
     // What is measured must have the machine to itself.
-    const bool measured = std::any_of(configs.begin(), configs.end(), [](const run_config &one) {
-        return one.executor != "emulator";
-    });
+    const bool measured =
+        std::ranges::any_of(configs, [](const run_config &one) { return one.runs_on().real; });
     return measured ? 1 : std::max(1u, std::thread::hardware_concurrency());
 }
 

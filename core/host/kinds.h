@@ -1,0 +1,14 @@
+// kinds.h - the kinds of policies, in the order in which they are told of.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace moorage::core {
+
+inline constexpr std::string_view kinds[] = {"router",   "cache",     "budget",   "prefetch",
+                                             "dispatch", "placement", "transport"};
+// "cache" -> "moorage.cache/1"; ids pass through.
+std::string interface_id(std::string_view kind);
+
+}  // namespace moorage::core
