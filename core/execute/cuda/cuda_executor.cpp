@@ -99,6 +99,7 @@ status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
     buffers_bytes = buffers.bytes() + cuda_device::workspace_bytes;
     device_bytes_ = weights_bytes + buffers_bytes + arena_bytes();
     const uint64_t free_bytes = device_->free_bytes();
+    if (device_->notes().failed()) return error{device_->notes().text()};
     if (device_bytes_ + reserved_bytes > free_bytes)
         return refuse(weights_bytes, buffers_bytes, free_bytes);
     const uint64_t available = memory_available_bytes();
@@ -173,6 +174,7 @@ result<uint64_t> cuda_room_for_experts(const model &of, const cpu_model_limits &
     const uint64_t fixed = weights.bytes() + buffers.bytes() + cuda::cuda_device::workspace_bytes +
                            cuda::reserved_bytes;
     const uint64_t free_bytes = (*opened)->free_bytes();
+    if ((*opened)->notes().failed()) return error{(*opened)->notes().text()};
     return free_bytes - std::min(free_bytes, fixed);
 }
 

@@ -262,8 +262,7 @@ void cuda_run::join_cpu() {
 bool cuda_run::passed(cudaEvent_t event) {
     const cudaError_t code = cudaEventQuery(event);
     if (code == cudaErrorNotReady) return false;
-    MOORAGE_CUDA_CHECK(device_->notes(), code);
-    return code == cudaSuccess;
+    return device_->notes().check(code, "cudaEventQuery(event)", __FILE__, __LINE__);
 }
 
 uint64_t cuda_run::between_ns(const event_pair &events) {

@@ -34,7 +34,8 @@ void device_bench::record(cudaEvent_t event, cudaStream_t stream) {
 void device_bench::wait() {
     cudaError_t code = cudaErrorNotReady;
     while (code == cudaErrorNotReady && !device_->notes().failed()) code = cudaEventQuery(end_);
-    if (code != cudaErrorNotReady) MOORAGE_CUDA_CHECK(device_->notes(), code);
+    if (code != cudaErrorNotReady)
+        device_->notes().check(code, "cudaEventQuery(end_)", __FILE__, __LINE__);
 }
 
 double device_bench::between_s() {
