@@ -2,7 +2,6 @@
 #include "tests/gpu/pretended/device.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -53,6 +52,7 @@ settings from_environment() {
         out.fail_call = all.substr(0, colon);
         out.fail_at = std::strtoull(all.c_str() + colon + 1, nullptr, 10);
         out.fail_on = all.back() == '+';
+        out.breaks = all.back() == '!';
     }
     return out;
 }
@@ -80,7 +80,10 @@ cudaError_t failure_of(const std::string &call) {
 device &now() { return *current(); }
 
 void begin(const settings &how) {
-    assert(now().alive().none() && "the last GPU is still in use");
+    if (!now().alive().none()) {
+        std::fprintf(stderr, "the last pretended GPU is still in use\n");
+        std::abort();
+    }
     current() = std::make_unique<device>(how);
 }
 objects alive() { return now().alive(); }
@@ -91,8 +94,9 @@ device::device(const settings &how) : streams(how), how_(how), limits_(limits_of
 cudaError_t device::enter(const char *call, bool unsafe_in_capture) {
     const uint64_t number = ++calls_[call];
     const bool due = how_.fail_call == call && number == how_.fail_at;
-    broken_ = broken_ || (due && how_.fail_on);
-    if (due || (broken_ && how_.fail_call == call)) return failure_of(call);
+    const bool later = how_.fail_on && how_.fail_call == call && number > how_.fail_at;
+    broken_ = broken_ || (due && how_.breaks);
+    if (due || later || broken_) return failure_of(how_.fail_call);
     return unsafe_in_capture ? recorded.unsafe_call() : cudaSuccess;
 }
 

@@ -87,7 +87,7 @@ private:
     settings how_;
     gpu_limits limits_;
     uint64_t used_ = 0;
-    bool broken_ = false;  // fail_on has struck
+    bool broken_ = false;  // every call fails
     std::map<const std::byte *, block> blocks_;
     std::map<std::string, uint64_t> calls_;
     std::map<const kernel_entry *, uint32_t> allowed_;

@@ -31,7 +31,8 @@ struct settings {
     uint64_t memory_bytes = uint64_t{1} << 33;
     std::string fail_call{};  // the name of a call
     uint64_t fail_at = 0;     // which of them, from 1
-    bool fail_on = false;     // those behind it fail too
+    bool fail_on = false;     // those of its name behind it fail too
+    bool breaks = false;      // every call behind it fails, as on a GPU after a fault of a kernel
     uint64_t moves = UINT64_MAX;
     bool deaf = false;
     // Asynchronous copies from and to memory that is not pinned read and write late; else they are

@@ -1,0 +1,111 @@
+// pretended_failures_test.cpp - goal: whichever CUDA call fails, the run ends with an error that
+// names it, or goes on rightly without it; nothing crashes, hangs or is left behind. Method: some
+// passes of a golden model over the pretended GPU, once for each call of each kind (of those that
+// come often the first thirty and some later ones), which alone fails, or
+// those of its kind behind it too, or all calls behind it.
+#include "tests/gpu/pretended_fixture.h"
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+using namespace moorage::test;
+
+namespace {
+
+constexpr const char *calls[] = {"cudaGetDeviceCount",
+                                 "cudaSetDevice",
+                                 "cudaGetDeviceProperties",
+                                 "cudaDeviceGetStreamPriorityRange",
+                                 "cudaDeviceSynchronize",
+                                 "cudaMemGetInfo",
+                                 "cudaMalloc",
+                                 "cudaFree",
+                                 "cudaHostAlloc",
+                                 "cudaFreeHost",
+                                 "cudaMemcpy",
+                                 "cudaMemcpyAsync",
+                                 "cudaStreamCreateWithPriority",
+                                 "cudaStreamDestroy",
+                                 "cudaStreamWaitEvent",
+                                 "cudaEventCreate",
+                                 "cudaEventDestroy",
+                                 "cudaEventRecord",
+                                 "cudaEventQuery",
+                                 "cudaEventElapsedTime",
+                                 "cudaLaunchKernel",
+                                 "cudaStreamBeginCapture",
+                                 "cudaStreamEndCapture",
+                                 "cudaGraphInstantiate",
+                                 "cudaGraphDestroy",
+                                 "cudaGraphLaunch",
+                                 "cudaGraphExecDestroy",
+                                 "cublasCreate",
+                                 "cublasDestroy",
+                                 "cublasSetStream",
+                                 "cublasSetWorkspace",
+                                 "cublasGemmEx"};
+
+// The library's calls have another name behind its header.
+std::string name_of(const std::string &call) {
+    const bool versioned = call.starts_with("cublas") && call != "cublasGemmEx";
+    return versioned ? call + "_v2" : call;
+}
+
+std::vector<uint64_t> which(uint64_t count) {
+    std::vector<uint64_t> out;
+    for (uint64_t n = 1; n <= count; n += n < 30 ? 1 : 1 + count / 8) out.push_back(n);
+    return out;
+}
+
+double apart(const std::vector<float> &is, const std::vector<float> &expected) {
+    if (is.size() != expected.size()) return INFINITY;
+    double most = 0;
+    for (size_t i = 0; i < is.size(); ++i) {
+        const double one = std::abs(double{is[i]} - double{expected[i]});
+        most = std::isfinite(one) ? std::max(most, one) : INFINITY;
+    }
+    return most;
+}
+
+}  // namespace
+
+TEST_CASE("the failure of any call is an error with its name, or does no harm") {
+    const opened_golden golden("olmoe");
+    pretended::begin({});
+    const short_outcome clean = run_shortly(golden);
+    REQUIRE(clean.failure == "");
+    std::map<std::string, uint64_t> made;
+    for (const std::string call : calls) made[call] = pretended::calls(name_of(call));
+    uint64_t ended = 0, went_on = 0;
+    for (const auto &one : made) {
+        const std::string call = one.first;
+        CAPTURE(call);
+        for (const uint64_t n : which(one.second))
+            for (const int how : {0, 1, 2}) {
+                CAPTURE(n);
+                CAPTURE(how);
+                pretended::begin({.fail_call = name_of(call),
+                                  .fail_at = n,
+                                  .fail_on = how == 1,
+                                  .breaks = how == 2});
+                const short_outcome is = run_shortly(golden);
+                if (is.failure.empty()) {
+                    ++went_on;
+                    CHECK(apart(is.logits, clean.logits) < 1e-3);
+                } else {
+                    ++ended;
+                    // Where all fail it may be another that is noticed first.
+                    const std::string expected = how == 2 ? "cuda: " : call;
+                    const bool named = is.failure.find(expected) != std::string::npos ||
+                                       is.failure.find("no GPU to run on") != std::string::npos;
+                    CHECK_MESSAGE(named, is.failure);
+                }
+                CHECK(pretended::alive().none());
+            }
+    }
+    // Where no call failed nothing was tested.
+    CHECK(ended > 300);
+    CHECK(went_on > 20);
+    for (const char *call : calls) CHECK_MESSAGE(made[call] > 0, call);
+}

@@ -1,0 +1,75 @@
+// pretended_fixture.h - golden models over the pretended GPU, whole or some passes of them.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <vector>
+
+#include "core/execute/cpu/forward.h"
+#include "tests/gpu/golden_machine.h"
+#include "tests/gpu/pretended/pretended.h"
+
+namespace moorage::test {
+
+using namespace moorage::core;
+
+struct opened_golden {
+    std::unique_ptr<model> of;
+    golden_data data;
+    explicit opened_golden(const std::string &name) {
+        const auto folder = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
+        auto opened = open_model(folder);
+        REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));
+        of = std::move(*opened);
+        auto read = read_golden(folder, of->config());
+        REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
+        data = std::move(*read);
+    }
+};
+
+// Why a golden model's results over the GPU are not the reference's; empty: they are.
+inline std::string what_is_off(const opened_golden &golden, const golden_layout &layout) {
+    cuda_executor_options options;
+    options.threads = 2;
+    options.exact = true;
+    const golden_outcome is = run_golden(*golden.of, golden.data, layout.how, options, false);
+    if (!is.failure.empty()) return is.failure;
+    if (is.error > golden_error_max || is.greedy_equal != golden.data.greedy.size())
+        return "error " + std::to_string(is.error) + ", greedy " + std::to_string(is.greedy_equal);
+    return "";
+}
+
+struct short_outcome {
+    std::string failure;
+    std::vector<float> logits;  // of the last pass
+};
+
+// A prompt of twelve tokens, four tokens one by one (the last two replay recordings), with little
+// room, the CPU's help and the library's products.
+inline short_outcome run_shortly(const opened_golden &golden) {
+    drive_options how;
+    how.slots = golden.of->config().experts / 2 + 1;
+    how.cpu_share = 0.5;
+    how.seed = 7;
+    executor_drive drive(*golden.of, how);
+    cuda_executor_options options;
+    options.of = golden.of.get();
+    options.places = &drive.places;
+    options.limits = golden_limits(golden.data);
+    options.transfers_max = drive.transfers_max();
+    options.threads = 1;
+    options.patience_s = 5;
+    auto made = make_golden_machine(options, false);
+    if (!made) return {made.failure().text, {}};
+    drive.use(*made->where, *made->results);
+    const std::span ids(golden.data.input_ids);
+    for (uint32_t at = 0; at < 16; at += at == 0 ? 12 : 1) {
+        const pass tokens = prompt_pass(ids.subspan(at, at == 0 ? 12 : 1), 0, at, false);
+        if (const status done = drive.run(tokens); !done) return {done.failure().text, {}};
+    }
+    const std::span<const float> logits = made->results->logits();
+    return {"", {logits.begin(), logits.end()}};
+}
+
+}  // namespace moorage::test

@@ -1,0 +1,55 @@
+// pretended_orders_test.cpp - goal: the executor on the GPU is right in whatever order its streams
+// move on. Method: golden models over the pretended GPU, its streams drawn by chance, all at once,
+// or starving until they are waited for; then without the waits between streams, where orders have
+// to go wrong, or they show nothing.
+#include "tests/gpu/pretended_fixture.h"
+
+using namespace moorage::test;
+using pretended::order;
+
+namespace {
+
+constexpr order one_thread[] = {order::drawn, order::lazy, order::eager};
+
+void check(const char *model, const pretended::settings &how) {
+    const opened_golden golden(model);
+    CAPTURE(model);
+    CAPTURE(static_cast<int>(how.how));
+    CAPTURE(how.seed);
+    for (const golden_layout &layout : golden_layouts(*golden.of)) {
+        CAPTURE(layout.name);
+        pretended::begin(how);
+        CHECK(what_is_off(golden, layout) == "");
+        CHECK(pretended::alive().none());
+    }
+}
+
+}  // namespace
+
+TEST_CASE("golden models are right in every order") {
+    for (const char *model : {"olmoe", "mixtral", "deepseek_v2_lite"})
+        for (uint32_t seed = 1; seed <= 6; ++seed)
+            for (const order how : one_thread)
+                if (how != order::eager || seed == 1) check(model, {.how = how, .seed = seed});
+}
+
+TEST_CASE("without waits between streams every kind of order goes wrong") {
+    const opened_golden golden("olmoe");
+    for (const order how : {order::drawn, order::lazy}) {
+        uint32_t caught = 0;
+        for (uint32_t seed = 1; seed <= 6; ++seed) {
+            pretended::begin({.how = how, .seed = seed, .deaf = true});
+            caught += what_is_off(golden, golden_layouts(*golden.of)[3]) != "";
+        }
+        CAPTURE(static_cast<int>(how));
+        CHECK(caught > 0);
+    }
+}
+
+TEST_CASE("what each GPU can launch is enough for every golden model") {
+    for (const char *gpu : {"sm_80", "sm_86", "sm_89", "sm_90"})
+        for (const char *model : {"deepseek_v3", "gpt_oss", "qwen2_moe"}) {
+            CAPTURE(gpu);
+            check(model, {.how = order::eager, .gpu = gpu});
+        }
+}

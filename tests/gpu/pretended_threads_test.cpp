@@ -1,0 +1,24 @@
+// pretended_threads_test.cpp - goal: what two streams, the host or the CPU's experts touch is
+// parted by an event that was asked for, whatever the order. Method: a golden model over the
+// pretended GPU with a thread for each stream and nothing else that would put them in step; the
+// executor and the kernels are compiled with -fsanitize=thread, which reports what nothing parts.
+//
+// PRETENDED_DEAF=1 leaves the waits between streams out: then it has to report (a ctest of its
+// own).
+#include <cstdlib>
+
+#include "tests/gpu/pretended_fixture.h"
+
+using namespace moorage::test;
+
+TEST_CASE("a golden model is right, and without a race, with a thread for each stream") {
+    const bool deaf = std::getenv("PRETENDED_DEAF") != nullptr;
+    const opened_golden golden("olmoe");
+    for (const golden_layout &layout : golden_layouts(*golden.of)) {
+        CAPTURE(layout.name);
+        pretended::begin({.how = pretended::order::threads, .deaf = deaf});
+        const std::string off = what_is_off(golden, layout);
+        if (!deaf) CHECK(off == "");
+        CHECK(pretended::alive().none());
+    }
+}
