@@ -1,0 +1,51 @@
+// fibers.h - the threads of a GPU's block as fibers of one thread: each runs until it waits for the
+// others, in an order drawn between the waits, so that what depends on no wait shows.
+//
+//   fiber_block block(256, order);
+//   const std::string off = block.run([&](uint32_t thread) { ...; block.barrier(); ... });
+//
+// Not pretended: threads of a warp that go in step, which nothing may depend on anyway.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace moorage::test {
+
+class fiber_block {
+public:
+    // order: 0 by number, 1 backwards, else drawn by it.
+    fiber_block(uint32_t threads, uint32_t order);
+    ~fiber_block();
+    fiber_block(const fiber_block &) = delete;
+
+    // Runs body(thread) as every thread; empty, or why they could not come to their ends.
+    std::string run(const std::function<void(uint32_t)> &body);
+
+    // Of the thread that runs: waits for all of the block.
+    void barrier();
+    // Waits for all of the warp, of which the last to come calls join(first thread of the warp).
+    void warp(const std::function<void(uint32_t)> &join);
+
+private:
+    struct fiber;
+    enum class state : uint8_t { ready, at_barrier, at_warp, ended };
+    static void enter();
+    void wait(state in);
+    bool resume(uint32_t thread);
+    std::string stuck() const;
+
+    std::vector<std::unique_ptr<fiber>> fibers_;
+    std::vector<uint32_t> sequence_;
+    uint32_t order_, running_ = 0;
+    uint64_t random_;
+    const std::function<void(uint32_t)> *body_ = nullptr;
+    struct context;
+    std::unique_ptr<context> scheduler_;
+};
+
+}  // namespace moorage::test

@@ -1,0 +1,98 @@
+// kernel_fibers_test.cpp - goal: no kernel depends on the order in which a block's threads come to
+// what they share, or reads shared memory that nobody wrote. Method: the cases of
+// cuda_arithmetic_test with a fiber for each thread, forwards, backwards and in drawn orders; and
+// kernels with a mistake, which have to show it.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "tests/gpu/fiber_team.h"
+#include "tests/gpu/kernel_attention.h"
+#include "tests/gpu/kernel_products.h"
+
+namespace {
+
+using namespace moorage::core;
+using namespace moorage::core::cuda;
+
+using fiber_bench = kernel_bench<fiber_device, host_memory>;
+
+template <class Check>
+void check_all(Check &&check) {
+    const uint32_t drawn = 2 + std::random_device{}() % 1000000;
+    for (const uint32_t order : {0u, 1u, drawn}) {
+        CAPTURE(order);
+        fiber_device device(order);
+        host_memory memory;
+        fiber_bench bench(device, memory, drawn);
+        check(bench);
+        CHECK(device.off == "");
+        CHECK(bench.results.size() > 0);
+        for (const case_result &one : bench.results) {
+            CAPTURE(one.name);
+            CHECK(one.error <= one.limit);
+        }
+    }
+}
+
+// Each thread hands its number to the one opposite, through shared memory.
+enum class mistake : uint8_t { none, no_barrier, one_unwritten, ends_early, half_a_warp };
+struct exchange_kernel {
+    static constexpr uint32_t threads = 64;
+    mistake with;
+    float *output;
+
+    template <class Team>
+    void operator()(Team &team) const {
+        auto *shared = reinterpret_cast<float *>(team.shared);
+        bool ends = false;
+        team.each([&](uint32_t thread) {
+            if (with != mistake::one_unwritten || thread != 5)
+                shared[thread] = static_cast<float>(thread);
+            ends = with == mistake::ends_early && thread == 7;
+        });
+        if (ends) return;
+        if (with != mistake::no_barrier) team.barrier();
+        typename Team::template local<float> sum(team);
+        team.each([&](uint32_t thread) { sum[thread] = output[thread] = shared[63 - thread]; });
+        bool apart = false;
+        team.each([&](uint32_t thread) { apart = with == mistake::half_a_warp && thread < 16; });
+        if (!apart) team.warp_sum(0, [&](uint32_t thread) -> float & { return sum[thread]; });
+    }
+};
+
+// Whether all came out right, in that order.
+bool exchanges(mistake with, uint32_t order, std::string &off) {
+    std::vector<float> output(64, -1);
+    fiber_device device(order);
+    device.launch(exchange_kernel{with, output.data()}, 1, 1, 1, 256);
+    off = device.off;
+    bool right = off.empty();
+    for (uint32_t i = 0; i < 64; ++i) right = right && output[i] == static_cast<float>(63 - i);
+    return right;
+}
+
+}  // namespace
+
+TEST_CASE("products, experts and embeddings") {
+    check_all([](fiber_bench &bench) { check_products(bench); });
+}
+
+TEST_CASE("attention, norms, rotation and caches") {
+    check_all([](fiber_bench &bench) { check_attentions(bench); });
+}
+
+TEST_CASE("a barrier that is missing, a word that nobody wrote, threads that do not come") {
+    for (const uint32_t order : {0u, 1u, 2u, 3u}) {
+        CAPTURE(order);
+        std::string off;
+        CHECK(exchanges(mistake::none, order, off));
+        CHECK_FALSE(exchanges(mistake::no_barrier, order, off));
+        CHECK(off == "");
+        CHECK_FALSE(exchanges(mistake::one_unwritten, order, off));
+        CHECK_FALSE(exchanges(mistake::ends_early, order, off));
+        CHECK(off == "63 threads wait at a barrier and 0 for their warp, 1 have ended");
+        CHECK_FALSE(exchanges(mistake::half_a_warp, order, off));
+        CHECK(off == "0 threads wait at a barrier and 16 for their warp, 48 have ended");
+    }
+}
