@@ -21,7 +21,7 @@ std::string build_directory() {
 }  // namespace
 
 #define MOORAGE_BINARY_DIR build_directory()
-#include "plugins/placement/eplb_algorithm.hpp"
+#include "plugins/placement/eplb/algorithm.hpp"
 #include "tests/plugin/placement_harness.h"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include "eplb_definition.h"
 #include "placement_harness.h"
-#include "plugins/placement/eplb_algorithm.hpp"
+#include "plugins/placement/eplb/algorithm.hpp"
 
 using namespace moorage::test;
 namespace eplb = moorage::eplb;

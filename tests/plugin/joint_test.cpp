@@ -11,8 +11,8 @@
 #include <moorage/latency.hpp>
 
 #include "joint_scene.h"
-#include "plugins/placement/joint_bound.hpp"
-#include "plugins/placement/joint_search.hpp"
+#include "plugins/placement/joint/bound.hpp"
+#include "plugins/placement/joint/search.hpp"
 #include "slim_instance.h"
 #include "slim_reference.h"
 

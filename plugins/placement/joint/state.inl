@@ -1,7 +1,7 @@
-// joint_state.inl - definitions of joint_state.hpp.
+// state.inl - definitions of state.hpp.
 #pragma once
 
-#include "joint_state.hpp"
+#include "state.hpp"
 
 namespace moorage::joint {
 

@@ -1,4 +1,4 @@
-// eplb_algorithm.hpp - DeepSeek's expert parallelism load balancer as published, one layer at a
+// algorithm.hpp - DeepSeek's expert parallelism load balancer as published, one layer at a
 // time: packing of equal counts, replication of the most loaded, both policies.
 //
 // Source: the published EPLB and DeepSeek-V3, Section 3.4.1. Sums and quotients are in single

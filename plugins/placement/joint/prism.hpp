@@ -1,13 +1,13 @@
-// joint_prism.hpp - Prism's plan as one of the joint policy's starts, by server.
+// prism.hpp - Prism's plan as one of the joint policy's starts, by server.
 #pragma once
 
 #include <numeric>
 #include <stdexcept>
 #include <vector>
 
-#include "joint_search.hpp"
-#include "prism_algorithm.hpp"
-#include "server_demand.hpp"
+#include "search.hpp"
+#include "../prism_algorithm.hpp"
+#include "../server_demand.hpp"
 
 namespace moorage::joint {
 

@@ -1,20 +1,20 @@
 // eplb.cpp - DeepSeek's expert parallelism load balancer: copies of the most loaded experts, packed
 // so that all devices have equally much to do.
 //
-// Source: the published EPLB (DeepSeek-V3, Section 3.4.1; eplb_algorithm.hpp), with servers as its
+// Source: the published EPLB (DeepSeek-V3, Section 3.4.1; algorithm.hpp), with servers as its
 // nodes. The load of an expert is what all servers activate. Where the router's groups divide by
 // the servers, groups are packed to servers first (hierarchical), else devices alone count
 // (global). Devices that are equal get the published result on `replicas` places of every layer: as
 // many as each device's memory holds in all layers alike. A second copy of an expert on its device
 // would be of no use; its place goes to another expert (duplicates). Unequal devices, or such as
-// hold too few for equal layers, are served by eplb_unequal.hpp: places by memory, load by the
+// hold too few for equal layers, are served by unequal.hpp: places by memory, load by the
 // speed of one call. Which homes ask for an expert, the algorithm does not see. Of several models
 // each gets memory in proportion to its activations times the size of its experts. Migration is
 // judged by the host's rule. Cost of a plan: O(layers * replicas * (log replicas + devices)).
 
-#include "eplb_algorithm.hpp"
-#include "eplb_unequal.hpp"
-#include "server_demand.hpp"
+#include "algorithm.hpp"
+#include "unequal.hpp"
+#include "../server_demand.hpp"
 
 namespace {
 

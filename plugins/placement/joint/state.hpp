@@ -1,4 +1,4 @@
-// joint_state.hpp - a placement, what it costs and what a change of it costs, for the joint policy.
+// state.hpp - a placement, what it costs and what a change of it costs, for the joint policy.
 //
 // The cost is what the policy minimises, in seconds a token:
 //
@@ -21,7 +21,7 @@
 
 #include <unordered_map>
 
-#include "joint_time.hpp"
+#include "time.hpp"
 
 namespace moorage::joint {
 
@@ -222,4 +222,4 @@ private:
 
 }  // namespace moorage::joint
 
-#include "joint_state.inl"
+#include "state.inl"

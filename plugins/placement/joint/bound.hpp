@@ -1,4 +1,4 @@
-// joint_bound.hpp - less than any placement can take: a Lagrangian bound for the joint policy.
+// bound.hpp - less than any placement can take: a Lagrangian bound for the joint policy.
 //
 // Relaxed are what couples experts: sets and memory.
 //
@@ -27,7 +27,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "joint_state.hpp"
+#include "state.hpp"
 
 namespace moorage::joint {
 
@@ -108,4 +108,4 @@ private:
 
 }  // namespace moorage::joint
 
-#include "joint_bound.inl"
+#include "bound.inl"

@@ -1,7 +1,7 @@
-// joint_bound.inl - definitions of joint_bound.hpp.
+// bound.inl - definitions of bound.hpp.
 #pragma once
 
-#include "joint_bound.hpp"
+#include "bound.hpp"
 
 namespace moorage::joint {
 

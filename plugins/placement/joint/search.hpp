@@ -1,4 +1,4 @@
-// joint_search.hpp - moves of the joint policy: fill, cover, shrink, replace, exchange, kick.
+// search.hpp - moves of the joint policy: fill, cover, shrink, replace, exchange, kick.
 //
 // All of them ask the state for exact differences. Lists of candidates are ranked by differences
 // that may be out of date by the time a candidate comes up; what a move really brings is found by
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <queue>
 
-#include "joint_state.hpp"
+#include "state.hpp"
 
 namespace moorage::joint {
 
@@ -110,4 +110,4 @@ private:
 
 }  // namespace moorage::joint
 
-#include "joint_search.inl"
+#include "search.inl"

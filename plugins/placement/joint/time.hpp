@@ -1,4 +1,4 @@
-// joint_time.hpp - what a layer takes by the holders of its experts alone, apart from a placement.
+// time.hpp - what a layer takes by the holders of its experts alone, apart from a placement.
 //
 // The same time as moorage/latency.hpp (a test compares them), as a function of what the joint
 // policy looks up instead of computing it: an expert counts by the devices that would serve it.

@@ -1,7 +1,7 @@
-// joint_search.inl - definitions of joint_search.hpp.
+// search.inl - definitions of search.hpp.
 #pragma once
 
-#include "joint_search.hpp"
+#include "search.hpp"
 
 namespace moorage::joint {
 

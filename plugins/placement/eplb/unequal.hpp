@@ -1,4 +1,4 @@
-// eplb_unequal.hpp - the load balancer for unequal devices, and what is left of the published one.
+// unequal.hpp - the load balancer for unequal devices, and what is left of the published one.
 //
 // The published algorithm wants as many places on every GPU and equal GPUs. Here a device has the
 // places that its memory allows and a speed: an expert gets copies as published, one more always

@@ -1,14 +1,14 @@
 // joint.cpp - our own placement: local search over the exact latency, and a bound that proves how
 // much better any other could be.
 //
-// What is minimised is joint_state.hpp's cost: the latency of moorage/latency.hpp, if wanted with
+// What is minimised is state.hpp's cost: the latency of moorage/latency.hpp, if wanted with
 // remote calls, queueing at devices and links, and what moving copies costs. Plans to start from
 // are made in several ways (gain a byte; a relaxation's holders; calls of the own homes, with and
 // without a copy of everything first; everything everywhere, then what is missed least goes; the
-// plan in force), the best of them are improved (joint_search.hpp: add, drop, replace, trade, move,
+// plan in force), the best of them are improved (search.hpp: add, drop, replace, trade, move,
 // exchange), and what time is left goes into disturbing the best one and improving it again. Where
 // millions of sets are known, all that is done on a sample of them first. A plan in force is only
-// left for a better one. joint_bound.hpp gives the bound.
+// left for a better one. bound.hpp gives the bound.
 //
 // Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
 // gap = objective_s / bound_s - 1; saved_s, saved_bound_s and saved_gap the same as savings against
@@ -16,10 +16,10 @@
 // remote_bound; steps of evaluation taken; start, the number of the winning way to start.
 //
 // Deterministic: no clock, no random numbers but of a fixed seed, limits in steps of evaluation.
-#include "greedy_search.hpp"
-#include "joint_bound.hpp"
-#include "joint_prism.hpp"
-#include "joint_search.hpp"
+#include "../greedy_search.hpp"
+#include "bound.hpp"
+#include "prism.hpp"
+#include "search.hpp"
 
 #include <stdexcept>
 #include <string>
