@@ -4,7 +4,9 @@
 # C headers: C11, C17 and C++20, pedantic, no padding, warnings are errors; .hpp: C++20.
 file(MAKE_DIRECTORY ${WORK})
 file(GLOB_RECURSE headers RELATIVE ${SDK}/include ${SDK}/include/*.h ${SDK}/include/*.hpp)
-set(strict -fsyntax-only -Wall -Wextra -Wpedantic -pedantic-errors -Werror -I${SDK}/include)
+file(GLOB_RECURSE latency RELATIVE ${SDK}/latency/include ${SDK}/latency/include/*.hpp)
+set(strict -fsyntax-only -Wall -Wextra -Wpedantic -pedantic-errors -Werror -I${SDK}/include
+  -I${SDK}/latency/include)
 set(count 0)
 
 function(check)
@@ -15,7 +17,7 @@ function(check)
   endif()
 endfunction()
 
-foreach(header ${headers})
+foreach(header ${headers} ${latency})
   string(MAKE_C_IDENTIFIER ${header} name)
   file(WRITE ${WORK}/${name}.c "#include <${header}>\n#include <${header}>\nint used;\n")
   file(WRITE ${WORK}/${name}.cpp "#include <${header}>\n#include <${header}>\nint used;\n")

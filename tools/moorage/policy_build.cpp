@@ -48,6 +48,8 @@ std::vector<std::string> command_for(const fs::path &sdk, const fs::path &source
             "-ffp-contract=off",
             "-I",
             (sdk / "include").string(),
+            "-I",
+            (sdk / "latency/include").string(),
             "-Wl,--version-script=" + (sdk / "cmake/module.map").string(),
             source.string(),
             "-o",

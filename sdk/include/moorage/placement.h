@@ -5,7 +5,7 @@
  * one server and may hold experts itself. The cloud, where there is one, holds every expert.
  *
  * Plans and statistics are plain arrays. Matrices are row-major: [H, X] is X values of home 0, then
- * of home 1. Rates are bytes per second, times seconds. `latency.hpp` has the shared model of a
+ * of home 1. Rates are bytes per second, times seconds. `sdk/latency` has the shared model of a
  * layer's latency, so a policy does not bring its own.
  */
 #ifndef MOORAGE_PLACEMENT_H

@@ -40,7 +40,7 @@
 #include <span>
 #include <vector>
 
-#include "placement.h"
+#include "moorage/placement.h"
 
 namespace moorage {
 
