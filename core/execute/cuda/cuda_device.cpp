@@ -126,12 +126,13 @@ void cuda_device::use_scratch(uint16_t *high, uint16_t *low, std::byte *workspac
 void cuda_device::launch_function(const void *function, const void *kernel,
                                   const launch_shape &shape) {
     if (notes_.failed()) return;
-    // A block gets more than 48 KB of shared memory only on request, once for each kernel.
-    if (shape.shared_bytes > (48u << 10) &&
+    // A block gets more than 48 KB of shared memory, the kernel's own included, only on request,
+    // once for each kernel.
+    if (shape.shared_bytes > (47u << 10) &&
         std::find(prepared_.begin(), prepared_.end(), function) == prepared_.end()) {
         if (!MOORAGE_CUDA_CHECK(
                 notes_, cudaFuncSetAttribute(function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                             static_cast<int>(shared_max_ - 1024))))
+                                             static_cast<int>(shared_bytes_max()))))
             return;
         prepared_.push_back(function);
     }

@@ -25,6 +25,8 @@ public:
 
     const std::string &name() const { return name_; }
     uint32_t multiprocessors() const { return multiprocessors_; }
+    // What a block can have of shared memory; kernels have some beside what is asked for.
+    uint32_t shared_bytes_max() const { return shared_max_ - 1024; }
     const failure_note &notes() const { return notes_; }
     failure_note &notes() { return notes_; }
     uint64_t free_bytes();

@@ -89,9 +89,17 @@ status cuda_run::refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t
 // Counts first; an error when the GPU or the host has too little.
 status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
     const model_config &config = options_.of->config();
+    const forward_limits limits = limits_of(options_);
+    const uint32_t shared_bytes = attend_shared_bytes(config, limits, attend_rows(config, limits));
+    if (shared_bytes > device_->shared_bytes_max())
+        return error{format(
+            "a block of {} has {} of shared memory and attention with heads of this size{} needs "
+            "{}; set executor to cpu, or take a larger GPU",
+            device_->name(), human(device_->shared_bytes_max()),
+            options_.exact ? ", compared with references," : "", human(shared_bytes))};
     memory_plan weights, buffers, pinned;
     weights_loader(*device_, weights).load(options_.of->weights(), config.expert_bias);
-    lay_out(config, limits_of(options_), buffers, pinned);
+    lay_out(config, limits, buffers, pinned);
     const uint64_t hidden_bytes = config.hidden * sizeof(float);
     pinned_scratch_bytes_ =
         pinned.bytes() + options_.limits.tokens_max * (1 + config.top_k) * hidden_bytes;

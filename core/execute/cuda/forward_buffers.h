@@ -60,9 +60,26 @@ struct forward_buffers {
     const float *sines() const { return cosines() + uint64_t{pairs} * tokens; }
 };
 
-// (token, head) pairs of an attention block at most: as many as shared memory has room for.
+// What an attention block of so many (token, head) pairs keeps in shared memory.
+inline uint32_t attend_shared_bytes(const model_config &config, const forward_limits &limits,
+                                    uint32_t rows) {
+    const attention_config &a = config.attention;
+    attend_shape shape{};
+    shape.values_in_keys = a.kind == attention_kind::latent;
+    shape.head_dim = shape.values_in_keys ? a.kv_lora_rank + config.rope.dimensions : a.head_dim;
+    shape.value_dim = shape.values_in_keys ? a.kv_lora_rank : a.value_dim;
+    if (rows == 4)
+        return limits.exact ? attend_kernel<float, 4, 1>::shared_bytes_of(shape)
+                            : attend_kernel<uint16_t, 4, 1>::shared_bytes_of(shape);
+    return limits.exact ? attend_kernel<float, 16, 1>::shared_bytes_of(shape)
+                        : attend_kernel<uint16_t, 16, 1>::shared_bytes_of(shape);
+}
+
+// (token, head) pairs of an attention block at most: 16 where that fits in the 99 KB of a block of
+// the smallest GPUs (less what the device keeps back), on whatever GPU, so that all give one
+// result.
 inline uint32_t attend_rows(const model_config &config, const forward_limits &limits) {
-    return config.attention.kind == attention_kind::latent && limits.exact ? 4 : 16;
+    return attend_shared_bytes(config, limits, 16) <= 98u << 10 ? 16 : 4;
 }
 
 // Sizes that several places need.

@@ -1,0 +1,105 @@
+// pretended_limits_test.cpp - goal: what the executor launches is within the limits of every GPU,
+// or refused with the sizes. Method: random models whose heads are as wide as they may be, over the
+// pretended GPU of each kind, against the executor of the CPU with the same choice of experts.
+#include "tests/gpu/pretended_fixture.h"
+
+using namespace moorage::test;
+
+namespace {
+
+std::unique_ptr<model> grouped(uint32_t head_dim) {
+    const auto config = parse_model_config(
+        R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 16, "num_key_value_heads": 1, "head_dim": )" +
+            std::to_string(head_dim) + R"(, "num_experts": 8, "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64, "intermediate_size": 64, "vocab_size": 128,
+            "hidden_act": "silu", "max_position_embeddings": 4096, "rms_norm_eps": 1e-6,
+            "rope_theta": 10000.0, "norm_topk_prob": true, "decoder_sparse_step": 1,
+            "mlp_only_layers": [], "tie_word_embeddings": false})",
+        "grouped");
+    REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+    return std::move(random_model(*config, {.seed = 3}).value());
+}
+
+std::unique_ptr<model> latent() {
+    const auto config = parse_model_config(
+        R"({"model_type": "deepseek_v2", "hidden_size": 64, "num_hidden_layers": 2,
+            "num_attention_heads": 16, "num_key_value_heads": 16, "n_routed_experts": 8,
+            "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+            "intermediate_size": 64, "first_k_dense_replace": 0, "moe_layer_freq": 1,
+            "kv_lora_rank": 512, "q_lora_rank": null, "qk_nope_head_dim": 32,
+            "qk_rope_head_dim": 64, "v_head_dim": 32, "n_group": 1, "topk_group": 1,
+            "topk_method": "greedy", "norm_topk_prob": false, "routed_scaling_factor": 1.0,
+            "scoring_func": "softmax", "vocab_size": 128, "rms_norm_eps": 1e-6,
+            "rope_theta": 10000, "max_position_embeddings": 4096, "hidden_act": "silu",
+            "attention_bias": false, "tie_word_embeddings": false})",
+        "latent");
+    REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+    return std::move(random_model(*config, {.seed = 3}).value());
+}
+
+// Logits of twelve tokens at once and two after them; or why there are none.
+short_outcome run(const model &of, bool exact, bool on_cpu) {
+    executor_drive drive(of, {.slots = 16, .random_routing = true, .seed = 5});
+    cuda_executor_options options;
+    options.of = &of;
+    options.places = &drive.places;
+    options.limits = {.tokens_max = 12, .context_max = 16, .outputs_max = 12};
+    options.transfers_max = drive.transfers_max();
+    options.threads = 1;
+    options.exact = exact;
+    auto made = make_golden_machine(options, on_cpu);
+    if (!made) return {made.failure().text, {}};
+    drive.use(*made->where, *made->results);
+    std::vector<int32_t> ids(14);
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>(i * 37 % 128);
+    std::vector<float> logits;
+    for (uint32_t at = 0; at < 14; at += at == 0 ? 12 : 1) {
+        const auto part = std::span(ids).subspan(at, at == 0 ? 12 : 1);
+        if (const status done = drive.run(prompt_pass(part, 0, at, true)); !done)
+            return {done.failure().text, {}};
+        const std::span<const float> own = made->results->logits();
+        logits.insert(logits.end(), own.begin(), own.end());
+    }
+    return {"", logits};
+}
+
+constexpr const char *gpus[] = {"sm_80", "sm_86", "sm_90"};
+
+void check(const model &of, bool exact, const char *gpu) {
+    const short_outcome expected = run(of, exact, true);
+    pretended::begin({.how = pretended::order::eager, .gpu = gpu});
+    const short_outcome is = run(of, exact, false);
+    REQUIRE(is.failure == "");
+    CHECK(relative_error(is.logits, expected.logits) <= (exact ? golden_error_max : 1e-2));
+}
+
+}  // namespace
+
+TEST_CASE("heads as wide as they may be fit on every GPU") {
+    for (const char *gpu : gpus) {
+        CAPTURE(gpu);
+        for (const uint32_t head_dim : {128u, 256u, 512u}) {
+            CAPTURE(head_dim);
+            const auto of = grouped(head_dim);
+            check(*of, false, gpu);
+            if (head_dim < 512) check(*of, true, gpu);
+        }
+        const auto of = latent();
+        check(*of, false, gpu);
+        check(*of, true, gpu);
+    }
+}
+
+TEST_CASE("what does not fit in a block's shared memory is refused with the sizes") {
+    const auto of = grouped(512);
+    // 4 * (512 + 32 + 1) * 4 bytes of queries and weights, 64 * 513 * 4 of keys and values.
+    pretended::begin({.gpu = "sm_86"});
+    CHECK(
+        run(*of, true, false).failure ==
+        "a block of pretended GPU has 100 kB of shared memory and attention with heads of this "
+        "size, compared with references, needs 140 kB; set executor to cpu, or take a larger GPU");
+    CHECK(pretended::alive().none());
+    check(*of, true, "sm_80");
+    check(*of, true, "sm_90");
+}
