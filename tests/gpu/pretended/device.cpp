@@ -165,7 +165,7 @@ cudaError_t device::copy_now(void *to, const void *from, size_t bytes, cudaMemcp
     if (source == place::device || source == place::astray) return cudaErrorInvalidValue;
     if (rates || source == place::pinned) {
         (void)streams.finish(streams.legacy());
-        if (!rates || bytes <= large_bytes) std::memcpy(to, from, bytes);
+        std::memcpy(to, from, bytes);
         return cudaSuccess;
     }
     const auto *first = static_cast<const std::byte *>(from);
@@ -187,7 +187,7 @@ cudaError_t device::copy(void *to, const void *from, size_t bytes, cudaMemcpyKin
     if ((from_host || to_host) && host == place::pageable && !how_.pageable)
         return cudaErrorInvalidValue;
     return submit(on, [=, this] {
-        if (!rates || bytes <= large_bytes) std::memcpy(to, from, bytes);
+        std::memcpy(to, from, bytes);
         return copy_s(bytes, kind);
     });
 }
