@@ -10,10 +10,11 @@ status executor_drive::run(const pass &tokens) {
     where_->begin(tokens);
     for (uint32_t layer = 0; layer < layers.size(); ++layer) {
         where_->attention(layer, tokens);
+        layer_ = layer;
         if (!wait_for(event_kind::gate)) return error{where_->failure()};
         choose(tokens, layer, layers[layer]);
         where_->route(chosen_, weights_);
-        if (!run_experts()) return error{where_->failure()};
+        if (!run_experts(tokens, layer)) return error{where_->failure()};
     }
     where_->head(static_cast<uint32_t>(tokens.tokens.size()));
     if (!wait_for(event_kind::head)) return error{where_->failure()};
@@ -46,7 +47,7 @@ void executor_drive::choose(const pass &tokens, uint32_t layer, uint32_t model_l
 }
 
 // Resident experts first, then what is loaded, in the order of its transfers.
-bool executor_drive::run_experts() {
+bool executor_drive::run_experts(const pass &tokens, uint32_t layer) {
     std::vector<uint32_t> missing;
     tag_ = 0;
     for (const uint32_t page : distinct_) {
@@ -57,6 +58,7 @@ bool executor_drive::run_experts() {
             missing.push_back(page);
         }
     }
+    if (options_.predict && layer + 1 < of_.config().moe_layers().size()) predict(tokens, layer);
     std::vector<uint32_t> loads;
     for (const uint32_t page : missing) {
         const bool to_cpu =
@@ -79,6 +81,13 @@ bool executor_drive::run_experts() {
         }
     }
     return wait_all();
+}
+
+void executor_drive::predict(const pass &tokens, uint32_t layer) {
+    std::vector<uint32_t> there;
+    for (const uint32_t page : busy_) there.push_back(page % of_.config().experts);
+    ++open_;
+    where_->predict(layer, tokens, there);
 }
 
 // A free slot for one expert, taken from pages that nothing under way uses.
@@ -152,6 +161,8 @@ bool executor_drive::handle() {
     } else if (done.kind == event_kind::gpu_expert || done.kind == event_kind::cpu_expert) {
         --open_;
     } else {
+        if (done.kind == event_kind::prediction) --open_;
+        if (options_.seen) options_.seen(done.kind, layer_);
         last_ = done.kind;
         seen_ = true;
     }

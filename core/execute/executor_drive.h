@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -24,6 +25,9 @@ struct drive_options {
     double cpu_share = 0;         // of missing experts that the CPU computes
     bool random_routing = false;  // instead of the model's
     uint64_t seed = 0;
+    bool predict = false;  // the next layer's scores, from the experts that are there
+    // A gate or a prediction of the layer has completed.
+    std::function<void(event_kind, uint32_t)> seen{};
 };
 
 class executor_drive {
@@ -57,7 +61,8 @@ private:
     bool split() const { return places.split(0); }
     uint8_t whole() const { return split() ? MOORAGE_WHOLE : MOORAGE_TOP; }
     bool held(uint32_t page) const { return places.row_of(page, MOORAGE_TOP) != MOORAGE_NEVER; }
-    bool run_experts();
+    bool run_experts(const pass &tokens, uint32_t layer);
+    void predict(const pass &tokens, uint32_t layer);
     bool make_room();
     void load(uint32_t page);
     void queue(uint32_t page, uint32_t top_id, uint32_t bottom_id);
@@ -81,6 +86,7 @@ private:
     uint32_t current_ = MOORAGE_NONE, next_id_ = 0, tag_ = 0, open_ = 0;
     event_kind last_ = event_kind::piece;
     bool seen_ = false;
+    uint32_t layer_ = 0;
 };
 
 }  // namespace moorage::core

@@ -44,13 +44,13 @@ inline result<golden_machine> make_golden_machine(const cuda_executor_options &o
     return {std::move(out)};
 }
 
-// How a golden model can lie on the machine: everything there, few slots, split, and with the
-// CPU's help.
+// How a golden model can lie on the machine: everything there, few slots, split, with the CPU's
+// help, and with predictions beside it.
 struct golden_layout {
     const char *name;
     drive_options how;
 };
-inline std::array<golden_layout, 4> golden_layouts(const model &of) {
+inline std::array<golden_layout, 5> golden_layouts(const model &of) {
     const uint32_t experts = of.config().experts;
     const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * experts;
     const bool can_split =
@@ -58,7 +58,8 @@ inline std::array<golden_layout, 4> golden_layouts(const model &of) {
     return {{{"resident", {pages, 1, 0, false, 1}},
              {"half the experts of a layer", {experts / 2 + 1, 1, 0, false, 2}},
              {"split", {experts, can_split ? 0.5 : 1, 0, false, 3}},
-             {"with the CPU", {experts / 2 + 1, 1, 0.5, false, 4}}}};
+             {"with the CPU", {experts / 2 + 1, 1, 0.5, false, 4}},
+             {"with predictions", {experts / 2 + 1, 1, 0.5, false, 4, true}}}};
 }
 
 struct golden_outcome {
@@ -75,6 +76,7 @@ inline golden_outcome run_golden(const model &of, const golden_data &golden,
     options.of = &of;
     options.places = &drive.places;
     options.limits = golden_limits(golden);
+    options.limits.predict = how.predict;
     options.transfers_max = drive.transfers_max();
     auto made = make_golden_machine(options, on_cpu);
     if (!made) return {0, 0, made.failure().text};

@@ -74,6 +74,12 @@ void cuda_run::head(uint32_t) {
     flush();
 }
 
+void cuda_run::predict(uint32_t layer, const pass &, std::span<const uint32_t> experts) {
+    predict_from_.assign(experts.begin(), experts.end());
+    queue_.push_back({event_kind::prediction, {}, layer});
+    flush();
+}
+
 void cuda_run::move_top(const expert_work &work, uint64_t to_row) {
     queue_.push_back({event_kind::moved, work, layer_, to_row});
     flush();
@@ -195,10 +201,13 @@ void cuda_run::flush() {
             launch_move(front);
             continue;
         }
-        join_cpu();
+        // A prediction is without the CPU's experts.
+        if (front.kind != event_kind::prediction) join_cpu();
         batch &own = open_batch();
         if (front.kind == event_kind::gate)
             compute_->attention(front.layer);
+        else if (front.kind == event_kind::prediction)
+            compute_->predict(front.layer, predict_from_);
         else
             compute_->head();
         own.done.push_back({front.kind, 0, 0, 0});

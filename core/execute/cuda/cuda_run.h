@@ -36,6 +36,8 @@ public:
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override;
     void expert_on_gpu(const expert_work &work) override;
     void expert_on_cpu(const expert_work &work) override;
+    bool predicts() const override { return options_.limits.predict; }
+    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
     void move_top(const expert_work &work, uint64_t to_row) override;
     void divided() override;
     void head(uint32_t tokens) override;
@@ -127,7 +129,8 @@ private:
     std::vector<cpu_task> cpu_queue_;
     cudaEvent_t inputs_ready_ = nullptr, outputs_ready_ = nullptr;
     bool inputs_copied_ = false, outputs_pending_ = false;
-    std::vector<float> equal_weights_;  // where the source has none
+    std::vector<float> equal_weights_;    // where the source has none
+    std::vector<uint32_t> predict_from_;  // of the prediction that is queued
 };
 
 }  // namespace moorage::core::cuda

@@ -80,6 +80,12 @@ public:
     // one expert come in rising order, in separate calls.
     void experts(uint32_t layer, std::span<const expert_in_slot> batch);
 
+    // The next layer's router scores, as if this layer ended with the shared expert and the chosen
+    // ones of `there`, which have been computed; they are copied to the host. Nothing that is
+    // computed later depends on it. Requires: limits.predict, route() of the layer, a layer with
+    // experts after it.
+    void predict(uint32_t layer, std::span<const uint32_t> there);
+
     void head();
 
     uint32_t tokens() const { return tokens_; }
@@ -87,7 +93,7 @@ public:
 
 private:
     enum class pending : uint8_t { nothing, experts, dense };
-    enum class operation : uint32_t { attention, shared, head };
+    enum class operation : uint32_t { attention, shared, head, prediction };
 
     // As recordings.h has it, of few tokens. `body` may run twice, each time from where the layers
     // stand now.
@@ -112,6 +118,7 @@ private:
 
     void fill_pass(const pass &tokens);
     void one_layer(uint32_t layer);
+    void normed_layer(uint32_t layer);
     template <class Cache>
     void attention_of(uint32_t layer);
     template <class Cache>
@@ -123,7 +130,8 @@ private:
     template <class Cache, uint32_t rows_max, uint32_t vectors>
     void attend_with(attend_shape shape, const device_layer &own, uint32_t layer,
                      const float *query, float *output);
-    void combine(const device_norm &norm, const uint32_t *rows, float *output, uint32_t count);
+    void combine(const device_norm &norm, const uint32_t *rows, float *output, uint32_t count,
+                 const float *before = nullptr);
     void mlp(const device_mlp &weights, const float *input);
     void multiply(std::span<product_item> items, uint32_t tokens);
     void stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,
@@ -170,6 +178,7 @@ private:
     pending pending_ = pending::nothing;
     bool pending_shared_ = false, pending_gate_ = false;
     std::vector<uint32_t> first_, filled_;
+    std::vector<uint8_t> counted_;  // [assignments] that a prediction takes
     uint32_t route_count_ = 0;
     uint32_t staged_ = 0;  // items of the table's pinned copy used since the last route()
 };

@@ -35,7 +35,10 @@ struct forward_buffers {
     product_item *items = nullptr, *pinned_items = nullptr;  // [items_max]
     uint32_t items_max = 0;
 
-    float *state = nullptr, *normed = nullptr, *moe_input = nullptr;     // [tokens, hidden]
+    float *state = nullptr, *normed = nullptr, *moe_input = nullptr;  // [tokens, hidden]
+    // As state, moe_input and shared_output, of a prediction; the places of its route.
+    float *ahead = nullptr, *ahead_input = nullptr, *ahead_shared = nullptr;
+    uint32_t *ahead_places = nullptr, *pinned_ahead_places = nullptr;
     float *query = nullptr, *key = nullptr, *value = nullptr;            // projections
     float *query_a = nullptr, *compressed = nullptr, *latent = nullptr;  // latent attention
     float *attended = nullptr, *head_values = nullptr;
@@ -103,6 +106,18 @@ inline forward_widths widths_of(const model_config &config) {
     return out;
 }
 
+inline void lay_out_prediction(const model_config &config, uint64_t tokens, memory_plan &device,
+                               memory_plan &pinned, forward_buffers &b) {
+    const uint64_t hidden = tokens * config.hidden, places = tokens * config.top_k;
+    b.next_router = device.take<float>(tokens * config.experts);
+    b.pinned_next_router = pinned.take<float>(tokens * config.experts);
+    b.ahead = device.take<float>(hidden);
+    b.ahead_input = device.take<float>(hidden);
+    b.ahead_shared = device.take<float>(hidden);
+    b.ahead_places = device.take<uint32_t>(places);
+    b.pinned_ahead_places = pinned.take<uint32_t>(places);
+}
+
 // Lays buffers out in device memory and pinned memory; plans without a base count.
 inline forward_buffers lay_out(const model_config &config, const forward_limits &limits,
                                memory_plan &device, memory_plan &pinned) {
@@ -146,10 +161,7 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     b.partial_values = device.take<float>(uint64_t{splits_max} * width.attended);
     b.router = device.take<float>(tokens * config.experts);
     b.pinned_router = pinned.take<float>(tokens * config.experts);
-    if (limits.predict) {
-        b.next_router = device.take<float>(tokens * config.experts);
-        b.pinned_next_router = pinned.take<float>(tokens * config.experts);
-    }
+    if (limits.predict) lay_out_prediction(config, tokens, device, pinned, b);
     b.inner = device.take<float>(places * config.moe_intermediate);
     b.expert_outputs = device.take<float>(places * hidden);
     b.shared_inner = device.take<float>(tokens * width.inner_shared);

@@ -150,17 +150,56 @@ void forward<Device>::route_logits(uint32_t layer) {
     if (limits_.predict) device_.copy_out(b_.pinned_next_router, b_.next_router, bytes);
 }
 
-// Adds what is pending to the state and normalises rows of it.
+// On a residual stream of its own, with an input of the router and an output of dense layers of
+// its own: experts and the CPU still read the true ones. Keys and values of the guess go to this
+// pass's positions in the caches of the layers it goes through, where nobody reads before those
+// layers' own attention has written.
+template <class Device>
+void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
+    counted_.assign(route_count_, 0);
+    for (const uint32_t expert : there)
+        std::fill(counted_.begin() + first_[expert], counted_.begin() + first_[expert + 1], 1);
+    for (uint32_t i = 0; i < route_count_; ++i) {
+        const uint32_t place = b_.pinned_route[i];
+        b_.pinned_ahead_places[i] = counted_[place] ? place : no_place;
+    }
+    device_.copy_in(b_.ahead_places, b_.pinned_ahead_places, route_count_ * sizeof(uint32_t));
+    const auto before = std::tuple(next_layer_, pending_, pending_shared_, pending_gate_);
+    float *const state = b_.state, *const input = b_.moe_input, *const shared = b_.shared_output;
+    recorded(operation::prediction, layer, [&] {
+        uint32_t at = moe_layers_[layer] + 1;
+        const uint32_t next = moe_layers_[layer + 1];
+        b_.state = b_.ahead;
+        b_.moe_input = b_.ahead_input;
+        combine(weights_.layers[at].attention_norm, nullptr, b_.normed, tokens_, state);
+        b_.shared_output = b_.ahead_shared;
+        normed_layer(at);
+        while (at != next) one_layer(++at);
+        const device_layer &own = weights_.layers[next];
+        product_item item =
+            product(own.router, own.router_bias, b_.moe_input, b_.next_router, false);
+        multiply({&item, 1}, tokens_);
+        device_.copy_out(b_.pinned_next_router, b_.next_router,
+                         uint64_t{tokens_} * config_.experts * sizeof(float));
+        b_.state = state;
+        b_.moe_input = input;
+        b_.shared_output = shared;
+    });
+    std::tie(next_layer_, pending_, pending_shared_, pending_gate_) = before;
+}
+
+// Adds what is pending to the state, or to what it was `before`, and normalises rows of it.
 template <class Device>
 void forward<Device>::combine(const device_norm &norm, const uint32_t *rows, float *output,
-                              uint32_t count) {
+                              uint32_t count, const float *before) {
     combine_kernel kernel{};
+    kernel.before = before;
     kernel.width = config_.hidden;
     kernel.state = b_.state;
     kernel.multiplier = static_cast<float>(config_.residual_multiplier);
     if (pending_ == pending::experts) {
         kernel.experts = b_.expert_outputs;
-        kernel.places = b_.route;
+        kernel.places = before ? b_.ahead_places : b_.route;
         kernel.weights = reinterpret_cast<const float *>(b_.route + 2ull * route_count_);
         kernel.ranks = config_.top_k;
     }
@@ -179,8 +218,14 @@ void forward<Device>::combine(const device_norm &norm, const uint32_t *rows, flo
 
 template <class Device>
 void forward<Device>::one_layer(uint32_t layer) {
+    combine(weights_.layers[layer].attention_norm, nullptr, b_.normed, tokens_);
+    normed_layer(layer);
+}
+
+// What of a layer comes after its first norm.
+template <class Device>
+void forward<Device>::normed_layer(uint32_t layer) {
     const device_layer &own = weights_.layers[layer];
-    combine(own.attention_norm, nullptr, b_.normed, tokens_);
     if (limits_.exact)
         attention_of<float>(layer);
     else

@@ -25,12 +25,15 @@ struct embed_kernel {
     }
 };
 
-// state[t] += multiplier * (sum over ranks of weight * experts[place] + shared * sigmoid(gate)),
-// then output[t] = norm(state[from]); a block a row of the output. Either half may be missing.
+// state[t] = before[t] + multiplier * (sum over ranks of weight * experts[place] + shared *
+// sigmoid(gate)), then output[t] = norm(state[from]); a block a row of the output. Either half may
+// be missing, and ranks whose place is no_place.
+constexpr uint32_t no_place = UINT32_MAX;
 struct combine_kernel {
     static constexpr uint32_t threads = 256;
     uint32_t width;
-    float *state;  // [.., width]
+    float *state;         // [.., width]
+    const float *before;  // the same; null: the state itself
     // Outputs of experts [assignments, width]; place [tokens, ranks]: the row of each rank.
     const float *experts;
     const uint32_t *places;
@@ -49,6 +52,7 @@ struct combine_kernel {
         float sum = 0;
         for (uint32_t rank = 0; rank < ranks; ++rank) {
             const uint64_t at = static_cast<uint64_t>(token) * ranks + rank;
+            if (places[at] == no_place) continue;
             sum += weights[at] * experts[static_cast<uint64_t>(places[at]) * width + column];
         }
         if (shared) {
@@ -63,13 +67,14 @@ struct combine_kernel {
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint32_t token = rows ? rows[team.block_x] : team.block_x;
-        float *from = state + static_cast<uint64_t>(token) * width;
+        float *own = state + static_cast<uint64_t>(token) * width;
+        const float *from = before ? before + static_cast<uint64_t>(token) * width : own;
         typename Team::template local<float> first(team), second(team);
         team.each([&](uint32_t thread) {
             first[thread] = second[thread] = 0;
             for (uint32_t c = thread; c < width; c += threads) {
-                if (ranks || shared) from[c] += multiplier * added(token, c);
-                first[thread] += from[c];
+                if (ranks || shared || before) own[c] = from[c] + multiplier * added(token, c);
+                first[thread] += own[c];
             }
         });
         if (!norm_weight) return;
@@ -79,15 +84,14 @@ struct combine_kernel {
                    static_cast<float>(width);
         team.each([&](uint32_t thread) {
             for (uint32_t c = thread; c < width; c += threads)
-                second[thread] += (from[c] - mean) * (from[c] - mean);
+                second[thread] += (own[c] - mean) * (own[c] - mean);
         });
         const float squares = team.block_sum([&](uint32_t t) -> float & { return second[t]; });
         const float factor = 1 / sqrtf(squares / static_cast<float>(width) + epsilon);
         team.each([&](uint32_t thread) {
             float *out = output + static_cast<uint64_t>(team.block_x) * width;
             for (uint32_t c = thread; c < width; c += threads)
-                out[c] =
-                    (from[c] - mean) * factor * norm_weight[c] + (norm_bias ? norm_bias[c] : 0);
+                out[c] = (own[c] - mean) * factor * norm_weight[c] + (norm_bias ? norm_bias[c] : 0);
         });
     }
 };

@@ -1,0 +1,141 @@
+// pretended_prediction_test.cpp - goal: the GPU predicts the next layer's scores from the experts
+// that are there as the CPU does (prediction_test has what that is), and leaves no trace. Method:
+// golden models over the pretended GPU with few slots and the CPU's help, in several orders;
+// against the executor of the CPU; with every expert there, where a prediction is the next layer's
+// scores to the bit; and the program's own run of the demo.
+#include <cstring>
+
+#include "core/pipeline/run.h"
+#include "tests/gpu/pretended_fixture.h"
+
+using namespace moorage::test;
+
+namespace {
+
+using values = std::vector<float>;
+struct outcome {
+    std::vector<values> router, predicted;  // as they came; predicted[i] is for router[i]
+    std::vector<uint64_t> elsewhere;        // experts not there so far, at each gate
+    values logits;
+};
+
+outcome run(const opened_golden &golden, uint32_t slots, double cpu_share, bool predict,
+            bool on_cpu) {
+    outcome out;
+    golden_machine machine;
+    drive_options how;
+    how.slots = slots;
+    how.cpu_share = cpu_share;
+    how.predict = predict;
+    how.seed = 11;
+    values ahead;
+    const executor_drive *driven = nullptr;
+    const auto keep = [](std::span<const float> from) { return values(from.begin(), from.end()); };
+    how.seen = [&](event_kind kind, uint32_t) {
+        if (kind == event_kind::prediction) ahead = keep(machine.results->next_router_logits());
+        if (kind != event_kind::gate) return;
+        out.router.push_back(keep(machine.results->router_logits()));
+        out.predicted.push_back(std::exchange(ahead, {}));
+        out.elsewhere.push_back(driven->misses + driven->on_cpu);
+    };
+    executor_drive drive(*golden.of, how);
+    driven = &drive;
+    cuda_executor_options options;
+    options.of = golden.of.get();
+    options.places = &drive.places;
+    options.limits = golden_limits(golden.data);
+    options.limits.predict = true;
+    options.transfers_max = drive.transfers_max();
+    options.threads = 1;
+    options.exact = true;
+    auto made = make_golden_machine(options, on_cpu);
+    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+    machine = std::move(*made);
+    CHECK(machine.where->predicts());
+    drive.use(*machine.where, *machine.results);
+    const std::span ids(golden.data.input_ids);
+    for (uint32_t at = 0; at < 17; at += at == 0 ? 12 : 1) {
+        const status done = drive.run(prompt_pass(ids.subspan(at, at == 0 ? 12 : 1), 0, at, false));
+        REQUIRE(done.ok());
+    }
+    out.logits = keep(machine.results->logits());
+    return out;
+}
+
+void check(const std::string &name) {
+    CAPTURE(name);
+    const opened_golden golden(name);
+    const uint32_t experts = golden.of->config().experts;
+    const auto all = static_cast<uint32_t>(golden.of->config().moe_layers().size()) * experts;
+    for (const pretended::order how : {pretended::order::lazy, pretended::order::drawn}) {
+        const outcome reference = run(golden, experts, 0.5, true, true);
+        pretended::begin({.how = how});
+        const outcome is = run(golden, experts, 0.5, true, false);
+        const outcome plain = run(golden, experts, 0.5, false, false);
+        uint32_t predictions = 0;
+        for (size_t i = 0; i < is.router.size(); ++i) {
+            CAPTURE(i);
+            CHECK(relative_error(is.router[i], reference.router[i]) <= golden_error_max);
+            CHECK(is.predicted[i].size() == reference.predicted[i].size());
+            if (is.predicted[i].empty()) continue;
+            ++predictions;
+            CHECK(relative_error(is.predicted[i], reference.predicted[i]) <= golden_error_max);
+            CHECK(is.router[i] == plain.router[i]);
+        }
+        CHECK(is.logits == plain.logits);
+        CHECK(predictions == 6 * (all / experts - 1));
+    }
+    // Where every expert was there the prediction is what then came.
+    pretended::begin({.how = pretended::order::eager});
+    const outcome there = run(golden, all, 0, true, false);
+    uint32_t whole = 0;
+    for (size_t i = 1; i < there.router.size(); ++i) {
+        if (there.predicted[i].empty() || there.elsewhere[i] != there.elsewhere[i - 1]) continue;
+        ++whole;
+        CAPTURE(i);
+        CHECK(there.predicted[i] == there.router[i]);
+    }
+    CHECK(whole > 0);
+}
+
+}  // namespace
+
+TEST_CASE("predictions are the CPU's, and change no result") {
+    for (const char *name : {"mixtral", "qwen2_moe", "deepseek_v3", "phimoe", "gpt_oss"})
+        check(name);
+}
+
+TEST_CASE("a run that has room for every expert predicts what it will choose") {
+    run_resources shared;
+    REQUIRE(shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+    run_config config;
+    config.file = "test.toml";
+    config.executor = "cuda";
+    config.profile = "host";
+    config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    config.prompts = {"The president said that"};
+    config.max_tokens = 12;
+    config.prefill = 0;
+    config.experts = 8 * 24;
+    config.buffer_experts = 4;
+    config.threads = 1;
+    config.prefetch.plugin = "smoe";
+    for (const bool resident : {true, false}) {
+        CAPTURE(resident);
+        pretended::begin({.how = pretended::order::eager});
+        config.prefetch.params = {{"from_resident", resident, "test"}};
+        const auto report = moorage::core::run(config, shared, {});
+        REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));
+        uint64_t predicted = 0, right = 0;
+        for (size_t layer = 1; layer < report->layers.size(); ++layer) {
+            predicted += report->layers[layer].predicted;
+            right += report->layers[layer].predicted_right;
+        }
+        REQUIRE(predicted > 200);
+        // It begins with none there, so the first predictions are of fewer.
+        const double share = static_cast<double>(right) / static_cast<double>(predicted);
+        CHECK(resident == (share > 0.98));
+        for (const std::string &warning : report->warnings)
+            CHECK(warning.find("does not predict") == std::string::npos);
+    }
+}
