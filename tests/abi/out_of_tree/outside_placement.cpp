@@ -3,6 +3,9 @@
 #include <moorage/latency.hpp>
 #include <moorage/moorage.hpp>
 
+#include <stdexcept>
+#include <vector>
+
 namespace {
 
 class outside_placement {
@@ -15,13 +18,23 @@ public:
     void plan(const moorage_cluster &cluster, const moorage_demand &demand,
               std::span<const moorage_copy>, moorage::copies &copies) {
         moorage::latency_model model(cluster, demand);
-        for (uint32_t expert = 0; expert < demand.host_model_first[demand.models]; ++expert) {
-            uint32_t best = 0;
-            for (uint32_t device = 1; device < cluster.devices; ++device)
-                if (model.gain(expert, device) > model.gain(expert, best)) best = device;
-            model.add(expert, best);
-            copies.push(expert, best);
-        }
+        std::vector<uint64_t> room(cluster.host_device_bytes,
+                                   cluster.host_device_bytes + cluster.devices);
+        for (uint32_t m = 0; m < demand.models; ++m)
+            for (uint32_t expert = demand.host_model_first[m];
+                 expert < demand.host_model_first[m + 1]; ++expert) {
+                const uint64_t bytes = demand.host_expert_bytes[m];
+                uint32_t best = moorage::none;
+                for (uint32_t device = 0; device < cluster.devices; ++device)
+                    if (room[device] >= bytes &&
+                        (best == moorage::none ||
+                         model.gain(expert, device) > model.gain(expert, best)))
+                        best = device;
+                if (best == moorage::none) throw std::runtime_error("the devices are full");
+                room[best] -= bytes;
+                model.add(expert, best);
+                copies.push(expert, best);
+            }
     }
 };
 
