@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/base/text.h"
+#include "core/cache/cache_stage.h"
 
 namespace moorage::core {
 

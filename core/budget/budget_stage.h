@@ -8,13 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "core/cache/cache_stage.h"
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 #include "core/store/ledger.h"
 
 namespace moorage::core {
+
+class cache_stage;
 
 class budget_stage {
 public:

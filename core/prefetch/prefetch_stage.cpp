@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/transport/transport_stage.h"
 
 namespace moorage::core {
 

@@ -14,12 +14,13 @@
 #include "core/host/faults.h"
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
-#include "core/report/report.h"
 #include "core/source/layer_step.h"
+#include "core/source/step_counts.h"
 #include "core/store/ledger.h"
-#include "core/transport/transport_stage.h"
 
 namespace moorage::core {
+
+class transport_stage;
 
 class prefetch_stage {
 public:

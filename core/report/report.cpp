@@ -222,33 +222,6 @@ std::string notes(const run_report &report) {
 
 }  // namespace
 
-double expert_counts::hit_rate() const {
-    return requested == 0 ? 0 : double(hits) / double(requested);
-}
-
-expert_counts &expert_counts::operator+=(const expert_counts &other) {
-    requested += other.requested;
-    hits += other.hits;
-    partial_hits += other.partial_hits;
-    misses += other.misses;
-    substituted += other.substituted;
-    on_cpu += other.on_cpu;
-    remote += other.remote;
-    loaded += other.loaded;
-    return *this;
-}
-
-routing_counts &routing_counts::operator+=(const routing_counts &other) {
-    choices += other.choices;
-    rows += other.rows;
-    rows_unchanged += other.rows_unchanged;
-    reweighted += other.reweighted;
-    dropped += other.dropped;
-    held_exact += other.held_exact;
-    held_cap += other.held_cap;
-    return *this;
-}
-
 double text_report::perplexity() const { return std::exp(nll); }
 
 double text_report::nll_change() const {

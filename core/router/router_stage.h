@@ -8,8 +8,8 @@
 
 #include "core/host/faults.h"
 #include "core/host/instance.h"
-#include "core/report/report.h"
 #include "core/source/layer_step.h"
+#include "core/source/step_counts.h"
 
 namespace moorage::core {
 
