@@ -47,7 +47,7 @@ public:
             compute_->attention(layer);
             compute_->shared(layer);
             for (size_t t = 0; t < tokens.tokens.size(); ++t)
-                rule_.choose({buffers_.pinned_router + t * experts, experts},
+                rule_.choose(compute_->router(layer).subspan(t * experts, experts),
                              of_.weights().layers[layers[layer]].correction_bias,
                              {chosen.data() + t * k, k}, {weights.data() + t * k, k});
             compute_->route(chosen, weights);

@@ -58,6 +58,8 @@ std::byte *cuda_run::slot_address(uint32_t page, uint32_t segment) const {
 
 void cuda_run::begin(const pass &tokens) {
     now_ = elapsed_ns();
+    leave_ahead();
+    routed_ = false;
     compute_->begin(tokens);
     failed_ = device_->notes().failed();
 }
@@ -65,13 +67,48 @@ void cuda_run::begin(const pass &tokens) {
 void cuda_run::attention(uint32_t layer, const pass &) {
     now_ = elapsed_ns();
     layer_ = layer;
+    routed_ = false;
+    if (adopt()) return;
     queue_.push_back({event_kind::gate, {}, layer});
     flush();
 }
 
 void cuda_run::head(uint32_t) {
+    routed_ = false;
+    if (adopt()) return;
     queue_.push_back({event_kind::head, {}, layer_});
     flush();
+}
+
+// Once all experts of a layer are launched, and nothing of it is left to the CPU, what comes next
+// is known: it is launched behind them, so that the GPU need not wait for the host to see their
+// end. It is the host that waits to be asked. From wait() alone: by then all of the layer is
+// queued.
+void cuda_run::run_ahead() {
+    if (!routed_ || ahead_ || queued_ < expected_ || !queue_.empty() || !cpu_queue_.empty() ||
+        cpu_->busy() || batch_count_ + 2 >= batches_max)
+        return;
+    const bool last = layer_ + 1 == moe_layers_.size();
+    ahead_ = true;
+    launch_part(last ? event_kind::head : event_kind::gate, last ? layer_ : layer_ + 1);
+}
+
+// Of a pass that was given up.
+void cuda_run::leave_ahead() {
+    for (batch &one : batches_)
+        if (ahead_ && one.ahead) one.done.clear();
+    early_.clear();
+    ahead_ = false;
+}
+
+// What is asked for now has been launched before; its end is handed out from now on.
+bool cuda_run::adopt() {
+    if (!ahead_) return false;
+    ahead_ = false;
+    for (batch &one : batches_) one.ahead = false;
+    done_.insert(done_.end(), early_.begin(), early_.end());
+    early_.clear();
+    return true;
 }
 
 void cuda_run::predict(uint32_t layer, const pass &, std::span<const uint32_t> experts) {
@@ -97,6 +134,7 @@ void cuda_run::route(std::span<const uint32_t> chosen, std::span<const float> we
     }
     compute_->route(chosen, weights);
     expected_ = queued_ = 0;
+    routed_ = true;
     for (uint32_t e = 0; e < experts_count_; ++e) expected_ += compute_->assignment_count(e) != 0;
     inputs_copied_ = false;
     failed_ = device_->notes().failed();
@@ -175,6 +213,7 @@ bool cuda_run::ready(const operation &next) const {
 cuda_run::batch &cuda_run::open_batch() {
     batch &out = batches_[(batch_first_ + batch_count_) % batches_max];
     out.done.clear();
+    out.ahead = false;
     MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(out.events.begin, device_->compute()));
     return out;
 }
@@ -201,21 +240,26 @@ void cuda_run::flush() {
             launch_move(front);
             continue;
         }
-        // A prediction is without the CPU's experts.
-        if (front.kind != event_kind::prediction) join_cpu();
-        batch &own = open_batch();
-        if (front.kind == event_kind::gate)
-            compute_->attention(front.layer);
-        else if (front.kind == event_kind::prediction)
-            compute_->predict(front.layer, predict_from_);
-        else
-            compute_->head();
-        own.done.push_back({front.kind, 0, 0, 0});
-        close_batch(own);
-        // After the event: the host routes meanwhile.
-        if (front.kind == event_kind::gate) compute_->shared(front.layer);
+        launch_part(front.kind, front.layer);
     }
     failed_ = device_->notes().failed();
+}
+
+void cuda_run::launch_part(event_kind kind, uint32_t layer) {
+    // A prediction is without the CPU's experts.
+    if (kind != event_kind::prediction) join_cpu();
+    batch &own = open_batch();
+    own.ahead = ahead_;
+    if (kind == event_kind::gate)
+        compute_->attention(layer);
+    else if (kind == event_kind::prediction)
+        compute_->predict(layer, predict_from_);
+    else
+        compute_->head();
+    own.done.push_back({kind, 0, 0, 0});
+    close_batch(own);
+    // After the event: the host routes meanwhile.
+    if (kind == event_kind::gate) compute_->shared(layer);
 }
 
 // Within the stream of the computations, so after those that read the old place.
@@ -300,7 +344,7 @@ bool cuda_run::poll_batch() {
     busy_.gpu += duration_ns;
     for (completion &one : oldest.done) {
         one.duration_ns = duration_ns / oldest.done.size();
-        done_.push_back(one);
+        oldest.ahead ? early_.push_back(one) : done_.push_back(one);
     }
     batch_first_ = (batch_first_ + 1) % batches_max;
     --batch_count_;
@@ -357,6 +401,7 @@ void cuda_run::watch(uint64_t &waiting_since_ns) {
 
 completion cuda_run::wait() {
     flush();
+    run_ahead();
     completion out{event_kind::head, 0, 0, 0};
     uint64_t waiting_since_ns = elapsed_ns();
     uint32_t asked = 0;
@@ -370,19 +415,18 @@ completion cuda_run::wait() {
         if (cpu_->busy()) std::this_thread::yield();
         if (++asked % 1024 == 0) watch(waiting_since_ns);
         flush();
+        run_ahead();
     }
     failed_ = device_->notes().failed();
     now_ = elapsed_ns();
     return out;
 }
 
-std::span<const float> cuda_run::router_logits() const {
-    return {buffers_.pinned_router, size_t{compute_->tokens()} * experts_count_};
-}
+std::span<const float> cuda_run::router_logits() const { return compute_->router(layer_); }
 
 std::span<const float> cuda_run::next_router_logits() const {
     if (!options_.limits.predict) return {};
-    return {buffers_.pinned_next_router, size_t{compute_->tokens()} * experts_count_};
+    return compute_->next_router(layer_);
 }
 
 std::span<const float> cuda_run::logits() const {

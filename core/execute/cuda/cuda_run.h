@@ -69,6 +69,7 @@ private:
     struct batch {
         event_pair events;
         std::vector<completion> done;
+        bool ahead = false;  // nobody has asked for it yet
     };
     struct link_state {
         bool busy = false;
@@ -85,6 +86,10 @@ private:
     std::byte *slot_address(uint32_t page, uint32_t segment) const;
     bool ready(const operation &next) const;
     void flush();
+    void launch_part(event_kind kind, uint32_t layer);
+    void run_ahead();
+    bool adopt();
+    void leave_ahead();
     void launch_move(const operation &move);
     void launch_experts();
     void launch_batch(uint32_t layer, std::span<const operation> work);
@@ -125,6 +130,9 @@ private:
     std::vector<operation> run_, picked_;   // scratch of launch_experts()
     std::vector<expert_in_slot> in_slots_;  // scratch of launch_batch()
     uint32_t layer_ = 0, expected_ = 0, queued_ = 0;
+    bool routed_ = false;            // the layer's experts may be queued
+    bool ahead_ = false;             // what comes after the layer is launched, not yet asked for
+    std::vector<completion> early_;  // of that, if it has ended
 
     std::vector<cpu_task> cpu_queue_;
     cudaEvent_t inputs_ready_ = nullptr, outputs_ready_ = nullptr;

@@ -88,6 +88,14 @@ public:
 
     void head();
 
+    // What attention() of the layer, and predict(), have copied to the host: valid until those of
+    // the layer after the next one are launched.
+    std::span<const float> router(uint32_t layer) const {
+        return {b_.pinned_router + scores_at(layer), size_t{tokens_} * config_.experts};
+    }
+    std::span<const float> next_router(uint32_t layer) const {
+        return {b_.pinned_next_router + scores_at(layer), size_t{tokens_} * config_.experts};
+    }
     uint32_t tokens() const { return tokens_; }
     uint32_t outputs() const { return outputs_; }
 
@@ -109,6 +117,13 @@ private:
     }
 
     void route_logits(uint32_t layer);
+    void copy_scores(uint32_t layer, float *pinned, const float *scores) {
+        device_.copy_out(pinned + scores_at(layer), scores,
+                         uint64_t{tokens_} * config_.experts * sizeof(float));
+    }
+    uint64_t scores_at(uint32_t layer) const {
+        return uint64_t{layer % 2} * limits_.tokens_max * config_.experts;
+    }
 
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y = 1, uint32_t z = 1,

@@ -48,6 +48,8 @@ struct forward_buffers {
     float *shared_inner = nullptr, *shared_output = nullptr, *shared_gate = nullptr;
     float *logits = nullptr;                   // [outputs, vocabulary]
     uint16_t *high = nullptr, *low = nullptr;  // [tokens, widest]
+    // The router's scores twice [2, tokens, experts], for layers in turn: the host reads those of
+    // one while the GPU is at the next.
     float *pinned_router = nullptr, *pinned_next_router = nullptr, *pinned_logits = nullptr;
 
     uint32_t tokens = 0;  // of the pass: its block is packed for them
@@ -110,7 +112,7 @@ inline void lay_out_prediction(const model_config &config, uint64_t tokens, memo
                                memory_plan &pinned, forward_buffers &b) {
     const uint64_t hidden = tokens * config.hidden, places = tokens * config.top_k;
     b.next_router = device.take<float>(tokens * config.experts);
-    b.pinned_next_router = pinned.take<float>(tokens * config.experts);
+    b.pinned_next_router = pinned.take<float>(2 * tokens * config.experts);
     b.ahead = device.take<float>(hidden);
     b.ahead_input = device.take<float>(hidden);
     b.ahead_shared = device.take<float>(hidden);
@@ -160,7 +162,7 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     b.partial = device.take<float>(uint64_t{splits_max} * a.heads * 2);
     b.partial_values = device.take<float>(uint64_t{splits_max} * width.attended);
     b.router = device.take<float>(tokens * config.experts);
-    b.pinned_router = pinned.take<float>(tokens * config.experts);
+    b.pinned_router = pinned.take<float>(2 * tokens * config.experts);
     if (limits.predict) lay_out_prediction(config, tokens, device, pinned, b);
     b.inner = device.take<float>(places * config.moe_intermediate);
     b.expert_outputs = device.take<float>(places * hidden);

@@ -145,9 +145,8 @@ void forward<Device>::route_logits(uint32_t layer) {
             product(next.router, next.router_bias, b_.moe_input, b_.next_router, false));
     }
     multiply(items, tokens_);
-    const uint64_t bytes = uint64_t{tokens_} * config_.experts * sizeof(float);
-    device_.copy_out(b_.pinned_router, b_.router, bytes);
-    if (limits_.predict) device_.copy_out(b_.pinned_next_router, b_.next_router, bytes);
+    copy_scores(layer, b_.pinned_router, b_.router);
+    if (limits_.predict) copy_scores(layer, b_.pinned_next_router, b_.next_router);
 }
 
 // On a residual stream of its own, with an input of the router and an output of dense layers of
@@ -179,8 +178,7 @@ void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
         product_item item =
             product(own.router, own.router_bias, b_.moe_input, b_.next_router, false);
         multiply({&item, 1}, tokens_);
-        device_.copy_out(b_.pinned_next_router, b_.next_router,
-                         uint64_t{tokens_} * config_.experts * sizeof(float));
+        copy_scores(layer, b_.pinned_next_router, b_.next_router);
         b_.state = state;
         b_.moe_input = input;
         b_.shared_output = shared;

@@ -1,0 +1,122 @@
+// pretended_ahead_test.cpp - goal: the GPU has the next layer's attention, or the head, behind a
+// layer's last expert before the host has seen the experts' end; and only when that is known to be
+// what comes next. Method: an executor over the pretended GPU called by hand; launches are counted.
+#include "tests/gpu/pretended_fixture.h"
+
+using namespace moorage::test;
+using pretended::order;
+
+namespace {
+
+// One pass of one token over an executor, everything in slots.
+struct by_hand {
+    opened_golden golden{"olmoe"};
+    executor_drive drive;
+    golden_machine machine;
+    pass tokens = prompt_pass(std::span(golden.data.input_ids).first(1), 0, 0, true);
+    uint32_t experts = golden.of->config().experts;
+
+    explicit by_hand(order how) : drive(*golden.of, {.slots = golden.of->config().experts * 8}) {
+        cuda_executor_options options;
+        options.of = golden.of.get();
+        options.places = &drive.places;
+        options.limits = golden_limits(golden.data);
+        options.transfers_max = drive.transfers_max();
+        options.threads = 1;
+        options.exact = true;
+        pretended::begin({.how = how});
+        auto made = make_golden_machine(options, false);
+        REQUIRE(made.ok());
+        machine = std::move(*made);
+        drive.use(*machine.where, *machine.results);
+    }
+    executor &where() { return *machine.where; }
+    uint32_t layers() const {
+        return static_cast<uint32_t>(golden.of->config().moe_layers().size());
+    }
+
+    // From a layer's attention to its choice, of the first experts, which have slots.
+    void route(uint32_t layer) {
+        while (where().wait().kind != event_kind::gate) continue;
+        const uint32_t k = golden.of->config().top_k;
+        std::vector<uint32_t> chosen(k);
+        for (uint32_t i = 0; i < k; ++i) chosen[i] = i;
+        where().route(chosen, std::vector<float>(k, 1.0f / static_cast<float>(k)));
+        for (uint32_t i = 0; i < k; ++i)
+            if (drive.places.row_of(layer * experts + i, MOORAGE_TOP) == MOORAGE_NEVER)
+                drive.places.take(layer * experts + i, MOORAGE_TOP, false);
+    }
+    void queue(uint32_t layer, uint32_t expert) {
+        where().expert_on_gpu({layer * experts + expert, 1, 1, MOORAGE_NONE, expert});
+    }
+};
+
+}  // namespace
+
+TEST_CASE("what comes after a layer is launched behind its last expert") {
+    by_hand run(order::lazy);
+    const uint32_t k = run.golden.of->config().top_k;
+    run.where().begin(run.tokens);
+    run.where().attention(0, run.tokens);
+    for (uint32_t layer = 0; layer < run.layers(); ++layer) {
+        CAPTURE(layer);
+        run.route(layer);
+        for (uint32_t i = 0; i < k; ++i) run.queue(layer, i);
+        for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+        const uint64_t launches = pretended::calls("cudaLaunchKernel");
+        layer + 1 < run.layers() ? run.where().attention(layer + 1, run.tokens)
+                                 : run.where().head(1);
+        CHECK(pretended::calls("cudaLaunchKernel") == launches);
+    }
+    CHECK(run.where().wait().kind == event_kind::head);
+    CHECK_FALSE(run.where().failed());
+}
+
+TEST_CASE("an expert that the CPU computes holds the next layer back") {
+    by_hand run(order::eager);
+    const uint32_t k = run.golden.of->config().top_k;
+    run.where().begin(run.tokens);
+    run.where().attention(0, run.tokens);
+    run.route(0);
+    for (uint32_t i = 0; i + 1 < k; ++i) run.queue(0, i);
+    for (uint32_t i = 0; i + 1 < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    const uint64_t launches = pretended::calls("cudaLaunchKernel");
+    run.where().expert_on_cpu({k - 1, 1, 1, MOORAGE_NONE, k - 1});
+    CHECK(pretended::calls("cudaLaunchKernel") == launches);
+    CHECK(run.where().wait().kind == event_kind::cpu_expert);
+}
+
+TEST_CASE("the end of what is launched ahead is kept until it is asked for") {
+    by_hand run(order::eager);
+    const uint32_t k = run.golden.of->config().top_k, spare = run.experts - 1;
+    run.where().begin(run.tokens);
+    run.where().attention(0, run.tokens);
+    run.route(0);
+    for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
+    for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    // The next layer's scores are there already, and a move is queued behind them.
+    run.drive.places.take(spare, MOORAGE_TOP, false);
+    run.where().move_top({0, 1, 1, MOORAGE_NONE, 9, MOORAGE_TOP},
+                         run.drive.places.row_of(spare, MOORAGE_TOP));
+    const completion moved = run.where().wait();
+    CHECK(moved.kind == event_kind::moved);
+    CHECK(moved.tag == 9);
+    run.where().attention(1, run.tokens);
+    CHECK(run.where().wait().kind == event_kind::gate);
+}
+
+TEST_CASE("a pass that is given up leaves nothing to the next one") {
+    by_hand run(order::lazy);
+    const uint32_t k = run.golden.of->config().top_k;
+    run.where().begin(run.tokens);
+    run.where().attention(0, run.tokens);
+    run.route(0);
+    for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
+    for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    // The next layer's attention is under way.
+    for (uint32_t i = 0; i < k; ++i) run.drive.places.release(i, MOORAGE_TOP);
+    const auto report = check_golden(run.golden.data, run.drive, *run.machine.results);
+    REQUIRE(report.ok());
+    CHECK(report->logits_error <= golden_error_max);
+    CHECK(report->greedy_equal == run.golden.data.greedy.size());
+}
