@@ -116,7 +116,8 @@ private:
 
     template <class Team>
     MOORAGE_HOST_DEVICE void load_queries(Team &team, const attend_tile &tile, float *out) const {
-        team.phase([&](uint32_t thread) {
+        // They are there when the first keys are: load_cache() waits for all.
+        team.each([&](uint32_t thread) {
             for (uint32_t i = thread; i < rows_max * shape.head_dim; i += threads) {
                 const place row = place_of(tile, team.block_y, i / shape.head_dim);
                 const uint64_t from =
