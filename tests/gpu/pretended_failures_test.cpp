@@ -109,3 +109,23 @@ TEST_CASE("the failure of any call is an error with its name, or does no harm") 
     CHECK(went_on > 20);
     for (const char *call : calls) CHECK_MESSAGE(made[call] > 0, call);
 }
+
+TEST_CASE("a launch that fails while it is recorded costs the recording alone") {
+    const opened_golden golden("olmoe");
+    pretended::begin({.how = pretended::order::eager});
+    const short_outcome clean = run_shortly(golden);
+    const uint64_t launches = pretended::calls("cudaLaunchKernel");
+    uint64_t went_on = 0;
+    for (uint64_t n = 1; n <= launches; ++n) {
+        CAPTURE(n);
+        pretended::begin(
+            {.how = pretended::order::eager, .fail_call = "cudaLaunchKernel", .fail_at = n});
+        const short_outcome is = run_shortly(golden);
+        if (!is.failure.empty()) continue;
+        ++went_on;
+        CHECK(apart(is.logits, clean.logits) < 1e-3);
+    }
+    // The second of four tokens is recorded, the experts' launches are not.
+    CHECK(went_on > launches / 20);
+    CHECK(went_on < launches / 3);
+}

@@ -33,6 +33,7 @@ inline std::string what_is_off(const opened_golden &golden, const golden_layout 
     cuda_executor_options options;
     options.threads = 2;
     options.exact = true;
+    options.patience_s = 5;
     const golden_outcome is = run_golden(*golden.of, golden.data, layout.how, options, false);
     if (!is.failure.empty()) return is.failure;
     if (is.error > golden_error_max || is.greedy_equal != golden.data.greedy.size())

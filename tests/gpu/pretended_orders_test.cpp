@@ -19,7 +19,7 @@ void check(const char *model, const pretended::settings &how) {
     for (const golden_layout &layout : golden_layouts(*golden.of)) {
         CAPTURE(layout.name);
         pretended::begin(how);
-        CHECK(what_is_off(golden, layout) == "");
+        REQUIRE(what_is_off(golden, layout) == "");
         CHECK(pretended::alive().none());
     }
 }
@@ -28,7 +28,7 @@ void check(const char *model, const pretended::settings &how) {
 
 TEST_CASE("golden models are right in every order") {
     for (const char *model : {"olmoe", "mixtral", "deepseek_v2_lite"})
-        for (uint32_t seed = 1; seed <= 6; ++seed)
+        for (uint32_t seed = 1; seed <= 4; ++seed)
             for (const order how : one_thread)
                 if (how != order::eager || seed == 1) check(model, {.how = how, .seed = seed});
 }
@@ -52,4 +52,34 @@ TEST_CASE("what each GPU can launch is enough for every golden model") {
             CAPTURE(gpu);
             check(model, {.how = order::eager, .gpu = gpu});
         }
+}
+
+TEST_CASE("loads of the layer under way go before those of later layers") {
+    const opened_golden golden("olmoe");
+    const uint32_t experts = golden.of->config().experts;
+    executor_drive drive(*golden.of, {.slots = 4});
+    cuda_executor_options options;
+    options.of = golden.of.get();
+    options.places = &drive.places;
+    options.limits = golden_limits(golden.data);
+    options.transfers_max = 4;
+    options.threads = 1;
+    pretended::begin({.how = order::eager});
+    auto made = make_golden_machine(options, false);
+    REQUIRE(made.ok());
+    executor &where = *made->where;
+    const pass tokens = prompt_pass(std::span(golden.data.input_ids).first(1), 0, 0, true);
+    where.begin(tokens);
+    where.attention(0, tokens);
+    CHECK(where.wait().kind == event_kind::gate);
+    // The executor's own copies go at the highest priority, too.
+    const uint64_t before = pretended::copies(-1);
+    REQUIRE(pretended::copies(0) == 0);
+    for (const uint32_t page : {1u, experts + 1}) {
+        drive.places.take(page, MOORAGE_TOP, false);
+        where.send({link_h2d, page, MOORAGE_WHOLE, 0, 64});
+        CHECK(where.wait().kind == event_kind::piece);
+        CHECK(pretended::copies(-1) == before + 1);
+        CHECK(pretended::copies(0) == (page == 1 ? 0 : 1));
+    }
 }

@@ -88,6 +88,7 @@ void begin(const settings &how) {
 }
 objects alive() { return now().alive(); }
 uint64_t calls(const std::string &name) { return now().calls(name); }
+uint64_t copies(int priority) { return now().copies(priority); }
 
 device::device(const settings &how) : streams(how), how_(how), limits_(limits_of(how.gpu)) {}
 
@@ -186,6 +187,7 @@ cudaError_t device::copy(void *to, const void *from, size_t bytes, cudaMemcpyKin
     if (!right || source == place::astray || target == place::astray) return cudaErrorInvalidValue;
     if ((from_host || to_host) && host == place::pageable && !how_.pageable)
         return cudaErrorInvalidValue;
+    copies_[on.priority] += from_host;
     return submit(on, [=, this] {
         std::memcpy(to, from, bytes);
         return copy_s(bytes, kind);

@@ -49,6 +49,7 @@ public:
     // At the begin of every call that may fail.
     cudaError_t enter(const char *call, bool unsafe_in_capture = false);
     uint64_t calls(const std::string &name) const;
+    uint64_t copies(int priority) { return copies_[priority]; }
     objects alive() const;
 
     cudaError_t allocate(void **out, size_t bytes, bool pinned);
@@ -90,6 +91,7 @@ private:
     bool broken_ = false;  // every call fails
     std::map<const std::byte *, block> blocks_;
     std::map<std::string, uint64_t> calls_;
+    std::map<int, uint64_t> copies_;  // from the host, by priority
     std::map<const kernel_entry *, uint32_t> allowed_;
     std::set<const kernel_entry *> loaded_;
 };

@@ -51,6 +51,8 @@ struct objects {
 objects alive();
 // How often a call of that name has been made, of those that may fail.
 uint64_t calls(const std::string &name);
+// Copies from the host that streams of that priority have been given; the lower goes first.
+uint64_t copies(int priority);
 
 }  // namespace pretended
 

@@ -121,11 +121,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return now().copy(to, from, bytes, kind, of(stream));
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority) {
     PRETENDED_CALL();
     // Others wait for the legacy stream and it for them, which is not pretended.
     if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    return *out = reinterpret_cast<cudaStream_t>(now().streams.make()), cudaSuccess;
+    pretended::stream *made = now().streams.make();
+    made->priority = priority;
+    return *out = reinterpret_cast<cudaStream_t>(made), cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     PRETENDED_RELEASE((now().streams.destroy(&of(stream)), cudaSuccess));

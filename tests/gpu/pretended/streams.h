@@ -50,6 +50,7 @@ public:
     void move();
     const step *front() const { return steps_.empty() ? nullptr : &steps_.front(); }
 
+    int priority = 0;
     std::shared_ptr<capture> capturing;
     uint32_t weight = 1;               // how often it is this one that moves on; of order::drawn
     uint32_t patience = 0, asked = 0;  // of order::lazy
