@@ -159,6 +159,10 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     auto loaded_node = load_part<node_profile>(node, "node", choice.base, parse_node);
     if (!loaded_node) return loaded_node.failure();
     profile.node = std::move(*loaded_node);
+    if (choice.disk.empty()) return profile;
+    auto disk = load_part<disk_profile>(choice.disk, "disk", choice.base, parse_disk);
+    if (!disk) return disk.failure();
+    profile.disk = std::move(*disk);
     return profile;
 }
 

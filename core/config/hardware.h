@@ -1,7 +1,8 @@
 // hardware.h - hardware profiles and model shapes read from TOML: the figures costs are made of.
 //
 // A profile is three files: hw_profiles/device (the GPU), link (host to GPU) and node (CPU and host
-// memory). `[hardware] profile` names the device; it names its usual link and node, which
+// memory); `[hardware] disk` adds a fourth, the drive that experts beyond host memory are read
+// from. `[hardware] profile` names the device; it names its usual link and node, which
 // `[hardware] link` and `node` replace. Names are file names without .toml, found in the folder of
 // their kind or in hw_profiles/measured; a path works too. Every figure has an entry of the same
 // key under [sources] in its file, saying where it comes from.
@@ -40,7 +41,7 @@ struct device_profile {
     double copy_share = 1;     // the copy beside computing, (0, 1]
     uint64_t load_ns = 0;      // is_host: of each piece copied, taken from computing
     uint64_t expert_ns = 0;    // further fixed cost of an expert
-    uint64_t token_ns = 0;    // in a layer, of each token beside the first
+    uint64_t token_ns = 0;     // in a layer, of each token beside the first
     uint64_t pass_ns = 0;      // fixed cost of a pass through all layers
     double context_bytes_per_s = 0;  // at which attention works through cached keys and values,
                                      // after the weights; 0: at the memory's rate, together
@@ -53,6 +54,12 @@ struct link_profile {
     double h2d_bytes_per_s = 0;  // usable, large pinned copies
     double d2h_bytes_per_s = 0;
     uint64_t issue_ns = 0;  // per transfer
+};
+
+struct disk_profile {
+    std::string name;
+    double read_bytes_per_s = 0;  // of whole experts, read directly, many blocks at a time
+    uint64_t issue_ns = 0;        // per transfer: until its first byte
 };
 
 struct node_profile {
@@ -69,6 +76,7 @@ struct hardware_profile {
     device_profile device;
     link_profile link;
     node_profile node;
+    disk_profile disk;  // without a name: none is given
 };
 
 // Sizes of a model; bytes at `weight_bytes` per weight unless said.
@@ -98,6 +106,7 @@ std::vector<std::filesystem::path> data_roots();
 struct hardware_choice {
     std::string profile, link, node;  // link and node may be empty
     std::filesystem::path base;       // directory of the config
+    std::string disk = {};            // empty: none
 };
 result<hardware_profile> load_hardware(const hardware_choice &choice);
 // `name` is a file name without .toml ("mixtral_8x7b"), a path, or a published name or alias that a

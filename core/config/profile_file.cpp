@@ -25,7 +25,7 @@ constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]"};
 // One profile file while it is read. Each figure() is required and has to have a source.
 class profile_reader {
 public:
-    // `kind` is "device", "link", "node" or "model".
+    // `kind` is "device", "link", "node", "disk" or "model".
     // `within`: the list is a table of a machine's file, whose name says its kind.
     profile_reader(const node &root, std::string_view file, std::string kind, bool within)
         : kind_(std::move(kind)),
@@ -226,6 +226,13 @@ void read_link(profile_reader &file, link_profile &link) {
 }
 void check_link(section_reader &, const link_profile &) {}
 
+void read_disk(profile_reader &file, disk_profile &disk) {
+    file.label("name", disk.name);
+    file.positive("read_bytes_per_s", disk.read_bytes_per_s, rate_max);
+    file.ns("issue_ns", disk.issue_ns);
+}
+void check_disk(section_reader &, const disk_profile &) {}
+
 void read_node(profile_reader &file, node_profile &node) {
     file.label("name", node.name);
     file.bytes("memory_bytes", node.memory_bytes);
@@ -269,8 +276,10 @@ result<const node *> part_of(const node &root, std::string_view name, const std:
     if (kind == "model" || std::ranges::none_of(root.entries, of_machine)) return &root;
     section_reader top(std::string(name), "machine profile");
     top.add(root);
-    top.expect({"kind", "device", "link", "node"});
-    top.require(kind, "a machine's file has the tables [device], [link] and [node]");
+    top.expect({"kind", "device", "link", "node", "disk"});
+    top.require(kind, kind == "disk"
+                          ? "the machine's file has no table [disk]"
+                          : "a machine's file has the tables [device], [link] and [node]");
     if (top.failed()) return top.failure();
     const given *part = top.find(kind);
     if (part->value.type != node_type::table) {
@@ -309,6 +318,9 @@ result<link_profile> parse_link(std::string_view text, std::string_view name) {
 }
 result<node_profile> parse_node(std::string_view text, std::string_view name) {
     return parse_file<node_profile>(text, name, "node", read_node, check_node);
+}
+result<disk_profile> parse_disk(std::string_view text, std::string_view name) {
+    return parse_file<disk_profile>(text, name, "disk", read_disk, check_disk);
 }
 result<shape_file> parse_shape(std::string_view text, std::string_view name) {
     return parse_file<shape_file>(text, name, "model", read_shape, check_shape_file);

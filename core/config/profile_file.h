@@ -3,8 +3,8 @@
 // Each file is one flat list of keys, all of them required, and a table [sources] with a text for
 // every figure, which begins with its mark: [S] stated by a source, [M] measured, [D] derived, [2]
 // second-hand, [R] recalled, [G] guess. Figures that are terms only some machines need may be left
-// out. A file of kind "machine" holds the tables [device], [link] and [node], each such a list with
-// sources of its own.
+// out. A file of kind "machine" holds the tables [device], [link] and [node], and may hold [disk],
+// each such a list with sources of its own.
 #pragma once
 
 #include <string>
@@ -19,6 +19,7 @@ namespace moorage::core {
 result<device_profile> parse_device(std::string_view text, std::string_view name);
 result<link_profile> parse_link(std::string_view text, std::string_view name);
 result<node_profile> parse_node(std::string_view text, std::string_view name);
+result<disk_profile> parse_disk(std::string_view text, std::string_view name);
 
 struct shape_file {
     model_shape shape;

@@ -35,11 +35,13 @@ const std::vector<closed_section> &closed_sections() {
         {"run",
          {"executor", "tokens", "batch", "prefill", "seed", "threads", "device", "guard",
           "guard_window", "guard_margin"}},
-        {"hardware", {"profile", "link", "node"}},
+        {"hardware", {"profile", "link", "node", "disk"}},
         {"source",
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
           "top_k", "stop", "window"}},
-        {"memory", {"experts", "bytes", "sharing", "buffer_experts", "split", "prefill_displaces"}},
+        {"memory",
+         {"experts", "bytes", "host_experts", "host_bytes", "sharing", "buffer_experts", "split",
+          "prefill_displaces"}},
         {"plugins", {"path", "on_fault", "guard", "call_limit_ms"}},
         {"cluster",
          {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
@@ -62,6 +64,8 @@ bool is_host_key(std::string_view kind, std::string_view key) {
            (kind == "router" && (key == exact_requests || key == substitution_max)) ||
            (kind == "placement" && is_one(placement_keys));
 }
+// The table within [cache] that is a stage of its own: the cache of host memory.
+constexpr std::string_view host_table = "host", host_stage = "cache.host";
 
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
@@ -80,9 +84,11 @@ public:
         : file_(std::move(file)), base_(std::move(base)), may_read_(may_read) {
         for (const std::string &name : section_names())
             sections_.emplace(name, section_reader(file_, bracketed(name)));
+        sections_.emplace(host_stage, section_reader(file_, bracketed(host_stage)));
     }
 
     status add_file(const node &root);
+    void add_host_cache(const node &cache);
     status add_overrides(std::span<const override_value> overrides);
     status build(run_config &config);
 
@@ -108,6 +114,7 @@ private:
     static bool choose(section_reader &reader, const char *one, const char *other,
                        const given *&first, const given *&second);
     void read_memory(run_config &config);
+    void read_host_memory(run_config &config);
     void read_plugins(run_config &config);
     void read_cluster(run_config &config);
     void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
@@ -150,8 +157,16 @@ status builder::add_file(const node &root) {
                        place, part.key, describe(part.value), part.key),
                 true};
         found->second.add(part.value);
+        if (part.key == "cache") add_host_cache(part.value);
     }
     return success();
+}
+
+// Keys of the table [cache.host], which read_stage() then leaves out of [cache].
+void builder::add_host_cache(const node &cache) {
+    for (const entry &inner : cache.entries)
+        if (inner.key == host_table && inner.value.type == node_type::table)
+            section(host_stage).add(inner.value);
 }
 
 status builder::add_overrides(std::span<const override_value> overrides) {
@@ -159,7 +174,12 @@ status builder::add_overrides(std::span<const override_value> overrides) {
         const std::string place = format("--set {}.{}", one.section, one.key);
         const auto found = sections_.find(one.section);
         if (found == sections_.end()) return unknown_section(place, one.section);
-        found->second.add(given{one.key, parse_value(one.value), place, one.value});
+        const std::string below = format("{}.", host_table);
+        if (one.section == "cache" && one.key.starts_with(below))
+            section(host_stage)
+                .add(given{one.key.substr(below.size()), parse_value(one.value), place, one.value});
+        else
+            found->second.add(given{one.key, parse_value(one.value), place, one.value});
     }
     return success();
 }
@@ -190,7 +210,7 @@ void builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
     if (config.runs_on().real) config.profile = "host";
     for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
-                            std::pair{"node", &config.node}}) {
+                            std::pair{"node", &config.node}, std::pair{"disk", &config.disk}}) {
         hardware.read(key, *out);
         anchor(hardware.find(key), *out);
     }
@@ -286,6 +306,7 @@ void builder::read_memory(run_config &config) {
         memory.read("bytes", size, 1, bytes_max);
         config.bytes = size;
     }
+    read_host_memory(config);
     std::string sharing = "shared";
     memory.read("sharing", sharing);
     if (!memory.failed() && sharing != "shared" && sharing != "per-layer")
@@ -298,6 +319,31 @@ void builder::read_memory(run_config &config) {
     }
     memory.read_above("split", config.split, 0, 1);
     memory.read("prefill_displaces", config.prefill_displaces);
+}
+
+// How much of the model host memory holds; the rest is on disk.
+void builder::read_host_memory(run_config &config) {
+    section_reader &memory = section("memory");
+    const given *experts = nullptr, *bytes = nullptr;
+    if (!choose(memory, "host_experts", "host_bytes", experts, bytes))
+        memory.fail(format("{}: [memory] has both host_experts and host_bytes; keep one of them",
+                           experts->place));
+    if (experts) memory.read("host_experts", config.host_experts.emplace(), 1, experts_max);
+    if (bytes) memory.read("host_bytes", config.host_bytes.emplace(), 1, bytes_max);
+    const given *const found = experts ? experts : bytes;
+    if (found && config.cluster)
+        memory.fail(*found, "servers of a cluster say host_experts of their own");
+    if (found && !config.runs_on().real && config.disk.empty())
+        memory.fail(*found,
+                    "experts beyond it are read from a disk; say which one is emulated, for "
+                    "example [hardware] disk = \"nvme_gen4\"");
+    const section_reader &host = section(host_stage);
+    config.host_cache_given = !host.values().empty();
+    if (!found && !host.values().empty())
+        memory.fail(
+            format("{}: [cache.host] is the cache of host memory, which holds all experts; "
+                   "give [memory] host_experts or host_bytes",
+                   host.values().front().place));
 }
 
 void builder::read_plugins(run_config &config) {
@@ -461,6 +507,8 @@ void builder::read_stage(std::string_view kind, run_config &config) {
     for (const given &value : reader.values()) {
         if (reader.failed()) return;
         if (is_host_key(kind, value.key)) continue;
+        if (kind == "cache" && value.key == host_table && value.value.type == node_type::table)
+            continue;
         const size_t dot = value.raw ? value.key.find('.') : std::string::npos;
         if (dot != std::string::npos) {
             if (value.key.substr(0, dot) == stage.plugin)
@@ -500,8 +548,10 @@ status builder::build(run_config &config) {
     section("report").read("title", config.title);
     read_router(config);
     for (const std::string_view kind : kinds) read_stage(kind, config);
+    read_stage(host_stage, config);
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
+    if (section(host_stage).failed()) return section(host_stage).failure();
     return success();
 }
 
@@ -513,6 +563,7 @@ const executor_kind &run_config::runs_on() const {
 }
 
 stage_config &run_config::stage(std::string_view kind) {
+    if (kind == host_stage) return host_cache;
     stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
                                  &dispatch, &placement, &transport};
     static_assert(std::size(all) == std::size(kinds));

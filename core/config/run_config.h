@@ -54,7 +54,7 @@ struct run_config {
     uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
     double guard_margin = 0.02;  // by which one has to be faster than the other
     // [hardware]; with a real executor the profile is "host" unless another is given
-    std::string profile, link, node;
+    std::string profile, link, node, disk;
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.
     std::filesystem::path trace;
@@ -72,6 +72,10 @@ struct run_config {
     // executor: as many as fit.
     std::optional<uint32_t> experts;
     std::optional<uint64_t> bytes;
+    // Experts that host memory holds, the others are read from disk when they are needed; one of
+    // the two. Neither: all of them.
+    std::optional<uint32_t> host_experts;
+    std::optional<uint64_t> host_bytes;
     bool per_layer = false;                  // sharing = "shared" | "per-layer"
     std::optional<uint32_t> buffer_experts;  // default: top_k
     double split = 1;                        // share of an expert that is its top segment
@@ -85,6 +89,8 @@ struct run_config {
     stage_config router{"topk", "default", {}}, cache{"lfu", "default", {}},
         budget{"uniform", "default", {}}, prefetch{"none", "default", {}},
         dispatch{"load_all", "default", {}}, placement{}, transport{"direct", "default", {}};
+    stage_config host_cache{"lfu", "default", {}};  // [cache.host]: of host memory
+    bool host_cache_given = false;
     // [router] beside the policy's own: keys of the host, which hold it back.
     std::vector<uint64_t> exact_requests;  // the model's own choice stands for these
     double substitution_max = 1;           // share of a request's choices that may be substituted
@@ -96,8 +102,10 @@ struct run_config {
 
     // The executor; the first of all where there is none of the name, which loading refuses.
     const executor_kind &runs_on() const;
-    stage_config &stage(std::string_view kind);  // Requires: one of `kinds`
+    // Requires: one of `kinds`, or "cache.host".
+    stage_config &stage(std::string_view kind);
     const stage_config &stage(std::string_view kind) const;
+    bool reads_disk() const { return host_experts || host_bytes; }
 };
 
 // One "section.key=value" of --set; the value is read as TOML, and as text where it is none. A

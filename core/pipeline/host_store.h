@@ -1,0 +1,83 @@
+// host_store.h - host memory as a cache of what is on disk: experts beyond its size are read when
+// something needs them.
+//
+// Two users: transfers towards fast memory, which the transport stage holds until the page is here,
+// and experts computed on the CPU, whose operation waits for the read. A page in use is
+// pinned, and so is from its beginning on what a step misses in fast memory. One that is absent is
+// read into a slot, or, where the cache policy refuses it or nothing may go, passes through a frame
+// beside the cache; where there is none of either it waits its turn, demand before the rest. Its
+// policy is a cache policy like that of fast memory, with a view of its own.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/cache/cache_stage.h"
+#include "core/execute/cost_model.h"
+#include "core/store/ledger.h"
+#include "core/transport/transport_stage.h"
+
+namespace moorage::core {
+
+class host_store final : public supply {
+public:
+    // Frames beside the slots: one is read while another is used.
+    static constexpr uint32_t frames = 2;
+
+    // All borrowed. Connects itself to the transport. Requires: `truth` is of one pool, whole
+    // experts, with frames beside it.
+    host_store(instance &policy, ledger &truth, fault_log &faults, transport_stage &transport,
+               const cost_model &costs);
+
+    // A step may use the page: it keeps its slot, if it has one, until let_go().
+    void hold(uint32_t page) {
+        held_[page] = 1;
+        truth_.pin(page);
+    }
+    void let_go(uint32_t page) {
+        held_[page] = 0;
+        if (users_[page] == 0) truth_.unpin(page, kept(page));
+    }
+    bool use(uint32_t page, owner of) override;
+    void promote(uint32_t page) override;
+    void done(uint32_t page) override;
+    // A read has ended.
+    void landed(uint32_t page);
+    // Asks the policy for the first content: `pages`, each of which fill() is to be called with.
+    // False: the run has to end. [control]
+    bool choose_first(std::vector<uint32_t> &pages);
+    bool fill(uint32_t page);                      // false: no transfer is free
+    uint32_t filling() const { return filling_; }  // reads of it under way
+
+    // Until a page could be used, if it were asked for now; 0: at once.
+    uint64_t wait_ns(uint32_t page) const;
+    uint32_t slots() const { return truth_.slots(0); }
+    uint64_t requested() const { return requested_; }  // uses ...
+    uint64_t hits() const { return hits_; }            // ... of what was here
+    uint64_t first_bytes() const { return first_bytes_; }
+
+private:
+    bool here(uint32_t page) const { return truth_.whole(page); }
+    bool kept(uint32_t page) const {
+        return truth_.known(page) != 0 && (truth_.state(page) & MOORAGE_STATE_BUFFERED) == 0;
+    }
+    bool find_room(uint32_t page, owner of);
+    void read_waiting();
+    void forget(uint32_t page);
+
+    ledger &truth_;
+    cache_stage cache_;
+    transport_stage &transport_;
+    const cost_model &costs_;
+    bool running_ = true;
+    std::vector<uint32_t> users_;      // [pages]
+    std::vector<uint8_t> held_;        // [pages] by the running step
+    std::vector<uint32_t> transfers_;  // [pages] of the read, from its asking to its end
+    std::vector<uint8_t> read_;        // [pages] it has a place, and may be under way
+    std::deque<uint32_t> waiting_;     // pages without one
+    uint32_t filling_ = 0;
+    uint64_t requested_ = 0, hits_ = 0, first_bytes_ = 0;
+};
+
+}  // namespace moorage::core
