@@ -13,13 +13,14 @@ enum class cause : uint8_t {
     compute,  // the device computes
     launch,   // of its operations: fixed costs, launches and synchronisation
     link,     // nothing can run before a transfer has ended
+    disk,     // the same, and what it is to carry is still being read
     cpu,      // nothing is left to do until the CPU has computed its experts
     away,     // until another machine has, or a request comes
     host      // what is left in real time: policies, hand-overs, control
 };
-inline constexpr size_t cause_count = 6;
-inline constexpr std::array<std::string_view, cause_count> cause_names{"compute", "launch", "link",
-                                                                       "cpu",     "away",   "host"};
+inline constexpr size_t cause_count = 7;
+inline constexpr std::array<std::string_view, cause_count> cause_names{
+    "compute", "launch", "link", "disk", "cpu", "away", "host"};
 
 struct time_causes {
     std::array<uint64_t, cause_count> ns{};

@@ -234,7 +234,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     const uint64_t fit = gpu ? of.device_bytes[device] / demand.expert_bytes[model] : pages;
     const auto capacity = static_cast<uint32_t>(std::min<uint64_t>(fit, pages));
     const uint32_t slots = loads ? capacity : 0, buffer = loads ? demand.model_top_k[model] : 0;
-    const uint32_t transfers = pipeline::transfers_for(experts, buffer);
+    const uint32_t transfers = pipeline::transfers_for(experts, buffer, false);
     made.truth = std::make_unique<ledger>(
         layers, experts, std::vector<uint32_t>{slots},
         std::make_unique<arena>(layers, experts, 1, capacity, buffer + pipeline::staging_slots));
@@ -297,8 +297,8 @@ status cluster_runner::activate(served_node &of, uint32_t slots, uint32_t buffer
     limits.segments = 1;
     limits.predictions_max = of.from->experts();
     limits.servers = of.node->servers();
-    limits.links = link_count;
-    limits.transfers_max = pipeline::transfers_for(of.from->experts(), of.from->top_k());
+    limits.links = link_disk;  // there is none
+    limits.transfers_max = pipeline::transfers_for(of.from->experts(), of.from->top_k(), false);
     limits.expert_bytes = of.costs->shape().expert_bytes;
     if (const status done = of.policies.activate(limits); !done) return done;
     return check_composition({config_, of.policies, limits.experts, buffer, callable}, warnings_);

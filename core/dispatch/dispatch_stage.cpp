@@ -69,9 +69,10 @@ void dispatch_stage::price(const layer_step &step, const std::vector<step_item> 
         experts_[i] = item.expert;
         tokens_[i] = item.tokens;
         missing_[i] = item.missing;
-        load_ns_[i] = item.missing ? costs_.load_ns(item.load_left_bytes) : 0;
+        load_ns_[i] = item.missing ? costs_.load_ns(item.load_left_bytes) + item.read_ns : 0;
         gpu_ns_[i] = item.tokens == 1 ? gpu_one_ns_ : costs_.gpu_expert_ns(item.tokens, 1);
-        cpu_ns_[i] = item.tokens == 1 ? cpu_one_ns_ : costs_.cpu_expert_ns(item.tokens, 1);
+        cpu_ns_[i] = item.read_ns +
+                     (item.tokens == 1 ? cpu_one_ns_ : costs_.cpu_expert_ns(item.tokens, 1));
         if (view.host_distinct_scores)
             scores_[i] = view.host_distinct_scores[step.item_of(item.expert)];
         default_sites_[i] = MOORAGE_SITE_GPU;

@@ -25,6 +25,7 @@ struct step_item {
     // That bring the top (or the whole) and the bottom segment.
     uint32_t transfers[2] = {MOORAGE_NONE, MOORAGE_NONE};
     uint64_t load_left_bytes = 0;      // of what is missing
+    uint64_t read_ns = 0;              // before that, from disk to host memory
     uint64_t load_ns = 0, run_ns = 0;  // measured
     uint32_t open = 0;                 // computations under way
     bool cached = false;               // holds or gets a cache slot
@@ -38,7 +39,7 @@ struct step_item {
         tokens = its_tokens;
         site = MOORAGE_SITE_GPU;
         transfers[0] = transfers[1] = MOORAGE_NONE;
-        load_left_bytes = load_ns = run_ns = 0;
+        load_left_bytes = read_ns = load_ns = run_ns = 0;
         open = 0;
         behind = false;
     }

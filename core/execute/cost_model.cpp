@@ -102,6 +102,12 @@ uint64_t cost_model::price_load(uint64_t bytes) const {
     return corrected(load, hardware_.link.issue_ns + whole_ns(static_cast<double>(bytes) / rate));
 }
 
+uint64_t cost_model::read_ns(uint64_t bytes) const {
+    const disk_profile &disk = hardware_.disk;
+    const double rate = std::min(disk.read_bytes_per_s, hardware_.node.memory_bytes_per_s);
+    return corrected(read, disk.issue_ns + whole_ns(static_cast<double>(bytes) / rate));
+}
+
 uint64_t cost_model::part_bytes(double share) const {
     return rounded_up(static_cast<double>(shape_.expert_bytes) * share);
 }
@@ -124,6 +130,7 @@ void cost_model::refresh(moorage_costs &costs) const {
     costs.cpu_expert_ns = cpu_expert_ns(1, 1);
     costs.head_ns = head_ns(1);
     costs.cpu_token_ns = (cpu_expert_ns(1025, 1) - costs.cpu_expert_ns) / 1024;
+    if (!hardware_.disk.name.empty()) costs.disk_read_ns = read_ns(shape_.expert_bytes);
 }
 
 }  // namespace moorage::core

@@ -58,6 +58,8 @@ public:
     uint64_t load_ns(uint64_t bytes) const {
         return bytes == shape_.expert_bytes ? load_one_ns_ : price_load(bytes);
     }
+    // One transfer from disk to host memory, alone. Requires: a disk.
+    uint64_t read_ns(uint64_t bytes) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
 
     // Bytes of `share` of an expert, rounded up.
@@ -72,7 +74,7 @@ public:
     // In real runs the profile is where estimates begin: each operation that was timed moves a
     // factor, a mean over about the last sixteen, that all later answers of its kind are multiplied
     // by. `modelled_ns` is what this model said of it just before. Never called in virtual time.
-    enum term : uint32_t { attention, gpu_expert, cpu_expert, load, term_count };
+    enum term : uint32_t { attention, gpu_expert, cpu_expert, load, read, term_count };
     void observe(term which, uint64_t modelled_ns, uint64_t measured_ns);
 
     // For the policies (moorage_costs); `context` as in attention_ns for one token.
@@ -95,7 +97,7 @@ private:
     double layer_bytes_ = 0, head_bytes_ = 0, weights_per_byte_ = 0;
     double read_bytes_per_s_ = 0;  // of weights, by the device
     uint64_t context_ = 1;
-    std::array<double, term_count> factors_{1, 1, 1, 1};
+    std::array<double, term_count> factors_{1, 1, 1, 1, 1};
     // A whole expert for one token: nearly all that is asked for while decoding.
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0, load_one_ns_ = 0;
 };

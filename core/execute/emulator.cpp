@@ -22,7 +22,8 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
       sync_ns_(costs.sync_ns()),
       memory_rate_(costs.hardware().node.memory_bytes_per_s / 1e9),
       link_rates_{costs.hardware().link.h2d_bytes_per_s / 1e9,
-                  costs.hardware().link.d2h_bytes_per_s / 1e9},
+                  costs.hardware().link.d2h_bytes_per_s / 1e9,
+                  costs.hardware().disk.read_bytes_per_s / 1e9},
       sink_(sink),
       overhead_ns_{},
       arrived_(transfers_max, 0) {
@@ -51,13 +52,14 @@ void emulator::account_until_now() {
     if (gpu_running_) return account_gpu();
     const uint64_t took_ns = now_ - accounted_ns_;
     accounted_ns_ = now_;
-    if (gpu_queue_.count != 0) {
-        (*charged_)[cause::link] += took_ns;
-    } else if (cpu_queue_.count != 0) {
-        (*charged_)[cause::cpu] += took_ns;
-    } else {
-        (*charged_)[flows_[h2d].busy || flows_[d2h].busy ? cause::link : cause::away] += took_ns;
-    }
+    const bool linked = flows_[h2d].busy || flows_[d2h].busy;
+    const bool waiting = gpu_queue_.count != 0;
+    cause whose = linked ? cause::link : cause::away;
+    if (waiting) whose = cause::link;
+    if (!waiting && cpu_queue_.count != 0) whose = cause::cpu;
+    // While the CPU computes or a copy goes on, the disk is not what is waited for.
+    if (flows_[disk].busy && !flows_[cpu].busy && !(waiting && linked)) whose = cause::disk;
+    (*charged_)[whose] += took_ns;
 }
 
 template <class T>
@@ -162,12 +164,14 @@ void emulator::arrived(uint32_t transfer) {
 void emulator::send(const link_piece &piece) {
     assert(idle(piece.link) && piece.bytes > 0);
     const actor which = static_cast<actor>(piece.link);
-    if (unified_memory())
+    const bool reads = piece.link == link_disk;
+    const hardware_profile &hardware = costs_.hardware();
+    if (!reads && unified_memory())
         start_flow(which, 0, 0, 1);
     else
-        start_flow(which, costs_.hardware().link.issue_ns, static_cast<double>(piece.bytes),
-                   link_rates_[which]);
-    flows_[piece.link].page = piece.page;
+        start_flow(which, reads ? hardware.disk.issue_ns : hardware.link.issue_ns,
+                   static_cast<double>(piece.bytes), link_rates_[piece.link]);
+    flows_[which].page = piece.page;
 }
 
 void emulator::start_flow(actor which, uint64_t constant_ns, double bytes, double rate) {
@@ -179,11 +183,17 @@ void emulator::start_flow(actor which, uint64_t constant_ns, double bytes, doubl
     one.left_bytes = bytes;
     one.alone_rate = rate;
     due_[which] = one.constant_end;
-    if (constant_ns == 0) {
-        one.flowing = true;
-        ++flowing_;
-        share_memory();
-    }
+    if (constant_ns == 0) begin_to_flow(which);
+}
+
+// Alone, as most are, it goes at its own rate.
+void emulator::begin_to_flow(uint32_t which) {
+    flow &one = flows_[which];
+    one.flowing = true;
+    one.updated = now_;
+    if (++flowing_ != 1 || one.alone_rate > memory_rate_) return share_memory();
+    one.rate = one.alone_rate;
+    due_[which] = now_ + rounded_up(one.left_bytes / one.rate);
 }
 
 // Gives every flow its share of host memory from now on, and with it the time of its end.
@@ -230,10 +240,7 @@ bool emulator::take(uint32_t which, completion &done) {
     if (!gpu_running_) account();  // else it is the GPU's until that ends
     flow &one = flows_[which];
     if (one.flowing) return finish_flow(static_cast<actor>(which), done), true;
-    one.flowing = true;
-    ++flowing_;
-    one.updated = now_;
-    share_memory();
+    begin_to_flow(which);
     return false;
 }
 
@@ -271,10 +278,12 @@ void emulator::finish_flow(actor which, completion &done) {
     due_[which] = MOORAGE_NEVER;
     share_memory();
     if (which != cpu) {
-        (which == h2d ? busy_.h2d : busy_.d2h) += duration_ns;
+        (which == h2d ? busy_.h2d : which == d2h ? busy_.d2h : busy_.disk) += duration_ns;
         if (sink_)
-            sink_->span(which == h2d ? span_sink::h2d : span_sink::d2h, "copy", layer_, one.page,
-                        one.started, now_);
+            sink_->span(which == h2d   ? span_sink::h2d
+                        : which == d2h ? span_sink::d2h
+                                       : span_sink::disk,
+                        which == disk ? "read" : "copy", layer_, one.page, one.started, now_);
         done.kind = event_kind::piece;
         done.tag = which;
         done.segments = 0;

@@ -1,12 +1,13 @@
 // emulator.h - the executor in virtual time: discrete events over queues, deterministic to the
 // byte.
 //
-// Actors: the GPU stream, the copy engine of each direction, the CPU pool. Each has at most one
-// event pending. Copies and CPU experts read host memory together: while the sum of what they could
-// read alone exceeds the node's ceiling, all are slowed by the same factor (a DRAM controller
-// serves them alike; measured in FreeToken#444: 110 + 26 alone, 120 together). The constant part of
-// a transfer or of a CPU expert uses no bandwidth. Time is whole nanoseconds; an end that falls
-// between two is rounded up. Events at the same time are taken in the order of the actors below.
+// Actors: the GPU stream, the copy engine of each direction, the CPU pool, the disk. Each has at
+// most one event pending. Copies, CPU experts and the disk use host memory together: while the sum
+// of what they could read alone exceeds the node's ceiling, all are slowed by the same factor (a
+// DRAM controller serves them alike; measured in FreeToken#444: 110 + 26 alone, 120 together). The
+// constant part of a transfer or of a CPU expert uses no bandwidth. Time is whole nanoseconds; an
+// end that falls between two is rounded up. Events at the same time are taken in the order of the
+// actors below.
 #pragma once
 
 #include <array>
@@ -23,9 +24,9 @@ namespace moorage::core {
 class span_sink {
 public:
     virtual ~span_sink() = default;
-    enum track { gpu, h2d, d2h, cpu };
-    // kind: "attention", "expert", "prediction", "move", "head", "copy"; page MOORAGE_NONE where
-    // there is none.
+    enum track { gpu, h2d, d2h, cpu, disk };
+    // kind: "attention", "expert", "prediction", "move", "head", "copy", "read"; page MOORAGE_NONE
+    // where there is none.
     virtual void span(track where, const char *kind, uint32_t layer, uint32_t page,
                       uint64_t start_ns, uint64_t end_ns) = 0;
 };
@@ -103,7 +104,15 @@ private:
         uint64_t constant_end = 0, started = 0, updated = 0;
         double left_bytes = 0, alone_rate = 0, rate = 0;  // bytes, bytes per ns
     };
-    enum actor : uint32_t { h2d = 0, d2h = 1, cpu = 2, gpu = 3, actor_count = 4 };
+    // Links first, by their numbers.
+    enum actor : uint32_t {
+        h2d = link_h2d,
+        d2h = link_d2h,
+        disk = link_disk,
+        cpu = 3,
+        gpu = 4,
+        actor_count = 5
+    };
 
     uint32_t first() const {  // actor with the earliest event
         uint32_t first = 0;
@@ -126,19 +135,20 @@ private:
     void start_gpu();
     void start_cpu();
     void start_flow(actor which, uint64_t constant_ns, double bytes, double rate);
+    void begin_to_flow(uint32_t which);
     void share_memory();
     void finish_gpu(completion &done);
     void finish_flow(actor which, completion &done);
 
     const cost_model &costs_;
     const uint64_t sync_ns_;
-    const double memory_rate_, link_rates_[2];  // bytes per ns
+    const double memory_rate_, link_rates_[link_count];  // bytes per ns
     span_sink *sink_;
     // The price of attention is that of a pass: all its layers ask for the same.
     uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_ns_ = 0;
     uint64_t events_ = 0, gpu_backlog_ns_ = 0;
     std::array<uint64_t, actor_count> due_;  // of each actor's event; MOORAGE_NEVER: none
-    std::array<flow, 3> flows_;
+    std::array<flow, gpu> flows_;
     uint32_t flowing_ = 0;  // of them
     busy_ns busy_;
     uint64_t accounted_ns_ = 0;

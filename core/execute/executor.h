@@ -20,8 +20,9 @@
 
 namespace moorage::core {
 
-// Links of a single device.
-enum : uint32_t { link_h2d = 0, link_d2h = 1, link_count = 2 };
+// Links of a single device: to and from it, and where not all experts are in host memory, from the
+// disk to that.
+enum : uint32_t { link_h2d = 0, link_d2h = 1, link_disk = 2, link_count = 3 };
 
 struct expert_work {
     uint32_t page = 0;
@@ -61,7 +62,7 @@ struct completion {
 
 // Busy times since the run began. stall_ns: the GPU had work queued that waited for a transfer.
 struct busy_ns {
-    uint64_t gpu = 0, h2d = 0, d2h = 0, cpu = 0, stall = 0;
+    uint64_t gpu = 0, h2d = 0, d2h = 0, cpu = 0, stall = 0, disk = 0;
 };
 
 class executor {
@@ -80,6 +81,7 @@ public:
     // call.
     virtual void route(std::span<const uint32_t>, std::span<const float>) {}
     virtual void expert_on_gpu(const expert_work &work) = 0;
+    // Reads host memory, where the expert is.
     virtual void expert_on_cpu(const expert_work &work) = 0;
     // Whether predict() is offered; without it predictions are made with the gate, from what is
     // known before any expert of the layer.

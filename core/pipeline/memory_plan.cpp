@@ -21,6 +21,9 @@ public:
 
 private:
     result<uint64_t> wanted_experts(uint64_t all) const;
+    result<uint64_t> counted(std::optional<uint32_t> experts, std::optional<uint64_t> bytes,
+                             std::string_view key) const;
+    status plan_host(uint64_t all);
     result<uint64_t> experts_on_gpu(uint64_t all) const;
     void warn_of_size();
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
@@ -38,17 +41,49 @@ private:
     memory_plan plan_;
 };
 
+// `key`: of the bytes.
+result<uint64_t> planner::counted(std::optional<uint32_t> experts, std::optional<uint64_t> bytes,
+                                  std::string_view key) const {
+    if (experts) return uint64_t{*experts};
+    const model_shape &shape = costs_.shape();
+    const uint64_t count = *bytes / shape.expert_bytes;
+    if (count != 0) return count;
+    return error{format("{}: [memory] {} = {} is less than one expert of {} ({} bytes)",
+                        config_.file.string(), key, *bytes, shape.name, shape.expert_bytes),
+                 true};
+}
+
+// What host memory holds. A processor computes from there, so then it is fast memory itself.
+status planner::plan_host(uint64_t all) {
+    if (!config_.reads_disk()) return success();
+    const std::string_view key = config_.host_experts ? "host_experts" : "host_bytes";
+    const auto held = counted(config_.host_experts, config_.host_bytes, key);
+    if (!held) return held.failure();
+    plan_.from_disk = on_host() && *held < all;
+    if (!on_host()) plan_.host_experts = static_cast<uint32_t>(std::min(*held, all));
+    if (on_host() && (config_.experts || config_.bytes))
+        warn(
+            format("[memory] {} is not used: the processor computes from host memory, which "
+                   "{} describes",
+                   config_.experts ? "experts" : "bytes", key));
+    if (on_host() && config_.host_cache_given)
+        warn(
+            "[cache.host] is not used: the processor computes from host memory, whose policy is "
+            "that of [cache]");
+    if (!on_host() && *held < plan_.experts)
+        warn(
+            format("[memory] {} leaves host memory room for {} experts, and fast memory has room "
+                   "for {}: what is evicted there is read from disk again",
+                   key, *held, plan_.experts));
+    return success();
+}
+
 // Whole experts that the cache is to hold: as configured, or as many as there is room for.
 result<uint64_t> planner::wanted_experts(uint64_t all) const {
     const model_shape &shape = costs_.shape();
-    if (config_.experts) return uint64_t{*config_.experts};
-    if (config_.bytes) {
-        const uint64_t count = *config_.bytes / shape.expert_bytes;
-        if (count != 0) return count;
-        return error{format("{}: [memory] bytes = {} is less than one expert of {} ({} bytes)",
-                            config_.file.string(), *config_.bytes, shape.name, shape.expert_bytes),
-                     true};
-    }
+    if (config_.reads_disk() && on_host())
+        return counted(config_.host_experts, config_.host_bytes, "host_bytes");
+    if (config_.experts || config_.bytes) return counted(config_.experts, config_.bytes, "bytes");
     if (on_host()) return all;
     if (config_.runs_on().memory == fast_memory::gpu) return experts_on_gpu(all);
     const device_profile &device = costs_.hardware().device;
@@ -80,7 +115,8 @@ result<memory_plan> planner::operator()() {
     const model_shape &shape = costs_.shape();
     const uint64_t all = uint64_t{of_.layers} * of_.experts;
     plan_.buffer_slots = config_.buffer_experts.value_or(of_.top_k);
-    plan_.transfers_max = pipeline::transfers_for(of_.experts, plan_.buffer_slots);
+    plan_.transfers_max =
+        pipeline::transfers_for(of_.experts, plan_.buffer_slots, config_.reads_disk());
     const auto asked = wanted_experts(all);
     if (!asked) return asked.failure();
     if (*asked > all)
@@ -88,6 +124,7 @@ result<memory_plan> planner::operator()() {
             "[memory] room for {} experts, and {} has {}: all are resident after their first use",
             *asked, shape.name, all));
     plan_.experts = static_cast<uint32_t>(std::min(*asked, all));
+    if (const status planned = plan_host(all); !planned) return planned.failure();
     plan_.rows = shape.moe_intermediate;
     plan_.top_rows = top_rows(shape.moe_intermediate, config_.split);
     plan_.share = static_cast<double>(plan_.top_rows) / shape.moe_intermediate;

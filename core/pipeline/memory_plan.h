@@ -30,6 +30,10 @@ struct memory_plan {
     uint32_t part_rows = 0;
     double share = 1;  // of an expert that is its top segment
     uint32_t transfers_max = 0;
+    // Experts that host memory holds where others are read from disk; 0: all, or the processor is
+    // the device and this is `experts`.
+    uint32_t host_experts = 0;
+    bool from_disk = false;  // the loads of a processor are reads of what is not in memory
     // The processor is the device and has room for every whole expert: the model's own memory is
     // fast memory, and nothing is copied.
     bool in_place = false;

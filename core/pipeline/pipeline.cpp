@@ -18,6 +18,9 @@ pipeline::pipeline(const parts &of)
       budget_(*of.policies.budget, faults_, truth_, cache_, of.slots, of.part_rows),
       transport_(*of.policies.transport, executor_, faults_, of.transfers_max, source_.layers(),
                  source_.experts()),
+      host_(of.host ? std::make_unique<host_store>(*of.policies.host_cache, *of.host, faults_,
+                                                   transport_, costs_)
+                    : nullptr),
       behind_(truth_, cache_, transport_, costs_),
       prefetch_(*of.policies.prefetch, faults_, truth_, transport_, costs_, source_,
                 of.buffer_slots),
@@ -32,9 +35,9 @@ pipeline::pipeline(const parts &of)
       watcher_(of.watcher) {
     // One call per instance and step, however many stages it serves.
     const stages &all = of.policies;
-    for (instance *one :
-         {all.router, all.cache, all.budget, all.prefetch, all.dispatch, all.transport})
-        if (one->observer &&
+    for (instance *one : {all.router, all.cache, all.host_cache, all.budget, all.prefetch,
+                          all.dispatch, all.transport})
+        if (one && one->observer &&
             std::find(observers_.begin(), observers_.end(), one) == observers_.end())
             observers_.push_back(one);
     const size_t items = source_.experts();
@@ -45,6 +48,7 @@ pipeline::pipeline(const parts &of)
     to_cache_items_.reserve(items);
     placed_.resize(items);
     waiting_.reserve(2 * items);
+    read_first_.reserve(items);
     predict_from_.reserve(items);
     course_ = course();
     event_.enter(course_.handle());
@@ -124,6 +128,9 @@ bool pipeline::choose(layer_report &account) {
     step_.weigh(source_, pass_);
     step_.group();
     find_items(account);  // looks up and pins
+    if (host_)
+        for (const step_item &item : items_)
+            if (item.missing != 0) host_->hold(item.page);
     if (watcher_) watcher_->step(step_.view(), pass_, source_);
     observe();
     prefetch_.settle(step_, taken_, account_.bytes);  // cuts off what was not asked for
@@ -192,6 +199,7 @@ void pipeline::join_transfers() {
     }
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
+        if (host_) item.read_ns = host_->wait_ns(item.page);
         item.load_left_bytes =
             costs_.expert_bytes(share(item.missing)) - behind_.moved_bytes(item.page);
         for (const uint32_t id : item.transfers) {
@@ -287,6 +295,33 @@ void pipeline::start_segment(uint32_t index, uint8_t segments) {
     ++open_;
 }
 
+// It reads host memory, where the expert may have to come to first.
+void pipeline::start_on_cpu(uint32_t index) {
+    step_item &item = items_[index];
+    account_.activation_bytes += costs_.activation_bytes(item.tokens);
+    ++item.open;
+    ++open_;
+    if (host_ && !host_->use(item.page, owner::demand))
+        read_first_.push_back(index);
+    else
+        executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
+}
+
+void pipeline::used_on_cpu(const completion &done) {
+    if (done.kind == event_kind::cpu_expert) host_->done(items_[done.tag].page);
+}
+
+// A page has come from disk.
+void pipeline::page_read(uint32_t page) {
+    host_->landed(page);
+    std::erase_if(read_first_, [&](uint32_t index) {
+        const step_item &item = items_[index];
+        if (item.page != page) return false;
+        executor_.expert_on_cpu({page, item.tokens, 1, MOORAGE_NONE, index});
+        return true;
+    });
+}
+
 // The GPU stream runs in order, so what need not wait goes first: resident experts and segments,
 // then what comes, in the order of the dispatch policy. What the arena has no room for waits until
 // something that was staged has been computed.
@@ -300,10 +335,7 @@ void pipeline::start_compute() {
         if (item.site >= MOORAGE_SITE_REMOTE) {
             remote_.add(index);
         } else if (item.site == MOORAGE_SITE_CPU) {
-            executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
-            account_.activation_bytes += costs_.activation_bytes(item.tokens);
-            ++item.open;
-            ++open_;
+            start_on_cpu(index);
         } else if (!split) {
             if (item.missing == 0) start_segment(index, MOORAGE_WHOLE);
         } else if (!(item.missing & MOORAGE_TOP)) {
@@ -435,6 +467,7 @@ uint64_t pipeline::window_ns() const {
 // A transfer has ended: what it brought is there, and its owner is told.
 void pipeline::land(uint32_t transfer) {
     const transfer_record &record = transport_.record(transfer);
+    if (record.link == link_disk) return page_read(record.page);
     if (record.of != owner::serve) truth_.land(record.page, record.segments);
     switch (record.of) {
         case owner::demand:    // the items of the step have it, and release it
@@ -450,15 +483,17 @@ void pipeline::land(uint32_t transfer) {
     }
 }
 
+void pipeline::piece_crossed(const completion &done) {
+    const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);
+    if (ended != MOORAGE_NONE) land(ended);
+}
+
 void pipeline::handle(const completion &done) {
     const instance::stepping mark;
     if (!virtual_time_) learn(done);
     switch (done.kind) {
-        case event_kind::piece: {
-            const uint32_t ended = transport_.piece_done(done.tag, done.duration_ns);
-            if (ended != MOORAGE_NONE) land(ended);
-            return;
-        }
+        case event_kind::piece:
+            return piece_crossed(done);
         case event_kind::gpu_expert:
         case event_kind::cpu_expert:
         case event_kind::remote_expert: {
@@ -467,6 +502,8 @@ void pipeline::handle(const completion &done) {
             --item.open;
             --open_;
             const bool on_gpu = done.kind == event_kind::gpu_expert;
+            if (host_ && !on_gpu) [[unlikely]]
+                used_on_cpu(done);
             if (on_gpu ? (done.segments & MOORAGE_TOP) != 0 : item.missing == 0) move_top(item);
             if (on_gpu) segment_done(item, done.segments);
             return;
@@ -495,6 +532,7 @@ void pipeline::end_step(layer_report &account) {
     const instance::stepping mark;
     for (step_item &item : items_) {
         truth_.unpin(item.page, item.cached || item.behind);
+        if (host_ && item.missing != 0) host_->let_go(item.page);
         if (item.site == MOORAGE_SITE_CPU) ++account.experts.on_cpu;
         if (item.site >= MOORAGE_SITE_REMOTE) ++account.experts.remote;
         bool loaded = false;
@@ -527,6 +565,10 @@ void pipeline::finish(run_report &report) {
     behind_.cancel();
     assert(truth_.adds_up() && "what is there has a slot, and what has one is there or coming");
     charge_to(source_.layers());  // and with it what was charged before
+    if (host_)
+        report.host = {host_->slots(), host_->requested(), host_->hits(),
+                       transport_.moved_bytes(link_disk) - host_->first_bytes(),
+                       host_->first_bytes()};
     account_.report(executor_, truth_, transport_, per_layer_, report);
     report.has_predictions = prefetch_.active();
     report.faults = {faults_.counts().begin(), faults_.counts().end()};

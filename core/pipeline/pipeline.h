@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "core/host/instance.h"
 #include "core/pipeline/flow.h"
 #include "core/pipeline/guard.h"
+#include "core/pipeline/host_store.h"
 #include "core/pipeline/load_behind.h"
 #include "core/pipeline/remote_calls.h"
 #include "core/pipeline/run_account.h"
@@ -38,6 +40,7 @@ namespace moorage::core {
 // The policies of the stages; one instance may stand in several places. All active.
 struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
+    instance *host_cache = nullptr;  // where host memory does not hold everything
 };
 
 class pipeline {
@@ -48,6 +51,7 @@ public:
         cost_model *costs;     // a real executor's times correct it ...
         moorage_costs *shown;  // ... and what policies see of it
         ledger *truth;
+        ledger *host = nullptr;  // of host memory, with policies.host_cache
         fault_log *faults;
         stages policies;
         uint32_t slots, buffer_slots, transfers_max, needs;
@@ -102,8 +106,10 @@ public:
 
     // Bound on the live transfers of a run with these sizes: each expert of a step and of the
     // buffer in two segments, and as many again that were cut off and still end.
-    static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots) {
-        return 4 * (experts + buffer_slots) + 2 * load_behind::loads_max + 16;
+    // `from_disk`: each may need a read, too.
+    static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots, bool from_disk) {
+        return (4 * (experts + buffer_slots) + 2 * load_behind::loads_max + 16) *
+               (from_disk ? 2 : 1);
     }
     // Slots of either kind beside cache and buffer, for experts that a step needs and the cache has
     // no room for: one loads while another computes.
@@ -114,6 +120,7 @@ private:
     flow arrange();
     flow divide();
     flow fill();
+    flow fill_host();
     void end_run() { over_ = true; }
     bool arrangement_due() {
         return !arranged_ || (per_layer_ && account_.tokens >= budget_.due());
@@ -141,6 +148,9 @@ private:
     bool load_later();
     void start_compute();
     void start_segment(uint32_t index, uint8_t segments);
+    void start_on_cpu(uint32_t index);
+    [[gnu::cold]] void page_read(uint32_t page);
+    [[gnu::cold]] void used_on_cpu(const completion &done);
     void predict();
     void plan_prefetch();
     void start_waiting();
@@ -166,6 +176,7 @@ private:
     double share(uint8_t segments) const { return truth_.rows().share(layer(), segments); }
     // Pages that lost their place in the cache.
     void land(uint32_t transfer);
+    void piece_crossed(const completion &done);
     void release(std::span<const uint32_t> pages) {
         for (const uint32_t page : pages) behind_.release(page);
     }
@@ -191,6 +202,7 @@ private:
     cache_stage cache_;
     budget_stage budget_;
     transport_stage transport_;
+    std::unique_ptr<host_store> host_;  // null: host memory holds everything
     load_behind behind_;
     prefetch_stage prefetch_;
     remote_calls remote_;
@@ -210,6 +222,7 @@ private:
     // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
     std::vector<std::pair<uint32_t, uint8_t>> waiting_;
     size_t next_waiting_ = 0;
+    std::vector<uint32_t> read_first_;  // items of the CPU whose pages come from disk
     std::vector<uint32_t> predict_from_;
     bool predicting_ = false;  // under way
     bool foretold_ = false;    // the step before made predictions for this one

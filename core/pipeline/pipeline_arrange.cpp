@@ -29,6 +29,7 @@ flow pipeline::arrange() {
     }
     if (!empty) co_return;
     const uint64_t begin_ns = now_ns(), moved_before = transport_.moved_bytes(link_h2d);
+    if (host_ && !arranged_) co_await fill_host();
     co_await fill();
     if (!running()) co_return;
     const uint64_t moved = transport_.moved_bytes(link_h2d) - moved_before;
@@ -54,6 +55,18 @@ flow pipeline::divide() {
     release(budget_.evicted());
     truth_.divide(budget_.top_rows());
     executor_.divided();
+}
+
+// The same of host memory, from disk.
+flow pipeline::fill_host() {
+    filled_.clear();
+    if (!host_->choose_first(filled_)) co_return end_run();
+    for (const uint32_t page : filled_)
+        while (!host_->fill(page)) {
+            if (!running()) co_return;
+            co_await event_;
+        }
+    while (host_->filling() != 0 && running()) co_await event_;
 }
 
 // As the cache policy wishes; what it leaves free waits for demand.

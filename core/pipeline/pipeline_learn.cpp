@@ -22,10 +22,12 @@ void pipeline::learn(const completion &done) {
             return costs_.observe(cost_model::cpu_expert,
                                   costs_.cpu_expert_ns(items_[done.tag].tokens, 1),
                                   done.duration_ns);
-        case event_kind::piece:
-            return costs_.observe(cost_model::load,
-                                  costs_.load_ns(transport_.piece_bytes(done.tag)),
-                                  done.duration_ns);
+        case event_kind::piece: {
+            const uint64_t bytes = transport_.piece_bytes(done.tag);
+            if (done.tag == link_disk)
+                return costs_.observe(cost_model::read, costs_.read_ns(bytes), done.duration_ns);
+            return costs_.observe(cost_model::load, costs_.load_ns(bytes), done.duration_ns);
+        }
         case event_kind::remote_expert:
         case event_kind::moved:
         case event_kind::prediction:

@@ -21,8 +21,9 @@ constexpr std::pair<std::string_view, instance * stages::*> places[] = {
 
 }  // namespace
 
-status policy_set::make_stage(const request &of, std::string_view kind, instance *&out) {
-    const stage_config &stage = of.config.stage(kind);
+// The policy that a stage names, if the run can give it what it needs.
+result<const policy *> policy_set::choose(const request &of, const stage_config &stage,
+                                          std::string_view kind) {
     const auto found = find_policy(of.known, stage, kind);
     if (!found) return found.failure();
     const policy &chosen = **found;
@@ -45,6 +46,24 @@ status policy_set::make_stage(const request &of, std::string_view kind, instance
                        kind, stage.plugin, trace::tensor_of(bit), of.source_name),
                 true};
     needs_ |= chosen.descriptor->needs;
+    return &chosen;
+}
+
+status policy_set::make_instance(const request &of, const policy &chosen, const settings &given,
+                                 environment where, instance *&out) {
+    if ((chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE) && of.future) where.future = of.future();
+    auto made = instance::create(chosen, given, where);
+    if (!made) return made.failure();
+    instances_.push_back(std::move(made).value());
+    out = instances_.back().get();
+    return success();
+}
+
+status policy_set::make_stage(const request &of, std::string_view kind, instance *&out) {
+    const stage_config &stage = of.config.stage(kind);
+    const auto found = choose(of, stage, kind);
+    if (!found) return found.failure();
+    const policy &chosen = **found;
     for (const auto &known : instances_) {
         if (&known->from() != &chosen) continue;
         out = known.get();  // one instance for all its stages: they share their history
@@ -57,24 +76,35 @@ status policy_set::make_stage(const request &of, std::string_view kind, instance
         if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)
             given.insert(given.end(), also.params.begin(), also.params.end());
     }
+    return make_instance(of, chosen, given, of.where, out);
+}
+
+// Of host memory: an instance of its own, though it be of the policy that fast memory has.
+status policy_set::make_host(const request &of) {
+    if (of.host == nullptr) return success();
+    const stage_config &stage = of.config.host_cache;
+    const auto found = choose(of, stage, "cache");
+    if (!found) return found.failure();
     environment where = of.where;
-    if ((chosen.descriptor->needs & MOORAGE_NEEDS_FUTURE) && of.future) where.future = of.future();
-    auto made = instance::create(chosen, given, where);
-    if (!made) return made.failure();
-    instances_.push_back(std::move(made).value());
-    out = instances_.back().get();
-    return success();
+    where.residency = of.host;
+    return make_instance(of, **found, stage.params, where, stages_.host_cache);
 }
 
 status policy_set::make(const request &of) {
     for (const auto &[kind, place] : places)
         if (const status done = make_stage(of, kind, stages_.*place); !done) return done.failure();
-    return success();
+    return make_host(of);
 }
 
 status policy_set::activate(const moorage_limits &limits) {
-    for (const auto &one : instances_)
-        if (const status done = one->activate(limits); !done) return done.failure();
+    moorage_limits of_host = limits;
+    of_host.pools = of_host.segments = 1;
+    of_host.slots = std::exchange(of_host.slots_below, 0);
+    for (const auto &one : instances_) {
+        const bool host = one.get() == stages_.host_cache;
+        if (const status done = one->activate(host ? of_host : limits); !done)
+            return done.failure();
+    }
     return success();
 }
 
@@ -90,6 +120,10 @@ void policy_set::describe(json &config) const {
         config[kind] = {{"plugin", std::string(one->name())}};
         for (const auto &[key, value] : one->parameters()) config[kind][key] = json_of(value);
     }
+    if (stages_.host_cache == nullptr) return;
+    json &host = config["cache"]["host"];
+    host["plugin"] = std::string(stages_.host_cache->name());
+    for (const auto &[key, value] : stages_.host_cache->parameters()) host[key] = json_of(value);
 }
 
 }  // namespace moorage::core

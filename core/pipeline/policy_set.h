@@ -29,6 +29,8 @@ public:
         uint32_t offers;          // MOORAGE_NEEDS_* of the source
         std::string source_name;  // for messages
         environment where;        // without the future
+        // Of the policy of [cache.host]; null: there is no such cache.
+        const moorage_residency *host = nullptr;
         // Makes the future view; called where a policy needs it and the source offers it.
         std::function<future_view *()> future = {};
     };
@@ -47,7 +49,12 @@ public:
     void describe(json &config) const;
 
 private:
+    result<const policy *> choose(const request &of, const stage_config &stage,
+                                  std::string_view kind);
+    status make_instance(const request &of, const policy &chosen, const settings &given,
+                         environment where, instance *&out);
     status make_stage(const request &of, std::string_view kind, instance *&out);
+    status make_host(const request &of);
 
     uint32_t needs_ = 0;
     std::vector<std::unique_ptr<instance>> instances_;

@@ -28,6 +28,9 @@ namespace moorage::core {
 
 namespace {
 
+// Where a real run reads from disk and names none: where its estimates begin.
+constexpr const char *usual_disk = "nvme_gen4";
+
 // One run in the making. Members are in the order of their construction: later ones borrow earlier.
 class runner {
 public:
@@ -92,10 +95,10 @@ private:
     lent_record<moorage_costs> costs_view_;
     memory_plan memory_;
     uint32_t needs_ = 0;
-    uint64_t refused_ = 0;  // loads that the cache policy did not admit
-    std::unique_ptr<ledger> truth_;
+    uint64_t refused_ = 0;                  // loads that the cache policy did not admit
+    std::unique_ptr<ledger> truth_, host_;  // host_: null where host memory holds everything
     machine machine_;
-    std::unique_ptr<future_cursor> future_;
+    std::vector<std::unique_ptr<future_cursor>> futures_;  // of each policy that looks ahead
     policy_set policies_;
 };
 
@@ -195,8 +198,16 @@ status runner::open_model() {
 
 status runner::open_hardware() {
     const std::filesystem::path base = config_.file.parent_path();
-    const auto hardware = load_hardware({config_.profile, config_.link, config_.node, base});
+    const std::string disk =
+        config_.reads_disk() && config_.disk.empty() ? usual_disk : config_.disk;
+    auto hardware = load_hardware({config_.profile, config_.link, config_.node, base, disk});
     if (!hardware) return hardware.failure();
+    // Loads of a processor whose memory does not hold everything are reads.
+    if (config_.reads_disk() && (config_.executor == "cpu" || hardware->device.is_host)) {
+        link_profile &link = hardware->link;
+        link.h2d_bytes_per_s = hardware->disk.read_bytes_per_s;
+        link.issue_ns = hardware->disk.issue_ns;
+    }
     model_shape shape;
     if (trace_) {
         const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
@@ -263,6 +274,13 @@ status runner::make_machine() {
     for (uint32_t layer = 0; layer < source_->layers(); ++layer)
         truth_->set_split(layer, static_cast<float>(memory_.share));
     truth_->divide(std::vector<uint32_t>(source_->layers(), memory_.top_rows));
+    if (memory_.host_experts != 0) {
+        host_ = std::make_unique<ledger>(
+            source_->layers(), source_->experts(), std::vector<uint32_t>{memory_.host_experts},
+            std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
+                                    memory_.host_experts, host_store::frames));
+        host_->lie_below(*truth_);
+    }
     machine_request request{};
     request.config = &config_;
     request.of = computed_;
@@ -283,9 +301,9 @@ status runner::make_machine() {
 
 status runner::make_policies() {
     const auto future = [this]() -> future_view * {
-        future_ =
-            std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token);
-        return future_.get();
+        futures_.push_back(
+            std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token));
+        return futures_.back().get();
     };
     return policies_.make({config_,
                            shared_.policies(),
@@ -293,6 +311,7 @@ status runner::make_policies() {
                            source_name(),
                            {truth_->view(), costs_view_.lent(), machine_.where->clock(), nullptr,
                             config_.seed, &faults_},
+                           host_ ? host_->view() : nullptr,
                            future});
 }
 
@@ -314,7 +333,8 @@ status runner::activate() {
     limits.buffer_slots = memory_.buffer_slots;
     limits.segments = memory_.split() || memory_.part_rows != 0 ? 2 : 1;
     limits.predictions_max = source_->experts();
-    limits.links = link_count;
+    limits.links = host_ ? link_count : link_disk;
+    limits.slots_below = memory_.host_experts;
     limits.transfers_max = memory_.transfers_max;
     limits.expert_bytes = costs_->shape().expert_bytes;
     if (const status done = policies_.activate(limits); !done) return done.failure();
@@ -339,6 +359,7 @@ result<run_report> runner::drive() {
                    .costs = costs_.get(),
                    .shown = &*costs_view_,
                    .truth = truth_.get(),
+                   .host = host_.get(),
                    .faults = &faults_,
                    .policies = policies_.all(),
                    .slots = memory_.experts,
@@ -375,6 +396,9 @@ result<run_report> runner::drive() {
     run_report report;
     line.finish(report);
     refused_ = line.refused();
+    if (memory_.from_disk)
+        report.host = {memory_.slots,    report.experts.requested,       report.experts.hits,
+                       report.bytes.h2d, report.arrangement.first_bytes, report.time.transfer};
     report.guard = line.guarding().report();
     describe(report);
     if (texts_) {
@@ -482,6 +506,11 @@ void runner::describe(run_report &report) {
                      {"bytes", uint64_t{memory_.experts} * costs_->shape().expert_bytes},
                      {"sharing", config_.per_layer ? "per-layer" : "shared"},
                      {"buffer_experts", memory_.buffer_slots}};
+    if (memory_.host_experts != 0) all["memory"]["host_experts"] = memory_.host_experts;
+    if (config_.reads_disk()) {
+        all["memory"]["from_disk"] = true;
+        all["hardware"]["disk"] = hardware.disk.name;
+    }
     if (memory_.share < 1) {
         all["memory"]["split"] = memory_.share;
         all["memory"]["slots"] = memory_.slots;

@@ -49,6 +49,7 @@ void run_account::report_times(const executor &of, run_report &into) {
     into.time.stall = static_cast<double>(busy.stall - begun_busy_.stall) / 1e6;
     into.time.cpu = static_cast<double>(busy.cpu - begun_busy_.cpu) / 1e6;
     into.time.policy = static_cast<double>(decisions.count()) / 1e6;
+    if (into.host) into.host->disk_ms = static_cast<double>(busy.disk - begun_busy_.disk) / 1e6;
     into.causes = causes_;
 }
 

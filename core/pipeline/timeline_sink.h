@@ -16,7 +16,7 @@ public:
     // under `host`.
     timeline_sink(timeline &to, uint32_t experts, std::string_view device = "GPU",
                   std::string_view host = "host")
-        : to_(to), experts_(experts) {
+        : to_(to), experts_(experts), host_(host) {
         uint32_t count = 0;
         for (const char *name : {"GPU compute", "copy host to GPU", "copy GPU to host"})
             tracks_[count++] = to.track(name, device);
@@ -24,6 +24,8 @@ public:
     }
     void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
               uint64_t end_ns) override {
+        if (where == disk && tracks_[disk] == MOORAGE_NONE)  // most runs have none
+            tracks_[disk] = to_.track("disk to host", host_);
         if (page == MOORAGE_NONE) {
             to_.span(tracks_[where], kind, start_ns, end_ns - start_ns, {{"layer", layer}});
             return;
@@ -37,7 +39,8 @@ public:
 private:
     timeline &to_;
     uint32_t experts_;
-    uint32_t tracks_[4] = {};
+    std::string host_;
+    uint32_t tracks_[5] = {MOORAGE_NONE, MOORAGE_NONE, MOORAGE_NONE, MOORAGE_NONE, MOORAGE_NONE};
 };
 
 }  // namespace moorage::core

@@ -98,6 +98,16 @@ bool has_gpu(const run_report &report) {
     return found == nullptr || found->memory != fast_memory::host;
 }
 
+std::string host_line(const host_report &host, uint64_t tokens) {
+    std::string text =
+        format("{} of {} uses found in host memory ({} experts), {} from disk",
+               percent(double(host.hits), double(host.requested)), with_commas(host.requested),
+               with_commas(host.slots), human_bytes(double(host.disk_bytes)));
+    if (tokens != 0)
+        text += format(" ({} a token)", human_bytes(double(host.disk_bytes) / double(tokens)));
+    return labelled("host memory", text);
+}
+
 std::string byte_lines(const run_report &report) {
     const byte_counts &bytes = report.bytes;
     std::string moved =
@@ -107,6 +117,7 @@ std::string byte_lines(const run_report &report) {
     if (bytes.d2h != 0) moved += ", " + human_bytes(double(bytes.d2h)) + " back";
     if (bytes.network != 0) moved += ", " + human_bytes(double(bytes.network)) + " by network";
     std::string text = labelled("moved", moved);
+    if (report.host) text += host_line(*report.host, report.tokens);
     const arrangement_report &filled = report.arrangement;
     if (filled.first_bytes != 0)
         text += labelled("first fill", format("{} in {} before the first request",
@@ -158,6 +169,7 @@ std::string time_lines(const run_report &report) {
                           {gpu ? "GPU waiting" : "waiting", report.time.stall, true},
                           {gpu ? "CPU experts" : "in place", report.time.cpu, false},
                           {gpu ? "link busy" : "copying", report.time.transfer, true},
+                          {"disk busy", gpu && report.host ? report.host->disk_ms : 0, false},
                           {"policies", report.time.policy, false}};
     for (const auto &[name, ms, always] : parts) {
         if (!always && ms == 0) continue;
@@ -303,6 +315,13 @@ json to_json(const run_report &report) {
                 {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
                 {"warnings", report.warnings}};
     for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
+    if (report.host)
+        all["host"] = {{"slots", report.host->slots},
+                       {"requested", report.host->requested},
+                       {"hits", report.host->hits},
+                       {"disk_bytes", report.host->disk_bytes},
+                       {"first_bytes", report.host->first_bytes},
+                       {"disk_ms", stable(report.host->disk_ms)}};
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);
     for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));

@@ -28,6 +28,16 @@ struct time_ms {
     double policy = 0;
 };
 
+// Host memory as a cache of what is on disk.
+struct host_report {
+    uint32_t slots = 0;
+    uint64_t requested = 0;    // by loads and by experts computed on the CPU ...
+    uint64_t hits = 0;         // ... of what was there
+    uint64_t disk_bytes = 0;   // read for them
+    uint64_t first_bytes = 0;  // read before, as its first content
+    double disk_ms = 0;        // the disk was busy, but for that
+};
+
 // What a model wrote, or how well it foretold a text.
 struct text_report {
     std::string model;                        // its directory's name; empty: the run had no model
@@ -68,6 +78,7 @@ struct run_report {
     bool lossy = false;  // the router may choose what the model does not
     byte_counts bytes;
     arrangement_report arrangement;
+    std::optional<host_report> host;  // where it does not hold all experts
     time_ms time;
     // [layers + 1][prefill, decode] what the time went to; the last: heads, and between passes. All
     // of it together is total_ms, of a cluster that of each of its pipelines.

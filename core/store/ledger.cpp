@@ -32,7 +32,9 @@ ledger::ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &p
               lent(state_),
               lent(slots_),
               lent(used_),
-              lent(split_)};
+              lent(split_),
+              nullptr,
+              nullptr};
 }
 
 void ledger::set_slots(std::span<const uint32_t> slots) {

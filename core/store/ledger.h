@@ -31,6 +31,11 @@ public:
     ledger(const ledger &) = delete;
 
     const moorage_residency *view() const { return view_.lent(); }
+    // What `above` holds is loaded from here: both views say so.
+    void lie_below(ledger &above) {
+        view_->host_above = above.view();
+        above.view_->host_below = view();
+    }
     const arena &rows() const { return *rows_; }
     uint32_t layers() const { return layers_; }
     uint32_t experts() const { return experts_; }

@@ -1,6 +1,7 @@
 // transport_stage.cpp - keeps the links busy with what the policy picks.
 #include "core/transport/transport_stage.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include "core/base/text.h"
@@ -37,29 +38,70 @@ transport_stage::transport_stage(instance &policy, executor &where, fault_log &f
     for (uint32_t &current : current_) current = MOORAGE_NONE;
 }
 
-uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
-                                 uint64_t bytes, uint64_t deadline_ns) {
+uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t segments,
+                                uint64_t bytes, uint64_t deadline_ns) {
     assert(bytes > 0 && link < link_count);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
     free_ids_.pop_back();
     transfer_record &record = records_[id];
     record.live = true;
-    record.cancelled = false;
+    record.held = record.cancelled = false;
     record.segments = segments;
     record.of = of;
     record.link = link;
     record.page = page;
     record.bytes = record.unsent_bytes = bytes;
+    record.deadline_ns = deadline_ns;
     record.moved_bytes = record.prefetch_bytes = record.busy_ns = 0;
     released_[id] = 0;
     if (!is_ahead(of)) backlog_[link] += bytes;
     executor_.expect(id);
-    const moorage_transfer transfer{sizeof(transfer), 0,    id,    link,
-                                    cause_of(of),     page, bytes, deadline_ns};
-    policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
-    if (executor_.idle(link)) pump(link);
     return id;
+}
+
+// The policy learns of what there is to be sent.
+void transport_stage::offer(uint32_t id) {
+    const transfer_record &record = records_[id];
+    const moorage_transfer transfer{
+        sizeof(transfer),    0,           id,           record.link,
+        cause_of(record.of), record.page, record.bytes, record.deadline_ns};
+    policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
+    if (executor_.idle(record.link)) pump(record.link);
+}
+
+uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
+                                 uint64_t bytes, uint64_t deadline_ns) {
+    const uint32_t id = enter(of, link, page, segments, bytes, deadline_ns);
+    if (id == MOORAGE_NONE) return id;
+    if (supply_ && link == link_h2d && !supply_->use(page, of)) {
+        records_[id].held = true;
+        held_.push_back(id);
+    } else {
+        offer(id);
+    }
+    return id;
+}
+
+uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_t segments,
+                                  uint64_t bytes) {
+    const uint32_t id = enter(of, link, page, segments, bytes, MOORAGE_NEVER);
+    if (id != MOORAGE_NONE) records_[id].held = true;
+    return id;
+}
+
+void transport_stage::start(uint32_t id) {
+    records_[id].held = false;
+    offer(id);
+}
+
+void transport_stage::supplied(uint32_t page) {
+    // In the order in which they were submitted; offering one may hold no further one.
+    const auto waits = [&](uint32_t id) { return records_[id].page != page; };
+    const auto first = std::stable_partition(held_.begin(), held_.end(), waits);
+    const std::vector<uint32_t> now(first, held_.end());
+    held_.erase(first, held_.end());
+    for (const uint32_t id : now) start(id);
 }
 
 void transport_stage::promote(uint32_t id) {
@@ -67,16 +109,21 @@ void transport_stage::promote(uint32_t id) {
     if (!record.live || record.of == owner::demand) return;
     if (is_ahead(record.of)) backlog_[record.link] += record.bytes - record.moved_bytes;
     record.of = owner::demand;
-    policy_.call(entry_point::promote, policy_.transport->promote, id, int32_t{MOORAGE_DEMAND});
+    if (!record.held)
+        policy_.call(entry_point::promote, policy_.transport->promote, id, int32_t{MOORAGE_DEMAND});
+    else if (supply_ && record.link == link_h2d)
+        supply_->promote(record.page);
 }
 
 void transport_stage::cancel(uint32_t id) {
     transfer_record &record = records_[id];
     if (!record.live || record.cancelled) return;
     record.cancelled = true;
-    policy_.call(entry_point::cancel, policy_.transport->cancel, id);
+    if (!record.held) policy_.call(entry_point::cancel, policy_.transport->cancel, id);
+    if (record.held) std::erase(held_, id);
     if (!is_ahead(record.of)) backlog_[record.link] -= record.bytes - record.moved_bytes;
     if (current_[record.link] != id) record.live = false;
+    if (!record.live) over(record);
 }
 
 void transport_stage::release(uint32_t id) {
@@ -92,15 +139,16 @@ void transport_stage::free_id(uint32_t id) {
 bool transport_stage::valid(uint32_t link, const moorage_piece &piece) const {
     if (piece.id >= records_.size()) return false;
     const transfer_record &record = records_[piece.id];
-    return record.live && !record.cancelled && record.link == link && piece.bytes >= 1 &&
-           piece.bytes <= record.unsent_bytes;
+    return record.live && !record.cancelled && !record.held && record.link == link &&
+           piece.bytes >= 1 && piece.bytes <= record.unsent_bytes;
 }
 
 moorage_piece transport_stage::replacement(uint32_t link) const {
     moorage_piece best{sizeof(best), MOORAGE_NONE, 0};
     for (uint32_t id = 0; id < records_.size(); ++id) {
         const transfer_record &record = records_[id];
-        if (!record.live || record.cancelled || record.link != link || record.unsent_bytes == 0)
+        if (!record.live || record.cancelled || record.held || record.link != link ||
+            record.unsent_bytes == 0)
             continue;
         if (best.id == MOORAGE_NONE || cause_of(record.of) < cause_of(records_[best.id].of))
             best = {sizeof(best), id, record.unsent_bytes};
@@ -160,6 +208,7 @@ uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
             ended = id;
             executor_.arrived(id);
         }
+        over(record);
         if (released_[id] == 1) free_id(id);
     }
     pump(link);

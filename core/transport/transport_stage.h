@@ -20,13 +20,27 @@ enum class owner : uint8_t { demand, prefetch, behind, fill, serve };
 inline constexpr size_t owner_count = 5;
 int32_t cause_of(owner of);  // as policies are told: MOORAGE_DEMAND ...
 
+// The store that loads come from, where it does not hold everything.
+class supply {
+public:
+    virtual ~supply() = default;
+    // One more transfer reads the page from it. False: it is not there yet; supplied() says when.
+    virtual bool use(uint32_t page, owner of) = 0;
+    // A transfer that waits for it is demand now.
+    virtual void promote(uint32_t page) = 0;
+    // One that reads the page, or was to, has ended.
+    virtual void done(uint32_t page) = 0;
+};
+
 struct transfer_record {
     bool live = false;       // submitted, not yet ended
+    bool held = false;       // of it, until there is something to send
     bool cancelled = false;  // ends with the piece under way
     uint8_t segments = MOORAGE_WHOLE;
     owner of = owner::demand;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
+    uint64_t deadline_ns = MOORAGE_NEVER;
     uint64_t unsent_bytes = 0;    // not yet handed to the link
     uint64_t moved_bytes = 0;     // have crossed
     uint64_t prefetch_bytes = 0;  // of them, while it was a prefetch
@@ -39,10 +53,18 @@ public:
     transport_stage(instance &policy, executor &where, fault_log &faults, uint32_t transfers_max,
                     uint32_t layers, uint32_t experts);
 
+    // What the link towards fast memory carries comes from there; borrowed.
+    void connect(supply &from) { supply_ = &from; }
+    // The page is there now: transfers that were held for it may be sent.
+    void supplied(uint32_t page);
+
     // A new transfer of `bytes` >= 1, which are the page's `segments`; returns its id, which stays
     // taken until release(). MOORAGE_NONE when all ids are taken.
     uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
                     uint64_t deadline_ns);
+    // The same, but it is sent from start() on only. Requires: not towards fast memory.
+    uint32_t prepare(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
+    void start(uint32_t id);
     // The step under way takes the transfer over: what is still to be sent counts as its own.
     void promote(uint32_t id);
     void cancel(uint32_t id);
@@ -66,6 +88,12 @@ public:
     uint64_t demand_backlog_bytes(uint32_t link) const { return backlog_[link]; }
 
 private:
+    inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
+                          uint64_t deadline_ns);
+    inline void offer(uint32_t id);
+    void over(const transfer_record &record) {
+        if (supply_ && record.link == link_h2d) supply_->done(record.page);
+    }
     void pump(uint32_t link);
     bool valid(uint32_t link, const moorage_piece &piece) const;
     moorage_piece replacement(uint32_t link) const;
@@ -75,6 +103,8 @@ private:
     executor &executor_;
     fault_log &faults_;
     bool running_ = true;
+    supply *supply_ = nullptr;
+    std::vector<uint32_t> held_;  // for the supply
     std::vector<transfer_record> records_;
     std::vector<uint8_t> released_;
     std::vector<uint32_t> free_ids_;

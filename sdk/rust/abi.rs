@@ -16,12 +16,14 @@ mirror! {
     struct moorage_residency {
         size: u32, flags: u32, layers: u32, experts: u32, pools: u32, reserved: u32,
         host_state: *const u8, host_slots: *const u32, host_used: *const u32,
-        host_split: *const f32,
+        host_split: *const f32, host_below: *const moorage_residency,
+        host_above: *const moorage_residency,
     }
     struct moorage_costs {
         size: u32, flags: u32, servers: u32, reserved: u32, expert_bytes: u64, load_ns: u64,
         transfer_issue_ns: u64, attention_ns: u64, gpu_expert_ns: u64, gpu_token_ns: u64,
         cpu_expert_ns: u64, cpu_token_ns: u64, host_remote_ns: *const u64, head_ns: u64,
+        disk_read_ns: u64,
     }
     // host.h
     struct moorage_host {
@@ -78,7 +80,7 @@ mirror! {
     struct moorage_limits {
         size: u32, flags: u32, layers: u32, experts: u32, top_k: u32, tokens_max: u32,
         requests_max: u32, pools: u32, slots: u32, buffer_slots: u32, segments: u32,
-        predictions_max: u32, servers: u32, links: u32, transfers_max: u32, reserved: u32,
+        predictions_max: u32, servers: u32, links: u32, transfers_max: u32, slots_below: u32,
         expert_bytes: u64,
     }
     struct moorage_plugin {

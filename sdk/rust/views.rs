@@ -60,6 +60,10 @@ impl moorage_residency {
         unsafe { ptr::read_volatile(self.host_state.add(page as usize)) } // the host writes it
     }
     pub fn resident(&self, page: u32) -> bool { self.state(page) & MOORAGE_STATE_RESIDENT != 0 }
+    // The memory that loads into this one come from; None: it has everything.
+    pub fn below(&self) -> Option<&moorage_residency> { unsafe { self.host_below.as_ref() } }
+    // For a policy of that memory: the one that is loaded from it.
+    pub fn above(&self) -> Option<&moorage_residency> { unsafe { self.host_above.as_ref() } }
     // Holds no slot and is not about to get one in the running step: an order may forget it.
     pub fn departed(&self, page: u32) -> bool {
         let held = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_PINNED;

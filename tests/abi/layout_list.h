@@ -7,11 +7,13 @@
 STRUCT(moorage_residency)
     FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(pools) FIELD(reserved)
     FIELD(host_state) FIELD(host_slots) FIELD(host_used) FIELD(host_split)
+    FIELD(host_below) FIELD(host_above)
 END
 STRUCT(moorage_costs)
     FIELD(size) FIELD(flags) FIELD(servers) FIELD(reserved) FIELD(expert_bytes) FIELD(load_ns)
     FIELD(transfer_issue_ns) FIELD(attention_ns) FIELD(gpu_expert_ns) FIELD(gpu_token_ns)
     FIELD(cpu_expert_ns) FIELD(cpu_token_ns) FIELD(host_remote_ns) FIELD(head_ns)
+    FIELD(disk_read_ns)
 END
 /* host.h */
 STRUCT(moorage_host)
@@ -56,7 +58,7 @@ END
 STRUCT(moorage_limits)
     FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(top_k) FIELD(tokens_max)
     FIELD(requests_max) FIELD(pools) FIELD(slots) FIELD(buffer_slots) FIELD(segments)
-    FIELD(predictions_max) FIELD(servers) FIELD(links) FIELD(transfers_max) FIELD(reserved)
+    FIELD(predictions_max) FIELD(servers) FIELD(links) FIELD(transfers_max) FIELD(slots_below)
     FIELD(expert_bytes)
 END
 STRUCT(moorage_plugin)

@@ -35,8 +35,8 @@ struct policy_world {
         slots_of.assign(pools, slots);
         used.assign(pools, 0);
         split.assign(layers, 1);
-        view = {sizeof(view),    0,           layers,      experts, pools, 0, state.data(),
-                slots_of.data(), used.data(), split.data()};
+        view = {sizeof(view),    0,           layers,       experts, pools,  0, state.data(),
+                slots_of.data(), used.data(), split.data(), nullptr, nullptr};
         costs.size = sizeof(costs);
     }
 };

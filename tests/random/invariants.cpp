@@ -26,6 +26,7 @@ public:
         layers();
         routing();
         bytes();
+        host();
         times();
         optimum();
         finite(to_json(of_), "report");
@@ -107,6 +108,20 @@ private:
         if (of_.experts.on_cpu == 0 && !of_.cluster) equal("behind without the CPU", of.behind, 0);
         if (of_.experts.loaded == 0 && !of_.cluster)
             at_most("demand without loads", double(of.demand), 0);
+    }
+
+    void host() {
+        if (!of_.host) return;
+        const core::host_report &of = *of_.host;
+        at_most("hits in host memory, uses", double(of.hits), double(of.requested));
+        at_most("uses of host memory, demand, prefetches and later loads",
+                double(of_.experts.on_cpu), double(of.requested));
+        at_most("disk busy, total", of.disk_ms, of_.total_ms + 1e-6);
+        // The toy machine's expert; a read that was cut off has moved a part.
+        const double reads = double(of.disk_bytes) / 100'000;
+        at_most("reads, what was not there", reads, double(of.requested - of.hits));
+        if (of_.bytes.h2d != 0 || of_.experts.on_cpu != 0)
+            holds(of.disk_bytes + of.first_bytes != 0, "something was used and nothing read");
     }
 
     void times() {

@@ -99,8 +99,9 @@ std::string config_maker::stage(random_stream &draws, std::string_view kind, uin
                                 const std::string &more) const {
     const bool any = chance(draws, 10);
     std::vector<const core::policy *> fit;
+    const std::string_view of_kind = kind.substr(0, kind.find('.'));  // "cache.host"
     for (const core::policy &one : known_.policies())
-        if (one.is(kind) && (any || (one.descriptor->needs & lacking) == 0)) fit.push_back(&one);
+        if (one.is(of_kind) && (any || (one.descriptor->needs & lacking) == 0)) fit.push_back(&one);
     if (fit.empty()) return "";
     std::ranges::sort(fit, {}, [](const core::policy *one) { return one->name(); });
     const core::policy &chosen = *one_of(draws, fit);
@@ -123,7 +124,9 @@ std::string config_maker::stages(random_stream &draws, uint32_t lacking) const {
     return text + stage(draws, "router", lacking, limits);
 }
 
-std::string config_maker::of_trace(random_stream &draws, const source_file &of) const {
+// `memory`: further keys of [memory].
+std::string config_maker::of_trace(random_stream &draws, const source_file &of,
+                                   const std::string &memory) const {
     const uint64_t pages = uint64_t{of.layers} * of.experts, batch = 1 + draws.below(4);
     const uint64_t prefill = chance(draws, 60) ? 0 : draws.below(8);
     const uint64_t buffer = chance(draws, 30) ? of.top_k : draws.below(2 * of.experts + 2);
@@ -138,11 +141,12 @@ std::string config_maker::of_trace(random_stream &draws, const source_file &of) 
         format("[run]\nbatch = {}\nprefill = {}\nseed = {}\n", batch, prefill, draws.below(3));
     if (chance(draws, 20)) text += format("tokens = {}\n", 1 + draws.below(trace_tokens));
     if (chance(draws, 10)) text += "guard = true\nguard_window = 4\n";
-    text += machine + format(
-                          "[source]\ntrace = \"trace.safetensors\"\nshape = \"shape.toml\"\n"
-                          "[memory]\nexperts = {}\nbuffer_experts = {}\nsharing = \"{}\"\n",
-                          1 + draws.below(pages + pages / 4 + 1), buffer,
-                          per_layer ? "per-layer" : "shared");
+    text += machine + (memory.empty() ? "" : "disk = \"disk.toml\"\n") +
+            format(
+                "[source]\ntrace = \"trace.safetensors\"\nshape = \"shape.toml\"\n"
+                "[memory]\nexperts = {}\nbuffer_experts = {}\nsharing = \"{}\"\n{}",
+                1 + draws.below(pages + pages / 4 + 1), buffer, per_layer ? "per-layer" : "shared",
+                memory);
     if (chance(draws, 30))
         text += format("split = {}\n", real_text(double(1 + draws.below(8)) / 8));
     if (chance(draws, 15)) text += "prefill_displaces = false\n";
@@ -203,6 +207,17 @@ config_maker::drawn config_maker::draw(uint64_t seed) const {
     if (sort < 2) return {of_cluster(draws, sources_[number]), file};
     if (sort == 2) return {of_model(draws), file};
     return {of_trace(draws, sources_[number]), file};
+}
+
+config_maker::drawn config_maker::draw_on_disk(uint64_t seed) const {
+    random_stream draws(seed, 1);
+    const size_t number = draws.below(sources_.size());
+    const source_file &of = sources_[number];
+    const uint64_t pages = uint64_t{of.layers} * of.experts;
+    const std::string host = format("host_experts = {}\n", 1 + draws.below(pages + pages / 4));
+    std::string text = of_trace(draws, of, host);
+    if (chance(draws, 70)) text += stage(draws, "cache.host", ~uint32_t{0});
+    return {text, folders_[number] / "drawn.toml"};
 }
 
 }  // namespace moorage::random

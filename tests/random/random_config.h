@@ -24,6 +24,8 @@ public:
     };
     // The same seed and policies give the same text, but for the names of folders.
     drawn draw(uint64_t seed) const;
+    // One of a trace whose experts lie on disk, beyond a host memory of some size.
+    drawn draw_on_disk(uint64_t seed) const;
 
 private:
     struct source_file {
@@ -34,7 +36,8 @@ private:
     std::string folder_of(size_t number) const { return folders_[number].path().string(); }
     std::string stage(core::random_stream &draws, std::string_view kind, uint32_t lacking,
                       const std::string &more = "") const;
-    std::string of_trace(core::random_stream &draws, const source_file &of) const;
+    std::string of_trace(core::random_stream &draws, const source_file &of,
+                         const std::string &memory = "") const;
     std::string of_model(core::random_stream &draws) const;
     std::string of_cluster(core::random_stream &draws, const source_file &of) const;
     std::string stages(core::random_stream &draws, uint32_t lacking) const;

@@ -1,6 +1,6 @@
-// random_runs.cpp - random_runs [N] [SEED] [--hashes]: draws N configurations, runs them, checks
-// what holds for all runs, and names the seed of what does not. --hashes: a line `seed N HASH` for
-// each report (tests/matrix).
+// random_runs.cpp - random_runs [N] [SEED] [--hashes | --disk]: draws N configurations, runs them,
+// checks what holds for all runs, and names the seed of what does not. --hashes: a line `seed N
+// HASH` for each report (tests/matrix). --disk: of those whose experts are on disk.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -62,8 +62,8 @@ uint64_t hash_of(const core::run_report &report) {
 }
 
 void run_one(uint64_t seed, const random::config_maker &from, core::run_resources &shared,
-             bool hashes, tally &counts) {
-    const auto [toml, file] = from.draw(seed);
+             bool hashes, bool on_disk, tally &counts) {
+    const auto [toml, file] = on_disk ? from.draw_on_disk(seed) : from.draw(seed);
     std::snprintf(under_way, sizeof under_way, "seed %llu did not survive:\n%s\n",
                   static_cast<unsigned long long>(seed), toml.c_str());
     const auto config = core::parse_run_config(toml, file, {});
@@ -94,7 +94,8 @@ void run_one(uint64_t seed, const random::config_maker &from, core::run_resource
 int main(int count, char **arguments) {
     const uint64_t runs = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 40;
     const uint64_t first = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
-    const bool hashes = count > 3 && std::string_view(arguments[3]) == "--hashes";
+    const std::string_view mode = count > 3 ? arguments[3] : "";
+    const bool hashes = mode == "--hashes", on_disk = mode == "--disk";
     core::run_resources shared;
     const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                      "plugins"};
@@ -107,7 +108,7 @@ int main(int count, char **arguments) {
     for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, tell);
     tally counts;
     for (uint64_t seed = first; seed < first + runs; ++seed)
-        run_one(seed, from, shared, hashes, counts);
+        run_one(seed, from, shared, hashes, on_disk, counts);
     uint64_t refused = 0;
     for (const auto &[why, times] : counts.refused) refused += times;
     std::cout << core::format(

@@ -105,7 +105,7 @@ TEST_CASE("every nanosecond has one cause, and goes to who is charged") {
     machine.expert_on_cpu({.page = 3, .tokens = 1, .tag = 10});
     machine.wait();  // nothing else is left: 2,500 for the CPU
     machine.charge(first);
-    CHECK(second.ns == std::array<uint64_t, cause_count>{100, 6, 0, 2'500, 0, 0});
+    CHECK(second.ns == std::array<uint64_t, cause_count>{100, 6, 0, 0, 2'500, 0, 0});
     CHECK(first.sum() + second.sum() == *machine.clock());
 }
 

@@ -1,8 +1,8 @@
 // toy_machine.h - a machine and a model with round figures, whose schedules can be worked by hand.
 //
 // attention of a layer 70 ns + hand-over 100 ns = gate after 170 ns; an expert of 100,000 bytes
-// takes 100 ns on the GPU, 1,000 + 10,000 ns over the link, 500 + 2,000 ns on the CPU; the head 10
-// ns.
+// takes 100 ns on the GPU, 1,000 + 10,000 ns over the link, 500 + 2,000 ns on the CPU, 2,000 + 20,000
+// ns from disk; the head 10 ns.
 #pragma once
 
 #include <filesystem>
@@ -123,11 +123,21 @@ cpu_flops_per_s = "[G] toy"
 cpu_issue_ns = "[G] toy"
 )";
 
+inline constexpr const char *disk_toml = R"(kind = "disk"
+name = "toy disk"
+read_bytes_per_s = 5e9
+issue_ns = 2000
+[sources]
+read_bytes_per_s = "[G] toy"
+issue_ns = "[G] toy"
+)";
+
 // All of them in `in`, and a model shape of the given size, name "toy".
 inline void write_files(const folder &in, uint32_t layers, uint32_t experts, uint32_t top_k) {
     in.write("device.toml", device_toml);
     in.write("link.toml", link_toml);
     in.write("node.toml", node_toml);
+    in.write("disk.toml", disk_toml);
     const auto number = [](uint64_t value) { return std::to_string(value); };
     // A KV cache of up to 10 tokens, 1 byte each, rounds up to the same 20 ns a layer.
     const uint64_t dense = 10'000 + 19'990 * uint64_t{layers};

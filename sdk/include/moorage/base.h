@@ -89,9 +89,14 @@ typedef struct moorage_residency {
     const uint32_t *host_slots; /* [pools] cache slots of each; changes with the budget */
     const uint32_t *host_used;  /* [pools] slots taken, in flight included */
     const float *host_split;    /* [layers] share of an expert that is its top segment, (0, 1] */
+    /* The memory that loads into this one come from, or null: it has everything. Fast memory's is
+     * host memory where experts are read from disk. */
+    const struct moorage_residency *host_below;
+    /* The memory that is loaded from this one, or null: for a policy of host memory, fast memory. */
+    const struct moorage_residency *host_above;
 } moorage_residency;
 MOORAGE_ASSERT(offsetof(moorage_residency, host_state) == 24, "moorage_residency layout");
-MOORAGE_ASSERT(sizeof(moorage_residency) == 56, "moorage_residency layout");
+MOORAGE_ASSERT(sizeof(moorage_residency) == 72, "moorage_residency layout");
 
 /* What things cost here: from the profile in the emulator, moving averages in real runs. Mapped as
  * moorage_residency is. All times are for one uncontended operation. [any] */
@@ -110,9 +115,10 @@ typedef struct moorage_costs {
     uint64_t cpu_token_ns;          /* what each further token of that expert adds */
     const uint64_t *host_remote_ns; /* [servers] one expert there, one token, links included */
     uint64_t head_ns; /* output head, one token: between the last layer and the first */
+    uint64_t disk_read_ns; /* a whole expert from disk to host memory; 0: there is no disk */
 } moorage_costs;
 MOORAGE_ASSERT(offsetof(moorage_costs, expert_bytes) == 16, "moorage_costs layout");
-MOORAGE_ASSERT(sizeof(moorage_costs) == 96, "moorage_costs layout");
+MOORAGE_ASSERT(sizeof(moorage_costs) == 104, "moorage_costs layout");
 
 #ifdef __cplusplus
 }

@@ -103,7 +103,8 @@ typedef struct moorage_limits {
     uint32_t servers;         /* remote servers */
     uint32_t links;           /* links a transport serves */
     uint32_t transfers_max;   /* live at one time */
-    uint32_t reserved;        /* 0 */
+    uint32_t slots_below;     /* slots of the memory that loads come from, or 0: it has everything.
+                               * A cache policy of that memory finds them in `slots` */
     uint64_t expert_bytes;
 } moorage_limits;
 MOORAGE_ASSERT(offsetof(moorage_limits, expert_bytes) == 64, "moorage_limits layout");

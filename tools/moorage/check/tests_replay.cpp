@@ -29,7 +29,7 @@ public:
         const auto pools = static_cast<uint32_t>(slots_.size());
         view_ = {
             sizeof(view_), 0, layers, experts, pools, 0, state_.data(), slots_.data(), used_.data(),
-            split_.data()};
+            split_.data(), nullptr, nullptr};
         limits_.size = sizeof(limits_);
         limits_.layers = layers, limits_.experts = experts, limits_.top_k = top_k;
         limits_.tokens_max = limits_.requests_max = limits_.segments = 1;

@@ -53,7 +53,7 @@ world::world(const world_options &o)
               0,
               1u << 20};
     residency = {sizeof(residency), 0,           o.layers,   o.experts,  limits.pools, 0,
-                 state.all(),       slots.all(), used.all(), split.all()};
+                 state.all(),       slots.all(), used.all(), split.all(), nullptr, nullptr};
     costs.size = sizeof(costs);
     costs.servers = o.servers;
     costs.expert_bytes = limits.expert_bytes;
