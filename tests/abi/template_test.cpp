@@ -34,8 +34,8 @@ struct world {
     explicit world(uint32_t pools = 1) {
         slots.assign(pools, 3);
         used.assign(pools, 0);
-        view = {sizeof(view), 0,           2,           4, pools, 0, state.data(),
-                slots.data(), used.data(), split.data()};
+        view = {sizeof(view), 0,       2,      4, pools, 0, state.data(), slots.data(), used.data(),
+                split.data(), nullptr, nullptr};
         limits.size = sizeof(limits);
         limits.layers = 2, limits.experts = 4, limits.top_k = 2, limits.tokens_max = 1;
         limits.requests_max = 1, limits.pools = pools, limits.slots = 3 * pools;

@@ -72,7 +72,8 @@ struct bench {
     bench() {
         std::mt19937_64 source(7);
         for (uint8_t &one : state) one = source() % 2 ? MOORAGE_WHOLE : 0;
-        view = {sizeof(view), 0, layers, experts, 1, 0, state.data(), &slots, &used, split.data()};
+        view = {sizeof(view), 0,      layers, experts,      1,       0,
+                state.data(), &slots, &used,  split.data(), nullptr, nullptr};
     }
     std::unique_ptr<core::instance> make(const char *name, const char *kind) const {
         const auto found = policies.find(name, kind);

@@ -29,8 +29,8 @@ struct world {
             pool_slots[pool] = slots / pools + (pool < slots % pools ? 1 : 0);
         used.resize(pools);
         split.assign(layers, 1.0f);
-        view = {sizeof(view),      0,           layers,      experts, pools, 0, state.data(),
-                pool_slots.data(), used.data(), split.data()};
+        view = {sizeof(view),      0,           layers,       experts, pools,  0, state.data(),
+                pool_slots.data(), used.data(), split.data(), nullptr, nullptr};
         limits.size = sizeof(limits);
         limits.layers = layers;
         limits.experts = experts;

@@ -88,8 +88,8 @@ public:
         : shape(of), state(of.pages()), slots(of.pools()), used(of.pools()), split(of.layers, 1) {
         for (uint32_t pool = 0; pool < of.pools(); ++pool)
             slots[pool] = of.slots / of.pools() + (pool < of.slots % of.pools() ? 1 : 0);
-        view = {sizeof(view), 0,           of.layers,   of.experts, of.pools(), 0, state.data(),
-                slots.data(), used.data(), split.data()};
+        view = {sizeof(view), 0,           of.layers,    of.experts, of.pools(), 0, state.data(),
+                slots.data(), used.data(), split.data(), nullptr,    nullptr};
     }
     cache_model(const cache_model &) = delete;
 

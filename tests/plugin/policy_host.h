@@ -41,7 +41,9 @@ public:
                 state.data(),
                 slots.data(),
                 used.data(),
-                split.data()};
+                split.data(),
+                nullptr,
+                nullptr};
         costs.size = sizeof(costs);
         host_ = {sizeof(host_), 0,        MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR, this,
                  find_service,  set_error};
