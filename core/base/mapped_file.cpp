@@ -158,11 +158,37 @@ void mapped_file::release(uint64_t begin, uint64_t end) const {
     (void)::madvise(const_cast<std::byte *>(data_) + first, last - first, MADV_DONTNEED);
 }
 
-const char *mapped_file_at(const void *address) {
+static const mapped_record *record_at(const void *address) {
     const auto wanted = reinterpret_cast<uintptr_t>(address);
     for (const mapped_record *at = records.load(); at != nullptr; at = at->next)
-        if (at->begin.load() <= wanted && wanted < at->end.load()) return at->name;
+        if (at->begin.load() <= wanted && wanted < at->end.load()) return at;
     return nullptr;
+}
+
+const char *mapped_file_at(const void *address) {
+    const mapped_record *found = record_at(address);
+    return found == nullptr ? nullptr : found->name;
+}
+
+std::optional<mapped_place> mapped_place_of(const void *address) {
+    const mapped_record *found = record_at(address);
+    if (found == nullptr) return std::nullopt;
+    return mapped_place{found, found->name,
+                        reinterpret_cast<uintptr_t>(address) - found->begin.load()};
+}
+
+result<int> open_mapped(const mapped_place &place, int flags) {
+    const auto &record = *static_cast<const mapped_record *>(place.id);
+    const std::string name =
+        record.file < 0 ? std::string(record.name) : format("/proc/self/fd/{}", record.file);
+    const int file = ::open(name.c_str(), O_RDONLY | O_CLOEXEC | flags);
+    if (file < 0) return failed(record.name, "open");
+    struct stat now {};
+    if (::fstat(file, &now) == 0 && now.st_dev == record.opened.st_dev &&
+        now.st_ino == record.opened.st_ino)
+        return file;
+    ::close(file);
+    return error{format("{}: another file has that name now", record.name)};
 }
 
 const char *mapped_file_changed() {

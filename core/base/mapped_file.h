@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "core/base/result.h"
@@ -40,6 +41,17 @@ private:
 // The path of the mapped file that `address` lies in; null: in none. Async-signal-safe. The text
 // stays until the file is closed.
 const char *mapped_file_at(const void *address);
+
+// Where an address lies: in which mapped file, and how far from its beginning.
+struct mapped_place {
+    const void *id;  // of the mapping, while it lasts
+    const char *name;
+    uint64_t offset;
+};
+std::optional<mapped_place> mapped_place_of(const void *address);
+// The file of a mapping once more, for reading, with further flags of open(2); the caller closes
+// it. It is the file that is mapped, though another should have its name now; else an error.
+result<int> open_mapped(const mapped_place &place, int flags);
 
 // The path of the first file of which mapped_files_unchanged() would complain; null: of none.
 // Async-signal-safe.

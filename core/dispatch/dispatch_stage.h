@@ -30,6 +30,7 @@ struct step_item {
     uint32_t open = 0;                 // computations under way
     bool cached = false;               // holds or gets a cache slot
     bool behind = false;               // is being brought for later steps
+    bool passes = false;               // takes no slot
 
     // As from the beginning, but for what is missing. Member by member: a whole item made elsewhere
     // and copied in wider pieces would wait for the stores of its members.
@@ -41,7 +42,7 @@ struct step_item {
         transfers[0] = transfers[1] = MOORAGE_NONE;
         load_left_bytes = read_ns = load_ns = run_ns = 0;
         open = 0;
-        behind = false;
+        behind = passes = false;
     }
 };
 

@@ -68,6 +68,40 @@ void segment_image::copy(uint64_t begin, uint64_t end, std::byte *target) const 
     }
 }
 
+void segment_image::sources(uint64_t begin, uint64_t end, std::vector<source> &out) const {
+    assert(begin <= end && end <= bytes_);
+    for (uint32_t i = 0; i < stretches_.size(); ++i) {
+        const stretch &from = stretches_[i];
+        const uint64_t low = std::max(begin, from.offset_bytes);
+        const uint64_t high = std::min(end, from.offset_bytes + from.width_bytes * from.rows);
+        if (low >= high) continue;
+        const auto place = [&](uint64_t at) {  // of a byte of the image, from the stretch's first
+            const uint64_t within = at - from.offset_bytes;
+            return within / from.width_bytes * from.stride_bytes + within % from.width_bytes;
+        };
+        out.push_back({from.source + place(low), place(high - 1) + 1 - place(low), i});
+    }
+}
+
+void segment_image::take(const source &of, uint64_t offset, std::span<const std::byte> bytes,
+                         std::byte *target) const {
+    const stretch &from = stretches_[of.stretch];
+    uint64_t place = static_cast<uint64_t>(of.data - from.source) + offset;
+    while (!bytes.empty()) {
+        const uint64_t row = place / from.stride_bytes, column = place % from.stride_bytes;
+        const bool inside = column < from.width_bytes;
+        const bool whole = from.width_bytes == from.stride_bytes;  // then rows have no border
+        const uint64_t left = whole    ? bytes.size()
+                              : inside ? from.width_bytes - column
+                                       : from.stride_bytes - column;
+        const uint64_t count = std::min<uint64_t>(left, bytes.size());
+        const uint64_t at = from.offset_bytes + row * from.width_bytes + column;
+        if (inside) std::memcpy(target + at, bytes.data(), count);
+        place += count;
+        bytes = bytes.subspan(count);
+    }
+}
+
 mlp_weights segment_image::view(const std::byte *base) const {
     mlp_weights all = in_place();
     size_t at = 0;

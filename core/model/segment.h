@@ -13,6 +13,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "core/model/weights.h"
 
@@ -27,6 +29,17 @@ public:
     uint64_t bytes() const { return bytes_; }
     // Bytes [begin, end) of the image to target + begin.
     void copy(uint64_t begin, uint64_t end, std::byte *target) const;
+    // Where a range of the image comes from: stretches of the model's memory that may hold other
+    // bytes, too. Appended; `begin` and `end` as in copy().
+    struct source {
+        const std::byte *data;
+        uint64_t bytes;
+        uint32_t stretch;
+    };
+    void sources(uint64_t begin, uint64_t end, std::vector<source> &out) const;
+    // What copy() does, of one source: its bytes from `offset` on are `bytes`.
+    void take(const source &of, uint64_t offset, std::span<const std::byte> bytes,
+              std::byte *target) const;
     // The segment's weights in an image at `base`: matrices of `count` rows (columns for down),
     // biases of these rows. `base` aligned to 64 bytes makes the matrices' values aligned to 16
     // where a row of `hidden` values has a multiple of 16 bytes.

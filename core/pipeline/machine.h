@@ -21,7 +21,8 @@ struct machine_request {
     const arena *places;
     cpu_model_limits limits;
     uint32_t transfers_max, threads;
-    bool in_place;  // experts are computed where the model has them
+    bool in_place;   // experts are computed where the model has them
+    bool from_disk;  // the processor's loads are reads past the page cache
     span_sink *sink;
 };
 

@@ -29,6 +29,7 @@ pipeline::pipeline(const parts &of)
       guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
       per_layer_(of.per_layer),
       virtual_time_(executor_.virtual_time()),
+      from_disk_(of.from_disk),
       predicts_(prefetch_.from_resident() && executor_.predicts()),
       step_(source_, of.needs),
       account_(source_.layers(), source_.streams()),
@@ -141,6 +142,7 @@ bool pipeline::choose(layer_report &account) {
                           behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes)))
         return false;
     if (!guard_.on(guard::cache)) load_no_more();
+    if (from_disk_) compute_all_here();
     return true;
 }
 
@@ -223,6 +225,17 @@ void pipeline::give_up_prefetch(step_item &item) {
     }
 }
 
+// A processor whose experts are on disk has no second place to compute them from: what the dispatch
+// policy leaves to the CPU is read, too, but passes through.
+void pipeline::compute_all_here() {
+    for (step_item &item : items_) {
+        if (item.site != MOORAGE_SITE_CPU) continue;
+        item.site = MOORAGE_SITE_GPU;
+        item.passes = item.missing != 0 && !item.behind;
+        item.behind = false;
+    }
+}
+
 // Gives every expert that will be on the GPU its slot in the cache, as far as there are any; the
 // others pass through the staging slots. What is missing is marked as in flight.
 bool pipeline::load_missing() {
@@ -245,7 +258,7 @@ bool pipeline::load_missing() {
         item.behind = false;
         if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
         truth_.expect_passing(item.page, item.missing);
-        if (item.cached) continue;
+        if (item.cached || item.passes) continue;
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
     }

@@ -57,6 +57,9 @@ public:
         uint32_t slots, buffer_slots, transfers_max, needs;
         // Splits that a budget chooses are multiples of it; 0: it chooses none.
         uint32_t part_rows = 0;
+        // Loads read from disk: what has no slot passes through, and is computed by the device,
+        // too.
+        bool from_disk = false;
         bool per_layer = false;
         step_watcher *watcher = nullptr;  // may be null
         routing_rules routing = {};
@@ -142,6 +145,7 @@ private:
     void find_items(layer_report &account);
     void join_transfers();
     void give_up_prefetch(step_item &item);
+    void compute_all_here();
     bool load_missing();
     void load_no_more();
     bool find_room();
@@ -208,7 +212,7 @@ private:
     remote_calls remote_;
     dispatch_stage dispatch_;
     guard guard_;
-    bool per_layer_, virtual_time_;
+    bool per_layer_, virtual_time_, from_disk_;
     bool predicts_;  // executor::predict() comes before prefetches are planned
 
     pass pass_;

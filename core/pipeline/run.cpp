@@ -291,6 +291,7 @@ status runner::make_machine() {
     request.threads = config_.threads ? config_.threads : options_.threads;
     if (memory_.in_place) truth_->fill();
     request.in_place = memory_.in_place;
+    request.from_disk = memory_.from_disk;
     request.sink = options_.sink;
     auto made = core::make_machine(request);
     if (!made) return made.failure();
@@ -367,6 +368,7 @@ result<run_report> runner::drive() {
                    .transfers_max = memory_.transfers_max,
                    .needs = needs_ | policies_.needs(),
                    .part_rows = memory_.part_rows,
+                   .from_disk = memory_.from_disk,
                    .per_layer = config_.per_layer,
                    .watcher = options_.watcher,
                    .routing = routing(),

@@ -5,8 +5,9 @@
 #include <cassert>
 #include <cstring>
 
-#include "core/base/text.h"
+#include "core/base/mapped_file.h"
 #include "core/base/memory_block.h"
+#include "core/base/text.h"
 
 namespace moorage::core {
 
@@ -34,6 +35,16 @@ result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_op
         format("the arena of {} expert slots", places.rows_total() / places.rows()));
     if (!memory) return error{memory.failure().text + "; lower [memory] experts"};
     made->arena_ = std::move(*memory);
+    if (options.from_disk) {
+        const mlp_weights &one = made->expert_of(0);
+        if (!mapped_place_of(one.gate.data))
+            return error{
+                "the experts are no part of a file as they are used: they were turned round, or "
+                "made, in memory; leave out [memory] host_experts and host_bytes"};
+        auto reader = disk_reader::create();
+        if (!reader) return reader.failure();
+        made->reader_ = std::move(*reader);
+    }
     made->copier_ = std::thread([executor = made.get()] { executor->copy_loop(); });
     return made;
 }
@@ -111,18 +122,33 @@ void cpu_executor::copy_loop() {
         pending_[which] = false;
         const link_state link = links_[which];
         lock.unlock();
-        copy(link);
+        std::string failure = copy(link);
         const uint64_t ended_ns = elapsed_ns();
         lock.lock();
         links_[which].ended_ns = ended_ns;
+        links_[which].failure = std::move(failure);
         copied_[which] = true;
         finished_.notify_one();
     }
 }
 
+// Bytes [begin, end) of the image, from disk. What went wrong, or nothing.
+std::string cpu_executor::read(const segment_image &image, uint64_t begin, uint64_t end,
+                               std::byte *target) {
+    sources_.clear();
+    ranges_.clear();
+    image.sources(begin, end, sources_);
+    for (const segment_image::source &one : sources_) ranges_.push_back({one.data, one.bytes});
+    const status done = reader_->read(
+        ranges_, [&](size_t number, uint64_t offset, std::span<const std::byte> bytes) {
+            image.take(sources_[number], offset, bytes, target);
+        });
+    return done.ok() ? "" : done.failure().text;
+}
+
 // The piece's bytes of the image of the whole transfer: those of the top segment, then the
-// bottom's.
-void cpu_executor::copy(const link_state &link) {
+// bottom's. What went wrong, or nothing.
+std::string cpu_executor::copy(const link_state &link) {
     const link_piece &piece = link.piece;
     const mlp_weights &expert = expert_of(piece.page);
     const uint32_t top = link.top_rows;
@@ -136,11 +162,17 @@ void cpu_executor::copy(const link_state &link) {
             continue;
         }
         const uint64_t count = std::min(left, image.bytes() - begin);
-        image.copy(begin, begin + count, link.targets[is_top ? 0 : 1]);
+        std::byte *const target = link.targets[is_top ? 0 : 1];
+        if (!reader_) {
+            image.copy(begin, begin + count, target);
+        } else if (std::string why = read(image, begin, begin + count, target); !why.empty()) {
+            return why;
+        }
         left -= count;
         begin = 0;
-        if (left == 0) return;
+        if (left == 0) break;
     }
+    return {};
 }
 
 bool cpu_executor::take_piece(completion &out) {
@@ -150,6 +182,10 @@ bool cpu_executor::take_piece(completion &out) {
         copied_[which] = false;
         link_state &link = links_[which];
         link.busy = false;
+        if (!link.failure.empty() && !failed_) {
+            failed_ = true;
+            failure_ = link.failure;
+        }
         const uint64_t duration_ns = link.ended_ns - link.started_ns;
         (which == link_h2d ? busy_.h2d : busy_.d2h) += duration_ns;
         out = {event_kind::piece, which, duration_ns, 0};

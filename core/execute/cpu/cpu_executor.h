@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "core/execute/turns_executor.h"
 #include "core/model/segment.h"
 #include "core/store/arena.h"
+#include "core/store/disk_reader.h"
 
 namespace moorage::core {
 
@@ -30,12 +32,15 @@ struct cpu_executor_options {
     const arena *places = nullptr;
     uint32_t transfers_max = 0;
     bool in_place = false;  // experts are read where the model has them; loads copy nothing
+    // The files are larger than memory: loads read them past the page cache (disk_reader.h), and
+    // nothing is computed from the mapping.
+    bool from_disk = false;
 };
 
 class cpu_executor final : public turns_executor {
 public:
     // Everything in the options is borrowed. An error when the arena would take more memory than
-    // the machine has.
+    // the machine has, or experts are to come from disk that lie in no file.
     static result<std::unique_ptr<cpu_executor>> create(const cpu_executor_options &options);
     ~cpu_executor() override;
 
@@ -48,6 +53,8 @@ public:
     bool virtual_time() const override { return false; }
     bool unified_memory() const override { return options_.in_place; }
 
+    std::string failure() const override { return failure_; }
+
     uint64_t memory_bytes() const { return arena_.bytes(); }
 
 private:
@@ -57,6 +64,7 @@ private:
         std::byte *targets[2] = {nullptr, nullptr};  // of the top and the bottom segment
         uint32_t top_rows = 0;
         uint64_t started_ns = 0, ended_ns = 0;
+        std::string failure = {};  // of a read
     };
 
     explicit cpu_executor(const cpu_executor_options &options);
@@ -69,7 +77,8 @@ private:
     void returns() override { now_ = elapsed_ns(); }
     mlp_weights view_of(const expert_work &work) const;
     void copy_loop();
-    void copy(const link_state &link);
+    std::string copy(const link_state &link);
+    std::string read(const segment_image &image, uint64_t begin, uint64_t end, std::byte *target);
     std::byte *address(uint32_t page, uint8_t segment) const;
     void move(const operation &work);
     const mlp_weights &expert_of(uint32_t page) const;
@@ -84,6 +93,11 @@ private:
     std::vector<uint32_t> predict_from_;  // experts of the prediction that is queued
     std::vector<expert_call> calls_;
     std::vector<mlp_weights> views_;
+
+    std::unique_ptr<disk_reader> reader_;  // the copy thread's; null: loads copy from the mapping
+    std::vector<segment_image::source> sources_;
+    std::vector<disk_range> ranges_;
+    std::string failure_;
 
     // Pieces on their way to the copy thread, one a link, and back.
     link_state links_[link_count];

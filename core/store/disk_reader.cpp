@@ -1,0 +1,219 @@
+// disk_reader.cpp - which blocks of which files, through a ring of requests to the kernel.
+#include "core/store/disk_reader.h"
+
+#include <fcntl.h>
+#include <liburing.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/log.h"
+#include "core/base/mapped_file.h"
+#include "core/base/memory_block.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Offsets, lengths and addresses of direct reads are multiples of it; every drive's sectors divide
+// it.
+constexpr uint64_t alignment = 4096;
+
+// A block on its way: [begin, end) of the range `number`, within `length` bytes at `file_offset`.
+struct block {
+    size_t number = 0;
+    int file = -1;
+    uint64_t begin = 0, end = 0;
+    uint64_t file_offset = 0, skip = 0, length = 0;
+    std::byte *buffer = nullptr;
+};
+
+error failed(const disk_range &of, uint64_t offset, const std::string &why) {
+    const auto place = mapped_place_of(of.mapped);
+    return error{format("{}: cannot read {} bytes at {}: {}", place ? place->name : "memory",
+                        of.bytes - offset, place ? place->offset + offset : 0, why)};
+}
+
+}  // namespace
+
+// The files behind mappings, opened a second time for direct reads.
+class disk_reader::files {
+public:
+    ~files() {
+        for (const auto &[id, file] : open_) ::close(file);
+    }
+    result<int> of(const mapped_place &place) {
+        if (const auto known = open_.find(place.id); known != open_.end()) return known->second;
+        const auto opened = open_mapped(place, O_DIRECT);
+        if (opened) return open_[place.id] = *opened;
+        const auto cached = open_mapped(place, 0);
+        if (!cached) return cached;
+        if (!std::exchange(told_, true))
+            log_info(format("{}: it cannot be read past the page cache ({})", place.name,
+                            opened.failure().text));
+        return open_[place.id] = *cached;
+    }
+
+private:
+    std::unordered_map<const void *, int> open_;
+    bool told_ = false;
+};
+
+// Buffers and the requests that fill them.
+class disk_reader::ring {
+public:
+    ring(const disk_reader_options &options, memory_block memory)
+        : memory_(std::move(memory)), blocks_(options.depth) {
+        const uint64_t room = options.block_bytes + alignment;
+        for (uint32_t i = 0; i < options.depth; ++i) {
+            blocks_[i].buffer = memory_.data() + i * room;
+            free_.push_back(i);
+        }
+        const int made = io_uring_queue_init(options.depth, &ring_, 0);
+        has_ring_ = made == 0;
+        if (!has_ring_)
+            log_info(
+                format("io_uring is not to be had ({}): blocks are read from disk one after "
+                       "another",
+                       std::strerror(-made)));
+    }
+    ~ring() {
+        if (has_ring_) io_uring_queue_exit(&ring_);
+    }
+
+    bool full() const { return free_.empty() || (!has_ring_ && !idle()); }
+    bool idle() const { return free_.size() == blocks_.size(); }
+    // Requires: not full. What it says of its buffer is filled in.
+    void start(block next) {
+        const uint32_t slot = free_.back();
+        free_.pop_back();
+        next.buffer = blocks_[slot].buffer;
+        blocks_[slot] = next;
+        if (!has_ring_) {
+            alone_ = slot;
+            return;
+        }
+        io_uring_sqe *const entry = io_uring_get_sqe(&ring_);
+        assert(entry != nullptr && "the ring has an entry for every buffer");
+        io_uring_prep_read(entry, next.file, next.buffer, static_cast<unsigned>(next.length),
+                           next.file_offset);
+        io_uring_sqe_set_data64(entry, slot);
+    }
+    // A block that has come, and how many bytes of it or -errno. Its buffer stays until
+    // given_back(). Requires: not idle.
+    std::pair<const block *, int64_t> wait() {
+        if (!has_ring_) {
+            const block &one = blocks_[alone_];
+            const ssize_t got =
+                ::pread(one.file, one.buffer, one.length, static_cast<off_t>(one.file_offset));
+            return {&one, got < 0 ? -errno : got};
+        }
+        io_uring_cqe *done = nullptr;
+        int waited;
+        do waited = io_uring_submit_and_wait(&ring_, 1);
+        while (waited == -EINTR);
+        if (waited < 0 || io_uring_peek_cqe(&ring_, &done) != 0) return {nullptr, waited};
+        const auto slot = static_cast<uint32_t>(io_uring_cqe_get_data64(done));
+        const int64_t got = done->res;
+        io_uring_cqe_seen(&ring_, done);
+        return {&blocks_[slot], got};
+    }
+    void given_back(const block *one) {
+        free_.push_back(static_cast<uint32_t>(one - blocks_.data()));
+    }
+    // After a failure: nothing may write into the buffers any more.
+    void drain() {
+        while (!idle()) {
+            const auto [one, got] = wait();
+            if (one == nullptr) return;
+            given_back(one);
+        }
+    }
+
+private:
+    memory_block memory_;
+    std::vector<block> blocks_;
+    std::vector<uint32_t> free_;
+    io_uring ring_{};
+    bool has_ring_ = false;
+    uint32_t alone_ = 0;  // without a ring: the block that wait() reads
+};
+
+disk_reader::disk_reader(const disk_reader_options &options)
+    : options_(options), files_(std::make_unique<files>()) {}
+
+disk_reader::~disk_reader() = default;
+
+result<std::unique_ptr<disk_reader>> disk_reader::create(const disk_reader_options &options) {
+    assert(options.depth != 0 && options.block_bytes != 0 && options.block_bytes % alignment == 0);
+    auto memory = memory_block::create(options.depth * (options.block_bytes + alignment),
+                                       "the buffers of reads from disk");
+    if (!memory) return memory.failure();
+    std::unique_ptr<disk_reader> made(new disk_reader(options));
+    made->ring_ = std::make_unique<ring>(options, std::move(*memory));
+    return made;
+}
+
+status disk_reader::read(std::span<const disk_range> ranges, const taker &take) {
+    size_t number = 0;
+    uint64_t at = 0;  // of the range that is next
+    // The next block of all, of files that are open by then.
+    const auto next = [&](block &out) -> status {
+        const disk_range &range = ranges[number];
+        const auto place = mapped_place_of(range.mapped + at);
+        if (!place) return failed(range, at, "no file is mapped there");
+        const auto file = files_->of(*place);
+        if (!file) return file.failure();
+        out = {number, *file, at};
+        out.skip = place->offset % alignment;
+        out.file_offset = place->offset - out.skip;
+        out.end = std::min(range.bytes, at + options_.block_bytes - out.skip);
+        const uint64_t wanted = out.skip + (out.end - at);
+        out.length = (wanted + alignment - 1) / alignment * alignment;
+        at = out.end;
+        if (at == range.bytes) ++number, at = 0;
+        return success();
+    };
+    status done = success();
+    while (done.ok() && (number < ranges.size() || !ring_->idle())) {
+        while (number < ranges.size() && !ring_->full() && done.ok()) {
+            if (ranges[number].bytes == 0) {
+                ++number;
+                continue;
+            }
+            block one;
+            done = next(one);
+            if (done.ok()) ring_->start(one);
+        }
+        if (!done.ok() || ring_->idle()) break;
+        const auto [one, got] = ring_->wait();
+        if (one == nullptr) return error{format("reads from disk: {}", std::strerror(int(-got)))};
+        const uint64_t wanted = one->skip + (one->end - one->begin);
+        if (got < 0 && got != -EAGAIN && got != -EINTR) {
+            done = failed(ranges[one->number], one->begin, std::strerror(static_cast<int>(-got)));
+        } else if (got < 0) {
+            const block again = *one;
+            ring_->given_back(one);
+            ring_->start(again);
+            continue;
+        } else if (static_cast<uint64_t>(got) < wanted) {
+            done = failed(ranges[one->number], one->begin,
+                          format("the file ends there: {} bytes of {} came", got, wanted));
+        } else {
+            take(one->number, one->begin,
+                 {one->buffer + one->skip, static_cast<size_t>(one->end - one->begin)});
+        }
+        ring_->given_back(one);
+    }
+    if (!done.ok()) ring_->drain();
+    return done;
+}
+
+}  // namespace moorage::core
