@@ -57,6 +57,12 @@ result<uint64_t> planner::counted(std::optional<uint32_t> experts, std::optional
 status planner::plan_host(uint64_t all) {
     if (!config_.reads_disk()) return success();
     const std::string_view key = config_.host_experts ? "host_experts" : "host_bytes";
+    if (config_.runs_on().memory == fast_memory::gpu)
+        return error{
+            format("{}: [memory] {}: executor {} keeps every expert in pinned host memory; leave it "
+                   "out, or choose executor cpu or emulator",
+                   config_.file.string(), key, config_.executor),
+            true};
     const auto held = counted(config_.host_experts, config_.host_bytes, key);
     if (!held) return held.failure();
     plan_.from_disk = on_host() && *held < all;

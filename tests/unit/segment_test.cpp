@@ -107,6 +107,20 @@ void check_segment(const mlp_weights &expert, uint32_t first, uint32_t count,
     CHECK(target.back() == std::byte{0x5a});
     CHECK(std::memcmp(target.data() + 1, expected.data(), expected.size()) == 0);
 
+    // The same by way of its sources, handed over in blocks of any size and order.
+    std::vector<std::byte> taken(image.bytes() + 2, std::byte{0x5a});
+    for (const size_t piece : order) {
+        std::vector<segment_image::source> sources;
+        image.sources(borders[piece], borders[piece + 1], sources);
+        for (const segment_image::source &from : sources)
+            for (uint64_t left = from.bytes; left != 0;) {
+                const uint64_t bytes = 1 + random.below(left);
+                left -= bytes;
+                image.take(from, left, {from.data + left, bytes}, taken.data() + 1);
+            }
+    }
+    CHECK(taken == target);
+
     const mlp_weights seen = image.view(expected.data()), there = image.in_place();
     CHECK(seen.gate.row_bytes == bytes_of_columns(seen.gate.type, seen.gate.columns));
     CHECK(seen.down.row_bytes == bytes_of_columns(seen.down.type, count));

@@ -38,9 +38,11 @@ result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_op
     if (options.from_disk) {
         const mlp_weights &one = made->expert_of(0);
         if (!mapped_place_of(one.gate.data))
-            return error{
-                "the experts are no part of a file as they are used: they were turned round, or "
-                "made, in memory; leave out [memory] host_experts and host_bytes"};
+            return error{format(
+                "{}: its experts are no part of a file as they are used, but were made or turned "
+                "round in memory, so none can be read from disk; leave out [memory] host_experts "
+                "and host_bytes",
+                options.of->directory().empty() ? "the model" : options.of->directory().string())};
         auto reader = disk_reader::create();
         if (!reader) return reader.failure();
         made->reader_ = std::move(*reader);

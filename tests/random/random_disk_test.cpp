@@ -1,0 +1,37 @@
+// random_disk_test.cpp - goal: what holds for all runs holds where experts are read from disk, too.
+// Method: drawn configurations (random_runs --disk draws more of them), each with its sums, bounds
+// and fates of bytes; every policy, host memories from one expert to all.
+#include <doctest/doctest.h>
+
+#include "core/pipeline/run.h"
+#include "tests/random/invariants.h"
+#include "tests/random/random_config.h"
+
+using namespace moorage;
+
+TEST_CASE("what holds for all runs") {
+    core::run_resources shared;
+    const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                                     "plugins"};
+    REQUIRE(shared.scan(plugins).ok());
+    const random::config_maker from(shared.policies(),
+                                    std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
+    core::run_options options;
+    options.own_routing = false;
+    uint64_t ran = 0, read = 0;
+    for (uint64_t seed = 1; seed <= 80; ++seed) {
+        CAPTURE(seed);
+        const auto [toml, file] = from.draw_on_disk(seed);
+        const auto config = core::parse_run_config(toml, file, {});
+        REQUIRE(config.ok());
+        const auto done = core::run(*config, shared, options);
+        if (!done && done.failure().usage) continue;  // what does not go together
+        REQUIRE(done.ok());
+        ++ran;
+        read += done->host->disk_bytes != 0;
+        const std::vector<std::string> broken = random::broken_invariants(*done, *config);
+        CHECK_MESSAGE(broken.empty(), (broken.empty() ? "" : broken.front()), toml);
+    }
+    CHECK(ran >= 60);
+    CHECK(read >= 50);
+}
