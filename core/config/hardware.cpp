@@ -166,6 +166,11 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     return profile;
 }
 
+void load_from_disk(hardware_profile &of) {
+    of.link.h2d_bytes_per_s = of.disk.read_bytes_per_s;
+    of.link.issue_ns = of.disk.issue_ns;
+}
+
 result<fs::path> find_shape(const std::string &name, const fs::path &base) {
     // A published name may hold a slash ("DeepSeek-V3/R1"), so only .toml makes a path of it.
     if (name.ends_with(".toml")) return (base / name).lexically_normal();

@@ -333,7 +333,9 @@ void builder::read_host_memory(run_config &config) {
     const given *const found = experts ? experts : bytes;
     if (found && config.cluster)
         memory.fail(*found, "servers of a cluster say host_experts of their own");
-    if (found && !config.runs_on().real && config.disk.empty())
+    // Of a real disk: where estimates begin.
+    if (found && config.runs_on().real && config.disk.empty()) config.disk = "nvme_gen4";
+    if (found && config.disk.empty())
         memory.fail(*found,
                     "experts beyond it are read from a disk; say which one is emulated, for "
                     "example [hardware] disk = \"nvme_gen4\"");
@@ -556,25 +558,6 @@ status builder::build(run_config &config) {
 }
 
 }  // namespace
-
-const executor_kind &run_config::runs_on() const {
-    const executor_kind *found = find_executor(executor);
-    return found == nullptr ? executors[0] : *found;
-}
-
-stage_config &run_config::stage(std::string_view kind) {
-    if (kind == host_stage) return host_cache;
-    stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
-                                 &dispatch, &placement, &transport};
-    static_assert(std::size(all) == std::size(kinds));
-    const auto found = std::ranges::find(kinds, kind);
-    assert(found != std::end(kinds));
-    return *all[found - std::begin(kinds)];
-}
-
-const stage_config &run_config::stage(std::string_view kind) const {
-    return const_cast<run_config *>(this)->stage(kind);
-}
 
 namespace {
 

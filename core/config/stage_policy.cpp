@@ -1,6 +1,13 @@
 // stage_policy.cpp - looks names of a configuration up.
 #include "core/config/stage_policy.h"
 
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+#include "core/config/executors.h"
+#include "core/host/kinds.h"
+
 namespace moorage::core {
 
 result<const policy *> find_policy(const registry &known, const stage_config &stage,
@@ -11,6 +18,25 @@ result<const policy *> find_policy(const registry &known, const stage_config &st
     const auto found = known.find(stage.plugin, kind, stage.library);
     if (!found) return error{stage.place + ": " + found.failure().text, true};
     return *found;
+}
+
+const executor_kind &run_config::runs_on() const {
+    const executor_kind *found = find_executor(executor);
+    return found == nullptr ? executors[0] : *found;
+}
+
+stage_config &run_config::stage(std::string_view kind) {
+    if (kind == "cache.host") return host_cache;
+    stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
+                                 &dispatch, &placement, &transport};
+    static_assert(std::size(all) == std::size(kinds));
+    const auto found = std::ranges::find(kinds, kind);
+    assert(found != std::end(kinds));
+    return *all[found - std::begin(kinds)];
+}
+
+const stage_config &run_config::stage(std::string_view kind) const {
+    return const_cast<run_config *>(this)->stage(kind);
 }
 
 }  // namespace moorage::core

@@ -59,8 +59,8 @@ status planner::plan_host(uint64_t all) {
     const std::string_view key = config_.host_experts ? "host_experts" : "host_bytes";
     if (config_.runs_on().memory == fast_memory::gpu)
         return error{
-            format("{}: [memory] {}: executor {} keeps every expert in pinned host memory; leave it "
-                   "out, or choose executor cpu or emulator",
+            format("{}: [memory] {}: executor {} keeps every expert in pinned host memory; leave "
+                   "it out, or choose executor cpu or emulator",
                    config_.file.string(), key, config_.executor),
             true};
     const auto held = counted(config_.host_experts, config_.host_bytes, key);

@@ -28,9 +28,6 @@ namespace moorage::core {
 
 namespace {
 
-// Where a real run reads from disk and names none: where its estimates begin.
-constexpr const char *usual_disk = "nvme_gen4";
-
 // One run in the making. Members are in the order of their construction: later ones borrow earlier.
 class runner {
 public:
@@ -198,16 +195,11 @@ status runner::open_model() {
 
 status runner::open_hardware() {
     const std::filesystem::path base = config_.file.parent_path();
-    const std::string disk =
-        config_.reads_disk() && config_.disk.empty() ? usual_disk : config_.disk;
-    auto hardware = load_hardware({config_.profile, config_.link, config_.node, base, disk});
+    auto hardware =
+        load_hardware({config_.profile, config_.link, config_.node, base, config_.disk});
     if (!hardware) return hardware.failure();
-    // Loads of a processor whose memory does not hold everything are reads.
-    if (config_.reads_disk() && (config_.executor == "cpu" || hardware->device.is_host)) {
-        link_profile &link = hardware->link;
-        link.h2d_bytes_per_s = hardware->disk.read_bytes_per_s;
-        link.issue_ns = hardware->disk.issue_ns;
-    }
+    const bool on_host = config_.runs_on().memory == fast_memory::host || hardware->device.is_host;
+    if (config_.reads_disk() && on_host) load_from_disk(*hardware);
     model_shape shape;
     if (trace_) {
         const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
@@ -398,9 +390,6 @@ result<run_report> runner::drive() {
     run_report report;
     line.finish(report);
     refused_ = line.refused();
-    if (memory_.from_disk)
-        report.host = {memory_.slots,    report.experts.requested,       report.experts.hits,
-                       report.bytes.h2d, report.arrangement.first_bytes, report.time.transfer};
     report.guard = line.guarding().report();
     describe(report);
     if (texts_) {
@@ -486,6 +475,9 @@ void runner::describe(run_report &report) {
     report.title = config_.title;
     report.seed = config_.seed;
     report.lossy = policies_.lossy();
+    if (memory_.from_disk)
+        report.host = {memory_.slots,    report.experts.requested,       report.experts.hits,
+                       report.bytes.h2d, report.arrangement.first_bytes, report.time.transfer};
     json &all = *report.config;
     all["run"] = {{"executor", config_.executor},
                   {"tokens", config_.tokens},

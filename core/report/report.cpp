@@ -28,6 +28,15 @@ json to_json(const expert_counts &counts) {
             {"loaded", counts.loaded}};
 }
 
+json to_json(const host_report &host) {
+    return {{"slots", host.slots},
+            {"requested", host.requested},
+            {"hits", host.hits},
+            {"disk_bytes", host.disk_bytes},
+            {"first_bytes", host.first_bytes},
+            {"disk_ms", stable(host.disk_ms)}};
+}
+
 json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
     if (!has_predictions || predicted == 0) return nullptr;
     return stable(double(right) / double(predicted));
@@ -315,13 +324,7 @@ json to_json(const run_report &report) {
                 {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
                 {"warnings", report.warnings}};
     for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
-    if (report.host)
-        all["host"] = {{"slots", report.host->slots},
-                       {"requested", report.host->requested},
-                       {"hits", report.host->hits},
-                       {"disk_bytes", report.host->disk_bytes},
-                       {"first_bytes", report.host->first_bytes},
-                       {"disk_ms", stable(report.host->disk_ms)}};
+    if (report.host) all["host"] = to_json(*report.host);
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);
     for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));

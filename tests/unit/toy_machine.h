@@ -1,8 +1,8 @@
 // toy_machine.h - a machine and a model with round figures, whose schedules can be worked by hand.
 //
 // attention of a layer 70 ns + hand-over 100 ns = gate after 170 ns; an expert of 100,000 bytes
-// takes 100 ns on the GPU, 1,000 + 10,000 ns over the link, 500 + 2,000 ns on the CPU, 2,000 + 20,000
-// ns from disk; the head 10 ns.
+// takes 100 ns on the GPU, 1,000 + 10,000 ns over the link, 500 + 2,000 ns on the CPU, 2,000 +
+// 20,000 ns from disk; the head 10 ns.
 #pragma once
 
 #include <filesystem>

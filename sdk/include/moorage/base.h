@@ -92,7 +92,7 @@ typedef struct moorage_residency {
     /* The memory that loads into this one come from, or null: it has everything. Fast memory's is
      * host memory where experts are read from disk. */
     const struct moorage_residency *host_below;
-    /* The memory that is loaded from this one, or null: for a policy of host memory, fast memory. */
+    /* The memory that is loaded from this one, or null: of host memory, fast memory. */
     const struct moorage_residency *host_above;
 } moorage_residency;
 MOORAGE_ASSERT(offsetof(moorage_residency, host_state) == 24, "moorage_residency layout");

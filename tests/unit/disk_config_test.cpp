@@ -1,0 +1,97 @@
+// disk_config_test.cpp - goal: what is said of experts on disk is read as documented and every
+// mistake in it is named. Method: as run_config_test.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "core/config/run_config.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// Lines 1 to 6: the least that a run needs.
+const std::string least =
+    "[hardware]\n"
+    "profile = \"rtx_4090\"\n"
+    "[source]\n"
+    "trace = \"routing.safetensors\"\n"
+    "[memory]\n"
+    "experts = 96\n";
+
+std::vector<override_value> overrides(const std::vector<std::string> &texts) {
+    std::vector<override_value> all;
+    for (const std::string &text : texts) {
+        auto one = parse_override(text);
+        REQUIRE_MESSAGE(one.ok(), text);
+        all.push_back(*one);
+    }
+    return all;
+}
+
+result<run_config> read(const std::string &text, const std::vector<std::string> &set = {}) {
+    return parse_run_config(text, "conf/run.toml", overrides(set));
+}
+
+run_config accepted(const std::string &text, const std::vector<std::string> &set = {}) {
+    auto config = read(text, set);
+    REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
+    return *config;
+}
+
+std::string refused(const std::string &text, const std::vector<std::string> &set = {}) {
+    const auto config = read(text, set);
+    REQUIRE_FALSE(config.ok());
+    CHECK(config.failure().usage);
+    CHECK(config.failure().text.find('\n') == std::string::npos);
+    return config.failure().text;
+}
+
+bool holds(const std::string &text, const std::string &part) {
+    const bool found = text.find(part) != std::string::npos;
+    if (!found) MESSAGE("\"" << text << "\" lacks \"" << part << "\"");
+    return found;
+}
+
+}  // namespace
+
+TEST_CASE("experts beyond host memory: how many, on which disk, by whose order") {
+    const std::string disk =
+        "[hardware]\nprofile = \"rtx_4090\"\ndisk = \"nvme_gen4\"\n[source]\n"
+        "trace = \"routing.safetensors\"\n[memory]\nexperts = 96\n";
+    const run_config some =
+        accepted(disk + "host_experts = 500\n[cache.host]\nplugin = \"sieve\"\n");
+    CHECK(some.host_experts == 500u);
+    CHECK(some.disk == "nvme_gen4");
+    CHECK(some.host_cache.plugin == "sieve");
+    CHECK(some.cache.plugin == "lfu");  // its own
+    CHECK(some.reads_disk());
+    CHECK_FALSE(accepted(disk).reads_disk());
+    const std::string tables =
+        disk +
+        "host_bytes = 1_000\n[cache.host]\nplugin = \"lfu\"\n[cache.host.lfu]\n"
+        "half_life = 3\n[cache.lfu]\nhalf_life = 9\n";
+    const run_config both = accepted(tables, {"cache.plugin=lfu"});
+    CHECK(both.host_bytes == 1000u);
+    REQUIRE(both.host_cache.params.size() == 1);
+    CHECK(std::get<int64_t>(both.host_cache.params[0].value) == 3);
+    REQUIRE(both.cache.params.size() == 1);
+    CHECK(std::get<int64_t>(both.cache.params[0].value) == 9);
+    // By --set and --sweep, too.
+    const run_config set = accepted(
+        disk, {"memory.host_experts=7", "cache.host.plugin=llru", "cache.host.distance=literal"});
+    CHECK(set.host_cache.plugin == "llru");
+    REQUIRE(set.host_cache.params.size() == 1);
+    CHECK(set.host_cache.params[0].key == "distance");
+
+    CHECK(holds(refused(disk + "host_experts = 5\nhost_bytes = 5\n"),
+                "conf/run.toml:8: [memory] has both host_experts and host_bytes"));
+    CHECK(
+        holds(refused(disk + "host_experts = 0\n"), "conf/run.toml:8: [memory] host_experts is 0"));
+    CHECK(holds(refused(least + "host_experts = 5\n"), "[hardware] disk = \"nvme_gen4\""));
+    CHECK(holds(refused(disk + "[cache.host]\nplugin = \"lru\"\n"),
+                "give [memory] host_experts or host_bytes"));
+    CHECK(holds(refused(disk + "host_experts = 5\n[cache.host]\nplugni = \"lru\"\n"), "plugin"));
+}
