@@ -269,6 +269,15 @@ TEST_CASE("every bundled file loads, and link and node can be replaced") {
             const bool link = std::string(kind) == "link";
             CHECK(load_hardware({"rtx_4090", link ? name : "", link ? "" : name, ""}).ok());
         }
+    for (const char *name : {"nvme_gen3", "nvme_gen4", "nvme_gen5", "sata_ssd"}) {
+        const auto with = load_hardware({"rtx_4090", "", "", "", name});
+        REQUIRE(with.ok());
+        CHECK(with->disk.read_bytes_per_s > 0.5e9);
+    }
+    CHECK(loaded("rtx_4090").disk.name.empty());
+    const auto unknown = load_hardware({"rtx_4090", "", "", "", "nvme_gen"});
+    REQUIRE_FALSE(unknown.ok());
+    CHECK(holds(unknown.failure().text, "[hardware] disk nvme_gen"));
     const auto slow = load_hardware({"rtx_4090", "pcie3_x16", "i9_10900x", ""});
     REQUIRE(slow.ok());
     CHECK(slow->link.h2d_bytes_per_s == doctest::Approx(12.3e9));
