@@ -121,7 +121,7 @@ void policy_set::describe(json &config) const {
         for (const auto &[key, value] : one->parameters()) config[kind][key] = json_of(value);
     }
     if (stages_.host_cache == nullptr) return;
-    json &host = config["cache"]["host"];
+    json &host = config["cache.host"];
     host["plugin"] = std::string(stages_.host_cache->name());
     for (const auto &[key, value] : stages_.host_cache->parameters()) host[key] = json_of(value);
 }

@@ -75,6 +75,9 @@ std::vector<std::string> differing(const comparison &compared,
     return order;
 }
 
+// The cache of host memory, whose name begins with that of the cache.
+const std::string host_stage = "cache.host";
+
 // The plugin of a stage, with those parameters that differ between the rows which have this plugin.
 std::vector<std::string> stage_values(const std::string &stage,
                                       const std::vector<std::string> &settings,
@@ -85,6 +88,7 @@ std::vector<std::string> stage_values(const std::string &stage,
         std::string params;
         for (const std::string &key : settings) {
             if (!key.starts_with(stage + ".") || key == stage + ".plugin") continue;
+            if (stage != host_stage && key.starts_with(host_stage + ".")) continue;
             const bool differs = std::any_of(flats.begin(), flats.end(), [&](const auto &other) {
                 return value_at(other, stage + ".plugin") == plugin &&
                        value_at(other, key) != value_at(flat, key);
@@ -113,9 +117,10 @@ bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &va
 }
 
 void add_stage_columns(comparison_view &view, const std::vector<flat_config> &flats) {
-    for (const std::string_view stage : kinds) {
-        key_column column{std::string(stage),
-                          stage_values(std::string(stage), view.settings, flats)};
+    std::vector<std::string> stages(std::begin(kinds), std::end(kinds));
+    stages.push_back(host_stage);
+    for (const std::string &stage : stages) {
+        key_column column{stage, stage_values(stage, view.settings, flats)};
         if (!all_equal(column.values)) view.columns.push_back(std::move(column));
     }
 }

@@ -50,7 +50,7 @@ TEST_CASE("an expert comes from disk once, then from host memory") {
     CHECK(report.bytes.h2d == 300'000);
     CHECK(report.experts.misses == 3);
     CHECK((*report.config)["memory"]["host_experts"] == 2);
-    CHECK((*report.config)["cache"]["host"]["plugin"] == "lru");
+    CHECK((*report.config)["cache.host"]["plugin"] == "lru");
 }
 
 TEST_CASE("host memory evicts by its own policy") {
