@@ -21,8 +21,8 @@ TEST_CASE("what holds for all runs") {
     uint64_t ran = 0, read = 0;
     for (uint64_t seed = 1; seed <= 80; ++seed) {
         CAPTURE(seed);
-        const auto [toml, file] = from.draw_on_disk(seed);
-        const auto config = core::parse_run_config(toml, file, {});
+        const random::config_maker::drawn drawn = from.draw_on_disk(seed);
+        const auto config = core::parse_run_config(drawn.text, drawn.file, {});
         REQUIRE(config.ok());
         const auto done = core::run(*config, shared, options);
         if (!done && done.failure().usage) continue;  // what does not go together
@@ -30,7 +30,7 @@ TEST_CASE("what holds for all runs") {
         ++ran;
         read += done->host->disk_bytes != 0;
         const std::vector<std::string> broken = random::broken_invariants(*done, *config);
-        CHECK_MESSAGE(broken.empty(), (broken.empty() ? "" : broken.front()), toml);
+        CHECK_MESSAGE(broken.empty(), (broken.empty() ? "" : broken.front()), drawn.text);
     }
     CHECK(ran >= 60);
     CHECK(read >= 50);

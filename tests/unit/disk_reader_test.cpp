@@ -4,6 +4,7 @@
 // replaced while they are mapped.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -47,7 +48,7 @@ void check_equal(disk_reader &reader, const std::vector<disk_range> &ranges) {
         });
     REQUIRE(done.ok());
     for (size_t i = 0; i < ranges.size(); ++i) {
-        CHECK(std::memcmp(got[i].data(), ranges[i].mapped, ranges[i].bytes) == 0);
+        CHECK(std::equal(got[i].begin(), got[i].end(), ranges[i].mapped));
         CHECK(std::ranges::all_of(times[i], [](uint8_t count) { return count == 1; }));
     }
 }
