@@ -110,6 +110,7 @@ struct hardware_choice {
 };
 result<hardware_profile> load_hardware(const hardware_choice &choice);
 // The loads of a processor whose memory does not hold everything are reads: its link is the disk.
+// Requires: it has one.
 void load_from_disk(hardware_profile &of);
 // `name` is a file name without .toml ("mixtral_8x7b"), a path, or a published name or alias that a
 // shape file gives ("Mixtral-8x7B"), in any case.

@@ -41,6 +41,7 @@ struct bench {
         const model &of = *(*shared.open_model(config.model))->of;
         const auto layers = static_cast<uint32_t>(of.config().moe_layers().size());
         config.host_experts = layers * of.config().experts / 4;
+        config.disk = "nvme_gen4";  // as loading a file sets it
     }
 };
 
