@@ -84,7 +84,8 @@ public:
                 for (const uint32_t page : pages) list.append(page, 0);
             else
                 for (size_t i = pages.size(); i-- > 0;) list.append(pages[i], 0);
-            for (size_t i = 0; i < pages.size(); ++i) gone[i] = list.take_first(missed[i]);
+            for (size_t i = 0; i < pages.size(); ++i)
+                if (missed[i]) gone[i] = list.take_first();
         }
         moorage::page_list_run list;
         bool best_first;

@@ -25,46 +25,48 @@ class page_lists {
 public:
     void assign(uint32_t pages, uint32_t lists) {
         pages_ = pages;
-        next_.resize(size_t{pages} + lists);
-        previous_.resize(size_t{pages} + lists);
+        links_.resize(size_t{pages} + lists);
         clear();
     }
     void clear() {
-        for (uint32_t i = 0; i < next_.size(); ++i) next_[i] = previous_[i] = i;
+        for (uint32_t i = 0; i < links_.size(); ++i) links_[i].next = links_[i].previous = i;
     }
     // The node before the first and after the last page of a list.
     uint32_t end(uint32_t list) const { return pages_ + list; }
-    uint32_t first(uint32_t list) const { return next_[end(list)]; }
-    uint32_t next(uint32_t node) const { return next_[node]; }
-    uint32_t previous(uint32_t node) const { return previous_[node]; }
-    bool contains(uint32_t page) const { return next_[page] != page; }
+    uint32_t first(uint32_t list) const { return links_[end(list)].next; }
+    uint32_t next(uint32_t node) const { return links_[node].next; }
+    uint32_t previous(uint32_t node) const { return links_[node].previous; }
+    bool contains(uint32_t page) const { return links_[page].next != page; }
 
     // No effect on a page that is in no list.
     void unlink(uint32_t page) {
-        const uint32_t previous = previous_[page], next = next_[page];
-        next_[previous] = next;
-        previous_[next] = previous;
-        next_[page] = previous_[page] = page;
+        const uint32_t previous = links_[page].previous, next = links_[page].next;
+        links_[previous].next = next;
+        links_[next].previous = previous;
+        links_[page].next = links_[page].previous = page;
     }
     // Requires: the page is in no list.
     void insert(uint32_t page, uint32_t before) {
-        const uint32_t last = previous_[before];
-        previous_[page] = last;
-        next_[page] = before;
-        next_[last] = page;
-        previous_[before] = page;
+        const uint32_t last = links_[before].previous;
+        links_[page].previous = last;
+        links_[page].next = before;
+        links_[last].next = page;
+        links_[before].previous = page;
     }
     // To the end of the list, from wherever it was.
     void append(uint32_t page, uint32_t list) {
-        const uint32_t previous = previous_[page], next = next_[page];
-        next_[previous] = next;
-        previous_[next] = previous;
+        const uint32_t previous = links_[page].previous, next = links_[page].next;
+        links_[previous].next = next;
+        links_[next].previous = previous;
         insert(page, end(list));
     }
 
 private:
     friend class page_list_run;
-    std::vector<uint32_t> next_, previous_;
+    struct link {
+        uint32_t previous, next;
+    };
+    std::vector<link> links_;
     uint32_t pages_ = 0;
 };
 
@@ -74,15 +76,14 @@ private:
 class page_list_run {
 public:
     page_list_run(page_lists &lists, uint32_t list)
-        : next_(lists.next_.data()),
-          previous_(lists.previous_.data()),
+        : links_(lists.links_.data()),
           end_(lists.end(list)),
-          first_(next_[end_]),
-          last_(previous_[end_]) {}
+          first_(links_[end_].next),
+          last_(links_[end_].previous) {}
     page_list_run(const page_list_run &) = delete;
     ~page_list_run() {
-        next_[end_] = first_;
-        previous_[end_] = last_;
+        links_[end_].next = first_;
+        links_[end_].previous = last_;
     }
 
     // Appends `page` and takes out the first page (first_goes 1; `page` is in no list), or moves
@@ -90,27 +91,25 @@ public:
     // No branches.
     uint32_t append(uint32_t page, uint32_t first_goes) {
         const uint32_t out = select(first_goes, first_, page);
-        const uint32_t next = next_[out], previous = previous_[out];
+        const uint32_t next = links_[out].next, previous = links_[out].previous;
         const uint32_t before = select(out == last_, previous, last_);
         first_ = select(out == first_, next, first_);
-        next_[previous] = next;
-        previous_[next] = previous;
-        next_[out] = previous_[out] = out;
-        next_[before] = page;
-        previous_[page] = before;
-        next_[page] = end_;
+        links_[previous].next = next;
+        links_[next].previous = previous;
+        links_[out].next = links_[out].previous = out;
+        links_[before].next = page;
+        links_[page].previous = before;
+        links_[page].next = end_;
         last_ = page;
         return out;
     }
 
-    // Takes out the first page (goes 1) or nothing (0). Returns the page that is first before.
-    // Requires: a page stays. No branches.
-    uint32_t take_first(uint32_t goes) {
-        const uint32_t first = first_, next = next_[first];
-        next_[first] = select(goes, first, next);
-        previous_[first] = select(goes, first, end_);
-        previous_[next] = select(goes, end_, first);
-        first_ = select(goes, next, first);
+    // Takes out the first page and returns it. Requires: a page stays.
+    uint32_t take_first() {
+        const uint32_t first = first_, next = links_[first].next;
+        links_[first] = {first, first};
+        links_[next].previous = end_;
+        first_ = next;
         return first;
     }
 
@@ -120,7 +119,7 @@ private:
         const uint32_t mask = 0 - yes;
         return (a & mask) | (b & ~mask);
     }
-    uint32_t *next_, *previous_;
+    page_lists::link *links_;
     const uint32_t end_;
     uint32_t first_, last_;
 };

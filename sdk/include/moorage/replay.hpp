@@ -131,20 +131,26 @@ private:
         for (uint32_t visit = 0; visit < visits; ++visit) {
             for (uint32_t first = 0; first < page_count; first += view_.experts) {
                 for (uint32_t repeat = 0; repeat < run_.repeats; ++repeat) {
+                    uint32_t any = 0;
                     for (uint32_t i = 0; i < width; ++i) {
                         of[i] = first + experts[i];
                         missed[i] = state_[of[i]] == 0 ? 1 : 0;
+                        any |= missed[i];
                     }
                     turns.request(std::span<const uint32_t>(of, width),
                                   std::span<const uint32_t>(missed, width),
                                   std::span<uint32_t>(outcomes, width));
-                    for (uint32_t i = 0; i < width; ++i) {
-                        const uint32_t gone = missed[i] ? outcomes[i] : of[i];
-                        if (gone < page_count) [[likely]]
-                            state_[gone] = 0;  // if not the host will object
-                        outcomes[i] |= missed[i] - 1;
+                    if (any == 0) {
+                        for (uint32_t i = 0; i < width; ++i) outcomes[i] = MOORAGE_REPLAY_KEPT;
+                    } else {
+                        for (uint32_t i = 0; i < width; ++i) {
+                            if (missed[i] == 0)
+                                outcomes[i] = MOORAGE_REPLAY_KEPT;
+                            else if (outcomes[i] < page_count) [[likely]]
+                                state_[outcomes[i]] = 0;  // if not the host will object
+                        }
+                        for (uint32_t i = 0; i < width; ++i) state_[of[i]] = MOORAGE_WHOLE;
                     }
-                    for (uint32_t i = 0; i < width; ++i) state_[of[i]] = MOORAGE_WHOLE;
                     experts += width;
                     outcomes += width;
                 }
