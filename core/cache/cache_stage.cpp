@@ -176,14 +176,18 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
     const moorage_cache &cache = *policy_.cache;
     const uint32_t spare = truth_.free(pool);
     if (cache.fill == nullptr || spare == 0) return true;
+    // Of several devices the policy does not know whose a page is: it is asked for more than there
+    // are slots, and those that are another's are passed over.
+    const uint32_t pages = truth_.pools() == 1 ? truth_.page_count() : truth_.experts();
+    const uint32_t asked = truth_.owns_all() ? spare : std::max(spare, pages);
     const moorage_room room{
-        sizeof(room), 0, pool, truth_.pools() == 1 ? MOORAGE_NONE : pool, spare, MOORAGE_BUDGET};
-    victims_.assign(spare, MOORAGE_NONE);
+        sizeof(room), 0, pool, truth_.pools() == 1 ? MOORAGE_NONE : pool, asked, MOORAGE_BUDGET};
+    victims_.assign(asked, MOORAGE_NONE);
     const uint32_t given = policy_.call(entry_point::fill, cache.fill, &room, victims_.data());
     std::string why;
-    if (given > spare) why = format("{} pages given to fill {} slots", given, spare);
+    if (given > asked) why = format("{} pages given to fill {} slots", given, asked);
     if (!why.empty() && !faults_.report(policy_.name(), why)) return false;
-    for (uint32_t i = 0; i < std::min(given, spare); ++i) {
+    for (uint32_t i = 0; i < std::min(given, asked) && truth_.free(pool) != 0; ++i) {
         const uint32_t page = victims_[i];
         why.clear();
         if (page >= truth_.page_count())
@@ -195,7 +199,7 @@ bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
             if (!faults_.report(policy_.name(), why)) return false;
             continue;
         }
-        if (truth_.state(page) != 0) continue;  // there already
+        if (truth_.state(page) != 0 || !truth_.owns(page)) continue;  // there already, or elsewhere
         const uint32_t segments = segments_of(page / truth_.experts());
         truth_.admit(page);
         truth_.expect_kept(page, static_cast<uint8_t>(segments));

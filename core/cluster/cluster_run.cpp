@@ -241,7 +241,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
     emulator *const device_time = gpu ? make_device(made, device, experts, transfers) : nullptr;
     if (!gpu)
         made.where = std::make_unique<ideal_executor>(
-            ns_of(of.home_call_s[size_t{home} * of.models + model]), all_->clock());
+            ns_of(of.home_call_s[size_t{home} * of.models + model]), transfers, all_->clock());
     const status policies = made.policies.make(
         {config_,
          shared_.policies(),
@@ -261,7 +261,7 @@ status cluster_runner::make_node(uint32_t device, uint32_t home, uint32_t model,
         .truth = made.truth.get(),
         .faults = &faults_,
         .policies = made.policies.all(),
-        .slots = capacity,
+        .slots = {capacity},
         .buffer_slots = buffer,
         .transfers_max = transfers,
         .needs = made.policies.needs(),

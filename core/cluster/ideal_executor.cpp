@@ -5,14 +5,14 @@
 
 namespace moorage::core {
 
-void ideal_executor::add(event_kind kind, uint32_t tag, uint64_t duration_ns, uint8_t segments) {
-    waiting_.push_back({now_ + duration_ns, order_++, {kind, tag, duration_ns, segments}});
+void ideal_executor::add(const completion &what) {
+    waiting_.push_back({now_ + what.duration_ns, order_++, what});
     std::push_heap(waiting_.begin(), waiting_.end(), later);
-    busy_.gpu += duration_ns;
+    busy_.gpu += what.duration_ns;
 }
 
 std::optional<completion> ideal_executor::step() {
-    account();
+    settle();
     std::pop_heap(waiting_.begin(), waiting_.end(), later);
     const completion done = waiting_.back().what;
     waiting_.pop_back();

@@ -166,6 +166,40 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     return profile;
 }
 
+// Between two devices without a link of their own: down to host memory and up again, as one copy.
+static link_profile through_host(const link_profile &first, const link_profile &other) {
+    return {"through host memory", std::min(first.d2h_bytes_per_s, other.h2d_bytes_per_s),
+            std::min(other.d2h_bytes_per_s, first.h2d_bytes_per_s),
+            first.issue_ns + other.issue_ns};
+}
+
+result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
+                                                   const std::vector<std::string> &profiles) {
+    std::vector<hardware_profile> all;
+    hardware_choice choice = of;
+    for (size_t i = 0; i < std::max<size_t>(profiles.size(), 1); ++i) {
+        if (!profiles.empty()) choice.profile = profiles[i];
+        auto loaded = load_hardware(choice);
+        if (!loaded) return loaded.failure();
+        const device_profile &device = loaded->device;
+        if (profiles.size() > 1 && (device.is_host || device.unified_memory))
+            return error{format("[hardware] devices: {} has no memory of its own to spread experts "
+                                "over; name GPUs beside a host, or {} alone in [hardware] profile",
+                                choice.profile, choice.profile),
+                         true};
+        all.push_back(std::move(*loaded));
+        if (i == 0) continue;
+        all[i].node = all[0].node;  // they stand in one machine
+        all[i].peer_through_host = of.peer.empty();
+        all[i].peer = through_host(all[0].link, all[i].link);
+        if (of.peer.empty()) continue;
+        auto between = load_part<link_profile>(of.peer, "link", of.base, parse_link);
+        if (!between) return between.failure();
+        all[i].peer = std::move(*between);
+    }
+    return all;
+}
+
 void load_from_disk(hardware_profile &of) {
     of.link.h2d_bytes_per_s = of.disk.read_bytes_per_s;
     of.link.issue_ns = of.disk.issue_ns;

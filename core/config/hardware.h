@@ -77,6 +77,9 @@ struct hardware_profile {
     link_profile link;
     node_profile node;
     disk_profile disk;  // without a name: none is given
+    // Of a device beyond the first: between it and that one, h2d towards it.
+    link_profile peer;
+    bool peer_through_host = false;
 };
 
 // Sizes of a model; bytes at `weight_bytes` per weight unless said.
@@ -107,8 +110,13 @@ struct hardware_choice {
     std::string profile, link, node;  // link and node may be empty
     std::filesystem::path base;       // directory of the config
     std::string disk = {};            // empty: none
+    std::string peer = {};            // empty: devices reach each other through host memory
 };
 result<hardware_profile> load_hardware(const hardware_choice &choice);
+// The devices of a machine: the first is `of`, the others are named. What they have besides is
+// chosen as for it.
+result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
+                                                   const std::vector<std::string> &profiles);
 // The loads of a processor whose memory does not hold everything are reads: its link is the disk.
 // Requires: it has one.
 void load_from_disk(hardware_profile &of);

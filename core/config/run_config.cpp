@@ -35,13 +35,13 @@ const std::vector<closed_section> &closed_sections() {
         {"run",
          {"executor", "tokens", "batch", "prefill", "seed", "threads", "device", "guard",
           "guard_window", "guard_margin"}},
-        {"hardware", {"profile", "link", "node", "disk"}},
+        {"hardware", {"profile", "devices", "peer", "spread", "link", "node", "disk"}},
         {"source",
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
           "top_k", "stop", "window"}},
         {"memory",
-         {"experts", "bytes", "host_experts", "host_bytes", "sharing", "buffer_experts", "split",
-          "prefill_displaces"}},
+         {"experts", "bytes", "device_experts", "host_experts", "host_bytes", "sharing",
+          "buffer_experts", "split", "prefill_displaces"}},
         {"plugins", {"path", "on_fault", "guard", "call_limit_ms"}},
         {"cluster",
          {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
@@ -65,7 +65,7 @@ bool is_host_key(std::string_view kind, std::string_view key) {
            (kind == "placement" && is_one(placement_keys));
 }
 // The table within [cache] that is a stage of its own: the cache of host memory.
-constexpr std::string_view host_table = "host", host_stage = "cache.host";
+constexpr std::string_view host_table = "host";
 
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
@@ -84,7 +84,7 @@ public:
         : file_(std::move(file)), base_(std::move(base)), may_read_(may_read) {
         for (const std::string &name : section_names())
             sections_.emplace(name, section_reader(file_, bracketed(name)));
-        sections_.emplace(host_stage, section_reader(file_, bracketed(host_stage)));
+        sections_.emplace(host_cache_stage, section_reader(file_, bracketed(host_cache_stage)));
     }
 
     status add_file(const node &root);
@@ -166,7 +166,7 @@ status builder::add_file(const node &root) {
 void builder::add_host_cache(const node &cache) {
     for (const entry &inner : cache.entries)
         if (inner.key == host_table && inner.value.type == node_type::table)
-            section(host_stage).add(inner.value);
+            section(host_cache_stage).add(inner.value);
 }
 
 status builder::add_overrides(std::span<const override_value> overrides) {
@@ -176,7 +176,7 @@ status builder::add_overrides(std::span<const override_value> overrides) {
         if (found == sections_.end()) return unknown_section(place, one.section);
         const std::string below = format("{}.", host_table);
         if (one.section == "cache" && one.key.starts_with(below))
-            section(host_stage)
+            section(host_cache_stage)
                 .add(given{one.key.substr(below.size()), parse_value(one.value), place, one.value});
         else
             found->second.add(given{one.key, parse_value(one.value), place, one.value});
@@ -214,6 +214,9 @@ void builder::read_hardware(run_config &config) {
         hardware.read(key, *out);
         anchor(hardware.find(key), *out);
     }
+    read_devices(hardware, section("memory"), config.runs_on(), config.cluster.has_value(),
+                 config.devices);
+    if (!config.devices.profiles.empty()) config.profile = config.devices.profiles.front();
     if (config.profile.empty() && !config.cluster)
         hardware.require("profile", "name a device, for example profile = \"rtx_4090\"");
 }
@@ -291,7 +294,8 @@ void builder::read_memory(run_config &config) {
     if (!choose(memory, "experts", "bytes", experts, bytes))
         memory.fail(
             format("{}: [memory] has both experts and bytes; keep one of them", experts->place));
-    if (!experts && !bytes && !config.runs_on().real && config.model.empty() && !config.cluster)
+    if (!experts && !bytes && config.devices.experts.empty() && !config.runs_on().real &&
+        config.model.empty() && !config.cluster)
         memory.fail(
             format("{}: [memory] has no size; give experts (a count) or bytes, for example "
                    "experts = 96",
@@ -312,11 +316,8 @@ void builder::read_memory(run_config &config) {
     if (!memory.failed() && sharing != "shared" && sharing != "per-layer")
         memory.fail(*memory.find("sharing"), "choose shared or per-layer");
     config.per_layer = sharing == "per-layer";
-    if (memory.find("buffer_experts")) {
-        uint32_t count = 0;
-        memory.read("buffer_experts", count, 0, buffer_experts_max);
-        config.buffer_experts = count;
-    }
+    if (memory.find("buffer_experts"))
+        memory.read("buffer_experts", config.buffer_experts.emplace(), 0, buffer_experts_max);
     memory.read_above("split", config.split, 0, 1);
     memory.read("prefill_displaces", config.prefill_displaces);
 }
@@ -339,7 +340,7 @@ void builder::read_host_memory(run_config &config) {
         memory.fail(*found,
                     "experts beyond it are read from a disk; say which one is emulated, for "
                     "example [hardware] disk = \"nvme_gen4\"");
-    const section_reader &host = section(host_stage);
+    const section_reader &host = section(host_cache_stage);
     config.host_cache_given = !host.values().empty();
     if (!found && !host.values().empty())
         memory.fail(
@@ -550,10 +551,10 @@ status builder::build(run_config &config) {
     section("report").read("title", config.title);
     read_router(config);
     for (const std::string_view kind : kinds) read_stage(kind, config);
-    read_stage(host_stage, config);
+    read_stage(host_cache_stage, config);
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();
-    if (section(host_stage).failed()) return section(host_stage).failure();
+    if (section(host_cache_stage).failed()) return section(host_cache_stage).failure();
     return success();
 }
 

@@ -20,6 +20,7 @@
 #include "core/base/result.h"
 #include "core/base/setting.h"
 #include "core/config/cluster_config.h"
+#include "core/config/device_config.h"
 #include "core/config/executors.h"
 #include "core/host/call.h"
 #include "core/host/faults.h"
@@ -55,6 +56,7 @@ struct run_config {
     double guard_margin = 0.02;  // by which one has to be faster than the other
     // [hardware]; with a real executor the profile is "host" unless another is given
     std::string profile, link, node, disk;
+    device_config devices;  // several GPUs; profile is the first one's
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.
     std::filesystem::path trace;
@@ -102,7 +104,7 @@ struct run_config {
 
     // The executor; the first of all where there is none of the name, which loading refuses.
     const executor_kind &runs_on() const;
-    // Requires: one of `kinds`, or "cache.host".
+    // Requires: one of `kinds`, or host_cache_stage.
     stage_config &stage(std::string_view kind);
     const stage_config &stage(std::string_view kind) const;
     bool reads_disk() const { return host_experts || host_bytes; }

@@ -26,7 +26,7 @@ const executor_kind &run_config::runs_on() const {
 }
 
 stage_config &run_config::stage(std::string_view kind) {
-    if (kind == "cache.host") return host_cache;
+    if (kind == host_cache_stage) return host_cache;
     stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
                                  &dispatch, &placement, &transport};
     static_assert(std::size(all) == std::size(kinds));

@@ -8,9 +8,14 @@
 
 namespace moorage::core {
 
-dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs,
-                               peers *others, uint32_t items_max)
-    : policy_(policy), faults_(faults), costs_(costs), others_(others) {
+dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const device_costs &costs,
+                               const memories &truth, peers *others, uint32_t items_max)
+    : policy_(policy),
+      faults_(faults),
+      each_(costs),
+      costs_(costs.first),
+      truth_(truth),
+      others_(others) {
     for (auto *array : {&experts_, &tokens_}) array->resize(items_max);
     for (auto *array : {&sites_, &order_}) array->resize(items_max);
     default_sites_.resize(items_max);
@@ -25,6 +30,11 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const cost_m
     missing_.resize(items_max);
     seen_.resize(items_max);
     scores_.resize(items_max);
+    if (truth.devices() > 1) {
+        device_.resize(items_max);
+        device_backlog_ns_.resize(truth.devices());
+        device_once_ns_.resize(truth.devices());
+    }
     describe();
     price();
 }
@@ -38,6 +48,12 @@ void dispatch_stage::describe() {
     table_->host_load_ns = lent(load_ns_);
     table_->host_gpu_ns = lent(gpu_ns_);
     table_->host_cpu_ns = lent(cpu_ns_);
+    table_->devices = truth_.devices();
+    if (truth_.devices() > 1) {
+        table_->host_device = lent(device_);
+        table_->host_device_backlog_ns = lent(device_backlog_ns_);
+        table_->host_device_once_ns = lent(device_once_ns_);
+    }
     if (!others_) return;
     table_->flags = others_->serial() ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u;
     table_->servers = others_->servers();
@@ -71,15 +87,32 @@ void dispatch_stage::price(const layer_step &step, const std::vector<step_item> 
         missing_[i] = item.missing;
         load_ns_[i] = item.missing ? costs_.load_ns(item.load_left_bytes) + item.read_ns : 0;
         gpu_ns_[i] = item.tokens == 1 ? gpu_one_ns_ : costs_.gpu_expert_ns(item.tokens, 1);
-        cpu_ns_[i] = item.read_ns +
-                     (item.tokens == 1 ? cpu_one_ns_ : costs_.cpu_expert_ns(item.tokens, 1));
+        cpu_ns_[i] =
+            item.read_ns + (item.tokens == 1 ? cpu_one_ns_ : costs_.cpu_expert_ns(item.tokens, 1));
         if (view.host_distinct_scores)
             scores_[i] = view.host_distinct_scores[step.item_of(item.expert)];
         default_sites_[i] = MOORAGE_SITE_GPU;
         if (others_) find_offers(item, i, view.token_count);
     }
     if (others_) remote_first_.push_back(static_cast<uint32_t>(remote_servers_.size()));
+    if (!device_.empty()) price_devices(step, items);
     assign_default();
+}
+
+// On the device that each item belongs to.
+void dispatch_stage::price_devices(const layer_step &step, const std::vector<step_item> &items) {
+    for (uint32_t i = 0; i < count_; ++i) {
+        const step_item &item = items[i];
+        device_[i] = truth_.device_of(item.page);
+        const cost_model &costs = each_.of(device_[i]);
+        gpu_ns_[i] = costs.gpu_expert_ns(item.tokens, 1);
+        if (item.missing) load_ns_[i] = costs.load_ns(item.load_left_bytes) + item.read_ns;
+    }
+    const uint32_t tokens = step.view().token_count;
+    for (uint32_t device = 1; device < truth_.devices(); ++device) {
+        const cost_model &costs = each_.of(device);
+        device_once_ns_[device] = costs.there_ns(tokens) + costs.back_ns(tokens);
+    }
 }
 
 // Who else has an absent expert. What the home cannot even load goes to the fastest by default.
@@ -112,8 +145,10 @@ void dispatch_stage::assign_default() {
 
 bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &items,
                             uint64_t load_backlog_ns, uint64_t cpu_backlog_ns,
-                            uint64_t behind_backlog_ns) {
+                            uint64_t behind_backlog_ns,
+                            std::span<const uint64_t> device_backlogs_ns) {
     price(step, items);
+    std::copy(device_backlogs_ns.begin(), device_backlogs_ns.end(), device_backlog_ns_.begin());
     const moorage_step &view = step.view();
     const uint32_t count = count_;
     table_->count = count;

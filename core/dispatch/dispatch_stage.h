@@ -13,7 +13,7 @@
 #include "core/host/fenced_memory.h"
 #include "core/host/instance.h"
 #include "core/source/layer_step.h"
-#include "core/store/ledger.h"
+#include "core/store/memories.h"
 
 namespace moorage::core {
 
@@ -48,15 +48,17 @@ struct step_item {
 
 class dispatch_stage {
 public:
-    // `others` may be null: there are no servers to call.
-    dispatch_stage(instance &policy, fault_log &faults, const cost_model &costs, peers *others,
-                   uint32_t items_max);
+    // `others` may be null: there are no servers to call. All borrowed, and the costs of each
+    // device.
+    dispatch_stage(instance &policy, fault_log &faults, const device_costs &costs,
+                   const memories &truth, peers *others, uint32_t items_max);
 
     // Asks for a site and an order of `items`; writes the sites into them and the order into
     // order(). Wrong advice is reported and replaced by the default: everything on the
     // GPU, as given, and what cannot run there on the server that takes the least time. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
-                uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns);
+                uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns,
+                std::span<const uint64_t> device_backlogs_ns = {});
     std::span<const uint32_t> order() const { return {order_.data(), count_}; }
     // The cost model has changed.
     void price();
@@ -66,6 +68,7 @@ public:
 private:
     void describe();
     void price(const layer_step &step, const std::vector<step_item> &items);
+    void price_devices(const layer_step &step, const std::vector<step_item> &items);
     void find_offers(const step_item &item, uint32_t index, uint32_t step_tokens);
     void assign_default();
     bool replace_advice(uint32_t layer, const std::string &why);
@@ -76,7 +79,9 @@ private:
 
     instance &policy_;
     fault_log &faults_;
-    const cost_model &costs_;
+    const device_costs each_;
+    const cost_model &costs_;  // of the first device
+    const memories &truth_;
     peers *others_;
     std::vector<remote_offer> offers_;
     // As long as a step can have items; `count_` of them are the step's.
@@ -86,6 +91,8 @@ private:
     lent_record<moorage_items> table_;  // of the step; most of it never changes
     lent_vector<uint32_t> remote_first_, remote_servers_, experts_, tokens_;
     lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
+    lent_vector<uint32_t> device_;  // of each item, where there are several ...
+    lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;  // ... and of each of them
     lent_vector<uint8_t> missing_;
     std::vector<uint64_t> seen_;  // in this step, where it is seen_now_
     uint64_t seen_now_ = 0;

@@ -108,6 +108,16 @@ uint64_t cost_model::read_ns(uint64_t bytes) const {
     return corrected(read, disk.issue_ns + whole_ns(static_cast<double>(bytes) / rate));
 }
 
+uint64_t cost_model::there_ns(uint64_t tokens) const {
+    return hardware_.peer.issue_ns + whole_ns(static_cast<double>(activation_bytes(tokens)) /
+                                              hardware_.peer.h2d_bytes_per_s);
+}
+
+uint64_t cost_model::back_ns(uint64_t tokens) const {
+    return hardware_.peer.issue_ns + whole_ns(static_cast<double>(activation_bytes(tokens)) /
+                                              hardware_.peer.d2h_bytes_per_s);
+}
+
 uint64_t cost_model::part_bytes(double share) const {
     return rounded_up(static_cast<double>(shape_.expert_bytes) * share);
 }

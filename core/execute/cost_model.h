@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "core/config/hardware.h"
 #include "moorage/base.h"
@@ -21,6 +22,14 @@ inline uint64_t rounded_up(double value) {
     const auto whole = static_cast<int64_t>(least);
     return static_cast<uint64_t>(whole + (static_cast<double>(whole) < least));
 }
+
+// A model for each device of a machine.
+class cost_model;
+struct device_costs {
+    const cost_model &first;
+    std::span<const cost_model> more;
+    inline const cost_model &of(uint32_t device) const;
+};
 
 class cost_model {
 public:
@@ -60,6 +69,10 @@ public:
     }
     // One transfer from disk to host memory, alone. Requires: a disk.
     uint64_t read_ns(uint64_t bytes) const;
+    // Hidden states of `tokens` tokens between the first device and this one, alone, and what is
+    // computed of them back. Requires: it is another one.
+    uint64_t there_ns(uint64_t tokens) const;
+    uint64_t back_ns(uint64_t tokens) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
 
     // Bytes of `share` of an expert, rounded up.
@@ -101,5 +114,9 @@ private:
     // A whole expert for one token: nearly all that is asked for while decoding.
     uint64_t gpu_one_ns_ = 0, cpu_one_ns_ = 0, load_one_ns_ = 0;
 };
+
+const cost_model &device_costs::of(uint32_t device) const {
+    return device == 0 ? first : more[device - 1];
+}
 
 }  // namespace moorage::core

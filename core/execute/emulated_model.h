@@ -49,6 +49,10 @@ public:
         time_.move_top(work, to_row);
     }
     void divided() override { time_.divided(); }
+    void hidden_states(uint32_t device, uint32_t tokens, bool back) override {
+        time_.hidden_states(device, tokens, back);
+    }
+    busy_ns busy_of(uint32_t device) const override { return time_.busy_of(device); }
     void head(uint32_t tokens) override {
         flush();
         compute_.head();
@@ -57,9 +61,11 @@ public:
     void expect(uint32_t transfer) override { time_.expect(transfer); }
     void arrived(uint32_t transfer) override { time_.arrived(transfer); }
     void send(const link_piece &piece) override { time_.send(piece); }
-    bool idle(uint32_t link) const override { return time_.idle(link); }
+    uint32_t pieces_at_once(uint32_t link) const override { return time_.pieces_at_once(link); }
     completion wait() override { return time_.wait(); }
     busy_ns busy() const override { return time_.busy(); }
+    uint64_t stall_ns() const override { return time_.stall_ns(); }
+    void charge(time_causes &to) override { time_.charge(to); }
     bool virtual_time() const override { return true; }
     bool unified_memory() const override { return time_.unified_memory(); }
 

@@ -2,8 +2,8 @@
 //
 // The pipeline is the same code over every executor. It queues work and then waits for completions,
 // one at a time. The GPU is one in-order stream: an operation starts when the one before it has
-// ended and the transfer it needs has arrived. Links carry one piece at a time; the CPU pool
-// computes one expert at a time, with all its cores.
+// ended and the transfer it needs has arrived. A link carries its pieces in order, one or a few
+// under way; the CPU pool computes one expert at a time, with all its cores.
 //
 // Executors that compute (cpu, cuda) read weights of experts from the arena (arena.h), whose slots
 // the pipeline assigns before it starts a transfer, and offer what they computed as pass_results.
@@ -23,6 +23,7 @@ namespace moorage::core {
 // Links of a single device: to and from it, and where not all experts are in host memory, from the
 // disk to that.
 enum : uint32_t { link_h2d = 0, link_d2h = 1, link_disk = 2, link_count = 3 };
+constexpr uint32_t pieces_at_once_max = 4;
 
 struct expert_work {
     uint32_t page = 0;
@@ -31,6 +32,7 @@ struct expert_work {
     uint32_t transfer = MOORAGE_NONE;  // must have arrived first
     uint32_t tag = 0;                  // comes back with the completion
     uint8_t segments = MOORAGE_WHOLE;  // the bottom segment comes after the top one
+    uint8_t device = 0;                // that has the expert, where there are several
 };
 
 // A run of bytes of the segments of one page, in the order of their image (model/segment.h).
@@ -50,7 +52,8 @@ enum class event_kind : uint8_t {
     moved,
     head,
     piece,
-    prediction
+    prediction,
+    hidden_states
 };
 
 struct completion {
@@ -98,26 +101,27 @@ public:
     // The arena was divided anew. Requires: nothing is under way, no link is busy.
     virtual void divided() {}
     virtual void head(uint32_t tokens) = 0;
+    // Brings the hidden states of `tokens` tokens from the first device to another one, before the
+    // work that is queued for it later, and what it has made of them back, behind all that was
+    // queued for it before. Each completes (hidden_states).
+    virtual void hidden_states(uint32_t, uint32_t, bool) {}
     // Nothing of the transfer has crossed yet: work that names it will wait.
     virtual void expect(uint32_t transfer) = 0;
     // All bytes of the transfer have crossed: work that waits for it may start.
     virtual void arrived(uint32_t transfer) = 0;
-    // Starts a piece; it lands where the arena says. Requires: the link is idle.
+    // Starts a piece; it lands where the arena says. Pieces of a link complete in the order in
+    // which they were sent. Requires: fewer than pieces_at_once() of it are under way.
     virtual void send(const link_piece &piece) = 0;
-    virtual bool idle(uint32_t link) const = 0;
+    // Always the same for a link, from 1 to pieces_at_once_max.
+    virtual uint32_t pieces_at_once(uint32_t) const { return 1; }
     // The next completion; time moves to it. Requires: something is under way.
     virtual completion wait() = 0;
     virtual busy_ns busy() const = 0;
+    // Of one of several devices: gpu, h2d and stall.
+    virtual busy_ns busy_of(uint32_t) const { return busy(); }
     virtual uint64_t stall_ns() const { return busy().stall; }  // asked for once a step
     // From now on the time goes to `to`, borrowed until the next call; none of it is lost between.
-    virtual void charge(time_causes &to) {
-        const time_causes now = causes();
-        *charged_ += now - causes_then_;
-        causes_then_ = now;
-        charged_ = &to;
-    }
-    // The CPU's experts are computed when the device has nothing to do, not beside it.
-    virtual bool takes_turns() const { return false; }
+    virtual void charge(time_causes &to) { charged_ = &to; }
     virtual bool virtual_time() const = 0;
     // Loads copy nothing: host and device read the same memory.
     virtual bool unified_memory() const = 0;
@@ -130,19 +134,6 @@ protected:
     bool failed_ = false;
     time_causes uncharged_;  // before the first charge()
     time_causes *charged_ = &uncharged_;
-
-private:
-    // Since the run began: what neither computes nor waits is the host's.
-    time_causes causes() const {
-        const busy_ns of = busy();
-        time_causes split;
-        split[cause::compute] = of.gpu;
-        split[cause::link] = of.stall;
-        split[cause::cpu] = takes_turns() ? of.cpu : 0;
-        split[cause::host] = *clock() - std::min(*clock(), split.sum());
-        return split;
-    }
-    time_causes causes_then_;
 };
 
 }  // namespace moorage::core

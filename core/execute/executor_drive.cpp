@@ -146,17 +146,19 @@ void executor_drive::queue(uint32_t page, uint32_t top_id, uint32_t bottom_id) {
 }
 
 void executor_drive::send_next() {
-    if (pieces_.empty() || !where_->idle(link_h2d)) return;
-    current_ = pieces_.front().second;
-    where_->send(pieces_.front().first);
-    pieces_.pop_front();
+    while (!pieces_.empty() && under_way_.size() < where_->pieces_at_once(link_h2d)) {
+        under_way_.push_back(pieces_.front().second);
+        where_->send(pieces_.front().first);
+        pieces_.pop_front();
+    }
 }
 
 bool executor_drive::handle() {
     const completion done = where_->wait();
     if (where_->failed()) return false;
     if (done.kind == event_kind::piece) {
-        if (current_ != MOORAGE_NONE) where_->arrived(current_);
+        if (under_way_.front() != MOORAGE_NONE) where_->arrived(under_way_.front());
+        under_way_.pop_front();
         send_next();
     } else if (done.kind == event_kind::gpu_expert || done.kind == event_kind::cpu_expert) {
         --open_;

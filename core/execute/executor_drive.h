@@ -83,7 +83,8 @@ private:
     std::vector<float> weights_;
     std::deque<uint32_t> order_;
     std::deque<std::pair<link_piece, uint32_t>> pieces_;
-    uint32_t current_ = MOORAGE_NONE, next_id_ = 0, tag_ = 0, open_ = 0;
+    std::deque<uint32_t> under_way_;  // pieces, by the transfer that ends with each
+    uint32_t next_id_ = 0, tag_ = 0, open_ = 0;
     event_kind last_ = event_kind::piece;
     bool seen_ = false;
     uint32_t layer_ = 0;

@@ -8,11 +8,12 @@
 namespace moorage::core {
 
 void host_emulator::send(const link_piece &piece) {
-    assert(idle(piece.link) && piece.bytes > 0);
+    assert(!links_[piece.link].busy && piece.bytes > 0);
     const link_profile &profile = costs_.hardware().link;
     const double rate = piece.link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
     const double alone_ns =
         static_cast<double>(profile.issue_ns) + static_cast<double>(piece.bytes) / rate * 1e9;
+    begin_piece(piece.link);
     links_[piece.link] = {true, in_place_, piece.page, now_, now_, in_place_ ? 0 : alone_ns};
     if (!in_place_) give_up_core();
 }
@@ -28,10 +29,7 @@ void host_emulator::end_copy(link_state &link) {
     link.copied = true;
     link.left_ns = 0;
     link.ended_ns = now_;
-    const bool in = &link == &links_[link_h2d];
-    if (sink_)
-        sink_->span(in ? span_sink::h2d : span_sink::d2h, "copy", layer_, link.page,
-                    link.started_ns, now_);
+    show_piece(static_cast<uint32_t>(&link - links_), link.page, link.started_ns, now_);
 }
 
 // Time moves until `work_ns` of computing alone are done, copies going on beside it.
@@ -77,10 +75,8 @@ bool host_emulator::take_piece(completion &out) {
     for (uint32_t which = 0; which < link_count; ++which) {
         link_state &link = links_[which];
         if (!link.busy || !link.copied) continue;
-        const uint64_t duration_ns = link.ended_ns - link.started_ns;
+        end_piece(which, link.ended_ns - link.started_ns, out);
         link = {};
-        (which == link_h2d ? busy_.h2d : busy_.d2h) += duration_ns;
-        out = {event_kind::piece, which, duration_ns, 0};
         return true;
     }
     return false;
@@ -98,18 +94,6 @@ void host_emulator::compute(std::span<const operation> experts) {
     uint64_t loop_ns = 0;
     for (const operation &one : experts) loop_ns += one.price_ns;
     pass_time(static_cast<double>(loop_ns - (experts.size() - 1) * costs_.expert_loop_ns()));
-}
-
-void host_emulator::computed(const operation &first, uint64_t begin_ns) {
-    if (!sink_) return;
-    const bool on_cpu = first.kind == event_kind::cpu_expert;
-    const char *kind = on_cpu || first.kind == event_kind::gpu_expert ? "expert"
-                       : first.kind == event_kind::gate               ? "attention"
-                       : first.kind == event_kind::moved              ? "move"
-                       : first.kind == event_kind::prediction         ? "prediction"
-                                                                      : "head";
-    sink_->span(on_cpu ? span_sink::cpu : span_sink::gpu, kind, layer_, first.work.page, begin_ns,
-                now_);
 }
 
 }  // namespace moorage::core

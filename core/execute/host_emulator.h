@@ -14,25 +14,26 @@
 #include <span>
 
 #include "core/execute/cost_model.h"
-#include "core/execute/emulator.h"
 #include "core/execute/turns_executor.h"
 
 namespace moorage::core {
 
-class host_emulator final : public turns_executor {
+class host_emulator final : public turns_executor<host_emulator> {
 public:
     // transfers_max: ids of transfers are below it. `costs` is borrowed, `sink` may be null.
     // in_place: every expert is where it is computed; loads copy nothing.
     host_emulator(const cost_model &costs, uint32_t transfers_max, bool in_place, span_sink *sink)
-        : turns_executor(transfers_max), costs_(costs), sink_(sink), in_place_(in_place) {}
+        : turns_executor(transfers_max, sink), costs_(costs), in_place_(in_place) {}
 
     const uint64_t *clock() const override { return &now_; }
     void send(const link_piece &piece) override;
-    bool idle(uint32_t link) const override { return !links_[link].busy; }
     bool virtual_time() const override { return true; }
     bool unified_memory() const override { return in_place_; }
 
 private:
+    template <class, class>
+    friend class stream_executor;
+    friend turns_executor;
     struct link_state {
         bool busy = false, copied = false;  // copied: not handed out yet
         uint32_t page = MOORAGE_NONE;
@@ -40,28 +41,26 @@ private:
         double left_ns = 0;  // of copying alone
     };
 
-    uint64_t price_of_pass(event_kind, const pass &tokens) const override {
+    uint64_t price_of_attention(const pass &tokens) const {
         return costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns();
     }
-    uint64_t price_of_head(uint32_t tokens) const override { return costs_.head_ns(tokens); }
+    uint64_t price_of_head(uint32_t tokens) const { return costs_.head_ns(tokens); }
     // The same kernels on the same cores, wherever the weights lie: the device's figures hold.
-    uint64_t price_of_expert(event_kind kind, const expert_work &work) const override {
+    uint64_t price_of(event_kind kind, const expert_work &work) const {
         return kind == event_kind::moved ? costs_.move_ns(work.share)
                                          : costs_.gpu_expert_ns(work.tokens, work.share);
     }
-    uint64_t time_ns() const override { return now_; }
-    void compute(std::span<const operation> experts) override;
-    void compute(const operation &one) override { pass_time(static_cast<double>(one.price_ns)); }
-    void computed(const operation &first, uint64_t begin_ns) override;
-    bool take_piece(completion &out) override;
-    void wait_for_piece() override;
+    uint64_t time_ns() const { return now_; }
+    void compute(std::span<const operation> experts);
+    void compute(const operation &one) { pass_time(static_cast<double>(one.price_ns)); }
+    bool take_piece(completion &out);
+    void wait_for_piece();
     void pass_time(double work_ns);
     link_state *copying();
     void give_up_core();
     void end_copy(link_state &link);
 
     const cost_model &costs_;
-    span_sink *sink_;
     bool in_place_;
     uint64_t now_ = 0;
     link_state links_[link_count];

@@ -1,80 +1,104 @@
 // turns_executor.h - a device that computes on the thread which waits for it: the host's own cores,
 // real (cpu_executor) or emulated (host_emulator). Copies go on beside.
 //
-// Two queues in order, the device's and that of experts which are left to the CPU; the latter's
-// turn comes when nothing of the device can run. Experts at the front that can run go in one
-// parallel loop. What has been copied is noticed when a turn ends, so the next piece sets out then.
+// Experts that are left to the CPU have their turn when nothing of the device can run. Experts at
+// the front that can run go in one parallel loop. What has been copied is noticed when a turn ends,
+// so the next piece sets out then. Beside what stream_executor asks for, a device has
+//
+//   time_ns()                                 now, of the clock that policies read
+//   compute(span of experts), compute(one)    a turn: time passes
+//   take_piece(completion &)                  one that has been copied, if there is one
+//   wait_for_piece()                          nothing can run before one has been
+//   returns()                                 wait() does: time is what it is now
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <vector>
 
-#include "core/execute/executor.h"
+#include "core/execute/stream_executor.h"
 
 namespace moorage::core {
 
-class turns_executor : public executor {
+template <class Device>
+class turns_executor : public stream_executor<Device> {
+    using base = stream_executor<Device>;
+
 public:
-    void attention(uint32_t layer, const pass &tokens) override;
-    void expert_on_gpu(const expert_work &work) override;
-    void expert_on_cpu(const expert_work &work) override;
     bool predicts() const final { return true; }
-    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
-    void move_top(const expert_work &work, uint64_t to_row) override;
-    void head(uint32_t tokens) override;
-    void expect(uint32_t transfer) final { arrived_[transfer] = 0; }
-    void arrived(uint32_t transfer) final { arrived_[transfer] = 1; }
-    completion wait() final;
-    busy_ns busy() const final { return busy_; }
-    bool takes_turns() const final { return true; }
+    completion wait() final {
+        completion out{};
+        while (!self().take_piece(out) && !take_done(out)) {
+            if (!device_.queue.empty() && base::ready(device_.queue.front()))
+                take_turn(device_);
+            else if (!cpu_.queue.empty())
+                take_turn(cpu_);
+            else
+                rest();
+        }
+        self().returns();
+        return out;
+    }
 
 protected:
-    struct operation {
-        event_kind kind;
-        expert_work work;  // of an expert; page MOORAGE_NONE else
-        uint32_t layer;
-        uint64_t to_row = 0;  // of a move
-        uint64_t price_ns = 0;
-    };
+    using base::base;
+    using base::busy_;
+    using base::cpu_;
+    using base::device_;
+    friend base;
 
-    // transfers_max: ids of transfers are below it.
-    explicit turns_executor(uint32_t transfers_max) : arrived_(transfers_max, 0) {}
-
-    // What an operation will take, where that is known before; `tokens` of a pass or of a head.
-    virtual uint64_t price_of_pass(event_kind, const pass &) const { return 0; }
-    virtual uint64_t price_of_head(uint32_t) const { return 0; }
-    virtual uint64_t price_of_expert(event_kind, const expert_work &) const { return 0; }
-    // Time now, of the clock that policies read.
-    virtual uint64_t time_ns() const = 0;
-    // One turn: experts of one kind, or one operation of another. Time passes.
-    virtual void compute(std::span<const operation> experts) = 0;
-    virtual void compute(const operation &one) = 0;
-    // A turn has ended, for a timeline.
-    virtual void computed(const operation &, uint64_t /*begin_ns*/) {}
-    // A piece that has been copied, if there is one.
-    virtual bool take_piece(completion &out) = 0;
-    // Nothing can run before one has been. Requires: one is under way.
-    virtual void wait_for_piece() = 0;
-    // wait() returns: time is what it is now.
-    virtual void returns() {}
-
-    uint32_t layer_ = 0;
-    busy_ns busy_;
+    void returns() {}
+    // What is neither computing nor waiting is the host's.
+    void settle() { base::account(cause::host, *self().clock()); }
 
 private:
-    bool runnable(const operation &next) const {
-        return next.work.transfer == MOORAGE_NONE || arrived_[next.work.transfer];
-    }
-    void queue(event_kind kind, uint32_t layer, uint64_t price_ns);
-    void take_turn(std::deque<operation> &from);
-    void gather(std::deque<operation> &from);
+    Device &self() { return static_cast<Device &>(*this); }
 
-    std::deque<operation> device_queue_, cpu_queue_;
-    std::deque<completion> done_;  // computed, not yet handed out
+    bool take_done(completion &out) {
+        if (done_.empty()) return false;
+        out = done_.front();
+        done_.pop();
+        return true;
+    }
+    void rest() {
+        const uint64_t begin_ns = self().time_ns();
+        base::account(cause::host, begin_ns);
+        self().wait_for_piece();
+        const uint64_t end_ns = self().time_ns();
+        base::account(base::waits_for(), end_ns);
+        if (!device_.queue.empty()) busy_.stall += end_ns - begin_ns;
+    }
+    void take_turn(stream &from) {
+        const uint64_t begin_ns = self().time_ns();
+        base::account(cause::host, begin_ns);
+        const event_kind kind = from.queue.front().kind;
+        turn_.clear();
+        if (kind == event_kind::gpu_expert || kind == event_kind::cpu_expert) {
+            // A bottom segment adds to what its top wrote, so it begins a loop of its own.
+            base::gather(from, turn_, [&](const operation &next) {
+                return next.segments != MOORAGE_BOTTOM ||
+                       std::ranges::none_of(turn_, [&](const operation &before) {
+                           return before.page == next.page;
+                       });
+            });
+            self().compute(std::span<const operation>(turn_));
+        } else {
+            turn_.push_back(from.queue.front());
+            from.pop();
+            self().compute(turn_.front());
+        }
+        const uint64_t end_ns = self().time_ns(), took_ns = end_ns - begin_ns;
+        const bool on_cpu = kind == event_kind::cpu_expert;
+        base::account(on_cpu ? cause::cpu : cause::compute, end_ns);
+        (on_cpu ? busy_.cpu : busy_.gpu) += took_ns;
+        for (const operation &one : turn_)
+            done_.push() = {kind, one.tag, took_ns / turn_.size(), one.segments};
+        base::show(turn_.front(), begin_ns, end_ns);
+    }
+
     std::vector<operation> turn_;
-    std::vector<uint8_t> arrived_;
+    ring<completion> done_;  // computed, not yet handed out
 };
 
 }  // namespace moorage::core

@@ -31,6 +31,7 @@ public:
     }
     // The fault that ends the run; empty while none has.
     const std::string &fatal() const { return fatal_; }
+    bool ended() const { return !fatal_.empty(); }
 
 private:
     on_fault action_;

@@ -8,6 +8,8 @@ namespace moorage::core {
 
 inline constexpr std::string_view kinds[] = {"router",   "cache",     "budget",   "prefetch",
                                              "dispatch", "placement", "transport"};
+// Of kind "cache", too, and a section of its own: the cache of host memory.
+inline constexpr std::string_view host_cache_stage = "cache.host";
 // "cache" -> "moorage.cache/1"; ids pass through.
 std::string interface_id(std::string_view kind);
 

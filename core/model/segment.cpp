@@ -47,40 +47,31 @@ segment_image::segment_image(const mlp_weights &expert, uint32_t first, uint32_t
     }
 }
 
+// What of the stretch lies in [begin, end); no bytes: nothing.
+segment_image::source segment_image::source_of(uint32_t number, uint64_t begin,
+                                               uint64_t end) const {
+    const stretch &from = stretches_[number];
+    const uint64_t low = std::max(begin, from.offset_bytes);
+    const uint64_t high = std::min(end, from.offset_bytes + from.width_bytes * from.rows);
+    if (low >= high) return {nullptr, 0, number};
+    const auto place = [&](uint64_t at) {  // of a byte of the image, from the stretch's first
+        const uint64_t within = at - from.offset_bytes;
+        return within / from.width_bytes * from.stride_bytes + within % from.width_bytes;
+    };
+    return {from.source + place(low), place(high - 1) + 1 - place(low), number};
+}
+
 void segment_image::copy(uint64_t begin, uint64_t end, std::byte *target) const {
     assert(begin <= end && end <= bytes_);
-    for (const stretch &from : stretches_) {
-        const uint64_t size = from.width_bytes * from.rows;
-        const uint64_t low = std::max(begin, from.offset_bytes);
-        const uint64_t high = std::min(end, from.offset_bytes + size);
-        if (low >= high) continue;
-        if (from.stride_bytes == from.width_bytes) {
-            std::memcpy(target + low, from.source + (low - from.offset_bytes), high - low);
-            continue;
-        }
-        for (uint64_t at = low; at < high;) {
-            const uint64_t row = (at - from.offset_bytes) / from.width_bytes;
-            const uint64_t column = (at - from.offset_bytes) % from.width_bytes;
-            const uint64_t bytes = std::min(from.width_bytes - column, high - at);
-            std::memcpy(target + at, from.source + row * from.stride_bytes + column, bytes);
-            at += bytes;
-        }
-    }
+    for (uint32_t i = 0; i < stretches_.size(); ++i)
+        if (const source from = source_of(i, begin, end); from.bytes != 0)
+            take(from, 0, {from.data, from.bytes}, target);
 }
 
 void segment_image::sources(uint64_t begin, uint64_t end, std::vector<source> &out) const {
     assert(begin <= end && end <= bytes_);
-    for (uint32_t i = 0; i < stretches_.size(); ++i) {
-        const stretch &from = stretches_[i];
-        const uint64_t low = std::max(begin, from.offset_bytes);
-        const uint64_t high = std::min(end, from.offset_bytes + from.width_bytes * from.rows);
-        if (low >= high) continue;
-        const auto place = [&](uint64_t at) {  // of a byte of the image, from the stretch's first
-            const uint64_t within = at - from.offset_bytes;
-            return within / from.width_bytes * from.stride_bytes + within % from.width_bytes;
-        };
-        out.push_back({from.source + place(low), place(high - 1) + 1 - place(low), i});
-    }
+    for (uint32_t i = 0; i < stretches_.size(); ++i)
+        if (const source from = source_of(i, begin, end); from.bytes != 0) out.push_back(from);
 }
 
 void segment_image::take(const source &of, uint64_t offset, std::span<const std::byte> bytes,

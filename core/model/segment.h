@@ -53,6 +53,7 @@ private:
         const std::byte *source;
         uint64_t offset_bytes, width_bytes, stride_bytes, rows;
     };
+    source source_of(uint32_t number, uint64_t begin, uint64_t end) const;
     const mlp_weights &expert_;
     uint32_t first_, count_;
     std::array<stretch, 6> stretches_{};  // values and scales of gate, up, down

@@ -14,8 +14,7 @@ host_store::host_store(instance &policy, ledger &truth, fault_log &faults,
       costs_(costs),
       users_(truth.page_count(), 0),
       held_(truth.page_count(), 0),
-      transfers_(truth.page_count(), MOORAGE_NONE),
-      read_(truth.page_count(), 0) {
+      transfers_(truth.page_count(), MOORAGE_NONE) {
     transport_.connect(*this);
 }
 
@@ -46,7 +45,7 @@ void host_store::promote(uint32_t page) {
 // A slot of the cache, or else a frame beside it.
 bool host_store::find_room(uint32_t page, owner of) {
     placement_in_cache placed{};
-    if (!cache_.load({&page, 1}, cause_of(of), false, {&placed, 1})) return running_ = false;
+    if (!cache_.load({&page, 1}, cause_of(of), false, {&placed, 1})) return false;
     if (placed.cached) {
         if (placed.victim != MOORAGE_NONE) forget(placed.victim);
         truth_.expect_kept(page, MOORAGE_WHOLE);
@@ -64,14 +63,13 @@ void host_store::forget(uint32_t page) {
     const uint32_t id = transfers_[page];
     if (id == MOORAGE_NONE) return;
     transfers_[page] = MOORAGE_NONE;
-    read_[page] = 0;
     transport_.cancel(id);
     transport_.release(id);
 }
 
 // Those for which there is room set out, demand first.
 void host_store::read_waiting() {
-    while (!waiting_.empty() && running_) {
+    while (!waiting_.empty()) {
         const auto asked = [&](uint32_t page) {
             return transport_.record(transfers_[page]).of == owner::demand;
         };
@@ -80,7 +78,6 @@ void host_store::read_waiting() {
         const uint32_t page = *next;
         if (!find_room(page, transport_.record(transfers_[page]).of)) return;
         waiting_.erase(next);
-        read_[page] = 1;
         transport_.start(transfers_[page]);
     }
 }
@@ -92,7 +89,6 @@ void host_store::landed(uint32_t page) {
         first_bytes_ += transport_.record(id).bytes;
     }
     transfers_[page] = MOORAGE_NONE;
-    read_[page] = 0;
     truth_.land(page, MOORAGE_WHOLE);
     transport_.release(id);
     transport_.supplied(page);
@@ -104,7 +100,7 @@ void host_store::done(uint32_t page) {
     const bool keeps = kept(page);
     if (const uint32_t id = transfers_[page]; id != MOORAGE_NONE && !keeps) {
         // Nobody wants it any more, and it has no slot to come to.
-        if (!read_[page]) std::erase(waiting_, page);
+        if (transport_.record(id).held) std::erase(waiting_, page);
         forget(page);
     }
     if (!held_[page])
@@ -115,18 +111,16 @@ void host_store::done(uint32_t page) {
 }
 
 bool host_store::choose_first(std::vector<uint32_t> &pages) {
-    if (!cache_.fill(0, pages)) return running_ = false;
+    if (!cache_.fill(0, pages)) return false;
     for (const uint32_t page : pages) truth_.take_rows(page, MOORAGE_WHOLE, true);
     return true;
 }
 
 bool host_store::fill(uint32_t page) {
-    transfers_[page] =
-        transport_.prepare(owner::fill, link_disk, page, MOORAGE_WHOLE, costs_.expert_bytes(1));
+    transfers_[page] = transport_.submit(owner::fill, link_disk, page, MOORAGE_WHOLE,
+                                         costs_.expert_bytes(1), MOORAGE_NEVER);
     if (transfers_[page] == MOORAGE_NONE) return false;
     ++filling_;
-    read_[page] = 1;
-    transport_.start(transfers_[page]);
     return true;
 }
 

@@ -70,12 +70,10 @@ private:
     cache_stage cache_;
     transport_stage &transport_;
     const cost_model &costs_;
-    bool running_ = true;
     std::vector<uint32_t> users_;      // [pages]
     std::vector<uint8_t> held_;        // [pages] by the running step
     std::vector<uint32_t> transfers_;  // [pages] of the read, from its asking to its end
-    std::vector<uint8_t> read_;        // [pages] it has a place, and may be under way
-    std::deque<uint32_t> waiting_;     // pages without one
+    std::deque<uint32_t> waiting_;     // pages without a place: their reads are held
     uint32_t filling_ = 0;
     uint64_t requested_ = 0, hits_ = 0, first_bytes_ = 0;
 };

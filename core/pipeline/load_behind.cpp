@@ -3,15 +3,17 @@
 
 #include <algorithm>
 
+#include "core/execute/links.h"
+
 namespace moorage::core {
 
-load_behind::load_behind(ledger &truth, cache_stage &cache, transport_stage &transport,
+load_behind::load_behind(const memories &truth, caches &cache, transport_stage &transport,
                          const cost_model &costs)
     : truth_(truth),
       cache_(cache),
       transport_(transport),
       costs_(costs),
-      transfers_(truth.page_count(), MOORAGE_NONE) {
+      transfers_(truth.all().page_count(), MOORAGE_NONE) {
     active_.reserve(loads_max);
     placed_.reserve(loads_max);
 }
@@ -35,13 +37,14 @@ bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &s
         const auto &[page, victim, cached] = placed_[i];
         if (victim != MOORAGE_NONE) release(victim);
         if (!cached) continue;
-        const uint32_t layer = truth_.rows().layer_of(page);
-        const uint8_t segments = truth_.rows().cached_segments(layer);
-        truth_.take_rows(page, segments, true);
-        truth_.expect_kept(page, segments);
+        ledger &book = truth_.of(page);
+        const uint32_t layer = book.rows().layer_of(page);
+        const uint8_t segments = book.rows().cached_segments(layer);
+        book.take_rows(page, segments, true);
+        book.expect_kept(page, segments);
         transfers_[page] = transport_.submit(
-            owner::behind, link_h2d, page, segments,
-            costs_.expert_bytes(truth_.rows().share(layer, segments)), MOORAGE_NEVER);
+            owner::behind, h2d_of(truth_.device_of(page)), page, segments,
+            costs_.expert_bytes(book.rows().share(layer, segments)), MOORAGE_NEVER);
         active_.push_back(page);
         started[i] = 1;
     }

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "core/cache/cache_stage.h"
+#include "core/cache/caches.h"
 #include "core/execute/cost_model.h"
-#include "core/store/ledger.h"
+#include "core/store/memories.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {
@@ -21,7 +21,7 @@ public:
     static constexpr uint32_t loads_max = 16;  // under way at one time
 
     // All borrowed.
-    load_behind(ledger &truth, cache_stage &cache, transport_stage &transport,
+    load_behind(const memories &truth, caches &cache, transport_stage &transport,
                 const cost_model &costs);
 
     bool under_way(uint32_t page) const { return transfers_[page] != MOORAGE_NONE; }
@@ -39,6 +39,9 @@ public:
     void arrived(uint32_t transfer);
     // The page lost its place in the cache, loaded or not.
     void release(uint32_t page);
+    void release(std::span<const uint32_t> pages) {
+        for (const uint32_t page : pages) release(page);
+    }
     // Ends all loads; their pages keep their places and are to be evicted. [control]
     void cancel();
 
@@ -47,8 +50,8 @@ public:
 private:
     void forget(uint32_t page);
 
-    ledger &truth_;
-    cache_stage &cache_;
+    const memories &truth_;
+    caches &cache_;
     transport_stage &transport_;
     const cost_model &costs_;
     std::vector<uint32_t> transfers_;  // [pages]

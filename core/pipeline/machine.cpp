@@ -7,6 +7,8 @@
 #include "core/execute/cpu/cpu_executor.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/emulated_model.h"
+#include "core/execute/emulator.h"
+#include "core/execute/gpus_emulator.h"
 #include "core/execute/host_emulator.h"
 
 namespace moorage::core {
@@ -26,6 +28,9 @@ status make_emulator(const machine_request &request, machine &made) {
     if (request.costs->hardware().device.is_host)
         made.time = std::make_unique<host_emulator>(*request.costs, request.transfers_max,
                                                     request.in_place, request.sink);
+    else if (!request.more_costs.empty())
+        made.time = std::make_unique<gpus_emulator>(
+            device_costs{*request.costs, request.more_costs}, request.transfers_max, request.sink);
     else
         made.time = std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
     if (!request.of) return success();
@@ -48,6 +53,7 @@ status make_cuda(const machine_request &request, machine &made) {
     cuda_executor_options options;
     options.of = request.of;
     options.places = request.places;
+    options.host_places = request.host_places;
     options.limits = request.limits;
     options.transfers_max = request.transfers_max;
     options.threads = request.threads;

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 #include "core/config/run_config.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/cpu/cpu_model.h"
-#include "core/execute/emulator.h"
+#include "core/execute/operations.h"
 #include "core/execute/executor.h"
 #include "core/model/model.h"
 #include "core/store/arena.h"
@@ -18,7 +19,9 @@ struct machine_request {
     const run_config *config;
     const model *of;  // null: a trace on the emulator, nothing is computed
     const cost_model *costs;
+    std::span<const cost_model> more_costs;  // of devices beyond the first
     const arena *places;
+    const arena *host_places;  // of host memory, where it does not hold everything; null: it does
     cpu_model_limits limits;
     uint32_t transfers_max, threads;
     bool in_place;   // experts are computed where the model has them

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "core/base/text.h"
 #include "core/cache/replay.h"
@@ -25,7 +26,15 @@ private:
                              std::string_view key) const;
     status plan_host(uint64_t all);
     result<uint64_t> experts_on_gpu(uint64_t all) const;
-    void warn_of_size();
+    void warn_of_size(size_t device);
+    void warn_of_hits();
+    size_t device_count() const { return std::max<size_t>(of_.devices.size(), 1); }
+    const device_profile &device(size_t number) const {
+        return of_.devices.empty() ? costs_.hardware().device : of_.devices[number].device;
+    }
+    uint64_t beside_bytes(size_t device) const;
+    uint64_t room_bytes(size_t device) const;
+    status divide_experts();
     void warn(std::string text) { warnings_.push_back(std::move(text)); }
     // The processor as the device, for real or emulated.
     bool on_host() const {
@@ -57,12 +66,6 @@ result<uint64_t> planner::counted(std::optional<uint32_t> experts, std::optional
 status planner::plan_host(uint64_t all) {
     if (!config_.reads_disk()) return success();
     const std::string_view key = config_.host_experts ? "host_experts" : "host_bytes";
-    if (config_.runs_on().memory == fast_memory::gpu)
-        return error{
-            format("{}: [memory] {}: executor {} keeps every expert in pinned host memory; leave "
-                   "it out, or choose executor cpu or emulator",
-                   config_.file.string(), key, config_.executor),
-            true};
     const auto held = counted(config_.host_experts, config_.host_bytes, key);
     if (!held) return held.failure();
     plan_.from_disk = on_host() && *held < all;
@@ -89,19 +92,73 @@ result<uint64_t> planner::wanted_experts(uint64_t all) const {
     const model_shape &shape = costs_.shape();
     if (config_.reads_disk() && on_host())
         return counted(config_.host_experts, config_.host_bytes, "host_bytes");
+    if (!config_.devices.experts.empty())
+        return std::accumulate(config_.devices.experts.begin(), config_.devices.experts.end(),
+                               uint64_t{0});
     if (config_.experts || config_.bytes) return counted(config_.experts, config_.bytes, "bytes");
     if (on_host()) return all;
     if (config_.runs_on().memory == fast_memory::gpu) return experts_on_gpu(all);
-    const device_profile &device = costs_.hardware().device;
-    const uint64_t beside = device.reserved_bytes + shape.non_expert_bytes +
-                            uint64_t{plan_.beside()} * shape.expert_bytes;
-    const uint64_t left = device.memory_bytes - std::min(device.memory_bytes, beside);
-    const uint64_t fit = std::min(all, left / shape.expert_bytes);
-    if (fit != 0) return fit;
-    return error{format(
-        "{}: no expert of {} fits on {} beside the {} of everything else; choose a "
-        "larger device, or say [memory] experts",
-        config_.file.string(), shape.name, device.name, human_bytes(static_cast<double>(beside)))};
+    uint64_t fit = 0;
+    for (size_t i = 0; i < device_count(); ++i) fit += room_bytes(i) / shape.expert_bytes;
+    if (fit != 0) return std::min(all, fit);
+    return error{
+        format("{}: no expert of {} fits on {} beside the {} of everything else; choose a "
+               "larger device, or say [memory] experts",
+               config_.file.string(), shape.name, device(0).name,
+               human_bytes(static_cast<double>(device(0).reserved_bytes + beside_bytes(0))))};
+}
+
+// The first device holds what is no routed expert.
+uint64_t planner::beside_bytes(size_t device) const {
+    const model_shape &shape = costs_.shape();
+    return (device == 0 ? shape.non_expert_bytes : 0) +
+           uint64_t{plan_.beside()} * shape.expert_bytes;
+}
+
+// For cached experts.
+uint64_t planner::room_bytes(size_t number) const {
+    const device_profile &of = device(number);
+    const uint64_t beside = of.reserved_bytes + beside_bytes(number);
+    return of.memory_bytes - std::min(of.memory_bytes, beside);
+}
+
+// What each device caches: as listed, or in proportion to its room.
+status planner::divide_experts() {
+    const size_t count = device_count();
+    std::vector<uint64_t> room(count, 1), given(count);
+    for (size_t i = 0; i < count && count > 1; ++i) room[i] = room_bytes(i);
+    const auto all = std::accumulate(room.begin(), room.end(), uint64_t{0});
+    if (all == 0) std::fill(room.begin(), room.end(), 1);
+    const uint64_t whole = all == 0 ? count : all;
+    uint64_t left = plan_.experts;
+    std::vector<uint64_t> rest(count);
+    for (size_t i = 0; i < count; ++i) {
+        left -= given[i] = plan_.experts * room[i] / whole;
+        rest[i] = plan_.experts * room[i] % whole;
+    }
+    for (; left != 0; --left) {
+        const auto most = std::max_element(rest.begin(), rest.end());
+        ++given[static_cast<size_t>(most - rest.begin())];
+        *most = 0;
+    }
+    if (!config_.devices.experts.empty())
+        std::copy(config_.devices.experts.begin(), config_.devices.experts.end(), given.begin());
+    if (std::find(given.begin(), given.end(), 0u) != given.end())
+        return error{
+            format("{}: [memory] room for {} experts leaves one of {} devices without any; "
+                   "give more, or list fewer [hardware] devices",
+                   config_.file.string(), plan_.experts, count),
+            true};
+    plan_.slots = 0;
+    const uint32_t pages = of_.layers * of_.experts;
+    for (const uint64_t one : given) {
+        const auto experts = static_cast<uint32_t>(std::min<uint64_t>(one, pages));
+        const auto slots = static_cast<uint32_t>(
+            std::min(static_cast<double>(pages), std::floor(experts / plan_.share + 1e-9)));
+        plan_.devices.push_back({experts, slots});
+        plan_.slots += slots;
+    }
+    return success();
 }
 
 // As many as the GPU has room for beside everything else.
@@ -121,8 +178,9 @@ result<memory_plan> planner::operator()() {
     const model_shape &shape = costs_.shape();
     const uint64_t all = uint64_t{of_.layers} * of_.experts;
     plan_.buffer_slots = config_.buffer_experts.value_or(of_.top_k);
-    plan_.transfers_max =
-        pipeline::transfers_for(of_.experts, plan_.buffer_slots, config_.reads_disk());
+    plan_.transfers_max = pipeline::transfers_for(
+        of_.experts, plan_.buffer_slots * static_cast<uint32_t>(device_count()),
+        config_.reads_disk());
     const auto asked = wanted_experts(all);
     if (!asked) return asked.failure();
     if (*asked > all)
@@ -134,8 +192,7 @@ result<memory_plan> planner::operator()() {
     plan_.rows = shape.moe_intermediate;
     plan_.top_rows = top_rows(shape.moe_intermediate, config_.split);
     plan_.share = static_cast<double>(plan_.top_rows) / shape.moe_intermediate;
-    plan_.slots = static_cast<uint32_t>(
-        std::min(static_cast<double>(all), std::floor(plan_.experts / plan_.share + 1e-9)));
+    if (const status divided = divide_experts(); !divided) return divided.failure();
     if (config_.split != 1 && plan_.top_rows == shape.moe_intermediate)
         warn(
             format("[memory] split = {}: the {} rows of an expert of {} are not divided there, so "
@@ -143,27 +200,38 @@ result<memory_plan> planner::operator()() {
                    config_.split, shape.moe_intermediate, shape.name));
     plan_.in_place = on_host() && plan_.slots == all && !plan_.split();
     const expert_parts parts = parts_of(shape.moe_intermediate);
-    if (config_.per_layer && !plan_.in_place && parts.count() > 1) plan_.part_rows = parts.part;
-    warn_of_size();
+    // What is read into rows of host memory lies there as it was divided.
+    const bool stays_divided = config_.reads_disk() && config_.runs_on().memory == fast_memory::gpu;
+    if (config_.per_layer && !plan_.in_place && parts.count() > 1 && !stays_divided)
+        plan_.part_rows = parts.part;
+    if (config_.per_layer && stays_divided)
+        warn(
+            format("[memory] sharing = \"per-layer\": executor {} reads experts from disk, so a "
+                   "budget sizes layers but splits no experts otherwise than [memory] split",
+                   config_.executor));
+    for (size_t i = 0; i < device_count(); ++i) warn_of_size(i);
+    warn_of_hits();
     return plan_;
 }
 
-void planner::warn_of_size() {
+void planner::warn_of_size(size_t number) {
     const model_shape &shape = costs_.shape();
-    const device_profile &device = costs_.hardware().device;
-    const uint64_t buffer = uint64_t{plan_.beside()};
-    const uint64_t rest = shape.non_expert_bytes + buffer * shape.expert_bytes;
-    const uint64_t needed = rest + uint64_t{plan_.experts} * shape.expert_bytes;
-    const uint64_t usable =
-        device.memory_bytes - std::min(device.memory_bytes, device.reserved_bytes);
+    const device_profile &of = device(number);
+    const uint32_t experts = plan_.devices[number].experts, buffer = plan_.beside();
+    const uint64_t rest = beside_bytes(number);
+    const uint64_t needed = rest + uint64_t{experts} * shape.expert_bytes;
+    const uint64_t usable = of.memory_bytes - std::min(of.memory_bytes, of.reserved_bytes);
     if (needed > usable && !config_.runs_on().real) {
         const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
         warn(format(
             "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
             "at most {} experts fit",
-            plan_.experts, buffer, shape.name, human_bytes(static_cast<double>(needed)),
-            device.name, human_bytes(static_cast<double>(usable)), fit));
+            experts, buffer, shape.name, human_bytes(static_cast<double>(needed)), of.name,
+            human_bytes(static_cast<double>(usable)), fit));
     }
+}
+
+void planner::warn_of_hits() {
     const uint32_t working_set = of_.layers * of_.top_k;
     if (config_.per_layer || plan_.slots >= working_set) return;
     const bool never = plan_.slots <= slots_without_lru_hits(of_.layers, of_.top_k, order::token);
@@ -175,6 +243,18 @@ void planner::warn_of_size() {
 }
 
 }  // namespace
+
+std::vector<uint32_t> memory_plan::device_experts() const {
+    std::vector<uint32_t> each;
+    for (const share_of_device &one : devices) each.push_back(one.experts);
+    return each;
+}
+
+std::vector<uint32_t> memory_plan::device_slots() const {
+    std::vector<uint32_t> each;
+    for (const share_of_device &one : devices) each.push_back(one.slots);
+    return each;
+}
 
 uint32_t memory_plan::beside() const { return buffer_slots + pipeline::staging_slots; }
 

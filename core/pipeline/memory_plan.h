@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,17 +16,22 @@ namespace moorage::core {
 struct memory_request {
     const run_config *config = nullptr;
     const cost_model *costs = nullptr;
-    uint32_t layers = 0, experts = 0, top_k = 0;  // of the source
+    std::span<const hardware_profile> devices = {};  // where there are several
+    uint32_t layers = 0, experts = 0, top_k = 0;     // of the source
     // What a GPU has left for experts, where the configuration gives no size.
     std::optional<uint64_t> gpu_room_bytes;
 };
 
 struct memory_plan {
-    uint32_t experts = 0;       // whole ones that the cache holds
-    uint32_t slots = 0;         // of the cache: top segments, or whole experts
-    uint32_t buffer_slots = 0;  // experts of the transfer buffer
-    uint32_t rows = 0;          // of an expert's intermediate dimension ...
-    uint32_t top_rows = 0;      // ... and of its top segment
+    uint32_t experts = 0;  // whole ones that the cache holds
+    uint32_t slots = 0;    // of the cache: top segments, or whole experts
+    struct share_of_device {
+        uint32_t experts, slots;
+    };
+    std::vector<share_of_device> devices;  // of each; together they are the two above
+    uint32_t buffer_slots = 0;             // experts of the transfer buffer, on each
+    uint32_t rows = 0;                     // of an expert's intermediate dimension ...
+    uint32_t top_rows = 0;                 // ... and of its top segment
     // Splits are multiples of so many rows where a budget may choose them; 0: it may not.
     uint32_t part_rows = 0;
     double share = 1;  // of an expert that is its top segment
@@ -38,6 +44,8 @@ struct memory_plan {
     // fast memory, and nothing is copied.
     bool in_place = false;
     bool split() const { return share < 1; }
+    std::vector<uint32_t> device_experts() const;
+    std::vector<uint32_t> device_slots() const;
     // Slots beside the cache's, of either kind.
     uint32_t beside() const;
 };

@@ -5,15 +5,13 @@
 // the emulator of the whole resumes many of them, each when something of its own has completed.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "core/budget/budget_stage.h"
-#include "core/cache/cache_stage.h"
+#include "core/budget/budgets.h"
+#include "core/cache/caches.h"
 #include "core/dispatch/dispatch_stage.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/executor.h"
@@ -24,15 +22,15 @@
 #include "core/pipeline/guard.h"
 #include "core/pipeline/host_store.h"
 #include "core/pipeline/load_behind.h"
-#include "core/pipeline/remote_calls.h"
 #include "core/pipeline/run_account.h"
+#include "core/pipeline/step_work.h"
 #include "core/prefetch/prefetch_stage.h"
 #include "core/report/report.h"
 #include "core/router/router_stage.h"
 #include "core/source/layer_step.h"
 #include "core/source/source.h"
-#include "core/store/arena.h"
 #include "core/store/ledger.h"
+#include "core/store/memories.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {
@@ -41,6 +39,8 @@ namespace moorage::core {
 struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
     instance *host_cache = nullptr;  // where host memory does not hold everything
+    // Of each device beyond the first.
+    std::vector<instance *> more_caches = {}, more_budgets = {};
 };
 
 class pipeline {
@@ -48,13 +48,15 @@ public:
     struct parts {
         source *from;
         executor *where;
-        cost_model *costs;     // a real executor's times correct it ...
-        moorage_costs *shown;  // ... and what policies see of it
-        ledger *truth;
+        cost_model *costs;                            // a real executor's times correct it ...
+        std::span<const cost_model> more_costs = {};  // of devices beyond the first
+        moorage_costs *shown;                         // what policies see of it
+        memories truth;
         ledger *host = nullptr;  // of host memory, with policies.host_cache
         fault_log *faults;
         stages policies;
-        uint32_t slots, buffer_slots, transfers_max, needs;
+        std::vector<uint32_t> slots;  // whole experts that fit on each device
+        uint32_t buffer_slots, transfers_max, needs;
         // Splits that a budget chooses are multiples of it; 0: it chooses none.
         uint32_t part_rows = 0;
         // Loads read from disk: what has no slot passes through, and is computed by the device,
@@ -124,130 +126,66 @@ private:
     flow divide();
     flow fill();
     flow fill_host();
-    void end_run() { over_ = true; }
     bool arrangement_due() {
-        return !arranged_ || (per_layer_ && account_.tokens >= budget_.due());
+        return !first_.there || (per_layer_ && account_.tokens >= budget_.due());
     }
     void begin_pass();
     bool decide(layer_report &account);
     bool choose(layer_report &account);
-    // Does work that decides; on a real machine its time counts (time_ms::policy).
-    template <class Work>
-    bool timed(Work &&work) {
-        if (virtual_time_) return work();
-        const auto begin = std::chrono::steady_clock::now();
-        const bool done = work();
-        account_.decisions += std::chrono::steady_clock::now() - begin;
-        return done;
-    }
-    bool computing();
     void observe();
-    void find_items(layer_report &account);
-    void join_transfers();
-    void give_up_prefetch(step_item &item);
-    void compute_all_here();
-    bool load_missing();
-    void load_no_more();
-    bool find_room();
-    bool load_later();
-    void start_compute();
-    void start_segment(uint32_t index, uint8_t segments);
-    void start_on_cpu(uint32_t index);
-    [[gnu::cold]] void page_read(uint32_t page);
-    [[gnu::cold]] void used_on_cpu(const completion &done);
-    void predict();
-    void plan_prefetch();
-    void start_waiting();
-    void segment_done(step_item &item, uint8_t segments);
-    void room_freed();
-    void move_top(step_item &item);
-    uint32_t held_frames() const;
-    uint64_t load_backlog_ns() const;
-    uint64_t window_ns() const;
     void learn(const completion &done);
     void await(event_kind kind) {
-        awaiting_ = kind;
-        awaited_ = false;
+        stands_.awaiting = kind;
+        stands_.awaited = false;
     }
-    bool running() const {
-        return !over_ && faults_.fatal().empty() && transport_.running() && prefetch_.running() &&
-               !executor_.failed();
-    }
+    bool running() const { return !faults_.ended() && !executor_.failed(); }
     uint32_t layer() const { return step_.view().layer; }
-    bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
-    // Segments that a slot of the cache holds in the layer under way.
-    uint8_t cached_segments() const { return truth_.rows().cached_segments(layer()); }
-    double share(uint8_t segments) const { return truth_.rows().share(layer(), segments); }
-    // Pages that lost their place in the cache.
     void land(uint32_t transfer);
     void piece_crossed(const completion &done);
-    void release(std::span<const uint32_t> pages) {
-        for (const uint32_t page : pages) behind_.release(page);
-    }
     void end_step(layer_report &account);
     void end_pass();
     void charge_to(size_t layer) { account_.charge(executor_, layer, pass_.phase); }
     void compare_pass();
     uint64_t now_ns() const { return *executor_.clock(); }
-    // Of a layer of the pass. In virtual time nothing changes it while the pass lasts.
-    uint64_t attention_ns() const {
-        return virtual_time_ ? attention_ns_
-                             : costs_.attention_ns(pass_.tokens.size(), pass_.context());
-    }
 
     source &source_;
     executor &executor_;
     cost_model &costs_;
     moorage_costs &shown_;
-    ledger &truth_;
+    const memories truth_;
     fault_log &faults_;
     std::vector<instance *> observers_;
     router_stage router_;
-    cache_stage cache_;
-    budget_stage budget_;
+    caches cache_;
+    budgets budget_;
     transport_stage transport_;
     std::unique_ptr<host_store> host_;  // null: host memory holds everything
     load_behind behind_;
     prefetch_stage prefetch_;
-    remote_calls remote_;
     dispatch_stage dispatch_;
     guard guard_;
-    bool per_layer_, virtual_time_, from_disk_;
-    bool predicts_;  // executor::predict() comes before prefetches are planned
-
+    run_account account_;
     pass pass_;
     layer_step step_;
-    std::vector<step_item> items_;
-    std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] in items_
-    std::vector<prefetch_stage::taken> taken_;
-    std::vector<uint32_t> to_cache_, to_cache_items_;
-    std::vector<placement_in_cache> placed_;
-    std::vector<uint8_t> started_;
-    // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
-    std::vector<std::pair<uint32_t, uint8_t>> waiting_;
-    size_t next_waiting_ = 0;
-    std::vector<uint32_t> read_first_;  // items of the CPU whose pages come from disk
-    std::vector<uint32_t> predict_from_;
-    bool predicting_ = false;  // under way
-    bool foretold_ = false;    // the step before made predictions for this one
-    uint32_t open_ = 0;        // computations of the step under way
-    bool awaited_ = false;     // the event waited for has come
-    event_kind awaiting_ = event_kind::gate;
-
-    flow course_;
-    waiting_room event_;
-    stand stand_ = stand::waiting;
-    bool over_ = false;  // wrong advice ended the run
-
-    bool arranged_ = false;  // the caches have had their first content
-    uint32_t filling_ = 0;   // transfers of it under way
-    std::vector<uint32_t> filled_;
-
-    uint64_t decided_ns_ = 0;
-    uint64_t attention_ns_ = 0;
-    uint64_t pass_begun_ns_ = 0, prefetched_before_ = 0, substituted_before_ = 0;
-    run_account account_;
+    step_work work_;
     step_watcher *watcher_;
+    bool per_layer_;
+
+    struct {
+        flow course;
+        waiting_room event;
+        stand where = stand::waiting;
+        bool awaited = false;  // the event waited for has come
+        event_kind awaiting = event_kind::gate;
+    } stands_;
+    struct {  // content of the caches, before a step has asked for any
+        bool there = false;
+        uint32_t under_way = 0;  // transfers of it
+        std::vector<uint32_t> pages;
+    } first_;
+    struct {  // the step, the pass; and what had been counted by then
+        uint64_t step_ns = 0, pass_ns = 0, prefetched_bytes = 0, substituted = 0;
+    } before_;
 };
 
 }  // namespace moorage::core

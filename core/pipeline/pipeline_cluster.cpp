@@ -7,7 +7,7 @@ namespace moorage::core {
 
 bool pipeline::serve(expert_work work) {
     const instance::stepping mark;
-    if (!truth_.whole(work.page)) {
+    if (!truth_.of(work.page).whole(work.page)) {
         work.transfer = transport_.submit(owner::serve, link_h2d, work.page, MOORAGE_WHOLE,
                                           costs_.expert_bytes(1), now_ns());
         if (work.transfer == MOORAGE_NONE) return false;
@@ -17,17 +17,14 @@ bool pipeline::serve(expert_work work) {
 }
 
 void pipeline::keep(uint32_t page) {
-    // A step that has it computed elsewhere leaves it when it ends.
-    if (truth_.pinned(page))
-        if (const auto item = std::ranges::find(items_, page, &step_item::page);
-            item != items_.end())
-            item->cached = true;
+    if (truth_.of(page).pinned(page)) work_.leave(page);
     cache_.put(page);
-    truth_.take_rows(page, MOORAGE_WHOLE, true);
+    truth_.of(page).take_rows(page, MOORAGE_WHOLE, true);
 }
 
 bool pipeline::forget(uint32_t page) {
-    if (truth_.state(page) != MOORAGE_WHOLE) return false;  // pinned, or something of it is coming
+    if (truth_.of(page).state(page) != MOORAGE_WHOLE)
+        return false;  // pinned, or something of it is coming
     cache_.take(page);
     return true;
 }

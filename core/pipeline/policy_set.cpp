@@ -55,18 +55,20 @@ status policy_set::make_instance(const request &of, const policy &chosen, const 
     auto made = instance::create(chosen, given, where);
     if (!made) return made.failure();
     instances_.push_back(std::move(made).value());
+    devices_.push_back(device_);
     out = instances_.back().get();
     return success();
 }
 
-status policy_set::make_stage(const request &of, std::string_view kind, instance *&out) {
+status policy_set::make_stage(const request &of, std::string_view kind, const environment &where,
+                              size_t since, instance *&out) {
     const stage_config &stage = of.config.stage(kind);
     const auto found = choose(of, stage, kind);
     if (!found) return found.failure();
     const policy &chosen = **found;
-    for (const auto &known : instances_) {
-        if (&known->from() != &chosen) continue;
-        out = known.get();  // one instance for all its stages: they share their history
+    for (size_t i = since; i < instances_.size(); ++i) {
+        if (&instances_[i]->from() != &chosen) continue;
+        out = instances_[i].get();  // one instance for all its stages: they share their history
         return success();
     }
     settings given = stage.params;
@@ -76,7 +78,26 @@ status policy_set::make_stage(const request &of, std::string_view kind, instance
         if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)
             given.insert(given.end(), also.params.begin(), also.params.end());
     }
-    return make_instance(of, chosen, given, of.where, out);
+    return make_instance(of, chosen, given, where, out);
+}
+
+// A cache and a budget policy for each of several devices, which see that one alone.
+status policy_set::make_devices(const request &of) {
+    for (device_ = 0; device_ < of.devices.size(); ++device_) {
+        const size_t since = instances_.size();
+        instance *cache = nullptr, *budget = nullptr;
+        for (const auto &[kind, out] : {std::pair{"cache", &cache}, std::pair{"budget", &budget}})
+            if (const status done = make_stage(of, kind, of.devices[device_], since, *out); !done)
+                return done;
+        if (device_ == 0) {
+            stages_.cache = cache, stages_.budget = budget;
+        } else {
+            stages_.more_caches.push_back(cache);
+            stages_.more_budgets.push_back(budget);
+        }
+    }
+    device_ = MOORAGE_NONE;
+    return success();
 }
 
 // Of host memory: an instance of its own, though it be of the policy that fast memory has.
@@ -91,19 +112,24 @@ status policy_set::make_host(const request &of) {
 }
 
 status policy_set::make(const request &of) {
-    for (const auto &[kind, place] : places)
-        if (const status done = make_stage(of, kind, stages_.*place); !done) return done.failure();
+    for (const auto &[kind, place] : places) {
+        if (!of.devices.empty() && (kind == "cache" || kind == "budget")) continue;
+        const status done = make_stage(of, kind, of.where, 0, stages_.*place);
+        if (!done) return done.failure();
+    }
+    if (const status done = make_devices(of); !done) return done.failure();
     return make_host(of);
 }
 
-status policy_set::activate(const moorage_limits &limits) {
+status policy_set::activate(const moorage_limits &limits, std::span<const uint32_t> slots) {
     moorage_limits of_host = limits;
     of_host.pools = of_host.segments = 1;
     of_host.slots = std::exchange(of_host.slots_below, 0);
-    for (const auto &one : instances_) {
-        const bool host = one.get() == stages_.host_cache;
-        if (const status done = one->activate(host ? of_host : limits); !done)
-            return done.failure();
+    for (size_t i = 0; i < instances_.size(); ++i) {
+        const bool host = instances_[i].get() == stages_.host_cache;
+        moorage_limits its = host ? of_host : limits;
+        if (devices_[i] != MOORAGE_NONE) its.slots = slots[devices_[i]];
+        if (const status done = instances_[i]->activate(its); !done) return done.failure();
     }
     return success();
 }
@@ -121,7 +147,7 @@ void policy_set::describe(json &config) const {
         for (const auto &[key, value] : one->parameters()) config[kind][key] = json_of(value);
     }
     if (stages_.host_cache == nullptr) return;
-    json &host = config["cache.host"];
+    json &host = config[std::string(host_cache_stage)];
     host["plugin"] = std::string(stages_.host_cache->name());
     for (const auto &[key, value] : stages_.host_cache->parameters()) host[key] = json_of(value);
 }

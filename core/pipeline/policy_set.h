@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,12 +32,15 @@ public:
         environment where;        // without the future
         // Of the policy of [cache.host]; null: there is no such cache.
         const moorage_residency *host = nullptr;
+        // Several devices: what the cache and budget policies of each see. Empty: `where`.
+        std::vector<environment> devices = {};
         // Makes the future view; called where a policy needs it and the source offers it.
         std::function<future_view *()> future = {};
     };
     // Errors name the stage's place in the file.
     status make(const request &of);
-    status activate(const moorage_limits &limits);
+    // `slots`: of each device, where there are several.
+    status activate(const moorage_limits &limits, std::span<const uint32_t> slots = {});
 
     const stages &all() const { return stages_; }
     // Kind and policy, in the order of a step.
@@ -53,11 +57,16 @@ private:
                                   std::string_view kind);
     status make_instance(const request &of, const policy &chosen, const settings &given,
                          environment where, instance *&out);
-    status make_stage(const request &of, std::string_view kind, instance *&out);
+    // `since`: instances that may serve several stages together.
+    status make_stage(const request &of, std::string_view kind, const environment &where,
+                      size_t since, instance *&out);
+    status make_devices(const request &of);
     status make_host(const request &of);
 
     uint32_t needs_ = 0;
+    uint32_t device_ = MOORAGE_NONE;  // for which instances are being made
     std::vector<std::unique_ptr<instance>> instances_;
+    std::vector<uint32_t> devices_;  // [instances] that each is of; MOORAGE_NONE: of all
     stages stages_{};
 };
 

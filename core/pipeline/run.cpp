@@ -14,12 +14,14 @@
 #include "core/config/stage_policy.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/composition.h"
+#include "core/pipeline/device_memory.h"
 #include "core/pipeline/machine.h"
 #include "core/pipeline/memory_plan.h"
 #include "core/pipeline/own_routing.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/policy_set.h"
 #include "core/pipeline/prepare.h"
+#include "core/pipeline/run_hardware.h"
 #include "core/pipeline/texts.h"
 #include "core/report/odd_figure.h"
 #include "core/source/trace_source.h"
@@ -88,12 +90,12 @@ private:
     text_job job_;
     model_source *texts_ = nullptr;  // source_ of a model
     std::unique_ptr<source> source_;
-    std::unique_ptr<cost_model> costs_;
-    lent_record<moorage_costs> costs_view_;
+    run_hardware hardware_;
     memory_plan memory_;
     uint32_t needs_ = 0;
-    uint64_t refused_ = 0;                  // loads that the cache policy did not admit
-    std::unique_ptr<ledger> truth_, host_;  // host_: null where host memory holds everything
+    uint64_t refused_ = 0;  // loads that the cache policy did not admit
+    std::unique_ptr<device_memory> truth_;
+    std::unique_ptr<ledger> host_;  // null: host memory holds everything
     machine machine_;
     std::vector<std::unique_ptr<future_cursor>> futures_;  // of each policy that looks ahead
     policy_set policies_;
@@ -195,11 +197,7 @@ status runner::open_model() {
 
 status runner::open_hardware() {
     const std::filesystem::path base = config_.file.parent_path();
-    auto hardware =
-        load_hardware({config_.profile, config_.link, config_.node, base, config_.disk});
-    if (!hardware) return hardware.failure();
-    const bool on_host = config_.runs_on().memory == fast_memory::host || hardware->device.is_host;
-    if (config_.reads_disk() && on_host) load_from_disk(*hardware);
+    if (const status loaded = hardware_.load(config_); !loaded) return loaded.failure();
     model_shape shape;
     if (trace_) {
         const std::string name = config_.shape.empty() ? trace_->meta("model") : config_.shape;
@@ -210,22 +208,22 @@ status runner::open_hardware() {
     } else {
         shape = shape_of(*computed_, config_.model.filename().string());
     }
-    costs_ = std::make_unique<cost_model>(*hardware, shape);
     const uint64_t mean_length =
         trace_ ? trace_->tokens() / trace_->requests() : texts_->context_max();
-    *costs_view_ = costs_->summary(mean_length / 2 + 1);
-    if (hardware->device.unified_memory)
+    hardware_.price(shape, mean_length / 2 + 1);
+    if (hardware_.first().device.unified_memory)
         warn(
             format("{} has unified memory: a load copies nothing, so there is nothing to cache or "
                    "prefetch",
-                   hardware->device.name));
+                   hardware_.first().device.name));
     return success();
 }
 
 status runner::size_memory() {
     memory_request request;
     request.config = &config_;
-    request.costs = costs_.get();
+    request.costs = &hardware_.costs();
+    if (hardware_.several()) request.devices = hardware_.profiles();
     request.layers = source_->layers();
     request.experts = source_->experts();
     request.top_k = source_->top_k();
@@ -257,31 +255,26 @@ cpu_model_limits runner::limits() const {
 }
 
 status runner::make_machine() {
-    const std::vector<uint32_t> none_yet(source_->layers(), 0);
-    truth_ = std::make_unique<ledger>(
-        source_->layers(), source_->experts(),
-        config_.per_layer ? none_yet : std::vector<uint32_t>{memory_.slots},
-        std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
-                                memory_.experts, memory_.beside()));
-    for (uint32_t layer = 0; layer < source_->layers(); ++layer)
-        truth_->set_split(layer, static_cast<float>(memory_.share));
-    truth_->divide(std::vector<uint32_t>(source_->layers(), memory_.top_rows));
+    truth_ =
+        std::make_unique<device_memory>(source_->layers(), source_->experts(), config_.per_layer,
+                                        config_.devices.whole_layers, memory_);
     if (memory_.host_experts != 0) {
         host_ = std::make_unique<ledger>(
             source_->layers(), source_->experts(), std::vector<uint32_t>{memory_.host_experts},
             std::make_unique<arena>(source_->layers(), source_->experts(), memory_.rows,
                                     memory_.host_experts, host_store::frames));
-        host_->lie_below(*truth_);
+        truth_->lie_above(*host_);
     }
     machine_request request{};
     request.config = &config_;
     request.of = computed_;
-    request.costs = costs_.get();
-    request.places = &truth_->rows();
+    request.costs = &hardware_.costs();
+    request.more_costs = hardware_.more_costs();
+    request.places = &truth_->all().at(0).rows();
+    request.host_places = host_ ? &host_->rows() : nullptr;
     request.limits = limits();
     request.transfers_max = memory_.transfers_max;
     request.threads = config_.threads ? config_.threads : options_.threads;
-    if (memory_.in_place) truth_->fill();
     request.in_place = memory_.in_place;
     request.from_disk = memory_.from_disk;
     request.sink = options_.sink;
@@ -298,14 +291,15 @@ status runner::make_policies() {
             std::make_unique<future_cursor>(shared_.coming(*trace_, config_.tokens), order::token));
         return futures_.back().get();
     };
-    return policies_.make({config_,
-                           shared_.policies(),
-                           source_->offers(),
-                           source_name(),
-                           {truth_->view(), costs_view_.lent(), machine_.where->clock(), nullptr,
-                            config_.seed, &faults_},
+    const environment of_all{truth_->all().all().view(),
+                             hardware_.shown().lent(),
+                             machine_.where->clock(),
+                             nullptr,
+                             config_.seed,
+                             &faults_};
+    return policies_.make({config_, shared_.policies(), source_->offers(), source_name(), of_all,
                            host_ ? host_->view() : nullptr,
-                           future});
+                           hardware_.environments(of_all, truth_->all()), future});
 }
 
 status runner::activate() {
@@ -316,7 +310,7 @@ status runner::activate() {
     limits.top_k = source_->top_k();
     limits.tokens_max = source_->tokens_max();
     limits.requests_max = source_->streams();
-    limits.pools = truth_->pools();
+    limits.pools = truth_->all().all().pools();
     // As many as the smallest split makes of them, where a budget may choose it.
     limits.slots =
         memory_.part_rows == 0
@@ -326,11 +320,12 @@ status runner::activate() {
     limits.buffer_slots = memory_.buffer_slots;
     limits.segments = memory_.split() || memory_.part_rows != 0 ? 2 : 1;
     limits.predictions_max = source_->experts();
-    limits.links = host_ ? link_count : link_disk;
+    limits.links = links_of(truth_->all().devices(), host_ != nullptr);
     limits.slots_below = memory_.host_experts;
     limits.transfers_max = memory_.transfers_max;
-    limits.expert_bytes = costs_->shape().expert_bytes;
-    if (const status done = policies_.activate(limits); !done) return done.failure();
+    limits.expert_bytes = hardware_.costs().shape().expert_bytes;
+    if (const status done = policies_.activate(limits, memory_.device_slots()); !done)
+        return done.failure();
     const composition made{config_,        policies_,      limits.experts, limits.buffer_slots,
                            limits.servers, memory_.split()};
     if (const status sound = check_composition(made, warnings_); !sound) return sound.failure();
@@ -349,13 +344,14 @@ result<run_report> runner::drive() {
     executor &where = *machine_.where;
     pipeline line({.from = source_.get(),
                    .where = &where,
-                   .costs = costs_.get(),
-                   .shown = &*costs_view_,
-                   .truth = truth_.get(),
+                   .costs = &hardware_.costs(),
+                   .more_costs = hardware_.more_costs(),
+                   .shown = &*hardware_.shown(),
+                   .truth = truth_->all(),
                    .host = host_.get(),
                    .faults = &faults_,
                    .policies = policies_.all(),
-                   .slots = memory_.experts,
+                   .slots = memory_.device_experts(),
                    .buffer_slots = memory_.buffer_slots,
                    .transfers_max = memory_.transfers_max,
                    .needs = needs_ | policies_.needs(),
@@ -471,7 +467,9 @@ std::vector<model_request> runner::written() const {
 
 void runner::describe(run_report &report) {
     report.executor = config_.executor;
-    report.profile = config_.profile;
+    report.profile = hardware_.several() ? hardware_.ids() : config_.profile;
+    for (size_t i = 0; i < report.devices.size(); ++i)
+        report.devices[i].name = hardware_.profiles()[i].device.name;
     report.title = config_.title;
     report.seed = config_.seed;
     report.lossy = policies_.lossy();
@@ -489,15 +487,15 @@ void runner::describe(run_report &report) {
         all["run"]["guard_window"] = config_.guard_window;
         all["run"]["guard_margin"] = config_.guard_margin;
     }
-    const hardware_profile &hardware = costs_->hardware();
+    const hardware_profile &hardware = hardware_.costs().hardware();
     all["hardware"] = {{"profile", hardware.id},
-                       {"device", hardware.device.name},
+                       {"device", hardware_.device_names()},
                        {"link", hardware.link.name},
                        {"node", hardware.node.name}};
     describe_source(all["source"]);
     all["memory"] = {{"experts", memory_.experts},
                      {"experts_all", page_count()},
-                     {"bytes", uint64_t{memory_.experts} * costs_->shape().expert_bytes},
+                     {"bytes", uint64_t{memory_.experts} * hardware_.costs().shape().expert_bytes},
                      {"sharing", config_.per_layer ? "per-layer" : "shared"},
                      {"buffer_experts", memory_.buffer_slots}};
     if (memory_.host_experts != 0) all["memory"]["host_experts"] = memory_.host_experts;
@@ -518,7 +516,8 @@ void runner::describe(run_report &report) {
 
 void runner::describe_source(json &into) {
     if (trace_) {
-        into = {{"trace", config_.trace.filename().string()}, {"shape", costs_->shape().name}};
+        into = {{"trace", config_.trace.filename().string()},
+                {"shape", hardware_.costs().shape().name}};
         return;
     }
     into = {{"model", config_.model.lexically_normal().filename().string()}};

@@ -17,18 +17,19 @@
 #include <utility>
 
 #include "core/config/run_config.h"
-#include "core/execute/emulator.h"
+#include "core/execute/operations.h"
 #include "core/host/registry.h"
 #include "core/model/model.h"
 #include "core/model/tokenizer.h"
-#include "core/pipeline/pipeline.h"
 #include "core/report/report.h"
-#include "core/report/timeline.h"
 #include "core/source/future.h"
 #include "core/source/model_source.h"
 #include "core/source/trace.h"
 
 namespace moorage::core {
+
+class span_sink;
+class timeline;
 
 // A model directory with its tokenizer; null `words`: it has none.
 struct opened_model {

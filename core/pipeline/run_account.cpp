@@ -5,8 +5,9 @@
 
 namespace moorage::core {
 
-run_account::run_account(uint32_t layer_count, uint32_t streams)
-    : layers(layer_count),
+run_account::run_account(uint32_t layer_count, uint32_t streams, bool in_virtual_time)
+    : virtual_time(in_virtual_time),
+      layers(layer_count),
       stall_of_layer_ns_(layer_count, 0),
       causes_(layer_count + size_t{1}),
       emitted_ns_(streams, 0) {}
@@ -14,6 +15,8 @@ run_account::run_account(uint32_t layer_count, uint32_t streams)
 void run_account::begin(executor &of) {
     begun_ns_ = *of.clock();
     begun_busy_ = of.busy();
+    for (uint32_t device = 0; device < devices.size(); ++device)
+        begun_busy_of_.push_back(of.busy_of(device));
     stall_ns_ = begun_busy_.stall;
     charge(of, layers.size(), MOORAGE_DECODE);
 }
@@ -68,26 +71,39 @@ void run_account::report_bytes(const executor &of, const transport_stage &transp
     into.arrangement = arrangement;
 }
 
-void run_account::report(const executor &of, const ledger &truth, const transport_stage &transport,
-                         bool per_layer, run_report &into) {
+void run_account::report(const executor &of, const memories &truth,
+                         const transport_stage &transport, bool per_layer, run_report &into) {
     into.tokens = tokens;
     into.requests = requests;
-    into.virtual_time = of.virtual_time();
+    into.virtual_time = virtual_time;
     report_times(of, into);
     report_bytes(of, transport, into);
     const bool copies = !of.unified_memory();
     for (uint32_t layer = 0; layer < layers.size(); ++layer) {
         layer_report &one = layers[layer];
-        one.slots = per_layer ? truth.slots(layer) : 0;
+        one.slots = per_layer ? truth.all().slots(layer) : 0;
         one.stall_ms = static_cast<double>(stall_of_layer_ns_[layer]) / 1e6;
         one.h2d_bytes = copies ? transport.sent_bytes_of_layer(layer) : 0;
-        one.split = truth.rows().share(layer, MOORAGE_TOP);
+        one.split = truth.at(0).rows().share(layer, MOORAGE_TOP);
         into.experts += one.experts;
         into.routing += one.routing;
         into.predicted += one.predicted;
         into.predicted_right += one.predicted_right;
     }
     into.layers = layers;
+    for (uint32_t device = 0; device < devices.size(); ++device) {
+        device_report &one = devices[device];
+        const ledger &book = truth.at(device);
+        for (const uint32_t slots : book.slots()) one.slots += slots;
+        for (uint32_t page = 0; page < book.page_count(); ++page)
+            one.experts += truth.device_of(page) == device;
+        const busy_ns busy = of.busy_of(device), before = begun_busy_of_[device];
+        one.h2d_bytes = transport.sent_bytes_of_link(h2d_of(device));
+        one.compute_ms = static_cast<double>(busy.gpu - before.gpu) / 1e6;
+        one.transfer_ms = static_cast<double>(busy.h2d - before.h2d) / 1e6;
+        one.stall_ms = static_cast<double>(busy.stall - before.stall) / 1e6;
+    }
+    into.devices = devices;
 }
 
 }  // namespace moorage::core

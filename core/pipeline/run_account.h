@@ -12,23 +12,35 @@
 #include "core/execute/executor.h"
 #include "core/report/report.h"
 #include "core/source/source.h"
-#include "core/store/ledger.h"
+#include "core/store/memories.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {
 
 class run_account {
 public:
-    run_account(uint32_t layers, uint32_t streams);
+    run_account(uint32_t layers, uint32_t streams, bool virtual_time);
+
+    const bool virtual_time;
 
     uint64_t tokens = 0, requests = 0;
     uint64_t experts_ns = 0;  // from the routing of a layer to its last output, times its tokens
     uint64_t activation_bytes = 0;
     byte_counts bytes;
     std::vector<layer_report> layers;
+    std::vector<device_report> devices;  // empty: there is one
     arrangement_report arrangement;
     std::chrono::nanoseconds decisions{0};  // of host time
 
+    // Does work that decides; on a real machine its time counts (time_ms::policy).
+    template <class Work>
+    bool timed(Work &&work) {
+        if (virtual_time) return work();
+        const auto begin = std::chrono::steady_clock::now();
+        const bool done = work();
+        decisions += std::chrono::steady_clock::now() - begin;
+        return done;
+    }
     // The first content is there: from now on time counts.
     void begin(executor &of);
     // From now on time passes for this layer; beyond the last, for heads and between passes.
@@ -45,7 +57,7 @@ public:
 
     // Fills in what has been counted. Requires: charge() was called since the last event, and
     // nothing is in the buffer or loads behind.
-    void report(const executor &of, const ledger &truth, const transport_stage &transport,
+    void report(const executor &of, const memories &truth, const transport_stage &transport,
                 bool per_layer, run_report &into);
 
 private:
@@ -56,6 +68,7 @@ private:
     uint64_t stall_ns_ = 0;  // of the executor when the last step ended
     uint64_t begun_ns_ = 0;  // when the first content was there, and what was busy until then
     busy_ns begun_busy_;
+    std::vector<busy_ns> begun_busy_of_;              // [devices]
     std::vector<std::array<time_causes, 2>> causes_;  // as in run_report
     time_collection tpot_ns_, ttft_ns_;
     std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin

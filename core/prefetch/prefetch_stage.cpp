@@ -5,11 +5,12 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/execute/links.h"
 #include "core/transport/transport_stage.h"
 
 namespace moorage::core {
 
-prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, ledger &truth,
+prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memories &truth,
                                transport_stage &transport, const cost_model &costs, source &from,
                                uint32_t capacity)
     : policy_(policy),
@@ -18,7 +19,9 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, ledger &trut
       transport_(transport),
       costs_(costs),
       source_(from),
-      capacity_(capacity) {
+      capacity_(capacity),
+      devices_(truth.devices()),
+      pages_(devices_) {
     const uint32_t wanted =
         policy.prefetch->horizon ? policy.call(entry_point::horizon, policy.prefetch->horizon) : 0;
     horizon_ = capacity == 0 ? 0 : std::min(wanted, from.layers());
@@ -29,7 +32,7 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, ledger &trut
         from_resident_ = from.predict_from(kind) && kind == MOORAGE_FROM_RESIDENT;
     }
     entries_.reserve(2 * size_t{capacity});
-    entries_of_.resize(truth.page_count());
+    entries_of_.resize(truth.all().page_count());
     token_experts_.resize(size_t{from.tokens_max()} * from.predictions_max());
     token_scores_.resize(token_experts_.size());
     predicted_.resize(from.layers());
@@ -66,13 +69,13 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
     bytes.prefetch_wasted += sent;
     if (!arrived) bytes.prefetch_cut_off += sent;
     transport_.release(one.transfer);
-    truth_.drop(one.page, one.segments);
+    truth_.of(one.page).drop(one.page, one.segments);
 }
 
 bool prefetch_stage::awaits(uint32_t layer) const {
     if (layer != complete_layer_) return false;
     return std::any_of(entries_.begin(), entries_.end(), [&](const entry &one) {
-        return one.page / truth_.experts() == layer && !here(one);
+        return one.page / source_.experts() == layer && !here(one);
     });
 }
 
@@ -87,13 +90,13 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
     const uint64_t wasted_before = bytes.prefetch_wasted;
     size_t kept = 0;
     for (const entry &one : entries_) {
-        if (one.page / truth_.experts() != layer) {
+        if (one.page / source_.experts() != layer) {
             entries_[kept++] = one;
             continue;
         }
         remove(one);
         const bool arrived = here(one);
-        if (step.item_of(one.page % truth_.experts()) == MOORAGE_NONE) {
+        if (step.item_of(one.page % source_.experts()) == MOORAGE_NONE) {
             ++(arrived ? outcome.wasted : outcome.cut_off);
             drop(one, bytes);
             continue;
@@ -162,10 +165,9 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
         const uint32_t *const experts = one_experts_.data();
         const auto valid = [&](uint32_t expert) { return expert < expert_count; };
         if (!std::all_of(experts, experts + count, valid)) {
-            running_ &=
-                faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
-                                                      "{} experts",
-                                                      layer, expert_count));
+            faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
+                                                  "{} experts",
+                                                  layer, expert_count));
             count = 0;
         }
         layers_[distance - 1] = layer;
@@ -177,23 +179,23 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
 }
 
 // Experts that the buffer can still take.
-uint32_t prefetch_stage::free_frames(uint32_t held) const {
-    return capacity_ - std::min(capacity_, pages_ + held);
+uint32_t prefetch_stage::free_frames(uint32_t device, uint32_t held) const {
+    return capacity_ - std::min(capacity_, pages_[device] + held);
 }
 
 // False when the buffer has no room for it now.
 bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
-    if (page >= truth_.page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
-        running_ &=
-            faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
-                                                  "pages",
-                                                  segments, page, truth_.page_count()));
+    if (page >= truth_.all().page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
+        faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
+                                              "pages",
+                                              segments, page, truth_.all().page_count()));
         return true;
     }
+    const ledger &book = truth_.of(page);
     // Of the running step, whose end would take its place away: looking ahead a whole round.
-    if (truth_.pinned(page)) return true;
-    const uint8_t missing = static_cast<uint8_t>(segments & ~truth_.known(page));
-    if (!truth_.rows().split(page / truth_.experts())) {
+    if (book.pinned(page)) return true;
+    const uint8_t missing = static_cast<uint8_t>(segments & ~book.known(page));
+    if (!book.rows().split(page / source_.experts())) {
         return missing != MOORAGE_WHOLE || add(page, MOORAGE_WHOLE, held);
     }
     for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
@@ -202,37 +204,41 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
 }
 
 bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
+    ledger &book = truth_.of(page);
+    const uint32_t device = truth_.device_of(page);
     const uint64_t bytes =
-        costs_.expert_bytes(truth_.rows().share(page / truth_.experts(), segments));
-    if (entries_of_[page] == 0 && free_frames(held) == 0) return false;
+        costs_.expert_bytes(book.rows().share(page / source_.experts(), segments));
+    if (entries_of_[page] == 0 && free_frames(device, held) == 0) return false;
     if (bytes == 0) return true;
-    if (!truth_.has_room(page, segments, false)) return false;
-    truth_.take_rows(page, segments, false);  // first: its bytes may set out at once
+    if (!book.has_room(page, segments, false)) return false;
+    book.take_rows(page, segments, false);  // first: its bytes may set out at once
     const uint32_t id =
-        transport_.submit(owner::prefetch, link_h2d, page, segments, bytes, MOORAGE_NEVER);
+        transport_.submit(owner::prefetch, h2d_of(device), page, segments, bytes, MOORAGE_NEVER);
     if (id == MOORAGE_NONE) {
-        truth_.free_rows(page, segments);
+        book.free_rows(page, segments);
         return false;
     }
     entries_.push_back({page, id, segments});
-    pages_ += entries_of_[page] == 0;
+    pages_[device] += entries_of_[page] == 0;
     entries_of_[page] |= segments;
-    truth_.expect_passing(page, segments);
+    book.expect_passing(page, segments);
     return true;
 }
 
 // The entry leaves the list; what becomes of its bytes is the caller's affair.
 void prefetch_stage::remove(const entry &one) {
     entries_of_[one.page] &= static_cast<uint8_t>(~one.segments);
-    pages_ -= entries_of_[one.page] == 0;
+    pages_[truth_.device_of(one.page)] -= entries_of_[one.page] == 0;
 }
 
 void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t window_ns,
-                          uint64_t backlog_ns, uint32_t held) {
+                          uint64_t backlog_ns, std::span<const uint32_t> held) {
     if (horizon_ == 0) return;
     forecast(step, tokens);
     const bool by_token = token_count_ != 0;
-    forecast_->buffer_free = free_frames(0);
+    forecast_->buffer_free = free_frames(0, 0);
+    for (uint32_t device = 1; device < devices_; ++device)
+        forecast_->buffer_free += free_frames(device, 0);
     forecast_->window_ns = window_ns;
     forecast_->backlog_ns = backlog_ns;
     forecast_->token_count = token_count_;
@@ -254,12 +260,19 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     order_again(held);
 }
 
-// Orders that are under way already are passed over.
-void prefetch_stage::order_again(uint32_t held) {
-    bool room = true;
-    for (uint32_t i = 0; i < waiting_orders_ && room; ++i)
-        room = order(order_pages_[i], order_segments_[i], held);
-    if (room) waiting_orders_ = 0;
+// Orders that are under way already are passed over. One that finds no room on its device keeps
+// back those behind it that go there, too.
+void prefetch_stage::order_again(std::span<const uint32_t> held) {
+    if (waiting_orders_ == 0) return;
+    uint32_t full = 0;  // devices, as a mask
+    const uint32_t all = (1u << devices_) - 1;
+    for (uint32_t i = 0; i < waiting_orders_ && full != all; ++i) {
+        const uint32_t page = order_pages_[i];
+        const uint32_t device = page < entries_of_.size() ? truth_.device_of(page) : 0;
+        if ((full >> device & 1) == 0 && !order(page, order_segments_[i], held[device]))
+            full |= 1u << device;
+    }
+    if (full == 0) waiting_orders_ = 0;
 }
 
 void prefetch_stage::drain(byte_counts &bytes) {

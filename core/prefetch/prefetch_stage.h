@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/execute/cost_model.h"
@@ -16,7 +17,7 @@
 #include "core/host/instance.h"
 #include "core/source/layer_step.h"
 #include "core/source/step_counts.h"
-#include "core/store/ledger.h"
+#include "core/store/memories.h"
 
 namespace moorage::core {
 
@@ -24,16 +25,15 @@ class transport_stage;
 
 class prefetch_stage {
 public:
-    // All borrowed. `capacity` experts fit in the buffer.
-    prefetch_stage(instance &policy, fault_log &faults, ledger &truth, transport_stage &transport,
-                   const cost_model &costs, source &from, uint32_t capacity);
+    // All borrowed. `capacity` experts fit in the buffer of each device.
+    prefetch_stage(instance &policy, fault_log &faults, const memories &truth,
+                   transport_stage &transport, const cost_model &costs, source &from,
+                   uint32_t capacity);
 
     bool active() const { return horizon_ != 0; }
     // Whether forecasts are to wait for executor::predict(): the policy wants predictions from
     // shared and resident experts, and the source has what the executor computes.
     bool from_resident() const { return from_resident_; }
-    // False once the policy's advice has ended the run.
-    bool running() const { return running_; }
     // What was last predicted for the layer, best first.
     const lent_vector<uint32_t> &predicted(uint32_t layer) const { return predicted_[layer]; }
 
@@ -51,11 +51,11 @@ public:
     // layer is routed; `backlog_ns`: of the link with demand loads; `held`: frames of the
     // buffer that the step uses. [step]
     void plan(const layer_step &step, const pass &tokens, uint64_t window_ns, uint64_t backlog_ns,
-              uint32_t held);
+              std::span<const uint32_t> held);
     // Orders that the buffer had no room for wait for the step's own segments to leave it, until
     // their layer is routed.
     bool orders_wait() const { return waiting_orders_ != 0; }
-    void order_again(uint32_t held);
+    void order_again(std::span<const uint32_t> held);
     // Everything left counts as wasted. [control]
     void drain(byte_counts &bytes);
 
@@ -65,28 +65,28 @@ private:
         uint8_t segments;
     };
     bool here(const entry &one) const {
-        return (truth_.here(one.page) & one.segments) == one.segments;
+        return (truth_.all().here(one.page) & one.segments) == one.segments;
     }
     void forecast(const layer_step &step, const pass &tokens);
     uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
     bool order(uint32_t page, uint8_t segments, uint32_t held);
     bool add(uint32_t page, uint8_t segments, uint32_t held);  // false: no room
-    uint32_t free_frames(uint32_t held) const;
+    uint32_t free_frames(uint32_t device, uint32_t held) const;
     void remove(const entry &one);
     uint64_t sent_bytes(const entry &one) const;
     void drop(const entry &one, byte_counts &bytes);
 
     instance &policy_;
     fault_log &faults_;
-    bool running_ = true, from_resident_ = false;
-    ledger &truth_;
+    bool from_resident_ = false;
+    const memories &truth_;
     transport_stage &transport_;
     const cost_model &costs_;
     source &source_;
-    uint32_t capacity_, horizon_;
+    uint32_t capacity_, horizon_ = 0, devices_;
     std::vector<entry> entries_;
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
-    uint32_t pages_ = 0;                            // that have an entry
+    std::vector<uint32_t> pages_;                   // [devices] that have an entry
     std::vector<lent_vector<uint32_t>> predicted_;  // [layers]
     uint32_t waiting_orders_ = 0;                   // of the last plan, the first so many
     uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE

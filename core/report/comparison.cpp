@@ -75,20 +75,19 @@ std::vector<std::string> differing(const comparison &compared,
     return order;
 }
 
-// The cache of host memory, whose name begins with that of the cache.
-const std::string host_stage = "cache.host";
-
 // The plugin of a stage, with those parameters that differ between the rows which have this plugin.
 std::vector<std::string> stage_values(const std::string &stage,
                                       const std::vector<std::string> &settings,
                                       const std::vector<flat_config> &flats) {
+    // Whose name begins with that of the cache.
+    const std::string of_host = format("{}.", host_cache_stage);
     std::vector<std::string> values;
     for (const flat_config &flat : flats) {
         const std::string plugin = value_at(flat, stage + ".plugin");
         std::string params;
         for (const std::string &key : settings) {
             if (!key.starts_with(stage + ".") || key == stage + ".plugin") continue;
-            if (stage != host_stage && key.starts_with(host_stage + ".")) continue;
+            if (stage != host_cache_stage && key.starts_with(of_host)) continue;
             const bool differs = std::any_of(flats.begin(), flats.end(), [&](const auto &other) {
                 return value_at(other, stage + ".plugin") == plugin &&
                        value_at(other, key) != value_at(flat, key);
@@ -118,7 +117,7 @@ bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &va
 
 void add_stage_columns(comparison_view &view, const std::vector<flat_config> &flats) {
     std::vector<std::string> stages(std::begin(kinds), std::end(kinds));
-    stages.push_back(host_stage);
+    stages.emplace_back(host_cache_stage);
     for (const std::string &stage : stages) {
         key_column column{stage, stage_values(stage, view.settings, flats)};
         if (!all_equal(column.values)) view.columns.push_back(std::move(column));

@@ -37,6 +37,19 @@ json to_json(const host_report &host) {
             {"disk_ms", stable(host.disk_ms)}};
 }
 
+json to_json(const device_report &device) {
+    return {{"name", device.name},
+            {"experts", device.experts},
+            {"slots", device.slots},
+            {"requested", device.requested},
+            {"hits", device.hits},
+            {"loaded", device.loaded},
+            {"h2d_bytes", device.h2d_bytes},
+            {"compute_ms", stable(device.compute_ms)},
+            {"transfer_ms", stable(device.transfer_ms)},
+            {"stall_ms", stable(device.stall_ms)}};
+}
+
 json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
     if (!has_predictions || predicted == 0) return nullptr;
     return stable(double(right) / double(predicted));
@@ -117,6 +130,21 @@ std::string host_line(const host_report &host, uint64_t tokens) {
     return labelled("host memory", text);
 }
 
+std::string device_lines(const run_report &report) {
+    std::string text;
+    for (size_t i = 0; i < report.devices.size(); ++i) {
+        const device_report &of = report.devices[i];
+        text += labelled(
+            format("GPU {}", i),
+            format("{} of its {} experts cached, hit rate {}, {} loaded; computes {}, its link {}",
+                   with_commas(std::min(of.slots, of.experts)), with_commas(of.experts),
+                   percent(double(of.hits), double(of.requested)),
+                   human_bytes(double(of.h2d_bytes)), percent(of.compute_ms, report.total_ms),
+                   percent(of.transfer_ms, report.total_ms)));
+    }
+    return text;
+}
+
 std::string byte_lines(const run_report &report) {
     const byte_counts &bytes = report.bytes;
     std::string moved =
@@ -126,6 +154,7 @@ std::string byte_lines(const run_report &report) {
     if (bytes.d2h != 0) moved += ", " + human_bytes(double(bytes.d2h)) + " back";
     if (bytes.network != 0) moved += ", " + human_bytes(double(bytes.network)) + " by network";
     std::string text = labelled("moved", moved);
+    text += device_lines(report);
     if (report.host) text += host_line(*report.host, report.tokens);
     const arrangement_report &filled = report.arrangement;
     if (filled.first_bytes != 0)
@@ -324,6 +353,7 @@ json to_json(const run_report &report) {
                 {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
                 {"warnings", report.warnings}};
     for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
+    for (const device_report &one : report.devices) all["devices"].push_back(to_json(one));
     if (report.host) all["host"] = to_json(*report.host);
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
     if (!report.text.model.empty()) all["text"] = to_json(report.text);

@@ -38,6 +38,15 @@ struct host_report {
     double disk_ms = 0;        // the disk was busy, but for that
 };
 
+// One of several GPUs that share the experts.
+struct device_report {
+    std::string name;
+    uint32_t experts = 0, slots = 0;  // that belong to it; whole or top segments
+    uint64_t requested = 0, hits = 0, loaded = 0;
+    uint64_t h2d_bytes = 0;
+    double compute_ms = 0, transfer_ms = 0, stall_ms = 0;
+};
+
 // What a model wrote, or how well it foretold a text.
 struct text_report {
     std::string model;                        // its directory's name; empty: the run had no model
@@ -78,8 +87,9 @@ struct run_report {
     bool lossy = false;  // the router may choose what the model does not
     byte_counts bytes;
     arrangement_report arrangement;
-    std::optional<host_report> host;  // where it does not hold all experts
-    time_ms time;
+    std::optional<host_report> host;     // where it does not hold all experts
+    std::vector<device_report> devices;  // empty: there is one
+    time_ms time;                        // of several devices together
     // [layers + 1][prefill, decode] what the time went to; the last: heads, and between passes. All
     // of it together is total_ms, of a cluster that of each of its pipelines.
     std::vector<std::array<time_causes, 2>> causes;

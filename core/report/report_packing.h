@@ -14,6 +14,13 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), guard_ar
          off_tokens);
 }
 
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), device_report> {
+    auto &[name, experts, slots, requested, hits, loaded, h2d_bytes, compute_ms, transfer_ms,
+           stall_ms] = of;
+    each(name, experts, slots, requested, hits, loaded, h2d_bytes, compute_ms, transfer_ms,
+         stall_ms);
+}
+
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), text_report::part> {
     auto &[name, scored, nll] = of;
     each(name, scored, nll);
@@ -50,11 +57,11 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), run_report> {
     auto &[tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms,
-           ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, host, time, causes,
-           has_predictions, predicted, predicted_right, layers, guard, config, faults,
+           ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time,
+           causes, has_predictions, predicted, predicted_right, layers, guard, config, faults,
            without_advice, warnings, text, cluster, opt_misses, opt_reason] = of;
     each(tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms, ttft_ms,
-         tokens_per_s, experts, routing, lossy, bytes, arrangement, host, time, causes,
+         tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time, causes,
          has_predictions, predicted, predicted_right, layers, guard, config, faults, without_advice,
          warnings, text, cluster, opt_misses, opt_reason);
 }

@@ -37,9 +37,29 @@ ledger::ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &p
               nullptr};
 }
 
+void ledger::show_in(ledger &all, std::span<const uint8_t> spread, uint32_t device) {
+    assert(all.pools() == pools() && all.page_count() == page_count());
+    all_ = &all;
+    spread_ = spread;
+    device_ = device;
+    for (uint32_t pool = 0; pool < pools(); ++pool) {
+        all.slots_[pool] += slots_[pool];
+        all.used_[pool] += used_[pool];
+    }
+    std::copy(split_.begin(), split_.end(), all.split_.begin());
+}
+
 void ledger::set_slots(std::span<const uint32_t> slots) {
     assert(slots.size() == slots_.size());
+    if (all_ != nullptr)
+        for (uint32_t pool = 0; pool < pools(); ++pool)
+            all_->slots_[pool] += slots[pool] - slots_[pool];
     std::copy(slots.begin(), slots.end(), slots_.begin());
+}
+
+void ledger::set_split(uint32_t layer, float share) {
+    split_[layer] = share;
+    if (all_ != nullptr) all_->split_[layer] = share;
 }
 
 bool ledger::adds_up() const {

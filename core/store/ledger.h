@@ -31,6 +31,13 @@ public:
     ledger(const ledger &) = delete;
 
     const moorage_residency *view() const { return view_.lent(); }
+    // From now on `all`, borrowed, shows what this one does, beside others whose pages are none of
+    // this one's: `spread` says which are, where it says `device`. Requires: nothing is here, and
+    // nobody else writes `all`.
+    void show_in(ledger &all, std::span<const uint8_t> spread, uint32_t device);
+    // Whether the page can lie here at all. Policies are not told.
+    bool owns_all() const { return spread_.empty(); }
+    bool owns(uint32_t page) const { return spread_.empty() || spread_[page] == device_; }
     // What `above` holds is loaded from here: both views say so.
     void lie_below(ledger &above) {
         view_->host_above = above.view();
@@ -76,7 +83,7 @@ public:
     };
     found pin(uint32_t page) {
         const uint8_t state = state_[page];
-        state_[page] = state | MOORAGE_STATE_PINNED;
+        set(page, state | MOORAGE_STATE_PINNED);
         const int in = state & MOORAGE_WHOLE;
         const int coming = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
         const int passing = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
@@ -87,50 +94,48 @@ public:
     // All that the cache does not keep of it goes now, with its rows; `keeps`: it does.
     void unpin(uint32_t page, bool keeps) {
         const int kept = keeps ? of_slot(page) : 0;
-        state_[page] &= static_cast<uint8_t>(kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        set(page, state_[page] & (kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT));
         if (rows_) rows_->release(page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
     }
 
     // The page takes a free slot of its pool; its bytes are here or are to be expected.
-    void admit(uint32_t page) { ++used_[pool_of_page(page)]; }
+    void admit(uint32_t page) { count(pool_of_page(page), 1); }
     // The page loses its slot, and what lies there; replace(): the slot is that of the page that
     // is loaded in its place.
     void evict(uint32_t page) {
-        --used_[pool_of_page(page)];
+        count(pool_of_page(page), -1);
         replace(page);
     }
     void replace(uint32_t page) {
-        state_[page] &= static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
+        set(page, state_[page] & ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
         if (rows_) rows_->release(page, of_slot(page));
     }
 
     // Segments will come: into the page's slot, or beside the cache.
     void expect_kept(uint32_t page, uint8_t segments) {
-        state_[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        set(page, state_[page] | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
     }
     void expect_passing(uint32_t page, uint8_t segments) {
-        state_[page] |= static_cast<uint8_t>(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                             segments << MOORAGE_STATE_BUFFERED_SHIFT);
+        set(page, state_[page] | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                      segments << MOORAGE_STATE_BUFFERED_SHIFT);
     }
     // What passes becomes the cache's: a change of label, not of place. Requires: admitted.
     void adopt(uint32_t page) {
-        state_[page] &= static_cast<uint8_t>(~(of_slot(page) << MOORAGE_STATE_BUFFERED_SHIFT));
+        set(page, state_[page] & ~(of_slot(page) << MOORAGE_STATE_BUFFERED_SHIFT));
     }
     // They are here.
     void land(uint32_t page, uint8_t segments) {
-        state_[page] = static_cast<uint8_t>(
-            (state_[page] & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) | segments);
+        set(page, (state_[page] & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) | segments);
     }
     // They will not come after all; their rows go when the step that uses the page ends.
     void give_up(uint32_t page, uint8_t segments) {
-        state_[page] &= static_cast<uint8_t>(~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                               segments << MOORAGE_STATE_BUFFERED_SHIFT));
+        set(page, state_[page] & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                   segments << MOORAGE_STATE_BUFFERED_SHIFT));
     }
     // Nothing of them is needed any more, here or coming. Requires: they pass.
     void drop(uint32_t page, uint8_t segments) {
         rows_->release(page, segments);
-        state_[page] &=
-            static_cast<uint8_t>(~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+        set(page, state_[page] & ~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                    segments << MOORAGE_STATE_BUFFERED_SHIFT));
     }
 
@@ -147,7 +152,7 @@ public:
 
     // A budget's: sizes of the pools, share of an expert that a slot holds; then the rows anew.
     void set_slots(std::span<const uint32_t> slots);
-    void set_split(uint32_t layer, float share) { split_[layer] = share; }
+    void set_split(uint32_t layer, float share);
     void divide(std::span<const uint32_t> top_rows) { rows_->divide(top_rows, slots_); }
 
     // Whether every pool counts as used what is kept in it. For an assertion: looks at all pages.
@@ -164,12 +169,24 @@ public:
     book hand_over() { return {state_.data(), used_.data()}; }
 
 private:
+    void set(uint32_t page, int state) {
+        state_[page] = static_cast<uint8_t>(state);
+        if (all_ != nullptr) [[unlikely]]
+            all_->state_[page] = state_[page];
+    }
+    void count(uint32_t pool, int32_t more) {
+        used_[pool] += static_cast<uint32_t>(more);
+        if (all_ != nullptr) all_->used_[pool] += static_cast<uint32_t>(more);
+    }
     uint8_t of_slot(uint32_t page) const {
         return rows_ ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
     }
 
     const uint32_t layers_, experts_;
     const std::unique_ptr<arena> rows_;
+    ledger *all_ = nullptr;  // shows this one's, too
+    std::span<const uint8_t> spread_;
+    uint32_t device_ = 0;
     lent_vector<uint8_t> state_;
     lent_vector<uint32_t> slots_, used_;
     lent_vector<float> split_;

@@ -1,7 +1,6 @@
 // transport_stage.cpp - keeps the links busy with what the policy picks.
 #include "core/transport/transport_stage.h"
 
-#include <algorithm>
 #include <cassert>
 
 #include "core/base/text.h"
@@ -35,12 +34,13 @@ transport_stage::transport_stage(instance &policy, executor &where, fault_log &f
       experts_(experts),
       sent_of_layer_(layers, 0) {
     for (uint32_t id = transfers_max; id-- > 0;) free_ids_.push_back(id);
-    for (uint32_t &current : current_) current = MOORAGE_NONE;
+    for (uint32_t link = 0; link < links_max; ++link)
+        lanes_[link].room = where.pieces_at_once(link);
 }
 
 uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t segments,
                                 uint64_t bytes, uint64_t deadline_ns) {
-    assert(bytes > 0 && link < link_count);
+    assert(bytes > 0 && link < links_max);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
     free_ids_.pop_back();
@@ -55,7 +55,7 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
     record.deadline_ns = deadline_ns;
     record.moved_bytes = record.prefetch_bytes = record.busy_ns = 0;
     released_[id] = 0;
-    if (!is_ahead(of)) backlog_[link] += bytes;
+    if (!is_ahead(of)) lanes_[link].backlog_bytes += bytes;
     executor_.expect(id);
     return id;
 }
@@ -67,14 +67,14 @@ void transport_stage::offer(uint32_t id) {
         sizeof(transfer),    0,           id,           record.link,
         cause_of(record.of), record.page, record.bytes, record.deadline_ns};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
-    if (executor_.idle(record.link)) pump(record.link);
+    pump(record.link);
 }
 
 uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
                                  uint64_t bytes, uint64_t deadline_ns) {
     const uint32_t id = enter(of, link, page, segments, bytes, deadline_ns);
     if (id == MOORAGE_NONE) return id;
-    if (supply_ && link == link_h2d && !supply_->use(page, of)) {
+    if (supply_ && is_h2d(link) && !supply_->use(page, of)) {
         records_[id].held = true;
         held_.push_back(id);
     } else {
@@ -96,22 +96,22 @@ void transport_stage::start(uint32_t id) {
 }
 
 void transport_stage::supplied(uint32_t page) {
-    // In the order in which they were submitted; offering one may hold no further one.
-    const auto waits = [&](uint32_t id) { return records_[id].page != page; };
-    const auto first = std::stable_partition(held_.begin(), held_.end(), waits);
-    const std::vector<uint32_t> now(first, held_.end());
-    held_.erase(first, held_.end());
-    for (const uint32_t id : now) start(id);
+    // In the order in which they were submitted. Offering one holds no further one.
+    std::erase_if(held_, [&](uint32_t id) {
+        if (records_[id].page != page) return false;
+        start(id);
+        return true;
+    });
 }
 
 void transport_stage::promote(uint32_t id) {
     transfer_record &record = records_[id];
     if (!record.live || record.of == owner::demand) return;
-    if (is_ahead(record.of)) backlog_[record.link] += record.bytes - record.moved_bytes;
+    if (is_ahead(record.of)) lanes_[record.link].backlog_bytes += record.bytes - record.moved_bytes;
     record.of = owner::demand;
     if (!record.held)
         policy_.call(entry_point::promote, policy_.transport->promote, id, int32_t{MOORAGE_DEMAND});
-    else if (supply_ && record.link == link_h2d)
+    else if (supply_ && is_h2d(record.link))
         supply_->promote(record.page);
 }
 
@@ -119,16 +119,31 @@ void transport_stage::cancel(uint32_t id) {
     transfer_record &record = records_[id];
     if (!record.live || record.cancelled) return;
     record.cancelled = true;
-    if (!record.held) policy_.call(entry_point::cancel, policy_.transport->cancel, id);
-    if (record.held) std::erase(held_, id);
-    if (!is_ahead(record.of)) backlog_[record.link] -= record.bytes - record.moved_bytes;
-    if (current_[record.link] != id) record.live = false;
+    if (record.held)
+        std::erase(held_, id);
+    else
+        policy_.call(entry_point::cancel, policy_.transport->cancel, id);
+    if (!is_ahead(record.of))
+        lanes_[record.link].backlog_bytes -= record.bytes - record.moved_bytes;
+    record.live = record.under_way_bytes() != 0;
     if (!record.live) over(record);
 }
 
 void transport_stage::release(uint32_t id) {
     released_[id] = 1;
     if (!records_[id].live) free_id(id);
+}
+
+uint64_t transport_stage::loaded_bytes() const {
+    uint64_t all = 0;
+    for (uint32_t device = 0; device < devices_max; ++device) all += moved_bytes(h2d_of(device));
+    return all;
+}
+
+bool transport_stage::loads_idle() const {
+    for (uint32_t device = 0; device < devices_max; ++device)
+        if (!idle(h2d_of(device))) return false;
+    return true;
 }
 
 void transport_stage::free_id(uint32_t id) {
@@ -156,53 +171,56 @@ moorage_piece transport_stage::replacement(uint32_t link) const {
     return best;
 }
 
-void transport_stage::pump(uint32_t link) {
-    if (!running_) return;
+bool transport_stage::send_one(uint32_t link) {
+    if (faults_.ended()) return false;
+    lane &on = lanes_[link];
     moorage_piece piece{sizeof(piece), MOORAGE_NONE, 0};
     if (!policy_.call(entry_point::next, policy_.transport->next, link, &piece)) {
         // Nothing may wait while the link idles, or the run would never end.
-        if (backlog_[link] == 0) return;
+        if (on.backlog_bytes == 0 || on.count != 0) return false;
         piece = replacement(link);
-        if (piece.id == MOORAGE_NONE) return;
-        running_ = faults_.report(
-            policy_.name(), format("link {} is idle while transfer {} waits", link, piece.id));
+        if (piece.id == MOORAGE_NONE) return false;
+        faults_.report(policy_.name(),
+                       format("link {} is idle while transfer {} waits", link, piece.id));
     } else if (!valid(link, piece)) {
         const std::string what = format(
             "piece of {} bytes of transfer {} on link {} is not one of "
             "what is left to send",
             piece.bytes, piece.id, link);
-        running_ = faults_.report(policy_.name(), what);
+        faults_.report(policy_.name(), what);
         piece = replacement(link);
-        if (piece.id == MOORAGE_NONE) return;
+        if (piece.id == MOORAGE_NONE) return false;
     }
-    if (!running_) return;
+    if (faults_.ended()) return false;
     transfer_record &record = records_[piece.id];
     const uint64_t offset_bytes = record.bytes - record.unsent_bytes;
     record.unsent_bytes -= piece.bytes;
-    current_[link] = piece.id;
-    piece_bytes_[link] = piece.bytes;
-    if (link == link_h2d) {
+    on.push({piece.id, piece.bytes});
+    if (is_h2d(link)) {
         sent_[static_cast<size_t>(record.of)] += piece.bytes;
-        if (record.of != owner::fill && record.page != MOORAGE_NONE)
+        if (record.of != owner::fill && record.page != MOORAGE_NONE) {
             sent_of_layer_[record.page / experts_] += piece.bytes;
+            on.sent_bytes += piece.bytes;
+        }
     }
     executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes});
+    return true;
 }
 
 uint32_t transport_stage::piece_done(uint32_t link, uint64_t duration_ns) {
-    const uint32_t id = current_[link];
+    lane &on = lanes_[link];
+    const auto [id, bytes] = on.oldest();
+    on.pop();
     transfer_record &record = records_[id];
-    const uint64_t bytes = piece_bytes_[link];
-    current_[link] = MOORAGE_NONE;
     record.moved_bytes += bytes;
     record.busy_ns += duration_ns;
-    moved_[link] += bytes;
+    on.moved_bytes += bytes;
     if (is_ahead(record.of))
         record.prefetch_bytes += bytes;
     else if (!record.cancelled)
-        backlog_[link] -= bytes;
+        on.backlog_bytes -= bytes;
     uint32_t ended = MOORAGE_NONE;
-    if (record.cancelled || record.moved_bytes == record.bytes) {
+    if (record.cancelled ? record.under_way_bytes() == 0 : record.moved_bytes == record.bytes) {
         record.live = false;
         if (!record.cancelled) {
             ended = id;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/execute/executor.h"
+#include "core/execute/links.h"
 #include "core/host/faults.h"
 #include "core/host/instance.h"
 
@@ -35,7 +36,7 @@ public:
 struct transfer_record {
     bool live = false;       // submitted, not yet ended
     bool held = false;       // of it, until there is something to send
-    bool cancelled = false;  // ends with the piece under way
+    bool cancelled = false;  // ends with its pieces under way
     uint8_t segments = MOORAGE_WHOLE;
     owner of = owner::demand;
     uint32_t link = 0, page = MOORAGE_NONE;
@@ -45,6 +46,8 @@ struct transfer_record {
     uint64_t moved_bytes = 0;     // have crossed
     uint64_t prefetch_bytes = 0;  // of them, while it was a prefetch
     uint64_t busy_ns = 0;         // of the link, for it
+
+    uint64_t under_way_bytes() const { return bytes - unsent_bytes - moved_bytes; }
 };
 
 class transport_stage {
@@ -73,28 +76,52 @@ public:
 
     // A piece on `link` has crossed. Returns the transfer that ended with it, or MOORAGE_NONE.
     uint32_t piece_done(uint32_t link, uint64_t duration_ns);
-    // False once the policy's advice has ended the run.
-    bool running() const { return running_; }
+    // No piece is under way on it.
+    bool idle(uint32_t link) const { return lanes_[link].count == 0; }
 
     const transfer_record &record(uint32_t id) const { return records_[id]; }
-    uint64_t moved_bytes(uint32_t link) const { return moved_[link]; }
-    // Handed to the link towards fast memory, the piece under way included: for an owner, and for
+    uint64_t moved_bytes(uint32_t link) const { return lanes_[link].moved_bytes; }
+    // Of all links towards devices together.
+    uint64_t loaded_bytes() const;
+    bool loads_idle() const;
+    // Handed to the links towards fast memory, pieces under way included: for an owner, and for
     // the experts of a layer all but owner::fill.
     uint64_t sent_bytes(owner of) const { return sent_[static_cast<size_t>(of)]; }
     uint64_t sent_bytes_of_layer(uint32_t layer) const { return sent_of_layer_[layer]; }
-    // Of the piece under way.
-    uint64_t piece_bytes(uint32_t link) const { return piece_bytes_[link]; }
+    uint64_t sent_bytes_of_link(uint32_t link) const {
+        return lanes_[link].sent_bytes;
+    }  // likewise
+    // Of the oldest piece under way.
+    uint64_t piece_bytes(uint32_t link) const { return lanes_[link].oldest().bytes; }
     // Bytes of demand transfers on the link that have not crossed yet.
-    uint64_t demand_backlog_bytes(uint32_t link) const { return backlog_[link]; }
+    uint64_t demand_backlog_bytes(uint32_t link) const { return lanes_[link].backlog_bytes; }
 
 private:
+    // A link: its pieces under way, in order.
+    struct lane {
+        struct sent {
+            uint32_t id;
+            uint64_t bytes;
+        };
+        uint32_t room = 1, first = 0, count = 0;
+        sent pieces[pieces_at_once_max] = {};
+        uint64_t sent_bytes = 0, moved_bytes = 0, backlog_bytes = 0;
+        const sent &oldest() const { return pieces[first]; }
+        void push(sent one) { pieces[(first + count++) % pieces_at_once_max] = one; }
+        void pop() { first = (first + 1) % pieces_at_once_max, --count; }
+    };
     inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
                           uint64_t deadline_ns);
     inline void offer(uint32_t id);
     void over(const transfer_record &record) {
-        if (supply_ && record.link == link_h2d) supply_->done(record.page);
+        if (supply_ && is_h2d(record.link)) supply_->done(record.page);
     }
-    void pump(uint32_t link);
+    // Keeps the link as busy as it can be.
+    void pump(uint32_t link) {
+        while (lanes_[link].count < lanes_[link].room && send_one(link)) {
+        }
+    }
+    bool send_one(uint32_t link);
     bool valid(uint32_t link, const moorage_piece &piece) const;
     moorage_piece replacement(uint32_t link) const;
     void free_id(uint32_t id);
@@ -102,14 +129,12 @@ private:
     instance &policy_;
     executor &executor_;
     fault_log &faults_;
-    bool running_ = true;
     supply *supply_ = nullptr;
     std::vector<uint32_t> held_;  // for the supply
     std::vector<transfer_record> records_;
     std::vector<uint8_t> released_;
     std::vector<uint32_t> free_ids_;
-    uint32_t current_[link_count];
-    uint64_t piece_bytes_[link_count] = {}, moved_[link_count] = {}, backlog_[link_count] = {};
+    lane lanes_[links_max];
     uint64_t sent_[owner_count] = {};
     uint32_t experts_;
     std::vector<uint64_t> sent_of_layer_;

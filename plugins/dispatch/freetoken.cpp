@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "devices.hpp"
 #include "remote.hpp"
 
 namespace {
@@ -62,7 +63,8 @@ public:
     uint32_t assign(const moorage::step &step, const moorage::items &items,
                     std::span<uint32_t> sites, std::span<uint32_t>) {
         absent_.clear();
-        uint64_t load_ns = 0, cpu_ns = 0;
+        devices::times load_ns{};  // links of several devices load side by side
+        uint64_t cpu_ns = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
             if (!remote::runs_here(items, i)) {
@@ -70,11 +72,11 @@ public:
                 continue;
             }
             absent_.push_back(i);
-            load_ns += items.host_load_ns[i];
+            load_ns[devices::of(items, i)] += items.host_load_ns[i];
             cpu_ns += items.host_cpu_ns[i];
         }
         const uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
-        const uint32_t loads = std::max(split(load_ns, cpu_ns), free);
+        const uint32_t loads = std::max(split(devices::longest(load_ns), cpu_ns), free);
         std::sort(absent_.begin(), absent_.end(), [&](uint32_t a, uint32_t b) {
             const uint64_t left = before_[items.host_experts[a]];
             const uint64_t right = before_[items.host_experts[b]];

@@ -13,7 +13,8 @@
 // never cached, or a load is waited for. Here they are brought behind (MOORAGE_SITE_AND_LOAD), as
 // long as the link has no more than `behind` loads waiting, and the cache's `admit` has the last
 // word. With `behind` 0 nothing is; while the cache has free slots, an absent expert is loaded at
-// once (`fill`). What this host's memory lacks goes to the nearest server. Cost per call:
+// once (`fill`). What this host's memory lacks goes to the nearest server. Where several devices
+// share the experts, each item waits for the link and the queue of its own. Cost per call:
 // O(items^2) at worst.
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 
 #include <moorage/moorage.hpp>
 
+#include "devices.hpp"
 #include "remote.hpp"
 
 namespace {
@@ -57,7 +59,7 @@ public:
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
                     std::span<uint32_t> sites, std::span<uint32_t> order) {
-        uint64_t gpu_ns = 0;
+        devices::times gpu_ns{}, link_ns{};
         uint32_t place = 0;
         absent_.clear();
         loads_.clear();
@@ -73,7 +75,7 @@ public:
             }
             sites[i] = MOORAGE_SITE_GPU;
             order[place++] = i;
-            gpu_ns += items.host_gpu_ns[i];
+            gpu_ns[devices::of(items, i)] += items.host_gpu_ns[i];
         }
         // What weighs most is spread first; equal ones stay in order. A heap sort would do for
         // prefill, but there items differ little and are nearly in order.
@@ -82,20 +84,23 @@ public:
                  at > 0 && items.host_cpu_ns[absent_[at]] > items.host_cpu_ns[absent_[at - 1]];
                  --at)
                 std::swap(absent_[at], absent_[at - 1]);
-        uint64_t link_ns = items.load_backlog_ns, cpu_ns = items.cpu_backlog_ns;
+        for (uint32_t device = 0; device < devices::count(items); ++device)
+            link_ns[device] = devices::backlog_ns(items, device);
+        uint64_t cpu_ns = items.cpu_backlog_ns;
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         const uint64_t load_ns = std::max<uint64_t>(costs_ ? costs_->load_ns : 1, 1);
         uint64_t waiting = items.behind_backlog_ns / load_ns;
         for (const uint32_t i : absent_) {
             order[place++] = i;
-            const uint64_t arrives_ns = link_ns + items.host_load_ns[i];
-            const uint64_t on_gpu_ns = std::max(gpu_ns, arrives_ns) + items.host_gpu_ns[i];
+            const uint32_t device = devices::of(items, i);
+            const uint64_t arrives_ns = link_ns[device] + items.host_load_ns[i];
+            const uint64_t on_gpu_ns = std::max(gpu_ns[device], arrives_ns) + items.host_gpu_ns[i];
             const uint64_t on_cpu_ns = cpu_ns + items.host_cpu_ns[i];
             if (free > 0 || on_gpu_ns <= on_cpu_ns) {
                 sites[i] = MOORAGE_SITE_GPU;
-                link_ns = arrives_ns;
-                gpu_ns = on_gpu_ns;
-                loads_.push_back({arrives_ns, items.host_gpu_ns[i]});
+                link_ns[device] = arrives_ns;
+                gpu_ns[device] = on_gpu_ns;
+                loads_.push_back({device, arrives_ns, items.host_gpu_ns[i]});
                 free -= free > 0;
                 continue;
             }
@@ -111,29 +116,39 @@ public:
 
 private:
     struct load {
+        uint32_t device;
         uint64_t arrives_ns, gpu_ns;
     };
 
-    // The GPU's end when resident experts take it so long, loaded ones after them.
-    uint64_t gpu_end_ns(uint64_t residents_ns) const {
+    // A GPU's end when resident experts take it so long, loaded ones after them.
+    uint64_t gpu_end_ns(uint32_t device, uint64_t residents_ns) const {
         for (const load &one : loads_)
-            residents_ns = std::max(residents_ns, one.arrives_ns) + one.gpu_ns;
+            if (one.device == device)
+                residents_ns = std::max(residents_ns, one.arrives_ns) + one.gpu_ns;
         return residents_ns;
     }
 
-    void share_residents(const moorage::items &items, std::span<uint32_t> sites, uint64_t gpu_ns,
-                         uint64_t cpu_ns) const {
-        uint64_t residents_ns = 0;
+    void share_residents(const moorage::items &items, std::span<uint32_t> sites,
+                         devices::times gpu_ns, uint64_t cpu_ns) const {
+        devices::times residents_ns{};
         for (uint32_t i = 0; i < items.count; ++i)
-            if (items.host_missing[i] == 0) residents_ns += items.host_gpu_ns[i];
+            if (items.host_missing[i] == 0)
+                residents_ns[devices::of(items, i)] += items.host_gpu_ns[i];
         for (uint32_t i = items.count; i-- > 0;) {
             if (items.host_missing[i] != 0) continue;
-            const uint64_t gpu_then_ns = gpu_end_ns(residents_ns - items.host_gpu_ns[i]);
+            const uint32_t device = devices::of(items, i);
+            devices::times then_ns = gpu_ns;
+            then_ns[device] = gpu_end_ns(device, residents_ns[device] - items.host_gpu_ns[i]);
             const uint64_t cpu_then_ns = cpu_ns + items.host_cpu_ns[i];
-            if (std::max(gpu_then_ns, cpu_then_ns) >= std::max(gpu_ns, cpu_ns)) return;
+            if (std::max(devices::longest(then_ns), cpu_then_ns) >=
+                std::max(devices::longest(gpu_ns), cpu_ns)) {
+                // It may be another device that ends last.
+                if (devices::count(items) == 1) return;
+                continue;
+            }
             sites[i] = MOORAGE_SITE_CPU;
-            residents_ns -= items.host_gpu_ns[i];
-            gpu_ns = gpu_then_ns;
+            residents_ns[device] -= items.host_gpu_ns[i];
+            gpu_ns = then_ns;
             cpu_ns = cpu_then_ns;
         }
     }

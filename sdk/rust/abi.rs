@@ -214,7 +214,9 @@ mirror! {
         host_scores: *const f32, host_load_ns: *const u64, host_gpu_ns: *const u64,
         host_cpu_ns: *const u64, host_remote_ns: *const u64, behind_backlog_ns: u64,
         host_remote_first: *const u32, host_remote_servers: *const u32,
-        host_once_ns: *const u64, host_distance: *const u8,
+        host_once_ns: *const u64, host_distance: *const u8, devices: u32, reserved: u32,
+        host_device: *const u32, host_device_backlog_ns: *const u64,
+        host_device_once_ns: *const u64,
     }
     struct moorage_dispatched {
         size: u32, flags: u32, layer: u32, expert: u32, site: u32, tokens: u32, load_ns: u64,

@@ -224,6 +224,15 @@ impl moorage_items {
     pub fn once_ns(&self, item: usize) -> &[u64] { self.remote(self.host_once_ns, item) }
     // MOORAGE_DISTANCE_* of each server.
     pub fn distance(&self) -> &[u8] { unsafe { view(self.host_distance, self.servers as usize) } }
+    // The device of each item; empty: all are of the first.
+    pub fn device(&self) -> &[u32] { unsafe { view(self.host_device, self.count as usize) } }
+    // Of each device: how long its link is busy, and hidden states there and back.
+    pub fn device_backlog_ns(&self) -> &[u64] {
+        unsafe { view(self.host_device_backlog_ns, self.devices as usize) }
+    }
+    pub fn device_once_ns(&self) -> &[u64] {
+        unsafe { view(self.host_device_once_ns, self.devices as usize) }
+    }
     fn remote<T>(&self, data: *const T, item: usize) -> &[T] {
         assert!(item < self.count as usize);
         unsafe {

@@ -25,6 +25,7 @@ public:
         test::fiber_block fibers;
         std::vector<float> memory, sums;  // shared
         std::vector<float *> values;      // of the threads that come together
+        std::vector<const void *> told;   // where the host was told something, in order
         block(uint32_t threads, uint32_t shared_bytes, uint32_t order)
             : fibers(threads, order),
               memory(shared_bytes / sizeof(float) + 64),
@@ -74,6 +75,12 @@ public:
         if (thread_ % lanes == 0) body(thread_);
     }
     void barrier() { of_.fibers.barrier(); }
+    template <class Value>
+    void tell(Value *to, Value value) {
+        *to = value;
+        of_.told.push_back(to);
+    }
+    void fence() {}
 
     template <class Of>
     void warp_sum(uint32_t, Of &&of) {
@@ -158,9 +165,11 @@ public:
                 kernel(team);
             });
         }
+        told = block.told;
     }
 
-    std::string off;  // why a block did not come to its end
+    std::string off;                 // why a block did not come to its end
+    std::vector<const void *> told;  // by the last launch
 
 private:
     uint32_t order_;

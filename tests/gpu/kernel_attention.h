@@ -285,7 +285,39 @@ void check_combine(Bench &bench, bool layer_norm, bool gate) {
 }
 
 template <class Bench>
+void check_words(Bench &bench) {
+    words_kernel kernel{};
+    kernel.count = 301;
+    for (uint32_t i = 0; i < words_kernel::words_max; ++i) kernel.words[i] = bench.below(1u << 31);
+    kernel.output = bench.template poisoned<uint32_t>(302);
+    bench.device().launch(kernel, 1, 1, 1, 0);
+    std::vector<uint32_t> expected(kernel.words, kernel.words + 301);
+    expected.push_back(UINT32_MAX);
+    bench.results.push_back(
+        {"a table as an argument", bench.get(kernel.output, 302) == expected ? 0.0 : 1.0, 0});
+}
+
+// The host is told of two lists of floats, and how often it was.
+template <class Bench>
+void check_tell(Bench &bench) {
+    const std::vector<float> first = bench.floats(700), second = bench.floats(700);
+    const float *const from[] = {bench.put(first), bench.put(second)};
+    float *const to[] = {bench.template poisoned<float>(700), bench.template poisoned<float>(700)};
+    uint32_t *const number = bench.put(std::vector<uint32_t>{6});
+    uint32_t *const word = bench.put(std::vector<uint32_t>{6});
+    bench.device().launch(tell_kernel{{{from[0], to[0]}, {from[1], nullptr}}, 700, number, word}, 1,
+                          1, 1, 0);
+    bench.device().launch(tell_kernel{{{from[0], nullptr}, {from[1], to[1]}}, 700, number, word}, 1,
+                          1, 1, 0);
+    const bool same = bench.get(to[0], 700) == first && bench.get(to[1], 700) == second;
+    const bool counted = bench.get(word, 1)[0] == 8 && bench.get(number, 1)[0] == 8;
+    bench.results.push_back({"scores told to the host", same && counted ? 0.0 : 1.0, 0});
+}
+
+template <class Bench>
 void check_attentions(Bench &bench) {
+    check_words(bench);
+    check_tell(bench);
     const attention_case decode{"decode", 8, 2, 24, 24, 0, false, 1, {{0, 70, 1}, {1, 0, 1}}};
     check_attention<uint16_t, 4, 1>(bench, decode);
     check_attention<float, 16, 1>(bench, decode);

@@ -82,6 +82,22 @@ TEST_CASE("attention, norms, rotation and caches") {
     check_all([](fiber_bench &bench) { check_attentions(bench); });
 }
 
+TEST_CASE("the host is told that scores are there after all of them") {
+    for (const uint32_t order : {0u, 1u, 2u, 3u}) {
+        CAPTURE(order);
+        const std::vector<float> scores(1000, 1.0f);
+        std::vector<float> there(1000);
+        uint32_t number = 0, word = 0;
+        fiber_device device(order);
+        device.launch(
+            tell_kernel{{{scores.data(), there.data()}, {nullptr, nullptr}}, 1000, &number, &word},
+            1, 1, 1, 0);
+        REQUIRE(device.told.size() == 1001);
+        CHECK(device.told.back() == &word);
+        CHECK(there == scores);
+    }
+}
+
 TEST_CASE("a barrier that is missing, a word that nobody wrote, threads that do not come") {
     for (const uint32_t order : {0u, 1u, 2u, 3u}) {
         CAPTURE(order);

@@ -104,14 +104,13 @@ TEST_CASE("attention by length, experts by tokens") {
 }
 
 TEST_CASE("constants are those of launches and copies") {
-    // The table of products goes up, 500 bytes an expert, then two launches.
-    const double table_s = 2 * sizeof(cuda::product_item) / 25e9;
-    CHECK(machine().experts_seconds == doctest::Approx(8e-6 + 2 * 2.5e-6).epsilon(0.01));
-    CHECK(machine().expert_seconds == doctest::Approx(table_s).epsilon(0.05));
+    // Two launches with the products as arguments, however many experts.
+    CHECK(machine().experts_seconds == doctest::Approx(2 * 2.5e-6).epsilon(0.01));
+    CHECK(machine().expert_seconds < 2e-9);
     // Norm, head, and the logits' copy.
     CHECK(machine().pass_seconds == doctest::Approx(2 * 2.5e-6 + 6e-6).epsilon(0.01));
-    // The copy of the router's scores, and a whole number of launches.
-    const double launches = (machine().layer_seconds - 6e-6) / 2.5e-6;
+    // A whole number of launches: the last of them tells the host the router's scores.
+    const double launches = machine().layer_seconds / 2.5e-6;
     CHECK(launches == doctest::Approx(std::round(launches)).epsilon(0.02));
     CHECK(launches > 5);
     CHECK(launches < 12);

@@ -1,6 +1,8 @@
 // pretended_ahead_test.cpp - goal: the GPU has the next layer's attention, or the head, behind a
 // layer's last expert before the host has seen the experts' end; and only when that is known to be
-// what comes next. Method: an executor over the pretended GPU called by hand; launches are counted.
+// what comes next; that the host sees a layer's scores without a question to the driver, and the
+// link is kept busy in the order in which it was told to. Method: an executor over the pretended
+// GPU called by hand; launches are counted.
 #include "tests/gpu/pretended_fixture.h"
 
 using namespace moorage::test;
@@ -16,7 +18,8 @@ struct by_hand {
     pass tokens = prompt_pass(std::span(golden.data.input_ids).first(1), 0, 0, true);
     uint32_t experts = golden.of->config().experts;
 
-    explicit by_hand(order how) : drive(*golden.of, {.slots = golden.of->config().experts * 8}) {
+    explicit by_hand(order how, uint32_t seed = 5)
+        : drive(*golden.of, {.slots = golden.of->config().experts * 8}) {
         cuda_executor_options options;
         options.of = golden.of.get();
         options.places = &drive.places;
@@ -24,7 +27,7 @@ struct by_hand {
         options.transfers_max = drive.transfers_max();
         options.threads = 1;
         options.exact = true;
-        pretended::begin({.how = how});
+        pretended::begin({.how = how, .seed = seed});
         auto made = make_golden_machine(options, false);
         REQUIRE(made.ok());
         machine = std::move(*made);
@@ -70,6 +73,35 @@ TEST_CASE("what comes after a layer is launched behind its last expert") {
     }
     CHECK(run.where().wait().kind == event_kind::head);
     CHECK_FALSE(run.where().failed());
+}
+
+TEST_CASE("the host sees scores as it is told of them, and asks for no event") {
+    by_hand run(order::eager);
+    const uint32_t k = run.golden.of->config().top_k;
+    run.where().begin(run.tokens);
+    run.where().attention(0, run.tokens);  // whose time is waited for
+    for (uint32_t layer = 0; layer < 2; ++layer) {
+        const uint64_t asked = pretended::calls("cudaEventQuery");
+        run.route(layer);
+        CHECK((pretended::calls("cudaEventQuery") == asked) == (layer == 1));
+        for (uint32_t i = 0; i < k; ++i) run.queue(layer, i);
+        for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+        run.where().attention(layer + 1, run.tokens);
+    }
+}
+
+TEST_CASE("a token's experts that are there need no copy") {
+    by_hand run(order::lazy);
+    const uint32_t k = run.golden.of->config().top_k;
+    const uint64_t copies = pretended::calls("cudaMemcpyAsync");
+    run.where().begin(run.tokens);
+    run.where().attention(0, run.tokens);
+    run.route(0);
+    for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
+    for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
+    run.where().attention(1, run.tokens);
+    run.route(1);
+    CHECK(pretended::calls("cudaMemcpyAsync") == copies);
 }
 
 TEST_CASE("an expert that the CPU computes holds the next layer back") {
@@ -119,4 +151,49 @@ TEST_CASE("a pass that is given up leaves nothing to the next one") {
     REQUIRE(report.ok());
     CHECK(report->logits_error <= golden_error_max);
     CHECK(report->greedy_equal == run.golden.data.greedy.size());
+}
+
+TEST_CASE("a link has two pieces under way, and what is cancelled writes first") {
+    std::vector<float> expected;
+    for (uint32_t seed = 0; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        by_hand run(seed == 0 ? order::eager : order::drawn, seed);
+        executor &where = run.where();
+        const uint32_t k = run.golden.of->config().top_k, wanted = k - 1;
+        CHECK(where.pieces_at_once(link_h2d) == 2);
+        where.begin(run.tokens);
+        where.attention(0, run.tokens);
+        run.route(0);
+        const uint64_t bytes = segment_image(run.golden.of->weights().layers[0].experts[wanted], 0,
+                                             run.golden.of->config().moe_intermediate)
+                                   .bytes();
+        for (uint32_t i = 0; i < wanted; ++i) {
+            where.send({link_h2d, i, MOORAGE_WHOLE, 0, bytes});
+            while (where.wait().kind != event_kind::piece) continue;
+        }
+        run.drive.places.release(wanted, MOORAGE_TOP);
+        // A prefetch for the next layer, given up while it is under way; then its slot's next page.
+        const uint32_t given_up = run.experts;
+        run.drive.places.take(given_up, MOORAGE_TOP, false);
+        const uint64_t row = run.drive.places.row_of(given_up, MOORAGE_TOP);
+        if (seed != 0) where.send({link_h2d, given_up, MOORAGE_WHOLE, 0, bytes});
+        run.drive.places.release(given_up, MOORAGE_TOP);
+        run.drive.places.take(wanted, MOORAGE_TOP, false);
+        REQUIRE(run.drive.places.row_of(wanted, MOORAGE_TOP) == row);
+        where.expect(0);
+        where.send({link_h2d, wanted, MOORAGE_WHOLE, 0, bytes});
+        for (uint32_t i = 0; i < k; ++i)
+            where.expert_on_gpu({i, 1, 1, i == wanted ? 0 : MOORAGE_NONE, i});
+        for (uint32_t pieces = seed == 0 ? 1 : 2, open = k; open != 0;) {
+            const completion done = where.wait();
+            open -= done.kind == event_kind::gpu_expert;
+            if (done.kind == event_kind::piece && --pieces == 0) where.arrived(0);
+        }
+        where.attention(1, run.tokens);
+        while (where.wait().kind != event_kind::gate) continue;
+        const std::span<const float> scores = run.machine.results->router_logits();
+        if (seed == 0) expected.assign(scores.begin(), scores.end());
+        CHECK(std::ranges::equal(scores, expected));
+        for (uint32_t i = 0; i < run.experts; ++i) run.drive.places.release(i, MOORAGE_TOP);
+    }
 }

@@ -137,6 +137,59 @@ TEST_CASE("an event passes when its stream has come to it, and starves until it 
     CHECK(cudaEventQuery(on.event) == cudaSuccess);
 }
 
+// A kernel that writes eight words to the host, then that it has.
+struct telling {
+    uint32_t *words;
+    bool fence;
+    uint32_t *flag() const { return words + 8; }
+};
+pretended::work tell(const void *kernel, dim3, uint32_t) {
+    return [own = *static_cast<const telling *>(kernel)] {
+        for (uint32_t i = 0; i < 8; ++i) pretended::told().push_back({own.words + i, i + 1, 0});
+        pretended::told().push_back({own.flag(), 1, own.fence ? 1u : 0u});
+        return 0.0;
+    };
+}
+constexpr pretended::kernel_entry teller{&tell, 32, 0, [](const void *kernel) -> const void * {
+                                             return static_cast<const telling *>(kernel)->flag();
+                                         }};
+
+TEST_CASE("what a kernel tells the host comes before its end, in order where there is a fence") {
+    uint32_t early = 0, torn[2] = {0, 0};
+    for (const order how : {order::drawn, order::lazy})
+        for (const bool fence : {true, false})
+            for (uint32_t seed = 1; seed <= 20; ++seed) {
+                const bench on({.how = how, .seed = seed});
+                void *memory = nullptr;
+                REQUIRE(cudaHostAlloc(&memory, 64, cudaHostAllocMapped) == cudaSuccess);
+                std::memset(memory, 0, 64);
+                telling kernel{static_cast<uint32_t *>(memory), fence};
+                void *arguments[] = {&kernel};
+                CHECK(cudaLaunchKernel(&teller, 1, dim3(32), arguments, 0, on.one) == cudaSuccess);
+                CHECK(cudaEventRecord(on.event, on.one) == cudaSuccess);
+                CHECK(*kernel.flag() == 0);
+                cudaError_t code = cudaErrorNotReady;
+                while (*kernel.flag() == 0) code = cudaEventQuery(on.event);
+                early += code == cudaErrorNotReady;
+                uint32_t seen = 0;
+                for (uint32_t i = 0; i < 8; ++i) seen += kernel.words[i] == i + 1;
+                torn[fence] += seen != 8;
+                while (code == cudaErrorNotReady) code = cudaEventQuery(on.event);
+                for (uint32_t i = 0; i < 8; ++i) CHECK(kernel.words[i] == i + 1);
+                CHECK(cudaFreeHost(memory) == cudaSuccess);
+            }
+    CHECK(early > 10);
+    CHECK(torn[true] == 0);
+    CHECK(torn[false] > 10);
+}
+
+TEST_CASE("a kernel faults where it writes to memory of the host that is not mapped") {
+    const bench on;
+    telling kernel{static_cast<uint32_t *>(on.pinned), true};
+    void *arguments[] = {&kernel};
+    CHECK(cudaLaunchKernel(&teller, 1, dim3(32), arguments, 0, on.one) == cudaErrorIllegalAddress);
+}
+
 TEST_CASE("launches within the limits of each GPU") {
     const struct {
         const char *gpu;

@@ -7,11 +7,12 @@ using namespace moorage::test;
 
 namespace {
 
-std::unique_ptr<model> grouped(uint32_t head_dim) {
+std::unique_ptr<model> grouped(uint32_t head_dim, uint32_t experts = 8) {
     const auto config = parse_model_config(
         R"({"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2,
             "num_attention_heads": 16, "num_key_value_heads": 1, "head_dim": )" +
-            std::to_string(head_dim) + R"(, "num_experts": 8, "num_experts_per_tok": 2,
+            std::to_string(head_dim) + R"(, "num_experts": )" + std::to_string(experts) +
+            R"(, "num_experts_per_tok": 2,
             "moe_intermediate_size": 64, "intermediate_size": 64, "vocab_size": 128,
             "hidden_act": "silu", "max_position_embeddings": 4096, "rms_norm_eps": 1e-6,
             "rope_theta": 10000.0, "norm_topk_prob": true, "decoder_sparse_step": 1,
@@ -40,7 +41,7 @@ std::unique_ptr<model> latent() {
 
 // Logits of twelve tokens at once and two after them; or why there are none.
 short_outcome run(const model &of, bool exact, bool on_cpu) {
-    executor_drive drive(of, {.slots = 16, .random_routing = true, .seed = 5});
+    executor_drive drive(of, {.slots = 256, .random_routing = true, .seed = 5});
     cuda_executor_options options;
     options.of = &of;
     options.places = &drive.places;
@@ -89,6 +90,12 @@ TEST_CASE("heads as wide as they may be fit on every GPU") {
         check(*of, false, gpu);
         check(*of, true, gpu);
     }
+}
+
+TEST_CASE("more experts of few tokens than a launch has arguments for") {
+    const auto of = grouped(64, 96);  // 24 choices of 12 tokens, most of them of one expert each
+    check(*of, true, "sm_80");
+    check(*of, false, "sm_90");
 }
 
 TEST_CASE("what does not fit in a block's shared memory is refused with the sizes") {

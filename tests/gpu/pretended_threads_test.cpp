@@ -7,7 +7,7 @@
 // own).
 #include <cstdlib>
 
-#include "tests/gpu/pretended_fixture.h"
+#include "tests/gpu/pretended_run.h"
 
 using namespace moorage::test;
 
@@ -20,5 +20,24 @@ TEST_CASE("a golden model is right, and without a race, with a thread for each s
         const std::string off = what_is_off(golden, layout);
         if (!deaf) CHECK(off == "");
         CHECK(pretended::alive().none());
+    }
+}
+
+TEST_CASE("what is read from disk is parted from its copies and from the CPU's experts") {
+    if (std::getenv("PRETENDED_DEAF")) return;
+    for (const char *dispatch : {"load_all", "cpu_all"}) {
+        CAPTURE(dispatch);
+        pretended_run run("olmoe");
+        run.config.dispatch.plugin = dispatch;
+        run.config.prefill = 4;
+        pretended::begin({.how = pretended::order::threads});
+        const auto whole = run();
+        REQUIRE(whole.ok());
+        run.read_disk();
+        pretended::begin({.how = pretended::order::threads});
+        const auto made = run();
+        REQUIRE(made.ok());
+        CHECK(made->text.nll == whole->text.nll);
+        CHECK(made->host->disk_bytes != 0);
     }
 }

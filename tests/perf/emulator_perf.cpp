@@ -6,6 +6,7 @@
 // policies, so what it measures is the host; echo_step is the other end.
 #include <benchmark/benchmark.h>
 
+#include "core/execute/emulator.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/run.h"
 #include "tests/perf/perf_trace.h"

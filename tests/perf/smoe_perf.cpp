@@ -173,6 +173,11 @@ void balance(benchmark::State &state, const bench &on) {
                                   nullptr,
                                   nullptr,
                                   nullptr,
+                                  nullptr,
+                                  1,
+                                  0,
+                                  nullptr,
+                                  nullptr,
                                   nullptr};
         policy->dispatch->assign(policy->plugin(), &step, &items, sites.data(), order.data());
         benchmark::DoNotOptimize(order.data());

@@ -28,6 +28,7 @@ public:
         bytes();
         host();
         times();
+        devices();
         optimum();
         finite(to_json(of_), "report");
         texts();
@@ -126,7 +127,8 @@ private:
 
     void times() {
         const core::time_ms &of = of_.time;
-        const double all = of_.total_ms * (of_.cluster ? double(of_.cluster->devices.size()) : 1);
+        const size_t gpus = of_.cluster ? of_.cluster->devices.size() : of_.devices.size();
+        const double all = of_.total_ms * (of_.cluster || gpus != 0 ? double(gpus) : 1);
         // Every moment has one cause; in a cluster those of each pipeline, from its own beginning.
         uint64_t caused_ns = 0;
         for (const auto &layer : of_.causes)
@@ -148,6 +150,34 @@ private:
             holds(std::abs(of_.tokens_per_s * of_.total_ms / 1e3 - double(of_.tokens)) <=
                       1e-6 * double(of_.tokens) + 1e-9,
                   "tokens_per_s by total_ms is not tokens");
+    }
+
+    // Several GPUs: what each did is what all did together.
+    void devices() {
+        if (of_.devices.empty()) return;
+        core::device_report sum;
+        for (const core::device_report &one : of_.devices) {
+            sum.slots += one.slots;
+            sum.experts += one.experts;
+            sum.requested += one.requested;
+            sum.hits += one.hits;
+            sum.loaded += one.loaded;
+            sum.h2d_bytes += one.h2d_bytes;
+            sum.compute_ms += one.compute_ms;
+            sum.transfer_ms += one.transfer_ms;
+            sum.stall_ms += one.stall_ms;
+            at_most("compute + stall of a device, total", one.compute_ms + one.stall_ms,
+                    of_.total_ms + 1e-6);
+            at_most("transfer of a device, total", one.transfer_ms, of_.total_ms + 1e-6);
+            at_most("hits of a device, requested", double(one.hits), double(one.requested));
+        }
+        equal("requested on the devices", sum.requested, of_.experts.requested);
+        equal("hits on the devices", sum.hits, of_.experts.hits);
+        equal("loaded to the devices", sum.loaded, of_.experts.loaded);
+        equal("h2d_bytes of the devices", sum.h2d_bytes, of_.bytes.h2d);
+        holds(std::abs(sum.compute_ms - of_.time.compute) <= 1e-6, "compute of the devices");
+        holds(std::abs(sum.transfer_ms - of_.time.transfer) <= 1e-6, "transfer of the devices");
+        holds(std::abs(sum.stall_ms - of_.time.stall) <= 1e-6, "stall of the devices");
     }
 
     void optimum() {

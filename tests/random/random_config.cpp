@@ -66,6 +66,10 @@ config_maker::config_maker(const core::registry &known, std::filesystem::path de
 void config_maker::write_source(const source_file &of) {
     const toy::folder &to = folders_.emplace_back();
     toy::write_files(to, of.layers, of.experts, of.top_k);
+    std::string slow = toy::device_toml;
+    const std::string fast = "memory_bytes_per_s = 1000e9";
+    slow.replace(slow.find(fast), fast.size(), "memory_bytes_per_s = 300e9");
+    to.write("slow.toml", slow);
     core::synth_options options;
     options.layers = of.layers, options.experts = of.experts, options.top_k = of.top_k;
     options.tokens = trace_tokens;
@@ -207,6 +211,31 @@ config_maker::drawn config_maker::draw(uint64_t seed) const {
     if (sort < 2) return {of_cluster(draws, sources_[number]), file};
     if (sort == 2) return {of_model(draws), file};
     return {of_trace(draws, sources_[number]), file};
+}
+
+config_maker::drawn config_maker::draw_on_gpus(uint64_t seed) const {
+    random_stream draws(seed, 2);
+    const size_t number = draws.below(sources_.size());
+    const source_file &of = sources_[number];
+    std::string text = of_trace(draws, of, "");
+    const auto replace = [&](const std::string &from, const std::string &with) {
+        text.replace(text.find(from), from.size(), with);
+    };
+    const uint64_t gpus = 2 + draws.below(2), pages = uint64_t{of.layers} * of.experts;
+    std::string list = "\"device.toml\"", experts = format("{}", 1 + draws.below(pages));
+    for (uint64_t i = 1; i < gpus; ++i) {
+        list += chance(draws, 50) ? ", \"device.toml\"" : ", \"slow.toml\"";
+        experts += format(", {}", 1 + draws.below(pages));
+    }
+    std::string with = format("devices = [{}]\n", list);
+    if (chance(draws, 30)) with += "spread = \"layers\"\n";
+    if (chance(draws, 30)) with += "peer = \"link.toml\"\n";
+    replace("profile = \"device.toml\"\n", with);
+    if (chance(draws, 60)) {
+        const size_t at = text.find("\nexperts = ") + 1;
+        text.replace(at, text.find('\n', at) - at, format("device_experts = [{}]", experts));
+    }
+    return {text, folders_[number] / "drawn.toml"};
 }
 
 config_maker::drawn config_maker::draw_on_disk(uint64_t seed) const {

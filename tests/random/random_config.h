@@ -26,6 +26,8 @@ public:
     drawn draw(uint64_t seed) const;
     // One of a trace whose experts lie on disk, beyond a host memory of some size.
     drawn draw_on_disk(uint64_t seed) const;
+    // One of a trace over two or three unequal GPUs.
+    drawn draw_on_gpus(uint64_t seed) const;
 
 private:
     struct source_file {

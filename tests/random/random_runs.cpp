@@ -1,6 +1,7 @@
-// random_runs.cpp - random_runs [N] [SEED] [--hashes | --disk]: draws N configurations, runs them,
-// checks what holds for all runs, and names the seed of what does not. --hashes: a line `seed N
-// HASH` for each report (tests/matrix). --disk: of those whose experts are on disk.
+// random_runs.cpp - random_runs [N] [SEED] [--hashes | --disk | --gpus]: draws N configurations,
+// runs them, checks what holds for all runs, and names the seed of what does not. --hashes: a line
+// `seed N HASH` for each report (tests/matrix). --disk: of those whose experts are on disk. --gpus:
+// of those over several GPUs.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -62,8 +63,11 @@ uint64_t hash_of(const core::run_report &report) {
 }
 
 void run_one(uint64_t seed, const random::config_maker &from, core::run_resources &shared,
-             bool hashes, bool on_disk, tally &counts) {
-    const auto [toml, file] = on_disk ? from.draw_on_disk(seed) : from.draw(seed);
+             std::string_view mode, tally &counts) {
+    const bool hashes = mode == "--hashes";
+    const auto [toml, file] = mode == "--disk"   ? from.draw_on_disk(seed)
+                              : mode == "--gpus" ? from.draw_on_gpus(seed)
+                                                 : from.draw(seed);
     std::snprintf(under_way, sizeof under_way, "seed %llu did not survive:\n%s\n",
                   static_cast<unsigned long long>(seed), toml.c_str());
     const auto config = core::parse_run_config(toml, file, {});
@@ -95,7 +99,6 @@ int main(int count, char **arguments) {
     const uint64_t runs = count > 1 ? std::strtoull(arguments[1], nullptr, 10) : 40;
     const uint64_t first = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
     const std::string_view mode = count > 3 ? arguments[3] : "";
-    const bool hashes = mode == "--hashes", on_disk = mode == "--disk";
     core::run_resources shared;
     const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                      "plugins"};
@@ -108,7 +111,7 @@ int main(int count, char **arguments) {
     for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS}) std::signal(signal, tell);
     tally counts;
     for (uint64_t seed = first; seed < first + runs; ++seed)
-        run_one(seed, from, shared, hashes, on_disk, counts);
+        run_one(seed, from, shared, mode, counts);
     uint64_t refused = 0;
     for (const auto &[why, times] : counts.refused) refused += times;
     std::cout << core::format(

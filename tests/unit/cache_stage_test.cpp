@@ -4,6 +4,7 @@
 #include "tests/unit/replay_fixture.h"
 
 #include "core/cache/cache_stage.h"
+#include "core/cache/caches.h"
 
 using namespace moorage;
 using namespace moorage::core;
@@ -167,4 +168,43 @@ TEST_CASE("a shrinking pool evicts down to its slots, pinned pages later") {
     CHECK(gone == list{0});
     CHECK(on.resident().empty());
     CHECK(on.faults.counts().empty());
+}
+
+TEST_CASE("each device makes room with its own policy among its own pages") {
+    // Even pages on one, odd ones on the other; two slots each.
+    ledger first(2, 4, {2}), second(2, 4, {2}), all(2, 4, {0});
+    const memories truth({&first, &second}, &all, {0, 1, 0, 1, 0, 1, 0, 1});
+    fault_log faults(on_fault::replace);
+    std::vector<std::unique_ptr<instance>> own;
+    std::vector<instance *> policies;
+    for (uint32_t device = 0; device < 2; ++device) {
+        environment where;
+        where.residency = truth.at(device).view();
+        auto made = instance::create(*test::cache_policy("scripted"), {}, where);
+        REQUIRE(made.ok());
+        moorage_limits limits{};
+        limits.size = sizeof(limits);
+        limits.layers = 2, limits.experts = 4, limits.top_k = 3;
+        limits.tokens_max = limits.requests_max = limits.segments = limits.pools = 1;
+        limits.slots = 2;
+        REQUIRE((*made)->activate(limits).ok());
+        own.push_back(std::move(*made));
+        policies.push_back(own.back().get());
+    }
+    caches on(policies, truth, faults);
+    std::vector<placement_in_cache> placed(4);
+    REQUIRE(on.load(list{0, 1, 2, 3}, MOORAGE_DEMAND, true, placed));
+    for (const placement_in_cache &one : placed) CHECK(one.cached);
+    // Pages of the second layer push out those of their own device, wherever they stand.
+    placed.resize(3);
+    REQUIRE(on.load(list{5, 4, 7}, MOORAGE_DEMAND, true, placed));
+    for (const placement_in_cache &one : placed) CHECK(one.cached);
+    CHECK(placed[0].page == 5);
+    CHECK(placed[0].victim % 2 == 1);
+    CHECK(placed[1].page == 4);
+    CHECK(placed[1].victim == 0);
+    CHECK(placed[2].victim % 2 == 1);
+    CHECK(all.view()->host_used[0] == 4);
+    CHECK(faults.counts().empty());
+    CHECK(truth.add_up());
 }

@@ -20,6 +20,21 @@ time_causes sum_of(const run_report &report) {
     return all;
 }
 
+result<run_report> demo_on(const char *executor, const char *profile) {
+    run_config config;
+    config.file = "test.toml";
+    config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
+    config.executor = executor;
+    config.profile = profile;
+    config.experts = 24;
+    config.prompts = {"To be"};
+    config.max_tokens = 4;
+    run_resources shared;
+    const auto plugins = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins";
+    if (const status found = shared.scan(std::vector{plugins}); !found) return found.failure();
+    return run(config, shared, {});
+}
+
 }  // namespace
 
 TEST_CASE("two layers, one miss each") {
@@ -41,20 +56,20 @@ TEST_CASE("two layers, one miss each") {
 }
 
 TEST_CASE("in real time what neither computes nor waits is the host's, and the sum is the clock") {
-    run_config config;
-    config.file = "test.toml";
-    config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo";
-    config.executor = "cpu";
-    config.profile = "host";
-    config.experts = 24;
-    config.prompts = {"To be"};
-    config.max_tokens = 4;
-    run_resources shared;
-    REQUIRE(shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
-    const auto report = run(config, shared, {});
+    const auto report = demo_on("cpu", "host");
     REQUIRE_MESSAGE(report.ok(), (report.ok() ? std::string() : report.failure().text));
     const time_causes all = sum_of(*report);
     CHECK(all[cause::compute] > 0);
     CHECK(all[cause::host] > 0);
     CHECK(std::llabs(std::llround(report->total_ms * 1e6) - std::llround(double(all.sum()))) <= 1);
+}
+
+TEST_CASE("real tokens in virtual time: launches and links are told apart, the host takes none") {
+    const auto report = demo_on("emulator", "rtx_4060_ti_16gb");
+    REQUIRE_MESSAGE(report.ok(), (report.ok() ? std::string() : report.failure().text));
+    const time_causes all = sum_of(*report);
+    CHECK(all[cause::launch] > 0);
+    CHECK(all[cause::link] > 0);
+    CHECK(all[cause::host] == 0);
+    CHECK(all.sum() == std::llround(report->total_ms * 1e6));
 }

@@ -100,9 +100,7 @@ struct bench {
     void bring(uint32_t id, uint32_t page, uint8_t segments, uint32_t top_rows) {
         where->expect(id);
         send(page, segments, 0, bytes(segments, top_rows));
-        CHECK_FALSE(where->idle(link_h2d));
         CHECK(next(event_kind::piece).tag == link_h2d);
-        CHECK(where->idle(link_h2d));
         where->arrived(id);
     }
     std::vector<float> logits() {
@@ -158,10 +156,12 @@ struct step_under_way {
     random_stream &random;
     std::vector<transfer> open;
     size_t sending = 0;
+    bool busy = false;
     uint32_t computed = 0;
 
     void send_one() {
-        if (open.empty() || !on.where->idle(link_h2d)) return;
+        if (open.empty() || busy) return;
+        busy = true;
         sending = random.below(open.size());
         const auto [offset, count] = open[sending].pieces.back();
         open[sending].pieces.pop_back();
@@ -169,6 +169,7 @@ struct step_under_way {
     }
     void handle(const completion &done) {
         if (done.kind == event_kind::piece) {
+            busy = false;
             if (open[sending].pieces.empty()) {
                 on.where->arrived(open[sending].id);
                 open.erase(open.begin() + static_cast<ptrdiff_t>(sending));
@@ -184,7 +185,7 @@ struct step_under_way {
 void compute_step(bench &on, uint32_t layer, const std::vector<uint32_t> &distinct,
                   uint32_t top_rows, random_stream &random) {
     const bool split = on.places.split(0);
-    step_under_way step{on, random, {}, 0, 0};
+    step_under_way step{on, random, {}, 0, false, 0};
     uint32_t id = 0, queued = 0;
     for (const uint32_t expert : distinct) {
         const uint32_t page = layer * experts + expert;

@@ -4,58 +4,10 @@
 
 #include <string>
 #include <variant>
-#include <vector>
 
-#include "core/config/run_config.h"
+#include "tests/unit/config_texts.h"
 
-using namespace moorage::core;
-
-namespace {
-
-// Lines 1 to 6: the least that a run needs.
-const std::string least =
-    "[hardware]\n"
-    "profile = \"rtx_4090\"\n"
-    "[source]\n"
-    "trace = \"routing.safetensors\"\n"
-    "[memory]\n"
-    "experts = 96\n";
-
-std::vector<override_value> overrides(const std::vector<std::string> &texts) {
-    std::vector<override_value> all;
-    for (const std::string &text : texts) {
-        auto one = parse_override(text);
-        REQUIRE_MESSAGE(one.ok(), text);
-        all.push_back(*one);
-    }
-    return all;
-}
-
-result<run_config> read(const std::string &text, const std::vector<std::string> &set = {}) {
-    return parse_run_config(text, "conf/run.toml", overrides(set));
-}
-
-run_config accepted(const std::string &text, const std::vector<std::string> &set = {}) {
-    auto config = read(text, set);
-    REQUIRE_MESSAGE(config.ok(), (config ? "" : config.failure().text));
-    return *config;
-}
-
-std::string refused(const std::string &text, const std::vector<std::string> &set = {}) {
-    const auto config = read(text, set);
-    REQUIRE_FALSE(config.ok());
-    CHECK(config.failure().usage);
-    CHECK(config.failure().text.find('\n') == std::string::npos);
-    return config.failure().text;
-}
-
-bool holds(const std::string &text, const std::string &part) {
-    const bool found = text.find(part) != std::string::npos;
-    if (!found) MESSAGE("\"" << text << "\" lacks \"" << part << "\"");
-    return found;
-}
-
-}  // namespace
+using namespace moorage::test;
 
 TEST_CASE("experts beyond host memory: how many, on which disk, by whose order") {
     const std::string disk =

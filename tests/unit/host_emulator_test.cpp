@@ -97,7 +97,28 @@ TEST_CASE("what cannot run waits for its copy, and a copy that outlasts a loop g
     CHECK(machine.wait().kind == event_kind::piece);
     CHECK(*machine.clock() == 11'000);
     CHECK(machine.busy().stall == 470);
-    CHECK(machine.idle(link_h2d));
+}
+
+TEST_CASE("every nanosecond has one cause") {
+    hardware_profile slow = hardware();
+    slow.device.load_ns = 400;
+    const cost_model costs(slow, toy::shape(2, 4, 2));
+    host_emulator machine(costs, 4, false, nullptr);
+    time_causes all, rest;
+    machine.charge(all);
+    machine.expect(1);
+    machine.expert_on_gpu(whole(0, 5));
+    machine.expert_on_gpu(whole(1, 6, 1));
+    machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});  // hands over until 400
+    machine.wait();                                                 // computes until 10,930
+    CHECK(machine.wait().kind == event_kind::piece);                // is copied at 11,000
+    machine.arrived(1);
+    machine.expert_on_cpu(whole(2, 7));
+    CHECK(machine.wait().tag == 6);
+    CHECK(machine.wait().tag == 7);
+    machine.charge(rest);
+    CHECK(all.ns == std::array<uint64_t, cause_count>{2 * 10'530, 0, 70, 0, 10'530, 0, 400});
+    CHECK(all.sum() == *machine.clock());
 }
 
 TEST_CASE("a prediction takes the cores for an attention, between two loops of experts") {

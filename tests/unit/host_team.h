@@ -64,6 +64,11 @@ public:
         body(warp * lanes);
     }
     void barrier() {}
+    template <class Value>
+    void tell(Value *to, Value value) {
+        *to = value;
+    }
+    void fence() {}
 
     // As shuffles do it: every lane adds the value of the lane whose number differs in one bit.
     template <class Of>

@@ -11,16 +11,17 @@
 #include "core/base/random.h"
 #include "core/pipeline/run.h"
 #include "core/source/synth.h"
+#include "tests/unit/config_texts.h"
 #include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
-namespace test = moorage::test;
+using namespace moorage::test;
 
 namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;
 
-struct bench : test::toy_run {
+struct bench : moorage::test::toy_run {
     bench() : toy_run({"plugins", "tests/policies/substitute.so"}) {
         config.experts = 4;
         route_by(1, 1);
@@ -365,39 +366,6 @@ TEST_CASE("what a lossy run wrote is scored by the model's own routing") {
     CHECK(other.text.nll_change() != 0);
     CHECK(other.warnings.empty());
 }
-
-namespace {
-
-const std::string least =
-    "[hardware]\nprofile = \"rtx_4090\"\n[source]\ntrace = \"routing.safetensors\"\n"
-    "[memory]\nexperts = 96\n";
-
-result<run_config> read(const std::string &text, const std::vector<std::string> &set) {
-    std::vector<override_value> overrides;
-    for (const std::string &one : set) overrides.push_back(*parse_override(one));
-    return parse_run_config(text, "conf/run.toml", overrides);
-}
-
-run_config accepted(const std::string &text, const std::vector<std::string> &set = {}) {
-    auto config = read(text, set);
-    if (!config) FAIL(config.failure().text);
-    return *config;
-}
-
-std::string refused(const std::string &text) {
-    const auto config = read(text, {});
-    REQUIRE_FALSE(config.ok());
-    CHECK(config.failure().usage);
-    return config.failure().text;
-}
-
-bool holds(const std::string &text, const std::string &part) {
-    const bool found = text.find(part) != std::string::npos;
-    if (!found) MESSAGE("\"" << text << "\" lacks \"" << part << "\"");
-    return found;
-}
-
-}  // namespace
 
 TEST_CASE("the host's keys of [router] hold a router back, whichever it is") {
     const run_config plain = accepted(least);

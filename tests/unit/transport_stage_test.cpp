@@ -12,15 +12,44 @@ using namespace moorage::core;
 
 namespace {
 
-struct bench {
+// Carries two pieces at once, and says what it was given; they cross when the test says so.
+struct two_at_once final : timed_executor {
+    std::vector<link_piece> sent;
+    std::vector<uint32_t> there;
+
+    two_at_once() : timed_executor(nullptr) {}
+    uint32_t pieces_at_once(uint32_t) const override { return 2; }
+    void send(const link_piece &piece) override { sent.push_back(piece); }
+    void arrived(uint32_t transfer) override { there.push_back(transfer); }
+    void expect(uint32_t) override {}
+    void attention(uint32_t, const pass &) override {}
+    void expert_on_gpu(const expert_work &) override {}
+    void expert_on_cpu(const expert_work &) override {}
+    void move_top(const expert_work &, uint64_t) override {}
+    void head(uint32_t) override {}
+    uint64_t due() const override { return MOORAGE_NEVER; }
+    void catch_up() override {}
+    std::optional<completion> step() override { return {}; }
+    busy_ns busy() const override { return {}; }
+    bool unified_memory() const override { return false; }
+};
+
+template <class Machine>
+struct bench_on {
     registry policies;
     cost_model costs{toy::hardware(), toy::shape(2, 4, 1)};
-    emulator machine{costs, 8, nullptr};
+    Machine machine;
     fault_log faults{on_fault::replace};
     std::unique_ptr<instance> policy;
     std::unique_ptr<transport_stage> stage;
 
-    explicit bench(const char *name, settings given = {}) {
+    explicit bench_on(const char *name,
+                      settings given = {}) requires std::is_same_v<Machine, emulator>
+        : machine(costs, 8, nullptr) {
+        connect(name, given);
+    }
+    explicit bench_on(const char *name, settings given = {}) { connect(name, given); }
+    void connect(const char *name, const settings &given) {
         const std::filesystem::path folder = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins";
         REQUIRE(policies.scan(std::vector{folder}).ok());
         auto made = instance::create(**policies.find(name, "transport"), given, {});
@@ -44,6 +73,7 @@ struct bench {
     }
     uint64_t now() const { return *machine.clock(); }
 };
+using bench = bench_on<emulator>;
 
 }  // namespace
 
@@ -143,7 +173,7 @@ TEST_CASE("wrong pieces are faults and are replaced") {
     CHECK(on.faults.count("direct") == 1);
     CHECK(on.next_end() == id);  // replaced by the transfer, whole
     CHECK(on.now() == 2000);
-    CHECK(on.stage->running());
+    CHECK_FALSE(on.faults.ended());
     // Of several by the most urgent, though a prefetch came before it.
     const auto submit = [&](owner of, uint32_t page) {
         return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000, 0);
@@ -153,4 +183,55 @@ TEST_CASE("wrong pieces are faults and are replaced") {
     const uint32_t urgent = submit(owner::demand, 3);
     CHECK(on.next_end() == first);
     CHECK(on.next_end() == urgent);
+}
+
+TEST_CASE("two pieces at once: they end in order, and a cancelled transfer ends with its last") {
+    bench_on<two_at_once> on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
+    const auto submit = [&](owner of, uint32_t page, uint64_t bytes) {
+        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, bytes, 0);
+    };
+    CHECK(on.stage->idle(link_h2d));
+    const uint32_t a = submit(owner::prefetch, 0, 15'000), b = submit(owner::prefetch, 1, 20'000);
+    // Both pieces of a set out before there was anything else.
+    REQUIRE(on.machine.sent.size() == 2);
+    CHECK(on.machine.sent[1].offset_bytes == 10'000);
+    CHECK(on.machine.sent[1].bytes == 5'000);
+    CHECK(on.stage->piece_bytes(link_h2d) == 10'000);
+    CHECK(on.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
+    CHECK(on.machine.sent[2].page == 1);
+    CHECK(on.stage->piece_bytes(link_h2d) == 5'000);
+    CHECK(on.stage->piece_done(link_h2d, 7) == a);
+    CHECK(on.machine.there == std::vector{a});
+    CHECK(on.stage->record(a).busy_ns == 14);
+    // All of b is under way; its bytes cross, but nobody waits for them any more.
+    REQUIRE(on.machine.sent[3].page == 1);
+    const uint32_t c = submit(owner::demand, 2, 8'000);
+    on.stage->cancel(b);
+    CHECK(on.stage->demand_backlog_bytes(link_h2d) == 8'000);
+    on.stage->release(b);
+    CHECK(on.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
+    CHECK(on.stage->record(b).live);
+    CHECK(on.stage->piece_done(link_h2d, 7) == MOORAGE_NONE);
+    CHECK_FALSE(on.stage->record(b).live);
+    REQUIRE(on.machine.sent.size() == 5);
+    CHECK(on.stage->piece_done(link_h2d, 7) == c);
+    CHECK(on.machine.there == std::vector{a, c});
+    CHECK(on.stage->idle(link_h2d));
+    CHECK(on.stage->moved_bytes(link_h2d) == 43'000);
+    CHECK(on.faults.counts().empty());
+}
+
+TEST_CASE("a policy may leave a link with one piece where two could go") {
+    bench_on<two_at_once> on("direct");
+    static moorage_transport broken;
+    broken = *on.policy->transport;
+    broken.next = [](moorage_plugin *, uint32_t, moorage_piece *) -> uint32_t { return 0; };
+    const auto submit = [&](owner of, uint32_t page) {
+        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000, 0);
+    };
+    submit(owner::demand, 0);
+    on.policy->transport = &broken;
+    submit(owner::prefetch, 1);
+    CHECK(on.machine.sent.size() == 1);
+    CHECK(on.faults.counts().empty());
 }

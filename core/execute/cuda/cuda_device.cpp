@@ -108,10 +108,12 @@ std::byte *cuda_device::take_memory(uint64_t bytes) {
     return memory_.back();
 }
 
-std::byte *cuda_device::take_pinned(uint64_t bytes) {
+// What is mapped has one address for both sides, wherever they share an address space: on every
+// system of 64 bits.
+std::byte *cuda_device::take_pinned(uint64_t bytes, bool written) {
     void *out = nullptr;
-    if (!MOORAGE_CUDA_CHECK(
-            notes_, cudaHostAlloc(&out, std::max<uint64_t>(bytes, 1), cudaHostAllocDefault)))
+    const unsigned how = written ? cudaHostAllocMapped : cudaHostAllocDefault;
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaHostAlloc(&out, std::max<uint64_t>(bytes, 1), how)))
         return nullptr;
     pinned_.push_back(static_cast<std::byte *>(out));
     return pinned_.back();
@@ -179,16 +181,9 @@ void cuda_device::replay(uint32_t number) {
     MOORAGE_CUDA_CHECK(notes_, cudaGraphLaunch(recordings_[number], compute_));
 }
 
-void cuda_device::copy_in(void *device, const void *pinned, uint64_t bytes) {
-    if (notes_.failed()) return;
-    MOORAGE_CUDA_CHECK(notes_,
-                       cudaMemcpyAsync(device, pinned, bytes, cudaMemcpyHostToDevice, compute_));
-}
-
-void cuda_device::copy_out(void *pinned, const void *device, uint64_t bytes) {
-    if (notes_.failed()) return;
-    MOORAGE_CUDA_CHECK(notes_,
-                       cudaMemcpyAsync(pinned, device, bytes, cudaMemcpyDeviceToHost, compute_));
+void cuda_device::copy(void *to, const void *from, uint64_t bytes, cudaMemcpyKind kind,
+                       cudaStream_t on) {
+    if (!notes_.failed()) MOORAGE_CUDA_CHECK(notes_, cudaMemcpyAsync(to, from, bytes, kind, on));
 }
 
 void cuda_device::upload(void *device, const void *host, uint64_t bytes) {

@@ -41,7 +41,8 @@ public:
 
     // Memory that lives as long as this object; null and a note on failure.
     std::byte *take_memory(uint64_t bytes);
-    std::byte *take_pinned(uint64_t bytes);
+    // `written`: kernels write there, too (tell_kernel).
+    std::byte *take_pinned(uint64_t bytes, bool written = false);
     // Where products of many tokens keep the halves of their inputs, and what the library works in.
     void use_scratch(uint16_t *high, uint16_t *low, std::byte *workspace);
     static constexpr uint64_t workspace_bytes = 32u << 20;
@@ -51,11 +52,17 @@ public:
     cudaStream_t prefetch() const { return prefetch_; }  // other loads
     cudaStream_t side() const { return side_; }          // activations to and from the CPU
 
+    void copy(void *to, const void *from, uint64_t bytes, cudaMemcpyKind kind, cudaStream_t on);
+
     // What forward.h asks of a device; all in the order of the compute stream but upload().
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes);
-    void copy_in(void *device, const void *pinned, uint64_t bytes);
-    void copy_out(void *pinned, const void *device, uint64_t bytes);
+    void copy_in(void *device, const void *pinned, uint64_t bytes) {
+        copy(device, pinned, bytes, cudaMemcpyHostToDevice, compute_);
+    }
+    void copy_out(void *pinned, const void *device, uint64_t bytes) {
+        copy(pinned, device, bytes, cudaMemcpyDeviceToHost, compute_);
+    }
     void upload(void *device, const void *host, uint64_t bytes);
     bool product_of_many(const product_item &item, uint32_t tokens);
     // Between the two calls launches and copies are recorded into a graph instead of run. A failure

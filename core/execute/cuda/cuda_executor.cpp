@@ -58,13 +58,13 @@ status check_model(const model &of) {
 }  // namespace
 
 cuda_run::cuda_run(const cuda_executor_options &options)
-    : options_(options),
+    : stream_executor(options.transfers_max, nullptr),
+      options_(options),
       moe_layers_(options.of->config().moe_layers()),
       experts_count_(options.of->config().experts),
       intermediate_(options.of->config().moe_intermediate),
-      experts_(*options.of, *options.places),
-      begun_(std::chrono::steady_clock::now()),
-      arrived_(options.transfers_max, 0) {}
+      experts_(*options.of, *options.places, options.host_places),
+      begun_(std::chrono::steady_clock::now()) {}
 
 uint32_t cuda_run::packing_threads() {
     return std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
@@ -82,7 +82,7 @@ status cuda_run::refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t
     return error{format(
         "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches and "
         "activations, {} for {} expert slots, {} in reserve; {}",
-        device_->name(), human(free_bytes), human(fixed + arena_bytes()), human(weights_bytes),
+        gpu_->name(), human(free_bytes), human(fixed + arena_bytes()), human(weights_bytes),
         human(buffers_bytes), human(arena_bytes()), slots, human(reserved_bytes), remedy)};
 }
 
@@ -91,14 +91,14 @@ status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
     const model_config &config = options_.of->config();
     const forward_limits limits = limits_of(options_);
     const uint32_t shared_bytes = attend_shared_bytes(config, limits, attend_rows(config, limits));
-    if (shared_bytes > device_->shared_bytes_max())
+    if (shared_bytes > gpu_->shared_bytes_max())
         return error{format(
             "a block of {} has {} of shared memory and attention with heads of this size{} needs "
             "{}; set executor to cpu, or take a larger GPU",
-            device_->name(), human(device_->shared_bytes_max()),
+            gpu_->name(), human(gpu_->shared_bytes_max()),
             options_.exact ? ", compared with references," : "", human(shared_bytes))};
     memory_plan weights, buffers, pinned;
-    weights_loader(*device_, weights).load(options_.of->weights(), config.expert_bias);
+    weights_loader(*gpu_, weights).load(options_.of->weights(), config.expert_bias);
     lay_out(config, limits, buffers, pinned);
     const uint64_t hidden_bytes = config.hidden * sizeof(float);
     pinned_scratch_bytes_ =
@@ -106,50 +106,60 @@ status cuda_run::plan_memory(uint64_t &weights_bytes, uint64_t &buffers_bytes) {
     weights_bytes = weights.bytes();
     buffers_bytes = buffers.bytes() + cuda_device::workspace_bytes;
     device_bytes_ = weights_bytes + buffers_bytes + arena_bytes();
-    const uint64_t free_bytes = device_->free_bytes();
-    if (device_->notes().failed()) return error{device_->notes().text()};
+    const uint64_t free_bytes = gpu_->free_bytes();
+    if (gpu_->notes().failed()) return error{gpu_->notes().text()};
     if (device_bytes_ + reserved_bytes > free_bytes)
         return refuse(weights_bytes, buffers_bytes, free_bytes);
     const uint64_t available = memory_available_bytes();
     if (pinned_bytes() > available)
-        return error{
-            format("all experts in pinned host memory take {}, this machine has {} "
-                   "available; take a machine with more memory or a smaller model",
-                   human(pinned_bytes()), human(available))};
+        return error{format("{} in pinned host memory take {}, this machine has {} available; {}",
+                            options_.host_places ? "rows for experts" : "all experts",
+                            human(pinned_bytes()), human(available),
+                            options_.host_places
+                                ? "lower [memory] host_experts or host_bytes"
+                                : "say [memory] host_experts, so that the others are read from "
+                                  "disk, or take a machine with more memory")};
     return success();
 }
 
 status cuda_run::prepare() {
     auto opened = cuda_device::create(options_.device);
     if (!opened) return opened.failure();
-    device_ = std::move(opened).value();
+    gpu_ = std::move(opened).value();
     uint64_t weights_bytes = 0, buffers_bytes = 0;
     if (const status planned = plan_memory(weights_bytes, buffers_bytes); !planned)
         return planned.failure();
+    if (options_.host_places) {
+        auto link = disk_link::create(*options_.of);
+        if (!link) return link.failure();
+        disk_ = std::move(*link);
+    }
     const model_config &config = options_.of->config();
     const forward_limits limits = limits_of(options_);
-    std::byte *weights = device_->take_memory(weights_bytes);
-    std::byte *buffers = device_->take_memory(buffers_bytes);
-    std::byte *pinned = device_->take_pinned(pinned_scratch_bytes_);
-    slots_ = device_->take_memory(arena_bytes());
-    if (device_->notes().failed()) return error{device_->notes().text()};
+    std::byte *weights = gpu_->take_memory(weights_bytes);
+    std::byte *buffers = gpu_->take_memory(buffers_bytes);
+    std::byte *pinned = gpu_->take_pinned(pinned_scratch_bytes_, /*written=*/true);
+    slots_ = gpu_->take_memory(arena_bytes());
+    if (gpu_->notes().failed()) return error{gpu_->notes().text()};
 
     memory_plan weights_plan(weights), buffers_plan(buffers), pinned_plan(pinned);
-    weights_ =
-        weights_loader(*device_, weights_plan).load(options_.of->weights(), config.expert_bias);
+    weights_ = weights_loader(*gpu_, weights_plan).load(options_.of->weights(), config.expert_bias);
     buffers_ = lay_out(config, limits, buffers_plan, pinned_plan);
-    device_->use_scratch(buffers_.high, buffers_.low, buffers + buffers_plan.bytes());
+    gpu_->use_scratch(buffers_.high, buffers_.low, buffers + buffers_plan.bytes());
     cpu_inputs_ = reinterpret_cast<float *>(pinned + pinned_plan.bytes());
     cpu_outputs_ = cpu_inputs_ + uint64_t{limits.tokens_max} * config.hidden;
     compute_ =
-        std::make_unique<forward<cuda_device>>(*device_, *options_.of, weights_, buffers_, limits);
-    if (const status filled = experts_.fill(*device_, packing_threads()); !filled)
+        std::make_unique<forward<cuda_device>>(*gpu_, *options_.of, weights_, buffers_, limits);
+    if (const status filled = experts_.fill(*gpu_, packing_threads()); !filled)
         return filled.failure();
-    cpu_ = std::make_unique<cpu_experts>(*options_.of, experts_, options_.threads);
-    if (!make_events()) return error{device_->notes().text()};
+    helper_ = std::make_unique<cpu_experts>(*options_.of, experts_, options_.threads);
+    bool made = inputs_ready_.make(gpu_->notes()) && outputs_ready_.make(gpu_->notes());
+    for (batch &one : batches_) made = made && one.events.make(gpu_->notes());
+    for (sent_piece &one : pieces_) made = made && one.events.make(gpu_->notes());
+    if (!made) return error{gpu_->notes().text()};
     // Weights and images went up through the default stream, which the others do not wait for.
-    device_->finish();
-    if (device_->notes().failed()) return error{device_->notes().text()};
+    gpu_->finish();
+    if (gpu_->notes().failed()) return error{gpu_->notes().text()};
     begun_ = std::chrono::steady_clock::now();
     return success();
 }

@@ -1,4 +1,4 @@
-// cuda_run.cpp - queues operations, launches what can run, hands out what has ended.
+// cuda_run.cpp - launches what can run, hands out what has ended, and says what time went to.
 #if defined(MOORAGE_HAS_CUDA)
 
 #include "core/execute/cuda/cuda_run.h"
@@ -11,13 +11,8 @@
 
 namespace moorage::core::cuda {
 
-namespace {
-
-constexpr size_t batches_max = 64;  // under way at one time; more wait in the queue
-
-bool is_expert(event_kind kind) { return kind == event_kind::gpu_expert; }
-
-}  // namespace
+// Looks at what the GPU tells the host for a question to the driver, which knows of failures.
+static constexpr uint32_t looks_max = 256;
 
 uint64_t cuda_run::elapsed_ns() const {
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -25,29 +20,10 @@ uint64_t cuda_run::elapsed_ns() const {
                                      .count());
 }
 
-bool cuda_run::make_events() {
-    const auto make = [&](cudaEvent_t &event) {
-        return MOORAGE_CUDA_CHECK(device_->notes(), cudaEventCreate(&event));
-    };
-    batches_.resize(batches_max);
-    for (batch &one : batches_)
-        if (!make(one.events.begin) || !make(one.events.end)) return false;
-    for (link_state &one : links_)
-        if (!make(one.events.begin) || !make(one.events.end)) return false;
-    return make(inputs_ready_) && make(outputs_ready_);
-}
-
 cuda_run::~cuda_run() {
-    cpu_.reset();                    // it reads pinned memory
-    if (device_) device_->finish();  // a run that failed leaves work behind
-    for (const batch &one : batches_)
-        for (const cudaEvent_t event : {one.events.begin, one.events.end})
-            if (event) (void)cudaEventDestroy(event);
-    for (const link_state &one : links_)
-        for (const cudaEvent_t event : {one.events.begin, one.events.end})
-            if (event) (void)cudaEventDestroy(event);
-    for (const cudaEvent_t event : {inputs_ready_, outputs_ready_})
-        if (event) (void)cudaEventDestroy(event);
+    helper_.reset();           // it reads pinned memory
+    disk_.reset();             // and this writes there
+    if (gpu_) gpu_->finish();  // a run that failed leaves work behind
 }
 
 std::byte *cuda_run::slot_address(uint32_t page, uint32_t segment) const {
@@ -61,23 +37,217 @@ void cuda_run::begin(const pass &tokens) {
     leave_ahead();
     routed_ = false;
     compute_->begin(tokens);
-    failed_ = device_->notes().failed();
+    failed_ = gpu_->notes().failed();
 }
 
-void cuda_run::attention(uint32_t layer, const pass &) {
+void cuda_run::attention(uint32_t layer, const pass &tokens) {
     now_ = elapsed_ns();
-    layer_ = layer;
     routed_ = false;
-    if (adopt()) return;
-    queue_.push_back({event_kind::gate, {}, layer});
-    flush();
+    layer_ = layer;
+    expected_ = queued_ = 0;
+    if (!adopt()) stream_executor::attention(layer, tokens);
 }
 
-void cuda_run::head(uint32_t) {
+void cuda_run::head(uint32_t tokens) {
     routed_ = false;
-    if (adopt()) return;
-    queue_.push_back({event_kind::head, {}, layer_});
-    flush();
+    expected_ = queued_ = 0;
+    if (!adopt()) stream_executor::head(tokens);
+}
+
+void cuda_run::predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) {
+    predict_from_.assign(experts.begin(), experts.end());
+    stream_executor::predict(layer, tokens, experts);
+}
+
+void cuda_run::divided() {
+    if (const status packed = experts_.divide(*gpu_, packing_threads()); !packed) failed_ = true;
+}
+
+void cuda_run::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
+    if (weights.empty()) {
+        equal_weights_.assign(chosen.size(),
+                              1.0f / static_cast<float>(options_.of->config().top_k));
+        weights = equal_weights_;
+    }
+    compute_->route(chosen, weights);
+    expected_ = queued_ = 0;
+    routed_ = true;
+    for (uint32_t e = 0; e < experts_count_; ++e) expected_ += compute_->assignment_count(e) != 0;
+    inputs_copied_ = false;
+    failed_ = gpu_->notes().failed();
+}
+
+// One that waits for its weights holds nothing back that does not.
+void cuda_run::expert_on_gpu(const expert_work &work) {
+    if (work.transfer != MOORAGE_NONE) flush();
+    queued_ += work.segments != MOORAGE_TOP || !options_.places->split(layer_);
+    stream_executor::expert_on_gpu(work);
+}
+
+void cuda_run::expert_on_cpu(const expert_work &work) {
+    const uint32_t expert = work.page % experts_count_;
+    if (!inputs_copied_) {
+        // The gate has completed, so the inputs are there.
+        inputs_copied_ = true;
+        gpu_->copy(cpu_inputs_, buffers_.moe_input, compute_->tokens() * hidden() * sizeof(float),
+                   cudaMemcpyDeviceToHost, gpu_->side());
+        inputs_ready_.record(gpu_->side());
+    }
+    float *output = cpu_outputs_ + compute_->assignment_first(expert) * hidden();
+    tasks_.push_back({work.page, work.tag, compute_->assignment_tokens(expert), output, 0});
+    ++queued_;
+    stream_executor::expert_on_cpu(work);
+    failed_ = gpu_->notes().failed();
+}
+
+void cuda_run::send(const link_piece &sent) {
+    begin_piece(sent.link);
+    if (sent.link == link_disk)
+        return disk_->send(sent, options_.places->top_rows(sent.page / experts_count_),
+                           experts_.whole(sent.page));
+    // The other way nothing is brought: experts are on the host, too.
+    if (sent.link != link_h2d) return end_piece(sent.link, 0, done_.push());
+    assert(piece_count_ < pieces_max);
+    sent_piece &own = piece(piece_count_);
+    // What the layer under way asks for goes before what later ones will.
+    const bool now = sent.page / experts_count_ == layer_;
+    own.stream = now ? gpu_->demand() : gpu_->prefetch();
+    // The one before may belong to a transfer that was cancelled, and its slot be this one's now.
+    if (piece_count_ != 0 && piece(piece_count_ - 1).stream != own.stream)
+        piece(piece_count_ - 1).events.end.hold(own.stream);
+    own.events.begin.record(own.stream);
+    if (sent.page != MOORAGE_NONE) copy_piece(sent, own.stream);
+    own.events.end.record(own.stream);
+    ++piece_count_;
+    failed_ = gpu_->notes().failed();
+}
+
+// The piece's bytes of the image of the whole transfer: those of the top segment, then the
+// bottom's.
+void cuda_run::copy_piece(const link_piece &sent, cudaStream_t stream) {
+    uint64_t begin = sent.offset_bytes, left = sent.bytes;
+    for (uint32_t segment = 0; segment < 2 && left != 0; ++segment) {
+        if (!(sent.segments & (segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM)) ||
+            experts_.rows(sent.page, segment) == 0)
+            continue;
+        const uint64_t bytes = experts_.image_bytes(sent.page, segment);
+        if (begin >= bytes) {
+            begin -= bytes;
+            continue;
+        }
+        const uint64_t count = std::min(left, bytes - begin);
+        gpu_->copy(slot_address(sent.page, segment) + begin,
+                   experts_.image(sent.page, segment) + begin, count, cudaMemcpyHostToDevice,
+                   stream);
+        left -= count;
+        begin = 0;
+    }
+}
+
+// Until now: while the GPU has work the host's is beside it.
+void cuda_run::settle() {
+    beside_ns_ = 0;
+    account(batch_count_ == 0 ? cause::host : cause::compute, now_);
+}
+
+// The GPU has nothing under way, and neither has the host.
+void cuda_run::account_idle() {
+    const uint64_t now_ns = elapsed_ns();
+    if (!device_.queue.empty()) busy_.stall += now_ns - accounted_ns();
+    account(waits_for(), now_ns);
+}
+
+// A batch that took the GPU so long has been seen to end. What came before it was the host's, as
+// far as that had something else to do, else launches and their notice.
+void cuda_run::account_batch(uint64_t duration_ns) {
+    const uint64_t now_ns = elapsed_ns(), since_ns = now_ns - accounted_ns();
+    const uint64_t computed_ns = std::min(duration_ns, since_ns);
+    account(cause::host, accounted_ns() + std::min(since_ns - computed_ns, beside_ns_));
+    account(cause::launch, now_ns - computed_ns);
+    account(cause::compute, now_ns);
+    beside_ns_ = 0;
+}
+
+// Launches from the front of the queue what can run, in order.
+void cuda_run::flush() {
+    while (!device_.queue.empty() && batch_count_ + 2 < batches_max &&
+           ready(device_.queue.front())) {
+        const operation front = device_.queue.front();
+        if (front.kind == event_kind::gpu_expert) {
+            launch_experts();
+            continue;
+        }
+        device_.pop();
+        front.kind == event_kind::moved ? launch_move(front) : launch_part(front.kind, front.layer);
+    }
+    failed_ = gpu_->notes().failed();
+}
+
+template <class Body>
+cuda_run::batch &cuda_run::launch(Body &&body) {
+    batch &own = batches_[(batch_first_ + batch_count_) % batches_max];
+    own.done.clear();
+    own.ahead = own.gate = false;
+    own.telling = 0;
+    own.events.begin.record(gpu_->compute());
+    body(own);
+    own.events.end.record(gpu_->compute());
+    ++batch_count_;
+    return own;
+}
+
+void cuda_run::launch_part(event_kind kind, uint32_t layer) {
+    // A prediction is without the CPU's experts.
+    if (kind != event_kind::prediction) join_cpu();
+    batch &own = launch([&](batch &into) {
+        if (kind == event_kind::gate)
+            compute_->attention(layer);
+        else if (kind == event_kind::prediction)
+            compute_->predict(layer, predict_from_);
+        else
+            compute_->head();
+        into.done.push_back({kind, 0, 0, 0});
+    });
+    own.ahead = ahead_;
+    own.gate = kind == event_kind::gate;
+    // The first attention is waited for to its end, so that there is a time to tell.
+    if (kind == event_kind::prediction || (own.gate && gate_ns_ != 0))
+        own.telling = compute_->telling();
+    // After the event: the host routes meanwhile.
+    if (own.gate) compute_->shared(layer);
+}
+
+// Within the stream of the computations, so after those that read the old place.
+void cuda_run::launch_move(const operation &move) {
+    launch([&](batch &into) {
+        gpu_->copy(slots_ + move.to_row * experts_.row_bytes(), slot_address(move.page, 0),
+                   experts_.image_bytes(move.page, 0), cudaMemcpyDeviceToDevice, gpu_->compute());
+        into.done.push_back({event_kind::moved, move.tag, 0, move.segments});
+    });
+}
+
+// All experts at the front that can run: top segments and whole experts in one batch, then the
+// bottom segments, which add to what their tops put out.
+void cuda_run::launch_experts() {
+    run_.clear();
+    gather(device_, run_, [](const operation &) { return true; });
+    for (const bool bottom : {false, true}) {
+        const auto in_turn = [&](const operation &one) {
+            return (one.segments == MOORAGE_BOTTOM) == bottom;
+        };
+        if (std::ranges::none_of(run_, in_turn)) continue;
+        launch([&](batch &into) {
+            in_slots_.clear();
+            for (const operation &one : run_) {
+                if (!in_turn(one)) continue;
+                in_slots_.push_back(
+                    {one.page % experts_count_, experts_.first_row(one.page, bottom),
+                     experts_.rows(one.page, bottom), slot_address(one.page, bottom)});
+                into.done.push_back({event_kind::gpu_expert, one.tag, 0, one.segments});
+            }
+            compute_->experts(run_.front().layer, in_slots_);
+        });
+    }
 }
 
 // Once all experts of a layer are launched, and nothing of it is left to the CPU, what comes next
@@ -85,8 +255,8 @@ void cuda_run::head(uint32_t) {
 // end. It is the host that waits to be asked. From wait() alone: by then all of the layer is
 // queued.
 void cuda_run::run_ahead() {
-    if (!routed_ || ahead_ || queued_ < expected_ || !queue_.empty() || !cpu_queue_.empty() ||
-        cpu_->busy() || batch_count_ + 2 >= batches_max)
+    if (!routed_ || ahead_ || queued_ < expected_ || !device_.queue.empty() ||
+        !cpu_.queue.empty() || batch_count_ + 2 >= batches_max)
         return;
     const bool last = layer_ + 1 == moe_layers_.size();
     ahead_ = true;
@@ -106,323 +276,130 @@ bool cuda_run::adopt() {
     if (!ahead_) return false;
     ahead_ = false;
     for (batch &one : batches_) one.ahead = false;
-    done_.insert(done_.end(), early_.begin(), early_.end());
+    for (const completion &one : early_) done_.push() = one;
     early_.clear();
     return true;
-}
-
-void cuda_run::predict(uint32_t layer, const pass &, std::span<const uint32_t> experts) {
-    predict_from_.assign(experts.begin(), experts.end());
-    queue_.push_back({event_kind::prediction, {}, layer});
-    flush();
-}
-
-void cuda_run::move_top(const expert_work &work, uint64_t to_row) {
-    queue_.push_back({event_kind::moved, work, layer_, to_row});
-    flush();
-}
-
-void cuda_run::divided() {
-    if (const status packed = experts_.divide(*device_, packing_threads()); !packed) failed_ = true;
-}
-
-void cuda_run::route(std::span<const uint32_t> chosen, std::span<const float> weights) {
-    if (weights.empty()) {
-        equal_weights_.assign(chosen.size(),
-                              1.0f / static_cast<float>(options_.of->config().top_k));
-        weights = equal_weights_;
-    }
-    compute_->route(chosen, weights);
-    expected_ = queued_ = 0;
-    routed_ = true;
-    for (uint32_t e = 0; e < experts_count_; ++e) expected_ += compute_->assignment_count(e) != 0;
-    inputs_copied_ = false;
-    failed_ = device_->notes().failed();
-}
-
-// Launches wait until the layer's last expert is queued, or one that cannot run yet: experts that
-// run together share their launches.
-void cuda_run::expert_on_gpu(const expert_work &work) {
-    queue_.push_back({event_kind::gpu_expert, work, layer_});
-    queued_ += work.segments != MOORAGE_TOP || !options_.places->split(layer_);
-    if (!ready(queue_.back()) || queued_ >= expected_) flush();
-}
-
-void cuda_run::expert_on_cpu(const expert_work &work) {
-    ++queued_;
-    const uint32_t expert = work.page % experts_count_;
-    if (!inputs_copied_) {
-        // The gate has completed, so the inputs are there.
-        inputs_copied_ = true;
-        const uint64_t bytes =
-            uint64_t{compute_->tokens()} * options_.of->config().hidden * sizeof(float);
-        MOORAGE_CUDA_CHECK(device_->notes(),
-                           cudaMemcpyAsync(cpu_inputs_, buffers_.moe_input, bytes,
-                                           cudaMemcpyDeviceToHost, device_->side()));
-        MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(inputs_ready_, device_->side()));
-    }
-    float *output =
-        cpu_outputs_ + uint64_t{compute_->assignment_first(expert)} * options_.of->config().hidden;
-    cpu_queue_.push_back({work.page, work.tag, compute_->assignment_tokens(expert), output, 0});
-    if (queued_ >= expected_) flush();
-    failed_ = device_->notes().failed();
-}
-
-void cuda_run::send(const link_piece &piece) {
-    link_state &link = links_[piece.link];
-    assert(!link.busy);
-    link.busy = true;
-    link.nothing = piece.page == MOORAGE_NONE || piece.link != link_h2d;
-    if (link.nothing) return;
-    // What the layer under way asks for goes before what later ones will.
-    const bool now = piece.page / experts_count_ == layer_;
-    const cudaStream_t stream = now ? device_->demand() : device_->prefetch();
-    MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(link.events.begin, stream));
-    copy_piece(piece, stream);
-    MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(link.events.end, stream));
-    failed_ = device_->notes().failed();
-}
-
-// The piece's bytes of the image of the whole transfer: those of the top segment, then the
-// bottom's.
-void cuda_run::copy_piece(const link_piece &piece, cudaStream_t stream) {
-    uint64_t begin = piece.offset_bytes, left = piece.bytes;
-    for (uint32_t segment = 0; segment < 2 && left != 0; ++segment) {
-        if (!(piece.segments & (segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM)) ||
-            experts_.rows(piece.page, segment) == 0)
-            continue;
-        const uint64_t bytes = experts_.image_bytes(piece.page, segment);
-        if (begin >= bytes) {
-            begin -= bytes;
-            continue;
-        }
-        const uint64_t count = std::min(left, bytes - begin);
-        MOORAGE_CUDA_CHECK(device_->notes(),
-                           cudaMemcpyAsync(slot_address(piece.page, segment) + begin,
-                                           experts_.image(piece.page, segment) + begin, count,
-                                           cudaMemcpyHostToDevice, stream));
-        left -= count;
-        begin = 0;
-    }
-}
-
-bool cuda_run::ready(const operation &next) const {
-    return next.work.transfer == MOORAGE_NONE || arrived_[next.work.transfer];
-}
-
-cuda_run::batch &cuda_run::open_batch() {
-    batch &out = batches_[(batch_first_ + batch_count_) % batches_max];
-    out.done.clear();
-    out.ahead = false;
-    MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(out.events.begin, device_->compute()));
-    return out;
-}
-
-void cuda_run::close_batch(batch &of) {
-    MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(of.events.end, device_->compute()));
-    ++batch_count_;
-}
-
-// Launches from the front of the queue what can run, in order.
-void cuda_run::flush() {
-    while (!queue_.empty() && batch_count_ + 2 < batches_max && ready(queue_.front())) {
-        if (stalled_since_ != MOORAGE_NEVER) {
-            busy_.stall += elapsed_ns() - stalled_since_;
-            stalled_since_ = MOORAGE_NEVER;
-        }
-        const operation front = queue_.front();
-        if (is_expert(front.kind)) {
-            launch_experts();
-            continue;
-        }
-        queue_.pop_front();
-        if (front.kind == event_kind::moved) {
-            launch_move(front);
-            continue;
-        }
-        launch_part(front.kind, front.layer);
-    }
-    failed_ = device_->notes().failed();
-}
-
-void cuda_run::launch_part(event_kind kind, uint32_t layer) {
-    // A prediction is without the CPU's experts.
-    if (kind != event_kind::prediction) join_cpu();
-    batch &own = open_batch();
-    own.ahead = ahead_;
-    if (kind == event_kind::gate)
-        compute_->attention(layer);
-    else if (kind == event_kind::prediction)
-        compute_->predict(layer, predict_from_);
-    else
-        compute_->head();
-    own.done.push_back({kind, 0, 0, 0});
-    close_batch(own);
-    // After the event: the host routes meanwhile.
-    if (kind == event_kind::gate) compute_->shared(layer);
-}
-
-// Within the stream of the computations, so after those that read the old place.
-void cuda_run::launch_move(const operation &move) {
-    batch &own = open_batch();
-    MOORAGE_CUDA_CHECK(
-        device_->notes(),
-        cudaMemcpyAsync(slots_ + move.to_row * experts_.row_bytes(),
-                        slot_address(move.work.page, 0), experts_.image_bytes(move.work.page, 0),
-                        cudaMemcpyDeviceToDevice, device_->compute()));
-    own.done.push_back({event_kind::moved, move.work.tag, 0, move.work.segments});
-    close_batch(own);
-}
-
-// All experts at the front that can run: top segments and whole experts in one batch, then the
-// bottom segments, which add to what their tops put out.
-void cuda_run::launch_experts() {
-    run_.clear();
-    while (!queue_.empty() && is_expert(queue_.front().kind) && ready(queue_.front())) {
-        run_.push_back(queue_.front());
-        queue_.pop_front();
-    }
-    for (const bool bottom : {false, true}) {
-        picked_.clear();
-        for (const operation &one : run_)
-            if ((one.work.segments == MOORAGE_BOTTOM) == bottom) picked_.push_back(one);
-        if (!picked_.empty()) launch_batch(run_.front().layer, picked_);
-    }
-}
-
-void cuda_run::launch_batch(uint32_t layer, std::span<const operation> work) {
-    batch &own = open_batch();
-    in_slots_.clear();
-    for (const operation &one : work) {
-        const uint32_t segment = one.work.segments == MOORAGE_BOTTOM ? 1 : 0;
-        const uint32_t page = one.work.page;
-        in_slots_.push_back({page % experts_count_, experts_.first_row(page, segment),
-                             experts_.rows(page, segment), slot_address(page, segment)});
-        own.done.push_back({event_kind::gpu_expert, one.work.tag, 0, one.work.segments});
-    }
-    compute_->experts(layer, in_slots_);
-    close_batch(own);
 }
 
 // What the CPU computed is on its way to the GPU: the next layer waits for it there.
 void cuda_run::join_cpu() {
     if (!outputs_pending_) return;
     outputs_pending_ = false;
-    MOORAGE_CUDA_CHECK(device_->notes(),
-                       cudaStreamWaitEvent(device_->compute(), outputs_ready_, 0));
+    outputs_ready_.hold(gpu_->compute());
 }
 
-bool cuda_run::passed(cudaEvent_t event) {
-    const cudaError_t code = cudaEventQuery(event);
-    if (code == cudaErrorNotReady) return false;
-    return device_->notes().check(code, "cudaEventQuery(event)", __FILE__, __LINE__);
-}
-
-uint64_t cuda_run::between_ns(const event_pair &events) {
-    float milliseconds = 0;
-    MOORAGE_CUDA_CHECK(device_->notes(),
-                       cudaEventElapsedTime(&milliseconds, events.begin, events.end));
-    return static_cast<uint64_t>(static_cast<double>(milliseconds) * 1e6);
-}
-
-bool cuda_run::poll_link(uint32_t which, completion &out) {
-    link_state &link = links_[which];
-    if (!link.busy || (!link.nothing && !passed(link.events.end))) return false;
-    link.busy = false;
-    const uint64_t duration_ns = link.nothing ? 0 : between_ns(link.events);
-    (which == link_h2d ? busy_.h2d : busy_.d2h) += duration_ns;
-    out = {event_kind::piece, which, duration_ns, 0};
+bool cuda_run::poll_h2d(completion &out) {
+    if (piece_count_ == 0 || !piece(0).events.end.passed()) return false;
+    end_piece(link_h2d, piece(0).events.ns(), out);
+    piece_first_ = (piece_first_ + 1) % pieces_max;
+    --piece_count_;
     return true;
 }
 
-// Moves what the oldest batch computed to done_.
-bool cuda_run::poll_batch() {
-    if (batch_count_ == 0) return false;
-    batch &oldest = batches_[batch_first_];
-    if (!passed(oldest.events.end)) return false;
-    const uint64_t duration_ns = between_ns(oldest.events);
-    busy_.gpu += duration_ns;
-    for (completion &one : oldest.done) {
-        one.duration_ns = duration_ns / oldest.done.size();
-        oldest.ahead ? early_.push_back(one) : done_.push_back(one);
+bool cuda_run::poll_disk(completion &out) {
+    if (!disk_ || !disk_->ended()) return false;
+    if (!disk_->failure().empty()) gpu_->notes().note(disk_->failure());
+    end_piece(link_disk, disk_->duration_ns(), out);
+    return true;
+}
+
+void cuda_run::hand_out(batch &of, uint64_t duration_ns) {
+    for (completion &one : of.done) {
+        one.duration_ns = duration_ns / of.done.size();
+        (of.ahead ? early_.emplace_back() : done_.push()) = one;
     }
+    of.done.clear();
+}
+
+// Hands out what the oldest batch computed. Scores that the host has been told of are there before
+// the batch has ended: they go with the time of the attention before, which what is learnt from
+// them can do with.
+void cuda_run::poll_batch() {
+    if (batch_count_ == 0) return;
+    batch &oldest = batches_[batch_first_];
+    if (oldest.telling != 0) {
+        const bool told = compute_->told(oldest.telling);
+        if (!told && ++looked_ % looks_max != 0) return;
+        if (told) {
+            oldest.telling = 0;
+            return hand_out(oldest, gate_ns_);
+        }
+    }
+    if (!oldest.events.end.passed()) return;
+    const uint64_t duration_ns = oldest.events.ns();
+    account_batch(duration_ns);
+    busy_.gpu += duration_ns;
+    if (oldest.gate) gate_ns_ = duration_ns;
+    hand_out(oldest, duration_ns);
     batch_first_ = (batch_first_ + 1) % batches_max;
     --batch_count_;
-    return true;
 }
 
 // Starts queued experts once their inputs are on the host; sends up what is computed.
 void cuda_run::poll_cpu() {
-    if (cpu_->done()) {
-        const uint64_t hidden = options_.of->config().hidden;
-        for (const cpu_task &task : cpu_->tasks()) {
-            const auto at = static_cast<uint64_t>(task.output - cpu_outputs_);
-            MOORAGE_CUDA_CHECK(device_->notes(),
-                               cudaMemcpyAsync(buffers_.expert_outputs + at, task.output,
-                                               task.tokens.size() * hidden * sizeof(float),
-                                               cudaMemcpyHostToDevice, device_->side()));
+    if (helper_->done()) {
+        for (const cpu_task &task : helper_->tasks()) {
+            gpu_->copy(buffers_.expert_outputs + (task.output - cpu_outputs_), task.output,
+                       task.tokens.size() * hidden() * sizeof(float), cudaMemcpyHostToDevice,
+                       gpu_->side());
             busy_.cpu += task.duration_ns;
-            done_.push_back({event_kind::cpu_expert, task.tag, task.duration_ns, MOORAGE_WHOLE});
+            done_.push() = {event_kind::cpu_expert, task.tag, task.duration_ns, MOORAGE_WHOLE};
+            cpu_.pop();
         }
-        MOORAGE_CUDA_CHECK(device_->notes(), cudaEventRecord(outputs_ready_, device_->side()));
+        outputs_ready_.record(gpu_->side());
         outputs_pending_ = true;
     }
-    if (!cpu_queue_.empty() && !cpu_->busy() && passed(inputs_ready_)) {
-        cpu_->start(cpu_queue_, cpu_inputs_);
-        cpu_queue_.clear();
+    if (!tasks_.empty() && !helper_->busy() && inputs_ready_.passed()) {
+        helper_->start(tasks_, cpu_inputs_);
+        tasks_.clear();
     }
 }
 
 bool cuda_run::poll(completion &out) {
-    for (uint32_t which = 0; which < link_count; ++which)
-        if (poll_link(which, out)) return true;
+    if (poll_h2d(out) || poll_disk(out)) return true;
     poll_cpu();
     if (done_.empty()) poll_batch();
     if (done_.empty()) return false;
     out = done_.front();
-    done_.pop_front();
+    done_.pop();
     return true;
 }
 
-// Ends the run when the GPU has completed nothing for longer than anybody waits. What the CPU
-// computes may take its time.
+// Ends the run when the GPU has completed nothing for longer than anybody waits. The CPU's experts
+// and the disk may take their time.
 void cuda_run::watch(uint64_t &waiting_since_ns) {
     const uint64_t now_ns = elapsed_ns();
-    if (cpu_->busy()) waiting_since_ns = now_ns;
+    if (others_work()) waiting_since_ns = now_ns;
     const double waited_s = static_cast<double>(now_ns - waiting_since_ns) / 1e9;
     if (waited_s <= options_.patience_s) return;
-    device_->abandon(
+    gpu_->abandon(
         format("{} has completed nothing for {:.0f} s while {} batches of launches and {} copies "
                "were under way; it hangs, or another program holds it (nvidia-smi shows)",
-               device_->name(), waited_s, batch_count_,
-               std::count_if(std::begin(links_), std::end(links_),
-                             [](const link_state &one) { return one.busy; })));
+               gpu_->name(), waited_s, batch_count_, piece_count_));
 }
 
 completion cuda_run::wait() {
+    uint64_t waiting_since_ns = elapsed_ns();
+    if (batch_count_ == 0)
+        account(cause::host, waiting_since_ns);
+    else
+        beside_ns_ += waiting_since_ns - std::max(returned_ns_, accounted_ns());
     flush();
     run_ahead();
     completion out{event_kind::head, 0, 0, 0};
-    uint64_t waiting_since_ns = elapsed_ns();
-    uint32_t asked = 0;
-    while (!device_->notes().failed() && !poll(out)) {
-        assert((batch_count_ != 0 || links_[link_h2d].busy || links_[link_d2h].busy ||
-                !cpu_queue_.empty() || cpu_->busy()) &&
+    for (uint32_t asked = 1; !gpu_->notes().failed() && !poll(out); ++asked) {
+        assert((batch_count_ + piece_count_ != 0 || !cpu_.queue.empty() || others_work()) &&
                "something must be under way");
-        if (stalled_since_ == MOORAGE_NEVER && batch_count_ == 0 && !queue_.empty())
-            stalled_since_ = elapsed_ns();
-        // The CPU's experts may need this core.
-        if (cpu_->busy()) std::this_thread::yield();
-        if (++asked % 1024 == 0) watch(waiting_since_ns);
+        if (batch_count_ == 0) account_idle();
+        if (others_work()) std::this_thread::yield();  // they may need this core
+        if (asked % 1024 == 0) watch(waiting_since_ns);
         flush();
         run_ahead();
     }
-    failed_ = device_->notes().failed();
-    now_ = elapsed_ns();
+    failed_ = gpu_->notes().failed();
+    now_ = returned_ns_ = elapsed_ns();
     return out;
 }
-
-std::span<const float> cuda_run::router_logits() const { return compute_->router(layer_); }
 
 std::span<const float> cuda_run::next_router_logits() const {
     if (!options_.limits.predict) return {};

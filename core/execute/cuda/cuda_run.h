@@ -1,26 +1,30 @@
-// cuda_run.h - the executor on the GPU: queues, streams, events, completions.
+// cuda_run.h - the executor on the GPU: streams, events, completions.
 //
-// The caller's thread makes every CUDA call. Nothing waits for the device as a whole: an event
-// stands at the end of each batch of launches, each piece of a link and each copy of activations,
-// and wait() asks them in turn. In the decode loop nothing is allocated on the device.
+// The caller's thread makes every CUDA call, all by way of cuda_device and its events. Nothing
+// waits for the device as a whole: an event stands at the end of each batch of launches, each piece
+// of a link and each copy of activations, and wait() asks them in turn. In the decode loop nothing
+// is allocated on the device.
 #pragma once
 
+#include <array>
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <vector>
 
 #include "core/execute/cuda/cpu_experts.h"
 #include "core/execute/cuda/cuda_device.h"
+#include "core/execute/cuda/cuda_event.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/cuda/forward.h"
+#include "core/execute/disk_link.h"
+#include "core/execute/stream_executor.h"
 
 namespace moorage::core::cuda {
 
 // Only files compiled for the GPU make it.
 extern template class forward<cuda_device>;
 
-class cuda_run final : public executor, public pass_results {
+class cuda_run final : public stream_executor<cuda_run>, public pass_results {
 public:
     explicit cuda_run(const cuda_executor_options &options);
     ~cuda_run() override;
@@ -28,7 +32,7 @@ public:
     status prepare();
     uint64_t device_bytes() const { return device_bytes_; }
     uint64_t pinned_bytes() const { return experts_.bytes() + pinned_scratch_bytes_; }
-    const std::string &device_name() const { return device_->name(); }
+    const std::string &device_name() const { return gpu_->name(); }
 
     const uint64_t *clock() const override { return &now_; }
     void begin(const pass &tokens) override;
@@ -38,42 +42,36 @@ public:
     void expert_on_cpu(const expert_work &work) override;
     bool predicts() const override { return options_.limits.predict; }
     void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override;
-    void move_top(const expert_work &work, uint64_t to_row) override;
     void divided() override;
     void head(uint32_t tokens) override;
-    void expect(uint32_t transfer) override { arrived_[transfer] = 0; }
-    void arrived(uint32_t transfer) override { arrived_[transfer] = 1; }
     void send(const link_piece &piece) override;
-    bool idle(uint32_t link) const override { return !links_[link].busy; }
+    uint32_t pieces_at_once(uint32_t link) const override {
+        return link == link_h2d ? pieces_max : 1;
+    }
     completion wait() override;
-    busy_ns busy() const override { return busy_; }
     bool virtual_time() const override { return false; }
     bool unified_memory() const override { return false; }
-    std::string failure() const override { return device_->notes().text(); }
+    std::string failure() const override { return gpu_->notes().text(); }
 
-    std::span<const float> router_logits() const override;
+    std::span<const float> router_logits() const override { return compute_->router(layer_); }
     std::span<const float> next_router_logits() const override;
     std::span<const float> logits() const override;
 
 private:
-    struct event_pair {
-        cudaEvent_t begin = nullptr, end = nullptr;
-    };
-    struct operation {
-        event_kind kind;
-        expert_work work;
-        uint32_t layer;
-        uint64_t to_row = 0;  // of a move
-    };
+    friend stream_executor<cuda_run>;
+    static constexpr size_t batches_max = 64;  // under way at one time; more wait in the queue
+    // Two pieces at once: while the host sees the end of one the next crosses.
+    static constexpr uint32_t pieces_max = 2;
     // Launches under way that end together.
     struct batch {
         event_pair events;
         std::vector<completion> done;
         bool ahead = false;  // nobody has asked for it yet
+        bool gate = false;
+        uint32_t telling = 0;  // the host is told before the end, with this number; 0: at the end
     };
-    struct link_state {
-        bool busy = false;
-        bool nothing = false;  // a piece without bytes to copy
+    struct sent_piece {
+        cudaStream_t stream = nullptr;
         event_pair events;
     };
 
@@ -81,36 +79,46 @@ private:
     status refuse(uint64_t weights_bytes, uint64_t buffers_bytes, uint64_t free_bytes) const;
     uint64_t arena_bytes() const { return options_.places->rows_total() * experts_.row_bytes(); }
     static uint32_t packing_threads();
-    bool make_events();
     uint64_t elapsed_ns() const;
+    uint64_t hidden() const { return options_.of->config().hidden; }
     std::byte *slot_address(uint32_t page, uint32_t segment) const;
-    bool ready(const operation &next) const;
+    sent_piece &piece(uint32_t number) { return pieces_[(piece_first_ + number) % pieces_max]; }
+    void copy_piece(const link_piece &piece, cudaStream_t stream);
+
+    // What stands at the end of a queue waits for the rest of the layer's: they share launches.
+    void queued(stream &) {
+        if (queued_ >= expected_) flush();
+    }
+    void settle();
+    void account_idle();
+    void account_batch(uint64_t duration_ns);
     void flush();
+    template <class Body>
+    batch &launch(Body &&body);
     void launch_part(event_kind kind, uint32_t layer);
+    void launch_move(const operation &move);
+    void launch_experts();
     void run_ahead();
     bool adopt();
     void leave_ahead();
-    void launch_move(const operation &move);
-    void launch_experts();
-    void launch_batch(uint32_t layer, std::span<const operation> work);
-    batch &open_batch();
-    void close_batch(batch &of);
-    void copy_piece(const link_piece &piece, cudaStream_t stream);
-    bool poll(completion &out);
-    void watch(uint64_t &waiting_since_ns);
-    bool poll_link(uint32_t which, completion &out);
-    bool poll_batch();
-    void poll_cpu();
     void join_cpu();
-    bool passed(cudaEvent_t event);
-    uint64_t between_ns(const event_pair &events);
+    bool poll(completion &out);
+    bool poll_h2d(completion &out);
+    bool poll_disk(completion &out);
+    void poll_cpu();
+    void poll_batch();
+    void hand_out(batch &of, uint64_t duration_ns);
+    void watch(uint64_t &waiting_since_ns);
+    // Whose ends the GPU does not tell.
+    bool others_work() const { return helper_->busy() || (disk_ && disk_->busy()); }
 
     cuda_executor_options options_;
     std::vector<uint32_t> moe_layers_;
     uint32_t experts_count_, intermediate_;
-    std::unique_ptr<cuda_device> device_;
+    std::unique_ptr<cuda_device> gpu_;
     pinned_experts experts_;
-    std::unique_ptr<cpu_experts> cpu_;
+    std::unique_ptr<cpu_experts> helper_;
+    std::unique_ptr<disk_link> disk_;  // null: host memory holds everything
     device_weights weights_;
     forward_buffers buffers_;
     std::unique_ptr<forward<cuda_device>> compute_;
@@ -119,23 +127,24 @@ private:
     float *cpu_inputs_ = nullptr, *cpu_outputs_ = nullptr;  // pinned
 
     std::chrono::steady_clock::time_point begun_;
-    uint64_t now_ = 0, stalled_since_ = MOORAGE_NEVER;
-    busy_ns busy_;
-    std::vector<uint8_t> arrived_;
-    link_state links_[link_count];
-    std::deque<operation> queue_;  // not launched yet
-    std::vector<batch> batches_;   // a ring
+    // Time as policies see it; when wait() returned; and what the host did while the GPU had work.
+    uint64_t now_ = 0, returned_ns_ = 0, beside_ns_ = 0;
+    std::array<sent_piece, pieces_max> pieces_;  // rings
+    std::array<batch, batches_max> batches_;
+    uint32_t piece_first_ = 0, piece_count_ = 0;
     size_t batch_first_ = 0, batch_count_ = 0;
-    std::deque<completion> done_;           // not handed out yet
-    std::vector<operation> run_, picked_;   // scratch of launch_experts()
-    std::vector<expert_in_slot> in_slots_;  // scratch of launch_batch()
-    uint32_t layer_ = 0, expected_ = 0, queued_ = 0;
-    bool routed_ = false;            // the layer's experts may be queued
+    ring<completion> done_;                 // not handed out yet
+    std::vector<operation> run_;            // scratch of launch_experts()
+    std::vector<expert_in_slot> in_slots_;  // the same
+    uint32_t expected_ = 0, queued_ = 0;    // experts of the layer
+    bool routed_ = false;                   // they may be queued
     bool ahead_ = false;             // what comes after the layer is launched, not yet asked for
     std::vector<completion> early_;  // of that, if it has ended
+    uint64_t gate_ns_ = 0;           // of the last attention that has ended; 0: none has
+    uint32_t looked_ = 0;            // for what is told, since an event was asked for
 
-    std::vector<cpu_task> cpu_queue_;
-    cudaEvent_t inputs_ready_ = nullptr, outputs_ready_ = nullptr;
+    std::vector<cpu_task> tasks_;  // not handed to the CPU yet
+    cuda_event inputs_ready_, outputs_ready_;
     bool inputs_copied_ = false, outputs_pending_ = false;
     std::vector<float> equal_weights_;    // where the source has none
     std::vector<uint32_t> predict_from_;  // of the prediction that is queued

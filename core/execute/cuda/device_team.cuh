@@ -57,6 +57,13 @@ public:
         if (thread() % lanes == 0) body(thread());
     }
     MOORAGE_HOST_DEVICE void barrier() { MOORAGE_ON_GPU(__syncthreads();) }
+    // Writes to memory of the host, which may see it at once; and what comes before a fence before
+    // what comes behind it.
+    template <class Value>
+    MOORAGE_HOST_DEVICE void tell(Value *to, Value value) {
+        *static_cast<volatile Value *>(to) = value;
+    }
+    MOORAGE_HOST_DEVICE void fence() { MOORAGE_ON_GPU(__threadfence_system();) }
 
     template <class Of>
     MOORAGE_HOST_DEVICE void warp_sum(uint32_t, Of &&of) {

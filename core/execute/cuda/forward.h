@@ -17,6 +17,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cassert>
 #include <tuple>
@@ -56,11 +57,13 @@ public:
           moe_layers_(of.config().moe_layers()),
           recordings_(device) {
         if (!rope_follows_context(config_.rope)) turn_ = rope_turn_of(config_.rope, 0);
+        *b_.pinned_told = told_;
+        device_.upload(b_.told, &told_, sizeof(told_));
     }
 
     void begin(const pass &tokens);
 
-    // Up to the router of the layer-th layer with experts; its logits are copied to the host.
+    // Up to the router of the layer-th layer with experts; its logits go to the host.
     void attention(uint32_t layer);
 
     // What of the layer needs no routing.
@@ -81,14 +84,24 @@ public:
     void experts(uint32_t layer, std::span<const expert_in_slot> batch);
 
     // The next layer's router scores, as if this layer ended with the shared expert and the chosen
-    // ones of `there`, which have been computed; they are copied to the host. Nothing that is
+    // ones of `there`, which have been computed; they go to the host. Nothing that is
     // computed later depends on it. Requires: limits.predict, route() of the layer, a layer with
     // experts after it.
     void predict(uint32_t layer, std::span<const uint32_t> there);
 
     void head();
 
-    // What attention() of the layer, and predict(), have copied to the host: valid until those of
+    // The scores of what was launched last are on the host once it has been told this number; 0:
+    // once that has run. The host need not ask the driver for the former, and sees it before the
+    // launch has ended.
+    uint32_t telling() const { return tokens_ > few_tokens ? 0 : told_; }
+    bool told(uint32_t number) const {
+        const uint32_t seen =
+            std::atomic_ref<uint32_t>(*b_.pinned_told).load(std::memory_order_acquire);
+        return static_cast<int32_t>(seen - number) >= 0;
+    }
+
+    // What attention() of the layer, and predict(), have brought to the host: valid until those of
     // the layer after the next one are launched.
     std::span<const float> router(uint32_t layer) const {
         return {b_.pinned_router + scores_at(layer), size_t{tokens_} * config_.experts};
@@ -117,10 +130,7 @@ private:
     }
 
     void route_logits(uint32_t layer);
-    void copy_scores(uint32_t layer, float *pinned, const float *scores) {
-        device_.copy_out(pinned + scores_at(layer), scores,
-                         uint64_t{tokens_} * config_.experts * sizeof(float));
-    }
+    void hand_over(uint32_t layer, bool router, bool next_router);
     uint64_t scores_at(uint32_t layer) const {
         return uint64_t{layer % 2} * limits_.tokens_max * config_.experts;
     }
@@ -131,6 +141,7 @@ private:
         if (x != 0) device_.launch(kernel, x, y, z, shared_bytes);
     }
 
+    void bring(uint32_t *device, const uint32_t *pinned, uint64_t words);
     void fill_pass(const pass &tokens);
     void one_layer(uint32_t layer);
     void normed_layer(uint32_t layer);
@@ -151,7 +162,7 @@ private:
     void multiply(std::span<product_item> items, uint32_t tokens);
     void stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,
                       product_item &down) const;
-    void launch_table(const product_item *table, std::span<const product_item> items,
+    void launch_items(const product_item *table, std::span<const product_item> items,
                       uint32_t tokens_max);
 
     template <class Cache>
@@ -195,9 +206,11 @@ private:
     std::vector<uint32_t> first_, filled_;
     std::vector<uint8_t> counted_;  // [assignments] that a prediction takes
     uint32_t route_count_ = 0;
-    uint32_t staged_ = 0;  // items of the table's pinned copy used since the last route()
+    uint32_t told_ = 0;    // launches of tell_kernel, recorded ones as often as they run
+    uint32_t staged_ = 0;  // items of the table used since the last route()
 };
 
 }  // namespace moorage::core::cuda
 
 #include "core/execute/cuda/forward_layer.h"
+#include "core/execute/cuda/forward_tables.h"

@@ -22,7 +22,8 @@ struct forward_limits {
 constexpr uint32_t few_tokens = 8;   // up to here weights are streamed, beyond matrix units work
 constexpr uint32_t splits_max = 32;  // of a context, times tokens
 
-// Everything in device memory but pinned_*, which is host memory that copies run from and to.
+// Everything in device memory but pinned_*, which is host memory that copies run from and to, and
+// that the GPU can write.
 struct forward_buffers {
     uint32_t pairs = 0;
     // [layers] caches: keys and values, or the compressed vectors alone.
@@ -51,6 +52,8 @@ struct forward_buffers {
     // The router's scores twice [2, tokens, experts], for layers in turn: the host reads those of
     // one while the GPU is at the next.
     float *pinned_router = nullptr, *pinned_next_router = nullptr, *pinned_logits = nullptr;
+    // How often scores have been told (tell_kernel), as the GPU counts and as it tells the host.
+    uint32_t *told = nullptr, *pinned_told = nullptr;
 
     uint32_t tokens = 0;  // of the pass: its block is packed for them
     uint64_t pass_bytes() const { return (6 + 2ull * pairs) * tokens * 4; }
@@ -163,6 +166,8 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     b.partial_values = device.take<float>(uint64_t{splits_max} * width.attended);
     b.router = device.take<float>(tokens * config.experts);
     b.pinned_router = pinned.take<float>(2 * tokens * config.experts);
+    b.told = device.take<uint32_t>(1);
+    b.pinned_told = pinned.take<uint32_t>(1);
     if (limits.predict) lay_out_prediction(config, tokens, device, pinned, b);
     b.inner = device.take<float>(places * config.moe_intermediate);
     b.expert_outputs = device.take<float>(places * hidden);

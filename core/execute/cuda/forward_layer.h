@@ -11,7 +11,7 @@ void forward<Device>::begin(const pass &tokens) {
     assert(tokens_ >= 1 && tokens_ <= limits_.tokens_max);
     recordings_.begin_pass();
     fill_pass(tokens);
-    device_.copy_in(b_.pass, b_.pinned_pass, b_.pass_bytes());
+    bring(b_.pass, b_.pinned_pass, b_.pass_bytes() / 4);
     launch(embed_kernel{weights_.embedding, b_.ids(), b_.state,
                         static_cast<float>(config_.embedding_multiplier)},
            tokens_);
@@ -27,6 +27,7 @@ void forward<Device>::attention(uint32_t layer) {
         while (next_layer_ <= target) one_layer(next_layer_++);
         route_logits(layer);
     });
+    told_ += tokens_ <= few_tokens;
     next_layer_ = target + 1;
     pending_ = pending::nothing;
 }
@@ -67,7 +68,7 @@ void forward<Device>::route(std::span<const uint32_t> chosen, std::span<const fl
         out[i] = weights[i];
     }
     route_count_ = static_cast<uint32_t>(chosen.size());
-    device_.copy_in(b_.route, b_.pinned_route, chosen.size() * 12);
+    bring(b_.route, b_.pinned_route, 3 * chosen.size());
 }
 
 template <class Device>
@@ -86,53 +87,6 @@ void forward<Device>::head() {
     pending_ = pending::nothing;
 }
 
-template <class Device>
-void forward<Device>::fill_pass(const pass &tokens) {
-    b_.tokens = tokens_;
-    uint32_t *words = b_.pinned_pass;
-    uint32_t *ids = words, *streams = ids + tokens_, *positions = streams + tokens_;
-    uint32_t *rows = positions + tokens_;
-    attend_tile *tiles = reinterpret_cast<attend_tile *>(rows + tokens_);
-    float *cosines = reinterpret_cast<float *>(rows + 3ull * tokens_);
-    float *sines = cosines + uint64_t{b_.pairs} * tokens_;
-    const uint32_t group = config_.attention.kind == attention_kind::latent
-                               ? config_.attention.heads
-                               : config_.attention.heads / config_.attention.kv_heads;
-    const uint32_t rows_max = attend_rows(config_, limits_);
-    const uint32_t at_once = rows_max / std::min(group, rows_max);
-    outputs_ = tiles_ = context_ = 0;
-    for (uint32_t t = 0; t < tokens_; ++t) {
-        const pass_token &one = tokens.tokens[t];
-        // A source without ids (a trace) reads any row.
-        ids[t] = one.token_id >= 0 ? static_cast<uint32_t>(one.token_id)
-                                   : static_cast<uint32_t>(one.row % config_.vocabulary);
-        streams[t] = one.stream;
-        positions[t] = one.position;
-        context_ = std::max(context_, one.position + 1);
-        if (one.output) rows[outputs_++] = t;
-        const bool goes_on = t != 0 && tiles_ != 0 && tokens.tokens[t - 1].stream == one.stream &&
-                             positions[t - 1] + 1 == one.position &&
-                             tiles[tiles_ - 1].count < at_once;
-        if (goes_on)
-            ++tiles[tiles_ - 1].count;
-        else
-            tiles[tiles_++] = {t, 1};
-    }
-    assert(outputs_ <= limits_.outputs_max);
-    if (tokens_ <= few_tokens) context_ = std::bit_ceil(context_);
-    // Scalings that follow the context see the whole of the stream's pass.
-    uint32_t last_context = 0;
-    for (uint32_t t = tokens_; t-- > 0;) {
-        if (rope_follows_context(config_.rope) &&
-            (t + 1 == tokens_ || streams[t + 1] != streams[t] || last_context == 0)) {
-            last_context = positions[t] + 1;
-            turn_ = rope_turn_of(config_.rope, last_context);
-        }
-        rope_angles(turn_, positions[t], {cosines + uint64_t{b_.pairs} * t, b_.pairs},
-                    {sines + uint64_t{b_.pairs} * t, b_.pairs});
-    }
-}
-
 // The router's products of the layer and, where predictions are wanted, of the next one.
 template <class Device>
 void forward<Device>::route_logits(uint32_t layer) {
@@ -145,8 +99,7 @@ void forward<Device>::route_logits(uint32_t layer) {
             product(next.router, next.router_bias, b_.moe_input, b_.next_router, false));
     }
     multiply(items, tokens_);
-    copy_scores(layer, b_.pinned_router, b_.router);
-    if (limits_.predict) copy_scores(layer, b_.pinned_next_router, b_.next_router);
+    hand_over(layer, true, limits_.predict);
 }
 
 // On a residual stream of its own, with an input of the router and an output of dense layers of
@@ -162,7 +115,7 @@ void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
         const uint32_t place = b_.pinned_route[i];
         b_.pinned_ahead_places[i] = counted_[place] ? place : no_place;
     }
-    device_.copy_in(b_.ahead_places, b_.pinned_ahead_places, route_count_ * sizeof(uint32_t));
+    bring(b_.ahead_places, b_.pinned_ahead_places, route_count_);
     const auto before = std::tuple(next_layer_, pending_, pending_shared_, pending_gate_);
     float *const state = b_.state, *const input = b_.moe_input, *const shared = b_.shared_output;
     recorded(operation::prediction, layer, [&] {
@@ -178,11 +131,12 @@ void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
         product_item item =
             product(own.router, own.router_bias, b_.moe_input, b_.next_router, false);
         multiply({&item, 1}, tokens_);
-        copy_scores(layer, b_.pinned_next_router, b_.next_router);
+        hand_over(layer, false, true);
         b_.state = state;
         b_.moe_input = input;
         b_.shared_output = shared;
     });
+    told_ += tokens_ <= few_tokens;
     std::tie(next_layer_, pending_, pending_shared_, pending_gate_) = before;
 }
 
@@ -494,7 +448,7 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
 }
 
 template <class Device>
-void forward<Device>::launch_table(const product_item *table, std::span<const product_item> items,
+void forward<Device>::launch_items(const product_item *table, std::span<const product_item> items,
                                    uint32_t tokens_max) {
     uint32_t rows = 0;
     for (const product_item &item : items) rows = std::max(rows, item.rows);
@@ -502,6 +456,12 @@ void forward<Device>::launch_table(const product_item *table, std::span<const pr
     const bool two = static_cast<bool>(items[0].second);
     with_type(items[0].weights.type, [&](auto type) {
         const auto of_rows = [&](auto kernel) {
+            kernel.count = count;
+            kernel.apart = true;
+            std::copy(items.begin(), items.end(), kernel.items);
+            launch(kernel, ceil_div(rows, kernel.threads / lanes), count);
+        };
+        const auto of_table = [&](auto kernel) {
             kernel.table = table;
             launch(kernel, ceil_div(rows, kernel.threads / lanes), count);
         };
@@ -511,9 +471,11 @@ void forward<Device>::launch_table(const product_item *table, std::span<const pr
                    kernel.shared_bytes);
         };
         if (tokens_max == 1)
-            of_rows(row_kernel<type(), 1>{});
+            table ? of_table(row_kernel<type(), 1>{})
+                  : of_rows(row_kernel<type(), 1, experts_inline_max>{});
         else if (tokens_max <= few_tokens)
-            of_rows(row_kernel<type(), few_tokens>{});
+            table ? of_table(row_kernel<type(), few_tokens>{})
+                  : of_rows(row_kernel<type(), few_tokens, experts_inline_max>{});
         else if (two)
             of_tiles(tile_kernel<type(), true>{});
         else
@@ -533,11 +495,12 @@ void forward<Device>::experts(uint32_t layer, std::span<const expert_in_slot> ba
     };
     struct range {
         uint32_t first, count, tokens_max;
+        bool in_table;
     } kinds[3];
-    uint32_t used = 0;
+    uint32_t used = 0, table_first = UINT32_MAX;
     for (int kind = 0; kind < 3; ++kind) {
         range &own = kinds[kind];
-        own = {used, 0, 0};
+        own = {used, 0, 0, false};
         for (const expert_in_slot &one : batch) own.count += kind_of(one) == kind;
         uint32_t next = used;
         for (const expert_in_slot &one : batch) {
@@ -547,13 +510,18 @@ void forward<Device>::experts(uint32_t layer, std::span<const expert_in_slot> ba
             ++next;
         }
         used += 2 * own.count;
+        own.in_table = kind == 2 || own.count > experts_inline_max;
+        if (own.in_table && own.count != 0) table_first = std::min(table_first, own.first);
     }
-    device_.copy_in(b_.items + staged_, host, used * sizeof(product_item));
+    if (table_first < used)
+        device_.copy_in(b_.items + staged_ + table_first, host + table_first,
+                        (used - table_first) * sizeof(product_item));
     for (const range &own : kinds) {
         if (own.count == 0) continue;
         for (uint32_t half = 0; half < 2; ++half) {
             const uint32_t first = own.first + half * own.count;
-            launch_table(table + first, {host + first, own.count}, own.tokens_max);
+            launch_items(own.in_table ? table + first : nullptr, {host + first, own.count},
+                         own.tokens_max);
         }
     }
     staged_ += used;

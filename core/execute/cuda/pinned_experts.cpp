@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <map>
 #include <thread>
 
@@ -21,7 +22,8 @@ uint64_t rounded(uint64_t bytes) {
 
 }  // namespace
 
-pinned_experts::pinned_experts(const model &of, const arena &places) : places_(places) {
+pinned_experts::pinned_experts(const model &of, const arena &places, const arena *rows)
+    : places_(places), rows_(rows) {
     std::map<const std::byte *, uint32_t> first;
     for (const uint32_t layer : of.config().moe_layers())
         for (const mlp_weights &expert : of.weights().layers[layer].experts) {
@@ -40,12 +42,31 @@ pinned_experts::pinned_experts(const model &of, const arena &places) : places_(p
         const uint64_t image = segment_image(*experts_[page], 0, all).bytes();
         row_bytes_ = std::max(row_bytes_, (image + all - 1) / all);
         const uint64_t bytes = rounded(image);
+        frame_bytes_ = std::max(frame_bytes_, bytes);
+        if (rows_) continue;
         if (chunk_bytes_.empty() || chunk_bytes_.back() + bytes > chunk_bytes_max)
             chunk_bytes_.push_back(0);
         at_[page] = {static_cast<uint32_t>(chunk_bytes_.size() - 1), chunk_bytes_.back()};
         chunk_bytes_.back() += bytes;
         bytes_ += bytes;
     }
+    if (rows_) plan_frames();
+}
+
+// As many whole frames as fit in each chunk.
+void pinned_experts::plan_frames() {
+    const uint64_t each = std::max<uint64_t>(chunk_bytes_max / frame_bytes_, 1);
+    const uint64_t frames = rows_->rows_total() / rows_->rows();
+    bytes_ = frames * frame_bytes_;
+    for (uint64_t left = frames; left != 0; left -= std::min(left, each))
+        chunk_bytes_.push_back(std::min(left, each) * frame_bytes_);
+}
+
+std::byte *pinned_experts::frame(uint32_t page) const {
+    const uint64_t row = rows_->row_of(page, MOORAGE_TOP);
+    assert(row != MOORAGE_NEVER);
+    const uint64_t each = chunk_bytes_.front() / frame_bytes_, number = row / rows_->rows();
+    return chunks_[number / each] + number % each * frame_bytes_;
 }
 
 uint32_t pinned_experts::first_row(uint32_t page, uint32_t segment) const {
@@ -66,18 +87,19 @@ mlp_weights pinned_experts::view(uint32_t page, uint32_t segment, const std::byt
 }
 
 status pinned_experts::fill(cuda_device &device, uint32_t threads) {
-    std::vector<std::byte *> chunks;
     for (const uint64_t bytes : chunk_bytes_) {
-        chunks.push_back(device.take_pinned(bytes));
-        if (!chunks.back()) return error{device.notes().text()};
+        chunks_.push_back(device.take_pinned(bytes));
+        if (!chunks_.back()) return error{device.notes().text()};
     }
+    if (rows_) return success();
     for (uint32_t page = 0; page < experts_.size(); ++page)
         if (shared_with_[page] == page)
-            packed_[page].push_back({chunks[at_[page].chunk] + at_[page].offset_bytes, 0});
+            packed_[page].push_back({chunks_[at_[page].chunk] + at_[page].offset_bytes, 0});
     return divide(device, threads);
 }
 
 status pinned_experts::divide(cuda_device &device, uint32_t threads) {
+    if (rows_) return success();
     std::vector<uint32_t> stale;
     for (uint32_t page = 0; page < experts_.size(); ++page) {
         std::vector<packed> &known = packed_[shared_with_[page]];

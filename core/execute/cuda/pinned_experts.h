@@ -1,9 +1,11 @@
-// pinned_experts.h - all routed experts in pinned host memory, as the images that loads move.
+// pinned_experts.h - routed experts in pinned host memory, as the images that loads move: all of
+// them, or those that an arena of host memory has rows for, read from disk.
 //
 // A page's top and bottom segments each lie in one piece, since the files' own layout (rows of
 // whole matrices) would make a load many small copies; so the mapped files cannot be registered in
 // place. Memory comes in chunks, of which an expert never crosses a border. Experts that share
-// their weights (random models) share an image for each way in which their layers are split.
+// their weights (random models) share an image for each way in which their layers are split. In
+// rows of an arena an image lies as it is read, so a layer's division stays as it was at first.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +20,24 @@ namespace moorage::core::cuda {
 
 class pinned_experts {
 public:
-    // Borrowed. The arena says how the experts of each layer are split.
-    pinned_experts(const model &of, const arena &places);
+    // Borrowed. `places` says how the experts of each layer are split, `rows` where those that are
+    // here lie, each as a whole; null: all are here.
+    pinned_experts(const model &of, const arena &places, const arena *rows);
 
     // Of the pinned memory of all images; known before fill().
     uint64_t bytes() const { return bytes_; }
     // Of a row of the intermediate dimension, the largest of all layers.
     uint64_t row_bytes() const { return row_bytes_; }
-    // Allocates and packs, on `threads` threads. Borrows the device.
+    // Allocates, and packs where all are here, on `threads` threads. Borrows the device.
     status fill(cuda_device &device, uint32_t threads);
     // Packs anew what the arena's new division cuts elsewhere. Requires: no image is being read.
     status divide(cuda_device &device, uint32_t threads);
 
-    // segment: 0 top, 1 bottom. Valid after fill().
+    // segment: 0 top, 1 bottom. Valid after fill(). Requires: the page has rows.
     const std::byte *image(uint32_t page, uint32_t segment) const {
-        return images_[page] + (segment == 0 ? 0 : image_bytes(page, 0));
+        return whole(page) + (segment == 0 ? 0 : image_bytes(page, 0));
     }
+    std::byte *whole(uint32_t page) const { return rows_ ? frame(page) : images_[page]; }
     uint64_t image_bytes(uint32_t page, uint32_t segment) const {
         return segment_of(page, segment).bytes();
     }
@@ -53,10 +57,15 @@ private:
         std::byte *data;
         uint32_t top_rows;
     };
+    std::byte *frame(uint32_t page) const;
+    void plan_frames();
     segment_image segment_of(uint32_t page, uint32_t segment) const;
     void pack(std::vector<uint32_t> pages, uint32_t threads);
 
     const arena &places_;
+    const arena *const rows_;
+    uint64_t frame_bytes_ = 0;  // of an expert in rows, the largest of all layers
+    std::vector<std::byte *> chunks_;
     uint64_t bytes_ = 0, row_bytes_ = 0;
     std::vector<const mlp_weights *> experts_;  // [pages]
     std::vector<uint32_t> shared_with_;         // [pages] the first page with the same weights

@@ -35,7 +35,8 @@ typedef struct moorage_items {
     uint32_t flags; /* MOORAGE_ITEMS_SERIAL */
     uint32_t count;
     uint32_t servers;               /* remote servers */
-    uint64_t load_backlog_ns;       /* the link is busy this long with earlier demand loads */
+    uint64_t load_backlog_ns;       /* the link is busy this long with earlier demand loads; of
+                                     * several links that which has most */
     uint64_t cpu_backlog_ns;        /* the CPU pool likewise */
     const uint32_t *host_experts;   /* [count] */
     const uint32_t *host_tokens;    /* [count] tokens that chose it */
@@ -57,9 +58,18 @@ typedef struct moorage_items {
      * computes: the way there, and whatever it does side by side. */
     const uint64_t *host_once_ns;
     const uint8_t *host_distance; /* [servers] MOORAGE_DISTANCE_* */
+    /* Devices that share the experts. MOORAGE_SITE_GPU is each item's own, whose times the arrays
+     * above give; items of different devices are loaded and computed side by side. */
+    uint32_t devices;
+    uint32_t reserved;
+    const uint32_t *host_device;            /* [count] of the item; null: all of the first */
+    const uint64_t *host_device_backlog_ns; /* [devices] load_backlog_ns of each; null likewise */
+    /* [devices] hidden states there and back, once a step if the device computes anything; 0 for
+     * the first. Null likewise. */
+    const uint64_t *host_device_once_ns;
 } moorage_items;
 MOORAGE_ASSERT(offsetof(moorage_items, host_experts) == 32, "moorage_items layout");
-MOORAGE_ASSERT(sizeof(moorage_items) == 136, "moorage_items layout");
+MOORAGE_ASSERT(sizeof(moorage_items) == 168, "moorage_items layout");
 
 /* What one item took, as measured. */
 typedef struct moorage_dispatched {

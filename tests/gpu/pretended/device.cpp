@@ -116,14 +116,14 @@ objects device::alive() const {
     return out;
 }
 
-cudaError_t device::allocate(void **out, size_t bytes, bool pinned) {
+cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped) {
     if (!pinned && bytes > free_bytes()) return cudaErrorMemoryAllocation;
     *out = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     // No numbers, so that what stays unwritten shows. Where nothing is computed the numbers that
     // are there are the results; and what is large is not touched, which would take longer than
     // the run.
     std::memset(*out, rates ? 0 : 0xff, std::min(bytes, large_bytes));
-    blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned};
+    blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned, mapped};
     if (!pinned) used_ += bytes;
     return cudaSuccess;
 }
@@ -147,6 +147,12 @@ device::place device::place_of(const void *at, size_t bytes) const {
     if (first >= found->first + found->second.bytes) return place::pageable;
     if (first + bytes > found->first + found->second.bytes) return place::astray;
     return found->second.pinned ? place::pinned : place::device;
+}
+
+// As if it were not, where it could be told from the address alone; kernels fault there.
+bool device::mapped(const void *at) const {
+    const auto found = blocks_.upper_bound(static_cast<const std::byte *>(at));
+    return place_of(at, 1) == place::pinned && std::prev(found)->second.mapped;
 }
 
 double device::copy_s(size_t bytes, cudaMemcpyKind kind) const {
@@ -214,6 +220,7 @@ cudaError_t device::launch(const kernel_entry *kernel, dim3 grid, dim3 block, co
         found != allowed_.end() ? found->second + kernel->static_shared_bytes : shared_bytes_max;
     if (shared_bytes + kernel->static_shared_bytes > std::max(allowed, shared_bytes_max))
         return cudaErrorInvalidValue;
+    if (kernel->tells && !mapped(kernel->tells(arguments))) return cudaErrorIllegalAddress;
     // A kernel is loaded when it is first launched, which must not be while a stream captures.
     if (loaded_.insert(kernel).second && on.capturing) {
         on.capturing->spoiled = true;
@@ -224,10 +231,10 @@ cudaError_t device::launch(const kernel_entry *kernel, dim3 grid, dim3 block, co
 
 cudaError_t device::submit(stream &on, work run) {
     if (on.capturing) return recorded.add(on, {std::move(run)});
-    if (rates)
-        on.free_s = std::max(on.free_s, host_s) + run();
-    else
-        streams.submit(on, {std::move(run)});
+    if (!rates) return streams.submit(on, {std::move(run)}), cudaSuccess;
+    on.free_s = std::max(on.free_s, host_s) + run();
+    for (const told_word &word : told()) *word.to = word.bits;
+    told().clear();
     return cudaSuccess;
 }
 

@@ -31,6 +31,8 @@ struct kernel_entry {
     work (*make)(const void *kernel, dim3 grid, uint32_t shared_bytes);
     uint32_t threads;
     uint32_t static_shared_bytes;
+    // Where in memory of the host it says that it has run; null: it writes to none.
+    const void *(*tells)(const void *kernel) = nullptr;
 };
 
 struct graph {
@@ -52,7 +54,7 @@ public:
     uint64_t copies(int priority) { return copies_[priority]; }
     objects alive() const;
 
-    cudaError_t allocate(void **out, size_t bytes, bool pinned);
+    cudaError_t allocate(void **out, size_t bytes, bool pinned, bool mapped = false);
     cudaError_t release(void *memory, bool pinned);
     size_t free_bytes() const { return how_.memory_bytes - used_; }
     size_t total_bytes() const { return how_.memory_bytes; }
@@ -79,10 +81,11 @@ public:
 private:
     struct block {
         size_t bytes;
-        bool pinned;
+        bool pinned, mapped;
     };
     enum class place : uint8_t { device, pinned, pageable, astray };
     place place_of(const void *at, size_t bytes) const;
+    bool mapped(const void *at) const;
     double copy_s(size_t bytes, cudaMemcpyKind kind) const;
 
     settings how_;

@@ -34,8 +34,8 @@ template <class Kernel>
 double kernel_s(const Kernel &, dim3) {
     return 0;
 }
-template <weight_type type, uint32_t tokens_max>
-double kernel_s(const row_kernel<type, tokens_max> &kernel, dim3 grid) {
+template <weight_type type, uint32_t tokens_max, uint32_t items_max>
+double kernel_s(const row_kernel<type, tokens_max, items_max> &kernel, dim3 grid) {
     double bytes = 0;
     for (uint32_t i = 0; i < (kernel.table ? grid.y : kernel.count); ++i)
         bytes += bytes_of_item(kernel.table ? kernel.table[i] : kernel.items[i]);
@@ -59,27 +59,58 @@ double kernel_s(const attend_kernel<Cache, rows_max, vectors> &kernel, dim3) {
     return (kernel.positions[0] + 1) * position_bytes / rates().context_bytes_per_s;
 }
 
+// What a kernel tells the host comes to it as the streams have it.
+class telling_team : public host_team {
+public:
+    using host_team::host_team;
+    template <class Value>
+    void tell(Value *to, Value value) {
+        static_assert(sizeof(Value) == sizeof(uint32_t));
+        pretended::told().push_back(
+            {reinterpret_cast<uint32_t *>(to), std::bit_cast<uint32_t>(value), fences_});
+    }
+    void fence() { ++fences_; }
+
+private:
+    uint32_t fences_ = 0;
+};
+
+template <class Kernel>
+constexpr bool tells = requires(Kernel kernel) {
+    kernel.word;
+};
+template <class Kernel>
+const void *told_by(const void *kernel) {
+    if constexpr (tells<Kernel>) return static_cast<const Kernel *>(kernel)->word;
+    return kernel;
+}
+
 template <class Kernel>
 work make_launch(const void *kernel, dim3 grid, uint32_t shared_bytes) {
     static_assert(sizeof(Kernel) <= pretended::argument_bytes_max);
     const Kernel own = *static_cast<const Kernel *>(kernel);
     return [own, grid, shared_bytes] {
-        if (pretended::now().rates) return rates().launch_s + kernel_s(own, grid);
-        host_team team(Kernel::threads, shared_bytes);
+        const bool timed = pretended::now().rates.has_value();
+        const double taken_s = timed ? rates().launch_s + kernel_s(own, grid) : 0;
+        // Where time is kept nothing is computed, but tables come and the host is told.
+        if (timed && !tells<Kernel> && !std::is_same_v<Kernel, words_kernel>) return taken_s;
+        std::conditional_t<tells<Kernel>, telling_team, host_team> team(Kernel::threads,
+                                                                        shared_bytes);
         for (team.block_z = 0; team.block_z < grid.z; ++team.block_z)
             for (team.block_y = 0; team.block_y < grid.y; ++team.block_y)
                 for (team.block_x = 0; team.block_x < grid.x; ++team.block_x) {
                     team.poison();
                     own(team);
                 }
-        return 0.0;
+        return taken_s;
     };
 }
 
 // The sums of device_team's warps lie in shared memory beside what a kernel asks for.
 template <class Kernel>
 constexpr kernel_entry entry_of{&make_launch<Kernel>, Kernel::threads,
-                                Kernel::threads / lanes * sizeof(float)};
+                                Kernel::threads / lanes * sizeof(float),
+                                tells<Kernel> ? &told_by<Kernel> : nullptr};
 
 }  // namespace
 

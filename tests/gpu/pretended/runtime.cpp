@@ -106,9 +106,9 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
     return now().allocate(out, bytes, false);
 }
 cudaError_t cudaFree(void *memory) { PRETENDED_RELEASE(now().release(memory, false)); }
-cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned) {
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags) {
     PRETENDED_UNSAFE_CALL();
-    return now().allocate(out, bytes, true);
+    return now().allocate(out, bytes, true, (flags & cudaHostAllocMapped) != 0);
 }
 cudaError_t cudaFreeHost(void *memory) { PRETENDED_RELEASE(now().release(memory, true)); }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {

@@ -8,11 +8,6 @@ namespace pretended {
 
 namespace {
 
-void run(const step &one) {
-    if (one.run) one.run();
-    if (one.passes) one.passes->passed.store(one.number, std::memory_order_release);
-}
-
 bool free_to_run(const step &one) {
     return !one.after || one.after->passed.load(std::memory_order_acquire) >= one.number;
 }
@@ -26,6 +21,32 @@ void wait_until(Ready &&ready) {
 }
 
 }  // namespace
+
+std::vector<told_word> &told() {
+    static thread_local std::vector<told_word> words;
+    return words;
+}
+
+void stream::run(const step &one) {
+    if (one.run) one.run();
+    const uint32_t fences = unseen_.empty() ? 0 : unseen_.back().fences + 1;
+    for (told_word &word : told()) {
+        word.fences += fences;
+        unseen_.push_back(word);
+    }
+    told().clear();
+    if (one.passes) one.passes->passed.store(one.number, std::memory_order_release);
+}
+
+void stream::show(size_t count, const std::function<uint32_t()> &random) {
+    for (; count != 0 && !unseen_.empty(); --count) {
+        const auto behind = std::ranges::find_if(
+            unseen_, [&](const told_word &word) { return word.fences != unseen_.front().fences; });
+        const auto next = unseen_.begin() + random() % (behind - unseen_.begin());
+        std::atomic_ref(*next->to).store(next->bits, std::memory_order_release);
+        unseen_.erase(next);
+    }
+}
 
 stream::stream(order how) {
     if (how != order::threads) return;
@@ -63,6 +84,10 @@ void stream::loop(node *at) {
         at = next;
         wait_until([&] { return free_to_run(at->what); });
         run(at->what);
+        show(SIZE_MAX, [&, state = uint64_t{0x9e3779b97f4a7c15}]() mutable {
+            state = state * 6364136223846793005u + done_.load(std::memory_order_relaxed) * 2 + 1;
+            return static_cast<uint32_t>(state >> 33);
+        });
         done_.fetch_add(1, std::memory_order_release);
     }
 }
@@ -72,7 +97,10 @@ bool stream::idle() const {
                               : steps_.empty();
 }
 
-bool stream::can_move() const { return !steps_.empty() && free_to_run(steps_.front()); }
+// An event behind what a kernel told passes once the host can see it all.
+bool stream::can_move() const {
+    return !steps_.empty() && free_to_run(steps_.front()) && (told_all() || !steps_.front().passes);
+}
 
 void stream::move() {
     const step front = std::move(steps_.front());
@@ -100,7 +128,12 @@ bool all_streams::move(stream &one) {
     if (!one.can_move() || moves_left_ == 0) return false;
     --moves_left_;
     one.move();
+    if (how_.how == order::eager) show(one, SIZE_MAX);
     return true;
+}
+
+void all_streams::show(stream &one, size_t count) {
+    one.show(count, [this] { return random(); });
 }
 
 void all_streams::submit(stream &to, step next) {
@@ -130,6 +163,7 @@ bool all_streams::advance(const event &to, uint64_t number) {
     while (to.passed.load() < number) {
         stream &on = *to.where;
         if (move(on)) continue;
+        if (!on.told_all()) return true;  // the host sees it bit by bit
         const step *front = on.front();
         if (moves_left_ == 0) return false;
         if (front && front->after && front->after->where != &on) {
@@ -145,6 +179,8 @@ bool all_streams::advance(const event &to, uint64_t number) {
 }
 
 bool all_streams::query(event &of) {
+    if (how_.how != order::threads)
+        for (const auto &one : streams_) show(*one, random() % (one->unseen() / 4 + 2));
     switch (how_.how) {
         case order::drawn:
             move(draw());
@@ -172,8 +208,12 @@ bool all_streams::finish(stream &one) {
     }
     while (!one.idle()) {
         if (moves_left_ == 0) return false;
-        for (const auto &other : streams_) move(*other);
+        for (const auto &other : streams_) {
+            show(*other, SIZE_MAX);
+            move(*other);
+        }
     }
+    show(one, SIZE_MAX);
     return true;
 }
 

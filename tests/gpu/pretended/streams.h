@@ -20,6 +20,14 @@ using work = std::function<double()>;  // the seconds that it takes, where time 
 struct capture;
 class stream;
 
+// What a kernel writes to memory of the host: the host sees it some time after the kernel has run
+// and before an event behind it has passed, and what lies between two fences in any order.
+struct told_word {
+    uint32_t *to, bits, fences;  // before it
+};
+// Of the step that the calling thread runs.
+std::vector<told_word> &told();
+
 struct event {
     std::atomic<uint64_t> passed{0};  // how many of its recordings the streams have reached
     uint64_t recorded = 0;
@@ -49,6 +57,10 @@ public:
     bool can_move() const;
     void move();
     const step *front() const { return steps_.empty() ? nullptr : &steps_.front(); }
+    // Lets the host see `count` more of what it was told, drawn by `random`.
+    void show(size_t count, const std::function<uint32_t()> &random);
+    size_t unseen() const { return unseen_.size(); }
+    bool told_all() const { return unseen_.empty(); }
 
     int priority = 0;
     std::shared_ptr<capture> capturing;
@@ -62,8 +74,10 @@ private:
         std::atomic<node *> next{nullptr};
     };
     void loop(node *at);
+    void run(const step &one);
 
     std::deque<step> steps_;
+    std::vector<told_word> unseen_;
     // A thread takes from a list of which the host only ever touches the end: were there a lock,
     // or did the host look how far the thread is, the host would be in step with the stream
     // without having asked an event, and a checker of races would not see that it did not ask.
@@ -98,6 +112,7 @@ public:
 private:
     stream &draw();
     bool move(stream &one);
+    void show(stream &one, size_t count);
     bool advance(const event &to, uint64_t number);
     uint32_t random() {
         // A generator of its own: the same order with every library.

@@ -284,7 +284,12 @@ void driver::dispatch() {
                               servers ? item_remote_first_.last(count + 1) : nullptr,
                               servers ? item_remote_servers_.last(remote) : nullptr,
                               servers ? item_once_.last(remote) : nullptr,
-                              servers ? item_distance_.all() : nullptr};
+                              servers ? item_distance_.all() : nullptr,
+                              1,
+                              0,
+                              nullptr,
+                              nullptr,
+                              nullptr};
     uint32_t *sites = sites_.last(count), *order = site_order_.last(count), got = 0;
     std::fill_n(sites, count, uint32_t{MOORAGE_SITE_GPU});
     std::iota(order, order + count, 0u);

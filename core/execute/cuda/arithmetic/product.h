@@ -68,20 +68,24 @@ MOORAGE_HOST_DEVICE inline float beginning(const product_item &item, uint32_t as
     return item.bias ? item.bias[row] : 0;
 }
 
+// Experts whose items go with the launch: 3 of the 4 KB that arguments may have.
+constexpr uint32_t experts_inline_max = 16;
+
 // Blocks: x over the rows of all `items`, or of one item each in y; z over groups of tokens. The
-// items lie in the arguments, or in a table in device memory, which a load of another expert into
-// another slot changes without another kernel.
-template <weight_type type, uint32_t tokens_max>
+// items lie in the arguments or, where they are too many, in a table in device memory.
+template <weight_type type, uint32_t tokens_max, uint32_t items_max = 4>
 struct row_kernel {
     static constexpr uint32_t threads = 256;
-    static constexpr uint32_t inline_max = 4;
+    static constexpr uint32_t inline_max = items_max;
     product_item items[inline_max];
     uint32_t count = 0;                   // in `items`
-    const product_item *table = nullptr;  // one for each y
+    bool apart = false;                   // one of them for each y
+    const product_item *table = nullptr;  // the same
 
     // The warp's item and row; null: none.
     MOORAGE_HOST_DEVICE const product_item *find(uint32_t block_y, uint32_t &row) const {
-        if (table) return row < table[block_y].rows ? table + block_y : nullptr;
+        if (const product_item *list = table ? table : apart ? items : nullptr)
+            return row < list[block_y].rows ? list + block_y : nullptr;
         for (uint32_t i = 0; i < count; ++i) {
             if (row < items[i].rows) return items + i;
             row -= items[i].rows;

@@ -113,6 +113,53 @@ struct halve_kernel {
     }
 };
 
+// Copies floats to memory of the host, and tells it so: a word there becomes the number of such
+// launches so far. The number is kept in device memory, since a launch that is recorded has its
+// arguments for good. One block.
+struct tell_kernel {
+    static constexpr uint32_t threads = 256;
+    static constexpr uint32_t parts_max = 2;
+    struct part {
+        const float *from;
+        float *to;
+    };
+    part parts[parts_max];  // `to` null: none
+    uint64_t count;         // of each
+    uint32_t *number, *word;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        team.each([&](uint32_t thread) {
+            for (const part &one : parts)
+                for (uint64_t i = thread; one.to && i < count; i += threads)
+                    team.tell(one.to + i, one.from[i]);
+        });
+        team.barrier();
+        team.each([&](uint32_t thread) {
+            if (thread != 0) return;
+            // What the other threads wrote, too: the barrier has brought it here.
+            team.fence();
+            team.tell(word, ++*number);
+        });
+    }
+};
+
+// A table that is small enough to come as an argument, to memory. One block.
+struct words_kernel {
+    static constexpr uint32_t threads = 128;
+    static constexpr uint32_t words_max = 512;
+    uint32_t words[words_max];
+    uint32_t count;
+    uint32_t *output;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        team.each([&](uint32_t thread) {
+            for (uint32_t i = thread; i < count; i += threads) output[i] = words[i];
+        });
+    }
+};
+
 // output[t, r] += multiplier * bias[r]; blocks: x rows, y tokens.
 struct bias_kernel {
     static constexpr uint32_t threads = 256;

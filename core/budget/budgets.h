@@ -1,0 +1,44 @@
+// budgets.h - the budget stages of all devices: each has an instance of the policy, which divides
+// the slots of its device alone.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/budget/budget_stage.h"
+#include "core/store/memories.h"
+
+namespace moorage::core {
+
+class caches;
+
+// As budget_stage, for all of them together.
+class budgets {
+public:
+    // A policy and the whole experts that fit for each device.
+    budgets(std::span<instance *const> policies, fault_log &faults, const memories &truth,
+            caches &of, std::span<const uint32_t> slots, uint32_t part_rows);
+
+    // Asks all of them, when the first is due.
+    bool plan(uint64_t tokens_done, bool idle);
+    bool apply();
+    bool overfull() const;
+    bool shrink();
+    uint64_t due() const { return due_; }
+    const std::vector<uint32_t> &evicted() const { return evicted_; }
+    bool divides() const;
+    // The arenas of those that divide theirs.
+    void divide();
+
+private:
+    template <class Change>
+    bool change_each(Change &&change);
+
+    const memories &truth_;
+    std::vector<budget_stage> each_;
+    std::vector<uint32_t> evicted_;
+    uint64_t due_ = 0;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,40 @@
+// caches.h - the cache stages of all devices: each has an instance of the policy, and pages go to
+// that of their device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/cache/cache_stage.h"
+#include "core/store/memories.h"
+
+namespace moorage::core {
+
+class caches {
+public:
+    // One policy for each device. All borrowed.
+    caches(std::span<instance *const> policies, const memories &truth, fault_log &faults);
+
+    cache_stage &of_device(uint32_t device) { return each_[device]; }
+    // As cache_stage's. `pages`: of one layer, of any devices.
+    bool load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
+              std::span<placement_in_cache> out) {
+        return each_.size() == 1 ? each_.front().load(pages, cause, at_once, out)
+                                 : load_on_each(pages, cause, at_once, out);
+    }
+    void put(uint32_t page) { each_[truth_.device_of(page)].put(page); }
+    void take(uint32_t page) { each_[truth_.device_of(page)].take(page); }
+    uint64_t refused() const;
+
+private:
+    bool load_on_each(std::span<const uint32_t> pages, int32_t cause, bool at_once,
+                      std::span<placement_in_cache> out);
+
+    const memories &truth_;
+    std::vector<cache_stage> each_;
+    std::vector<uint32_t> pages_;  // of one device
+    std::vector<placement_in_cache> placed_;
+};
+
+}  // namespace moorage::core

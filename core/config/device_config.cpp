@@ -1,0 +1,75 @@
+// device_config.cpp - reads the list of devices and what goes with it.
+#include "core/config/device_config.h"
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Slots of each device, at least one expert each.
+void read_experts(section_reader &memory, device_config &out) {
+    const given *const found = memory.find("device_experts");
+    if (!found || memory.failed()) return;
+    for (const char *other : {"experts", "bytes"})
+        if (const given *both = memory.find(other))
+            return memory.fail(
+                *both,
+                "it stands beside device_experts, which gives the slots of each device; "
+                "keep one of them");
+    if (found->value.type == node_type::list)
+        for (const node &item : found->value.items)
+            if (item.type == node_type::integer && item.integer >= 1 && item.integer <= 1 << 20)
+                out.experts.push_back(static_cast<uint32_t>(item.integer));
+    if (out.experts.size() != out.profiles.size() ||
+        out.experts.size() != found->value.items.size())
+        memory.fail(*found, format("it is a list of {} counts of experts from 1 to {}, one for "
+                                   "each of [hardware] devices",
+                                   out.profiles.size(), 1 << 20));
+}
+
+}  // namespace
+
+void read_devices(section_reader &hardware, section_reader &memory, const executor_kind &where,
+                  bool in_cluster, device_config &out) {
+    const given *const found = hardware.find("devices"), *const one = hardware.find("profile");
+    const bool replaced = found && one && one->raw && !found->raw;
+    if (replaced) log_info(format("{}: devices is not used, --set gives profile", found->place));
+    if (!found || replaced) {
+        for (const char *key : {"peer", "spread"})
+            if (const given *alone = hardware.find(key); alone && !replaced)
+                hardware.fail(*alone,
+                              "it is of use with several devices only; list their profiles "
+                              "in [hardware] devices");
+        if (const given *alone = memory.find("device_experts"); alone && !replaced)
+            memory.fail(*alone,
+                        "it is of use with several devices only; list their profiles in "
+                        "[hardware] devices");
+        return;
+    }
+    hardware.read_texts("devices", out.profiles);
+    if (hardware.failed()) return;
+    if (out.profiles.empty() || out.profiles.size() > gpus_max)
+        return hardware.fail(*found, format("list the profiles of 1 to {} devices", gpus_max));
+    if (one && !one->raw == !found->raw)
+        return hardware.fail(*one,
+                             "it stands beside devices, which lists the profile of each; "
+                             "keep one of them");
+    if (in_cluster)
+        return hardware.fail(*found, "servers of a cluster list gpus of their own; leave it out");
+    if (where.real)
+        return hardware.fail(*found,
+                             format("executor {} computes on the device that it finds; set [run] "
+                                    "executor = \"{}\", or leave it out",
+                                    where.name, executors[0].name));
+    hardware.read("peer", out.peer);
+    std::string spread = "experts";
+    hardware.read("spread", spread);
+    if (!hardware.failed() && spread != "experts" && spread != "layers")
+        hardware.fail(*hardware.find("spread"), "choose experts or layers");
+    out.whole_layers = spread == "layers";
+    read_experts(memory, out);
+}
+
+}  // namespace moorage::core

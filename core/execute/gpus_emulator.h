@@ -1,0 +1,89 @@
+// gpus_emulator.h - several GPUs of one machine in virtual time: a queue for each, one host.
+//
+// The first computes attention, head and its own experts, as in emulator.h; the others compute
+// experts of their own memory. Hidden states go to them and come back as operations of their queue:
+// over a link between the GPUs, or through host memory, which all copies and the CPU share
+// (memory_flows.h). Such a copy is small and takes nothing from the link that loads go over. Events
+// at the same time are taken in the order: links by their numbers, hidden states, the CPU, the
+// GPUs.
+//
+// The time is the first GPU's while it computes, else that of the first that does; else it goes to
+// what the step waits for.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/execute/emulated_prices.h"
+#include "core/execute/links.h"
+#include "core/execute/memory_flows.h"
+#include "core/execute/stream_executor.h"
+#include "core/execute/timed_executor.h"
+
+namespace moorage::core {
+
+class gpus_emulator final : public stream_executor<gpus_emulator, timed_executor> {
+public:
+    // transfers_max: ids of transfers are below it. Costs are borrowed, `sink` may be null.
+    gpus_emulator(const device_costs &costs, uint32_t transfers_max, span_sink *sink);
+
+    bool predicts() const override { return true; }
+    void expert_on_gpu(const expert_work &work) override {
+        queue_work<event_kind::gpu_expert>(at(work.device), work);
+    }
+    void move_top(const expert_work &work, uint64_t to_row) override {
+        queue_work<event_kind::moved>(at(work.device), work, to_row);
+    }
+    void hidden_states(uint32_t device, uint32_t tokens, bool back) override;
+    void send(const link_piece &piece) override;
+    uint64_t due() const override;
+    void catch_up() override { settle(); }
+    std::optional<completion> step() override;
+    bool unified_memory() const override { return false; }
+    busy_ns busy_of(uint32_t device) const override { return each_busy_[device]; }
+
+private:
+    template <class, class>
+    friend class stream_executor;
+    using flows = basic_memory_flows<links_max + devices_max>;
+    static constexpr uint32_t states_of(uint32_t device) { return links_max + device; }
+
+    stream &at(uint32_t device) { return device == 0 ? device_ : more_[device - 1]; }
+    const stream &at(uint32_t device) const { return device == 0 ? device_ : more_[device - 1]; }
+    uint32_t count() const { return static_cast<uint32_t>(each_busy_.size()); }
+    // Its front computes, or is being copied.
+    bool occupied(uint32_t device) const {
+        return at(device).running() || flows_.under_way(states_of(device));
+    }
+
+    uint64_t price_of_attention(const pass &tokens) const {
+        return costs_.first.attention_ns(tokens.tokens.size(), tokens.context()) +
+               costs_.first.sync_ns();
+    }
+    uint64_t price_of_head(uint32_t tokens) const { return costs_.first.head_ns(tokens); }
+    uint64_t price_of(event_kind kind, const expert_work &work) const {
+        return price_of_work(costs_.of(work.device), kind, work);
+    }
+    void queued(stream &on);
+    void opened();
+    void settle() {
+        if (now_ != accounted_ns()) settle_until_now();
+    }
+    void settle_until_now();
+    cause waits_for() const;
+
+    void start(uint32_t device);
+    void start_cpu();
+    void finish(uint32_t device, uint64_t duration_ns, completion &done);
+    void finish_cpu(completion &done);
+
+    const device_costs costs_;
+    flows flows_;
+    std::vector<stream> more_;        // beyond the first
+    std::vector<busy_ns> each_busy_;  // [devices]
+    uint32_t pages_[links_max] = {};  // that the pieces are of
+    uint32_t loading_ = 0;            // links towards devices with a piece under way
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,100 @@
+// operations.h - what stands in the queue of a device, and how a timeline calls it.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/execute/executor.h"
+
+namespace moorage::core {
+
+// Written and read member by member: a copy in wider pieces waits for the members' stores. One in a
+// cache line.
+struct alignas(64) operation {
+    event_kind kind;
+    uint8_t segments;  // of an expert or a move; of hidden states 1: back; else 0
+    uint32_t tag, transfer, page, layer;
+    double share;       // of an expert for the CPU; of hidden states the bytes
+    uint64_t to_row;    // of a move
+    uint64_t price_ns;  // what it will take, where that is known; else 0
+};
+
+inline const char *name_of(event_kind kind) {
+    switch (kind) {
+        case event_kind::gate:
+            return "attention";
+        case event_kind::prediction:
+            return "prediction";
+        case event_kind::moved:
+            return "move";
+        case event_kind::head:
+            return "head";
+        case event_kind::hidden_states:
+            return "hidden states";
+        default:
+            return "expert";
+    }
+}
+
+// Sees every operation of an emulated run when it ends, for a timeline.
+class span_sink {
+public:
+    virtual ~span_sink() = default;
+    enum track { gpu, h2d, d2h, cpu, disk, count };
+    // Of a device beyond the first: tracks of its own.
+    static constexpr track of_device(track where, uint32_t device) {
+        return static_cast<track>(where + device * count);
+    }
+    // kind: as name_of() says, "copy" or "read"; page MOORAGE_NONE where there is none.
+    virtual void span(track where, const char *kind, uint32_t layer, uint32_t page,
+                      uint64_t start_ns, uint64_t end_ns) = 0;
+};
+
+// First in, first out; grows when it is full.
+template <class T>
+class ring {
+public:
+    bool empty() const { return count_ == 0; }
+    size_t size() const { return count_; }
+    T &front() { return data_[head_]; }
+    const T &front() const { return data_[head_]; }
+    // Room for one more, to be filled in.
+    T &push() {
+        if (count_ > mask_) grow();
+        return data_[(head_ + count_++) & mask_];
+    }
+    // What it was stays until something is pushed.
+    void pop() { head_ = (head_ + 1) & mask_, --count_; }
+
+private:
+    [[gnu::noinline]] void grow() {
+        auto wider = std::make_unique<T[]>(2 * (mask_ + 1));
+        const auto middle = std::copy(&data_[head_], &data_[0] + mask_ + 1, &wider[0]);
+        std::copy(&data_[0], &data_[head_], middle);
+        data_ = std::move(wider);
+        head_ = 0;
+        mask_ = 2 * mask_ + 1;
+    }
+
+    size_t mask_ = 63, head_ = 0, count_ = 0;
+    std::unique_ptr<T[]> data_ = std::make_unique<T[]>(mask_ + 1);
+};
+
+// One queue in order: of a GPU, or of the cores of the CPU.
+struct stream {
+    ring<operation> queue;    // front: running, or waiting for its transfer
+    uint64_t backlog_ns = 0;  // prices of all that is queued
+    // Of the front, in virtual time: when it ends, if it runs, when it began, until when it is
+    // launched, and since when it is the front.
+    uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, launched_until_ns = 0, front_since_ns = 0;
+
+    bool running() const { return due_ns != MOORAGE_NEVER; }
+    void pop() {
+        backlog_ns -= queue.front().price_ns;
+        queue.pop();
+    }
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,188 @@
+// stream_executor.h - what executors share: queues in order, gated by transfers, and the accounts
+// of what time goes to. What is left for a device is how long an operation takes, or how it is
+// done.
+//
+//   class my_device final : public stream_executor<my_device> {
+//       uint64_t price_of_attention(const pass &) ...    what is known before
+//       void queued(stream &on) ...                      one more stands at its end
+//       void opened() ...                                a transfer has arrived
+//       void settle() ...                                until *clock() time went where it went
+//
+// Calls to the device are resolved when it is compiled: emulated runs are made of them. What it
+// does not define is as below. Experts for the CPU have a queue of their own, `cpu_`.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/execute/links.h"
+#include "core/execute/operations.h"
+
+namespace moorage::core {
+
+template <class Device, class Base = executor>
+class stream_executor : public Base {
+public:
+    void attention(uint32_t layer, const pass &tokens) override {
+        layer_ = layer;
+        queue_part(event_kind::gate, layer, self().price_of_attention(tokens));
+    }
+    void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t>) override {
+        queue_part(event_kind::prediction, layer, self().price_of_attention(tokens));
+    }
+    void head(uint32_t tokens) override {
+        queue_part(event_kind::head, layer_, self().price_of_head(tokens));
+    }
+    void expert_on_gpu(const expert_work &work) override {
+        queue_work<event_kind::gpu_expert>(device_, work);
+    }
+    void expert_on_cpu(const expert_work &work) override {
+        queue_work<event_kind::cpu_expert>(cpu_, work);
+    }
+    void move_top(const expert_work &work, uint64_t to_row) override {
+        queue_work<event_kind::moved>(device_, work, to_row);
+    }
+    void expect(uint32_t transfer) final { arrived_[transfer] = 0; }
+    void arrived(uint32_t transfer) final {
+        arrived_[transfer] = 1;
+        self().opened();
+    }
+    busy_ns busy() const final { return busy_; }
+    uint64_t stall_ns() const final { return busy_.stall; }
+    void charge(time_causes &to) final {
+        self().settle();
+        charged_ = &to;
+    }
+
+protected:
+    // transfers_max: ids of transfers are below it. `sink` may be null. The rest is the base's.
+    template <class... Args>
+    stream_executor(uint32_t transfers_max, span_sink *sink, Args &&...args)
+        : Base(std::forward<Args>(args)...), sink_(sink), arrived_(transfers_max, 0) {}
+
+    uint64_t price_of_attention(const pass &) { return 0; }
+    uint64_t price_of_head(uint32_t) { return 0; }
+    uint64_t price_of(event_kind, const expert_work &) { return 0; }
+    void queued(stream &) {}
+    void opened() {}
+
+    bool ready(const operation &next) const {
+        return next.transfer == MOORAGE_NONE || arrived_[next.transfer];
+    }
+    // Appends the experts at the front that can run, as long as they go with those before.
+    // Requires: there is one.
+    template <class GoesWith>
+    void gather(stream &from, std::vector<operation> &into, GoesWith &&goes_with) {
+        const event_kind kind = from.queue.front().kind;
+        while (!from.queue.empty()) {
+            const operation &next = from.queue.front();
+            if (next.kind != kind || !ready(next) || !goes_with(next)) return;
+            into.push_back(next);
+            from.pop();
+        }
+    }
+
+    uint64_t accounted_ns() const { return accounted_ns_; }
+    // Since the last call time went to `whose`.
+    void account(cause whose, uint64_t now_ns) {
+        (*charged_)[whose] += now_ns - accounted_ns_;
+        accounted_ns_ = now_ns;
+    }
+    // It was the device's, which was launching until then and computed from then on.
+    void account_device(uint64_t launched_ns, uint64_t now_ns) {
+        uint64_t begin_ns = accounted_ns_;
+        accounted_ns_ = now_ns;
+        if (begin_ns < launched_ns) {
+            const uint64_t end_ns = std::min(launched_ns, now_ns);
+            (*charged_)[cause::launch] += end_ns - begin_ns;
+            begin_ns = end_ns;
+        }
+        (*charged_)[cause::compute] += now_ns - begin_ns;
+    }
+    // While the device computes nothing.
+    cause waits_for() const {
+        const bool waiting = !device_.queue.empty(), computing = !cpu_.queue.empty();
+        const bool linked = carrying_[link_h2d] + carrying_[link_d2h] != 0;
+        // While the CPU computes or a copy goes on, the disk is not what is waited for.
+        if (carrying_[link_disk] != 0 && !computing && !(waiting && linked)) return cause::disk;
+        if (waiting) return cause::link;
+        return computing ? cause::cpu : linked ? cause::link : cause::away;
+    }
+
+    void begin_piece(uint32_t link) { ++carrying_[link]; }
+    void end_piece(uint32_t link, uint64_t duration_ns, completion &done) {
+        --carrying_[link];
+        (is_h2d(link) ? busy_.h2d : link == link_d2h ? busy_.d2h : busy_.disk) += duration_ns;
+        done = {event_kind::piece, link, duration_ns, 0};
+    }
+    // The expert at the front of the CPU's queue.
+    void end_on_cpu(uint64_t started_ns, uint64_t now_ns, completion &done) {
+        const operation &work = cpu_.queue.front();  // stays until something is queued
+        cpu_.pop();
+        busy_.cpu += now_ns - started_ns;
+        show(work, started_ns, now_ns);
+        done = {work.kind, work.tag, now_ns - started_ns, work.segments};
+    }
+    void show_piece(uint32_t link, uint32_t page, uint64_t start_ns, uint64_t end_ns) {
+        if (!sink_) return;
+        const span_sink::track tracks[link_count] = {span_sink::h2d, span_sink::d2h,
+                                                     span_sink::disk};
+        const span_sink::track where =
+            link < link_count ? tracks[link]
+                              : span_sink::of_device(span_sink::h2d, device_of_link(link));
+        sink_->span(where, link == link_disk ? "read" : "copy", layer_, page, start_ns, end_ns);
+    }
+    void show(const operation &one, uint64_t start_ns, uint64_t end_ns, uint32_t device = 0) {
+        if (!sink_) return;
+        sink_->span(one.kind == event_kind::cpu_expert
+                        ? span_sink::cpu
+                        : span_sink::of_device(span_sink::gpu, device),
+                    name_of(one.kind), one.layer, one.page, start_ns, end_ns);
+    }
+
+    using Base::charged_;
+    stream device_, cpu_;
+    uint32_t layer_ = 0;
+    busy_ns busy_;
+
+    Device &self() { return static_cast<Device &>(*this); }
+
+    void queue_part(event_kind kind, uint32_t layer, uint64_t price_ns) {
+        operation &next = device_.queue.push();
+        next.kind = kind;
+        next.segments = 0;
+        next.tag = 0;
+        next.transfer = next.page = MOORAGE_NONE;
+        next.layer = layer;
+        next.price_ns = price_ns;
+        device_.backlog_ns += price_ns;
+        self().queued(device_);
+    }
+    template <event_kind kind>
+    void queue_work(stream &on, const expert_work &work, uint64_t to_row = 0) {
+        const uint64_t price_ns = self().price_of(kind, work);
+        operation &next = on.queue.push();
+        next.kind = kind;
+        next.segments = work.segments;
+        next.tag = work.tag;
+        next.transfer = work.transfer;
+        next.page = work.page;
+        next.layer = layer_;
+        if (kind == event_kind::cpu_expert) next.share = work.share;
+        if (kind == event_kind::moved) next.to_row = to_row;
+        next.price_ns = price_ns;
+        on.backlog_ns += price_ns;
+        self().queued(on);
+    }
+
+private:
+    span_sink *sink_;
+    std::vector<uint8_t> arrived_;
+    uint32_t carrying_[links_max] = {};  // pieces under way
+    uint64_t accounted_ns_ = 0;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,28 @@
+// device_memory.h - the ledgers of a run's devices, made as its memory was planned.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/pipeline/memory_plan.h"
+#include "core/store/memories.h"
+
+namespace moorage::core {
+
+class device_memory {
+public:
+    device_memory(uint32_t layers, uint32_t experts, bool per_layer, bool whole_layers,
+                  const memory_plan &plan);
+    const memories &all() const { return all_; }
+    // Loads come from there. [control]
+    void lie_above(ledger &below);
+
+private:
+    static memories together(const std::vector<std::unique_ptr<ledger>> &own,
+                             std::vector<uint8_t> spread);
+    std::vector<std::unique_ptr<ledger>> own_;  // of each device; behind them, that of all
+    memories all_;
+};
+
+}  // namespace moorage::core

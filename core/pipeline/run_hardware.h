@@ -1,0 +1,43 @@
+// run_hardware.h - the hardware of a run and what things cost on it, device by device.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/config/run_config.h"
+#include "core/execute/cost_model.h"
+#include "core/host/instance.h"
+#include "core/host/lent_memory.h"
+#include "core/store/memories.h"
+
+namespace moorage::core {
+
+class run_hardware {
+public:
+    // As configured; a processor's memory may be loaded from disk.
+    status load(const run_config &config);
+    // `context`: tokens that one looks back on in the mean.
+    void price(const model_shape &shape, uint64_t context);
+
+    const std::vector<hardware_profile> &profiles() const { return profiles_; }
+    const hardware_profile &first() const { return profiles_.front(); }
+    bool several() const { return profiles_.size() > 1; }
+    // Of the first device, and of those beyond it. Requires: priced.
+    cost_model &costs() { return costs_.front(); }
+    const cost_model &costs() const { return costs_.front(); }
+    std::span<const cost_model> more_costs() const { return std::span(costs_).subspan(1); }
+    lent_record<moorage_costs> &shown() { return shown_.front(); }
+    // What the policies of each of several devices see, otherwise as `of_all`; else none.
+    std::vector<environment> environments(const environment &of_all, const memories &truth) const;
+    std::string ids() const;           // "rtx_3060 + rtx_3060"
+    std::string device_names() const;  // "NVIDIA RTX 3060 + NVIDIA RTX 3060"
+
+private:
+    std::vector<hardware_profile> profiles_;
+    std::vector<cost_model> costs_;
+    std::vector<lent_record<moorage_costs>> shown_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,548 @@
+// step_work.cpp - looks up, makes room, queues; takes in what has ended.
+#include "core/pipeline/step_work.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace moorage::core {
+
+step_work::step_work(const parts &of)
+    : executor_(of.where),
+      each_(of.costs),
+      costs_(of.costs.first),
+      truth_(of.truth),
+      cache_(of.cache),
+      transport_(of.transport),
+      host_(of.host),
+      behind_(of.behind),
+      prefetch_(of.prefetch),
+      dispatch_(of.dispatch),
+      guard_(of.guarding),
+      account_(of.account),
+      step_(of.step),
+      pass_(of.tokens),
+      remote_(of.others, of.truth.all().experts()),
+      layers_(of.layers),
+      devices_(truth_.devices()),
+      from_disk_(of.from_disk),
+      predicts_(prefetch_.from_resident() && executor_.predicts()),
+      places_of_items_(truth_.all().experts()),
+      placed_(truth_.all().experts()),
+      spare_(devices_),
+      held_(devices_),
+      none_held_(devices_),
+      backlogs_ns_(devices_) {
+    const size_t items = truth_.all().experts();
+    items_.reserve(items);
+    taken_.reserve(of.buffer_slots);
+    to_cache_.reserve(items);
+    to_cache_items_.reserve(items);
+    waiting_.reserve(2 * items);
+    read_first_.reserve(items);
+    predict_from_.reserve(items);
+}
+
+// Resident experts come first, each group in the order of the step.
+void step_work::look_up(layer_report &account) {
+    const moorage_step &view = step_.view();
+    const uint32_t count = view.distinct_count, base = view.layer * view.experts;
+    const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
+    uint32_t whole = 0, partial = 0;
+    const ledger &all = truth_.all();
+    for (uint32_t i = 0; i < count; ++i) whole += all.whole(base + distinct[i]);
+    items_.resize(count);
+    step_item *const items = items_.data();
+    uint32_t *const places = places_of_items_.data();
+    uint32_t next_whole = 0, next_missing = whole;
+    ledger *const only = truth_.only();
+    for (uint32_t i = 0; i < count; ++i) {
+        const uint32_t page = base + distinct[i];
+        const ledger::found found = (only ? *only : truth_.of(page)).pin(page);
+        const uint32_t place = found.missing == 0 ? next_whole++ : next_missing++;
+        places[i] = place;
+        step_item &item = items[place];
+        item.begin(distinct[i], page, tokens[i]);
+        item.missing = found.missing;
+        item.cached = found.kept;
+        partial += found.partly;
+    }
+    account.experts.requested += count;
+    account.experts.hits += whole;
+    account.experts.partial_hits += partial;
+    account.experts.misses += count - whole - partial;
+    if (host_)
+        for (const step_item &item : items_)
+            if (item.missing != 0) host_->hold(item.page);
+    if (devices_ > 1)
+        for (const step_item &item : items_) {
+            device_report &of = account_.devices[truth_.device_of(item.page)];
+            ++of.requested;
+            of.hits += item.missing == 0;
+        }
+    if (prefetch_.active()) look_up_predicted(account);
+}
+
+// How right the step before was about this one.
+void step_work::look_up_predicted(layer_report &account) {
+    const moorage_step &view = step_.view();
+    static const lent_vector<uint32_t> nothing;
+    const lent_vector<uint32_t> &predicted =
+        std::exchange(foretold_, false) ? prefetch_.predicted(view.layer) : nothing;
+    step_.predicted(predicted);
+    if (predicted.empty()) return;
+    account.predicted += view.distinct_count;
+    const size_t first = std::min<size_t>(predicted.size(), view.distinct_count);
+    for (size_t i = 0; i < first; ++i)
+        account.predicted_right += step_.item_of(predicted[i]) != MOORAGE_NONE;
+}
+
+// The index of a segment's transfer in step_item; a whole expert goes with its top.
+static uint32_t part_of(uint8_t segments) { return segments == MOORAGE_BOTTOM ? 1 : 0; }
+
+void step_work::settle() {
+    prefetch_.settle(step_, taken_, account_.bytes);
+    join_transfers();
+}
+
+bool step_work::assign() {
+    const uint64_t behind_bytes = behind_.left_bytes();
+    const uint64_t backlog_ns = load_backlog_ns();
+    if (!dispatch_.assign(
+            step_, items_, backlog_ns, 0, behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes),
+            devices_ == 1 ? std::span<const uint64_t>() : std::span<const uint64_t>(backlogs_ns_)))
+        return false;
+    if (!guard_.on(guard::cache)) load_no_more();
+    if (from_disk_) compute_all_here();
+    return true;
+}
+
+// Tells items of transfers under way.
+void step_work::join_transfers() {
+    for (const prefetch_stage::taken &one : taken_) {
+        step_item &item =
+            items_[places_of_items_[step_.item_of(one.page % truth_.all().experts())]];
+        item.transfers[part_of(one.segments)] = one.transfer;
+    }
+    for (step_item &item : items_) {
+        if (item.missing == 0) continue;
+        if (host_) item.read_ns = host_->wait_ns(item.page);
+        item.load_left_bytes =
+            costs_.expert_bytes(share(item.page, item.missing)) - behind_.moved_bytes(item.page);
+        for (const uint32_t id : item.transfers) {
+            if (id == MOORAGE_NONE) continue;
+            item.load_left_bytes -= transport_.record(id).moved_bytes;
+        }
+    }
+}
+
+void step_work::count_spare() {
+    for (uint32_t device = 0; device < devices_; ++device) {
+        const ledger &book = truth_.at(device);
+        spare_[device] = book.free(book.pool_of_layer(layer()));
+    }
+}
+
+// Without the cache, absent experts are loaded into free slots only. The others are computed on the
+// CPU, or, as prefill has many tokens for each, as the dispatch policy says, passing through
+// without a slot. What a prefetch has brought in time is in fast memory already: decoding may keep
+// it.
+void step_work::load_no_more() {
+    count_spare();
+    const bool decodes = step_.view().phase == MOORAGE_DECODE;
+    for (step_item &item : items_) {
+        if (item.cached || (decodes && item.missing == 0)) continue;
+        const bool stays_off = item.site != MOORAGE_SITE_GPU && item.missing != 0 && !item.behind;
+        if (stays_off) continue;
+        if (uint32_t &spare = spare_[truth_.device_of(item.page)]; spare != 0) {
+            --spare;
+            continue;
+        }
+        item.behind = false;
+        if (decodes) item.site = MOORAGE_SITE_CPU;
+    }
+}
+
+// Late prefetches of an expert that is computed elsewhere after all: settle() took them for used.
+void step_work::give_up_prefetch(step_item &item) {
+    for (const uint32_t id : item.transfers) {
+        if (id == MOORAGE_NONE) continue;
+        transport_.cancel(id);
+        const transfer_record &record = transport_.record(id);
+        const uint64_t sent = record.bytes - record.unsent_bytes;
+        account_.bytes.prefetch_used -= sent;
+        account_.bytes.prefetch_wasted += sent;
+        account_.bytes.prefetch_cut_off += sent;
+        truth_.of(item.page).give_up(item.page, record.segments);
+    }
+}
+
+// A processor whose experts are on disk has no second place to compute them from: what the dispatch
+// policy leaves to the CPU is read, too, but passes through.
+void step_work::compute_all_here() {
+    for (step_item &item : items_) {
+        if (item.site != MOORAGE_SITE_CPU) continue;
+        item.site = MOORAGE_SITE_GPU;
+        item.passes = item.missing != 0 && !item.behind;
+        item.behind = false;
+    }
+}
+
+bool step_work::load() {
+    to_cache_.clear();
+    to_cache_items_.clear();
+    bool later = false;
+    for (uint32_t i = 0, count = static_cast<uint32_t>(items_.size()); i < count; ++i) {
+        step_item &item = items_[i];
+        if (item.missing == 0 && item.cached) {
+            item.behind = false;
+            continue;
+        }
+        if (item.site != MOORAGE_SITE_GPU && item.missing != 0) {
+            give_up_prefetch(item);
+            const bool starts = item.behind && !item.cached && item.missing == MOORAGE_WHOLE;
+            item.behind = starts || behind_.under_way(item.page);
+            later |= starts;
+            continue;
+        }
+        item.behind = false;
+        if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
+        truth_.of(item.page).expect_passing(item.page, item.missing);
+        if (item.cached || item.passes) continue;
+        to_cache_.push_back(item.page);
+        to_cache_items_.push_back(i);
+    }
+    return (to_cache_.empty() || find_room()) && (!later || load_later());
+}
+
+// Starts the loads that nobody waits for. Those under way already go on.
+bool step_work::load_later() {
+    to_cache_.clear();
+    to_cache_items_.clear();
+    for (uint32_t i = 0; i < items_.size(); ++i) {
+        if (!items_[i].behind || items_[i].cached) continue;
+        const uint32_t page = items_[i].page;
+        truth_.of(page).free_rows(page, MOORAGE_WHOLE);  // of a prefetch that was given up
+        to_cache_.push_back(page);
+        to_cache_items_.push_back(i);
+    }
+    if (to_cache_.empty()) return true;
+    if (!behind_.start(to_cache_, started_)) return false;
+    for (size_t n = 0; n < to_cache_.size(); ++n) items_[to_cache_items_[n]].behind = started_[n];
+    return true;
+}
+
+bool step_work::find_room() {
+    if (!guard_.on(guard::cache) && step_.view().phase == MOORAGE_PREFILL) {  // displaces nothing
+        count_spare();
+        size_t kept = 0;
+        for (size_t n = 0; n < to_cache_.size(); ++n) {
+            uint32_t &spare = spare_[truth_.device_of(to_cache_[n])];
+            if (spare == 0) continue;
+            --spare;
+            to_cache_[kept] = to_cache_[n];
+            to_cache_items_[kept++] = to_cache_items_[n];
+        }
+        to_cache_.resize(kept);
+    }
+    const std::span<placement_in_cache> placed(placed_.data(), to_cache_.size());
+    if (!cache_.load(to_cache_, MOORAGE_DEMAND, false, placed)) return false;
+    for (size_t n = 0; n < to_cache_.size(); ++n) {
+        step_item &item = items_[to_cache_items_[n]];
+        item.cached = placed[n].cached;
+        if (placed[n].victim != MOORAGE_NONE) behind_.release(placed[n].victim);
+        if (placed[n].victim != MOORAGE_NONE || !item.cached) guard_.matters(guard::cache);
+        if (item.cached) truth_.of(item.page).adopt(item.page);
+    }
+    return true;
+}
+
+// Queues the segments of an item on the GPU, after the transfer that brings them.
+void step_work::start_segment(uint32_t index, uint8_t segments) {
+    step_item &item = items_[index];
+    const bool there = (item.missing & segments) == 0;
+    const uint32_t transfer = there ? MOORAGE_NONE : item.transfers[part_of(segments)];
+    const double of_expert = segments == MOORAGE_WHOLE ? 1 : share(item.page, segments);
+    executor_.expert_on_gpu({item.page, item.tokens, of_expert, transfer, index, segments,
+                             static_cast<uint8_t>(truth_.device_of(item.page))});
+    ++item.open;
+    ++open_;
+}
+
+// It reads host memory, where the expert may have to come to first.
+void step_work::start_on_cpu(uint32_t index) {
+    step_item &item = items_[index];
+    account_.activation_bytes += costs_.activation_bytes(item.tokens);
+    ++item.open;
+    ++open_;
+    if (host_ && !host_->use(item.page, owner::demand))
+        read_first_.push_back(index);
+    else
+        executor_.expert_on_cpu({item.page, item.tokens, 1, MOORAGE_NONE, index});
+}
+
+void step_work::page_read(uint32_t page) {
+    host_->landed(page);
+    std::erase_if(read_first_, [&](uint32_t index) {
+        const step_item &item = items_[index];
+        if (item.page != page) return false;
+        executor_.expert_on_cpu({page, item.tokens, 1, MOORAGE_NONE, index});
+        return true;
+    });
+}
+
+// The GPU stream runs in order, so what need not wait goes first: resident experts and segments,
+// then what comes, in the order of the dispatch policy. What the arena has no room for waits until
+// something that was staged has been computed.
+void step_work::start() {
+    waiting_.clear();
+    next_waiting_ = 0;
+    remote_.clear();
+    if (devices_ > 1) send_hidden_states();
+    bool splits = truth_.at(0).rows().split(layer());  // any device the experts of the layer
+    for (uint32_t device = 1; device < devices_; ++device)
+        splits |= truth_.at(device).rows().split(layer());
+    for (const uint32_t index : dispatch_.order()) {
+        step_item &item = items_[index];
+        const bool split = splits && is_split(item.page);
+        if (item.site >= MOORAGE_SITE_REMOTE) {
+            remote_.add(index);
+        } else if (item.site == MOORAGE_SITE_CPU) {
+            start_on_cpu(index);
+        } else if (!split) {
+            if (item.missing == 0) start_segment(index, MOORAGE_WHOLE);
+        } else if (!(item.missing & MOORAGE_TOP)) {
+            start_segment(index, MOORAGE_TOP);
+            if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
+        }
+    }
+    if (!remote_.empty()) open_ += remote_.start(step_, items_);
+    if (predicts_ && prefetches() && layer() + 1 < layers_) predict();
+    for (const uint32_t index : dispatch_.order()) {
+        const step_item &item = items_[index];
+        if (item.site != MOORAGE_SITE_GPU || item.missing == 0) continue;
+        if (!splits || !is_split(item.page)) {
+            waiting_.emplace_back(index, uint8_t{MOORAGE_WHOLE});
+            continue;
+        }
+        if (item.missing & MOORAGE_TOP) waiting_.emplace_back(index, uint8_t{MOORAGE_TOP});
+        waiting_.emplace_back(index, uint8_t{MOORAGE_BOTTOM});
+    }
+    start_waiting();
+    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
+}
+
+// From what the first GPU has by then: shared experts, and those that are resident there as a
+// whole.
+void step_work::predict() {
+    predict_from_.clear();
+    for (const step_item &item : items_)
+        if (item.site == MOORAGE_SITE_GPU && item.missing == 0 && truth_.device_of(item.page) == 0)
+            predict_from_.push_back(item.expert);
+    executor_.predict(layer(), pass_, predict_from_);
+    predicting_ = true;
+    ++open_;
+}
+
+void step_work::plan_prefetch() {
+    foretold_ = true;
+    account_.timed([&] {
+        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
+        return true;
+    });
+}
+
+// Segments of one expert stay in order because the queue is.
+void step_work::start_waiting() {
+    while (next_waiting_ < waiting_.size() && start_next(waiting_[next_waiting_])) ++next_waiting_;
+    if (devices_ > 1) start_on_others();
+}
+
+// False: there is no room for it.
+bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
+    const auto [index, segments] = waiting;
+    step_item &item = items_[index];
+    uint32_t &transfer = item.transfers[part_of(segments)];
+    if ((item.missing & segments) != 0 && transfer == MOORAGE_NONE) {
+        ledger &book = truth_.of(item.page);
+        if (!book.has_room(item.page, segments, item.cached)) return false;
+        book.take_rows(item.page, segments, item.cached);
+        transfer = transport_.submit(owner::demand, h2d_to(item.page), item.page, segments,
+                                     costs_.expert_bytes(share(item.page, segments)), now_ns());
+    }
+    start_segment(index, segments);
+    return true;
+}
+
+// What stands behind a segment that finds no room on its device may go to another. Where nothing
+// waits any more, hidden states go back behind the last expert.
+void step_work::start_on_others() {
+    uint32_t full = 0;  // devices, as a mask
+    const auto place = waiting_.begin() + static_cast<ptrdiff_t>(next_waiting_);
+    waiting_.erase(std::remove_if(place, waiting_.end(),
+                                  [&](const std::pair<uint32_t, uint8_t> &one) {
+                                      const uint32_t its =
+                                          1u << truth_.device_of(items_[one.first].page);
+                                      if ((full & its) == 0 && start_next(one)) return true;
+                                      full |= its;
+                                      return false;
+                                  }),
+                   waiting_.end());
+    for (uint32_t device = 1; device < devices_; ++device) {
+        if ((away_ >> device & 1) == 0 || (full >> device & 1) != 0) continue;
+        away_ &= ~(1u << device);
+        executor_.hidden_states(device, step_.view().token_count, /*back=*/true);
+        ++open_;
+    }
+}
+
+// To each device that computes something of the step.
+void step_work::send_hidden_states() {
+    away_ = 0;
+    for (const step_item &item : items_)
+        if (item.site == MOORAGE_SITE_GPU) away_ |= 1u << truth_.device_of(item.page);
+    for (uint32_t device = 1; device < devices_; ++device) {
+        if ((away_ >> device & 1) == 0) continue;
+        executor_.hidden_states(device, step_.view().token_count, /*back=*/false);
+        ++open_;
+    }
+}
+
+// Nothing under way frees room for what still waits only when prefetched segments took it all: they
+// are given up then.
+bool step_work::open() {
+    if (open_ == 0 && next_waiting_ != waiting_.size()) {
+        prefetch_.drain(account_.bytes);
+        start_waiting();
+        assert(open_ != 0 && "the staging slots are for demand alone");
+    }
+    return open_ != 0;
+}
+
+// What the cache does not keep leaves the arena as soon as it has been computed: first for what the
+// step still waits for, then for prefetches that found no room.
+void step_work::segment_done(step_item &item, uint8_t segments) {
+    if (item.cached && (segments & MOORAGE_TOP)) return;  // that a slot holds in any layer
+    ledger &book = truth_.of(item.page);
+    const uint8_t kept = item.cached ? book.rows().cached_segments(layer()) : uint8_t{0};
+    if (segments & kept) return;
+    book.free_rows(item.page, segments);
+    room_freed();
+}
+
+void step_work::room_freed() {
+    start_waiting();
+    if (prefetch_.orders_wait()) prefetch_.order_again(held_frames());
+}
+
+// A top segment that came by way of the buffer, and that the cache keeps, moves to its slot once it
+// has been computed.
+void step_work::move_top(step_item &item) {
+    if (!item.cached) return;
+    ledger &book = truth_.of(item.page);
+    if (!book.rows().must_move(item.page)) return;
+    const auto index = static_cast<uint32_t>(&item - items_.data());
+    executor_.move_top(
+        {item.page, 0, share(item.page, MOORAGE_TOP), MOORAGE_NONE, index, uint8_t{MOORAGE_TOP}},
+        book.take_slot(item.page));
+    ++item.open;
+    ++open_;
+}
+
+// Frames of the buffer that experts of the step hold until it ends: those that came out of it, but
+// for whole ones that are cached now.
+std::span<const uint32_t> step_work::held_frames() {
+    if (taken_.empty()) return none_held_;
+    held_ = none_held_;
+    for (size_t i = 0; i < taken_.size(); ++i) {
+        const uint32_t page = taken_[i].page;
+        const auto same = [&](const prefetch_stage::taken &one) { return one.page == page; };
+        if (std::any_of(taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(i), same)) continue;
+        const auto item = std::ranges::find(items_, page, &step_item::page);
+        const arena &rows = truth_.of(page).rows();
+        held_[truth_.device_of(page)] +=
+            rows.in_frame(page) && (rows.split(layer()) || (item != items_.end() && !item->cached));
+    }
+    return held_;
+}
+
+// Of the link that has most of it.
+uint64_t step_work::load_backlog_ns() {
+    const uint64_t bytes = transport_.demand_backlog_bytes(link_h2d);
+    uint64_t longest_ns = backlogs_ns_[0] = bytes == 0 ? 0 : costs_.load_ns(bytes);
+    for (uint32_t device = 1; device < devices_; ++device) {
+        const uint64_t its_bytes = transport_.demand_backlog_bytes(h2d_of(device));
+        backlogs_ns_[device] = its_bytes == 0 ? 0 : each_.of(device).load_ns(its_bytes);
+        longest_ns = std::max(longest_ns, backlogs_ns_[device]);
+    }
+    return longest_ns;
+}
+
+// Until the next layer is routed, as far as it can be foreseen: the longer of what the link and the
+// GPU still have to do for this layer, then attention and the hand-over of the gate's result.
+uint64_t step_work::window_ns() {
+    uint64_t gpu_ns = 0;
+    for (uint32_t device = 0; device < devices_; ++device) {
+        uint64_t its_ns = 0;
+        for (const step_item &item : items_) {
+            const bool done = item.open == 0 && item.run_ns != 0;
+            if (item.site == MOORAGE_SITE_GPU && !done && truth_.device_of(item.page) == device)
+                its_ns += each_.of(device).gpu_expert_ns(item.tokens, 1);
+        }
+        gpu_ns = std::max(gpu_ns, its_ns);
+    }
+    const bool last = layer() + 1 == layers_;
+    const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
+    return std::max(gpu_ns, load_backlog_ns()) + head_ns + attention_ns_ + costs_.sync_ns();
+}
+
+void step_work::computed(step_item &item, const completion &what) {
+    item.run_ns += what.duration_ns;
+    const bool on_gpu = what.kind == event_kind::gpu_expert;
+    if (host_ && what.kind == event_kind::cpu_expert) [[unlikely]]
+        host_->done(item.page);
+    if (on_gpu ? (what.segments & MOORAGE_TOP) != 0 : item.missing == 0) move_top(item);
+    if (on_gpu) segment_done(item, what.segments);
+}
+
+void step_work::done(const completion &what) {
+    --open_;
+    if (what.kind == event_kind::prediction) {
+        predicting_ = false;
+        return plan_prefetch();
+    }
+    if (what.kind == event_kind::hidden_states) return;
+    step_item &item = items_[what.tag];
+    --item.open;
+    if (what.kind != event_kind::moved) return computed(item, what);
+    truth_.of(item.page).moved(item.page);
+    room_freed();
+}
+
+void step_work::end(layer_report &account) {
+    ledger *const only = truth_.only();
+    for (step_item &item : items_) {
+        (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);
+        if (item.site != MOORAGE_SITE_GPU)
+            ++(item.site == MOORAGE_SITE_CPU ? account.experts.on_cpu : account.experts.remote);
+        assert(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
+        if (item.missing == 0) continue;  // so nothing has brought it
+        if (host_) host_->let_go(item.page);
+        bool loaded = false;
+        for (const uint32_t id : item.transfers) {
+            if (id == MOORAGE_NONE) continue;
+            item.load_ns += transport_.record(id).busy_ns;
+            loaded = item.site == MOORAGE_SITE_GPU;
+            transport_.release(id);
+        }
+        account.experts.loaded += loaded;
+        if (devices_ > 1) account_.devices[truth_.device_of(item.page)].loaded += loaded;
+    }
+    dispatch_.outcome(layer(), items_);
+}
+
+void step_work::leave(uint32_t page) {
+    if (const auto item = std::ranges::find(items_, page, &step_item::page); item != items_.end())
+        item->cached = true;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,162 @@
+// step_work.h - the experts of one layer step, from their look-up to their last output: what is
+// missing, what gets a slot, what runs where, and what still waits for room.
+//
+// The pipeline calls it in the order of the functions below, once a step; done() comes between
+// start() and end(), for every operation that it queued. [step]
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/cache/caches.h"
+#include "core/dispatch/dispatch_stage.h"
+#include "core/execute/cost_model.h"
+#include "core/execute/executor.h"
+#include "core/execute/links.h"
+#include "core/pipeline/guard.h"
+#include "core/pipeline/host_store.h"
+#include "core/pipeline/load_behind.h"
+#include "core/pipeline/remote_calls.h"
+#include "core/pipeline/run_account.h"
+#include "core/prefetch/prefetch_stage.h"
+#include "core/source/layer_step.h"
+#include "core/source/source.h"
+#include "core/store/memories.h"
+#include "core/transport/transport_stage.h"
+
+namespace moorage::core {
+
+class step_work {
+public:
+    struct parts {
+        executor &where;
+        device_costs costs;
+        const memories &truth;
+        caches &cache;
+        transport_stage &transport;
+        host_store *host;  // null: host memory holds everything
+        load_behind &behind;
+        prefetch_stage &prefetch;
+        dispatch_stage &dispatch;
+        guard &guarding;
+        run_account &account;
+        layer_step &step;
+        const pass &tokens;
+        uint32_t layers;
+        uint32_t buffer_slots;
+        // Loads read from disk: what has no slot passes through, and is computed by the device,
+        // too.
+        bool from_disk;
+        peers *others;  // null: there are none
+    };
+    // All borrowed.
+    explicit step_work(const parts &of);
+
+    // A pass begins, whose tokens and context are known.
+    void begin_pass() { attention_ns_ = costs_.attention_ns(pass_.tokens.size(), pass_.context()); }
+    // Counts hits by what is resident now, and pins every expert of the step.
+    void look_up(layer_report &account);
+    // Cuts off what was prefetched and not asked for, and takes over what is on its way.
+    void settle();
+    // Asks who computes what, where. False: the run has to end.
+    bool assign();
+    // Gives every expert that will be on the GPU its slot in the cache, as far as there are any;
+    // the others pass through the staging slots. What is missing is marked as in flight. False: the
+    // run has to end.
+    bool load();
+    // Queues what can run, submits what is missing, plans what comes after.
+    void start();
+    // Whether something of the step is still to come.
+    bool open();
+    // An operation of the step has ended: an expert, a move, a prediction.
+    void done(const completion &what);
+    // A page has come from disk.
+    void page_read(uint32_t page);
+    // Unpins, drops what got no slot, and tells the dispatch policy what its choices took.
+    void end(layer_report &account);
+
+    bool waits() const { return open_ != 0; }  // for operations under way
+    // Of what a completion is tagged with.
+    uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
+    double share_of(uint32_t item, uint8_t segments) const {
+        return share(items_[item].page, segments);
+    }
+    // A placement keeps the page: a step that has it computed elsewhere leaves it when it ends.
+    void leave(uint32_t page);
+
+private:
+    uint32_t layer() const { return step_.view().layer; }
+    uint64_t now_ns() const { return *executor_.clock(); }
+    bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
+    void look_up_predicted(layer_report &account);
+    void join_transfers();
+    void give_up_prefetch(step_item &item);
+    void load_no_more();
+    void compute_all_here();
+    bool find_room();
+    bool load_later();
+    void start_segment(uint32_t index, uint8_t segments);
+    void start_on_cpu(uint32_t index);
+    void start_waiting();
+    bool start_next(std::pair<uint32_t, uint8_t> waiting);
+    void send_hidden_states();
+    void start_on_others();
+    void predict();
+    void plan_prefetch();
+    void computed(step_item &item, const completion &what);
+    void segment_done(step_item &item, uint8_t segments);
+    void room_freed();
+    void move_top(step_item &item);
+    void count_spare();
+    std::span<const uint32_t> held_frames();
+    uint32_t h2d_to(uint32_t page) const { return h2d_of(truth_.device_of(page)); }
+    bool is_split(uint32_t page) const { return truth_.of(page).rows().split(layer()); }
+    double share(uint32_t page, uint8_t segments) const {
+        return truth_.of(page).rows().share(layer(), segments);
+    }
+    uint64_t load_backlog_ns();
+    uint64_t window_ns();
+
+    executor &executor_;
+    const device_costs each_;
+    const cost_model &costs_;  // of the first device, and what is alike on all
+    const memories &truth_;
+    caches &cache_;
+    transport_stage &transport_;
+    host_store *host_;
+    load_behind &behind_;
+    prefetch_stage &prefetch_;
+    dispatch_stage &dispatch_;
+    guard &guard_;
+    run_account &account_;
+    layer_step &step_;
+    const pass &pass_;
+    remote_calls remote_;
+    const uint32_t layers_, devices_;
+    const bool from_disk_;
+    const bool predicts_;  // executor::predict() comes before prefetches are planned
+
+    std::vector<step_item> items_;
+    std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] in items_
+    std::vector<prefetch_stage::taken> taken_;
+    std::vector<uint32_t> to_cache_, to_cache_items_;
+    std::vector<placement_in_cache> placed_;
+    std::vector<uint8_t> started_;
+    std::vector<uint32_t> spare_, held_;  // [devices] free slots of the layer; frames in use
+    const std::vector<uint32_t> none_held_;
+    std::vector<uint64_t> backlogs_ns_;  // [devices]
+    uint32_t away_ = 0;                  // devices that have hidden states to send back, as a mask
+    // Segments that wait for room in the arena, in order: item, segments; next_waiting_ goes first.
+    std::vector<std::pair<uint32_t, uint8_t>> waiting_;
+    size_t next_waiting_ = 0;
+    std::vector<uint32_t> read_first_;  // items of the CPU whose pages come from disk
+    std::vector<uint32_t> predict_from_;
+    bool predicting_ = false;  // under way
+    bool foretold_ = false;    // the step before made predictions for this one
+    uint32_t open_ = 0;        // operations under way
+    uint64_t attention_ns_ = 0;
+};
+
+}  // namespace moorage::core

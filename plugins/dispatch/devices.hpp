@@ -1,0 +1,27 @@
+// devices.hpp - several devices that share the experts: the one of an item, and times kept for
+// each.
+#pragma once
+
+#include <moorage/moorage.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace devices {
+
+inline constexpr uint32_t most = 8;
+
+inline uint32_t count(const moorage::items &items) {
+    return items.host_device ? std::min(items.devices, most) : 1;
+}
+inline uint32_t of(const moorage::items &items, uint32_t item) {
+    return items.host_device ? std::min(items.host_device[item], most - 1) : 0;
+}
+inline uint64_t backlog_ns(const moorage::items &items, uint32_t device) {
+    return items.host_device ? items.host_device_backlog_ns[device] : items.load_backlog_ns;
+}
+
+using times = std::array<uint64_t, most>;
+inline uint64_t longest(const times &of) { return *std::max_element(of.begin(), of.end()); }
+
+}  // namespace devices

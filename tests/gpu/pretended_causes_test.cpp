@@ -1,0 +1,44 @@
+// pretended_causes_test.cpp - goal: all of a run's time on the GPU has a cause, and what is waited
+// for is among them. Method: golden models over the pretended GPU whose run has to wait for the
+// link, for the CPU or for the disk; the clock is real, so what must hold whatever it says.
+#include <cmath>
+
+#include "tests/gpu/pretended_run.h"
+
+using namespace moorage::test;
+
+namespace {
+
+time_causes causes_of(pretended_run &run, const pretended::settings &how) {
+    pretended::begin(how);
+    const auto report = run();
+    REQUIRE_MESSAGE(report.ok(), (report ? "" : report.failure().text));
+    time_causes all;
+    for (const auto &layer : report->causes)
+        for (const time_causes &phase : layer) all += phase;
+    CHECK(std::llabs(std::llround(report->total_ms * 1e6) - std::llround(double(all.sum()))) <= 1);
+    CHECK(all[cause::compute] > 0);
+    CHECK(all[cause::launch] > 0);
+    CHECK(all[cause::host] > 0);
+    CHECK(all[cause::away] == 0);
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("links, the CPU and the disk are told apart, and the sum is the clock") {
+    // Where streams run ahead of the host nothing is waited for.
+    for (const pretended::order how : {pretended::order::drawn, pretended::order::lazy}) {
+        CAPTURE(static_cast<int>(how));
+        pretended_run run("olmoe");
+        const time_causes loads = causes_of(run, {.how = how});
+        CHECK(loads[cause::link] > 0);
+        CHECK(loads[cause::cpu] == 0);
+        CHECK(loads[cause::disk] == 0);
+        run.config.dispatch.plugin = "cpu_all";
+        CHECK(causes_of(run, {.how = how})[cause::cpu] > 0);
+        run.config.dispatch.plugin = "load_all";
+        run.read_disk();
+        CHECK(causes_of(run, {.how = how})[cause::disk] > 0);
+    }
+}

@@ -1,0 +1,171 @@
+// Goal: queues in order, gates, turns, and time that is all accounted for. Method: rings against
+// std::deque; a device that only writes down what it is given, under work drawn at random, against
+// a simulation that looks at every queue anew for each turn.
+#include "core/execute/stream_executor.h"
+
+#include <deque>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "core/base/random.h"
+#include "core/execute/turns_executor.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// A turn takes a nanosecond, and one more for each operation in it; a piece is copied when the
+// device rests, a hundred later.
+class written_down final : public turns_executor<written_down> {
+public:
+    explicit written_down(uint32_t transfers_max) : turns_executor(transfers_max, nullptr) {}
+    const uint64_t *clock() const override { return &now_; }
+    void send(const link_piece &piece) override {
+        begin_piece(piece.link);
+        sent_.push_back(piece);
+    }
+    bool virtual_time() const override { return true; }
+    bool unified_memory() const override { return false; }
+    std::vector<std::vector<uint32_t>> turns;  // tags
+
+private:
+    template <class, class>
+    friend class moorage::core::stream_executor;
+    friend turns_executor;
+    uint64_t time_ns() const { return now_; }
+    void compute(std::span<const operation> experts) {
+        turns.emplace_back();
+        for (const operation &one : experts) turns.back().push_back(one.tag);
+        now_ += 1 + experts.size();
+    }
+    void compute(const operation &one) {
+        turns.push_back({one.tag});
+        now_ += 2;
+    }
+    bool take_piece(completion &out) {
+        if (!copied_) return false;
+        copied_ = false;
+        end_piece(sent_.front().link, 100, out);
+        sent_.pop_front();
+        return true;
+    }
+    void wait_for_piece() {
+        REQUIRE(!sent_.empty());
+        copied_ = true;
+        now_ += 100;
+    }
+
+    std::deque<link_piece> sent_;
+    bool copied_ = false;
+    uint64_t now_ = 0;
+};
+
+struct queued_work {
+    expert_work work;
+    bool moves = false;
+};
+
+// The turns that a list of work takes when transfers arrive in the order of their numbers, each
+// when nothing else can go on.
+std::vector<std::vector<uint32_t>> turns_of(std::deque<queued_work> device,
+                                            std::deque<queued_work> cpu) {
+    std::vector<std::vector<uint32_t>> all;
+    uint32_t there = 0;  // transfers below it have arrived
+    const auto ready = [&](const queued_work &one) {
+        return one.work.transfer == MOORAGE_NONE || one.work.transfer < there;
+    };
+    while (!device.empty() || !cpu.empty()) {
+        std::deque<queued_work> &from = !device.empty() && ready(device.front()) ? device : cpu;
+        if (from.empty()) {
+            ++there;
+            continue;
+        }
+        std::vector<queued_work> turn;
+        while (!from.empty() && ready(from.front()) && (turn.empty() || !turn[0].moves) &&
+               (turn.empty() || !from.front().moves)) {
+            bool follows = false;  // a bottom, and its top is in the turn
+            for (const queued_work &one : turn)
+                follows |= one.work.page == from.front().work.page &&
+                           from.front().work.segments == MOORAGE_BOTTOM;
+            if (follows) break;
+            turn.push_back(from.front());
+            from.pop_front();
+        }
+        all.emplace_back();
+        for (const queued_work &one : turn) all.back().push_back(one.work.tag);
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("a ring is a queue, however it grows") {
+    random_stream random(7, 0);
+    ring<uint64_t> tested;
+    std::deque<uint64_t> known;
+    for (uint64_t i = 0; i < 20'000; ++i) {
+        if (known.empty() || random.below(100) < (i / 2'000 % 2 == 0 ? 60u : 45u)) {
+            tested.push() = i;
+            known.push_back(i);
+        } else {
+            REQUIRE(tested.front() == known.front());
+            tested.pop();
+            known.pop_front();
+        }
+        REQUIRE(tested.size() == known.size());
+        REQUIRE(tested.empty() == known.empty());
+    }
+}
+
+TEST_CASE("work drawn at random goes in the turns of a plain simulation, and no time is lost") {
+    for (uint64_t seed = 0; seed < 300; ++seed) {
+        random_stream random(seed, 1);
+        const auto transfers = static_cast<uint32_t>(1 + random.below(6));
+        written_down machine(transfers);
+        time_causes causes, later;
+        machine.charge(causes);
+        std::deque<queued_work> device, cpu;
+        for (uint32_t id = 0; id < transfers; ++id) machine.expect(id);
+        uint32_t waits = 0;  // a queue is in order, so later work does not wait for earlier copies
+        for (uint32_t tag = 0; tag < 25; ++tag) {
+            queued_work one;
+            one.work.page = static_cast<uint32_t>(random.below(5));
+            one.work.tag = tag;
+            one.work.tokens = 1;
+            one.work.segments = random.below(2) == 0   ? MOORAGE_WHOLE
+                                : random.below(2) == 0 ? MOORAGE_TOP
+                                                       : MOORAGE_BOTTOM;
+            if (random.below(4) == 0) {
+                cpu.push_back(one);
+                machine.expert_on_cpu(one.work);
+                continue;
+            }
+            if (random.below(3) == 0) {
+                waits = std::min<uint32_t>(waits + random.below(3), transfers - 1);
+                one.work.transfer = waits;
+            }
+            one.moves = random.below(8) == 0;
+            device.push_back(one);
+            if (one.moves)
+                machine.move_top(one.work, 0);
+            else
+                machine.expert_on_gpu(one.work);
+        }
+        for (uint32_t id = 0; id < transfers; ++id) machine.send({.link = link_h2d, .bytes = 1});
+        uint32_t arrived = 0;
+        for (size_t left = device.size() + cpu.size(); left != 0;) {
+            if (machine.wait().kind == event_kind::piece)
+                machine.arrived(arrived++);
+            else
+                --left;
+        }
+        machine.charge(later);
+        CHECK(machine.turns == turns_of(device, cpu));
+        CHECK(causes.sum() == *machine.clock());
+        CHECK(causes[cause::compute] == machine.busy().gpu);
+        CHECK(causes[cause::cpu] == machine.busy().cpu);
+        CHECK(causes[cause::link] == machine.busy().stall);
+        CHECK(machine.busy().h2d == 100 * arrived);
+    }
+}
