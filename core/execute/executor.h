@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -42,6 +43,19 @@ struct link_piece {
     uint8_t segments = MOORAGE_WHOLE;  // of the whole transfer
     uint64_t offset_bytes = 0;         // within it
     uint64_t bytes = 0;                // >= 1
+
+    // What of it lies in the image of the top segment and in that of the bottom one, which are of
+    // so many bytes; a whole expert is its top segment.
+    struct part {
+        uint64_t begin, end;
+    };
+    std::array<part, 2> parts(uint64_t top_bytes, uint64_t bottom_bytes) const {
+        const uint64_t top = segments & MOORAGE_TOP ? top_bytes : 0;
+        const uint64_t all = top + (segments & MOORAGE_BOTTOM ? bottom_bytes : 0);
+        const uint64_t begin = offset_bytes, end = std::min(begin + bytes, all);
+        return {{{std::min(begin, top), std::min(end, top)},
+                 {std::max(begin, top) - top, std::max(end, top) - top}}};
+    }
 };
 
 enum class event_kind : uint8_t {

@@ -169,6 +169,13 @@ private:
 
 }  // namespace
 
+std::vector<const mlp_weights *> experts_of(const model &of) {
+    std::vector<const mlp_weights *> out;
+    for (const uint32_t layer : of.config().moe_layers())
+        for (const mlp_weights &expert : of.weights().layers[layer].experts) out.push_back(&expert);
+    return out;
+}
+
 result<std::unique_ptr<model>> open_model(const fs::path &directory) {
     try {
         return model_directory::open(directory);

@@ -67,6 +67,9 @@ protected:
 
 result<std::unique_ptr<model>> open_model(const std::filesystem::path &directory);
 
+// Routed experts by page: those of the first layer that has any, then those of the next.
+std::vector<const mlp_weights *> experts_of(const model &of);
+
 // A model of the given configuration filled with small random numbers, in memory: for timing
 // where the weights are not at hand. All experts of a layer may share the same bytes when
 // `distinct_experts` is smaller than their number (0: all distinct). Deterministic in `seed`.

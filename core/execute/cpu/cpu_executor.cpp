@@ -1,7 +1,12 @@
 // cpu_executor.cpp - computes what is queued on the caller's thread.
 #include "core/execute/cpu/cpu_executor.h"
 
+#include <algorithm>
+#include <cassert>
 #include <cstring>
+
+#include "core/base/text.h"
+#include "core/model/segment.h"
 
 namespace moorage::core {
 
@@ -10,14 +15,45 @@ cpu_executor::cpu_executor(const cpu_executor_options &options)
       options_(options),
       experts_(options.of->config().experts),
       intermediate_(options.of->config().moe_intermediate),
-      slots_(*options.of, *options.places) {}
+      weights_(experts_of(*options.of)),
+      begun_(std::chrono::steady_clock::now()) {}
 
 result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
     std::unique_ptr<cpu_executor> made(new cpu_executor(options));
     if (options.in_place) return made;
-    if (const status done = made->slots_.take_slots(options.from_disk); !done)
-        return done.failure();
+    if (const status done = made->take_slots(); !done) return done.failure();
+    auto link = load_link::create(*options.of, options.from_disk);
+    if (!link) return link.failure();
+    made->link_ = std::move(*link);
     return made;
+}
+
+status cpu_executor::take_slots() {
+    const arena &places = *options_.places;
+    assert(places.rows() == intermediate_);
+    // Layers may be of different types; an arena's rows are as wide as the widest.
+    for (const mlp_weights *one : weights_) {
+        const uint64_t bytes = segment_image(*one, 0, intermediate_).bytes();
+        row_bytes_ = std::max(row_bytes_, (bytes + intermediate_ - 1) / intermediate_);
+    }
+    auto memory = memory_block::create(
+        row_bytes_ * places.rows_total(),
+        format("the arena of {} expert slots", places.rows_total() / places.rows()));
+    if (!memory) return error{memory.failure().text + "; lower [memory] experts"};
+    memory_ = std::move(*memory);
+    return success();
+}
+
+uint64_t cpu_executor::time_ns() const {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                     std::chrono::steady_clock::now() - begun_)
+                                     .count());
+}
+
+std::byte *cpu_executor::address(uint32_t page, uint8_t segment) const {
+    const uint64_t at = options_.places->row_of(page, segment);
+    assert(at != MOORAGE_NEVER);
+    return row(at);
 }
 
 void cpu_executor::begin(const pass &tokens) {
@@ -36,17 +72,29 @@ void cpu_executor::predict(uint32_t layer, const pass &tokens, std::span<const u
 
 void cpu_executor::send(const link_piece &piece) {
     begin_piece(piece.link);
-    slots_.send(piece);
+    // Experts go one way alone.
+    if (!link_ || piece.link != link_h2d || piece.page == MOORAGE_NONE)
+        return end_piece(piece.link, 0, at_once_.push());
+    const auto image = [&](uint8_t segment) {
+        return piece.segments & segment ? address(piece.page, segment) : nullptr;
+    };
+    const bool split = options_.places->split(piece.page / experts_);
+    link_->send(piece, options_.places->top_rows(piece.page / experts_),
+                {image(MOORAGE_TOP), split ? image(MOORAGE_BOTTOM) : nullptr});
 }
 
 bool cpu_executor::take_piece(completion &out) {
-    slot_loader::copied piece;
-    if (!slots_.take(piece)) return false;
-    if (!piece.failure.empty() && !failed_) {
-        failed_ = true;
-        failure_ = piece.failure;
+    if (!at_once_.empty()) {
+        out = at_once_.front();
+        at_once_.pop();
+        return true;
     }
-    end_piece(piece.link, piece.ended_ns - piece.started_ns, out);
+    if (!link_ || !link_->ended()) return false;
+    if (!link_->failure().empty() && !failed_) {
+        failed_ = true;
+        failure_ = link_->failure();
+    }
+    end_piece(link_h2d, link_->duration_ns(), out);
     return true;
 }
 
@@ -65,8 +113,8 @@ void cpu_executor::compute(const operation &one) {
 
 void cpu_executor::move(const operation &next) {
     const uint32_t page = next.page, rows = options_.places->top_rows(page / experts_);
-    std::memcpy(slots_.row(next.to_row), slots_.address(page, MOORAGE_TOP),
-                segment_image(slots_.expert_of(page), 0, rows).bytes());
+    std::memcpy(row(next.to_row), address(page, MOORAGE_TOP),
+                segment_image(*weights_[page], 0, rows).bytes());
 }
 
 // In one go: one parallel loop for a step.
@@ -82,9 +130,8 @@ void cpu_executor::compute(std::span<const operation> experts) {
         const uint32_t end = whole || bottom ? intermediate_ : top;
         const mlp_weights *weights = nullptr;
         if (!in_place) {
-            const segment_image image(slots_.expert_of(one.page), first, end - first);
-            views_.push_back(
-                image.view(slots_.address(one.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP)));
+            const segment_image image(*weights_[one.page], first, end - first);
+            views_.push_back(image.view(address(one.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP)));
             weights = &views_.back();
         }
         calls_.push_back({one.page % experts_, first, end - first, weights});

@@ -7,13 +7,16 @@
 // the same one then.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/base/memory_block.h"
 #include "core/execute/cpu/cpu_model.h"
-#include "core/execute/cpu/slot_loader.h"
+#include "core/execute/load_link.h"
 #include "core/execute/turns_executor.h"
+#include "core/store/arena.h"
 
 namespace moorage::core {
 
@@ -43,20 +46,23 @@ public:
     bool unified_memory() const override { return options_.in_place; }
     std::string failure() const override { return failure_; }
 
-    uint64_t memory_bytes() const { return slots_.bytes(); }
+    uint64_t memory_bytes() const { return memory_.bytes(); }
 
 private:
     template <class, class>
     friend class stream_executor;
     friend turns_executor;
     explicit cpu_executor(const cpu_executor_options &options);
-    uint64_t time_ns() const { return slots_.elapsed_ns(); }
+    status take_slots();
+    uint64_t time_ns() const;
     void compute(std::span<const operation> experts);
     void compute(const operation &one);
     void move(const operation &work);
     bool take_piece(completion &out);
-    void wait_for_piece() { slots_.wait(); }
+    void wait_for_piece() { link_->wait(); }
     void returns() { now_ = time_ns(); }
+    std::byte *row(uint64_t row) const { return memory_.data() + row * row_bytes_; }
+    std::byte *address(uint32_t page, uint8_t segment) const;
 
     cpu_executor_options options_;
     uint32_t experts_, intermediate_;
@@ -65,7 +71,12 @@ private:
     std::vector<expert_call> calls_;
     std::vector<mlp_weights> views_;
     std::string failure_;
-    slot_loader slots_;
+    std::vector<const mlp_weights *> weights_;  // [pages]
+    uint64_t row_bytes_ = 0;
+    memory_block memory_;              // of the slots
+    std::unique_ptr<load_link> link_;  // null: in place
+    ring<completion> at_once_;         // of pieces that copy nothing
+    std::chrono::steady_clock::time_point begun_;
 };
 
 }  // namespace moorage::core

@@ -130,7 +130,7 @@ status cuda_run::prepare() {
     if (const status planned = plan_memory(weights_bytes, buffers_bytes); !planned)
         return planned.failure();
     if (options_.host_places) {
-        auto link = disk_link::create(*options_.of);
+        auto link = load_link::create(*options_.of, /*from_disk=*/true);
         if (!link) return link.failure();
         disk_ = std::move(*link);
     }

@@ -94,7 +94,7 @@ void cuda_run::expert_on_cpu(const expert_work &work) {
         inputs_ready_.record(gpu_->side());
     }
     float *output = cpu_outputs_ + compute_->assignment_first(expert) * hidden();
-    tasks_.push_back({work.page, work.tag, compute_->assignment_tokens(expert), output, 0});
+    tasks_.push_back({work.page, work.tag, compute_->assignment_tokens(expert), output});
     ++queued_;
     stream_executor::expert_on_cpu(work);
     failed_ = gpu_->notes().failed();
@@ -103,8 +103,8 @@ void cuda_run::expert_on_cpu(const expert_work &work) {
 void cuda_run::send(const link_piece &sent) {
     begin_piece(sent.link);
     if (sent.link == link_disk)
-        return disk_->send(sent, options_.places->top_rows(sent.page / experts_count_),
-                           experts_.whole(sent.page));
+        return disk_->send(sent, experts_.rows(sent.page, 0),
+                           {experts_.image(sent.page, 0), experts_.image(sent.page, 1)});
     // The other way nothing is brought: experts are on the host, too.
     if (sent.link != link_h2d) return end_piece(sent.link, 0, done_.push());
     assert(piece_count_ < pieces_max);
@@ -122,25 +122,15 @@ void cuda_run::send(const link_piece &sent) {
     failed_ = gpu_->notes().failed();
 }
 
-// The piece's bytes of the image of the whole transfer: those of the top segment, then the
-// bottom's.
 void cuda_run::copy_piece(const link_piece &sent, cudaStream_t stream) {
-    uint64_t begin = sent.offset_bytes, left = sent.bytes;
-    for (uint32_t segment = 0; segment < 2 && left != 0; ++segment) {
-        if (!(sent.segments & (segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM)) ||
-            experts_.rows(sent.page, segment) == 0)
-            continue;
-        const uint64_t bytes = experts_.image_bytes(sent.page, segment);
-        if (begin >= bytes) {
-            begin -= bytes;
-            continue;
-        }
-        const uint64_t count = std::min(left, bytes - begin);
-        gpu_->copy(slot_address(sent.page, segment) + begin,
-                   experts_.image(sent.page, segment) + begin, count, cudaMemcpyHostToDevice,
-                   stream);
-        left -= count;
-        begin = 0;
+    const auto parts =
+        sent.parts(experts_.image_bytes(sent.page, 0), experts_.image_bytes(sent.page, 1));
+    for (uint32_t segment = 0; segment < parts.size(); ++segment) {
+        const auto [begin, end] = parts[segment];
+        if (begin != end)
+            gpu_->copy(slot_address(sent.page, segment) + begin,
+                       experts_.image(sent.page, segment) + begin, end - begin,
+                       cudaMemcpyHostToDevice, stream);
     }
 }
 
@@ -342,8 +332,9 @@ void cuda_run::poll_cpu() {
             gpu_->copy(buffers_.expert_outputs + (task.output - cpu_outputs_), task.output,
                        task.tokens.size() * hidden() * sizeof(float), cudaMemcpyHostToDevice,
                        gpu_->side());
-            busy_.cpu += task.duration_ns;
-            done_.push() = {event_kind::cpu_expert, task.tag, task.duration_ns, MOORAGE_WHOLE};
+            busy_.cpu += helper_->duration_ns();
+            done_.push() = {event_kind::cpu_expert, task.tag, helper_->duration_ns(),
+                            MOORAGE_WHOLE};
             cpu_.pop();
         }
         outputs_ready_.record(gpu_->side());

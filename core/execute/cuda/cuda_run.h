@@ -16,7 +16,7 @@
 #include "core/execute/cuda/cuda_event.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/cuda/forward.h"
-#include "core/execute/disk_link.h"
+#include "core/execute/load_link.h"
 #include "core/execute/stream_executor.h"
 
 namespace moorage::core::cuda {
@@ -118,7 +118,7 @@ private:
     std::unique_ptr<cuda_device> gpu_;
     pinned_experts experts_;
     std::unique_ptr<cpu_experts> helper_;
-    std::unique_ptr<disk_link> disk_;  // null: host memory holds everything
+    std::unique_ptr<load_link> disk_;  // null: host memory holds everything
     device_weights weights_;
     forward_buffers buffers_;
     std::unique_ptr<forward<cuda_device>> compute_;

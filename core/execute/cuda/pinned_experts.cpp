@@ -23,14 +23,12 @@ uint64_t rounded(uint64_t bytes) {
 }  // namespace
 
 pinned_experts::pinned_experts(const model &of, const arena &places, const arena *rows)
-    : places_(places), rows_(rows) {
+    : places_(places), rows_(rows), experts_(experts_of(of)) {
     std::map<const std::byte *, uint32_t> first;
-    for (const uint32_t layer : of.config().moe_layers())
-        for (const mlp_weights &expert : of.weights().layers[layer].experts) {
-            const auto page = static_cast<uint32_t>(experts_.size());
-            experts_.push_back(&expert);
-            shared_with_.push_back(first.emplace(expert.gate.data, page).first->second);
-        }
+    for (const mlp_weights *expert : experts_) {
+        const auto page = static_cast<uint32_t>(shared_with_.size());
+        shared_with_.push_back(first.emplace(expert->gate.data, page).first->second);
+    }
     at_.resize(experts_.size());
     sharers_.resize(experts_.size());
     packed_.resize(experts_.size());

@@ -34,16 +34,14 @@ public:
     status divide(cuda_device &device, uint32_t threads);
 
     // segment: 0 top, 1 bottom. Valid after fill(). Requires: the page has rows.
-    const std::byte *image(uint32_t page, uint32_t segment) const {
+    std::byte *image(uint32_t page, uint32_t segment) const {
         return whole(page) + (segment == 0 ? 0 : image_bytes(page, 0));
     }
-    std::byte *whole(uint32_t page) const { return rows_ ? frame(page) : images_[page]; }
     uint64_t image_bytes(uint32_t page, uint32_t segment) const {
         return segment_of(page, segment).bytes();
     }
     uint32_t first_row(uint32_t page, uint32_t segment) const;
     uint32_t rows(uint32_t page, uint32_t segment) const;
-    const mlp_weights &expert(uint32_t page) const { return *experts_[page]; }
     // The weights of a segment where they lie in an image at `base`.
     mlp_weights view(uint32_t page, uint32_t segment, const std::byte *base) const;
 
@@ -57,6 +55,7 @@ private:
         std::byte *data;
         uint32_t top_rows;
     };
+    std::byte *whole(uint32_t page) const { return rows_ ? frame(page) : images_[page]; }
     std::byte *frame(uint32_t page) const;
     void plan_frames();
     segment_image segment_of(uint32_t page, uint32_t segment) const;
@@ -64,12 +63,12 @@ private:
 
     const arena &places_;
     const arena *const rows_;
+    const std::vector<const mlp_weights *> experts_;  // [pages]
     uint64_t frame_bytes_ = 0;  // of an expert in rows, the largest of all layers
     std::vector<std::byte *> chunks_;
     uint64_t bytes_ = 0, row_bytes_ = 0;
-    std::vector<const mlp_weights *> experts_;  // [pages]
-    std::vector<uint32_t> shared_with_;         // [pages] the first page with the same weights
-    std::vector<uint32_t> sharers_;             // [pages] of a first page: pages with its weights
+    std::vector<uint32_t> shared_with_;  // [pages] the first page with the same weights
+    std::vector<uint32_t> sharers_;      // [pages] of a first page: pages with its weights
     std::vector<uint64_t> chunk_bytes_;
     std::vector<place> at_;                    // [pages] of a first page
     std::vector<std::vector<packed>> packed_;  // [pages] of a first page

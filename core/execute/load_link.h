@@ -1,0 +1,50 @@
+// load_link.h - the link into host memory: a thread that brings pieces of experts there, from where
+// the model has them in memory, or read from its files past the page cache (expert_reader.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/execute/executor.h"
+#include "core/execute/expert_reader.h"
+#include "core/execute/side_thread.h"
+#include "core/model/model.h"
+
+namespace moorage::core {
+
+class load_link {
+public:
+    // Borrowed. An error when experts are to come from disk that lie in no file as they are used.
+    static result<std::unique_ptr<load_link>> create(const model &of, bool from_disk);
+
+    // Begins to bring the piece of an expert whose top segment has `top_rows`, into the images of
+    // its top and bottom segment. These are fixed now: a piece under way goes on when its transfer
+    // is cancelled and the slot given away; what comes there next waits for the link. Requires: no
+    // piece is under way.
+    void send(const link_piece &piece, uint32_t top_rows, std::array<std::byte *, 2> images);
+    bool busy() const { return thread_.busy(); }
+    // Whether the piece under way has ended; then busy() ends, too, and failure() says how it went.
+    bool ended() { return thread_.ended(); }
+    // Until it has. Requires: a piece is under way.
+    void wait() const { thread_.wait(); }
+    uint64_t duration_ns() const { return thread_.duration_ns(); }
+    const std::string &failure() const { return failure_; }  // empty: none
+
+private:
+    load_link(const model &of, std::unique_ptr<expert_reader> reader);
+    void bring();
+
+    const std::vector<const mlp_weights *> experts_;
+    const std::unique_ptr<expert_reader> reader_;  // null: from memory
+    link_piece piece_;
+    uint32_t top_rows_ = 0;
+    std::array<std::byte *, 2> images_{};
+    std::string failure_;
+    side_thread thread_;
+};
+
+}  // namespace moorage::core
