@@ -3,7 +3,7 @@
 // A row of a matrix is one block of values after the other; a format that keeps the scales of its
 // blocks apart has them in matrix::scales. Sizes, segments, copies and what is measured follow from
 // the table. Beside its row a format needs a reader for each kind of device, which makes floats of
-// its blocks: core/execute/cpu/kernels_vector-inl.h, core/execute/cuda/arithmetic/weights_read.h.
+// its blocks: core/execute/cpu/kernels_vector-inl.h, core/execute/gpu/arithmetic/weights_read.h.
 #pragma once
 
 #include <cassert>

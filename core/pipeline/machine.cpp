@@ -50,7 +50,7 @@ status make_cpu(const machine_request &request, machine &made) {
 }
 
 status make_cuda(const machine_request &request, machine &made) {
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = request.of;
     options.places = request.places;
     options.host_places = request.host_places;

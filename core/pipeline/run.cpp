@@ -228,8 +228,11 @@ status runner::size_memory() {
     request.experts = source_->experts();
     request.top_k = source_->top_k();
     if (config_.runs_on().memory == fast_memory::gpu && !config_.experts && !config_.bytes) {
-        const auto room =
-            cuda_room_for_experts(*computed_, limits(), static_cast<int32_t>(config_.device));
+        gpu_executor_options options;
+        options.of = computed_;
+        options.limits = limits();
+        options.device = static_cast<int32_t>(config_.device);
+        const auto room = cuda_room_for_experts(options);
         if (!room) return room.failure();
         request.gpu_room_bytes = *room;
     }

@@ -105,7 +105,7 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     const model &of = **made_model;
     const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * of.config().experts;
     executor_drive drive(of, {asked.cached ? asked.cached : pages, 1, asked.cpu_share, true, 7});
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = &of;
     options.places = &drive.places;
     options.limits.context_max = 4096;

@@ -10,10 +10,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/execute/cuda/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/host_device.h"
 #include "tests/gpu/fibers.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 class fiber_team {
 public:
@@ -175,4 +175,4 @@ private:
     uint32_t order_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -19,7 +19,7 @@ using namespace moorage::core;
 enum class precision { exact, fast, on_cpu };
 struct request {
     precision mode = precision::exact;
-    double patience_s = cuda_executor_options{}.patience_s;
+    double patience_s = gpu_executor_options{}.patience_s;
 };
 
 bool check_directory(const std::string &directory, const request &asked) {
@@ -35,7 +35,7 @@ bool check_directory(const std::string &directory, const request &asked) {
         return false;
     }
     bool good = true;
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.threads = 2;
     options.patience_s = asked.patience_s;
     options.exact = asked.mode != precision::fast;

@@ -22,7 +22,7 @@ struct golden_machine {
     const pass_results *results = nullptr;
 };
 
-inline result<golden_machine> make_golden_machine(const cuda_executor_options &options,
+inline result<golden_machine> make_golden_machine(const gpu_executor_options &options,
                                                   bool on_cpu) {
     golden_machine out;
     if (!on_cpu) {
@@ -70,7 +70,7 @@ struct golden_outcome {
 
 // options: threads, patience and precision are looked at.
 inline golden_outcome run_golden(const model &of, const golden_data &golden,
-                                 const drive_options &how, cuda_executor_options options,
+                                 const drive_options &how, gpu_executor_options options,
                                  bool on_cpu) {
     executor_drive drive(of, how);
     options.of = &of;

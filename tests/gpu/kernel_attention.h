@@ -1,12 +1,12 @@
 // kernel_attention.h - checks of attention and of what stands around it: norms, rotation, caches.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/attend.h"
-#include "core/execute/cuda/arithmetic/heads.h"
-#include "core/execute/cuda/arithmetic/tokens.h"
+#include "core/execute/gpu/arithmetic/attend.h"
+#include "core/execute/gpu/arithmetic/heads.h"
+#include "core/execute/gpu/arithmetic/tokens.h"
 #include "tests/gpu/kernel_bench.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 struct attention_case {
     std::string name;
@@ -345,4 +345,4 @@ void check_attentions(Bench &bench) {
         for (const bool gate : {false, true}) check_combine(bench, layer_norm, gate);
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

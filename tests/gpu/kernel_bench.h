@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/execute/cuda/arithmetic/weights_read.h"
+#include "core/execute/gpu/arithmetic/weights_read.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 struct case_result {
     std::string name;
@@ -161,4 +161,4 @@ private:
     std::vector<std::vector<words16>> blocks_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

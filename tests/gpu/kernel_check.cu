@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace moorage::core::cuda;
+using namespace moorage::core::gpu;
 
 void need(cudaError_t code, const char *call) {
     if (code == cudaSuccess) return;

@@ -13,7 +13,7 @@
 namespace {
 
 using namespace moorage::core;
-using namespace moorage::core::cuda;
+using namespace moorage::core::gpu;
 
 using fiber_bench = kernel_bench<fiber_device, host_memory>;
 

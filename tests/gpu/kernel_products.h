@@ -2,11 +2,11 @@
 // segments, embeddings.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/tile.h"
-#include "core/execute/cuda/arithmetic/tokens.h"
+#include "core/execute/gpu/arithmetic/tile.h"
+#include "core/execute/gpu/arithmetic/tokens.h"
 #include "tests/gpu/kernel_bench.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 inline double activated_slowly(activation_kind kind, double limit, double gate, double up) {
     switch (kind) {
@@ -224,4 +224,4 @@ void check_products(Bench &bench) {
     check_embedding(bench);
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

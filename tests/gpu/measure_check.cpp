@@ -9,7 +9,7 @@
 
 #include "core/config/hardware.h"
 #include "core/config/profile_writer.h"
-#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/gpu/arithmetic/product.h"
 #include "core/execute/cuda/cuda_measure.h"
 #include "tests/gpu/pretended/pretended.h"
 

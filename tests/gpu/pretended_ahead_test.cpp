@@ -20,7 +20,7 @@ struct by_hand {
 
     explicit by_hand(order how, uint32_t seed = 5)
         : drive(*golden.of, {.slots = golden.of->config().experts * 8}) {
-        cuda_executor_options options;
+        gpu_executor_options options;
         options.of = golden.of.get();
         options.places = &drive.places;
         options.limits = golden_limits(golden.data);

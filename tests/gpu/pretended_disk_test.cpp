@@ -85,7 +85,7 @@ TEST_CASE("a read that fails ends the run with the file's name") {
         executor_drive drive(**opened, {.slots = 4});
         arena host(static_cast<uint32_t>(config.moe_layers().size()), config.experts,
                    config.moe_intermediate, 4, 2);
-        cuda_executor_options options;
+        gpu_executor_options options;
         options.of = opened->get();
         options.places = &drive.places;
         options.host_places = &host;

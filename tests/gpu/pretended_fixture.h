@@ -30,7 +30,7 @@ struct opened_golden {
 
 // Why a golden model's results over the GPU are not the reference's; empty: they are.
 inline std::string what_is_off(const opened_golden &golden, const golden_layout &layout) {
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.threads = 2;
     options.exact = true;
     options.patience_s = 5;
@@ -54,7 +54,7 @@ inline short_outcome run_shortly(const opened_golden &golden) {
     how.cpu_share = 0.5;
     how.seed = 7;
     executor_drive drive(*golden.of, how);
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = golden.of.get();
     options.places = &drive.places;
     options.limits = golden_limits(golden.data);

@@ -42,7 +42,7 @@ std::unique_ptr<model> latent() {
 // Logits of twelve tokens at once and two after them; or why there are none.
 short_outcome run(const model &of, bool exact, bool on_cpu) {
     executor_drive drive(of, {.slots = 256, .random_routing = true, .seed = 5});
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = &of;
     options.places = &drive.places;
     options.limits = {.tokens_max = 12, .context_max = 16, .outputs_max = 12};

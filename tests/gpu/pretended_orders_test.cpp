@@ -58,7 +58,7 @@ TEST_CASE("loads of the layer under way go before those of later layers") {
     const opened_golden golden("olmoe");
     const uint32_t experts = golden.of->config().experts;
     executor_drive drive(*golden.of, {.slots = 4});
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = golden.of.get();
     options.places = &drive.places;
     options.limits = golden_limits(golden.data);

@@ -40,7 +40,7 @@ outcome run(const opened_golden &golden, uint32_t slots, double cpu_share, bool 
     };
     executor_drive drive(*golden.of, how);
     driven = &drive;
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = golden.of.get();
     options.places = &drive.places;
     options.limits = golden_limits(golden.data);

@@ -12,7 +12,7 @@
 namespace {
 
 using namespace moorage::core;
-using namespace moorage::core::cuda;
+using namespace moorage::core::gpu;
 
 using host_bench = kernel_bench<emulated_device, host_memory>;
 

@@ -13,27 +13,27 @@
 namespace {
 
 using namespace moorage::core;
-using cuda::expert_in_slot;
+using gpu::expert_in_slot;
 
 // A model whose device is the CPU.
 class emulated_run {
 public:
-    emulated_run(const model &of, const cuda::forward_limits &limits, uint32_t top)
+    emulated_run(const model &of, const gpu::forward_limits &limits, uint32_t top)
         : of_(of), limits_(limits), top_(top), rule_(of.config()) {
-        cuda::memory_plan counted, counted_pinned;
-        cuda::weights_loader(device, counted).load(of.weights(), of.config().expert_bias);
+        gpu::memory_plan counted, counted_pinned;
+        gpu::weights_loader(device, counted).load(of.weights(), of.config().expert_bias);
         lay_out(of.config(), limits, counted, counted_pinned);
         // Poisoned: what is not written shows.
         memory_.assign(counted.bytes() / 4 + 128, __builtin_nanf(""));
         pinned_.assign(counted_pinned.bytes() / 4 + 128, __builtin_nanf(""));
-        cuda::memory_plan device_plan(aligned(memory_)), pinned_plan(aligned(pinned_));
+        gpu::memory_plan device_plan(aligned(memory_)), pinned_plan(aligned(pinned_));
         weights_ =
-            cuda::weights_loader(device, device_plan).load(of.weights(), of.config().expert_bias);
+            gpu::weights_loader(device, device_plan).load(of.weights(), of.config().expert_bias);
         buffers_ = lay_out(of.config(), limits, device_plan, pinned_plan);
         CHECK(device_plan.bytes() == counted.bytes());
         CHECK(pinned_plan.bytes() == counted_pinned.bytes());
-        compute_ = std::make_unique<cuda::forward<cuda::emulated_device>>(device, of, weights_,
-                                                                          buffers_, limits);
+        compute_ = std::make_unique<gpu::forward<gpu::emulated_device>>(device, of, weights_,
+                                                                        buffers_, limits);
     }
 
     void run(const pass &tokens) {
@@ -59,7 +59,7 @@ public:
         return {buffers_.pinned_logits, size_t{compute_->outputs()} * of_.config().vocabulary};
     }
 
-    cuda::emulated_device device;
+    gpu::emulated_device device;
 
 private:
     static std::byte *aligned(std::vector<float> &memory) {
@@ -88,14 +88,14 @@ private:
     }
 
     const model &of_;
-    cuda::forward_limits limits_;
+    gpu::forward_limits limits_;
     uint32_t top_;
     routing_rule rule_;
     std::vector<float> memory_, pinned_;
     std::vector<std::vector<float>> images_;
-    cuda::device_weights weights_;
-    cuda::forward_buffers buffers_;
-    std::unique_ptr<cuda::forward<cuda::emulated_device>> compute_;
+    gpu::device_weights weights_;
+    gpu::forward_buffers buffers_;
+    std::unique_ptr<gpu::forward<gpu::emulated_device>> compute_;
 };
 
 pass pass_of(std::span<const int32_t> ids, uint32_t position, bool all_outputs) {
@@ -131,7 +131,7 @@ struct golden_run {
         REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));
         return std::move(*opened);
     }
-    static cuda::forward_limits limits_of(const golden_data &golden, bool half_cache) {
+    static gpu::forward_limits limits_of(const golden_data &golden, bool half_cache) {
         const auto count = static_cast<uint32_t>(golden.input_ids.size());
         return {count, 2, 2 * count, count, true, !half_cache};
     }

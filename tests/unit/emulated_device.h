@@ -3,10 +3,10 @@
 
 #include <functional>
 
-#include "core/execute/cuda/forward.h"
+#include "core/execute/gpu/forward.h"
 #include "tests/unit/host_team.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 class emulated_device {
 public:
@@ -72,4 +72,4 @@ private:
     std::vector<std::vector<std::function<void()>>> recordings_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -13,9 +13,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/execute/cuda/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/host_device.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 class host_team {
 public:
@@ -119,4 +119,4 @@ private:
     std::vector<float> memory_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -6,11 +6,11 @@
 #include <set>
 #include <vector>
 
-#include "core/execute/cuda/recordings.h"
+#include "core/execute/gpu/recordings.h"
 
 namespace {
 
-using namespace moorage::core::cuda;
+using namespace moorage::core::gpu;
 
 // Launches are numbers; what has run is written down.
 struct device {
@@ -73,8 +73,8 @@ TEST_CASE("the second time is recorded, the third replayed, and the one unused l
     CHECK(on.kept.size() == 3);
     pass({2});  // the recording of 1 goes
     CHECK(on.dropped == std::set<uint32_t>{0, 1});
-    CHECK(on.ran == std::vector<int>{10, 11, 20, 21, 30, 31, 10, 11, 20, 21, 10, 11, 30, 31, 20, 21,
-                                     20, 21});
+    CHECK(on.ran ==
+          std::vector<int>{10, 11, 20, 21, 30, 31, 10, 11, 20, 21, 10, 11, 30, 31, 20, 21, 20, 21});
 }
 
 TEST_CASE("no recording of the pass under way goes: what has no room is launched as it is") {

@@ -12,11 +12,9 @@ static error absent() {
         "cmake --preset cuda (-DMOORAGE_CUDA=ON), or set executor to cpu or emulator"};
 }
 
-result<cuda_machine> make_cuda_executor(const cuda_executor_options &) { return absent(); }
+result<gpu_machine> make_cuda_executor(const gpu_executor_options &) { return absent(); }
 
-result<uint64_t> cuda_room_for_experts(const model &, const cpu_model_limits &, int32_t, bool) {
-    return absent();
-}
+result<uint64_t> cuda_room_for_experts(const gpu_executor_options &) { return absent(); }
 
 result<measured_machine> measure_cuda(const cuda_measure_options &) { return absent(); }
 

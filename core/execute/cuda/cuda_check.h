@@ -6,12 +6,15 @@
 
 #include <string>
 
-namespace moorage::core::cuda {
+#include "core/base/result.h"
+
+namespace moorage::core::gpu {
 
 class failure_note {
 public:
     bool failed() const { return !text_.empty(); }
     const std::string &text() const { return text_; }
+    error failure() const { return error{text_}; }
 
     // Of what was tried and is done in another way.
     void forget() { text_.clear(); }
@@ -26,7 +29,7 @@ private:
     std::string text_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu
 
 // True when the call succeeded.
 #define MOORAGE_CUDA_CHECK(notes, call) (notes).check((call), #call, __FILE__, __LINE__)

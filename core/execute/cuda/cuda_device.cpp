@@ -6,9 +6,9 @@
 
 #include "core/base/text.h"
 #include "core/execute/cuda/cuda_device.h"
-#include "core/execute/cuda/recordings.h"
+#include "core/execute/gpu/recordings.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 bool failure_note::check(cudaError_t code, const char *call, const char *file, int line) {
     if (code == cudaSuccess) return true;
@@ -28,6 +28,11 @@ void failure_note::note(const char *call, const char *file, int line, const std:
     const size_t at = place.rfind("core/execute/");
     if (at != std::string::npos) place = place.substr(at);
     text_ = format("cuda: {} at {}:{} failed: {}", call, place, line, what);
+}
+
+bool cuda_event::make(cuda_device &device) {
+    notes_ = &device.notes();
+    return MOORAGE_CUDA_CHECK(*notes_, cudaEventCreate(&event_));
 }
 
 result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index) {
@@ -181,9 +186,9 @@ void cuda_device::replay(uint32_t number) {
     MOORAGE_CUDA_CHECK(notes_, cudaGraphLaunch(recordings_[number], compute_));
 }
 
-void cuda_device::copy(void *to, const void *from, uint64_t bytes, cudaMemcpyKind kind,
-                       cudaStream_t on) {
-    if (!notes_.failed()) MOORAGE_CUDA_CHECK(notes_, cudaMemcpyAsync(to, from, bytes, kind, on));
+void cuda_device::copy(void *to, const void *from, uint64_t bytes, stream on) {
+    if (notes_.failed()) return;
+    MOORAGE_CUDA_CHECK(notes_, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, on));
 }
 
 void cuda_device::upload(void *device, const void *host, uint64_t bytes) {
@@ -191,6 +196,6 @@ void cuda_device::upload(void *device, const void *host, uint64_t bytes) {
     MOORAGE_CUDA_CHECK(notes_, cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu
 
 #endif

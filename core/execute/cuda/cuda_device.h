@@ -6,18 +6,52 @@
 #include <vector>
 
 #include "core/base/result.h"
-#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/gpu/arithmetic/product.h"
 #include "core/execute/cuda/cuda_check.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Threads, blocks and shared memory of a launch.
 struct launch_shape {
     uint32_t x, y, z, threads, shared_bytes;
 };
 
+class cuda_device;
+
+// Goes with whoever holds it.
+class cuda_event {
+public:
+    cuda_event() = default;
+    cuda_event(const cuda_event &) = delete;
+    ~cuda_event() {
+        if (event_) (void)cudaEventDestroy(event_);
+    }
+    // Once; borrowed.
+    bool make(cuda_device &device);
+    void record(cudaStream_t on) { MOORAGE_CUDA_CHECK(*notes_, cudaEventRecord(event_, on)); }
+    void hold(cudaStream_t on) { MOORAGE_CUDA_CHECK(*notes_, cudaStreamWaitEvent(on, event_, 0)); }
+    bool passed() const {
+        const cudaError_t code = cudaEventQuery(event_);
+        if (code == cudaErrorNotReady) return false;
+        return notes_->check(code, "cudaEventQuery(event)", __FILE__, __LINE__);
+    }
+    // From `begin`, which this has passed too.
+    uint64_t since_ns(const cuda_event &begin) const {
+        float milliseconds = 0;
+        MOORAGE_CUDA_CHECK(*notes_, cudaEventElapsedTime(&milliseconds, begin.event_, event_));
+        return static_cast<uint64_t>(static_cast<double>(milliseconds) * 1e6);
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
+    failure_note *notes_ = nullptr;
+};
+
 class cuda_device {
 public:
+    using stream = cudaStream_t;
+    using event = cuda_event;
+    static constexpr const char *executor_name = "cuda";
     // Selects the device for the calling thread.
     static result<std::unique_ptr<cuda_device>> create(int32_t index);
     ~cuda_device();
@@ -47,21 +81,22 @@ public:
     void use_scratch(uint16_t *high, uint16_t *low, std::byte *workspace);
     static constexpr uint64_t workspace_bytes = 32u << 20;
 
-    cudaStream_t compute() const { return compute_; }
-    cudaStream_t demand() const { return demand_; }      // loads that a layer waits for
-    cudaStream_t prefetch() const { return prefetch_; }  // other loads
-    cudaStream_t side() const { return side_; }          // activations to and from the CPU
+    stream compute() const { return compute_; }
+    stream demand() const { return demand_; }      // loads that a layer waits for
+    stream prefetch() const { return prefetch_; }  // other loads
+    stream side() const { return side_; }          // activations to and from the CPU
 
-    void copy(void *to, const void *from, uint64_t bytes, cudaMemcpyKind kind, cudaStream_t on);
+    // Between pinned memory and the GPU, or within that: the addresses say which.
+    void copy(void *to, const void *from, uint64_t bytes, stream on);
 
     // What forward.h asks of a device; all in the order of the compute stream but upload().
     template <class Kernel>
     void launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z, uint32_t shared_bytes);
     void copy_in(void *device, const void *pinned, uint64_t bytes) {
-        copy(device, pinned, bytes, cudaMemcpyHostToDevice, compute_);
+        copy(device, pinned, bytes, compute_);
     }
     void copy_out(void *pinned, const void *device, uint64_t bytes) {
-        copy(pinned, device, bytes, cudaMemcpyDeviceToHost, compute_);
+        copy(pinned, device, bytes, compute_);
     }
     void upload(void *device, const void *host, uint64_t bytes);
     bool product_of_many(const product_item &item, uint32_t tokens);
@@ -92,4 +127,4 @@ private:
     std::vector<const void *> prepared_;  // functions that were allowed more shared memory
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

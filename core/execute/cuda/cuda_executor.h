@@ -1,58 +1,16 @@
-// cuda_executor.h - the executor on a GPU: real arithmetic, wall clock, experts in host memory.
-//
-//   auto made = make_cuda_executor({.of = &opened, .places = &slots, ...});
-//   if (!made) return made.failure();      // no GPU, not enough memory, not in this build
-//   pipeline runs over *made->where; the model source reads *made->results
-//
-// Everything but routed experts, and the caches of keys and values, lie on the GPU. Routed experts
-// are packed once into pinned host memory, as images of their segments, or read there from disk as
-// the pipeline asks for them; loads copy images into the slots of an arena on the GPU. Experts that
-// the dispatch policy leaves to the CPU are computed there, from the pinned images, while the GPU
-// and the copies go on.
+// cuda_executor.h - the executor on an NVIDIA GPU: gpu/gpu_run.h over CUDA.
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <string>
-
 #include "core/base/result.h"
-#include "core/execute/cpu/cpu_model.h"
-#include "core/execute/executor.h"
-#include "core/model/model.h"
-#include "core/source/pass_results.h"
-#include "core/store/arena.h"
+#include "core/execute/gpu/gpu_executor.h"
 
 namespace moorage::core {
 
-struct cuda_executor_options {
-    const model *of = nullptr;      // borrowed
-    const arena *places = nullptr;  // borrowed
-    // Rows of host memory, which experts are read into from disk, each as a whole; borrowed. Null:
-    // it holds all. Requires: with rows the division of `places` stays as it is at first.
-    const arena *host_places = nullptr;
-    cpu_model_limits limits;     // keep_hidden is not offered
-    uint32_t transfers_max = 0;  // ids of transfers are below it
-    uint32_t threads = 0;        // of experts on the CPU; 0: one a core but one
-    int32_t device = 0;          // which GPU, as nvidia-smi counts those that are visible
-    // A GPU that completes nothing for so long is taken to hang, and the run ends with a failure.
-    double patience_s = 120;
-    bool exact = false;  // caches in float, more bits in matrix units: to compare with references
-};
-
-struct cuda_machine {
-    std::unique_ptr<executor> where;
-    const pass_results *results = nullptr;  // of `where`
-    std::string device;                     // "NVIDIA H200"
-    uint64_t device_bytes = 0;              // taken on the GPU
-    uint64_t pinned_bytes = 0;              // of host memory
-};
-
 // Refused with sizes and a remedy when GPU or host memory would not do.
-result<cuda_machine> make_cuda_executor(const cuda_executor_options &options);
+result<gpu_machine> make_cuda_executor(const gpu_executor_options &options);
 
-// What a GPU has left for expert slots beside everything else of such a run, in bytes. Errors as
-// above.
-result<uint64_t> cuda_room_for_experts(const model &of, const cpu_model_limits &limits,
-                                       int32_t device, bool exact = false);
+// What the GPU has left for expert slots beside everything else of such a run, in bytes; `of`,
+// `limits`, `device` and `exact` are looked at. Errors as above.
+result<uint64_t> cuda_room_for_experts(const gpu_executor_options &options);
 
 }  // namespace moorage::core

@@ -2,13 +2,13 @@
 // that are only timed.
 #include "core/execute/cuda/cuda_launch.cuh"
 #include "core/execute/cuda/cuda_products.h"
-#include "core/execute/cuda/forward.h"
-#include "core/execute/cuda/measured_launches.h"
+#include "core/execute/gpu/forward.h"
+#include "core/execute/gpu/measured_launches.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 template class forward<cuda_device>;
 template void launch_nothing(cuda_device &);
 template void launch_product(cuda_device &, const product_item &);
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

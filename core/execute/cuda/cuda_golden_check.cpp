@@ -10,12 +10,12 @@ namespace moorage::core {
 
 result<golden_report> check_golden_on_gpu(const model &of, const golden_data &golden,
                                           uint32_t threads) {
-    cuda_executor_options options;
+    gpu_executor_options options;
     options.of = &of;
     options.limits = golden_limits(golden);
     options.threads = threads;
     options.exact = true;
-    const auto room = cuda_room_for_experts(of, options.limits, options.device, options.exact);
+    const auto room = cuda_room_for_experts(options);
     if (!room) return room.failure();
     // Slots begin at multiples of 256 bytes.
     const uint64_t slot_bytes = (of.sizes().expert_bytes + 255) / 256 * 256;

@@ -4,7 +4,7 @@
 #include "core/execute/cuda/cuda_device.h"
 #include "core/execute/cuda/device_team.cuh"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 template <class Kernel>
 void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t z,
@@ -13,4 +13,4 @@ void cuda_device::launch(const Kernel &kernel, uint32_t x, uint32_t y, uint32_t 
                     {x, y, z, Kernel::threads, shared_bytes});
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

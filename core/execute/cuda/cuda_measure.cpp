@@ -26,21 +26,21 @@ std::function<double()> clock_of(const cuda_measure_options &options) {
 // What needs no model; the memory for it is given back before executors take theirs.
 status measure_device(const cuda_measure_options &options, double budget_s,
                       const std::function<void(const char *)> &say, measured_machine &into) {
-    auto opened = cuda::device_bench::create(options.device, clock_of(options));
+    auto opened = gpu::device_bench::create(options.device, clock_of(options));
     if (!opened) return opened.failure();
-    cuda::device_bench &bench = **opened;
+    gpu::device_bench &bench = **opened;
     into.processor = bench.device().name();
     into.device_bytes = bench.device().total_bytes();
     const uint64_t free_bytes = bench.device().free_bytes();
     into.device_reserved_bytes = into.device_bytes - std::min(free_bytes, into.device_bytes) +
-                                 cuda::cuda_device::reserved_bytes;
+                                 gpu::cuda_device::reserved_bytes;
     if (const status good = bench.check(); !good) return good;
     say("copies");
-    cuda::measure_link(bench, budget_s, options.block_bytes, into);
+    gpu::measure_link(bench, budget_s, options.block_bytes, into);
     say("launches");
-    cuda::measure_launches(bench, budget_s, into);
+    gpu::measure_launches(bench, budget_s, into);
     say("memory, matrix units and products");
-    cuda::measure_products(bench, budget_s, options.block_bytes, into);
+    gpu::measure_products(bench, budget_s, options.block_bytes, into);
     return bench.check();
 }
 
@@ -65,10 +65,10 @@ result<measured_machine> measure_cuda(const cuda_measure_options &options) {
     const struct {
         const char *name;
         status (*measure)(const cuda_measure_options &, double, measured_machine &);
-    } parts[] = {{"constants of layers and experts", cuda::measure_constants},
-                 {"experts of many tokens", cuda::measure_expert_tokens},
-                 {"attention", cuda::measure_contexts},
-                 {"large experts, and the CPU beside copies", cuda::measure_large_experts}};
+    } parts[] = {{"constants of layers and experts", gpu::measure_constants},
+                 {"experts of many tokens", gpu::measure_expert_tokens},
+                 {"attention", gpu::measure_contexts},
+                 {"large experts, and the CPU beside copies", gpu::measure_large_experts}};
     for (const auto &part : parts) {
         say(part.name);
         const status measured = part.measure(options, budget_s, machine);
@@ -81,12 +81,12 @@ result<device_rates> measure_device_rates(int32_t device) {
     constexpr double budget_s = 0.05;
     cuda_measure_options options;
     measured_machine machine;
-    auto opened = cuda::device_bench::create(device, clock_of(options));
+    auto opened = gpu::device_bench::create(device, clock_of(options));
     if (!opened) return opened.failure();
-    cuda::device_bench &bench = **opened;
-    cuda::measure_link(bench, budget_s, options.block_bytes, machine);
-    cuda::measure_launches(bench, budget_s, machine);
-    cuda::measure_products(bench, budget_s, options.block_bytes, machine);
+    gpu::device_bench &bench = **opened;
+    gpu::measure_link(bench, budget_s, options.block_bytes, machine);
+    gpu::measure_launches(bench, budget_s, machine);
+    gpu::measure_products(bench, budget_s, options.block_bytes, machine);
     if (const status good = bench.check(); !good) return good.failure();
     return device_rates{bench.device().name(), machine.read_bytes_per_s,
                         1 / fit_line(machine.to_device).slope};

@@ -1,10 +1,10 @@
 // cuda_products.h - products of many tokens by the library; part of the one file that launches.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/tokens.h"
+#include "core/execute/gpu/arithmetic/tokens.h"
 #include "core/execute/cuda/cuda_device.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Weights that the matrix units take as they are: two products of the library, of the high and the
 // low halves of the inputs, so that nothing of their precision is lost that the kernels of one's
@@ -37,4 +37,4 @@ inline bool cuda_device::product_of_many(const product_item &item, uint32_t toke
     return true;
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

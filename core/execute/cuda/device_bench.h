@@ -6,15 +6,16 @@
 
 #include "core/execute/cpu/measure_timing.h"
 #include "core/execute/cuda/cuda_device.h"
-#include "core/execute/cuda/recordings.h"
+#include "core/execute/gpu/gpu_lane.h"
+#include "core/execute/gpu/recordings.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 class device_bench {
 public:
     // now: seconds, of the host.
     static result<std::unique_ptr<device_bench>> create(int32_t index, std::function<double()> now);
-    ~device_bench();
+    ~device_bench() { device_->finish(); }
     device_bench(const device_bench &) = delete;
 
     cuda_device &device() { return *device_; }
@@ -25,11 +26,11 @@ public:
     template <class Body>
     double on_device(double budget_s, Body &&body) {
         return typical_sample(budget_s, now_, [&] {
-            record(begin_, device_->compute());
+            events_.begin.record(device_->compute());
             body();
-            record(end_, device_->compute());
+            events_.end.record(device_->compute());
             wait();
-            return between_s();
+            return check() ? static_cast<double>(events_.ns()) / 1e9 : 0;
         });
     }
     // What body() puts on `stream`, until the host has seen its end as the executor does: by
@@ -39,7 +40,7 @@ public:
         return typical_sample(budget_s, now_, [&] {
             const double from = now_();
             body();
-            record(end_, stream);
+            events_.end.record(stream);
             wait();
             return now_() - from;
         });
@@ -58,13 +59,11 @@ public:
 private:
     explicit device_bench(std::unique_ptr<cuda_device> device, std::function<double()> now)
         : device_(std::move(device)), now_(std::move(now)) {}
-    void record(cudaEvent_t event, cudaStream_t stream);
     void wait();
-    double between_s();
 
     std::unique_ptr<cuda_device> device_;
     std::function<double()> now_;
-    cudaEvent_t begin_ = nullptr, end_ = nullptr;
+    event_pair<cuda_device> events_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

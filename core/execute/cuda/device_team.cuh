@@ -3,7 +3,7 @@
 
 #include <mma.h>
 
-#include "core/execute/cuda/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/host_device.h"
 
 // A team exists on the GPU alone; its functions are marked for both sides because kernels, which
 // are tested on the CPU, are.
@@ -13,7 +13,7 @@
 #define MOORAGE_ON_GPU(...)
 #endif
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 template <uint32_t threads>
 class device_team {
@@ -133,4 +133,4 @@ __global__ void __launch_bounds__(Kernel::threads)
     kernel(team);
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "core/execute/cuda/measure_parts.h"
-#include "core/execute/cuda/forward_buffers.h"
-#include "core/execute/cuda/measured_kernels.h"
+#include "core/execute/gpu/forward_buffers.h"
+#include "core/execute/gpu/measured_kernels.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 namespace {
 
@@ -20,7 +20,7 @@ float *floats(std::byte *at) { return reinterpret_cast<float *>(at); }
 uint16_t *halves(std::byte *at) { return reinterpret_cast<uint16_t *>(at); }
 
 std::vector<timed> copy_sizes(device_bench &bench, double budget_s, std::byte *on_device,
-                              std::byte *pinned, uint64_t block_bytes, cudaMemcpyKind kind) {
+                              std::byte *pinned, uint64_t block_bytes, bool to_host) {
     cuda_device &device = bench.device();
     std::vector<timed> out;
     for (uint64_t bytes = piece_min_bytes; bytes <= std::min(piece_max_bytes, block_bytes);
@@ -30,9 +30,8 @@ std::vector<timed> copy_sizes(device_bench &bench, double budget_s, std::byte *o
         const double seconds = bench.by_host(budget_s, device.demand(), [&] {
             if (offset + bytes > block_bytes) offset = 0;
             std::byte *to = on_device + offset, *from = pinned + offset;
-            if (kind == cudaMemcpyDeviceToHost) std::swap(to, from);
-            MOORAGE_CUDA_CHECK(device.notes(),
-                               cudaMemcpyAsync(to, from, bytes, kind, device.demand()));
+            if (to_host) std::swap(to, from);
+            device.copy(to, from, bytes, device.demand());
             offset += bytes;
         });
         out.push_back({static_cast<double>(bytes), seconds});
@@ -105,11 +104,8 @@ public:
     double copied_bytes_per_s() {
         cuda_device &device = bench_.device();
         const uint64_t half = block_bytes_ / 2;
-        const double seconds = bench_.on_device(budget_s_, [&] {
-            MOORAGE_CUDA_CHECK(device.notes(),
-                               cudaMemcpyAsync(weights_ + half, weights_, half,
-                                               cudaMemcpyDeviceToDevice, device.compute()));
-        });
+        const double seconds = bench_.on_device(
+            budget_s_, [&] { device.copy(weights_ + half, weights_, half, device.compute()); });
         return 2 * static_cast<double>(half) / seconds;
     }
 
@@ -131,8 +127,8 @@ void measure_link(device_bench &bench, double budget_s, uint64_t block_bytes,
     if (device.notes().failed()) return;
     // Written first: untouched pages of the host are not there yet.
     std::fill_n(pinned, bytes, std::byte{1});
-    into.to_device = copy_sizes(bench, budget_s, on_device, pinned, bytes, cudaMemcpyHostToDevice);
-    into.to_host = copy_sizes(bench, budget_s, on_device, pinned, bytes, cudaMemcpyDeviceToHost);
+    into.to_device = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/false);
+    into.to_host = copy_sizes(bench, budget_s, on_device, pinned, bytes, /*to_host=*/true);
 }
 
 // As a layer of few tokens is run: a recording of kernels, the copy of a small result at its end.
@@ -194,6 +190,6 @@ void measure_products(device_bench &bench, double budget_s, uint64_t block_bytes
     }
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu
 
 #endif

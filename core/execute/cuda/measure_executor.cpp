@@ -11,7 +11,7 @@
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/execute/cuda/measure_parts.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 namespace {
 
@@ -32,7 +32,7 @@ public:
             std::make_unique<arena>(1, shape.experts, shape.moe_intermediate, 0, shape.experts);
         for (uint32_t page = 0; page < shape.experts; ++page)
             places_->take(page, MOORAGE_WHOLE, false);
-        cuda_executor_options options;
+        gpu_executor_options options;
         options.of = of_.get();
         options.places = places_.get();
         options.limits = {.tokens_max = tokens_max, .context_max = context_max};
@@ -257,6 +257,6 @@ status measure_large_experts(const cuda_measure_options &options, double budget_
     return success();
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu
 
 #endif

@@ -6,7 +6,7 @@
 #include "core/execute/cuda/cuda_measure.h"
 #include "core/execute/cuda/device_bench.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Copies of one piece each way, by bytes, from and to pinned memory.
 void measure_link(device_bench &bench, double budget_s, uint64_t block_bytes,
@@ -30,4 +30,4 @@ status measure_contexts(const cuda_measure_options &options, double budget_s,
 status measure_large_experts(const cuda_measure_options &options, double budget_s,
                              measured_machine &into);
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -185,6 +185,10 @@ cudaError_t device::copy_now(void *to, const void *from, size_t bytes, cudaMemcp
 cudaError_t device::copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                          stream &on) {
     const place source = place_of(from, bytes), target = place_of(to, bytes);
+    if (kind == cudaMemcpyDefault)  // by the addresses
+        kind = source != place::device   ? cudaMemcpyHostToDevice
+               : target != place::device ? cudaMemcpyDeviceToHost
+                                         : cudaMemcpyDeviceToDevice;
     const bool from_host = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
     const place host = from_host ? source : target;
     const bool right = from_host ? target == place::device && source != place::device

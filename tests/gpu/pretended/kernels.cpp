@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "core/execute/cuda/cuda_products.h"
-#include "core/execute/cuda/forward.h"
-#include "core/execute/cuda/measured_launches.h"
+#include "core/execute/gpu/forward.h"
+#include "core/execute/gpu/measured_launches.h"
 #include "tests/gpu/pretended/device.h"
 #include "tests/unit/host_team.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 namespace {
 
@@ -124,4 +124,4 @@ template class forward<cuda_device>;
 template void launch_nothing(cuda_device &);
 template void launch_product(cuda_device &, const product_item &);
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

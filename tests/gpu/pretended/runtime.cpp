@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/execute/cuda/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/host_device.h"
 #include "tests/gpu/pretended/device.h"
 
 using pretended::now;
@@ -246,8 +246,8 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOper
             for (int i = 0; i < m; ++i) {
                 float sum = 0;
                 for (int l = 0; l < k; ++l)
-                    sum += moorage::core::cuda::float_of_bf16(left[i * lda + l]) *
-                           moorage::core::cuda::float_of_bf16(right[j * ldb + l]);
+                    sum += moorage::core::gpu::float_of_bf16(left[i * lda + l]) *
+                           moorage::core::gpu::float_of_bf16(right[j * ldb + l]);
                 float &at = out[j * ldc + i];
                 at = times * sum + (before != 0 ? before * at : 0);
             }

@@ -9,14 +9,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
-#include "core/execute/cuda/cuda_device.h"
+#include "core/base/result.h"
 #include "core/model/model.h"
 #include "core/model/segment.h"
 #include "core/store/arena.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 class pinned_experts {
 public:
@@ -28,10 +29,11 @@ public:
     uint64_t bytes() const { return bytes_; }
     // Of a row of the intermediate dimension, the largest of all layers.
     uint64_t row_bytes() const { return row_bytes_; }
-    // Allocates, and packs where all are here, on `threads` threads. Borrows the device.
-    status fill(cuda_device &device, uint32_t threads);
+    // Allocates by `take`, which gives null where it fails, and packs where all are here, on
+    // several threads. False: it has failed.
+    bool fill(std::function<std::byte *(uint64_t bytes)> take);
     // Packs anew what the arena's new division cuts elsewhere. Requires: no image is being read.
-    status divide(cuda_device &device, uint32_t threads);
+    bool divide();
 
     // segment: 0 top, 1 bottom. Valid after fill(). Requires: the page has rows.
     std::byte *image(uint32_t page, uint32_t segment) const {
@@ -59,11 +61,12 @@ private:
     std::byte *frame(uint32_t page) const;
     void plan_frames();
     segment_image segment_of(uint32_t page, uint32_t segment) const;
-    void pack(std::vector<uint32_t> pages, uint32_t threads);
+    void pack(std::vector<uint32_t> pages);
 
     const arena &places_;
     const arena *const rows_;
     const std::vector<const mlp_weights *> experts_;  // [pages]
+    std::function<std::byte *(uint64_t)> take_;
     uint64_t frame_bytes_ = 0;  // of an expert in rows, the largest of all layers
     std::vector<std::byte *> chunks_;
     uint64_t bytes_ = 0, row_bytes_ = 0;
@@ -75,4 +78,4 @@ private:
     std::vector<std::byte *> images_;          // [pages]
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -1,9 +1,9 @@
 // measured_kernels.h - launches whose time is measured alone; measured_launches.h has them.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/gpu/arithmetic/product.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // A kernel that does nothing.
 template <class Device>
@@ -13,4 +13,4 @@ void launch_nothing(Device &device);
 template <class Device>
 void launch_product(Device &device, const product_item &item);
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -26,7 +26,7 @@
 #define MOORAGE_UNROLL_BY_FOUR
 #endif
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 constexpr uint32_t lanes = 32;  // of a warp
 
@@ -189,4 +189,4 @@ struct cached<float> {
 
 MOORAGE_HOST_DEVICE inline float sigmoid(float x) { return 1 / (1 + expf(-x)); }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -2,11 +2,13 @@
 // tables.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/attend.h"
-#include "core/execute/cuda/arithmetic/product.h"
-#include "core/execute/cuda/device_weights.h"
+#include <algorithm>
 
-namespace moorage::core::cuda {
+#include "core/execute/gpu/arithmetic/attend.h"
+#include "core/execute/gpu/arithmetic/product.h"
+#include "core/execute/gpu/device_weights.h"
+
+namespace moorage::core::gpu {
 
 struct forward_limits {
     uint32_t tokens_max = 1;  // of a pass
@@ -16,6 +18,7 @@ struct forward_limits {
     // Caches in float and inputs of matrix units in 24 bits, for comparison with references; else
     // in half precision and 16 bits.
     bool exact = false;
+    uint64_t workspace_bytes = 0;  // that the device's library of products works in
     uint32_t cache_bytes() const { return exact ? 4 : 2; }
 };
 
@@ -49,6 +52,9 @@ struct forward_buffers {
     float *shared_inner = nullptr, *shared_output = nullptr, *shared_gate = nullptr;
     float *logits = nullptr;                   // [outputs, vocabulary]
     uint16_t *high = nullptr, *low = nullptr;  // [tokens, widest]
+    std::byte *workspace = nullptr;
+    // What experts on the CPU read and write: [tokens, hidden], [assignments, hidden].
+    float *pinned_inputs = nullptr, *pinned_outputs = nullptr;
     // The router's scores twice [2, tokens, experts], for layers in turn: the host reads those of
     // one while the GPU is at the next.
     float *pinned_router = nullptr, *pinned_next_router = nullptr, *pinned_logits = nullptr;
@@ -133,9 +139,8 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     const uint64_t places = tokens * config.top_k;
     forward_buffers b;
     b.pairs = config.rope.dimensions / 2;
-    const uint64_t positions = uint64_t{limits.streams} * limits.context_max;
+    const uint64_t bytes = uint64_t{limits.streams} * limits.context_max * limits.cache_bytes();
     for (uint32_t layer = 0; layer < config.layers; ++layer) {
-        const uint64_t bytes = positions * limits.cache_bytes();
         b.keys.push_back(device.take<std::byte>(bytes * width.key));
         b.values.push_back(latent ? nullptr : device.take<std::byte>(bytes * width.value));
     }
@@ -176,12 +181,14 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     b.shared_gate = device.take<float>(tokens);
     b.logits = device.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
     b.pinned_logits = pinned.take<float>(uint64_t{limits.outputs_max} * config.vocabulary);
-    if (limits.tokens_max > few_tokens || limits.outputs_max > few_tokens) {
-        const uint64_t rows = std::max<uint64_t>(tokens, limits.outputs_max);
-        b.high = device.take<uint16_t>(rows * width.widest);
-        b.low = device.take<uint16_t>(rows * width.widest);
-    }
+    if (limits.tokens_max > few_tokens || limits.outputs_max > few_tokens)
+        for (uint16_t **half : {&b.high, &b.low})
+            *half = device.take<uint16_t>(std::max<uint64_t>(tokens, limits.outputs_max) *
+                                          width.widest);
+    b.workspace = device.take<std::byte>(limits.workspace_bytes);
+    b.pinned_inputs = pinned.take<float>(tokens * hidden);
+    b.pinned_outputs = pinned.take<float>(places * hidden);
     return b;
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

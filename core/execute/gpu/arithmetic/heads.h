@@ -2,9 +2,9 @@
 // caches.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/weights_read.h"
+#include "core/execute/gpu/arithmetic/weights_read.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Where the pass's tokens stand; all [tokens] in device memory.
 struct token_table {
@@ -224,4 +224,4 @@ private:
     }
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

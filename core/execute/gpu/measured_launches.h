@@ -1,11 +1,11 @@
 // measured_launches.h - the inside of measured_kernels.h; part of the one file that launches.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/tile.h"
-#include "core/execute/cuda/forward_layer.h"
-#include "core/execute/cuda/measured_kernels.h"
+#include "core/execute/gpu/arithmetic/tile.h"
+#include "core/execute/gpu/forward_layer.h"
+#include "core/execute/gpu/measured_kernels.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 struct nothing_kernel {
     static constexpr uint32_t threads = 32;
@@ -37,4 +37,4 @@ void launch_product(Device &device, const product_item &item) {
     });
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

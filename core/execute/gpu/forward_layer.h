@@ -1,9 +1,9 @@
 // forward_layer.h - the inside of forward.h: a layer's attention, its dense part, its experts.
 #pragma once
 
-#include "core/execute/cuda/forward.h"
+#include "core/execute/gpu/forward.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 template <class Device>
 void forward<Device>::begin(const pass &tokens) {
@@ -527,4 +527,4 @@ void forward<Device>::experts(uint32_t layer, std::span<const expert_in_slot> ba
     staged_ += used;
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

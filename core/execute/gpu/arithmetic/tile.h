@@ -7,9 +7,9 @@
 // order, so a split expert gives the same bits.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/product.h"
+#include "core/execute/gpu/arithmetic/product.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Blocks: x over rows, y items, z over tokens. The order of a sum is that of the columns, 16 at a
 // time; product_item::part is not needed for it.
@@ -194,4 +194,4 @@ private:
     }
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

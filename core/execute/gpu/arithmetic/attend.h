@@ -2,9 +2,9 @@
 // splits that are merged, sinks, windows; latent attention as one key head of compressed vectors.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/host_device.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Consecutive tokens of one stream that a block computes together.
 struct attend_tile {
@@ -318,4 +318,4 @@ struct merge_kernel {
     }
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

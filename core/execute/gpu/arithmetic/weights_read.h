@@ -1,11 +1,11 @@
 // weights_read.h - one lane's part of a row of weights times inputs, for every type of weights.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/host_device.h"
 #include "core/model/model_config.h"
 #include "core/model/weights.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // How weights of a format become floats: groups of `count` values that lie in 16 bytes of the row,
 // and single ones, which is slow.
@@ -163,4 +163,4 @@ MOORAGE_HOST_DEVICE inline float activated(activation_kind kind, float limit, fl
     return 0;
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -1,9 +1,9 @@
 // tokens.h - what is done to a token's vector as a whole: embedding, sums of experts, norms.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/weights_read.h"
+#include "core/execute/gpu/arithmetic/weights_read.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // output[t] = multiplier * embedding[ids[t]]; a block a token.
 struct embed_kernel {
@@ -179,4 +179,4 @@ struct bias_kernel {
     }
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

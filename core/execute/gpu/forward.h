@@ -23,17 +23,17 @@
 #include <tuple>
 #include <type_traits>
 
-#include "core/execute/cuda/arithmetic/attend.h"
-#include "core/execute/cuda/arithmetic/heads.h"
-#include "core/execute/cuda/arithmetic/tile.h"
-#include "core/execute/cuda/arithmetic/tokens.h"
-#include "core/execute/cuda/device_weights.h"
-#include "core/execute/cuda/forward_buffers.h"
-#include "core/execute/cuda/recordings.h"
+#include "core/execute/gpu/arithmetic/attend.h"
+#include "core/execute/gpu/arithmetic/heads.h"
+#include "core/execute/gpu/arithmetic/tile.h"
+#include "core/execute/gpu/arithmetic/tokens.h"
+#include "core/execute/gpu/device_weights.h"
+#include "core/execute/gpu/forward_buffers.h"
+#include "core/execute/gpu/recordings.h"
 #include "core/model/rope.h"
 #include "core/source/source.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // A segment of an expert that lies at `image` in device memory.
 struct expert_in_slot {
@@ -210,7 +210,7 @@ private:
     uint32_t staged_ = 0;  // items of the table used since the last route()
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu
 
-#include "core/execute/cuda/forward_layer.h"
-#include "core/execute/cuda/forward_tables.h"
+#include "core/execute/gpu/forward_layer.h"
+#include "core/execute/gpu/forward_tables.h"

@@ -5,9 +5,9 @@
 // kernel for few tokens streams the weights once; tile.h has the one for many.
 #pragma once
 
-#include "core/execute/cuda/arithmetic/weights_read.h"
+#include "core/execute/gpu/arithmetic/weights_read.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 enum class product_end : uint8_t {
     store,    // output = multiplier * (sum + bias)
@@ -163,4 +163,4 @@ private:
     }
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -13,7 +13,7 @@
 #include "core/model/model.h"
 #include "core/model/segment.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // Takes ranges of one allocation, one after the other; without a base it only counts.
 class memory_plan {
@@ -156,4 +156,4 @@ private:
     std::map<const std::byte *, matrix> loaded_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

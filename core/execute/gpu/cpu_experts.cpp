@@ -1,11 +1,9 @@
 // cpu_experts.cpp - the thread that runs the CPU's kernels over the pinned images.
-#if defined(MOORAGE_HAS_CUDA)
-
-#include "core/execute/cuda/cpu_experts.h"
+#include "core/execute/gpu/cpu_experts.h"
 
 #include <cassert>
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 cpu_experts::cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads)
     : config_(of.config()), experts_(experts), threads_(threads), thread_([this] { compute(); }) {}
@@ -48,6 +46,4 @@ void cpu_experts::compute() {
     }
 }
 
-}  // namespace moorage::core::cuda
-
-#endif
+}  // namespace moorage::core::gpu

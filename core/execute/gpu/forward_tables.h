@@ -2,9 +2,9 @@
 // its scores.
 #pragma once
 
-#include "core/execute/cuda/forward.h"
+#include "core/execute/gpu/forward.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 // To where recorded launches look for it: what is short goes with a launch, for which no engine of
 // copies has to start.
@@ -77,11 +77,9 @@ void forward<Device>::hand_over(uint32_t layer, bool router, bool next_router) {
         if (next_router) device_.copy_out(next_to, b_.next_router, count * sizeof(float));
         return;
     }
-    launch(tell_kernel{{{b_.router, to}, {b_.next_router, next_to}},
-                       count,
-                       b_.told,
-                       b_.pinned_told},
-           1);
+    launch(
+        tell_kernel{{{b_.router, to}, {b_.next_router, next_to}}, count, b_.told, b_.pinned_told},
+        1);
 }
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

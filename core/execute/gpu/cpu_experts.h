@@ -8,10 +8,10 @@
 
 #include "core/execute/cpu/kernels.h"
 #include "core/execute/cpu/thread_pool.h"
-#include "core/execute/cuda/pinned_experts.h"
+#include "core/execute/gpu/pinned_experts.h"
 #include "core/execute/side_thread.h"
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 struct cpu_task {
     uint32_t page, tag;
@@ -48,4 +48,4 @@ private:
     side_thread thread_;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

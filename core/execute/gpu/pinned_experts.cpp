@@ -1,15 +1,14 @@
 // pinned_experts.cpp - places the images in chunks, allocates them, packs them.
-#if defined(MOORAGE_HAS_CUDA)
-
-#include "core/execute/cuda/pinned_experts.h"
+#include "core/execute/gpu/pinned_experts.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cassert>
 #include <map>
 #include <thread>
+#include <utility>
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 namespace {
 
@@ -84,20 +83,21 @@ mlp_weights pinned_experts::view(uint32_t page, uint32_t segment, const std::byt
     return segment_of(page, segment).view(base);
 }
 
-status pinned_experts::fill(cuda_device &device, uint32_t threads) {
+bool pinned_experts::fill(std::function<std::byte *(uint64_t bytes)> take) {
+    take_ = std::move(take);
     for (const uint64_t bytes : chunk_bytes_) {
-        chunks_.push_back(device.take_pinned(bytes));
-        if (!chunks_.back()) return error{device.notes().text()};
+        chunks_.push_back(take_(bytes));
+        if (!chunks_.back()) return false;
     }
-    if (rows_) return success();
+    if (rows_) return true;
     for (uint32_t page = 0; page < experts_.size(); ++page)
         if (shared_with_[page] == page)
             packed_[page].push_back({chunks_[at_[page].chunk] + at_[page].offset_bytes, 0});
-    return divide(device, threads);
+    return divide();
 }
 
-status pinned_experts::divide(cuda_device &device, uint32_t threads) {
-    if (rows_) return success();
+bool pinned_experts::divide() {
+    if (rows_) return true;
     std::vector<uint32_t> stale;
     for (uint32_t page = 0; page < experts_.size(); ++page) {
         std::vector<packed> &known = packed_[shared_with_[page]];
@@ -108,9 +108,9 @@ status pinned_experts::divide(cuda_device &device, uint32_t threads) {
             // Its own image is packed anew; a shared one stays for the layers that still use it.
             if (found == known.end() && sharers_[shared_with_[page]] == 1) found = known.begin();
             if (found == known.end()) {
-                std::byte *data = device.take_pinned(
-                    rounded(segment_image(*experts_[page], 0, places_.rows()).bytes()));
-                if (!data) return error{device.notes().text()};
+                std::byte *data =
+                    take_(rounded(segment_image(*experts_[page], 0, places_.rows()).bytes()));
+                if (!data) return false;
                 found = known.insert(known.end(), {data, 0});
             }
             found->top_rows = top;
@@ -118,12 +118,13 @@ status pinned_experts::divide(cuda_device &device, uint32_t threads) {
         }
         images_[page] = found->data;
     }
-    pack(std::move(stale), threads);
-    return success();
+    pack(std::move(stale));
+    return true;
 }
 
 // One thread does not reach the memory's bandwidth, and the files may not be read yet.
-void pinned_experts::pack(std::vector<uint32_t> pages, uint32_t threads) {
+void pinned_experts::pack(std::vector<uint32_t> pages) {
+    const uint32_t threads = std::clamp(std::thread::hardware_concurrency(), 1u, 16u);
     std::atomic<size_t> next{0};
     const auto work = [&] {
         for (size_t i = next++; i < pages.size(); i = next++) {
@@ -137,11 +138,9 @@ void pinned_experts::pack(std::vector<uint32_t> pages, uint32_t threads) {
         }
     };
     std::vector<std::thread> workers;
-    for (uint32_t i = 1; i < std::max(1u, threads); ++i) workers.emplace_back(work);
+    for (uint32_t i = 1; i < threads; ++i) workers.emplace_back(work);
     work();
     for (std::thread &worker : workers) worker.join();
 }
 
-}  // namespace moorage::core::cuda
-
-#endif
+}  // namespace moorage::core::gpu

@@ -21,7 +21,7 @@
 #include <cstdint>
 #include <map>
 
-namespace moorage::core::cuda {
+namespace moorage::core::gpu {
 
 inline constexpr uint32_t not_recorded = UINT32_MAX;
 
@@ -104,4 +104,4 @@ private:
     size_t live_ = 0;
 };
 
-}  // namespace moorage::core::cuda
+}  // namespace moorage::core::gpu

@@ -1,0 +1,128 @@
+// gpu_lane.h - what is under way on one GPU: batches of launches, pieces of loads, each with an
+// event at its end that whoever waits asks for, in turn.
+//
+// Device: what a GPU's interface has of its own (gpu/README.md lists it).
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/execute/executor.h"
+#include "core/execute/gpu/pinned_experts.h"
+#include "core/store/arena.h"
+
+namespace moorage::core::gpu {
+
+// First in, first out; what it holds is made once and used again.
+template <class Value, uint32_t most>
+class fixed_ring {
+public:
+    bool empty() const { return count_ == 0; }
+    bool has_room(uint32_t count) const { return count_ + count <= most; }
+    uint32_t size() const { return count_; }
+    Value &front() { return values_[first_]; }
+    Value &back() { return values_[(first_ + count_ - 1) % most]; }
+    Value &push() { return assert(has_room(1)), ++count_, back(); }
+    void pop() { first_ = (first_ + 1) % most, --count_; }
+    std::array<Value, most> &all() { return values_; }
+
+private:
+    std::array<Value, most> values_;
+    uint32_t first_ = 0, count_ = 0;
+};
+
+template <class Device>
+struct event_pair {
+    typename Device::event begin, end;
+    bool make(Device &device) { return begin.make(device) && end.make(device); }
+    uint64_t ns() const { return end.since_ns(begin); }
+};
+
+template <class Device>
+class gpu_lane {
+public:
+    // Two pieces at once: while the host sees the end of one the next crosses.
+    static constexpr uint32_t batches_max = 64, pieces_max = 2;
+    // Launches that end together.
+    struct batch {
+        event_pair<Device> events;
+        std::vector<completion> done;
+        bool ahead = false;  // nobody has asked for it yet
+        bool gate = false;
+        uint32_t telling = 0;  // the host is told before the end, with this number; 0: at the end
+    };
+    struct sent_piece {
+        typename Device::stream on{};
+        event_pair<Device> events;
+    };
+
+    // The last two are borrowed.
+    gpu_lane(std::unique_ptr<Device> device, const arena &places, const pinned_experts &experts)
+        : gpu(std::move(device)), places_(places), experts_(experts) {}
+
+    uint64_t arena_bytes() const { return places_.rows_total() * experts_.row_bytes(); }
+    // The arena's memory, and all events. Once, before what follows; false: a call has failed.
+    bool prepare() {
+        slots_ = gpu->take_memory(arena_bytes());
+        bool made = slots_ != nullptr;
+        for (batch &one : batches.all()) made = made && one.events.make(*gpu);
+        for (sent_piece &one : pieces.all()) made = made && one.events.make(*gpu);
+        return made;
+    }
+
+    std::byte *row(uint64_t row) const { return slots_ + row * experts_.row_bytes(); }
+    // segment: 0 top, 1 bottom.
+    std::byte *slot(uint32_t page, uint32_t segment) const {
+        const uint64_t at = places_.row_of(page, segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM);
+        assert(at != MOORAGE_NEVER);
+        return row(at);
+    }
+
+    // What body(batch) launches; more waits in the queue while there is no room for two.
+    template <class Body>
+    batch &launch(Body &&body) {
+        batch &own = batches.push();
+        own.done.clear();
+        own.ahead = own.gate = false;
+        own.telling = 0;
+        own.events.begin.record(gpu->compute());
+        body(own);
+        own.events.end.record(gpu->compute());
+        return own;
+    }
+
+    // `now`: the layer under way asks for it, which goes before what later ones will.
+    void send(const link_piece &piece, bool now) {
+        const auto on = now ? gpu->demand() : gpu->prefetch();
+        // The one before may belong to a transfer that was cancelled, and its slot be this one's.
+        if (!pieces.empty() && pieces.back().on != on) pieces.back().events.end.hold(on);
+        sent_piece &own = pieces.push();
+        own.on = on;
+        own.events.begin.record(on);
+        if (piece.page != MOORAGE_NONE) copy(piece, on);
+        own.events.end.record(on);
+    }
+
+    const std::unique_ptr<Device> gpu;
+    fixed_ring<batch, batches_max> batches;
+    fixed_ring<sent_piece, pieces_max> pieces;
+
+private:
+    void copy(const link_piece &piece, typename Device::stream on) {
+        const auto parts =
+            piece.parts(experts_.image_bytes(piece.page, 0), experts_.image_bytes(piece.page, 1));
+        for (uint32_t segment = 0; segment < parts.size(); ++segment)
+            if (const auto [begin, end] = parts[segment]; begin != end)
+                gpu->copy(slot(piece.page, segment) + begin,
+                          experts_.image(piece.page, segment) + begin, end - begin, on);
+    }
+
+    const arena &places_;
+    const pinned_experts &experts_;
+    std::byte *slots_ = nullptr;
+};
+
+}  // namespace moorage::core::gpu

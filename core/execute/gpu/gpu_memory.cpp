@@ -1,0 +1,102 @@
+// gpu_memory.cpp - counts by laying out without memory.
+#include "core/execute/gpu/gpu_memory.h"
+
+#include <algorithm>
+
+#include "core/base/memory_block.h"
+#include "core/base/text.h"
+
+namespace moorage::core::gpu {
+
+namespace {
+
+std::string human(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
+
+struct nowhere {
+    void upload(void *, const void *, uint64_t) {}
+};
+
+}  // namespace
+
+forward_limits limits_of(const gpu_executor_options &options, uint64_t workspace_bytes) {
+    const cpu_model_limits &from = options.limits;
+    return {from.tokens_max, from.streams,  from.context_max, from.outputs_max,
+            from.predict,    options.exact, workspace_bytes};
+}
+
+gpu_needs needs_of(const model &of, const forward_limits &limits) {
+    nowhere device;
+    memory_plan weights, buffers, pinned;
+    weights_loader(device, weights).load(of.weights(), of.config().expert_bias);
+    lay_out(of.config(), limits, buffers, pinned);
+    return {weights.bytes(), buffers.bytes(), pinned.bytes()};
+}
+
+status check_model(const model &of, const char *executor) {
+    const attention_config &a = of.config().attention;
+    const bool latent = a.kind == attention_kind::latent;
+    const uint32_t values = latent ? a.kv_lora_rank : a.value_dim;
+    const uint32_t keys = latent ? a.kv_lora_rank + of.config().rope.dimensions : a.head_dim;
+    if (values > 512 || keys > 576 || keys % 2 != 0)
+        return error{
+            format("executor {} computes attention of up to 512 values and an even number of up "
+                   "to 576 keys a head, the model has {} and {}; set executor to cpu",
+                   executor, values, keys)};
+    for (const layer_weights &layer : of.weights().layers) {
+        for (const mlp_weights *one : {&layer.dense, &layer.shared})
+            if (one->gate && one->gate.type != one->up.type)
+                return error{format(
+                    "executor {} takes gate and up projections of one type; set executor to cpu",
+                    executor)};
+        for (const mlp_weights &expert : layer.experts) {
+            const mlp_weights &first = layer.experts[0];
+            if (expert.gate.type != first.gate.type || expert.up.type != first.gate.type ||
+                expert.down.type != first.down.type)
+                return error{format(
+                    "executor {} takes experts of one type of weights in a layer; set executor to "
+                    "cpu",
+                    executor)};
+        }
+    }
+    return success();
+}
+
+status check_room(const gpu_executor_options &options, const forward_limits &limits,
+                  const gpu_needs &needs, const gpu_offer &offer, const pinned_experts &experts) {
+    const model_config &config = options.of->config();
+    const uint32_t shared_bytes = attend_shared_bytes(config, limits, attend_rows(config, limits));
+    if (shared_bytes > offer.shared_bytes)
+        return error{format(
+            "a block of {} has {} of shared memory and attention with heads of this size{} needs "
+            "{}; set executor to cpu, or take a larger GPU",
+            offer.name, human(offer.shared_bytes),
+            options.exact ? ", compared with references," : "", human(shared_bytes))};
+    const uint64_t slots = options.places->rows_total() / options.places->rows();
+    const uint64_t slot_bytes = options.places->rows() * experts.row_bytes();
+    const uint64_t arena_bytes = options.places->rows_total() * experts.row_bytes();
+    const uint64_t fixed = needs.weights_bytes + needs.buffers_bytes + offer.reserved_bytes;
+    if (fixed + arena_bytes > offer.free_bytes) {
+        const uint64_t left = offer.free_bytes - std::min(offer.free_bytes, fixed);
+        const uint64_t fit = left / std::max<uint64_t>(slot_bytes, 1);
+        return error{format(
+            "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches "
+            "and activations, {} for {} expert slots, {} in reserve; {}",
+            offer.name, human(offer.free_bytes), human(fixed + arena_bytes),
+            human(needs.weights_bytes), human(needs.buffers_bytes), human(arena_bytes), slots,
+            human(offer.reserved_bytes),
+            fit > 0 ? format("lower [memory] experts so that at most {} slots are left", fit)
+                    : "shorten the context or the batch, or take a larger GPU")};
+    }
+    const uint64_t available = memory_available_bytes();
+    const uint64_t pinned_bytes = needs.pinned_bytes + experts.bytes();
+    if (pinned_bytes <= available) return success();
+    return error{format("{} in pinned host memory take {}, this machine has {} available; {}",
+                        options.host_places ? "rows for experts" : "all experts",
+                        human(pinned_bytes), human(available),
+                        options.host_places
+                            ? "lower [memory] host_experts or host_bytes"
+                            : "say [memory] host_experts, so that the others are read from disk, "
+                              "or take a machine with more memory")};
+}
+
+}  // namespace moorage::core::gpu

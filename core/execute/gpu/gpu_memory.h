@@ -1,0 +1,34 @@
+// gpu_memory.h - what a run takes on a GPU and in pinned host memory, counted before it is taken;
+// what has no room there, or is not computed there, is refused.
+#pragma once
+
+#include "core/base/result.h"
+#include "core/execute/gpu/forward_buffers.h"
+#include "core/execute/gpu/gpu_executor.h"
+#include "core/execute/gpu/pinned_experts.h"
+
+namespace moorage::core::gpu {
+
+forward_limits limits_of(const gpu_executor_options &options, uint64_t workspace_bytes);
+
+// Of a run, beside the experts.
+struct gpu_needs {
+    uint64_t weights_bytes = 0, buffers_bytes = 0;  // on the GPU
+    uint64_t pinned_bytes = 0;                      // of host memory
+};
+gpu_needs needs_of(const model &of, const forward_limits &limits);
+
+struct gpu_offer {
+    std::string name;
+    uint64_t free_bytes = 0;
+    uint64_t reserved_bytes = 0;  // of the free ones, what the driver and its modules still take
+    uint32_t shared_bytes = 0;    // of a block
+};
+
+// What the kernels do not compute, by the name of the executor.
+status check_model(const model &of, const char *executor);
+// Errors name the sizes and a remedy.
+status check_room(const gpu_executor_options &options, const forward_limits &limits,
+                  const gpu_needs &needs, const gpu_offer &offer, const pinned_experts &experts);
+
+}  // namespace moorage::core::gpu
