@@ -77,7 +77,7 @@ result<arrival_source> arrival_source::make(std::vector<arrival_phase> phases,
         if (i > 0 && phase.from_ns <= phases[i - 1].from_ns)
             return wrong(
                 format("begins at {} ns, not after {} ns", phase.from_ns, phases[i - 1].from_ns));
-        if ((phase.rows == nullptr) == (phase.drawn == nullptr))
+        if ((phase.rows != nullptr) == phase.drawn.has_value())
             return wrong("needs a trace or a table to draw from, and not both");
         if (!(phase.poisson_s >= 0 && phase.poisson_s <= poisson_s_max))
             return wrong(
@@ -85,7 +85,7 @@ result<arrival_source> arrival_source::make(std::vector<arrival_phase> phases,
         if (phase.poisson_s == 0 && options.arrivals.empty())
             return wrong("has neither poisson_s nor a list of arrivals");
         const bool unknown = phase.input_tokens == 0 || phase.output_tokens == 0;
-        if (phase.drawn != nullptr && phase.poisson_s > 0 && unknown)
+        if (phase.drawn && phase.poisson_s > 0 && unknown)
             return wrong("input_tokens and output_tokens are needed where no trace says them");
         for (const uint64_t request : phase.requests)
             if (phase.rows == nullptr || request >= phase.rows->requests())

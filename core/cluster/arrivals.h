@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -25,13 +26,13 @@
 
 namespace moorage::core {
 
-// What is asked for from a time on, until the next phase begins. All pointers are borrowed, for as
-// long as the source lives.
+// What is asked for from a time on, until the next phase begins.
 struct arrival_phase {
     uint64_t from_ns = 0;
-    // One of these says which experts are chosen.
+    // One of these says which experts are chosen. A trace is borrowed for as long as the source
+    // lives.
     const trace *rows = nullptr;
-    const drawn_routing *drawn = nullptr;
+    std::optional<drawn_routing> drawn = {};
     // Requests of the trace that are drawn from, each as likely; empty: all.
     std::vector<uint64_t> requests = {};
     double poisson_s = 0;  // mean time between requests; 0: as `arrivals` of the options say
@@ -51,8 +52,8 @@ struct arrival_options {
     uint64_t requests_max = MOORAGE_NEVER;  // that arrive in all
     uint32_t batch = 8;                     // requests under way together
     uint32_t prefill_max = 512;             // tokens of one prefill pass
-    // Borrowed, ascending by time; used where a phase has no poisson_s.
-    std::span<const arrival> arrivals = {};
+    // Ascending by time; used where a phase has no poisson_s.
+    std::vector<arrival> arrivals = {};
 };
 
 // What became of a request; MOORAGE_NEVER: has not happened.

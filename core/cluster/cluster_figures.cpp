@@ -83,13 +83,13 @@ void cluster_sums::add(const cluster_node &node, pipeline &line, const arrival_s
         auto &to = i + 1 == one.causes.size() ? sum_.causes.back() : sum_.causes[i];
         for (size_t phase = 0; phase < to.size(); ++phase) to[phase] += one.causes[i][phase];
     }
-    if (node.model() == 0) {
+    if (node.place().model == 0) {
         sum_.layers.resize(std::max(sum_.layers.size(), one.layers.size()));
         for (size_t i = 0; i < one.layers.size(); ++i) add_to(sum_.layers[i], one.layers[i]);
     }
     experts_ns_ += line.experts_ns();
     if (!requests) return;
-    home_sums &home = homes_[node.home()];
+    home_sums &home = homes_[node.place().home];
     home.tokens += one.tokens;
     for (size_t i = 0; i < node.activations().size(); ++i) {
         add_to(home.activations, node.activations()[i]);
@@ -138,11 +138,11 @@ void cluster_sums::add_devices(cluster_report &out, const rebalancer &balance) c
         out.devices.push_back(
             {scene_.device_names[device], 0, used[device], of.device_bytes[device], 0});
     for (const auto &node : all_.nodes()) {
-        if (node->device() == MOORAGE_NONE) continue;
-        cluster_report::device &one = out.devices[node->device()];
+        if (node->place().device == MOORAGE_NONE) continue;
+        cluster_report::device &one = out.devices[node->place().device];
         one.utilisation = static_cast<double>(node->of().where->busy().gpu) /
                           std::max(1.0, static_cast<double>(all_.now_ns()));
-        one.served = node->served();
+        one.served = node->serving().count();
     }
     const demand_arrays &demand = scene_.demand;
     std::vector<size_t> expert_layer;  // counted over all models
@@ -178,10 +178,10 @@ run_report cluster_sums::report(const rebalancer &balance, std::string_view poli
     if (report.tokens != 0)
         out.experts_ms_per_token =
             static_cast<double>(experts_ns_) / 1e6 / static_cast<double>(report.tokens);
-    out.calls = all_.legs();
-    if (out.calls != 0)
-        out.remote_call_ms =
-            static_cast<double>(all_.remote_ns()) / 1e6 / static_cast<double>(out.calls);
+    const call_figures calls = all_.calls();
+    out.calls = calls.calls;
+    if (calls.calls != 0)
+        out.remote_call_ms = static_cast<double>(calls.ns) / 1e6 / static_cast<double>(calls.calls);
     activation_counts all;
     for (auto &[home, sums] : homes_) {
         add_to(all, sums.activations);

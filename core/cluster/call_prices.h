@@ -1,0 +1,62 @@
+// call_prices.h - what it would take one home now to have an expert computed elsewhere.
+//
+// Estimates: what queues on links and devices now counts, what will come does not. Of an expert the
+// nearest holders are considered; of equally near ones those that follow the home's own device, so
+// that homes spread over the copies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/cluster/cluster_state.h"
+#include "core/execute/peers.h"
+#include "core/host/lent_memory.h"
+
+namespace moorage::core {
+
+class call_prices {
+public:
+    // `all` is borrowed.
+    call_prices(cluster_state &all, const home_place &of);
+
+    std::span<const uint8_t> distances() const { return distances_; }  // [servers]
+    // Appends what each server that has the page, or the cloud, would take for so many tokens.
+    void offers(uint32_t page, uint32_t tokens, std::vector<remote_offer> &out);
+
+    // Channels: to a server and back, and of a user to the server it enters at and back.
+    uint32_t there(uint32_t server) const { return ways_[server].there.channel; }
+    uint32_t back(uint32_t server) const { return ways_[server].back.channel; }
+    bool user() const { return up_.channel != MOORAGE_NONE; }
+    uint32_t up() const { return up_.channel; }
+    uint32_t down() const { return down_.channel; }
+
+private:
+    struct crossing {  // of hidden states over one channel that is idle
+        uint32_t channel = MOORAGE_NONE;
+        uint64_t ns = MOORAGE_NEVER;  // of one token
+        double more_ns = 0;           // of each further one
+        uint64_t of(double more) const { return ns + static_cast<uint64_t>(more * more_ns); }
+    };
+    struct way {  // to one server's device, or the cloud
+        crossing there, back;
+        uint64_t compute_ns;  // of one token, alone
+        bool linked() const { return there.ns != MOORAGE_NEVER && back.ns != MOORAGE_NEVER; }
+    };
+    struct nearest {
+        uint32_t version = 0, count = 0;
+    };
+    crossing make_crossing(uint32_t from, uint32_t to) const;
+    remote_offer offer(uint32_t server, uint32_t tokens) const;
+    std::span<const uint32_t> near(uint32_t page);
+
+    cluster_state &all_;
+    const home_place home_;
+    lent_vector<uint8_t> distances_;
+    std::vector<way> ways_;                  // [servers]
+    crossing up_, down_;                     // of a user
+    std::vector<nearest> nearest_;           // [pages]
+    std::vector<uint32_t> nearest_devices_;  // [pages, offers_max]
+};
+
+}  // namespace moorage::core

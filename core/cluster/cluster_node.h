@@ -1,0 +1,89 @@
+// cluster_node.h - one home of a cluster: the pipeline of any run, what it calls others for, and
+// what its device computes for them.
+//
+// A node is a device of a server with the requests that enter there, or a home that computes side
+// by side (a user, a server of the wireless model) with one of its models.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/cluster/call_prices.h"
+#include "core/cluster/home_calls.h"
+#include "core/cluster/server_work.h"
+#include "core/execute/timed_executor.h"
+#include "core/pipeline/pipeline.h"
+#include "core/source/source.h"
+
+namespace moorage::core {
+
+class cluster_emulator;
+
+// Expert activations, one per token and expert chosen.
+struct activation_counts {
+    uint64_t local = 0;   // on the home's own server
+    uint64_t remote = 0;  // on another, or in the cloud
+};
+
+class cluster_node final : public peers, public step_watcher {
+public:
+    // Borrowed. `gpu` is null where experts compute side by side.
+    struct parts {
+        pipeline *line = nullptr;
+        timed_executor *where = nullptr;
+        emulator *gpu = nullptr;
+        source *from = nullptr;
+        bool loads = false;  // its host memory has every expert
+    };
+    void attach(const parts &of);
+
+    const home_place &place() const { return place_; }
+    const parts &of() const { return parts_; }
+    const server_work &serving() const { return serving_; }
+    const call_figures &called() const { return calls_.figures(); }
+    // Per bucket of the options.
+    std::span<const activation_counts> activations() const { return activations_; }
+
+    uint32_t servers() const override { return static_cast<uint32_t>(prices_.distances().size()); }
+    std::span<const uint8_t> distances() const override { return prices_.distances(); }
+    bool serial() const override { return all_.serial(); }
+    bool can_load(uint32_t) const override { return parts_.loads; }
+    void offers(uint32_t page, uint32_t tokens, uint32_t, std::vector<remote_offer> &out) override {
+        prices_.offers(page, tokens, out);
+    }
+    void call(const remote_call &work) override;
+    void step(const moorage_step &view, const pass &tokens, source &from) override;
+
+private:
+    friend class cluster_emulator;
+    cluster_node(cluster_emulator &others, cluster_state &all, uint32_t number,
+                 const home_place &place);
+
+    uint64_t due_ns() const { return std::min(parts_.where->due(), wakes_ns_); }
+    // Lets the course go on, and what it called others for set out.
+    void settle();
+    // What is due on its device, or a request; an expert that was computed for another.
+    std::optional<called_expert> event();
+    void serve(const called_expert &of, const expert_work &work);
+    uint32_t page_of(const moorage_copy &copy) const {
+        return copy.expert - all_.of.demand.model_first[place_.model];
+    }
+    // Experts that others have computed are home.
+    void take_in();
+    activation_counts &bucket();
+
+    cluster_emulator &others_;
+    cluster_state &all_;
+    const home_place place_;
+    parts parts_;
+    call_prices prices_;
+    home_calls calls_;
+    server_work serving_;
+    bool ended_ = false;
+    uint64_t wakes_ns_ = MOORAGE_NEVER;
+    std::vector<activation_counts> activations_;
+};
+
+}  // namespace moorage::core

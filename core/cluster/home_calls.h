@@ -1,0 +1,83 @@
+// home_calls.h - the calls of one home's step, over emulated links.
+//
+// A call is three things in a row: hidden states there, its experts' compute, outputs back, as a
+// sum or each on its own. Calls go out all at once (Prism), or one after another, latency included,
+// their outputs down to the user at the end (SlimCaching, Eq. 7 and 11). A user's hidden states go
+// up to its server once, and come down from there. Who computes is not known here: crossed() says
+// that a call is where it is to be computed, computed() is told when it is.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/cluster/call_prices.h"
+#include "core/cluster/live_cluster.h"
+
+namespace moorage::core {
+
+class home_calls {
+public:
+    struct one_call {
+        uint32_t server = 0, tokens = 0;
+        uint32_t open = 0;    // experts not computed yet
+        uint32_t away = 0;    // outputs (one, or one an expert) that are not at the home's server
+        uint32_t absent = 0;  // not at the home
+        std::vector<expert_work> experts;
+        std::vector<uint32_t> ready;  // outputs that wait for those before them
+        bool returning = false;       // one is on its way to the home's server
+    };
+
+    // All borrowed; `number` of the home comes back in the tags of its messages.
+    home_calls(cluster_state &all, const call_prices &ways, uint32_t model, uint32_t number);
+
+    uint32_t number() const { return number_; }
+    void add(const remote_call &work);
+    // All calls of the step were added: they set out, if there are any.
+    void set_out();
+
+    static uint32_t home_of(uint64_t tag) { return tag >> 36 & 0xffffff; }
+    static uint32_t call_of(uint64_t tag) { return tag >> 20 & 0xffff; }
+    enum class reached : uint8_t { nothing, server, home };
+    // A message with this tag has crossed its channel, and the next ones are sent. What it brought
+    // is now at the server that computes the call, or home: then came_home() says which experts.
+    reached crossed(uint64_t tag);
+    const one_call &at(uint32_t call) const { return calls_[call]; }
+    // By its place in the call.
+    void computed(uint32_t call, uint32_t expert);
+
+    std::span<const expert_work> came_home() const { return came_home_; }
+    uint64_t called_ns() const { return called_ns_; }  // when the calls of the step were made
+    const call_figures &figures() const { return figures_; }
+
+private:
+    // What a message is: hidden states up to the home's server or to one that computes, an output
+    // to the home's server or down to the home.
+    enum class bound : uint64_t { server, home_server, up, down };
+    static constexpr uint32_t sum = 0xfffff;  // in place of an expert: the weighted sum of all
+
+    void send(uint32_t channel, uint32_t tokens, bound where, uint32_t call, uint32_t output);
+    void send_output(uint32_t channel, bound where, uint32_t call, uint32_t output);
+    void call_next();
+    void send_back(uint32_t call, uint32_t output);
+    reached at_server(uint32_t call, uint32_t output);
+    void send_all_down();
+    reached at_home(uint32_t call, uint32_t output);
+
+    cluster_state &all_;
+    const call_prices &ways_;
+    const uint64_t hidden_bytes_;
+    const uint32_t number_;
+    const bool serial_, returns_each_;
+    std::vector<one_call> calls_;  // of the step: the first count_
+    uint32_t count_ = 0;
+    std::vector<uint32_t> order_;  // in which they set out: as added, or by distance
+    bool under_way_ = false;
+    size_t sent_ = 0, ended_ = 0;
+    uint32_t all_tokens_ = 0;
+    uint64_t called_ns_ = 0;
+    std::span<const expert_work> came_home_;
+    call_figures figures_;
+};
+
+}  // namespace moorage::core

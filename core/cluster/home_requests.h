@@ -1,0 +1,35 @@
+// home_requests.h - what is asked of a home of a cluster: the source that its workload makes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/cluster/arrivals.h"
+#include "core/cluster/cluster_state.h"
+#include "core/pipeline/run.h"
+
+namespace moorage::core {
+
+// Tokens of one prefill pass where the configuration names none.
+inline constexpr uint32_t prefill_default = 512;
+
+// What homes are made from; all borrowed.
+struct home_inputs {
+    const run_config &config;  // has a cluster
+    const scene &of;
+    run_resources &shared;
+};
+
+// Of one of several devices that share the requests of a home.
+struct request_share {
+    uint32_t number;  // of the node, which its draws depend on
+    uint32_t part, parts;
+};
+
+// Requires: the home has a workload. `clock` is borrowed. Errors name the workload.
+result<std::unique_ptr<arrival_source>> make_requests(const home_inputs &from,
+                                                      const home_place &place,
+                                                      const request_share &share,
+                                                      const uint64_t *clock);
+
+}  // namespace moorage::core

@@ -1,0 +1,167 @@
+// served_home.cpp - makes the parts of a node, one after the other.
+#include "core/cluster/served_home.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/text.h"
+#include "core/cluster/idle_source.h"
+#include "core/pipeline/composition.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Of homes that are not GPUs: only durations that nobody waits for are made from it.
+hardware_profile ideal_hardware() {
+    hardware_profile made;
+    made.device.memory_bytes = uint64_t{1} << 40;
+    made.device.memory_bytes_per_s = made.device.flops_per_s = 1e12;
+    made.link.h2d_bytes_per_s = made.link.d2h_bytes_per_s = 1e9;
+    made.node.memory_bytes_per_s = made.node.cpu_bytes_per_s = made.node.cpu_flops_per_s = 1e9;
+    return made;
+}
+
+}  // namespace
+
+status served_home::make(const home_place &place, const request_share &share) {
+    place_ = place;
+    node_ = &from_.all.add(place);
+    costs_ = std::make_unique<cost_model>(on_gpu() ? of_.hardware[place.device] : ideal_hardware(),
+                                          of_.shapes[place.model]);
+    *shown_ = costs_->summary(1);
+    if (const status done = make_source(share); !done) return done;
+    if (const status done = take_sizes(); !done) return done;
+    make_store();
+    make_executor();
+    if (const status done = make_policies(); !done) return done;
+    make_pipeline();
+    node_->attach({line_.get(), where_.get(), gpu_, source_.get(), loads_});
+    if (!on_gpu() && !of_.demand.home_holds.empty()) keep_held();
+    return success();
+}
+
+status served_home::make_source(const request_share &share) {
+    const demand_arrays &demand = of_.demand;
+    const uint32_t model = place_.model;
+    if (of_.home_workload[place_.home] == no_workload) {
+        source_ = std::make_unique<idle_source>(
+            demand.model_layers[model], demand.model_experts[model], demand.model_top_k[model]);
+        return success();
+    }
+    auto made = make_requests(from_.inputs, place_, share, from_.all.clock());
+    if (!made) return made.failure();
+    requests_ = made->get();
+    source_ = std::move(*made);
+    return success();
+}
+
+status served_home::take_sizes() {
+    const cluster_arrays &cluster = of_.cluster;
+    const stage_config &prefetch = from_.inputs.config.prefetch;
+    loads_ =
+        on_gpu() &&
+        from_.inputs.config.cluster->servers[cluster.device_server[place_.device]].host_experts;
+    if (!loads_ && prefetch.plugin != "none")
+        return error{format("{}: prefetch {} brings experts from host memory, which {} does not "
+                            "hold; set host_experts = true for its server, or prefetch \"none\"",
+                            prefetch.place, prefetch.plugin, name()),
+                     true};
+    pages_ = source_->layers() * source_->experts();
+    const uint64_t fit =
+        on_gpu() ? cluster.device_bytes[place_.device] / of_.demand.expert_bytes[place_.model]
+                 : pages_;
+    capacity_ = static_cast<uint32_t>(std::min<uint64_t>(fit, pages_));
+    buffer_ = loads_ ? source_->top_k() : 0;
+    transfers_ = pipeline::transfers_for(source_->experts(), buffer_, false);
+    return success();
+}
+
+// Without loads a placement decides what has a slot.
+void served_home::make_store() {
+    const uint32_t layers = source_->layers(), experts = source_->experts();
+    truth_ = std::make_unique<ledger>(
+        layers, experts, std::vector<uint32_t>{loads_ ? capacity_ : 0},
+        std::make_unique<arena>(layers, experts, 1, capacity_, buffer_ + pipeline::staging_slots));
+}
+
+void served_home::make_executor() {
+    uint64_t *const clock = from_.all.clock();
+    if (!on_gpu()) {
+        const cluster_arrays &of = of_.cluster;
+        const double call_s = of.home_call_s[size_t{place_.home} * of.models + place_.model];
+        where_ = std::make_unique<ideal_executor>(static_cast<uint64_t>(std::llround(call_s * 1e9)),
+                                                  transfers_, clock);
+        return;
+    }
+    if (from_.events)
+        sink_ = std::make_unique<timeline_sink>(*from_.events, source_->experts(), name(), name());
+    auto made = std::make_unique<emulator>(*costs_, transfers_, sink_.get(), clock);
+    gpu_ = made.get();
+    where_ = std::move(made);
+}
+
+status served_home::make_policies() {
+    policy_set::request request{.config = from_.inputs.config,
+                                .known = from_.inputs.shared.policies(),
+                                .offers = source_->offers(),
+                                .source_name = "the workload of " + of_.home_names[place_.home],
+                                .where = {truth_->view(), shown_.lent(), from_.all.clock(), nullptr,
+                                          from_.inputs.config.seed, &from_.faults}};
+    if (const status done = policies_.make(request); !done) return done;
+    if (const status done = policies_.activate(limits()); !done) return done;
+    // A device does not call itself.
+    const uint32_t callable = node_->servers() - (on_gpu() ? 1 : 0);
+    return check_composition(
+        {from_.inputs.config, policies_, source_->experts(), buffer_, callable}, from_.warnings);
+}
+
+moorage_limits served_home::limits() const {
+    moorage_limits limits{};
+    limits.size = sizeof(limits);
+    limits.layers = source_->layers();
+    limits.experts = source_->experts();
+    limits.top_k = source_->top_k();
+    limits.tokens_max = source_->tokens_max();
+    limits.requests_max = source_->streams();
+    limits.pools = 1;
+    limits.slots = capacity_;
+    limits.buffer_slots = source_->top_k();
+    limits.segments = 1;
+    limits.predictions_max = source_->experts();
+    limits.servers = node_->servers();
+    limits.links = link_disk;  // there is none
+    limits.transfers_max = pipeline::transfers_for(source_->experts(), source_->top_k(), false);
+    limits.expert_bytes = costs_->shape().expert_bytes;
+    return limits;
+}
+
+void served_home::make_pipeline() {
+    const run_config &config = from_.inputs.config;
+    line_ = std::make_unique<pipeline>(pipeline::parts{
+        .from = source_.get(),
+        .where = where_.get(),
+        .costs = costs_.get(),
+        .shown = &*shown_,
+        .truth = truth_.get(),
+        .faults = &from_.faults,
+        .policies = policies_.all(),
+        .slots = {capacity_},
+        .buffer_slots = buffer_,
+        .transfers_max = transfers_,
+        .needs = policies_.needs(),
+        .watcher = node_,
+        .routing = {config.exact_requests, config.substitution_max, policies_.lossy()},
+        .others = node_});
+}
+
+// What a home has from the start.
+void served_home::keep_held() {
+    const demand_arrays &demand = of_.demand;
+    const uint8_t *holds = demand.home_holds.data() + size_t{place_.home} * demand.experts();
+    for (uint32_t page = 0; page < pages_; ++page)
+        if (holds[demand.model_first[place_.model] + page]) line_->keep(page);
+}
+
+}  // namespace moorage::core

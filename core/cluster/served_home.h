@@ -1,0 +1,68 @@
+// served_home.h - what one node of a cluster is made of: costs, source, ledger, executor, policies
+// and pipeline.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/cluster/cluster_emulator.h"
+#include "core/cluster/home_requests.h"
+#include "core/pipeline/policy_set.h"
+#include "core/pipeline/timeline_sink.h"
+
+namespace moorage::core {
+
+class served_home {
+public:
+    // What all of them are made from; borrowed for as long as they live.
+    struct surroundings {
+        home_inputs inputs;
+        timeline *events;  // may be null
+        cluster_emulator &all;
+        fault_log &faults;
+        std::vector<std::string> &warnings;
+    };
+    explicit served_home(const surroundings &from) : from_(from), of_(from.inputs.of) {}
+    // Becomes a node of the cluster. Errors: what its parts refuse.
+    status make(const home_place &place, const request_share &share);
+
+    const cluster_node &node() const { return *node_; }
+    pipeline &line() { return *line_; }
+    const arrival_source *requests() const { return requests_; }  // null where none enter
+    const policy_set &policies() const { return policies_; }
+
+private:
+    bool on_gpu() const { return place_.device != MOORAGE_NONE; }
+    const std::string &name() const {
+        return on_gpu() ? of_.device_names[place_.device] : of_.home_names[place_.home];
+    }
+    status take_sizes();
+    status make_source(const request_share &share);
+    void make_store();
+    void make_executor();
+    status make_policies();
+    moorage_limits limits() const;
+    void make_pipeline();
+    void keep_held();
+
+    const surroundings from_;
+    const scene &of_;
+    home_place place_{};
+    cluster_node *node_ = nullptr;
+    bool loads_ = false;  // from host memory, which has every expert
+    uint32_t pages_ = 0, capacity_ = 0, buffer_ = 0, transfers_ = 0;
+    // In the order of construction.
+    std::unique_ptr<cost_model> costs_;
+    lent_record<moorage_costs> shown_;
+    std::unique_ptr<source> source_;
+    arrival_source *requests_ = nullptr;
+    std::unique_ptr<ledger> truth_;
+    std::unique_ptr<timeline_sink> sink_;
+    std::unique_ptr<timed_executor> where_;
+    emulator *gpu_ = nullptr;  // where_, of a device
+    policy_set policies_;
+    std::unique_ptr<pipeline> line_;
+};
+
+}  // namespace moorage::core

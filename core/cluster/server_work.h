@@ -1,0 +1,84 @@
+// server_work.h - what the device of a server computes for others: operations of its own queue,
+// between those of its home. Each carries a number, by which its end finds the call.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/pipeline/pipeline.h"
+
+namespace moorage::core {
+
+// Of a call that a home has made, one expert.
+struct called_expert {
+    uint32_t home, call, expert;  // numbers of the home and of its call, place in the call
+    uint32_t page;
+};
+
+// What is under way, by numbers that are used again.
+class numbered_calls {
+public:
+    uint32_t add(const called_expert &one) {
+        if (free_.empty()) {
+            all_.push_back(one);
+            return static_cast<uint32_t>(all_.size() - 1);
+        }
+        const uint32_t number = free_.back();
+        free_.pop_back();
+        all_[number] = one;
+        return number;
+    }
+    called_expert take(uint32_t number) {
+        free_.push_back(number);
+        return all_[number];
+    }
+
+private:
+    std::vector<called_expert> all_;
+    std::vector<uint32_t> free_;
+};
+
+class server_work {
+public:
+    explicit server_work(uint32_t pages) : promised_(pages) {}
+    void attach(pipeline *line) { line_ = line; }  // borrowed
+
+    // A call for the page has been made: its copy stays until it was computed.
+    void promise(uint32_t page) { ++promised_[page]; }
+    bool promised(uint32_t page) const { return promised_[page] != 0; }
+    // The hidden states are there.
+    void serve(const called_expert &of, expert_work work) {
+        work.tag = for_others | under_way_.add(of);
+        if (!line_->serve(work)) held_back_.push_back(work);
+    }
+    // A transfer has ended, so that another may find room.
+    void ask_again() {
+        if (held_back_.empty()) return;
+        const expert_work work = held_back_.front();
+        held_back_.pop_front();
+        if (!line_->serve(work)) held_back_.push_back(work);
+    }
+    // Whether the device has computed one of these.
+    static bool is_of(const completion &done) {
+        return done.kind == event_kind::gpu_expert && (done.tag & for_others) != 0;
+    }
+    called_expert computed(const completion &done) {
+        const called_expert of = under_way_.take(done.tag & ~for_others);
+        --promised_[of.page];
+        ++count_;
+        return of;
+    }
+    uint64_t count() const { return count_; }  // experts computed
+
+private:
+    static constexpr uint32_t for_others = 1u << 31;  // in the tags of this work
+
+    pipeline *line_ = nullptr;
+    std::vector<uint32_t> promised_;  // [pages] calls under way
+    numbered_calls under_way_;
+    std::deque<expert_work> held_back_;  // that found no transfer
+    uint64_t count_ = 0;
+};
+
+}  // namespace moorage::core
