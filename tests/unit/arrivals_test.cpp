@@ -285,7 +285,7 @@ TEST_CASE("a home that draws its routing") {
     const auto choices = [&](uint32_t home) {
         on.now = 0;
         auto from =
-            on.source({{.drawn = &*table, .poisson_s = 1, .input_tokens = 2, .output_tokens = 3}},
+            on.source({{.drawn = *table, .poisson_s = 1, .input_tokens = 2, .output_tokens = 3}},
                       {.home = home, .end_ns = 500 * second, .batch = 2});
         CHECK(from.offers() == 0);
         std::vector<uint32_t> all;
@@ -334,11 +334,11 @@ TEST_CASE("wrong phases and options are told") {
     refused({{.rows = rows, .poisson_s = NAN}}, {}, "poisson_s nan");
     refused({{.rows = rows, .poisson_s = 1}}, {.batch = 0}, "batch 0");
     refused({{.rows = rows, .requests = {1}, .poisson_s = 1}}, {}, "request 1");
-    refused({{.drawn = &*wide, .poisson_s = 1, .input_tokens = 1}}, {}, "output_tokens are needed");
+    refused({{.drawn = *wide, .poisson_s = 1, .input_tokens = 1}}, {}, "output_tokens are needed");
     refused({{.from_ns = 5, .rows = rows, .poisson_s = 1}, {.from_ns = 5, .rows = rows}}, {},
             "not after 5 ns");
     refused(
         {{.rows = rows, .poisson_s = 1},
-         {.from_ns = 1, .drawn = &*wide, .poisson_s = 1, .input_tokens = 1, .output_tokens = 1}},
+         {.from_ns = 1, .drawn = *wide, .poisson_s = 1, .input_tokens = 1, .output_tokens = 1}},
         {}, "phase 1 has 3 layers, 4 experts, top 2; phase 0 has 2, 8, top 2");
 }

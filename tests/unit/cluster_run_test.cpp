@@ -5,6 +5,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "core/source/synth.h"
 #include "toy_machine.h"
 
@@ -281,6 +283,11 @@ TEST_CASE("nothing is lost: every expert asked for is computed here or by anothe
             CHECK(served == report.experts.remote);
             CHECK(report.experts.hits + report.experts.remote == report.experts.requested);
             CHECK(sent == report.bytes.network);
+            // Each of the three homes had all of the time.
+            uint64_t caused_ns = 0;
+            for (const auto &layer : report.causes)
+                for (const time_causes &phase : layer) caused_ns += phase.sum();
+            CHECK(caused_ns == 3 * std::llround(report.total_ms * 1e6));
             CHECK(json_text(report) == json_text(on.run_it()));
         }
 }

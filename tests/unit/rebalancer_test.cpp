@@ -1,0 +1,147 @@
+// rebalancer_test.cpp - goal: the rebalancer needs no more of a cluster than live_cluster says, and
+// brings a better plan into force while every expert can be called. Method: a cluster that is a
+// list of copies, where arrivals come in an order of the test's and copies in use are refused; what
+// it holds in the end against the rebalancer's word.
+#include "core/cluster/rebalancer.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "core/placement/plan.h"
+#include "tests/unit/small_scene.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+bool same(const moorage_copy &one, const moorage_copy &other) {
+    return one.expert == other.expert && one.device == other.device;
+}
+
+class listed_cluster final : public live_cluster {
+public:
+    uint64_t now_ns() const override { return now; }
+    call_figures calls() const override { return {1, 2'000'000'000, 2}; }
+    void bring(const migration_step &step) override {
+        CHECK(has({step.expert, step.from}));
+        CHECK(!has({step.expert, step.to}));
+        coming.push_back(step);
+        ++brought;
+    }
+    bool take(const moorage_copy &copy) override {
+        if (refusals > 0) return --refusals, false;
+        std::erase_if(copies, [&](const moorage_copy &one) { return same(one, copy); });
+        lost += std::ranges::none_of(
+            copies, [&](const moorage_copy &one) { return one.expert == copy.expert; });
+        return true;
+    }
+    void watch(cluster_watcher *by) override { watcher = by; }
+    bool has(const moorage_copy &copy) const {
+        return std::ranges::any_of(copies,
+                                   [&](const moorage_copy &one) { return same(one, copy); });
+    }
+    // The copy that was asked for last is there.
+    void arrive() {
+        const migration_step step = coming.back();
+        coming.pop_back();
+        copies.push_back({step.expert, step.to});
+        now += 1000;
+        watcher->brought(step.id);
+    }
+
+    uint64_t now = 1'000'000'000;
+    std::vector<moorage_copy> copies;
+    std::vector<migration_step> coming;
+    cluster_watcher *watcher = nullptr;
+    uint32_t refusals = 0, brought = 0, lost = 0;
+};
+
+struct bench {
+    bench() {
+        const auto library = std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/placement";
+        const std::filesystem::path paths[] = {library / "prism.so"};
+        REQUIRE(policies.scan(paths).ok());
+        auto opened = placement_stage::open({"prism", "test.toml:1", {}}, policies, of, 1);
+        REQUIRE(opened.ok());
+        policy = std::move(*opened);
+        config.interval_s = 300;
+        config.window_s = 600;
+        // East has room for three of four experts; it is given those that it asks for least.
+        first.copies = {{0, 0}, {0, 2}, {1, 0}, {2, 1}, {2, 2}, {3, 1}};
+        all.copies = first.copies;
+    }
+    // East asks for experts 1 and 3 alone, west for 0 and 2.
+    void ask(rebalancer &balance) {
+        for (int i = 0; i < 1000; ++i) {
+            balance.activated(1, 1, 10);
+            balance.activated(1, 3, 10);
+            balance.activated(0, 0, 1);
+            balance.activated(0, 2, 1);
+        }
+    }
+
+    scene of = small_scene();
+    registry policies;
+    std::unique_ptr<placement_stage> policy;
+    cluster_config config;
+    plan first;
+    listed_cluster all;
+};
+
+}  // namespace
+
+TEST_CASE("a better plan comes into force copy by copy") {
+    for (const uint32_t refusals : {0u, 3u}) {
+        CAPTURE(refusals);
+        bench on;
+        rebalancer balance(on.of, on.all, on.policy.get(), on.first, on.config);
+        CHECK(on.all.watcher == &balance);
+        CHECK(balance.next_ns() == 300'000'000'000);
+        on.ask(balance);
+        on.all.refusals = refusals;
+        REQUIRE(balance.act().ok());
+        CHECK(balance.next_ns() == 600'000'000'000);
+        for (int i = 0; i < 100 && balance.decisions().front().done_s < 0; ++i) {
+            if (!on.all.coming.empty()) on.all.arrive();
+            balance.look_again();
+        }
+        REQUIRE(balance.decisions().size() == 1);
+        const cluster_report::migration &said = balance.decisions().front();
+        CHECK(said.adopted);
+        CHECK(said.done_s > 0);
+        CHECK(said.given_up == 0);
+        CHECK(said.remote_per_s_candidate < said.remote_per_s_current);
+        CHECK(on.all.brought >= 2);
+        CHECK(on.all.brought == said.added_copies);
+        CHECK(on.all.lost == 0);
+        CHECK(on.all.has({1, 2}));
+        CHECK(on.all.has({3, 2}));
+        const std::vector<moorage_copy> in_force = balance.copies();
+        CHECK(in_force.size() == on.all.copies.size());
+        for (const moorage_copy &one : in_force) CHECK(on.all.has(one));
+    }
+}
+
+TEST_CASE("while one migration is under way nothing new is decided") {
+    bench on;
+    rebalancer balance(on.of, on.all, on.policy.get(), on.first, on.config);
+    on.ask(balance);
+    REQUIRE(balance.act().ok());
+    REQUIRE(!on.all.coming.empty());
+    REQUIRE(balance.act().ok());
+    CHECK(balance.decisions().size() == 1);
+    CHECK(balance.decisions().front().done_s < 0);
+}
+
+TEST_CASE("without a policy or an interval it does not watch") {
+    bench on;
+    const rebalancer never(on.of, on.all, nullptr, on.first, on.config);
+    CHECK(never.next_ns() == MOORAGE_NEVER);
+    on.config.interval_s = 0;
+    const rebalancer once(on.of, on.all, on.policy.get(), on.first, on.config);
+    CHECK(once.next_ns() == MOORAGE_NEVER);
+    CHECK(on.all.watcher == nullptr);
+    CHECK(once.copies().size() == on.first.copies.size());
+}
