@@ -316,6 +316,7 @@ TEST_CASE("a plan that changes while it serves loses no call") {
     for (const cluster_report::link &one : report.cluster->links) moved += one.migration_bytes;
     CHECK(moved > 0);
     CHECK(moved % 100'000 == 0);
+    CHECK(report.bytes.h2d == 0);  // who is called has the expert still
     for (const cluster_report::device &one : report.cluster->devices)
         CHECK(one.used_bytes <= one.bytes);
     CHECK(json_text(report) == json_text(on.run_it()));
