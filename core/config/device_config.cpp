@@ -58,7 +58,7 @@ void read_devices(section_reader &hardware, section_reader &memory, const execut
                              "keep one of them");
     if (in_cluster)
         return hardware.fail(*found, "servers of a cluster list gpus of their own; leave it out");
-    if (where.real)
+    if (where.real && where.memory != fast_memory::gpu)
         return hardware.fail(*found,
                              format("executor {} computes on the device that it finds; set [run] "
                                     "executor = \"{}\", or leave it out",

@@ -79,15 +79,12 @@ void gpus_emulator::send(const link_piece &piece) {
 
 // While no device computes.
 cause gpus_emulator::waits_for() const {
-    bool waiting = false, computing = !cpu_.queue.empty();
+    bool waiting = false;
     for (uint32_t device = 0; device < count(); ++device) {
         if (occupied(device)) return cause::link;  // hidden states are on their way
         waiting |= !at(device).queue.empty();
     }
-    const bool linked = loading_ != 0;
-    if (flows_.under_way(link_disk) && !computing && !(waiting && linked)) return cause::disk;
-    if (waiting) return cause::link;
-    return computing ? cause::cpu : linked ? cause::link : cause::away;
+    return stream_executor::waits_for(waiting, loading_ != 0);
 }
 
 void gpus_emulator::settle_until_now() {

@@ -104,8 +104,11 @@ protected:
     }
     // While the device computes nothing.
     cause waits_for() const {
-        const bool waiting = !device_.queue.empty(), computing = !cpu_.queue.empty();
-        const bool linked = carrying_[link_h2d] + carrying_[link_d2h] != 0;
+        return waits_for(!device_.queue.empty(), carrying_[link_h2d] + carrying_[link_d2h] != 0);
+    }
+    // While no device does. waiting: operations of one; linked: copies go on.
+    cause waits_for(bool waiting, bool linked) const {
+        const bool computing = !cpu_.queue.empty();
         // While the CPU computes or a copy goes on, the disk is not what is waited for.
         if (carrying_[link_disk] != 0 && !computing && !(waiting && linked)) return cause::disk;
         if (waiting) return cause::link;

@@ -42,7 +42,7 @@ status make_emulator(const machine_request &request, machine &made) {
 
 status make_cpu(const machine_request &request, machine &made) {
     if (const status done = add_compute(request, made); !done) return done.failure();
-    auto where = cpu_executor::create({request.of, made.compute.get(), request.places,
+    auto where = cpu_executor::create({request.of, made.compute.get(), request.places.each.front(),
                                        request.transfers_max, request.in_place, request.from_disk});
     if (!where) return where.failure();
     made.where = std::move(where).value();

@@ -8,8 +8,9 @@
 #include "core/config/run_config.h"
 #include "core/execute/cost_model.h"
 #include "core/execute/cpu/cpu_model.h"
-#include "core/execute/operations.h"
 #include "core/execute/executor.h"
+#include "core/execute/gpu/gpu_executor.h"
+#include "core/execute/operations.h"
 #include "core/model/model.h"
 #include "core/store/arena.h"
 
@@ -20,7 +21,7 @@ struct machine_request {
     const model *of;  // null: a trace on the emulator, nothing is computed
     const cost_model *costs;
     std::span<const cost_model> more_costs;  // of devices beyond the first
-    const arena *places;
+    device_places places;
     const arena *host_places;  // of host memory, where it does not hold everything; null: it does
     cpu_model_limits limits;
     uint32_t transfers_max, threads;

@@ -97,7 +97,14 @@ result<uint64_t> planner::wanted_experts(uint64_t all) const {
                                uint64_t{0});
     if (config_.experts || config_.bytes) return counted(config_.experts, config_.bytes, "bytes");
     if (on_host()) return all;
-    if (config_.runs_on().memory == fast_memory::gpu) return experts_on_gpu(all);
+    if (config_.runs_on().memory == fast_memory::gpu) {
+        if (device_count() == 1) return experts_on_gpu(all);
+        return error{format("{}: how many experts do the {} GPUs keep? say [memory] experts (of "
+                            "all), bytes, or "
+                            "device_experts (of each)",
+                            config_.file.string(), device_count()),
+                     true};
+    }
     uint64_t fit = 0;
     for (size_t i = 0; i < device_count(); ++i) fit += room_bytes(i) / shape.expert_bytes;
     if (fit != 0) return std::min(all, fit);

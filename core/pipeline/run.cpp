@@ -227,7 +227,8 @@ status runner::size_memory() {
     request.layers = source_->layers();
     request.experts = source_->experts();
     request.top_k = source_->top_k();
-    if (config_.runs_on().memory == fast_memory::gpu && !config_.experts && !config_.bytes) {
+    if (config_.runs_on().memory == fast_memory::gpu && !config_.experts && !config_.bytes &&
+        !hardware_.several()) {
         gpu_executor_options options;
         options.of = computed_;
         options.limits = limits();
@@ -273,7 +274,7 @@ status runner::make_machine() {
     request.of = computed_;
     request.costs = &hardware_.costs();
     request.more_costs = hardware_.more_costs();
-    request.places = &truth_->all().at(0).rows();
+    request.places = {truth_->all().arenas(), truth_->all().spread()};
     request.host_places = host_ ? &host_->rows() : nullptr;
     request.limits = limits();
     request.transfers_max = memory_.transfers_max;

@@ -31,6 +31,15 @@ public:
 
     uint32_t devices() const { return static_cast<uint32_t>(each_.size()); }
     uint32_t device_of(uint32_t page) const { return only_ ? 0 : of_page_[page]; }
+    // The device of each page; of one device: empty.
+    std::span<const uint8_t> spread() const {
+        return only_ ? std::span<const uint8_t>() : std::span<const uint8_t>(*spread_);
+    }
+    std::vector<const arena *> arenas() const {
+        std::vector<const arena *> out;
+        for (const ledger *one : each_) out.push_back(&one->rows());
+        return out;
+    }
     ledger &at(uint32_t device) const { return *each_[device]; }
     ledger &of(uint32_t page) const { return only_ ? *only_ : *each_[of_page_[page]]; }
     // Of one device: its ledger; null: there are several. For loops that need not ask each time.

@@ -38,7 +38,7 @@ inline result<golden_machine> make_golden_machine(const gpu_executor_options &op
     out.compute = std::move(*compute);
     out.results = out.compute.get();
     auto where = cpu_executor::create(
-        {options.of, out.compute.get(), options.places, options.transfers_max, false});
+        {options.of, out.compute.get(), options.places.each.front(), options.transfers_max, false});
     if (!where) return where.failure();
     out.where = std::move(*where);
     return {std::move(out)};

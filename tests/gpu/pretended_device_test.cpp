@@ -300,3 +300,45 @@ TEST_CASE("memory that there is not, and calls that are told to fail") {
     CHECK(cudaEventRecord(on.event, on.one) == cudaSuccess);
     CHECK(on.on_host() == 1);
 }
+
+TEST_CASE("calls for a stream, an event or memory of another device are refused") {
+    const bench on({.devices = 2});
+    int reached = 0;
+    CHECK(cudaSetDevice(2) == cudaErrorInvalidDevice);
+    REQUIRE(cudaSetDevice(1) == cudaSuccess);
+    CHECK(launch(1, 0, on.one) == cudaErrorInvalidResourceHandle);
+    cudaStream_t stream = nullptr;
+    cudaEvent_t event = nullptr;
+    void *there = nullptr;
+    REQUIRE(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, 0) == cudaSuccess);
+    REQUIRE(cudaEventCreate(&event) == cudaSuccess);
+    REQUIRE(cudaMalloc(&there, bench::bytes) == cudaSuccess);
+    CHECK(launch(1, 0, stream) == cudaSuccess);
+    CHECK(cudaEventRecord(event, on.one) == cudaErrorInvalidResourceHandle);
+    CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+    CHECK(cudaStreamWaitEvent(on.one, event, 0) == cudaSuccess);
+    const auto across = [&] {
+        return cudaMemcpyAsync(there, on.device, bench::bytes, cudaMemcpyDefault, stream);
+    };
+    CHECK(across() == cudaErrorInvalidValue);
+    CHECK(cudaDeviceCanAccessPeer(&reached, 1, 0) == cudaSuccess);
+    CHECK(reached == 1);
+    CHECK(cudaDeviceEnablePeerAccess(0, 0) == cudaSuccess);
+    CHECK(cudaDeviceEnablePeerAccess(0, 0) == cudaErrorPeerAccessAlreadyEnabled);
+    CHECK(across() == cudaSuccess);
+    // One that the stream's device was not asked to reach.
+    CHECK(cudaMemcpyAsync(on.device, there, bench::bytes, cudaMemcpyDefault, on.one) ==
+          cudaErrorInvalidValue);
+    CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+    CHECK(cudaEventDestroy(event) == cudaSuccess);
+    CHECK(cudaFree(there) == cudaSuccess);
+    REQUIRE(cudaSetDevice(0) == cudaSuccess);
+}
+
+TEST_CASE("devices that cannot reach each other say so") {
+    const bench on({.devices = 2, .peers = false});
+    int reached = 1;
+    CHECK(cudaDeviceCanAccessPeer(&reached, 0, 1) == cudaSuccess);
+    CHECK(reached == 0);
+    CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessUnsupported);
+}

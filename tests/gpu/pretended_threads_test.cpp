@@ -23,6 +23,25 @@ TEST_CASE("a golden model is right, and without a race, with a thread for each s
     }
 }
 
+TEST_CASE("two GPUs' streams, and the copies between them, are parted by events") {
+    if (std::getenv("PRETENDED_DEAF")) return;
+    pretended_run run("olmoe");
+    run.config.profile = "rtx_3090";
+    run.config.dispatch.plugin = "load_all";
+    run.config.prefill = 4;
+    pretended::begin({.how = pretended::order::threads});
+    const auto whole = run();
+    REQUIRE(whole.ok());
+    run.config.devices.profiles = {"rtx_3090", "rtx_3090"};
+    for (const bool peers : {true, false}) {
+        CAPTURE(peers);
+        pretended::begin({.how = pretended::order::threads, .devices = 2, .peers = peers});
+        const auto made = run();
+        REQUIRE(made.ok());
+        CHECK(made->text.nll == whole->text.nll);
+    }
+}
+
 TEST_CASE("what is read from disk is parted from its copies and from the CPU's experts") {
     if (std::getenv("PRETENDED_DEAF")) return;
     for (const char *dispatch : {"load_all", "cpu_all"}) {

@@ -86,7 +86,7 @@ TEST_CASE("what cannot be is refused with a remedy") {
     const std::string size = "[memory]\nexperts = 96\n";
     test::accepted(two + size);
     using test::holds, test::refused;
-    CHECK(holds(refused("[run]\nexecutor = \"cuda\"\n" + two + size), "\"emulator\""));
+    CHECK(holds(refused("[run]\nexecutor = \"cpu\"\n" + two + size), "\"emulator\""));
     CHECK(holds(refused("[hardware]\nprofile = \"rtx_4090\"\npeer = \"pcie4_x16\"\n[source]\n"
                         "trace = \"t.safetensors\"\n" +
                         size),

@@ -10,6 +10,9 @@
 
 namespace moorage::core::gpu {
 
+// The calling thread's device.
+static thread_local int32_t current = -1;
+
 bool failure_note::check(cudaError_t code, const char *call, const char *file, int line) {
     if (code == cudaSuccess) return true;
     note(call, file, line, format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code)));
@@ -32,10 +35,10 @@ void failure_note::note(const char *call, const char *file, int line, const std:
 
 bool cuda_event::make(cuda_device &device) {
     notes_ = &device.notes();
-    return MOORAGE_CUDA_CHECK(*notes_, cudaEventCreate(&event_));
+    return device.enter() && MOORAGE_CUDA_CHECK(*notes_, cudaEventCreate(&event_));
 }
 
-result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index) {
+result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index, cuda_device *first) {
     int count = 0;
     const cudaError_t code = cudaGetDeviceCount(&count);
     if (code != cudaSuccess || count == 0)
@@ -45,15 +48,39 @@ result<std::unique_ptr<cuda_device>> cuda_device::create(int32_t index) {
     if (index < 0 || index >= count)
         return error{
             format("there is no GPU {}, this machine has {}: 0 to {}", index, count, count - 1)};
-    std::unique_ptr<cuda_device> made(new cuda_device);
-    if (!made->open(index)) return error{made->notes_.text()};
+    std::unique_ptr<cuda_device> made(new cuda_device(index, first));
+    current = -1;  // whoever had it before
+    if (!made->open()) return made->notes_.failure();
     return {std::move(made)};
 }
 
-bool cuda_device::open(int32_t index) {
+bool cuda_device::enter() {
+    if (current == index_) return true;
+    if (!MOORAGE_CUDA_CHECK(notes_, cudaSetDevice(index_))) return false;
+    current = index_;
+    return true;
+}
+
+bool cuda_device::reach(cuda_device &other) {
+    for (cuda_device *from : {this, &other}) {
+        const int32_t peer = from == this ? other.index_ : index_;
+        int can = 0;
+        if (!from->enter() ||
+            !MOORAGE_CUDA_CHECK(notes_, cudaDeviceCanAccessPeer(&can, from->index_, peer)) || !can)
+            return false;
+        const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
+        if (code == cudaErrorPeerAccessAlreadyEnabled)
+            (void)cudaGetLastError();  // by a run before
+        else if (!notes_.check(code, "cudaDeviceEnablePeerAccess(peer)", __FILE__, __LINE__))
+            return false;
+    }
+    return true;
+}
+
+bool cuda_device::open() {
     cudaDeviceProp properties{};
-    if (!MOORAGE_CUDA_CHECK(notes_, cudaSetDevice(index))) return false;
-    if (!MOORAGE_CUDA_CHECK(notes_, cudaGetDeviceProperties(&properties, index))) return false;
+    if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaGetDeviceProperties(&properties, index_)))
+        return false;
     name_ = properties.name;
     multiprocessors_ = static_cast<uint32_t>(properties.multiProcessorCount);
     shared_max_ = static_cast<uint32_t>(properties.sharedMemPerBlockOptin);
@@ -69,13 +96,13 @@ bool cuda_device::open(int32_t index) {
         if (!MOORAGE_CUDA_CHECK(notes_, cudaStreamCreateWithPriority(
                                             one.stream, cudaStreamNonBlocking, one.priority)))
             return false;
-    return MOORAGE_CUDA_CHECK(notes_, cublasCreate(&library_)) &&
-           MOORAGE_CUDA_CHECK(notes_, cublasSetStream(library_, compute_));
+    return true;
 }
 
 cuda_device::~cuda_device() {
     if (abandoned_) return;  // freeing would wait, too
     finish();
+    (void)enter();
     for (const cudaGraphExec_t one : recordings_)
         if (one) (void)cudaGraphExecDestroy(one);
     if (library_) (void)cublasDestroy(library_);
@@ -86,7 +113,8 @@ cuda_device::~cuda_device() {
 }
 
 void cuda_device::finish() {
-    if (compute_ && !abandoned_) MOORAGE_CUDA_CHECK(notes_, cudaDeviceSynchronize());
+    if (!compute_ || abandoned_ || !enter()) return;
+    MOORAGE_CUDA_CHECK(notes_, cudaDeviceSynchronize());
 }
 
 void cuda_device::abandon(const std::string &why) {
@@ -96,19 +124,20 @@ void cuda_device::abandon(const std::string &why) {
 
 uint64_t cuda_device::free_bytes() {
     size_t available = 0, total = 0;
-    MOORAGE_CUDA_CHECK(notes_, cudaMemGetInfo(&available, &total));
+    if (enter()) MOORAGE_CUDA_CHECK(notes_, cudaMemGetInfo(&available, &total));
     return available;
 }
 
 uint64_t cuda_device::total_bytes() {
     size_t available = 0, total = 0;
-    MOORAGE_CUDA_CHECK(notes_, cudaMemGetInfo(&available, &total));
+    if (enter()) MOORAGE_CUDA_CHECK(notes_, cudaMemGetInfo(&available, &total));
     return total;
 }
 
 std::byte *cuda_device::take_memory(uint64_t bytes) {
     void *out = nullptr;
-    if (!MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, std::max<uint64_t>(bytes, 1)))) return nullptr;
+    if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, std::max<uint64_t>(bytes, 1))))
+        return nullptr;
     memory_.push_back(static_cast<std::byte *>(out));
     return memory_.back();
 }
@@ -127,12 +156,14 @@ std::byte *cuda_device::take_pinned(uint64_t bytes, bool written) {
 void cuda_device::use_scratch(uint16_t *high, uint16_t *low, std::byte *workspace) {
     high_ = high;
     low_ = low;
-    MOORAGE_CUDA_CHECK(notes_, cublasSetWorkspace(library_, workspace, workspace_bytes));
+    if (!enter() || (!library_ && !MOORAGE_CUDA_CHECK(notes_, cublasCreate(&library_)))) return;
+    if (MOORAGE_CUDA_CHECK(notes_, cublasSetStream(library_, compute_)))
+        MOORAGE_CUDA_CHECK(notes_, cublasSetWorkspace(library_, workspace, workspace_bytes));
 }
 
 void cuda_device::launch_function(const void *function, const void *kernel,
                                   const launch_shape &shape) {
-    if (notes_.failed()) return;
+    if (notes_.failed() || !enter()) return;
     // A block gets more than 48 KB of shared memory, the kernel's own included, only on request,
     // once for each kernel.
     if (shape.shared_bytes > (47u << 10) &&
@@ -150,7 +181,7 @@ void cuda_device::launch_function(const void *function, const void *kernel,
 }
 
 bool cuda_device::begin_recording() {
-    if (notes_.failed()) return false;
+    if (notes_.failed() || !enter()) return false;
     if (cudaStreamBeginCapture(compute_, cudaStreamCaptureModeThreadLocal) == cudaSuccess)
         return true;
     (void)cudaGetLastError();
@@ -181,7 +212,7 @@ void cuda_device::drop(uint32_t number) {
 }
 
 void cuda_device::replay(uint32_t number) {
-    if (notes_.failed()) return;
+    if (notes_.failed() || !enter()) return;
     if (number == not_recorded) return notes_.note("cuda: the launches could not be recorded");
     MOORAGE_CUDA_CHECK(notes_, cudaGraphLaunch(recordings_[number], compute_));
 }
@@ -192,7 +223,7 @@ void cuda_device::copy(void *to, const void *from, uint64_t bytes, stream on) {
 }
 
 void cuda_device::upload(void *device, const void *host, uint64_t bytes) {
-    if (notes_.failed()) return;
+    if (notes_.failed() || !enter()) return;
     MOORAGE_CUDA_CHECK(notes_, cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
 }
 

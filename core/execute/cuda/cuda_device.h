@@ -52,8 +52,8 @@ public:
     using stream = cudaStream_t;
     using event = cuda_event;
     static constexpr const char *executor_name = "cuda";
-    // Selects the device for the calling thread.
-    static result<std::unique_ptr<cuda_device>> create(int32_t index);
+    // `first`: of the same run, which notes the failures of both; borrowed.
+    static result<std::unique_ptr<cuda_device>> create(int32_t index, cuda_device *first = nullptr);
     ~cuda_device();
     cuda_device(const cuda_device &) = delete;
 
@@ -63,6 +63,12 @@ public:
     uint32_t shared_bytes_max() const { return shared_max_ - 1024; }
     const failure_note &notes() const { return notes_; }
     failure_note &notes() { return notes_; }
+    // Makes it the calling thread's, for whom memory is taken, events are made and kernels launched
+    // from now on: what follows does it by itself. False, and a note: it failed.
+    bool enter();
+    // Whether both reach each other's memory from now on; else copies between them go by the
+    // host's.
+    bool reach(cuda_device &other);
     uint64_t free_bytes();
     uint64_t total_bytes();
     // Of the free ones, what the driver and its modules still take.
@@ -86,7 +92,8 @@ public:
     stream prefetch() const { return prefetch_; }  // other loads
     stream side() const { return side_; }          // activations to and from the CPU
 
-    // Between pinned memory and the GPU, or within that: the addresses say which.
+    // Between pinned memory and the GPU, within that, or to one that it reaches: the addresses say
+    // which.
     void copy(void *to, const void *from, uint64_t bytes, stream on);
 
     // What forward.h asks of a device; all in the order of the compute stream but upload().
@@ -110,11 +117,13 @@ public:
     void drop(uint32_t number);
 
 private:
-    cuda_device() = default;
-    bool open(int32_t index);
+    cuda_device(int32_t index, cuda_device *first)
+        : index_(index), notes_(first ? first->notes_ : own_notes_) {}
+    bool open();
     void launch_function(const void *function, const void *kernel, const launch_shape &shape);
 
-    failure_note notes_;
+    const int32_t index_;
+    failure_note own_notes_, &notes_;
     std::string name_;
     uint32_t multiprocessors_ = 1;
     uint32_t shared_max_ = 48u << 10;

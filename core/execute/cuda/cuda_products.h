@@ -16,7 +16,7 @@ inline bool cuda_device::product_of_many(const product_item &item, uint32_t toke
         item.output_first != 0 || item.input_stride != weights.columns ||
         item.end == product_end::activate)
         return false;
-    if (notes_.failed()) return true;
+    if (notes_.failed() || !enter()) return true;
     const uint64_t count = uint64_t{tokens} * weights.columns;
     launch(halve_kernel{item.input, high_, low_, count},
            static_cast<uint32_t>((count + halve_kernel::threads - 1) / halve_kernel::threads), 1, 1,

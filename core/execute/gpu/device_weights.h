@@ -78,7 +78,23 @@ public:
         return out;
     }
 
+    // Of a device that computes experts alone.
+    device_weights load_biases(const model_weights &from, bool expert_bias) {
+        device_weights out;
+        out.layers.resize(from.layers.size());
+        for (size_t i = 0; i < from.layers.size() && expert_bias; ++i)
+            load_biases(from.layers[i], out.layers[i]);
+        return out;
+    }
+
 private:
+    void load_biases(const layer_weights &from, device_layer &out) {
+        for (const mlp_weights &expert : from.experts) {
+            mlp_weights biases = expert;
+            biases.gate = biases.up = biases.down = {};
+            out.experts.push_back(load(biases));
+        }
+    }
     device_layer load(const layer_weights &from, bool expert_bias) {
         const attention_weights &a = from.attention;
         device_layer out;
@@ -98,12 +114,7 @@ private:
         out.shared_gate = load(from.shared_gate);
         out.router = load(from.router);
         out.router_bias = load(from.router_bias);
-        if (!expert_bias) return out;
-        for (const mlp_weights &expert : from.experts) {
-            mlp_weights biases = expert;
-            biases.gate = biases.up = biases.down = {};
-            out.experts.push_back(load(biases));
-        }
+        if (expert_bias) load_biases(from, out);
         return out;
     }
     device_mlp load(const mlp_weights &from) {

@@ -56,12 +56,19 @@ public:
           limits_(limits),
           moe_layers_(of.config().moe_layers()),
           recordings_(device) {
+        if (!b_.told) return;
         if (!rope_follows_context(config_.rope)) turn_ = rope_turn_of(config_.rope, 0);
         *b_.pinned_told = told_;
         device_.upload(b_.told, &told_, sizeof(told_));
     }
 
     void begin(const pass &tokens);
+    // In its place on a device that computes experts alone, before route() and experts(): so many
+    // tokens, whose inputs of the layer are there.
+    void begin_experts(uint32_t tokens) {
+        tokens_ = tokens;
+        staged_ = 0;
+    }
 
     // Up to the router of the layer-th layer with experts; its logits go to the host.
     void attention(uint32_t layer);

@@ -129,6 +129,23 @@ inline void lay_out_prediction(const model_config &config, uint64_t tokens, memo
     b.pinned_ahead_places = pinned.take<uint32_t>(places);
 }
 
+// What computing experts takes: all there is on a device that computes nothing else.
+inline forward_buffers lay_out_experts(const model_config &config, const forward_limits &limits,
+                                       memory_plan &device, memory_plan &pinned) {
+    const uint64_t tokens = limits.tokens_max, places = tokens * config.top_k;
+    forward_buffers b;
+    b.route = device.take<uint32_t>(3 * places);
+    b.pinned_route = pinned.take<uint32_t>(3 * places);
+    // An expert has two segments of two products each.
+    b.items_max = 4 * config.experts;
+    b.items = device.take<product_item>(b.items_max);
+    b.pinned_items = pinned.take<product_item>(b.items_max);
+    b.moe_input = device.take<float>(tokens * config.hidden);
+    b.inner = device.take<float>(places * config.moe_intermediate);
+    b.expert_outputs = device.take<float>(places * config.hidden);
+    return b;
+}
+
 // Lays buffers out in device memory and pinned memory; plans without a base count.
 inline forward_buffers lay_out(const model_config &config, const forward_limits &limits,
                                memory_plan &device, memory_plan &pinned) {
@@ -137,7 +154,7 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     const bool latent = a.kind == attention_kind::latent;
     const uint64_t tokens = limits.tokens_max, hidden = config.hidden;
     const uint64_t places = tokens * config.top_k;
-    forward_buffers b;
+    forward_buffers b = lay_out_experts(config, limits, device, pinned);
     b.pairs = config.rope.dimensions / 2;
     const uint64_t bytes = uint64_t{limits.streams} * limits.context_max * limits.cache_bytes();
     for (uint32_t layer = 0; layer < config.layers; ++layer) {
@@ -146,16 +163,8 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     }
     b.pass = device.take<uint32_t>((6 + 2ull * b.pairs) * tokens);
     b.pinned_pass = pinned.take<uint32_t>((6 + 2ull * b.pairs) * tokens);
-    b.route = device.take<uint32_t>(3 * places);
-    b.pinned_route = pinned.take<uint32_t>(3 * places);
-    // An expert has two segments of two products each.
-    b.items_max = 4 * config.experts;
-    b.items = device.take<product_item>(b.items_max);
-    b.pinned_items = pinned.take<product_item>(b.items_max);
-
     b.state = device.take<float>(tokens * hidden);
     b.normed = device.take<float>(std::max<uint64_t>(tokens, limits.outputs_max) * hidden);
-    b.moe_input = device.take<float>(tokens * hidden);
     b.query = device.take<float>(tokens * width.query);
     if (latent) {
         b.query_a = device.take<float>(2 * tokens * a.query_lora_rank);
@@ -174,8 +183,6 @@ inline forward_buffers lay_out(const model_config &config, const forward_limits 
     b.told = device.take<uint32_t>(1);
     b.pinned_told = pinned.take<uint32_t>(1);
     if (limits.predict) lay_out_prediction(config, tokens, device, pinned, b);
-    b.inner = device.take<float>(places * config.moe_intermediate);
-    b.expert_outputs = device.take<float>(places * hidden);
     b.shared_inner = device.take<float>(tokens * width.inner_shared);
     b.shared_output = device.take<float>(tokens * hidden);
     b.shared_gate = device.take<float>(tokens);

@@ -1,11 +1,13 @@
-// gpu_beside.h - experts that the CPU computes while the GPU works: their inputs come down and
-// their outputs go up on a stream of their own.
+// gpu_beside.h - experts that the CPU or another GPU computes while the first one works: how their
+// inputs get there and their outputs back, on a stream of their own.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "core/execute/gpu/cpu_experts.h"
 #include "core/execute/gpu/forward.h"
+#include "core/execute/gpu/gpu_lane.h"
 
 namespace moorage::core::gpu {
 
@@ -13,11 +15,11 @@ template <class Device>
 class gpu_beside {
 public:
     // Borrowed.
-    gpu_beside(Device &gpu, forward<Device> &compute, const forward_buffers &buffers,
-               const pinned_experts &experts, const model &of, uint32_t threads)
-        : gpu_(gpu),
-          compute_(compute),
-          b_(buffers),
+    gpu_beside(const gpu_lane<Device> &first, const pinned_experts &experts, const model &of,
+               uint32_t threads)
+        : gpu_(*first.gpu),
+          compute_(*first.compute),
+          b_(first.buffers),
           hidden_(of.config().hidden),
           helper_(of, experts, threads) {}
     // Once, before what follows; false: a call has failed.
@@ -28,12 +30,7 @@ public:
     void begin_layer() { inputs_copied_ = false; }
     // Requires: the gate has completed, so that the inputs are there.
     void add(uint32_t page, uint32_t expert, uint32_t tag) {
-        if (!inputs_copied_) {
-            inputs_copied_ = true;
-            gpu_.copy(b_.pinned_inputs, b_.moe_input, compute_.tokens() * hidden_ * sizeof(float),
-                      gpu_.side());
-            inputs_ready_.record(gpu_.side());
-        }
+        bring_inputs();
         float *output = b_.pinned_outputs + compute_.assignment_first(expert) * hidden_;
         tasks_.push_back({page, tag, compute_.assignment_tokens(expert), output});
     }
@@ -54,7 +51,38 @@ public:
         helper_.start(tasks_, b_.pinned_inputs);
         tasks_.clear();
     }
-    // What the CPU computed is on its way to the GPU: what is launched next waits for it there.
+    // Hidden states to a device beyond the first, from its memory or by the host's. Requires: as
+    // add().
+    void send_inputs(gpu_lane<Device> &to) {
+        if (!to.reached) {
+            bring_inputs();
+            inputs_ready_.hold(to.gpu->compute());
+        }
+        to.gpu->copy(to.buffers.moe_input, to.reached ? b_.moe_input : b_.pinned_inputs,
+                     inputs_bytes(), to.gpu->compute());
+    }
+    // What it has made of them to where the first would have put it, one copy for each run of
+    // experts that lie side by side.
+    void fetch_outputs(gpu_lane<Device> &from) {
+        const auto stream = from.gpu->compute();
+        std::ranges::sort(from.computed);
+        float *const to = from.reached ? b_.expert_outputs : b_.pinned_outputs;
+        for_each_run(from.computed, [&](uint64_t first, uint64_t count) {
+            from.gpu->copy(to + first, from.buffers.expert_outputs + first, count * sizeof(float),
+                           stream);
+        });
+        from.returned.record(stream);
+        from.returned.hold(gpu_.side());
+        if (!from.reached)
+            for_each_run(from.computed, [&](uint64_t first, uint64_t count) {
+                gpu_.copy(b_.expert_outputs + first, to + first, count * sizeof(float),
+                          gpu_.side());
+            });
+        from.computed.clear();
+        outputs_ready_.record(gpu_.side());
+        outputs_pending_ = true;
+    }
+    // What others computed is on its way to the GPU: what is launched next waits for it there.
     void join() {
         if (!outputs_pending_) return;
         outputs_pending_ = false;
@@ -62,6 +90,25 @@ public:
     }
 
 private:
+    uint64_t inputs_bytes() const { return compute_.tokens() * hidden_ * sizeof(float); }
+    void bring_inputs() {
+        if (inputs_copied_) return;
+        inputs_copied_ = true;
+        gpu_.copy(b_.pinned_inputs, b_.moe_input, inputs_bytes(), gpu_.side());
+        inputs_ready_.record(gpu_.side());
+    }
+    // Of outputs, in values.
+    template <class Visit>
+    void for_each_run(std::span<const uint32_t> experts, Visit &&visit) const {
+        for (size_t i = 0; i < experts.size();) {
+            const uint32_t first = compute_.assignment_first(experts[i]);
+            uint32_t end = first;
+            for (; i < experts.size() && compute_.assignment_first(experts[i]) == end; ++i)
+                end += compute_.assignment_count(experts[i]);
+            visit(first * hidden_, (end - first) * hidden_);
+        }
+    }
+
     Device &gpu_;
     forward<Device> &compute_;
     const forward_buffers &b_;

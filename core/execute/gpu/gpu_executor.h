@@ -14,7 +14,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/executor.h"
@@ -24,16 +27,29 @@
 
 namespace moorage::core {
 
+// The arenas of a run's GPUs, and which of them each page belongs to. All borrowed.
+struct device_places {
+    std::vector<const arena *> each;
+    std::span<const uint8_t> of_page;  // empty: all belong to the first
+
+    device_places(const arena *only = nullptr) : each{only} {}
+    device_places(std::vector<const arena *> all, std::span<const uint8_t> spread)
+        : each(std::move(all)), of_page(spread) {}
+    uint32_t device_of(uint32_t page) const { return of_page.empty() ? 0 : of_page[page]; }
+    const arena &of(uint32_t page) const { return *each[device_of(page)]; }
+};
+
 struct gpu_executor_options {
-    const model *of = nullptr;      // borrowed
-    const arena *places = nullptr;  // borrowed
+    const model *of = nullptr;  // borrowed
+    device_places places;       // as many GPUs as it has arenas
     // Rows of host memory, which experts are read into from disk, each as a whole; borrowed. Null:
     // it holds all. Requires: with rows the division of `places` stays as it is at first.
     const arena *host_places = nullptr;
     cpu_model_limits limits;     // keep_hidden is not offered
     uint32_t transfers_max = 0;  // ids of transfers are below it
     uint32_t threads = 0;        // of experts on the CPU; 0: one a core but one
-    int32_t device = 0;          // which GPU, as the driver's tool counts those that are visible
+    // Which GPU, as the driver's tool counts those that are visible; others are the next ones.
+    int32_t device = 0;
     // A GPU that completes nothing for so long is taken to hang, and the run ends with a failure.
     double patience_s = 120;
     bool exact = false;  // caches in float, more bits in matrix units: to compare with references
@@ -42,8 +58,8 @@ struct gpu_executor_options {
 struct gpu_machine {
     std::unique_ptr<executor> where;
     const pass_results *results = nullptr;  // of `where`
-    std::string device;                     // "NVIDIA H200"
-    uint64_t device_bytes = 0;              // taken on the GPU
+    std::string device;                     // "NVIDIA H200", "NVIDIA L4 + NVIDIA L4"
+    uint64_t device_bytes = 0;              // taken on the GPUs
     uint64_t pinned_bytes = 0;              // of host memory
 };
 

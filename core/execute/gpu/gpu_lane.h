@@ -11,7 +11,10 @@
 #include <vector>
 
 #include "core/execute/executor.h"
+#include "core/execute/gpu/forward.h"
+#include "core/execute/gpu/gpu_memory.h"
 #include "core/execute/gpu/pinned_experts.h"
+#include "core/execute/operations.h"
 #include "core/store/arena.h"
 
 namespace moorage::core::gpu {
@@ -59,18 +62,37 @@ public:
         event_pair<Device> events;
     };
 
-    // The last two are borrowed.
-    gpu_lane(std::unique_ptr<Device> device, const arena &places, const pinned_experts &experts)
-        : gpu(std::move(device)), places_(places), experts_(experts) {}
+    // number: of the run's devices; the first computes all but other devices' experts. The rest is
+    // borrowed; `in`: its operations stand there.
+    gpu_lane(std::unique_ptr<Device> device, uint32_t number, const arena &places,
+             const pinned_experts &experts, stream *in)
+        : gpu(std::move(device)),
+          number(number),
+          queue(in ? *in : own_queue_),
+          places_(places),
+          experts_(experts) {}
 
     uint64_t arena_bytes() const { return places_.rows_total() * experts_.row_bytes(); }
-    // The arena's memory, and all events. Once, before what follows; false: a call has failed.
-    bool prepare() {
+    bool first() const { return number == 0; }
+    // Memory, weights, events. Once, before what follows; false: a call has failed.
+    bool prepare(const model &of, const forward_limits &limits, const gpu_needs &needs) {
+        memory_plan weights_plan(gpu->take_memory(needs.weights_bytes));
+        memory_plan device(gpu->take_memory(needs.buffers_bytes));
+        memory_plan pinned(gpu->take_pinned(needs.pinned_bytes, /*written=*/true));
         slots_ = gpu->take_memory(arena_bytes());
-        bool made = slots_ != nullptr;
+        bool made = returned.make(*gpu);
         for (batch &one : batches.all()) made = made && one.events.make(*gpu);
         for (sent_piece &one : pieces.all()) made = made && one.events.make(*gpu);
-        return made;
+        if (gpu->notes().failed()) return false;
+        const model_config &config = of.config();
+        weights_loader loader(*gpu, weights_plan);
+        weights = first() ? loader.load(of.weights(), config.expert_bias)
+                          : loader.load_biases(of.weights(), config.expert_bias);
+        buffers = first() ? lay_out(config, limits, device, pinned)
+                          : lay_out_experts(config, limits, device, pinned);
+        if (first()) gpu->use_scratch(buffers.high, buffers.low, buffers.workspace);
+        compute = std::make_unique<forward<Device>>(*gpu, of, weights, buffers, limits);
+        return !gpu->notes().failed();
     }
 
     std::byte *row(uint64_t row) const { return slots_ + row * experts_.row_bytes(); }
@@ -107,6 +129,17 @@ public:
     }
 
     const std::unique_ptr<Device> gpu;
+    const uint32_t number;
+    stream &queue;
+    device_weights weights;
+    forward_buffers buffers;
+    std::unique_ptr<forward<Device>> compute;
+    busy_ns busy;
+    // Of one beyond the first: whether they reach each other's memory; experts that it has computed
+    // since it got hidden states; what it made of them is on its way back behind the event.
+    bool reached = false;
+    std::vector<uint32_t> computed;
+    typename Device::event returned;
     fixed_ring<batch, batches_max> batches;
     fixed_ring<sent_piece, pieces_max> pieces;
 
@@ -120,6 +153,7 @@ private:
                           experts_.image(piece.page, segment) + begin, end - begin, on);
     }
 
+    stream own_queue_;
     const arena &places_;
     const pinned_experts &experts_;
     std::byte *slots_ = nullptr;

@@ -24,11 +24,17 @@ forward_limits limits_of(const gpu_executor_options &options, uint64_t workspace
             from.predict,    options.exact, workspace_bytes};
 }
 
-gpu_needs needs_of(const model &of, const forward_limits &limits) {
+gpu_needs needs_of(const model &of, const forward_limits &limits, bool first) {
     nowhere device;
     memory_plan weights, buffers, pinned;
-    weights_loader(device, weights).load(of.weights(), of.config().expert_bias);
-    lay_out(of.config(), limits, buffers, pinned);
+    weights_loader loader(device, weights);
+    if (first) {
+        loader.load(of.weights(), of.config().expert_bias);
+        lay_out(of.config(), limits, buffers, pinned);
+    } else {
+        loader.load_biases(of.weights(), of.config().expert_bias);
+        lay_out_experts(of.config(), limits, buffers, pinned);
+    }
     return {weights.bytes(), buffers.bytes(), pinned.bytes()};
 }
 
@@ -62,39 +68,41 @@ status check_model(const model &of, const char *executor) {
 }
 
 status check_room(const gpu_executor_options &options, const forward_limits &limits,
-                  const gpu_needs &needs, const gpu_offer &offer, const pinned_experts &experts) {
+                  uint32_t number, const gpu_needs &needs, const gpu_offer &offer,
+                  const pinned_experts &experts) {
     const model_config &config = options.of->config();
     const uint32_t shared_bytes = attend_shared_bytes(config, limits, attend_rows(config, limits));
-    if (shared_bytes > offer.shared_bytes)
+    if (number == 0 && shared_bytes > offer.shared_bytes)
         return error{format(
             "a block of {} has {} of shared memory and attention with heads of this size{} needs "
             "{}; set executor to cpu, or take a larger GPU",
             offer.name, human(offer.shared_bytes),
             options.exact ? ", compared with references," : "", human(shared_bytes))};
-    const uint64_t slots = options.places->rows_total() / options.places->rows();
-    const uint64_t slot_bytes = options.places->rows() * experts.row_bytes();
-    const uint64_t arena_bytes = options.places->rows_total() * experts.row_bytes();
+    const arena &places = *options.places.each[number];
+    const uint64_t slots = places.rows_total() / places.rows();
+    const uint64_t slot_bytes = places.rows() * experts.row_bytes();
+    const uint64_t arena_bytes = places.rows_total() * experts.row_bytes();
     const uint64_t fixed = needs.weights_bytes + needs.buffers_bytes + offer.reserved_bytes;
-    if (fixed + arena_bytes > offer.free_bytes) {
-        const uint64_t left = offer.free_bytes - std::min(offer.free_bytes, fixed);
-        const uint64_t fit = left / std::max<uint64_t>(slot_bytes, 1);
-        return error{format(
-            "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches "
-            "and activations, {} for {} expert slots, {} in reserve; {}",
-            offer.name, human(offer.free_bytes), human(fixed + arena_bytes),
-            human(needs.weights_bytes), human(needs.buffers_bytes), human(arena_bytes), slots,
-            human(offer.reserved_bytes),
-            fit > 0 ? format("lower [memory] experts so that at most {} slots are left", fit)
-                    : "shorten the context or the batch, or take a larger GPU")};
-    }
+    if (fixed + arena_bytes <= offer.free_bytes) return success();
+    const uint64_t left = offer.free_bytes - std::min(offer.free_bytes, fixed);
+    const uint64_t fit = left / std::max<uint64_t>(slot_bytes, 1);
+    const char *key = options.places.each.size() == 1 ? "experts" : "experts or device_experts";
+    return error{format(
+        "{} has {} free and the run needs {}: {} for weights other than experts, {} for caches "
+        "and activations, {} for {} expert slots, {} in reserve; {}",
+        offer.name, human(offer.free_bytes), human(fixed + arena_bytes), human(needs.weights_bytes),
+        human(needs.buffers_bytes), human(arena_bytes), slots, human(offer.reserved_bytes),
+        fit > 0 ? format("lower [memory] {} so that at most {} slots are left", key, fit)
+                : "shorten the context or the batch, or take a larger GPU")};
+}
+
+status check_pinned(const gpu_executor_options &options, uint64_t bytes) {
     const uint64_t available = memory_available_bytes();
-    const uint64_t pinned_bytes = needs.pinned_bytes + experts.bytes();
-    if (pinned_bytes <= available) return success();
-    return error{format("{} in pinned host memory take {}, this machine has {} available; {}",
-                        options.host_places ? "rows for experts" : "all experts",
-                        human(pinned_bytes), human(available),
-                        options.host_places
-                            ? "lower [memory] host_experts or host_bytes"
+    if (bytes <= available) return success();
+    return error{format(
+        "{} in pinned host memory take {}, this machine has {} available; {}",
+        options.host_places ? "rows for experts" : "all experts", human(bytes), human(available),
+        options.host_places ? "lower [memory] host_experts or host_bytes"
                             : "say [memory] host_experts, so that the others are read from disk, "
                               "or take a machine with more memory")};
 }

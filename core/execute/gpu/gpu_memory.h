@@ -11,12 +11,13 @@ namespace moorage::core::gpu {
 
 forward_limits limits_of(const gpu_executor_options &options, uint64_t workspace_bytes);
 
-// Of a run, beside the experts.
+// Of a run on a GPU, beside the experts.
 struct gpu_needs {
     uint64_t weights_bytes = 0, buffers_bytes = 0;  // on the GPU
     uint64_t pinned_bytes = 0;                      // of host memory
 };
-gpu_needs needs_of(const model &of, const forward_limits &limits);
+// `first`: it computes all but other devices' experts; else its own experts alone.
+gpu_needs needs_of(const model &of, const forward_limits &limits, bool first = true);
 
 struct gpu_offer {
     std::string name;
@@ -27,8 +28,11 @@ struct gpu_offer {
 
 // What the kernels do not compute, by the name of the executor.
 status check_model(const model &of, const char *executor);
-// Errors name the sizes and a remedy.
+// Of the number-th GPU of the run. Errors name the sizes and a remedy, as those below.
 status check_room(const gpu_executor_options &options, const forward_limits &limits,
-                  const gpu_needs &needs, const gpu_offer &offer, const pinned_experts &experts);
+                  uint32_t number, const gpu_needs &needs, const gpu_offer &offer,
+                  const pinned_experts &experts);
+// `bytes`: of pinned host memory, for all there is.
+status check_pinned(const gpu_executor_options &options, uint64_t bytes);
 
 }  // namespace moorage::core::gpu

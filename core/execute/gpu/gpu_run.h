@@ -1,5 +1,9 @@
 // gpu_run.h - the executor on a GPU: what is launched when, what waits for what, what has ended.
 //
+// Of several GPUs (decision 0025) the first computes all but the experts that belong to others. To
+// those the layer's hidden states go, before their experts, and what they make of them comes back
+// behind the last one, to where the first would have put it: sums are those of one GPU, to the bit.
+//
 // The caller's thread makes every call to the device. Nothing waits for that as a whole: wait()
 // asks the events at the end of each batch of launches, each piece of a link and each copy of
 // activations in turn. In the decode loop nothing is allocated on the device.
@@ -40,17 +44,18 @@ public:
         if (const status prepared = run->prepare(); !prepared) return prepared.failure();
         gpu_machine made;
         made.results = run.get();
-        made.device = run->gpu_->name();
-        made.device_bytes =
-            run->needs_.weights_bytes + run->needs_.buffers_bytes + run->first_->arena_bytes();
-        made.pinned_bytes = run->needs_.pinned_bytes + run->experts_.bytes();
+        for (const auto &one : run->lanes_)
+            made.device += (made.device.empty() ? "" : " + ") + one->gpu->name();
+        made.device_bytes = run->device_bytes_;
+        made.pinned_bytes = run->pinned_bytes_;
         made.where = std::move(run);
         return made;
     }
     ~gpu_run() override {
-        beside_.reset();           // it reads pinned memory
-        disk_.reset();             // and this writes there
-        if (gpu_) gpu_->finish();  // a run that failed leaves work behind
+        beside_.reset();                                    // it reads pinned memory
+        disk_.reset();                                      // and this writes there
+        for (const auto &one : lanes_) one->gpu->finish();  // a run that failed leaves work behind
+        while (!lanes_.empty()) lanes_.pop_back();          // the first notes what fails
     }
 
     const uint64_t *clock() const override { return &now_; }
@@ -74,17 +79,18 @@ public:
         if (!adopt()) base::head(tokens);
     }
     bool predicts() const override { return options_.limits.predict; }
+    busy_ns busy_of(uint32_t device) const override { return lanes_[device]->busy; }
     void predict(uint32_t layer, const pass &tokens, std::span<const uint32_t> experts) override {
         predict_from_.assign(experts.begin(), experts.end());
         base::predict(layer, tokens, experts);
     }
     void route(std::span<const uint32_t> chosen, std::span<const float> weights) override {
-        if (weights.empty()) {
-            equal_weights_.assign(chosen.size(),
-                                  1.0f / static_cast<float>(options_.of->config().top_k));
-            weights = equal_weights_;
-        }
-        compute_->route(chosen, weights);
+        if (weights.empty())
+            weights_.assign(chosen.size(), 1.0f / static_cast<float>(options_.of->config().top_k));
+        else
+            weights_.assign(weights.begin(), weights.end());
+        chosen_.assign(chosen.begin(), chosen.end());
+        compute_->route(chosen_, weights_);
         expected_ = queued_ = 0;
         routed_ = true;
         for (uint32_t e = 0; e < experts_count_; ++e)
@@ -95,8 +101,21 @@ public:
     // One that waits for its weights holds nothing back that does not.
     void expert_on_gpu(const expert_work &work) override {
         if (work.transfer != MOORAGE_NONE) flush();
-        queued_ += work.segments != MOORAGE_TOP || !options_.places->split(layer_);
-        base::expert_on_gpu(work);
+        queued_ += work.segments != MOORAGE_TOP || !options_.places.of(work.page).split(layer_);
+        base::template queue_work<event_kind::gpu_expert>(lanes_[work.device]->queue, work);
+    }
+    void move_top(const expert_work &work, uint64_t to_row) override {
+        lane &own = *lanes_[options_.places.device_of(work.page)];
+        base::template queue_work<event_kind::moved>(own.queue, work, to_row);
+    }
+    void hidden_states(uint32_t device, uint32_t, bool back) override {
+        operation &next = lanes_[device]->queue.queue.push();
+        next = {};
+        next.kind = event_kind::hidden_states;
+        next.segments = back;
+        next.tag = device;
+        next.transfer = next.page = MOORAGE_NONE;
+        next.layer = layer_;
     }
     void expert_on_cpu(const expert_work &work) override {
         beside_->add(work.page, work.page % experts_count_, work.tag);
@@ -113,17 +132,17 @@ public:
             return disk_->send(piece, experts_.rows(piece.page, 0),
                                {experts_.image(piece.page, 0), experts_.image(piece.page, 1)});
         // The other way nothing is brought: experts are on the host, too.
-        if (piece.link != link_h2d) return this->end_piece(piece.link, 0, done_.push());
-        first_->send(piece, piece.page / experts_count_ == layer_);
+        if (!is_h2d(piece.link)) return this->end_piece(piece.link, 0, done_.push());
+        lanes_[device_of_link(piece.link)]->send(piece, piece.page / experts_count_ == layer_);
         failed_ = gpu_->notes().failed();
     }
     uint32_t pieces_at_once(uint32_t link) const override {
-        return link == link_h2d ? lane::pieces_max : 1;
+        return is_h2d(link) ? lane::pieces_max : 1;
     }
 
     completion wait() override {
         uint64_t waiting_since_ns = elapsed_ns();
-        if (first_->batches.empty())
+        if (!computing())
             account(cause::host, waiting_since_ns);
         else
             host_ns_ += waiting_since_ns - std::max(returned_ns_, accounted_ns());
@@ -131,10 +150,9 @@ public:
         run_ahead();
         completion out{event_kind::head, 0, 0, 0};
         for (uint32_t asked = 1; !gpu_->notes().failed() && !poll(out); ++asked) {
-            assert((!first_->batches.empty() || !first_->pieces.empty() || !cpu_.queue.empty() ||
-                    others_work()) &&
+            assert((computing() || loading() || !cpu_.queue.empty() || others_work()) &&
                    "something must be under way");
-            if (first_->batches.empty()) account_idle();
+            if (!computing()) account_idle();
             if (others_work()) std::this_thread::yield();  // they may need this core
             if (asked % 1024 == 0) watch(waiting_since_ns);
             flush();
@@ -151,7 +169,7 @@ public:
         return compute_->next_router(layer_);
     }
     std::span<const float> logits() const override {
-        return {buffers_.pinned_logits,
+        return {lanes_[0]->buffers.pinned_logits,
                 size_t{compute_->outputs()} * options_.of->config().vocabulary};
     }
 
@@ -172,48 +190,73 @@ private:
           options_(options),
           moe_layers_(options.of->config().moe_layers()),
           experts_count_(options.of->config().experts),
-          experts_(*options.of, *options.places, options.host_places) {}
+          experts_(*options.of, options.places, options.host_places) {}
 
     status prepare() {
-        auto opened = Device::create(options_.device);
-        if (!opened) return opened.failure();
-        first_ = std::make_unique<lane>(std::move(*opened), *options_.places, experts_);
-        gpu_ = first_->gpu.get();
-        const model &of = *options_.of;
-        const forward_limits limits = limits_of(options_, Device::workspace_bytes);
-        needs_ = needs_of(of, limits);
-        const gpu_offer offer{gpu_->name(), gpu_->free_bytes(), Device::reserved_bytes,
-                              gpu_->shared_bytes_max()};
-        if (gpu_->notes().failed()) return gpu_->notes().failure();
-        if (const status room = check_room(options_, limits, needs_, offer, experts_); !room)
-            return room;
+        for (uint32_t number = 0; number < options_.places.each.size(); ++number)
+            if (const status opened = open(number); !opened) return opened;
+        lane &first = *lanes_[0];
+        compute_ = first.compute.get();
+        for (const auto &one : lanes_) one->reached = !one->first() && first.gpu->reach(*one->gpu);
+        pinned_bytes_ += experts_.bytes();
+        if (const status enough = check_pinned(options_, pinned_bytes_); !enough) return enough;
         if (options_.host_places) {
-            auto link = load_link::create(of, /*from_disk=*/true);
+            auto link = load_link::create(*options_.of, /*from_disk=*/true);
             if (!link) return link.failure();
             disk_ = std::move(*link);
         }
-        memory_plan weights(gpu_->take_memory(needs_.weights_bytes));
-        memory_plan buffers(gpu_->take_memory(needs_.buffers_bytes));
-        memory_plan pinned(gpu_->take_pinned(needs_.pinned_bytes, /*written=*/true));
-        if (!first_->prepare() || gpu_->notes().failed()) return gpu_->notes().failure();
-        weights_ = weights_loader(*gpu_, weights).load(of.weights(), of.config().expert_bias);
-        buffers_ = lay_out(of.config(), limits, buffers, pinned);
-        gpu_->use_scratch(buffers_.high, buffers_.low, buffers_.workspace);
-        compute_ = std::make_unique<forward<Device>>(*gpu_, of, weights_, buffers_, limits);
-        beside_ = std::make_unique<gpu_beside<Device>>(*gpu_, *compute_, buffers_, experts_, of,
-                                                       options_.threads);
+        beside_ =
+            std::make_unique<gpu_beside<Device>>(first, experts_, *options_.of, options_.threads);
         if (!experts_.fill([this](uint64_t bytes) { return gpu_->take_pinned(bytes); }) ||
             !beside_->prepare())
             return gpu_->notes().failure();
         // Weights and images went up through the default stream, which the others do not wait for.
-        gpu_->finish();
+        for (const auto &one : lanes_) one->gpu->finish();
         begun_ = std::chrono::steady_clock::now();
         return gpu_->notes().failed() ? status(gpu_->notes().failure()) : success();
+    }
+    // A GPU, and what it needs, once it has been seen that there is enough.
+    status open(uint32_t number) {
+        auto opened = Device::create(options_.device + static_cast<int32_t>(number), gpu_);
+        if (!opened) return opened.failure();
+        lanes_.push_back(std::make_unique<lane>(std::move(*opened), number,
+                                                *options_.places.each[number], experts_,
+                                                number == 0 ? &device_ : nullptr));
+        lane &own = *lanes_.back();
+        if (number == 0) gpu_ = own.gpu.get();
+        const forward_limits limits = limits_of(options_, Device::workspace_bytes);
+        const gpu_needs needs = needs_of(*options_.of, limits, own.first());
+        const gpu_offer offer{called(own), own.gpu->free_bytes(), Device::reserved_bytes,
+                              own.gpu->shared_bytes_max()};
+        if (gpu_->notes().failed()) return gpu_->notes().failure();
+        if (const status room = check_room(options_, limits, number, needs, offer, experts_); !room)
+            return room;
+        if (!own.prepare(*options_.of, limits, needs)) return gpu_->notes().failure();
+        device_bytes_ += needs.weights_bytes + needs.buffers_bytes + own.arena_bytes();
+        pinned_bytes_ += needs.pinned_bytes;
+        return success();
     }
     uint64_t elapsed_ns() const {
         return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                          std::chrono::steady_clock::now() - begun_)
                                          .count());
+    }
+    // In messages.
+    std::string called(const lane &one) const {
+        if (options_.places.each.size() == 1) return one.gpu->name();
+        return format("GPU {}, {},", static_cast<uint32_t>(options_.device) + one.number,
+                      one.gpu->name());
+    }
+    bool computing() const {
+        return std::ranges::any_of(lanes_, [](const auto &one) { return !one->batches.empty(); });
+    }
+    bool loading() const {
+        return std::ranges::any_of(lanes_, [](const auto &one) { return !one->pieces.empty(); });
+    }
+    // Operations that are not launched.
+    bool waiting() const {
+        return std::ranges::any_of(lanes_,
+                                   [](const auto &one) { return !one->queue.queue.empty(); });
     }
     // Whose ends the GPU does not tell.
     bool others_work() const { return beside_->busy() || (disk_ && disk_->busy()); }
@@ -222,25 +265,26 @@ private:
     void queued(stream &) {
         if (!routed_ || queued_ >= expected_) flush();
     }
-    // Launches from the front of the queue what can run, in order.
+    // Launches from the front of each queue what can run, in order.
     void flush() {
-        while (!device_.queue.empty() && first_->batches.has_room(3) &&
-               this->ready(device_.queue.front())) {
-            const operation front = device_.queue.front();
-            if (front.kind == event_kind::gpu_expert) {
-                launch_experts();
-                continue;
-            }
-            device_.pop();
-            front.kind == event_kind::moved ? launch_move(front)
-                                            : launch_part(front.kind, front.layer);
-        }
+        for (const auto &one : lanes_)
+            while (!one->queue.queue.empty() && one->batches.has_room(3) &&
+                   this->ready(one->queue.queue.front()))
+                launch_front(*one);
         failed_ = gpu_->notes().failed();
+    }
+    void launch_front(lane &own) {
+        const operation front = own.queue.queue.front();
+        if (front.kind == event_kind::gpu_expert) return launch_experts(own);
+        own.queue.pop();
+        if (front.kind == event_kind::moved) return launch_move(own, front);
+        if (front.kind == event_kind::hidden_states) return launch_states(own, front);
+        launch_part(front.kind, front.layer);
     }
     void launch_part(event_kind kind, uint32_t layer) {
         // A prediction is without the CPU's experts.
         if (kind != event_kind::prediction) beside_->join();
-        batch &own = first_->launch([&](batch &into) {
+        batch &own = lanes_[0]->launch([&](batch &into) {
             if (kind == event_kind::gate)
                 compute_->attention(layer);
             else if (kind == event_kind::prediction)
@@ -258,33 +302,44 @@ private:
         if (own.gate) compute_->shared(layer);
     }
     // Within the stream of the computations, so after those that read the old place.
-    void launch_move(const operation &move) {
-        first_->launch([&](batch &into) {
-            gpu_->copy(first_->row(move.to_row), first_->slot(move.page, 0),
-                       experts_.image_bytes(move.page, 0), gpu_->compute());
+    void launch_move(lane &own, const operation &move) {
+        own.launch([&](batch &into) {
+            own.gpu->copy(own.row(move.to_row), own.slot(move.page, 0),
+                          experts_.image_bytes(move.page, 0), own.gpu->compute());
             into.done.push_back({event_kind::moved, move.tag, 0, move.segments});
+        });
+    }
+    // The gate has completed, so what it puts out is there.
+    void launch_states(lane &own, const operation &states) {
+        own.launch([&](batch &into) {
+            into.done.push_back({event_kind::hidden_states, states.tag, 0, states.segments});
+            if (states.segments) return beside_->fetch_outputs(own);
+            beside_->send_inputs(own);
+            own.compute->begin_experts(compute_->tokens());
+            own.compute->route(chosen_, weights_);
         });
     }
     // All experts at the front that can run: top segments and whole experts in one batch, then the
     // bottom segments, which add to what their tops put out.
-    void launch_experts() {
+    void launch_experts(lane &own) {
         run_.clear();
-        this->gather(device_, run_, [](const operation &) { return true; });
+        this->gather(own.queue, run_, [](const operation &) { return true; });
         for (const bool bottom : {false, true}) {
             const auto in_turn = [&](const operation &one) {
                 return (one.segments == MOORAGE_BOTTOM) == bottom;
             };
             if (std::ranges::none_of(run_, in_turn)) continue;
-            first_->launch([&](batch &into) {
+            own.launch([&](batch &into) {
                 in_slots_.clear();
                 for (const operation &one : run_) {
                     if (!in_turn(one)) continue;
                     in_slots_.push_back(
                         {one.page % experts_count_, experts_.first_row(one.page, bottom),
-                         experts_.rows(one.page, bottom), first_->slot(one.page, bottom)});
+                         experts_.rows(one.page, bottom), own.slot(one.page, bottom)});
+                    if (!bottom && !own.first()) own.computed.push_back(one.page % experts_count_);
                     into.done.push_back({event_kind::gpu_expert, one.tag, 0, one.segments});
                 }
-                compute_->experts(run_.front().layer, in_slots_);
+                own.compute->experts(run_.front().layer, in_slots_);
             });
         }
     }
@@ -294,8 +349,8 @@ private:
     // their end. It is the host that waits to be asked. From wait() alone: by then all of the layer
     // is queued.
     void run_ahead() {
-        if (!routed_ || ahead_ || queued_ < expected_ || !device_.queue.empty() ||
-            !cpu_.queue.empty() || !first_->batches.has_room(3))
+        if (!routed_ || ahead_ || queued_ < expected_ || waiting() || !cpu_.queue.empty() ||
+            !lanes_[0]->batches.has_room(3))
             return;
         const bool last = layer_ + 1 == moe_layers_.size();
         ahead_ = true;
@@ -303,7 +358,7 @@ private:
     }
     // Of a pass that was given up.
     void leave_ahead() {
-        for (batch &one : first_->batches.all())
+        for (batch &one : lanes_[0]->batches.all())
             if (ahead_ && one.ahead) one.done.clear();
         early_.clear();
         ahead_ = false;
@@ -313,30 +368,32 @@ private:
         routed_ = false;
         if (!ahead_) return false;
         ahead_ = false;
-        for (batch &one : first_->batches.all()) one.ahead = false;
+        for (batch &one : lanes_[0]->batches.all()) one.ahead = false;
         for (const completion &one : early_) done_.push() = one;
         early_.clear();
         return true;
     }
 
     bool poll(completion &out) {
-        if (poll_h2d(out) || poll_disk(out)) return true;
+        for (const auto &one : lanes_)
+            if (poll_h2d(*one, out)) return true;
+        if (poll_disk(out)) return true;
         beside_->poll([&](uint32_t tag, uint64_t duration_ns) {
             busy_.cpu += duration_ns;
             done_.push() = {event_kind::cpu_expert, tag, duration_ns, MOORAGE_WHOLE};
             cpu_.pop();
         });
-        if (done_.empty()) poll_batch();
+        for (size_t i = 0; i < lanes_.size() && done_.empty(); ++i) poll_batch(*lanes_[i]);
         if (done_.empty()) return false;
         out = done_.front();
         done_.pop();
         return true;
     }
-    bool poll_h2d(completion &out) {
-        auto &pieces = first_->pieces;
-        if (pieces.empty() || !pieces.front().events.end.passed()) return false;
-        this->end_piece(link_h2d, pieces.front().events.ns(), out);
-        pieces.pop();
+    bool poll_h2d(lane &own, completion &out) {
+        if (own.pieces.empty() || !own.pieces.front().events.end.passed()) return false;
+        this->end_piece(h2d_of(own.number), own.pieces.front().events.ns(), out);
+        own.busy.h2d += out.duration_ns;
+        own.pieces.pop();
         return true;
     }
     bool poll_disk(completion &out) {
@@ -348,9 +405,9 @@ private:
     // Hands out what the oldest batch computed. Scores that the host has been told of are there
     // before the batch has ended: they go with the time of the attention before, which what is
     // learnt from them can do with.
-    void poll_batch() {
-        if (first_->batches.empty()) return;
-        batch &oldest = first_->batches.front();
+    void poll_batch(lane &own) {
+        if (own.batches.empty()) return;
+        batch &oldest = own.batches.front();
         if (oldest.telling != 0) {
             const bool told = compute_->told(oldest.telling);
             if (!told && ++looked_ % looks_max != 0) return;
@@ -362,10 +419,13 @@ private:
         if (!oldest.events.end.passed()) return;
         const uint64_t duration_ns = oldest.events.ns();
         account_batch(duration_ns);
-        busy_.gpu += duration_ns;
+        if (oldest.done.empty() || oldest.done.front().kind != event_kind::hidden_states) {
+            busy_.gpu += duration_ns;
+            own.busy.gpu += duration_ns;
+        }
         if (oldest.gate) gate_ns_ = duration_ns;
         hand_out(oldest, duration_ns);
-        first_->batches.pop();
+        own.batches.pop();
     }
     void hand_out(batch &of, uint64_t duration_ns) {
         for (completion &one : of.done) {
@@ -381,22 +441,28 @@ private:
         if (others_work()) waiting_since_ns = now_ns;
         const double waited_s = static_cast<double>(now_ns - waiting_since_ns) / 1e9;
         if (waited_s <= options_.patience_s) return;
-        gpu_->abandon(format(
-            "{} has completed nothing for {:.0f} s while {} batches of launches and {} copies were "
-            "under way; it hangs, or another program holds it (nvidia-smi shows)",
-            gpu_->name(), waited_s, first_->batches.size(), first_->pieces.size()));
+        const auto hangs = std::ranges::find_if(
+            lanes_, [](const auto &one) { return !one->batches.empty() || !one->pieces.empty(); });
+        const lane &of = hangs == lanes_.end() ? *lanes_[0] : **hangs;
+        for (const auto &one : lanes_)
+            one->gpu->abandon(format(
+                "{} has completed nothing for {:.0f} s while {} batches of launches and {} copies "
+                "were under way; it hangs, or another program holds it (nvidia-smi shows)",
+                called(of), waited_s, of.batches.size(), of.pieces.size()));
     }
 
     // Until now: while the GPU has work the host's is beside it.
     void settle() {
         host_ns_ = 0;
-        account(first_->batches.empty() ? cause::host : cause::compute, now_);
+        account(computing() ? cause::compute : cause::host, now_);
     }
     // The GPU has nothing under way, and neither has the host.
     void account_idle() {
         const uint64_t now_ns = elapsed_ns();
-        if (!device_.queue.empty()) busy_.stall += now_ns - accounted_ns();
-        account(this->waits_for(), now_ns);
+        if (waiting()) busy_.stall += now_ns - accounted_ns();
+        for (const auto &one : lanes_)
+            if (!one->queue.queue.empty()) one->busy.stall += now_ns - accounted_ns();
+        account(this->waits_for(waiting(), loading()), now_ns);
     }
     // A batch that took the GPU so long has been seen to end. What came before it was the host's,
     // as far as that had something else to do, else launches and their notice.
@@ -413,12 +479,10 @@ private:
     const std::vector<uint32_t> moe_layers_;
     const uint32_t experts_count_;
     pinned_experts experts_;
-    std::unique_ptr<lane> first_;
-    Device *gpu_ = nullptr;  // its
-    gpu_needs needs_;
-    device_weights weights_;
-    forward_buffers buffers_;
-    std::unique_ptr<forward<Device>> compute_;
+    std::vector<std::unique_ptr<lane>> lanes_;  // of each GPU
+    Device *gpu_ = nullptr;                     // the first one's
+    forward<Device> *compute_ = nullptr;        // the same
+    uint64_t device_bytes_ = 0, pinned_bytes_ = 0;
     std::unique_ptr<gpu_beside<Device>> beside_;
     std::unique_ptr<load_link> disk_;  // null: host memory holds everything
 
@@ -430,11 +494,12 @@ private:
     std::vector<expert_in_slot> in_slots_;  // the same
     uint32_t expected_ = 0, queued_ = 0;    // experts of the layer, once it is routed
     bool routed_ = false;                   // they may be queued
-    bool ahead_ = false;                // what comes after the layer is launched, not yet asked for
-    std::vector<completion> early_;     // of that, if it has ended
-    uint64_t gate_ns_ = 0;              // of the last attention that has ended; 0: none has
-    uint32_t looked_ = 0;               // for what is told, since an event was asked for
-    std::vector<float> equal_weights_;  // where the source has none
+    bool ahead_ = false;             // what comes after the layer is launched, not yet asked for
+    std::vector<completion> early_;  // of that, if it has ended
+    uint64_t gate_ns_ = 0;           // of the last attention that has ended; 0: none has
+    uint32_t looked_ = 0;            // for what is told, since an event was asked for
+    std::vector<uint32_t> chosen_;   // of the layer, once it is routed
+    std::vector<float> weights_;     // of these
     std::vector<uint32_t> predict_from_;  // of the prediction that is queued
 };
 

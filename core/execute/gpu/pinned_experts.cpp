@@ -21,7 +21,7 @@ uint64_t rounded(uint64_t bytes) {
 
 }  // namespace
 
-pinned_experts::pinned_experts(const model &of, const arena &places, const arena *rows)
+pinned_experts::pinned_experts(const model &of, const device_places &places, const arena *rows)
     : places_(places), rows_(rows), experts_(experts_of(of)) {
     std::map<const std::byte *, uint32_t> first;
     for (const mlp_weights *expert : experts_) {
@@ -32,7 +32,7 @@ pinned_experts::pinned_experts(const model &of, const arena &places, const arena
     sharers_.resize(experts_.size());
     packed_.resize(experts_.size());
     images_.resize(experts_.size(), nullptr);
-    const uint32_t all = places.rows();
+    const uint32_t all = of.config().moe_intermediate;
     for (uint32_t page = 0; page < experts_.size(); ++page) {
         ++sharers_[shared_with_[page]];
         if (shared_with_[page] != page) continue;
@@ -67,12 +67,11 @@ std::byte *pinned_experts::frame(uint32_t page) const {
 }
 
 uint32_t pinned_experts::first_row(uint32_t page, uint32_t segment) const {
-    return segment == 0 ? 0 : places_.top_rows(places_.layer_of(page));
+    return segment == 0 ? 0 : top_rows(page);
 }
 
 uint32_t pinned_experts::rows(uint32_t page, uint32_t segment) const {
-    const uint32_t top = places_.top_rows(places_.layer_of(page));
-    return segment == 0 ? top : places_.rows() - top;
+    return segment == 0 ? top_rows(page) : places_.of(page).rows() - top_rows(page);
 }
 
 segment_image pinned_experts::segment_of(uint32_t page, uint32_t segment) const {
@@ -101,15 +100,15 @@ bool pinned_experts::divide() {
     std::vector<uint32_t> stale;
     for (uint32_t page = 0; page < experts_.size(); ++page) {
         std::vector<packed> &known = packed_[shared_with_[page]];
-        const uint32_t top = places_.top_rows(places_.layer_of(page));
+        const uint32_t top = top_rows(page);
         auto found = std::ranges::find(known, top, &packed::top_rows);
         if (found == known.end()) {
             found = std::ranges::find(known, 0u, &packed::top_rows);
             // Its own image is packed anew; a shared one stays for the layers that still use it.
             if (found == known.end() && sharers_[shared_with_[page]] == 1) found = known.begin();
             if (found == known.end()) {
-                std::byte *data =
-                    take_(rounded(segment_image(*experts_[page], 0, places_.rows()).bytes()));
+                std::byte *data = take_(
+                    rounded(segment_image(*experts_[page], 0, places_.of(page).rows()).bytes()));
                 if (!data) return false;
                 found = known.insert(known.end(), {data, 0});
             }

@@ -16,6 +16,7 @@
 #include "core/model/model.h"
 #include "core/model/segment.h"
 #include "core/store/arena.h"
+#include "core/execute/gpu/gpu_executor.h"
 
 namespace moorage::core::gpu {
 
@@ -23,7 +24,7 @@ class pinned_experts {
 public:
     // Borrowed. `places` says how the experts of each layer are split, `rows` where those that are
     // here lie, each as a whole; null: all are here.
-    pinned_experts(const model &of, const arena &places, const arena *rows);
+    pinned_experts(const model &of, const device_places &places, const arena *rows);
 
     // Of the pinned memory of all images; known before fill().
     uint64_t bytes() const { return bytes_; }
@@ -63,7 +64,12 @@ private:
     segment_image segment_of(uint32_t page, uint32_t segment) const;
     void pack(std::vector<uint32_t> pages);
 
-    const arena &places_;
+    uint32_t top_rows(uint32_t page) const {
+        const arena &its = places_.of(page);
+        return its.top_rows(its.layer_of(page));
+    }
+
+    const device_places places_;
     const arena *const rows_;
     const std::vector<const mlp_weights *> experts_;  // [pages]
     std::function<std::byte *(uint64_t)> take_;

@@ -36,6 +36,7 @@ settings from_environment() {
     settings out;
     out.seed = static_cast<uint32_t>(figure("PRETENDED_SEED", out.seed));
     out.memory_bytes = figure("PRETENDED_BYTES", out.memory_bytes);
+    out.devices = static_cast<uint32_t>(figure("PRETENDED_DEVICES", out.devices));
     out.moves = figure("PRETENDED_MOVES", out.moves);
     out.deaf = figure("PRETENDED_DEAF", 0) != 0;
     if (const char *gpu = std::getenv("PRETENDED_GPU")) out.gpu = gpu;
@@ -90,7 +91,20 @@ objects alive() { return now().alive(); }
 uint64_t calls(const std::string &name) { return now().calls(name); }
 uint64_t copies(int priority) { return now().copies(priority); }
 
-device::device(const settings &how) : streams(how), how_(how), limits_(limits_of(how.gpu)) {}
+device::device(const settings &how)
+    : streams(how), how_(how), limits_(limits_of(how.gpu)), used_(how.devices) {}
+
+cudaError_t device::reach(uint32_t peer) {
+    if (peer >= how_.devices || peer == current) return cudaErrorInvalidDevice;
+    if (!how_.peers) return cudaErrorPeerAccessUnsupported;
+    return reach_.insert({current, peer}).second ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+}
+
+bool device::reaches(uint32_t by, const void *at) const {
+    const uint32_t its =
+        std::prev(blocks_.upper_bound(static_cast<const std::byte *>(at)))->second.device;
+    return its == by || reach_.contains({by, its});
+}
 
 cudaError_t device::enter(const char *call, bool unsafe_in_capture) {
     const uint64_t number = ++calls_[call];
@@ -123,8 +137,8 @@ cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped)
     // are there are the results; and what is large is not touched, which would take longer than
     // the run.
     std::memset(*out, rates ? 0 : 0xff, std::min(bytes, large_bytes));
-    blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned, mapped};
-    if (!pinned) used_ += bytes;
+    blocks_[static_cast<std::byte *>(*out)] = {bytes, pinned, mapped, current};
+    if (!pinned) used_[current] += bytes;
     return cudaSuccess;
 }
 
@@ -132,8 +146,8 @@ cudaError_t device::allocate(void **out, size_t bytes, bool pinned, bool mapped)
 cudaError_t device::release(void *memory, bool pinned) {
     const auto found = blocks_.find(static_cast<std::byte *>(memory));
     if (found == blocks_.end() || found->second.pinned != pinned) return cudaErrorInvalidValue;
-    (void)streams.finish();
-    if (!pinned) used_ -= found->second.bytes;
+    for (uint32_t device = 0; device < how_.devices; ++device) (void)streams.finish(device);
+    if (!pinned) used_[found->second.device] -= found->second.bytes;
     blocks_.erase(found);
     std::free(memory);
     return cudaSuccess;
@@ -169,14 +183,16 @@ cudaError_t device::copy_now(void *to, const void *from, size_t bytes, cudaMemcp
     if (kind != cudaMemcpyHostToDevice || place_of(to, bytes) != place::device)
         return cudaErrorInvalidValue;
     const place source = place_of(from, bytes);
-    if (source == place::device || source == place::astray) return cudaErrorInvalidValue;
+    if (source == place::device || source == place::astray || !reaches(current, to))
+        return cudaErrorInvalidValue;
+    stream &legacy = streams.legacy(current);
     if (rates || source == place::pinned) {
-        (void)streams.finish(streams.legacy());
+        (void)streams.finish(legacy);
         std::memcpy(to, from, bytes);
         return cudaSuccess;
     }
     const auto *first = static_cast<const std::byte *>(from);
-    return submit(streams.legacy(), [to, staged = std::vector<std::byte>(first, first + bytes)] {
+    return submit(legacy, [to, staged = std::vector<std::byte>(first, first + bytes)] {
         std::memcpy(to, staged.data(), staged.size());
         return 0.0;
     });
@@ -197,6 +213,10 @@ cudaError_t device::copy(void *to, const void *from, size_t bytes, cudaMemcpyKin
     if (!right || source == place::astray || target == place::astray) return cudaErrorInvalidValue;
     if ((from_host || to_host) && host == place::pageable && !how_.pageable)
         return cudaErrorInvalidValue;
+    // Between devices, or from another's stream, where that one was not asked for access.
+    if ((source == place::device && !reaches(on.device, from)) ||
+        (target == place::device && !reaches(on.device, to)))
+        return cudaErrorInvalidValue;
     copies_[on.priority] += from_host;
     return submit(on, [=, this] {
         std::memcpy(to, from, bytes);
@@ -208,25 +228,26 @@ cudaError_t device::allow_shared(const kernel_entry *kernel, int bytes) {
     if (bytes < 0 ||
         static_cast<uint32_t>(bytes) + kernel->static_shared_bytes > limits_.shared_optin_bytes)
         return cudaErrorInvalidValue;
-    allowed_[kernel] = static_cast<uint32_t>(bytes);
+    allowed_[{current, kernel}] = static_cast<uint32_t>(bytes);
     return cudaSuccess;
 }
 
 cudaError_t device::launch(const kernel_entry *kernel, dim3 grid, dim3 block, const void *arguments,
                            size_t shared_bytes, stream &on) {
+    if (on.device != current) return cudaErrorInvalidResourceHandle;
     const bool sized = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= grid_x_max &&
                        grid.y <= grid_yz_max && grid.z <= grid_yz_max;
     if (!sized || block.x != kernel->threads || block.x > block_threads_max ||
         block.y * block.z != 1)
         return cudaErrorInvalidConfiguration;
-    const auto found = allowed_.find(kernel);
+    const auto found = allowed_.find({current, kernel});
     const uint32_t allowed =
         found != allowed_.end() ? found->second + kernel->static_shared_bytes : shared_bytes_max;
     if (shared_bytes + kernel->static_shared_bytes > std::max(allowed, shared_bytes_max))
         return cudaErrorInvalidValue;
     if (kernel->tells && !mapped(kernel->tells(arguments))) return cudaErrorIllegalAddress;
     // A kernel is loaded when it is first launched, which must not be while a stream captures.
-    if (loaded_.insert(kernel).second && on.capturing) {
+    if (loaded_.insert({current, kernel}).second && on.capturing) {
         on.capturing->spoiled = true;
         return cudaErrorStreamCaptureUnsupported;
     }
@@ -243,6 +264,7 @@ cudaError_t device::submit(stream &on, work run) {
 }
 
 cudaError_t device::record(event &what, stream &on) {
+    if (what.device != on.device) return cudaErrorInvalidResourceHandle;
     if (on.capturing) return recorded.record(what, on);
     what.within.reset();
     what.where = &on;
@@ -266,7 +288,7 @@ cudaError_t device::wait(stream &on, event &what) {
 }
 
 cudaError_t device::finish() {
-    if (!streams.finish()) return cudaErrorLaunchTimeout;
+    if (!streams.finish(current)) return cudaErrorLaunchTimeout;
     host_s = std::max(host_s, streams.free_s());
     return cudaSuccess;
 }

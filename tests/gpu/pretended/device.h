@@ -1,4 +1,5 @@
-// device.h - the pretended GPU as its calls see it: streams, memory, limits, which call fails next.
+// device.h - the pretended GPUs as their calls see them: streams, memory, limits, which call fails
+// next.
 #pragma once
 
 #include <map>
@@ -36,11 +37,13 @@ struct kernel_entry {
 };
 
 struct graph {
+    uint32_t device = 0;
     std::vector<step> steps;
     event launched;  // of an executable one
 };
 
 struct library {
+    uint32_t device = 0;
     stream *on = nullptr;
 };
 
@@ -56,7 +59,7 @@ public:
 
     cudaError_t allocate(void **out, size_t bytes, bool pinned, bool mapped = false);
     cudaError_t release(void *memory, bool pinned);
-    size_t free_bytes() const { return how_.memory_bytes - used_; }
+    size_t free_bytes() const { return how_.memory_bytes - used_[current]; }
     size_t total_bytes() const { return how_.memory_bytes; }
     cudaError_t copy_now(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
     cudaError_t copy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, stream &on);
@@ -67,10 +70,16 @@ public:
     cudaError_t submit(stream &on, work run);
     cudaError_t record(event &what, stream &on);
     cudaError_t wait(stream &on, event &what);
-    // Everything that is under way; an error when streams hang.
+    // Everything that is under way on the current device; an error when streams hang.
     cudaError_t finish();
 
     const gpu_limits &limits() const { return limits_; }
+    uint32_t devices() const { return how_.devices; }
+    bool peers() const { return how_.peers; }
+    // From now on the current device reaches that one's memory.
+    cudaError_t reach(uint32_t peer);
+
+    uint32_t current = 0;  // the device that calls without a stream are for, and launches
 
     std::optional<pretended_rates> rates;
     double host_s = 0;  // the host's clock, where time is kept
@@ -82,21 +91,25 @@ private:
     struct block {
         size_t bytes;
         bool pinned, mapped;
+        uint32_t device;
     };
     enum class place : uint8_t { device, pinned, pageable, astray };
     place place_of(const void *at, size_t bytes) const;
     bool mapped(const void *at) const;
+    // Whether a copy on a stream of device `by` gets to memory of a device.
+    bool reaches(uint32_t by, const void *at) const;
     double copy_s(size_t bytes, cudaMemcpyKind kind) const;
 
     settings how_;
     gpu_limits limits_;
-    uint64_t used_ = 0;
-    bool broken_ = false;  // every call fails
+    std::vector<uint64_t> used_;                     // [devices]
+    std::set<std::pair<uint32_t, uint32_t>> reach_;  // from, to
+    bool broken_ = false;                            // every call fails
     std::map<const std::byte *, block> blocks_;
     std::map<std::string, uint64_t> calls_;
     std::map<int, uint64_t> copies_;  // from the host, by priority
-    std::map<const kernel_entry *, uint32_t> allowed_;
-    std::set<const kernel_entry *> loaded_;
+    std::map<std::pair<uint32_t, const kernel_entry *>, uint32_t> allowed_;
+    std::set<std::pair<uint32_t, const kernel_entry *>> loaded_;
 };
 
 device &now();

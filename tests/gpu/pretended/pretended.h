@@ -5,10 +5,10 @@
 //   pretended::alive().none()                                      // all was given back
 //
 // PRETENDED_ORDER drawn, eager, lazy or threads; PRETENDED_SEED draws what is left to chance;
-// PRETENDED_GPU sm_80, sm_86, sm_89 or sm_90; PRETENDED_BYTES of memory; PRETENDED_FAIL CALL:N lets
-// the N-th call of that name fail, CALL:N+ all later ones too; after PRETENDED_MOVES steps all
-// streams hang; PRETENDED_DEAF: no stream waits for another's events (what depends on it must then
-// go wrong); PRETENDED_CLOCK keeps time, see pretended_rates.
+// PRETENDED_GPU sm_80, sm_86, sm_89 or sm_90; PRETENDED_DEVICES how many; PRETENDED_BYTES of
+// memory; PRETENDED_FAIL CALL:N lets the N-th call of that name fail, CALL:N+ all later ones too;
+// after PRETENDED_MOVES steps all streams hang; PRETENDED_DEAF: no stream waits for another's
+// events (what depends on it must then go wrong); PRETENDED_CLOCK keeps time, see pretended_rates.
 #pragma once
 
 #include <cstdint>
@@ -28,16 +28,18 @@ struct settings {
     order how = order::drawn;
     uint32_t seed = 5;
     std::string gpu = "sm_86";
-    uint64_t memory_bytes = uint64_t{1} << 33;
-    std::string fail_call{};  // the name of a call
-    uint64_t fail_at = 0;     // which of them, from 1
-    bool fail_on = false;     // those of its name behind it fail too
-    bool breaks = false;      // every call behind it fails, as on a GPU after a fault of a kernel
+    uint64_t memory_bytes = uint64_t{1} << 33;  // of each device
+    std::string fail_call{};                    // the name of a call
+    uint64_t fail_at = 0;                       // which of them, from 1
+    bool fail_on = false;                       // those of its name behind it fail too
+    bool breaks = false;  // every call behind it fails, as on a GPU after a fault of a kernel
     uint64_t moves = UINT64_MAX;
     bool deaf = false;
     // Asynchronous copies from and to memory that is not pinned read and write late; else they are
     // refused, since on a GPU they may be synchronous.
     bool pageable = false;
+    uint32_t devices = 1;
+    bool peers = true;  // they can read each other's memory
 };
 
 // A new GPU. Requires: nothing of the last one is alive.

@@ -10,7 +10,7 @@ using pretended::now;
 namespace {
 
 pretended::stream &of(cudaStream_t one) {
-    return one ? *reinterpret_cast<pretended::stream *>(one) : now().streams.legacy();
+    return one ? *reinterpret_cast<pretended::stream *>(one) : now().streams.legacy(now().current);
 }
 pretended::event &of(cudaEvent_t one) { return *reinterpret_cast<pretended::event *>(one); }
 pretended::graph &of(cudaGraph_t one) { return *reinterpret_cast<pretended::graph *>(one); }
@@ -20,10 +20,11 @@ const pretended::kernel_entry *kernel_of(const void *function) {
     return static_cast<const pretended::kernel_entry *>(function);
 }
 
-// Made and given back, counted.
+// Made for the current device, and given back, counted.
 template <class Handle, class Made>
 Handle keep(Made *made, uint64_t &alive) {
     ++alive;
+    made->device = now().current;
     return reinterpret_cast<Handle>(made);
 }
 template <class Made>
@@ -52,11 +53,21 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int *count) {
     PRETENDED_CALL();
-    return *count = 1, cudaSuccess;
+    return *count = static_cast<int>(now().devices()), cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
     PRETENDED_CALL();
-    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    if (device < 0 || static_cast<uint32_t>(device) >= now().devices())
+        return cudaErrorInvalidDevice;
+    return now().current = static_cast<uint32_t>(device), cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    PRETENDED_CALL();
+    return *can = now().peers() && device != peer, cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    PRETENDED_CALL();
+    return now().reach(static_cast<uint32_t>(peer));
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int) {
     PRETENDED_CALL();
@@ -125,7 +136,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int 
     PRETENDED_CALL();
     // Others wait for the legacy stream and it for them, which is not pretended.
     if (flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
-    pretended::stream *made = now().streams.make();
+    pretended::stream *made = now().streams.make(now().current);
     made->priority = priority;
     return *out = reinterpret_cast<cudaStream_t>(made), cudaSuccess;
 }
@@ -142,7 +153,10 @@ cudaError_t cudaEventCreate(cudaEvent_t *out) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     // Streams that hang still hold it.
-    PRETENDED_RELEASE(now().finish() == cudaSuccess ? drop(of(event), now().events) : cudaSuccess);
+    bool stopped = true;
+    for (uint32_t device = 0; device < now().devices(); ++device)
+        stopped = now().streams.finish(device) && stopped;
+    PRETENDED_RELEASE(stopped ? drop(of(event), now().events) : cudaSuccess);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     PRETENDED_CALL();
@@ -159,7 +173,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 }
 cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t begin, cudaEvent_t end) {
     PRETENDED_CALL();
-    if (of(begin).recorded == 0 || of(end).recorded == 0) return cudaErrorInvalidResourceHandle;
+    if (of(begin).recorded == 0 || of(end).recorded == 0 || of(begin).device != of(end).device)
+        return cudaErrorInvalidResourceHandle;
     if (!of(begin).reached() || !of(end).reached()) return cudaErrorNotReady;
     *out = now().rates ? static_cast<float>((of(end).at_s - of(begin).at_s) * 1e3) : 0.001f;
     return cudaSuccess;
@@ -185,19 +200,22 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     auto made = std::make_unique<pretended::graph>();
     const cudaError_t code = now().recorded.end(of(stream), made->steps);
     if (failed != cudaSuccess || code != cudaSuccess) return failed != cudaSuccess ? failed : code;
-    return *out = keep<cudaGraph_t>(made.release(), now().graphs), cudaSuccess;
+    *out = keep<cudaGraph_t>(made.release(), now().graphs);
+    return of(*out).device = of(stream).device, cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
     PRETENDED_CALL();
     auto *made = new pretended::graph;
     made->steps = of(graph).steps;
-    return *out = keep<cudaGraphExec_t>(made, now().graphs), cudaSuccess;
+    *out = keep<cudaGraphExec_t>(made, now().graphs);
+    return made->device = made->launched.device = of(graph).device, cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
     PRETENDED_RELEASE(drop(of(graph), now().graphs));
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
     PRETENDED_CALL();
+    if (of(stream).device != of(graph).device) return cudaErrorInvalidResourceHandle;
     for (const pretended::step &one : of(graph).steps)
         if (const cudaError_t code = now().submit(of(stream), one.run); code != cudaSuccess)
             return code;
@@ -221,6 +239,7 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
 }
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
     PRETENDED_LIBRARY_CALL();
+    if (of(stream).device != of(handle).device) return CUBLAS_STATUS_EXECUTION_FAILED;
     return of(handle).on = &of(stream), CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void *, size_t) {
@@ -234,6 +253,7 @@ cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t, cublasOper
                             const void *b, cudaDataType, int ldb, const void *beta, void *c,
                             cudaDataType, int ldc, cublasComputeType_t, cublasGemmAlgo_t) {
     PRETENDED_LIBRARY_CALL();
+    if (of(handle).device != now().current) return CUBLAS_STATUS_EXECUTION_FAILED;
     const float times = *static_cast<const float *>(alpha);
     const float before = *static_cast<const float *>(beta);
     (void)now().submit(*of(handle).on, [=] {

@@ -110,11 +110,12 @@ void stream::move() {
 
 all_streams::all_streams(const settings &how)
     : how_(how), state_(how.seed * 2654435761u + 1), moves_left_(how.moves) {
-    make();
+    for (uint32_t device = 0; device < how.devices; ++device) make(device);
 }
 
-stream *all_streams::make() {
+stream *all_streams::make(uint32_t device) {
     streams_.push_back(std::make_unique<stream>(how_.how));
+    streams_.back()->device = device;
     return streams_.back().get();
 }
 
@@ -217,8 +218,9 @@ bool all_streams::finish(stream &one) {
     return true;
 }
 
-bool all_streams::finish() {
-    return std::ranges::all_of(streams_, [&](const auto &one) { return finish(*one); });
+bool all_streams::finish(uint32_t device) {
+    return std::ranges::all_of(
+        streams_, [&](const auto &one) { return one->device != device || finish(*one); });
 }
 
 }  // namespace pretended

@@ -31,6 +31,7 @@ std::vector<told_word> &told();
 struct event {
     std::atomic<uint64_t> passed{0};  // how many of its recordings the streams have reached
     uint64_t recorded = 0;
+    uint32_t device = 0;
     double at_s = 0;
     stream *where = nullptr;          // of the last recording
     std::shared_ptr<capture> within;  // the last recording is of this capture, not of a queue
@@ -62,6 +63,7 @@ public:
     size_t unseen() const { return unseen_.size(); }
     bool told_all() const { return unseen_.empty(); }
 
+    uint32_t device = 0;
     int priority = 0;
     std::shared_ptr<capture> capturing;
     uint32_t weight = 1;               // how often it is this one that moves on; of order::drawn
@@ -88,12 +90,12 @@ private:
     std::thread thread_;
 };
 
-// All streams of the device; the first is the legacy one.
+// All streams of the machine; the first are the legacy ones of each device.
 class all_streams {
 public:
     explicit all_streams(const settings &how);
-    stream &legacy() { return *streams_[0]; }
-    stream *make();
+    stream &legacy(uint32_t device) { return *streams_[device]; }
+    stream *make(uint32_t device);
     void destroy(stream *one);
 
     void submit(stream &to, step next);
@@ -101,13 +103,13 @@ public:
     bool query(event &of);
     // False: they hang.
     bool finish(stream &one);
-    bool finish();
+    bool finish(uint32_t device);
     double free_s() const {  // of the last of them
         double out = 0;
         for (const auto &one : streams_) out = std::max(out, one->free_s);
         return out;
     }
-    uint64_t count() const { return streams_.size() - 1; }
+    uint64_t count() const { return streams_.size() - how_.devices; }
 
 private:
     stream &draw();

@@ -1,0 +1,169 @@
+// pretended_gpus_test.cpp - goal: experts spread over two GPUs compute what one does that has them
+// all, bit for bit, whatever order the streams of both move on in. Method: golden models score two
+// texts over one pretended GPU, then over two, which reach each other's memory or do not; whole,
+// split, with prefetches, budgets, the disk and layers or experts spread; without the waits between
+// streams it has to go wrong; a call that fails on either ends the run with its name.
+#include <cmath>
+
+#include "tests/gpu/pretended_run.h"
+
+using namespace moorage::test;
+using pretended::order;
+
+namespace {
+
+struct way {
+    const char *model = "olmoe";
+    double split = 1;
+    const char *prefetch = "none";
+    uint32_t prefill = 0;
+    bool whole_layers = false, per_layer = false, disk = false;
+    const char *cache = "lru";
+};
+
+void configure(pretended_run &run, const way &one, bool several) {
+    run.config.profile = "rtx_3090";
+    run.config.split = one.split;
+    run.config.dispatch.plugin = "load_all";
+    run.config.prefetch.plugin = one.prefetch;
+    run.config.prefill = one.prefill;
+    run.config.per_layer = one.per_layer;
+    run.config.cache.plugin = one.cache;
+    if (one.disk) run.read_disk();
+    if (!several) return;
+    run.config.devices.profiles = {"rtx_3090", "rtx_3090"};
+    run.config.devices.whole_layers = one.whole_layers;
+    run.config.experts = run.pages() / 4;
+}
+
+run_report report_of(pretended_run &run, const pretended::settings &how) {
+    pretended::begin(how);
+    auto made = run();
+    REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+    CHECK(pretended::alive().none());
+    return std::move(*made);
+}
+
+double alone(const way &one) {
+    pretended_run run(one.model);
+    configure(run, one, false);
+    const run_report whole = report_of(run, {.how = pretended::order::eager});
+    REQUIRE(whole.text.scored == 15);
+    return whole.text.nll;
+}
+
+}  // namespace
+
+TEST_CASE("the same likelihoods over two GPUs, to the bit") {
+    for (const way &one :
+         {way{}, way{"olmoe", 0.5, "none", 4}, way{"mixtral", 1, "next_gate", 4},
+          way{"deepseek_v2_lite", 0.5, "next_gate", 4}, way{"gpt_oss", 1, "none", 4},
+          way{"olmoe", 1, "none", 4, true}, way{"olmoe", 1, "none", 4, false, true},
+          way{"olmoe", 1, "next_gate", 0, false, false, true},
+          way{"olmoe", 0.5, "next_gate", 4, true, false, false, "lfu"}}) {
+        CAPTURE(one.model);
+        CAPTURE(one.split);
+        CAPTURE(one.prefetch);
+        CAPTURE(one.prefill);
+        CAPTURE(one.whole_layers);
+        CAPTURE(one.per_layer);
+        CAPTURE(one.disk);
+        const double expected = alone(one);
+        pretended_run run(one.model);
+        configure(run, one, true);
+        for (const bool peers : {true, false})
+            for (const pretended::order how :
+                 {pretended::order::eager, pretended::order::drawn, pretended::order::lazy}) {
+                CAPTURE(peers);
+                CAPTURE(static_cast<int>(how));
+                const run_report made = report_of(run, {.how = how, .devices = 2, .peers = peers});
+                CHECK(made.text.nll == expected);
+                REQUIRE(made.devices.size() == 2);
+                for (const device_report &device : made.devices) CHECK(device.loaded != 0);
+            }
+    }
+}
+
+TEST_CASE("drawn orders of both GPUs' streams change nothing, and neither does the CPU's help") {
+    const double expected = alone({"olmoe", 1, "none", 4});
+    pretended_run run("olmoe");
+    configure(run, {"olmoe", 1, "none", 4}, true);
+    for (uint32_t seed = 1; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        run.config.dispatch.plugin = seed % 3 == 0 ? "cpu_all" : "load_all";
+        const run_report made = report_of(
+            run,
+            {.how = pretended::order::drawn, .seed = seed, .devices = 2, .peers = seed % 2 == 0});
+        CHECK((made.experts.on_cpu != 0) == (seed % 3 == 0));
+        // The CPU sums in another order.
+        CHECK(std::abs(made.text.nll - expected) <= (seed % 3 == 0 ? 1e-3 : 0));
+    }
+}
+
+TEST_CASE("without the waits between streams two GPUs go wrong") {
+    const double expected = alone({"olmoe", 1, "none", 4});
+    pretended_run run("olmoe");
+    configure(run, {"olmoe", 1, "none", 4}, true);
+    for (const bool peers : {true, false}) {
+        CAPTURE(peers);
+        uint32_t caught = 0;
+        for (uint32_t seed = 1; seed <= 6; ++seed) {
+            pretended::begin({.how = pretended::order::drawn,
+                              .seed = seed,
+                              .deaf = true,
+                              .devices = 2,
+                              .peers = peers});
+            const auto made = run();
+            caught += !made || made->text.nll != expected;
+        }
+        CHECK(caught > 0);
+    }
+}
+
+TEST_CASE("the failure of a call on either GPU is an error with its name, or does no harm") {
+    const double expected = alone({"olmoe", 1, "none", 4});
+    pretended_run run("olmoe");
+    configure(run, {"olmoe", 1, "none", 4}, true);
+    for (const char *call :
+         {"cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceCanAccessPeer",
+          "cudaDeviceEnablePeerAccess", "cudaMemGetInfo", "cudaMalloc", "cudaHostAlloc",
+          "cudaStreamCreateWithPriority", "cudaStreamWaitEvent", "cudaEventCreate",
+          "cudaEventRecord", "cudaMemcpyAsync", "cudaLaunchKernel", "cudaDeviceSynchronize"}) {
+        CAPTURE(call);
+        uint64_t ended = 0;
+        (void)report_of(run, {.how = pretended::order::eager, .devices = 2});
+        const uint64_t made = pretended::calls(call);
+        REQUIRE(made >= 2);
+        for (uint64_t n = 1; n <= made; n += 1 + made / 9) {
+            CAPTURE(n);
+            pretended::begin(
+                {.how = pretended::order::eager, .fail_call = call, .fail_at = n, .devices = 2});
+            const auto is = run();
+            if (is) {
+                CHECK(is->text.nll == expected);
+            } else {
+                ++ended;
+                CHECK_MESSAGE(is.failure().text.find(call) != std::string::npos, is.failure().text);
+            }
+            CHECK(pretended::alive().none());
+        }
+        CHECK(ended > 0);
+    }
+}
+
+TEST_CASE("what cannot be over two GPUs is refused with a remedy") {
+    pretended_run run("olmoe");
+    configure(run, {}, true);
+    pretended::begin({});  // there is one
+    const auto absent = run();
+    REQUIRE_FALSE(absent.ok());
+    CHECK_MESSAGE(absent.failure().text.find("there is no GPU 1") != std::string::npos,
+                  absent.failure().text);
+    run.config.experts.reset();
+    pretended::begin({.devices = 2});
+    const auto unsized = run();
+    REQUIRE_FALSE(unsized.ok());
+    CHECK_MESSAGE(unsized.failure().text.find("device_experts") != std::string::npos,
+                  unsized.failure().text);
+    CHECK(pretended::alive().none());
+}
