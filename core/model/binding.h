@@ -13,6 +13,8 @@
 
 #include "core/base/text.h"
 #include "core/model/architectures.h"
+#include "core/model/model.h"
+#include "core/model/segment.h"
 #include "core/model/weights.h"
 
 namespace moorage::core {
@@ -164,5 +166,21 @@ private:
     const architecture &row_;
     Supply &supply_;
 };
+
+// Bytes of each part, as the supply has counted them.
+template <class Supply>
+model_sizes sizes_of(const model_config &config, const model_weights &bound, const Supply &supply) {
+    const mlp_weights &expert = bound.layers[config.moe_layers().front()].experts.front();
+    model_sizes sizes;
+    sizes.expert_bytes = segment_image(expert, 0, config.moe_intermediate).bytes();
+    sizes.experts_bytes = supply.bytes(model_part::experts);
+    sizes.shared_bytes = supply.bytes(model_part::shared);
+    sizes.attention_bytes = supply.bytes(model_part::attention);
+    sizes.dense_bytes = supply.bytes(model_part::dense);
+    sizes.router_bytes = supply.bytes(model_part::router);
+    sizes.embedding_bytes = supply.bytes(model_part::embedding);
+    sizes.head_bytes = supply.bytes(model_part::head);
+    return sizes;
+}
 
 }  // namespace moorage::core

@@ -1,7 +1,6 @@
 // model.cpp - opens a directory: configuration, shards, weights, sizes, and generation settings.
 #include "core/model/model.h"
 
-#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -14,7 +13,6 @@
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
 #include "core/model/odd_weight.h"
-#include "core/model/segment.h"
 #include "core/model/shards.h"
 #include "core/model/stored_weights.h"
 
@@ -132,15 +130,7 @@ private:
         weights_ = weight_binding(config_, row, supply).bind();
         if (supply.failed()) return supply.failure();
 
-        const auto &expert = weights_.layers[config_.moe_layers().front()].experts.front();
-        sizes_.expert_bytes = segment_image(expert, 0, config_.moe_intermediate).bytes();
-        sizes_.experts_bytes = supply.bytes(model_part::experts);
-        sizes_.shared_bytes = supply.bytes(model_part::shared);
-        sizes_.attention_bytes = supply.bytes(model_part::attention);
-        sizes_.dense_bytes = supply.bytes(model_part::dense);
-        sizes_.router_bytes = supply.bytes(model_part::router);
-        sizes_.embedding_bytes = supply.bytes(model_part::embedding);
-        sizes_.head_bytes = supply.bytes(model_part::head);
+        sizes_ = sizes_of(config_, weights_, supply);
         sizes_.parameters = supply.parameters();
         count_tensors();
         return success();

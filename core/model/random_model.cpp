@@ -18,8 +18,6 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/binding.h"
-#include "core/model/model.h"
-#include "core/model/segment.h"
 
 namespace moorage::core {
 
@@ -182,15 +180,7 @@ private:
     model_in_memory() = default;
 
     void measure(const random_supply &supply) {
-        const auto &expert = weights_.layers[config_.moe_layers().front()].experts.front();
-        sizes_.expert_bytes = segment_image(expert, 0, config_.moe_intermediate).bytes();
-        sizes_.experts_bytes = supply.bytes(model_part::experts);
-        sizes_.shared_bytes = supply.bytes(model_part::shared);
-        sizes_.attention_bytes = supply.bytes(model_part::attention);
-        sizes_.dense_bytes = supply.bytes(model_part::dense);
-        sizes_.router_bytes = supply.bytes(model_part::router);
-        sizes_.embedding_bytes = supply.bytes(model_part::embedding);
-        sizes_.head_bytes = supply.bytes(model_part::head);
+        sizes_ = sizes_of(config_, weights_, supply);
         sizes_.total_bytes = sizes_.experts_bytes + sizes_.shared_bytes + sizes_.attention_bytes +
                              sizes_.dense_bytes + sizes_.router_bytes + sizes_.embedding_bytes +
                              sizes_.head_bytes;

@@ -1,8 +1,6 @@
 // tokenizer.cpp - a text's way through the parts of a tokenizer, and back.
 #include "core/model/tokenizer.h"
 
-#include <system_error>
-
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
 #include "core/model/tokenizer_parts.h"
