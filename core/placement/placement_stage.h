@@ -4,13 +4,12 @@
 //   auto first = (*stage)->make(scene, {});
 //   ...                                                  // the scene's statistics change
 //   auto next = (*stage)->make(scene, first->copies);
-//   if ((*stage)->adopt(make_move(scene, first->copies, next->copies, remote_call_s, 300))) ...
+//   if ((*stage)->adopt({scene, first->copies, next->copies, remote_call_s, 300})) ...
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "core/base/result.h"
@@ -22,7 +21,9 @@
 
 namespace moorage::core {
 
-// moorage_move with the views it points to. Borrows the scene and both plans.
+// What going from one plan to the other costs and brings: moorage_move with the views it points to.
+// Borrows the scene and both plans. Requires: copies as check_plan() leaves them. `remote_call_s`:
+// what a remote call adds to a layer, as measured; `interval_s`: until the next decision.
 class weighed_move {
 public:
     weighed_move(const scene &of, std::span<const moorage_copy> current,
@@ -38,15 +39,6 @@ private:
     moorage_demand demand_;
     moorage_move table_{};
 };
-
-// What going from one plan to the other costs and brings. Requires: copies as check_plan() leaves
-// them. `remote_call_s`: what a remote call adds to a layer, as measured; `interval_s`: until the
-// next decision.
-inline weighed_move make_move(const scene &of, std::span<const moorage_copy> current,
-                              std::span<const moorage_copy> candidate, double remote_call_s,
-                              double interval_s) {
-    return {of, current, candidate, remote_call_s, interval_s};
-}
 
 // Prism's Eq. (3) and (4): remote calls saved until the next decision, in seconds, are more than
 // the time it takes to write the added copies and to give up the removed ones. Strictly more.

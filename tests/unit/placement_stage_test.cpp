@@ -131,7 +131,7 @@ TEST_CASE("a move counts what is added and what is removed, at each device's own
     const scene at = small_scene();
     const copies current = {{0, 0}, {1, 2}, {2, 1}, {3, 2}},
                  candidate = {{0, 0}, {0, 2}, {1, 0}, {1, 2}, {2, 1}, {3, 1}};
-    const weighed_move move = make_move(at, current, candidate, 0.5, 60);
+    const weighed_move move(at, current, candidate, 0.5, 60);
     const moorage_move &table = move.table();
     CHECK(table.size == sizeof(moorage_move));
     CHECK(table.added_copies == 3);  // (0, 2), (1, 0), (3, 1)
@@ -147,9 +147,9 @@ TEST_CASE("a move counts what is added and what is removed, at each device's own
     CHECK(table.candidate_count == 6);
     CHECK(table.host_cluster->devices == 3);
     CHECK(table.host_demand->homes == 2);
-    const weighed_move none = make_move(at, current, current, 0.5, 60);
+    const weighed_move none(at, current, current, 0.5, 60);
     CHECK(none.table().added_copies + none.table().removed_copies == 0);
-    const weighed_move first = make_move(at, {}, current, 0.5, 60);
+    const weighed_move first(at, {}, current, 0.5, 60);
     CHECK(first.table().added_copies == 4);
 }
 
@@ -172,13 +172,13 @@ TEST_CASE("the policy's own rule goes before the host's") {
     const copies current = {{0, 0}, {1, 2}, {2, 1}, {3, 2}},
                  candidate = {{0, 0}, {0, 2}, {1, 2}, {2, 1}, {3, 2}};
     // Saves 1 call/s * 0.5 s * 2 s = 1 s, costs 0.5 s; caution 3 asks for 1.5 s.
-    const weighed_move move = make_move(at, current, candidate, 0.5, 2);
+    const weighed_move move(at, current, candidate, 0.5, 2);
     const std::filesystem::path library = build / "tests/abi/templates/cpp_placement.so";
     CHECK(open(library, at)->stage->adopt(move));
     CHECK_FALSE(open(library, at, {{"caution", 3.0, "test.toml:4"}})->stage->adopt(move));
     // A policy without a rule of its own gets the host's.
     auto ruleless = open_bad("placement_gap", at);
     CHECK(ruleless->stage->adopt(move));
-    const weighed_move short_time = make_move(at, current, candidate, 0.5, 1);
+    const weighed_move short_time(at, current, candidate, 0.5, 1);
     CHECK_FALSE(ruleless->stage->adopt(short_time));
 }
