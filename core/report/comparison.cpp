@@ -2,8 +2,6 @@
 #include "core/report/comparison.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -259,6 +257,14 @@ comparison_view view_of(const comparison &compared) {
     view.best.assign(flats.size(), false);
     mark_best(view, compared);
     return view;
+}
+
+std::vector<size_t> rows_on(const comparison &compared, const std::string &profile) {
+    std::vector<size_t> rows;
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (!compared.rows[i].report.cluster && compared.rows[i].report.profile == profile)
+            rows.push_back(i);
+    return rows;
 }
 
 std::string setting_text(const run_report &report, const std::string &key) {

@@ -58,6 +58,9 @@ struct comparison_view {
 
 comparison_view view_of(const comparison &compared);
 
+// Of single machines of a profile.
+std::vector<size_t> rows_on(const comparison &compared, const std::string &profile);
+
 // The value of a setting as it was given, "" where the row's config has none.
 std::string setting_text(const run_report &report, const std::string &key);
 

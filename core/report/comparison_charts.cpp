@@ -83,14 +83,6 @@ std::vector<chart_series> series_of(const comparison &compared, const comparison
     return all;
 }
 
-std::vector<size_t> rows_on(const comparison &compared, const std::string &profile) {
-    std::vector<size_t> rows;
-    for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (!compared.rows[i].report.cluster && compared.rows[i].report.profile == profile)
-            rows.push_back(i);
-    return rows;
-}
-
 // One dot per row instead of lines: what a line chart becomes with a single size.
 std::string dots_of(const std::vector<chart_series> &series, const std::string &label,
                     const std::string &title) {

@@ -89,14 +89,6 @@ bool in_blocks(const std::vector<size_t> &rows, const std::vector<Key> &keys) {
     return seen.size() > 1 && seen.size() < rows.size();
 }
 
-std::vector<size_t> rows_of(const comparison &compared, const std::string &profile) {
-    std::vector<size_t> rows;
-    for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (!compared.rows[i].report.cluster && compared.rows[i].report.profile == profile)
-            rows.push_back(i);
-    return rows;
-}
-
 // How one label fares on one profile against the label `reference`, over the groups that have both.
 struct standing {
     size_t groups = 0, wins = 0;
@@ -252,7 +244,7 @@ void add_warnings(std::vector<std::string> &lines, const comparison &compared) {
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view) {
     std::vector<std::string> lines;
     for (const std::string &profile : view.profiles) {
-        const std::vector<size_t> rows = rows_of(compared, profile);
+        const std::vector<size_t> rows = rows_on(compared, profile);
         const std::string name = profile.empty() ? "" : profile + ": ";
         const std::string fastest = fastest_sentence(compared, view, rows);
         const std::string time = time_sentence(compared, view, rows);
@@ -297,7 +289,7 @@ std::string to_text(const comparison &compared) {
     const std::vector<size_t> widths = fitted_widths(columns, table_columns);
     bool any_best = false;
     for (const std::string &profile : view.profiles) {
-        const std::vector<size_t> rows = rows_of(compared, profile);
+        const std::vector<size_t> rows = rows_on(compared, profile);
         text += "\n" + shortened(profile.empty() ? "no profile" : profile, table_columns) + "\n";
         text += heading_line(columns, widths);
         const bool by_size = in_blocks(rows, view.slots);
