@@ -2,7 +2,6 @@
 #include "core/cluster/cluster_figures.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace moorage::core {

@@ -2,6 +2,8 @@
 // whose other layers take none: what SlimCaching (Section III-C) assumes of users and servers.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "core/execute/stream_executor.h"
@@ -22,7 +24,14 @@ public:
         return waiting_.empty() ? MOORAGE_NEVER : waiting_.front().at_ns;
     }
     void catch_up() override { settle(); }
-    std::optional<completion> step() override;
+    // Completions in the order of their times.
+    std::optional<completion> step() override {
+        settle();
+        std::pop_heap(waiting_.begin(), waiting_.end(), later);
+        const completion done = waiting_.back().what;
+        waiting_.pop_back();
+        return done;
+    }
     bool unified_memory() const override { return false; }
 
 private:
@@ -45,7 +54,11 @@ private:
         add({one.kind, one.tag, one.price_ns, one.segments});
         on.pop();
     }
-    void add(const completion &what);
+    void add(const completion &what) {
+        waiting_.push_back({now_ + what.duration_ns, order_++, what});
+        std::push_heap(waiting_.begin(), waiting_.end(), later);
+        busy_.gpu += what.duration_ns;
+    }
     // Until now it computed if anything was on its way; else it waited for others.
     void settle() { account(waiting_.empty() ? cause::away : cause::compute, now_); }
 

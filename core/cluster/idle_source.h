@@ -1,8 +1,6 @@
 // idle_source.h - of a device at which no requests enter: it only computes for others.
 #pragma once
 
-#include <algorithm>
-
 #include "core/source/source.h"
 
 namespace moorage::core {

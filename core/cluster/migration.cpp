@@ -2,7 +2,6 @@
 #include "core/cluster/migration.h"
 
 #include <cassert>
-#include <cmath>
 #include <limits>
 
 namespace moorage::core {

@@ -6,7 +6,6 @@
 // in this order: its last copies go to devices with room to spare; copies that others have too are
 // dropped for a while; last copies go to devices where such can be dropped. Each expert is put up
 // once at most, and no copy that arrived is dropped for a while, so this ends.
-#include <cassert>
 #include <limits>
 
 #include "core/cluster/migration.h"

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <utility>
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"

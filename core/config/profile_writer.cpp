@@ -1,8 +1,6 @@
 // profile_writer.cpp - writes keys and sources in the order in which profile_file.cpp reads them.
 #include "core/config/profile_writer.h"
 
-#include <vector>
-
 #include "core/base/text.h"
 
 namespace moorage::core {

@@ -2,7 +2,6 @@
 #include "core/config/run_config.h"
 
 #include <algorithm>
-#include <cassert>
 #include <map>
 
 #include "core/base/log.h"

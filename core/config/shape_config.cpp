@@ -1,8 +1,6 @@
 // shape_config.cpp - TOML tables written as JSON, with the sizes that a shape file gives once.
 #include "core/config/shape_config.h"
 
-#include <utility>
-
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/config/profile_file.h"

@@ -1,7 +1,6 @@
 // emulator.cpp - moves virtual time from event to event.
 #include "core/execute/emulator.h"
 
-#include <algorithm>
 #include <cassert>
 #include <iterator>
 

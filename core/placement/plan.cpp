@@ -2,8 +2,6 @@
 #include "core/placement/plan.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"

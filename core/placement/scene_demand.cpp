@@ -1,8 +1,6 @@
 // scene_demand.cpp - who asks for which experts how often, and what users hold of them.
 #include <algorithm>
-#include <cassert>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <tuple>
 

@@ -1,8 +1,6 @@
 // guarding.cpp - lines, warnings and a table about what the guard holds off.
 #include "core/report/guarding.h"
 
-#include <algorithm>
-
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/comparison.h"

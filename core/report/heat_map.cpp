@@ -1,6 +1,5 @@
 // heat_map.cpp - draws rows of coloured cells and the scale that explains the colours.
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/text.h"
 #include "core/report/chart.h"

@@ -3,7 +3,6 @@
 #include "core/source/synth.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <span>
 #include <utility>

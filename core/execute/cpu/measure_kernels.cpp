@@ -1,6 +1,5 @@
 // measure_kernels.cpp - times the kernels alone: products, experts, attention, empty loops.
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "core/execute/cpu/float_buffer.h"
