@@ -230,11 +230,12 @@ void planner::warn_of_size(size_t number) {
     const uint64_t usable = of.memory_bytes - std::min(of.memory_bytes, of.reserved_bytes);
     if (needed > usable && !config_.runs_on().real) {
         const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
-        warn(format(
+        plan_.misfit = format(
             "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
             "at most {} experts fit",
             experts, buffer, shape.name, human_bytes(static_cast<double>(needed)), of.name,
-            human_bytes(static_cast<double>(usable)), fit));
+            human_bytes(static_cast<double>(usable)), fit);
+        warn(plan_.misfit);
     }
 }
 

@@ -39,6 +39,7 @@ struct memory_plan {
     // Experts that host memory holds where others are read from disk; 0: all, or the processor is
     // the device and this is `experts`.
     uint32_t host_experts = 0;
+    std::string misfit;      // what the emulated devices lack for it; empty: it fits
     bool from_disk = false;  // the loads of a processor are reads of what is not in memory
     // The processor is the device and has room for every whole expert: the model's own memory is
     // fast memory, and nothing is copied.

@@ -477,6 +477,7 @@ void runner::describe(run_report &report) {
     report.title = config_.title;
     report.seed = config_.seed;
     report.lossy = policies_.lossy();
+    report.misfit = memory_.misfit;
     if (memory_.from_disk)
         report.host = {memory_.slots,    report.experts.requested,       report.experts.hits,
                        report.bytes.h2d, report.arrangement.first_bytes, report.time.transfer};
@@ -532,8 +533,7 @@ void runner::describe_source(json &into) {
     if (config_.temperature > 0) into["temperature"] = config_.temperature;
 }
 
-// The optimum loads every absent expert of the trace into the cache, one token at a time. What this
-// run does otherwise; "": nothing.
+// What this run does otherwise than the optimum, which loads on demand, token by token; or "".
 std::string runner::beside_optimum(const run_report &report) const {
     if (config_.batch != 1 || config_.prefill != 0) return "tokens of several positions in a step";
     if (memory_.share < 1) return "slots hold parts of experts";

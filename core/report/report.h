@@ -101,6 +101,7 @@ struct run_report {
     std::map<std::string, uint64_t> faults;
     std::map<std::string, uint64_t> without_advice;  // calls that a policy left to the default
     std::vector<std::string> warnings;
+    std::string misfit;  // what it asks of an emulated machine's memory beyond what that has
     text_report text;
     std::optional<cluster_report> cluster;
     // Of the offline optimum at the same slots and sharing, which loads each request of the trace

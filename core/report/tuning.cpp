@@ -1,133 +1,203 @@
-// tuning.cpp - targets, figures by name, and the rule that chooses a value.
+// tuning.cpp - the search for values that meet targets.
 #include "core/report/tuning.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
+#include <map>
+#include <utility>
 
-#include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/report/figures.h"
-#include "core/report/substitution.h"
 
 namespace moorage::core {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> better_when_larger = {
-    "hit_rate",       "hits",           "tokens_per_s",  "accuracy",           "agreement",
-    "rows_agreement", "rows_unchanged", "prefetch_used", "prediction_accuracy"};
-// What a tolerance does: a fit of exact figures is off by rounding, and must not cost a step.
+// A grid's last value is off by rounding, and must not cost a step.
 constexpr double tolerance = 1e-9;
-
-std::string_view last_key(std::string_view metric) {
-    if (const size_t dot = metric.rfind('.'); dot != std::string_view::npos)
-        metric.remove_prefix(dot + 1);
-    return metric;
-}
-
-std::string_view trimmed(std::string_view text) {
-    while (text.starts_with(' ')) text.remove_prefix(1);
-    while (text.ends_with(' ')) text.remove_suffix(1);
-    return text;
-}
-
-// Sections of a report whose keys are known by themselves, in the order of the search.
-constexpr std::array<const char *, 6> sections = {"experts", "text",       "bytes",
-                                                  "time_ms", "prediction", "routing"};
-
-void add_figures(const json &of, const std::string &path, std::vector<std::string> &names) {
-    for (const auto &[key, value] : of.items()) {
-        const std::string name = path.empty() ? key : path + "." + key;
-        const bool is_summary = value.is_object() && value.contains("mean");
-        if (value.is_number() || is_summary) names.push_back(name);
-        if (value.is_object() && name != "config" && name != "faults")
-            add_figures(value, name, names);
-    }
-}
-
-const json *at_path(const json &report, const std::string &metric) {
-    const json *at = &report;
-    for (const std::string &key : split(metric, '.')) {
-        if (at->is_array()) {
-            size_t index = 0;
-            const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), index);
-            if (failure != std::errc() || end != key.data() + key.size() || index >= at->size())
-                return nullptr;
-            at = &(*at)[index];
-        } else if (at->is_object() && at->contains(key)) {
-            at = &at->at(key);
-        } else {
-            return nullptr;
-        }
-    }
-    return at;
-}
+// Valleys that are followed at one time.
+constexpr size_t valleys_max = 3;
+// Rounds over all parameters.
+constexpr uint32_t rounds_max = 8;
 
 double rounded(double value) { return std::round(value * 1e12) / 1e12 + 0.0; }
 
-}  // namespace
-
-std::string metric_target::text() const {
-    return format("{} {} {}", metric, at_least ? ">=" : "<=", value);
+double missed(const tuning &of, const trial &one) {
+    double sum = 0;
+    for (size_t i = 0; i < of.targets.size(); ++i) sum += of.targets[i].missed_by(one.figures[i]);
+    return sum;
 }
 
-result<metric_target> parse_target(std::string_view text) {
-    const auto wrong = [&](std::string_view why) {
-        return error{format("--target {}: {}; the form is metric=value, metric<=value or "
-                            "metric>=value, for example tpot_ms=20",
-                            text, why),
-                     true};
+class value_search {
+public:
+    value_search(tuning &of, const run_points &run, const search_limits &limits)
+        : of_(of), run_(run), limits_(limits) {
+        for (const tuned_param &param : of.params) {
+            allowed_.push_back(param.is_number() ? param.grid.values() : std::vector<double>());
+            for (size_t i = 0; i < param.words.size(); ++i)
+                allowed_.back().push_back(static_cast<double>(i));
+        }
+    }
+
+    status operator()();
+
+private:
+    // Trials along one parameter, the others held: by the index of its value.
+    struct line {
+        size_t param;
+        tuned_point base;
+        std::map<size_t, size_t> tried = {};
     };
-    const size_t equals = text.find('=');
-    if (equals == std::string_view::npos) return wrong("no = in it");
-    std::string_view name = text.substr(0, equals);
-    const char relation = name.empty() ? ' ' : name.back();
-    if (relation == '<' || relation == '>') name.remove_suffix(1);
-    metric_target target;
-    target.metric = trimmed(name);
-    if (target.metric.empty()) return wrong("no metric before the =");
-    const std::string_view value = trimmed(text.substr(equals + 1));
-    const auto [end, failure] =
-        std::from_chars(value.data(), value.data() + value.size(), target.value);
-    if (failure != std::errc() || end != value.data() + value.size() ||
-        !std::isfinite(target.value))
-        return wrong(format("\"{}\" is no number", value));
-    const bool larger = std::find(better_when_larger.begin(), better_when_larger.end(),
-                                  last_key(target.metric)) != better_when_larger.end();
-    target.at_least = relation == '>' || (relation != '<' && larger);
-    return target;
+
+    status try_at(line &on, const std::vector<size_t> &indices);
+    status search(line &on);
+    void settle_trend(const line &on);
+    bool bounds_only() const {
+        return std::ranges::all_of(of_.targets,
+                                   [](const auto &one) { return one.value.has_value(); });
+    }
+    bool one_meets(const line &on) const {
+        return std::ranges::any_of(on.tried,
+                                   [&](const auto &one) { return of_.meets(at(one.second)); });
+    }
+    std::vector<size_t> beside_valleys(const line &on) const;
+    std::vector<size_t> within_edge(const line &on) const;
+    const trial &at(size_t number) const { return of_.trials[number]; }
+
+    tuning &of_;
+    const run_points &run_;
+    const search_limits &limits_;
+    std::vector<std::vector<double>> allowed_;  // [params] ascending
+    std::map<tuned_point, size_t> known_;       // its trial
+};
+
+// Runs what was not run before.
+status value_search::try_at(line &on, const std::vector<size_t> &indices) {
+    std::vector<tuned_point> fresh;
+    std::vector<std::pair<size_t, tuned_point>> wanted;
+    for (const size_t index : indices) {
+        tuned_point point = on.base;
+        point[on.param] = allowed_[on.param][index];
+        if (!known_.contains(point)) {
+            if (known_.size() + fresh.size() == limits_.runs_max) {
+                of_.stopped = true;
+                continue;
+            }
+            fresh.push_back(point);
+        }
+        wanted.emplace_back(index, std::move(point));
+    }
+    if (!fresh.empty()) {
+        auto ran = run_(fresh);
+        if (!ran) return ran.failure();
+        assert(ran->size() == fresh.size());
+        for (trial &one : *ran) {
+            known_.emplace(one.at, of_.trials.size());
+            of_.trials.push_back(std::move(one));
+        }
+    }
+    for (const auto &[index, point] : wanted) on.tried[index] = known_.at(point);
+    return success();
 }
 
-result<double> figure_of(const json &report, const std::string &metric) {
-    const json *at = at_path(report, metric);
-    for (const char *section : sections)
-        if (!at) at = at_path(report, std::string(section) + "." + metric);
-    // A time of nothing is 0 in the report; taken for a figure it would meet every target.
-    const std::string summary = metric.substr(0, metric.find('.'));
-    if ((summary == "tpot_ms" || summary == "ttft_ms") && at && report[summary]["mean"] == 0)
-        return error{format("{} was not measured by this run: no token was decoded after a first "
-                            "one; for a scored text set run.prefill=0",
-                            metric),
-                     true};
-    if (at && at->is_object() && at->contains("mean")) at = &at->at("mean");
-    if (at && at->is_number()) return at->get<double>();
-    if (at && at->is_null())
-        return error{format("{} was not measured by this run; choose another metric", metric)};
-    if (last_key(metric) == "perplexity" || last_key(metric) == "nll")
-        return error{format("{} is known of a text alone: give [source] model and text", metric),
-                     true};
-    std::vector<std::string> names;
-    add_figures(report, "", names);
-    std::string hint = did_you_mean(metric, names);
-    if (hint.empty())
-        hint =
-            "; there are tpot_ms, ttft_ms, tokens_per_s, hit_rate, misses, bytes.h2d and the "
-            "other figures of the JSON report";
-    return error{format("{} is no figure of the report{}", metric, hint), true};
+// By the first figure that differs between the ends.
+void value_search::settle_trend(const line &on) {
+    tuned_param &param = of_.params[on.param];
+    if (param.prefer != preference::by_trend) return;
+    const auto counts = [&](const auto &one) { return at(one.second).counts(); };
+    const auto first = std::ranges::find_if(on.tried, counts);
+    if (first == on.tried.end()) return;
+    const auto last = std::find_if(on.tried.rbegin(), on.tried.rend(), counts);
+    param.prefer = preference::smallest;
+    for (size_t i = 0; i < of_.targets.size(); ++i) {
+        const double low = at(first->second).figures[i], high = at(last->second).figures[i];
+        if (low == high) continue;
+        if (of_.targets[i].better(low, high)) param.prefer = preference::largest;
+        return;
+    }
 }
+
+// The middles of the gaps beside the best few trials that no neighbour is better than.
+std::vector<size_t> value_search::beside_valleys(const line &on) const {
+    struct valley {
+        size_t trial;
+        std::vector<size_t> middles;
+    };
+    std::vector<valley> valleys;
+    for (auto here = on.tried.begin(); here != on.tried.end(); ++here) {
+        if (!at(here->second).counts()) continue;
+        valley one{here->second, {}};
+        bool lowest = true;
+        const auto look = [&](auto beside) {
+            lowest = lowest && !of_.better(at(beside->second), at(here->second));
+            const size_t low = std::min(beside->first, here->first);
+            const size_t gap = std::max(beside->first, here->first) - low;
+            if (gap > 1) one.middles.push_back(low + gap / 2);
+        };
+        if (here != on.tried.begin()) look(std::prev(here));
+        if (std::next(here) != on.tried.end()) look(std::next(here));
+        if (lowest && !one.middles.empty()) valleys.push_back(std::move(one));
+    }
+    std::ranges::sort(valleys, [&](const valley &a, const valley &b) {
+        return of_.better(at(a.trial), at(b.trial));
+    });
+    std::vector<size_t> middles;
+    for (size_t i = 0; i < std::min(valleys.size(), valleys_max); ++i)
+        middles.insert(middles.end(), valleys[i].middles.begin(), valleys[i].middles.end());
+    return middles;
+}
+
+// Thirds of the gap before the first value that meets the targets, in the preferred direction.
+std::vector<size_t> value_search::within_edge(const line &on) const {
+    std::vector<size_t> order;
+    for (const auto &one : on.tried) order.push_back(one.first);
+    if (of_.params[on.param].prefer == preference::largest) std::ranges::reverse(order);
+    const auto first = std::ranges::find_if(
+        order, [&](size_t index) { return of_.meets(at(on.tried.at(index))); });
+    if (first == order.begin() || first == order.end()) return {};
+    const size_t low = std::min(*first, *std::prev(first));
+    const size_t gap = std::max(*first, *std::prev(first)) - low;
+    if (gap < 2) return {};
+    if (gap == 2) return {low + 1};
+    return {low + gap / 3, low + gap - gap / 3};
+}
+
+status value_search::search(line &on) {
+    const size_t count = allowed_[on.param].size();
+    const size_t samples =
+        std::min<size_t>(count, of_.params[on.param].is_number() ? limits_.samples : count);
+    std::vector<size_t> next;
+    for (size_t i = 0; i < samples; ++i)
+        next.push_back(samples == 1 ? 0 : i * (count - 1) / (samples - 1));
+    if (const status done = try_at(on, next); !done) return done.failure();
+    if (!of_.params[on.param].is_number()) return success();
+    settle_trend(on);
+    while (!of_.stopped) {
+        next = bounds_only() && one_meets(on) ? within_edge(on) : beside_valleys(on);
+        if (next.empty()) break;
+        if (const status done = try_at(on, next); !done) return done.failure();
+    }
+    return success();
+}
+
+status value_search::operator()() {
+    tuned_point from;
+    for (const auto &values : allowed_) from.push_back(values[values.size() / 2]);
+    for (uint32_t round = 0; round < rounds_max && !of_.stopped; ++round) {
+        const tuned_point before = from;
+        for (size_t param = 0; param < of_.params.size(); ++param) {
+            line on{param, from};
+            if (const status done = search(on); !done) return done.failure();
+            if (const auto best = of_.best()) from = at(*best).at;
+        }
+        if (of_.params.size() == 1 || (round > 0 && from == before)) break;
+    }
+    const auto best = of_.best();
+    if (best && of_.meets(at(*best))) of_.chosen = best;
+    return success();
+}
+
+}  // namespace
 
 std::vector<double> value_grid::values() const {
     assert(step > 0 && to >= from);
@@ -142,72 +212,36 @@ std::vector<double> value_grid::values() const {
     return all;
 }
 
-fit_point tuning::best() const {
-    assert(!samples.empty());
-    fit_point best = samples.front();
-    for (const fit_point &one : samples)
-        if (target.better(one.y, best.y)) best = one;
-    if (measured && chosen && target.better(*measured, best.y)) best = {*chosen, *measured};
-    return best;
+std::string tuned_param::text_of(double value) const {
+    if (!is_number()) return words[static_cast<size_t>(value)];
+    return grid.whole ? format("{:.0f}", value) : format("{}", value);
 }
 
-status settle(tuning &of) {
-    auto fit = fit_polynomial(of.samples, of.degree);
-    if (!fit) return fit.failure();
-    of.fit = *fit;
-    std::vector<double> values = of.grid.values();
-    const double first = (*fit)(values.front()), last = (*fit)(values.back());
-    of.largest = of.prefer == preference::largest ||
-                 (of.prefer == preference::by_fit && of.target.better(first, last));
-    if (of.largest) std::reverse(values.begin(), values.end());
-    const double slack = tolerance * std::max(std::abs(of.target.value), 1e-300);
-    const double limit = of.target.value + (of.target.at_least ? -slack : slack);
-    of.chosen.reset();
-    for (const double value : values) {
-        const double fitted = (*fit)(value);
-        if (of.target.at_least ? fitted < limit : fitted > limit) continue;
-        of.chosen = value;
-        of.fitted = fitted;
-        break;
-    }
-    return success();
+bool tuning::meets(const trial &one) const { return one.counts() && missed(*this, one) == 0; }
+
+bool tuning::better(const trial &a, const trial &b) const {
+    if (!a.counts() || !b.counts()) return a.counts();
+    const double short_a = missed(*this, a), short_b = missed(*this, b);
+    if (short_a != short_b) return short_a < short_b;
+    for (size_t i = 0; i < targets.size(); ++i)
+        if (!targets[i].value && a.figures[i] != b.figures[i])
+            return targets[i].better(a.figures[i], b.figures[i]);
+    for (size_t i = 0; i < params.size(); ++i)
+        if (params[i].is_number() && a.at[i] != b.at[i])
+            return (a.at[i] < b.at[i]) == (params[i].prefer != preference::largest);
+    return false;
 }
 
-json to_json(const tuning &found) {
-    json samples = json::array();
-    for (const fit_point &one : found.samples)
-        samples.push_back({{"value", one.x},
-                           {"measured", stable(one.y)},
-                           {"fitted", found.fit ? json(stable((*found.fit)(one.x))) : json()}});
-    json all = {{"param", found.param},
-                {"target",
-                 {{"metric", found.target.metric},
-                  {"relation", found.target.at_least ? ">=" : "<="},
-                  {"value", found.target.value}}},
-                {"samples", std::move(samples)}};
-    if (found.fit) {
-        const fit_quality quality = quality_of(*found.fit, found.samples);
-        all["fit"] = {{"degree", found.fit->degree()},
-                      {"coefficients", found.fit->coefficients()},
-                      {"r2", stable(quality.r2)},
-                      {"error_max", stable(quality.error_max)}};
-    }
-    all["grid"] = {{"from", found.grid.from}, {"to", found.grid.to}, {"step", found.grid.step}};
-    all["prefer"] = found.largest ? "largest" : "smallest";
-    all["chosen"] = json();
-    if (found.chosen)
-        all["chosen"] = {{"value", *found.chosen},
-                         {"fitted", stable(found.fitted)},
-                         {"measured", found.measured ? json(stable(*found.measured)) : json()}};
-    all["met"] = found.met();
-    all["best"] = json();
-    if (!found.samples.empty()) {
-        const fit_point best = found.best();
-        all["best"] = {{"value", best.x}, {"measured", stable(best.y)}};
-    }
-    if (!found.failed.empty()) all["failed"] = failed_json(found.failed);
-    if (found.verified) all["report"] = to_json(*found.verified);
-    return all;
+std::optional<size_t> tuning::best() const {
+    std::optional<size_t> found;
+    for (size_t i = 0; i < trials.size(); ++i)
+        if (trials[i].counts() && (!found || better(trials[i], trials[*found]))) found = i;
+    return found;
+}
+
+status search_values(tuning &of, const run_points &run, const search_limits &limits) {
+    assert(!of.params.empty() && !of.targets.empty() && limits.samples > 1);
+    return value_search(of, run, limits)();
 }
 
 }  // namespace moorage::core

@@ -1,90 +1,102 @@
-// tuning.h - which value of a parameter meets a target: figures of a report by name, the rule that
-// chooses, and the result as text and JSON.
+// tuning.h - which values of parameters meet targets: runs at chosen values, until a finer step
+// would make no difference.
 //
-//   tuning found{.param = "router.alpha", .target = *parse_target("tpot_ms<=20")};
-//   found.samples = {{0, 25}, {0.5, 20}, {1, 15}};
-//   if (settle(found)) ...found.chosen, the value to verify
+//   tuning found{.params = {{.name = "memory.experts", .grid = {1, 1440, 1, true}}},
+//                .targets = *parse_targets("tpot_ms=30")};
+//   if (search_values(found, run, {})) ...found.trials[*found.chosen]
 //
-// After SMoE, Section V-C: fit T(parameter), walk over a grid, take the smallest value whose fit
-// meets the target.
+// Every answer is a value that was run. A number is sampled evenly; where samples meet the targets,
+// the edge between the first that does and its neighbour that does not is narrowed down to the
+// grid's step; where none does, or where a figure is to be as good as it can be, the gaps beside
+// the best few samples are halved, so that a figure with several valleys is followed into each of
+// them. Words are all tried. Of several parameters one after the other is searched so, the others
+// held at the best that was seen, until a round of all changes nothing.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/report/failed_rows.h"
-#include "core/report/fit.h"
 #include "core/report/report.h"
+#include "core/report/targets.h"
 
 namespace moorage::core {
 
-struct metric_target {
-    std::string metric;  // as given: "tpot_ms.p99", "hit_rate"
-    bool at_least = false;
-    double value = 0;
-    bool met_by(double figure) const { return at_least ? figure >= value : figure <= value; }
-    // Whether `a` is nearer to what is wanted than `b`.
-    bool better(double a, double b) const { return at_least ? a > b : a < b; }
-    std::string text() const;  // "tpot_ms <= 20"
-};
-// "metric<=value", "metric>=value", or "metric=value": at most, but at least for what is better the
-// larger it is (hit_rate, hits, tokens_per_s, accuracy, agreement, rows_agreement, rows_unchanged,
-// prefetch_used).
-result<metric_target> parse_target(std::string_view text);
-
-// A figure of a report's JSON: a path ("tpot_ms.p99", "bytes.h2d", "layers.3.hit_rate"); a summary
-// stands for its mean ("tpot_ms"); the last key alone will do where it is to be found in one of the
-// sections ("hit_rate", "h2d", "perplexity"). Errors name the nearest figure, or that it was not
-// measured.
-result<double> figure_of(const json &report, const std::string &metric);
-
-// Values of the parameter that may be chosen: from, from + step, ..., and to itself.
+// Values of a parameter that may be chosen: from, from + step, ..., and to itself.
 struct value_grid {
     double from = 0, to = 1, step = 0.01;
     bool whole = false;  // numbers are rounded to integers
     std::vector<double> values() const;
 };
 
-enum class preference : uint8_t { by_fit, smallest, largest };
-
-struct tuning {
-    std::string param;  // "router.alpha"
-    metric_target target;
-    uint32_t degree = 1;
-    value_grid grid;
-    preference prefer = preference::by_fit;
-    std::vector<fit_point> samples;  // value of the parameter, figure
-    std::vector<failed_row> failed;  // values without a figure, the choice's own run included
-    // settle() fills in:
-    std::optional<polynomial> fit;
-    bool largest = false;          // the largest value that meets the target is taken
-    std::optional<double> chosen;  // none: no value's fit meets it
-    double fitted = 0;             // at the chosen value
-    // One run at the chosen value; the caller fills these in.
-    std::optional<double> measured;
-    std::optional<run_report> verified;
-
-    bool met() const { return measured && target.met_by(*measured); }
-    // Of the samples and the verification, the one that is nearest to what is wanted. Requires:
-    // samples.
-    fit_point best() const;
+// Which of the values that meet the targets is taken.
+enum class preference : uint8_t {
+    by_trend,  // the smallest, but the largest where larger values make the first figure worse
+    smallest,
+    largest
 };
 
-// Fits and chooses. The smallest value whose fit meets the target, to a billionth of it; where a
-// larger value makes the figure worse, so that the smallest would say nothing, the largest
-// (preference::by_fit). Errors are those of the fit.
-status settle(tuning &of);
+struct tuned_param {
+    std::string name;                     // "router.alpha"
+    std::vector<std::string> words = {};  // what it may be; empty: a number of the grid
+    value_grid grid = {};
+    preference prefer = preference::by_trend;  // search_values() settles a trend
+    bool is_number() const { return words.empty(); }
+    // As a configuration spells it. `value` is a number of the grid, or the index of a word.
+    std::string text_of(double value) const;
+};
+
+using tuned_point = std::vector<double>;  // [params]
+
+struct trial {
+    tuned_point at;
+    std::vector<double> figures;  // [targets]; none: its run failed
+    std::string misfit;  // what it needs and the machine does not have; such a value is no answer
+    bool counts() const { return !figures.empty() && misfit.empty(); }
+};
+
+struct tuning {
+    std::vector<tuned_param> params;
+    std::vector<metric_target> targets;
+    std::vector<trial> trials = {};       // in the order in which they ran
+    std::vector<failed_row> failed = {};  // those without figures
+    bool stopped = false;                 // there were as many runs as are allowed, and more to try
+    std::optional<size_t> chosen = {};    // a trial; none: no run meets the targets
+    std::optional<run_report> report = {};  // its own
+
+    bool meets(const trial &one) const;
+    // The trial that is nearest to what is wanted; none: none counts.
+    std::optional<size_t> best() const;
+    // Of the two, `a` is the nearer one: the targets are missed by less, then figures that are to
+    // be as good as they can be, then preferred values, in the order of targets and parameters.
+    bool better(const trial &a, const trial &b) const;
+};
+
+// One trial for each point, in their order. Failed ones are added to tuning::failed by the callee.
+using run_points = std::function<result<std::vector<trial>>(std::span<const tuned_point>)>;
+
+struct search_limits {
+    uint32_t samples = 6;     // of a number, to begin with; two or more
+    uint32_t runs_max = 100;  // points
+};
+
+// Fills in trials, stopped, chosen and the trend. Errors are those of `run`.
+status search_values(tuning &of, const run_points &run, const search_limits &limits);
 
 // For a terminal, at most 80 columns.
 std::string to_text(const tuning &found);
-// {"param", "target": {"metric", "relation", "value"}, "samples": [{"value", "measured",
-// "fitted"}],
-//  "fit": {"degree", "coefficients", "r2", "error_max"}, "grid": {"from", "to", "step"}, "prefer",
-//  "chosen": {"value", "fitted", "measured"} or null, "met", "best": {"value", "measured"},
-//  "report": of the run that verified, "failed": values whose runs failed, where there are any}
+// {"params": [{"name", "from", "to", "step", "prefer" or "words"}], "targets": [{"metric",
+// "relation", "value"}], "samples": [{"values": {name: value}, "figures": {metric: figure}, "fits",
+// "met"}], "chosen": a sample or null, "met", "best": a sample or null, "stopped", "report": of the
+// chosen run, "failed": values whose runs failed, where there are any}. Of one parameter and one
+// target, "param", "target", "prefer" and "grid" stand beside them, and "value" and "measured" in
+// each sample.
 json to_json(const tuning &found);
 
 }  // namespace moorage::core

@@ -1,116 +1,216 @@
-// tuning_text.cpp - the table of a search for a parameter's value, and the sentences below it.
+// tuning_text.cpp - what a search ran and found: a table with sentences below it, and JSON.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
+#include "core/report/text_table.h"
 #include "core/report/tuning.h"
 
 namespace moorage::core {
 
 namespace {
 
-constexpr double r2_good = 0.95;
-constexpr size_t value_columns = 16, figure_columns = 14, bar_columns = 26;
+constexpr size_t bar_columns = 24;
 
 // Six significant digits, without exponents where they can be avoided.
 std::string shown(double value) { return format("{:.6g}", value); }
 
-std::string difference(double fitted, double measured) {
-    if (measured == 0) return fitted == 0 ? "no difference" : "measured 0";
-    return format("{:+.1f} %", 100 * (fitted - measured) / std::abs(measured) + 0.0);
+std::string targets_text(const tuning &found) {
+    std::vector<std::string> all;
+    for (const metric_target &one : found.targets) all.push_back(one.text());
+    return listed(all, "and");
 }
 
-std::string paragraph(std::string_view label, const std::string &said) {
+// "cache.plugin = lfu, memory.experts = 640"
+std::string point_text(const tuning &found, const tuned_point &at) {
     std::string text;
-    for (const std::string &part : wrapped(said, text_columns - 12)) {
-        text += "  " + padded_right(label, 10) + part + "\n";
-        label = "";
-    }
+    for (size_t i = 0; i < at.size(); ++i)
+        text += format("{}{} = {}", i == 0 ? "" : ", ", found.params[i].name,
+                       found.params[i].text_of(at[i]));
     return text;
+}
+
+std::string figures_text(const tuning &found, const trial &one) {
+    std::string text;
+    for (size_t i = 0; i < one.figures.size(); ++i)
+        text +=
+            format("{}{} {}", i == 0 ? "" : ", ", found.targets[i].metric, shown(one.figures[i]));
+    return text;
+}
+
+// By value, parameters in their order.
+std::vector<size_t> rows_of(const tuning &found) {
+    std::vector<size_t> rows(found.trials.size());
+    std::iota(rows.begin(), rows.end(), size_t{0});
+    std::erase_if(rows, [&](size_t i) { return found.trials[i].figures.empty(); });
+    std::ranges::sort(rows, {}, [&](size_t i) { return found.trials[i].at; });
+    return rows;
+}
+
+std::vector<table_column> cells_of(const tuning &found, const std::vector<size_t> &rows) {
+    std::vector<table_column> columns;
+    for (size_t param = 0; param < found.params.size(); ++param) {
+        table_column column{found.params[param].name, {}, true};
+        for (const size_t row : rows)
+            column.cells.push_back(found.params[param].text_of(found.trials[row].at[param]));
+        columns.push_back(std::move(column));
+    }
+    for (size_t target = 0; target < found.targets.size(); ++target) {
+        table_column column{found.targets[target].metric, {}, false};
+        for (const size_t row : rows)
+            column.cells.push_back(shown(found.trials[row].figures[target]));
+        columns.push_back(std::move(column));
+    }
+    return columns;
 }
 
 std::string table_of(const tuning &found) {
-    const std::string name = shortened(found.param, value_columns);
-    const std::string metric = shortened(found.target.metric, figure_columns);
-    std::string text = "  " + padded_left(name, value_columns) + "  " +
-                       padded_left(metric, figure_columns) + "  " +
-                       padded_left("fitted", figure_columns) + "\n";
+    const std::vector<size_t> rows = rows_of(found);
+    if (rows.empty()) return "";
+    const std::vector<table_column> columns = cells_of(found, rows);
+    const std::vector<size_t> widths = fitted_widths(columns, text_columns - 20);
     double top = 0;
-    for (const fit_point &one : found.samples) top = std::max(top, std::abs(one.y));
-    for (const fit_point &one : found.samples) {
-        const std::string fitted = found.fit ? shown((*found.fit)(one.x)) : "-";
-        std::string row = "  " + padded_left(shown(one.x), value_columns) + "  " +
-                          padded_left(shown(one.y), figure_columns) + "  " +
-                          padded_left(fitted, figure_columns) + "  ";
-        row += block_bar(top > 0 ? std::abs(one.y) / top : 0, bar_columns);
-        row.erase(row.find_last_not_of(' ') + 1);
-        text += row + (found.target.met_by(one.y) ? " *\n" : "\n");
+    for (const size_t row : rows) top = std::max(top, std::abs(found.trials[row].figures[0]));
+    std::string text = heading_line(columns, widths);
+    for (size_t i = 0; i < rows.size(); ++i) {
+        const trial &one = found.trials[rows[i]];
+        std::string line = row_line(columns, widths, i);
+        if (line.ends_with('\n')) line.pop_back();
+        line += one.misfit.empty() ? "  " : "  does not fit";
+        const size_t left = text_columns - std::min<size_t>(text_columns, columns_of(line) + 2);
+        if (one.misfit.empty() && top > 0)
+            line += block_bar(std::abs(one.figures[0]) / top, std::min(left, bar_columns));
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + (found.meets(one) ? " *\n" : "\n");
     }
-    return text + "  * meets " + shortened(found.target.text(), text_columns - 10) + "\n";
+    return text + "  * meets " + shortened(targets_text(found), text_columns - 10) + "\n";
 }
 
-std::string fit_text(const tuning &found) {
-    const fit_quality quality = quality_of(*found.fit, found.samples);
-    const std::vector<double> terms = found.fit->coefficients();
-    std::string text = format("{} = {}", found.target.metric, shown(terms[0]));
-    for (size_t power = 1; power < terms.size(); ++power) {
-        text += format(" {} {} x", std::signbit(terms[power]) ? "-" : "+",
-                       shown(std::abs(terms[power])));
-        if (power > 1) text += format("^{}", power);
+// The nearest value on the side that is preferred, where it was run.
+std::string neighbour_text(const tuning &found, const trial &chosen) {
+    if (found.params.size() != 1 || !found.params[0].is_number()) return "";
+    const bool smallest = found.params[0].prefer != preference::largest;
+    const trial *nearest = nullptr;
+    for (const trial &one : found.trials) {
+        if (one.figures.empty() || one.at[0] == chosen.at[0]) continue;
+        if ((one.at[0] < chosen.at[0]) != smallest) continue;
+        if (!nearest || (one.at[0] > nearest->at[0]) == smallest) nearest = &one;
     }
-    text += format(", x = {}; R2 {:.4f}, at most {} off", found.param, quality.r2,
-                   shown(quality.error_max));
-    if (quality.r2 < r2_good)
-        text += "; a poor fit: a higher --degree or a narrower range would foretell more";
-    return text;
+    if (!nearest) return "";
+    return format("; {} gives {}", found.params[0].text_of(nearest->at[0]),
+                  figures_text(found, *nearest));
+}
+
+std::string range_text(const tuned_param &param) {
+    return format("from {} to {} by {}", shown(param.grid.from), shown(param.grid.to),
+                  shown(param.grid.step));
 }
 
 std::string chosen_text(const tuning &found) {
-    const value_grid &grid = found.grid;
-    const std::string range =
-        format("from {} to {} by {}", shown(grid.from), shown(grid.to), shown(grid.step));
-    if (!found.fit)
-        return format("none: {} values were measured, and a fit of degree {} needs {}",
-                      found.samples.size(), found.degree, found.degree + 1);
     if (!found.chosen)
-        return format("none: no value {} has a fit that meets {}", range, found.target.text());
-    std::string text = format("{} = {}, the {} value {} whose fit ({}) meets {}", found.param,
-                              shown(*found.chosen), found.largest ? "largest" : "smallest", range,
-                              shown(found.fitted), found.target.text());
-    if (found.largest && found.prefer == preference::by_fit)
-        text += format("; larger ones make {} worse", found.target.metric);
-    return text;
+        return format("none: none of {} runs meets {}", found.trials.size(), targets_text(found));
+    const trial &chosen = found.trials[*found.chosen];
+    const tuned_param &first = found.params[0];
+    std::string text = point_text(found, chosen.at);
+    if (found.params.size() == 1 && first.is_number())
+        text += format(", the {} value {} that meets {}",
+                       first.prefer == preference::largest ? "largest" : "smallest",
+                       range_text(first), targets_text(found));
+    else
+        text += format(", the best of {} runs for {}", found.trials.size(), targets_text(found));
+    return text + ": " + figures_text(found, chosen) + neighbour_text(found, chosen);
+}
+
+// What the least value that does not fit lacks; "" where all fit.
+std::string misfit_text(const tuning &found) {
+    const trial *least = nullptr;
+    for (const trial &one : found.trials)
+        if (!one.misfit.empty() && (!least || one.at < least->at)) least = &one;
+    return least ? point_text(found, least->at) + ": " + least->misfit : "";
+}
+
+json sample_json(const tuning &found, const trial &one) {
+    json values = json::object(), figures = json::object();
+    for (size_t i = 0; i < one.at.size(); ++i) {
+        const tuned_param &param = found.params[i];
+        values[param.name] = param.is_number() ? json(one.at[i]) : json(param.text_of(one.at[i]));
+    }
+    for (size_t i = 0; i < one.figures.size(); ++i)
+        figures[found.targets[i].metric] = stable(one.figures[i]);
+    json sample = {{"values", std::move(values)},
+                   {"figures", std::move(figures)},
+                   {"fits", one.misfit.empty()},
+                   {"met", found.meets(one)}};
+    if (found.params.size() == 1) sample["value"] = sample["values"][found.params[0].name];
+    if (found.targets.size() == 1 && !one.figures.empty())
+        sample["measured"] = stable(one.figures[0]);
+    return sample;
+}
+
+json param_json(const tuned_param &param) {
+    if (!param.is_number()) return {{"name", param.name}, {"words", param.words}};
+    return {{"name", param.name},
+            {"from", param.grid.from},
+            {"to", param.grid.to},
+            {"step", param.grid.step},
+            {"prefer", param.prefer == preference::largest ? "largest" : "smallest"}};
+}
+
+json target_json(const metric_target &target) {
+    return {{"metric", target.metric},
+            {"relation", target.at_least ? ">=" : "<="},
+            {"value", target.value ? json(*target.value) : json()}};
 }
 
 }  // namespace
 
 std::string to_text(const tuning &found) {
-    std::string text;
-    if (!found.samples.empty()) text += table_of(found) + "\n";
+    std::string text = table_of(found);
+    if (!text.empty()) text += "\n";
     if (!found.failed.empty()) text += failed_text(found.failed, text_columns) + "\n";
-    if (found.fit) text += paragraph("fit", fit_text(found));
-    text += paragraph("chosen", chosen_text(found));
-    if (found.measured)
-        text += paragraph(
-            "verified",
-            format("a run measures {}, the fit said {} ({}): the target is {}",
-                   shown(*found.measured), shown(found.fitted),
-                   difference(found.fitted, *found.measured), found.met() ? "met" : "missed"));
-    if (!found.met() && !found.samples.empty()) {
-        const fit_point best = found.best();
-        text += paragraph(
-            "best seen",
-            format("{} at {} = {}{}", shown(best.y), found.param, shown(best.x),
-                   found.target.met_by(best.y) ? ", which meets the target: more samples or "
-                                                 "another degree would fit it better"
-                                               : ""));
-    }
-    if (found.verified)
-        for (const auto &[label, said] : routing_lines(*found.verified))
-            text += paragraph(label, said);
+    text += labelled("chosen", chosen_text(found));
+    const auto best = found.best();
+    if (!found.chosen && best)
+        text += labelled("best seen", format("{} at {}", figures_text(found, found.trials[*best]),
+                                             point_text(found, found.trials[*best].at)));
+    if (const std::string misfit = misfit_text(found); !misfit.empty())
+        text += labelled("too large", misfit);
+    if (found.stopped)
+        text += labelled("stopped",
+                         format("after {} runs; with more --runs it goes on", found.trials.size()));
+    if (found.report)
+        for (const auto &[label, said] : routing_lines(*found.report))
+            text += labelled(label, said);
     return text;
+}
+
+json to_json(const tuning &found) {
+    json all = {{"params", json::array()}, {"targets", json::array()}, {"samples", json::array()}};
+    for (const tuned_param &param : found.params) all["params"].push_back(param_json(param));
+    for (const metric_target &one : found.targets) all["targets"].push_back(target_json(one));
+    for (const size_t row : rows_of(found))
+        all["samples"].push_back(sample_json(found, found.trials[row]));
+    const auto best = found.best();
+    all["chosen"] = found.chosen ? sample_json(found, found.trials[*found.chosen]) : json();
+    all["met"] = found.chosen.has_value();
+    all["best"] = best ? sample_json(found, found.trials[*best]) : json();
+    all["stopped"] = found.stopped;
+    if (found.params.size() == 1) {
+        all["param"] = found.params[0].name;
+        if (found.params[0].is_number()) {
+            const json param = param_json(found.params[0]);
+            all["prefer"] = param["prefer"];
+            all["grid"] = {{"from", param["from"]}, {"to", param["to"]}, {"step", param["step"]}};
+        }
+    }
+    if (found.targets.size() == 1) all["target"] = all["targets"][0];
+    if (!found.failed.empty()) all["failed"] = failed_json(found.failed);
+    if (found.report) all["report"] = to_json(*found.report);
+    return all;
 }
 
 }  // namespace moorage::core

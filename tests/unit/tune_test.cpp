@@ -1,15 +1,18 @@
-// Goal: tune fits what was measured, chooses by SMoE's rule and says whether a run bears it out.
-// Method: fits against lines and parabolas worked by hand and against planted polynomials; the rule
-// on small worked cases and against a search of every grid value; the program on traces where the
-// time is known to fall or rise with the parameter.
+// Goal: tune answers with values that were run, finds the edge of what meets the targets, and never
+// answers what does not fit or is worse than a value it has seen.
+// Method: planted figures of one and several parameters, whose answers follow by hand or from a
+// search of every value; the program on traces where the figure is known to rise or fall with the
+// parameter.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "core/base/json.h"
 #include "core/base/random.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
+#include "core/report/frontier.h"
 #include "core/report/tuning.h"
 #include "tests/unit/program.h"
 
@@ -34,181 +37,239 @@ std::string unwrapped(const std::string &text) {
     return all;
 }
 
-tuning with(const std::string &goal, std::vector<fit_point> samples, uint32_t degree = 1) {
-    tuning made;
-    made.param = "router.alpha";
-    made.target = target(goal);
-    made.degree = degree;
-    made.samples = std::move(samples);
-    made.grid = {0, made.samples.back().x, 0.01, false};
+tuned_param number(const std::string &name, double from, double to, double step = 1) {
+    return {.name = name, .grid = {from, to, step, step == 1}};
+}
+
+// What a run at a point gives: a figure for each target, none where it fails.
+using world = std::function<std::vector<double>(const tuned_point &)>;
+
+struct asked {
+    tuning found;
+    size_t runs = 0;
+    size_t again = 0;  // points that were run twice
+};
+
+asked ask(std::vector<tuned_param> params, const std::string &targets, const world &figures,
+          search_limits limits = {}, double fits_to = INFINITY) {
+    asked made;
+    made.found.params = std::move(params);
+    made.found.targets = *parse_targets(targets);
+    std::vector<tuned_point> seen;
+    const run_points run = [&](std::span<const tuned_point> points) -> result<std::vector<trial>> {
+        std::vector<trial> trials;
+        for (const tuned_point &at : points) {
+            made.again += std::ranges::find(seen, at) != seen.end();
+            seen.push_back(at);
+            ++made.runs;
+            trials.push_back({at, figures(at), at[0] > fits_to ? "too much" : ""});
+            if (trials.back().figures.empty()) made.found.failed.emplace_back();
+        }
+        return trials;
+    };
+    const status done = search_values(made.found, run, limits);
+    if (!done) FAIL(done.failure().text);
+    CHECK(made.again == 0);
+    CHECK(made.runs == made.found.trials.size());
     return made;
 }
 
-tuning settled(const std::string &goal, std::vector<fit_point> samples, uint32_t degree = 1) {
-    tuning made = with(goal, std::move(samples), degree);
-    const status done = settle(made);
-    if (!done) FAIL(done.failure().text);
-    return made;
+double answer(const asked &of) {
+    REQUIRE(of.found.chosen.has_value());
+    return of.found.trials[*of.found.chosen].at[0];
 }
 
 }  // namespace
 
-TEST_CASE("lines and parabolas by hand") {
-    // Through (0, 1), (1, 3), (2, 4): sums n 3, x 3, y 8, xx 5, xy 11; slope (3 * 11 - 3 * 8) /
-    // (3 * 5 - 9) = 1.5, intercept (8 - 1.5 * 3) / 3 = 7/6.
-    const std::vector<fit_point> points = {{0, 1}, {1, 3}, {2, 4}};
-    const auto line = fit_polynomial(points, 1);
-    REQUIRE(line.ok());
-    CHECK(line->coefficients()[0] == doctest::Approx(7.0 / 6));
-    CHECK(line->coefficients()[1] == doctest::Approx(1.5));
-    // Residuals 1/6, -1/3, 1/6; their squares sum to 1/6, the variance's to 14/3.
-    const fit_quality quality = quality_of(*line, points);
-    CHECK(quality.error_max == doctest::Approx(1.0 / 3));
-    CHECK(quality.r2 == doctest::Approx(1 - (1.0 / 6) / (14.0 / 3)));
-    const auto flat = fit_polynomial(points, 0);
-    CHECK((*flat)(17) == doctest::Approx(8.0 / 3));
-    // Three points, degree two: through them, 1 + 2.5 x - 0.5 x^2.
-    const auto curve = fit_polynomial(points, 2);
-    CHECK(curve->coefficients()[1] == doctest::Approx(2.5));
-    CHECK(curve->coefficients()[2] == doctest::Approx(-0.5));
-    CHECK(quality_of(*curve, points).r2 == doctest::Approx(1));
+TEST_CASE("the smallest value that meets the target, to the last one") {
+    // 1000 / x <= 30 from 33.3 on.
+    const asked falling = ask({number("n", 1, 1440)}, "tpot_ms=30", [](const tuned_point &at) {
+        return std::vector<double>{1000 / at[0]};
+    });
+    CHECK(answer(falling) == 34);
+    CHECK(falling.found.params[0].prefer == preference::smallest);
+    CHECK(falling.runs <= 6 + 2 * 6);  // thirds of a gap of 288: 96, 32, 11, 4, 2, 1
+    // More of it makes the figure worse: the largest.
+    const asked rising = ask({number("n", 0, 1000)}, "tpot_ms=30",
+                             [](const tuned_point &at) { return std::vector<double>{at[0] / 10}; });
+    CHECK(answer(rising) == 300);
+    CHECK(rising.found.params[0].prefer == preference::largest);
+    tuned_param least = number("n", 0, 1000);
+    least.prefer = preference::smallest;
+    CHECK(answer(ask({least}, "tpot_ms=30",
+                     [](const tuned_point &at) { return std::vector<double>{at[0] / 10}; })) == 0);
+    // A share, in hundredths: 10 - 4 a <= 8.3 from 0.425 on.
+    CHECK(answer(ask({number("a", 0, 1, 0.01)}, "tpot_ms=8.3", [](const tuned_point &at) {
+              return std::vector<double>{10 - 4 * at[0]};
+          })) == 0.43);
 }
 
-TEST_CASE("planted polynomials come back, wherever they are sampled") {
-    random_stream random(9, 1);
+TEST_CASE("what does not fit is no answer") {
+    // 30 ms would need 632 to 1440; of them 656 fit. No sample (1, 288, 576, 864, ...) meets it and
+    // fits.
+    const world time = [](const tuned_point &at) { return std::vector<double>{18960 / at[0]}; };
+    const asked found = ask({number("n", 1, 1440)}, "tpot_ms=30", time, {}, 656);
+    CHECK(answer(found) == 632);
+    // Nothing that fits is fast enough.
+    const asked none = ask({number("n", 1, 1440)}, "tpot_ms=25", time, {}, 656);
+    CHECK_FALSE(none.found.chosen.has_value());
+    REQUIRE(none.found.best().has_value());
+    CHECK(none.found.trials[*none.found.best()].at[0] == 656);
+    CHECK(to_json(none.found)["chosen"].is_null());
+    CHECK(to_text(none.found).find("does not fit") != std::string::npos);
+}
+
+TEST_CASE("the best value where a figure has several valleys") {
+    // Valleys of depth 5 at 200 and 4 at 700; samples at 0, 166, 333, 500, 666, 833, 1000.
+    const world figure = [](const tuned_point &at) {
+        return std::vector<double>{10 - 5 * std::exp(-std::pow((at[0] - 200) / 60, 2)) -
+                                   4 * std::exp(-std::pow((at[0] - 700) / 60, 2))};
+    };
+    CHECK(answer(ask({number("n", 0, 1000)}, "tpot_ms", figure, {.samples = 7})) == 200);
+    // Only the valley meets the bound; its edge is where 10 - 5 exp(-u^2) = 5.5, u = 0.3246:
+    // 180.53.
+    const asked bound = ask({number("n", 0, 1000)}, "tpot_ms=5.5", figure, {.samples = 7});
+    CHECK(answer(bound) >= 181);
+    CHECK(bound.found.trials[*bound.found.chosen].figures[0] <= 5.5);
+}
+
+TEST_CASE("never worse than its own samples, whatever the figure") {
+    random_stream random(15, 3);
     for (uint32_t round = 0; round < 200; ++round) {
-        const auto degree = static_cast<uint32_t>(random.below(5));
-        std::vector<double> planted;
-        for (uint32_t power = 0; power <= degree; ++power) planted.push_back(4 * random.unit() - 2);
-        const double start = 2 * random.unit() - 1, width = 0.5 + random.unit();
-        std::vector<fit_point> points;
-        const size_t count = degree + 1 + random.below(6);
-        for (size_t i = 0; i < count; ++i) {
-            const double x = start + width * double(i) / double(count);
-            double y = 0;
-            for (size_t power = planted.size(); power-- > 0;) y = y * x + planted[power];
-            points.push_back({x, y});
+        std::vector<double> figures;
+        for (int i = 0; i <= 60; ++i) figures.push_back(5 + 10 * random.unit());
+        const double limit = 5 + 10 * random.unit();
+        tuned_param param = number("n", 0, 60);
+        param.prefer = preference::smallest;
+        const asked made = ask({param}, format("tpot_ms={}", limit), [&](const tuned_point &at) {
+            return std::vector<double>{figures[static_cast<size_t>(at[0])]};
+        });
+        const tuning &found = made.found;
+        for (const trial &one : found.trials) {
+            if (!found.meets(one)) continue;
+            REQUIRE(found.chosen.has_value());
+            CHECK(found.trials[*found.chosen].at[0] <= one.at[0]);
         }
-        const auto fit = fit_polynomial(points, degree);
-        REQUIRE(fit.ok());
-        CAPTURE(degree);
-        const std::vector<double> found = fit->coefficients();
-        REQUIRE(found.size() == planted.size());
-        for (size_t power = 0; power < found.size(); ++power)
-            CHECK(found[power] == doctest::Approx(planted[power]).epsilon(1e-6));
-        for (const fit_point &one : points)
-            CHECK((*fit)(one.x) == doctest::Approx(one.y).epsilon(1e-9));
+        if (found.chosen) CHECK(found.trials[*found.chosen].figures[0] <= limit);
+        // The value before the answer was run, or is the smallest of all, where samples met it.
+        if (found.chosen && found.trials[*found.chosen].at[0] > 0 && !found.stopped) {
+            const double before = found.trials[*found.chosen].at[0] - 1;
+            CHECK(std::ranges::any_of(found.trials,
+                                      [&](const trial &one) { return one.at[0] == before; }));
+        }
     }
 }
 
-TEST_CASE("the fit's sum of squares cannot be lowered") {
-    random_stream random(9, 2);
-    std::vector<fit_point> points;
-    for (int i = 0; i < 9; ++i) points.push_back({100.0 * i, random.unit()});
-    const auto fit = fit_polynomial(points, 2);
-    REQUIRE(fit.ok());
-    const auto squares = [&](const std::vector<double> &terms) {
-        double sum = 0;
-        for (const fit_point &one : points) {
-            const double error = terms[0] + one.x * (terms[1] + one.x * terms[2]) - one.y;
-            sum += error * error;
-        }
-        return sum;
+TEST_CASE("figures that rise or fall: the same as a search of every value") {
+    random_stream random(15, 4);
+    for (uint32_t round = 0; round < 200; ++round) {
+        std::vector<double> figures = {20 * random.unit()};
+        const bool falls = random.unit() < 0.5;
+        for (int i = 1; i <= 400; ++i)
+            figures.push_back(figures.back() + (falls ? -1 : 1) * random.unit() * random.unit());
+        const double limit = figures[0] + (figures.back() - figures[0]) * random.unit();
+        const asked made = ask({number("n", 0, 400)}, format("tpot_ms={:.17g}", limit),
+                               [&](const tuned_point &at) {
+                                   return std::vector<double>{figures[static_cast<size_t>(at[0])]};
+                               });
+        double expected = -1;
+        for (int i = 0; i <= 400; ++i)
+            if (figures[size_t(i)] <= limit && (expected < 0 || !falls)) expected = i;
+        CHECK(answer(made) == expected);
+    }
+}
+
+TEST_CASE("several parameters and targets") {
+    // Words have figures of their own, a number adds to them: 20 / n of b, 40 / n of a.
+    const tuned_param words{.name = "p", .words = {"a", "b", "c"}};
+    const world figures = [](const tuned_point &at) {
+        const double factor = at[1] == 0 ? 40 : at[1] == 1 ? 20 : 60;
+        return std::vector<double>{factor / at[0], 5 + at[0] / 100};
     };
-    const std::vector<double> best = fit->coefficients();
-    for (size_t power = 0; power < 3; ++power)
-        for (const double factor : {0.999, 1.001}) {
-            std::vector<double> other = best;
-            other[power] *= factor;
-            CHECK(squares(other) > squares(best));
-        }
+    // b: 20 / n <= 0.5 from 40 on; quality 5 + n / 100 <= 5.5 up to 50.
+    const asked found = ask({number("n", 1, 200), words}, "tpot_ms<=0.5,perplexity<=5.5", figures);
+    REQUIRE(found.found.chosen.has_value());
+    const trial &chosen = found.found.trials[*found.found.chosen];
+    CHECK(chosen.at[0] == 40);
+    CHECK(chosen.at[1] == 1);
+    // Both at once cannot be: 20 / n <= 0.3 from 67 on.
+    CHECK_FALSE(ask({number("n", 1, 200), words}, "tpot_ms<=0.3,perplexity<=5.5", figures)
+                    .found.chosen.has_value());
+    // As fast as quality allows: n = 50 of b.
+    const asked goal = ask({number("n", 1, 200), words}, "tpot_ms,perplexity<=5.5", figures);
+    REQUIRE(goal.found.chosen.has_value());
+    CHECK(goal.found.trials[*goal.found.chosen].at == tuned_point{50, 1});
+    // Words alone are all run, once.
+    CHECK(ask({words}, "tpot_ms", [](const tuned_point &at) {
+              return std::vector<double>{at[0] == 2 ? 1.0 : 2.0};
+          }).runs == 3);
 }
 
-TEST_CASE("what cannot be fitted is refused") {
-    CHECK_FALSE(fit_polynomial(std::vector<fit_point>{{1, 2}, {1, 3}}, 1).ok());
-    CHECK(fit_polynomial(std::vector<fit_point>{{1, 2}, {1, 3}}, 0).ok());
-    CHECK_FALSE(fit_polynomial(std::vector<fit_point>{}, 0).ok());
-    CHECK_FALSE(fit_polynomial(std::vector<fit_point>{{1, 2}, {2, NAN}}, 1).ok());
-    CHECK_FALSE(fit_polynomial(std::vector<fit_point>{{1, 2}, {2, 3}}, 9).ok());
+TEST_CASE("failed runs are no answer, and the number of runs is bounded") {
+    const asked some = ask({number("n", 1, 100)}, "tpot_ms=50", [](const tuned_point &at) {
+        return at[0] < 40 ? std::vector<double>() : std::vector<double>{100 - at[0]};
+    });
+    CHECK(answer(some) == 50);
+    CHECK(some.found.failed.size() > 0);
+    const asked few = ask({number("n", 0, 100000)}, "tpot_ms=50",
+                          [](const tuned_point &at) { return std::vector<double>{100000 - at[0]}; },
+                          {.samples = 6, .runs_max = 9});
+    CHECK(few.runs == 9);
+    CHECK(few.found.stopped);
+    CHECK_FALSE(ask({number("n", 1, 10)}, "tpot_ms=50",
+                    [](const tuned_point &) { return std::vector<double>(); })
+                    .found.best()
+                    .has_value());
 }
 
-TEST_CASE("the smallest grid value whose fit meets the target") {
-    // T = 10 - 4 a, measured at 0, 0.3, 0.6.
-    const std::vector<fit_point> line = {{0, 10}, {0.3, 8.8}, {0.6, 7.6}};
-    tuning found = settled("tpot_ms=8", line);
-    CHECK(*found.chosen == 0.5);
-    CHECK(found.fitted == doctest::Approx(8));
-    CHECK_FALSE(found.largest);
-    // 10 - 4 * 0.42 = 8.32 is too much for 8.3, 0.43 gives 8.28.
-    CHECK(*settled("tpot_ms=8.3", line).chosen == 0.43);
-    CHECK(*settled("tpot_ms=7.6", line).chosen == 0.6);
-    CHECK(*settled("tpot_ms=100", line).chosen == 0);
-    // Beyond the largest measured value nothing is foretold: none.
-    CHECK_FALSE(settled("tpot_ms=7.5", line).chosen.has_value());
-    CHECK(settled("tpot_ms=7.5", line).best().x == 0.6);
-}
-
-TEST_CASE("by the fit, not by the measurements") {
-    // Least squares through 10, 7, 8, 5 at 0, 1/3, 2/3, 1: mean 7.5, slope -4.2: T = 9.6 - 4.2 a.
-    const std::vector<fit_point> points = {{0, 10}, {1.0 / 3, 7}, {2.0 / 3, 8}, {1, 5}};
-    CHECK(*settled("tpot_ms=7", points).chosen == 0.62);  // 9.6 - 4.2 * 0.62 = 6.996
-    // Measured 10 at 0, yet the fit says 9.6.
-    CHECK(*settled("tpot_ms=9.7", points).chosen == 0);
-    CHECK(*settled("tpot_ms=9.5", points).chosen == 0.03);  // 9.474; 0.02 gives 9.516
-}
-
-TEST_CASE("a parabola") {
-    // T = 10 - 8 a + 4 a^2, lowest at 1.
-    std::vector<fit_point> points;
-    for (const double a : {0.0, 0.25, 0.5, 1.0}) points.push_back({a, 10 - 8 * a + 4 * a * a});
-    // 4 a^2 - 8 a + 3 = 0 at a = 0.5.
-    CHECK(*settled("tpot_ms=7", points, 2).chosen == 0.5);
-    CHECK(*settled("tpot_ms=6.01", points, 2).chosen == 0.95);
-    CHECK_FALSE(settled("tpot_ms=5.9", points, 2).chosen.has_value());
-}
-
-TEST_CASE("where larger values make it worse, the largest that still meets the target") {
-    const std::vector<fit_point> rising = {{0, 6}, {0.6, 9}};  // perplexity 6 + 5 a
-    tuning found = settled("perplexity=7", rising);
-    CHECK(found.largest);
-    CHECK(*found.chosen == 0.2);
-    CHECK_FALSE(settled("perplexity=5.9", rising).chosen.has_value());
-    found.prefer = preference::smallest;
-    REQUIRE(settle(found).ok());
-    CHECK(*found.chosen == 0);
-    // Hits rise: the smallest; fall: the largest.
-    CHECK(*settled("hit_rate=0.5", {{0, 0.2}, {1, 1}}).chosen == 0.38);
-    CHECK(*settled("hit_rate=0.5", {{0, 1}, {1, 0.2}}).chosen == 0.62);
-}
-
-TEST_CASE("whole numbers are searched as whole numbers") {
-    tuning found = with("tpot_ms=50", {{1, 100}, {200, 1}});
-    found.grid = {1, 200, 7, true};
-    REQUIRE(settle(found).ok());
-    // 100 - 99 (x - 1) / 199 <= 50 from x = 101.6 on; the grid has 99 and 106.
-    CHECK(*found.chosen == 106);
-    const std::vector<double> values = found.grid.values();
+TEST_CASE("values of a grid") {
+    const std::vector<double> values = value_grid{1, 200, 7, true}.values();
     CHECK(values.front() == 1);
     CHECK(values[1] == 8);
-    CHECK(values.back() == 200);  // the largest measured, though 1 + 28 * 7 = 197
+    CHECK(values.back() == 200);  // the largest, though 1 + 28 * 7 = 197
 }
 
-TEST_CASE("the rule against a search of every grid value") {
-    random_stream random(9, 3);
-    for (uint32_t round = 0; round < 200; ++round) {
-        std::vector<fit_point> points;
-        for (int i = 0; i <= 4; ++i) points.push_back({0.2 * i, 5 + 10 * random.unit()});
-        const double limit = 5 + 10 * random.unit();
-        tuning found = with("tpot_ms=1", points, 1 + static_cast<uint32_t>(random.below(3)));
-        found.target.value = limit;
-        found.prefer = preference::smallest;
-        REQUIRE(settle(found).ok());
-        std::optional<double> expected;
-        for (int i = 80; i >= 0; --i)
-            if ((*found.fit)(i / 100.0) <= limit) expected = i / 100.0;
-        CHECK(found.chosen.has_value() == expected.has_value());
-        if (expected) CHECK(*found.chosen == doctest::Approx(*expected));
+TEST_CASE("what nothing beats, against every pair") {
+    random_stream random(15, 5);
+    for (uint32_t round = 0; round < 100; ++round) {
+        tuning of{.params = {number("n", 0, 9)}, .targets = {target("tpot_ms")}};
+        for (int i = 0; i < 12; ++i)
+            of.trials.push_back({{double(random.below(10))},
+                                 {double(random.below(6))},
+                                 random.unit() < 0.2 ? "too much" : ""});
+        const std::vector<size_t> front = pareto_set(of);
+        for (size_t i = 0; i < of.trials.size(); ++i) {
+            const auto beats = [&](const trial &a, const trial &b) {
+                return a.counts() && a.at[0] <= b.at[0] && a.figures[0] <= b.figures[0] &&
+                       (a.at[0] < b.at[0] || a.figures[0] < b.figures[0]);
+            };
+            const bool beaten = std::ranges::any_of(
+                of.trials, [&](const trial &other) { return beats(other, of.trials[i]); });
+            const bool on = std::ranges::find(front, i) != front.end();
+            CHECK(on == (of.trials[i].counts() && !beaten));
+        }
     }
+}
+
+TEST_CASE("a frontier runs where the curve bends") {
+    tuning of{.params = {number("n", 0, 1000)}, .targets = {target("tpot_ms")}};
+    const run_points run = [](std::span<const tuned_point> points) -> result<std::vector<trial>> {
+        std::vector<trial> trials;
+        for (const tuned_point &at : points) trials.push_back({at, {at[0] < 700 ? 10.0 : 1.0}, ""});
+        return trials;
+    };
+    REQUIRE(trace_frontier(of, run, {.samples = 5, .runs_max = 24}).ok());
+    CHECK(of.trials.size() == 24);
+    const std::vector<size_t> front = pareto_set(of);
+    REQUIRE(front.size() == 2);
+    CHECK(of.trials[front[0]].at[0] == 0);
+    CHECK(of.trials[front[1]].at[0] >= 700);
+    CHECK(of.trials[front[1]].at[0] < 710);  // the step was followed
+    const std::string text = frontier_text(of);
+    for (const std::string &line : split(text, '\n')) CHECK(columns_of(line) <= 80);
+    CHECK(frontier_json(of)["frontier"].size() == 2);
+    CHECK(frontier_json(of)["frontier"][1]["figures"]["tpot_ms"] == 1);
+    CHECK(frontier_html(of).find("<svg") != std::string::npos);
 }
 
 TEST_CASE("targets") {
@@ -217,10 +278,24 @@ TEST_CASE("targets") {
     CHECK(target("experts.hit_rate = 0.8").at_least);
     CHECK_FALSE(target("hit_rate<=0.8").at_least);
     CHECK(target("bytes.h2d>=1e6").at_least);
-    CHECK(target("bytes.h2d>=1e6").value == 1e6);
+    CHECK(*target("bytes.h2d>=1e6").value == 1e6);
+    const auto several = parse_targets("tpot_ms<=30, perplexity=6.4,hits");
+    REQUIRE(several.ok());
+    REQUIRE(several->size() == 3);
+    CHECK((*several)[1].text() == "perplexity <= 6.4");
+    CHECK((*several)[2].at_least);
+    CHECK_FALSE(parse_targets("tpot_ms<=30,tpot_ms<=20").ok());
+    // 33 is a tenth beyond 30; 0.6 a quarter below 0.8.
+    CHECK(target("tpot_ms=30").missed_by(33) == doctest::Approx(0.1));
+    CHECK(target("hit_rate=0.8").missed_by(0.6) == doctest::Approx(0.25));
+    CHECK(target("tpot_ms=30").missed_by(30) == 0);
+    CHECK(target("tpot_ms").missed_by(1e9) == 0);
     CHECK(target("tokens_per_s=5").text() == "tokens_per_s >= 5");
-    for (const char *wrong : {"tpot_ms", "=5", "tpot_ms=", "tpot_ms=fast", "tpot_ms=5 ms",
-                              "tpot_ms=inf", "<=5", "tpot_ms=nan"}) {
+    CHECK_FALSE(target("tpot_ms").value.has_value());
+    CHECK(target("tpot_ms").text() == "smallest tpot_ms");
+    CHECK(target("hit_rate").text() == "largest hit_rate");
+    for (const char *wrong : {"", "=5", "tpot_ms=", "tpot_ms=fast", "tpot_ms=5 ms", "tpot_ms<5",
+                              "tpot_ms=inf", "<=5", "tpot_ms=nan", "tpot_ms>"}) {
         CAPTURE(wrong);
         const auto parsed = parse_target(wrong);
         REQUIRE_FALSE(parsed.ok());
@@ -268,31 +343,21 @@ TEST_CASE("figures of a report by name") {
 }
 
 TEST_CASE("text and JSON of a search") {
-    tuning found = settled("tpot_ms=8", {{0, 10}, {0.3, 8.8}, {0.6, 7.6}});
-    found.measured = 8.1;
-    json all = to_json(found);
+    asked made = ask({number("router.alpha", 0, 1, 0.1)}, "tpot_ms=8",
+                     [](const tuned_point &at) { return std::vector<double>{10 - 4 * at[0]}; });
+    const json all = to_json(made.found);
     CHECK(all["chosen"]["value"] == 0.5);
-    CHECK(all["chosen"]["measured"] == 8.1);
-    CHECK(all["met"] == false);
-    CHECK(all["best"]["measured"] == 7.6);
-    CHECK(all["samples"][1]["fitted"] == 8.8);
-    CHECK(all["fit"]["coefficients"].size() == 2);
-    std::string text = unwrapped(to_text(found));
-    CHECK(text.find("a run measures 8.1, the fit said 8 (-1.2 %): the target is missed") !=
-          std::string::npos);
-    CHECK(text.find("best seen") != std::string::npos);
-    found.measured = 7.9;
-    CHECK(to_json(found)["met"] == true);
-    text = unwrapped(to_text(found));
-    CHECK(text.find("the target is met") != std::string::npos);
-    CHECK(text.find("best seen") == std::string::npos);
-    found.param = std::string(60, 'p') + ".k";
-    for (const std::string &line : split(to_text(found), '\n')) CHECK(columns_of(line) <= 80);
-    // A parabola is no line, and that is said.
-    CHECK(to_text(settled("tpot_ms=1", {{0, 4}, {1, 0}, {2, 4.5}})).find("--degree") !=
-          std::string::npos);
-    CHECK(to_text(found).find("--degree") == std::string::npos);
-    CHECK(to_json(settled("tpot_ms=1", {{0, 10}, {1, 8}}))["chosen"].is_null());
+    CHECK(all["chosen"]["measured"] == 8);
+    CHECK(all["chosen"]["values"]["router.alpha"] == 0.5);
+    CHECK(all["met"] == true);
+    CHECK(all["prefer"] == "smallest");
+    CHECK(all["samples"][0]["value"] == 0);
+    CHECK(all["samples"][0]["met"] == false);
+    const std::string text = unwrapped(to_text(made.found));
+    CHECK(text.find("router.alpha = 0.5, the smallest value from 0 to 1 by 0.1 that meets tpot_ms "
+                    "<= 8: tpot_ms 8; 0.4 gives tpot_ms 8.4") != std::string::npos);
+    made.found.params[0].name = std::string(60, 'p') + ".k";
+    for (const std::string &line : split(to_text(made.found), '\n')) CHECK(columns_of(line) <= 80);
 }
 
 namespace {
@@ -342,6 +407,8 @@ TEST_CASE("the program: how many experts for a hit rate") {
     CHECK(found["samples"][0]["value"] == 1);
     CHECK(found["samples"][7]["value"] == 8);
     CHECK(found["samples"][7]["measured"] == 56.0 / 64);  // all but the first of each
+    for (const json &one : found["samples"])
+        if (one["met"] == true) CHECK(found["chosen"]["value"] <= one["value"]);
     CHECK(found["prefer"] == "smallest");
     CHECK(found["met"] == true);
     const auto chosen = found["chosen"]["value"].get<double>();
@@ -352,7 +419,8 @@ TEST_CASE("the program: how many experts for a hit rate") {
     const moorage::test::ended text =
         on.tune("--param memory.experts --target hit_rate=0.5 --samples 8");
     CHECK(text.code == 0);
-    CHECK(unwrapped(text.out).find("the target is met") != std::string::npos);
+    CHECK(unwrapped(text.out).find("the smallest value from 1 to 8 by 1 that meets hit_rate >= "
+                                   "0.5") != std::string::npos);
     for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
 }
 
@@ -364,8 +432,8 @@ TEST_CASE("the program: a share that the host caps, lossy routing accounted") {
         "--param router.substitution_max --target tpot_ms=0.005 --set "
         "router.plugin=substitute --samples 6");
     CHECK(found["grid"]["step"] == 0.01);
-    CHECK(found["samples"][0]["measured"] > found["samples"][5]["measured"]);
-    CHECK(found["chosen"]["fitted"] <= 0.005);
+    CHECK(found["samples"].front()["measured"] > found["samples"].back()["measured"]);
+    CHECK(found["chosen"]["measured"] <= 0.005);
     CHECK(found["report"]["routing"]["substituted_share"] <=
           found["chosen"]["value"].get<double>());
 }
@@ -378,7 +446,7 @@ TEST_CASE("the program: what cannot be met is exit code 1 with the best value se
     CHECK(found["best"]["value"] == 8);
     const moorage::test::ended text = on.tune("--param memory.experts --target tpot_ms=0.0000001");
     CHECK(text.code == 1);
-    CHECK(unwrapped(text.out).find("none: no value") != std::string::npos);
+    CHECK(unwrapped(text.out).find("none: none of") != std::string::npos);
     CHECK(text.out.find("best seen") != std::string::npos);
 }
 
@@ -392,18 +460,44 @@ TEST_CASE("the program: wrong usage says what is wrong") {
         CHECK(result.out.empty());
         CHECK(result.errors.find(part) != std::string::npos);
     };
-    refused("--param memory.experts --target tpot_ms", "metric=value");
+    refused("--param memory.experts --target =5", "metric=value");
     refused("--param experts --target tpot_ms=1", "section.key");
     refused("--param router.alfa --target tpot_ms=1", "no parameter alfa");
     refused("--param router.evry --set router.plugin=substitute --target tpot_ms=1",
             "did you mean every");
     refused("--param router.weights --set router.plugin=substitute --target tpot_ms=1",
             "is no number");
-    refused("--param router.every --set router.plugin=substitute --target tpot_ms=1", "--from");
+    refused("--param router.every --set router.plugin=substitute --target tpot_ms=1", "FROM:TO");
     refused("--param cache.lfu.half_life --target tpot_ms=1", "cache.plugin=lfu");
     refused("--param memory.experts --target tpot_ms=1 --from 5 --to 5", "goes up");
-    refused("--param memory.experts --target tpot_ms=1 --step 0.0000000001 --samples 1",
-            "--samples 1");
+    refused("--param memory.experts --target tpot_ms=1 --samples 1", "--samples 1");
+    refused("--param memory.experts=8:1 --target tpot_ms=1", "goes up");
+    refused("--param memory.experts=1:x --target tpot_ms=1", "FROM:TO");
+    refused("--param memory.experts=1:2:3:4 --target tpot_ms=1", "FROM:TO");
+    refused("--param memory.experts --param memory.experts --target tpot_ms=1", "twice");
+    refused("--param memory.experts --target tpot_ms=1 --html x.html", "--frontier");
+    refused("--frontier memory.experts", "section.key:metric");
+    refused("--frontier memory.experts:tpot_ms=3", "no bound");
+    refused("--frontier memory.experts:tpot_ms --param memory.buffer_experts=1:4", "one number");
+    refused("--target tpot_ms=1", "--param");
     refused("--param memory.expertz --target tpot_ms=1 --from 1 --to 5", "expertz");
     refused("--param memory.experts --target tpot_mss=1", "did you mean tpot_ms");
+}
+
+TEST_CASE("the program: words and a number, and a frontier of both") {
+    const bench on;
+    const json found =
+        on.figures("--param memory.experts --param cache.plugin=lru,belady --target hit_rate=0.5");
+    CHECK(found["chosen"]["values"]["cache.plugin"] == "belady");
+    // In a circle of 8, of n slots the optimum misses 8 - n of every 7 or so; lru hits with 8
+    // alone.
+    CHECK(found["chosen"]["values"]["memory.experts"] < 8);
+    const json drawn =
+        on.figures("--frontier memory.experts:hit_rate --param cache.plugin=lru,belady");
+    CHECK(drawn["samples"].size() == 16);
+    double before = -1;
+    for (const json &one : drawn["frontier"]) {
+        CHECK(one["figures"]["hit_rate"] >= before);
+        before = one["figures"]["hit_rate"].get<double>();
+    }
 }

@@ -1,0 +1,242 @@
+// frontier.cpp - curves over a parameter, the set that nothing beats, and how they are shown.
+#include "core/report/frontier.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/figures.h"
+#include "core/report/html_parts.h"
+#include "core/report/text_table.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t bar_columns = 24;
+
+bool prefers_large(const tuning &of) { return of.params[0].prefer == preference::largest; }
+
+double figure_at(const tuning &of, size_t trial) { return of.trials[trial].figures[0]; }
+
+// Words of the other parameters: a curve each.
+std::vector<tuned_point> combinations_of(const tuning &of) {
+    std::vector<tuned_point> all = {{0}};
+    for (size_t param = 1; param < of.params.size(); ++param) {
+        std::vector<tuned_point> longer;
+        for (const tuned_point &one : all)
+            for (size_t word = 0; word < of.params[param].words.size(); ++word) {
+                longer.push_back(one);
+                longer.back().push_back(static_cast<double>(word));
+            }
+        all = std::move(longer);
+    }
+    return all;
+}
+
+class curves {
+public:
+    curves(tuning &of, const run_points &run, const search_limits &limits)
+        : of_(of), run_(run), limits_(limits), allowed_(of.params[0].grid.values()) {}
+
+    status operator()() {
+        std::vector<std::pair<size_t, size_t>> next;  // curve, index of the value
+        for (const tuned_point &base : combinations_of(of_)) curves_.push_back({base, {}});
+        const size_t count = allowed_.size(), samples = std::min<size_t>(count, limits_.samples);
+        for (size_t i = 0; i < samples; ++i)
+            for (size_t curve = 0; curve < curves_.size(); ++curve)
+                next.emplace_back(curve, samples == 1 ? 0 : i * (count - 1) / (samples - 1));
+        while (!next.empty() && of_.trials.size() < limits_.runs_max) {
+            next.resize(std::min(next.size(), limits_.runs_max - of_.trials.size()));
+            if (const status done = try_all(next); !done) return done.failure();
+            next = widest_gaps();
+        }
+        of_.stopped = !next.empty();
+        return success();
+    }
+
+private:
+    struct curve {
+        tuned_point base;
+        std::map<size_t, size_t> tried;  // index of the value to its trial
+    };
+    status try_all(const std::vector<std::pair<size_t, size_t>> &which) {
+        std::vector<tuned_point> points;
+        for (const auto &[curve, index] : which) {
+            points.push_back(curves_[curve].base);
+            points.back()[0] = allowed_[index];
+        }
+        auto ran = run_(points);
+        if (!ran) return ran.failure();
+        for (size_t i = 0; i < which.size(); ++i) {
+            curves_[which[i].first].tried[which[i].second] = of_.trials.size();
+            of_.trials.push_back(std::move((*ran)[i]));
+        }
+        return success();
+    }
+    // The middles of the two gaps that leave most open.
+    std::vector<std::pair<size_t, size_t>> widest_gaps() const;
+
+    tuning &of_;
+    const run_points &run_;
+    const search_limits &limits_;
+    std::vector<double> allowed_;
+    std::vector<curve> curves_;
+};
+
+std::vector<std::pair<size_t, size_t>> curves::widest_gaps() const {
+    double low = INFINITY, high = -INFINITY;
+    for (const trial &one : of_.trials) {
+        if (!one.counts()) continue;
+        low = std::min(low, one.figures[0]);
+        high = std::max(high, one.figures[0]);
+    }
+    if (!(low <= high)) return {};  // nothing counts
+    const double height = std::max(high - low, 1e-300);
+    const double width = static_cast<double>(allowed_.size());
+    struct gap {
+        double open;
+        size_t curve, middle;
+    };
+    std::vector<gap> gaps;
+    for (size_t number = 0; number < curves_.size(); ++number) {
+        const auto &tried = curves_[number].tried;
+        for (auto left = tried.begin(); std::next(left) != tried.end(); ++left) {
+            const auto right = std::next(left);
+            const trial &a = of_.trials[left->second], &b = of_.trials[right->second];
+            if (right->first - left->first < 2 || (!a.counts() && !b.counts())) continue;
+            const double across = static_cast<double>(right->first - left->first) / width;
+            const double up =
+                a.counts() && b.counts() ? std::abs(a.figures[0] - b.figures[0]) / height : 0;
+            gaps.push_back({across + up, number, left->first + (right->first - left->first) / 2});
+        }
+    }
+    std::ranges::stable_sort(gaps, [](const gap &a, const gap &b) { return a.open > b.open; });
+    std::vector<std::pair<size_t, size_t>> middles;
+    for (size_t i = 0; i < std::min<size_t>(gaps.size(), 2); ++i)
+        middles.emplace_back(gaps[i].curve, gaps[i].middle);
+    return middles;
+}
+
+std::string words_at(const tuning &of, const tuned_point &at) {
+    std::string text;
+    for (size_t i = 1; i < at.size(); ++i)
+        text += (i == 1 ? "" : ", ") + of.params[i].text_of(at[i]);
+    return text;
+}
+
+}  // namespace
+
+status trace_frontier(tuning &of, const run_points &run, const search_limits &limits) {
+    assert(of.params[0].is_number() && of.targets.size() == 1 && limits.samples > 1);
+    if (of.params[0].prefer == preference::by_trend) of.params[0].prefer = preference::smallest;
+    return curves(of, run, limits)();
+}
+
+std::vector<size_t> pareto_set(const tuning &of) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < of.trials.size(); ++i)
+        if (of.trials[i].counts()) order.push_back(i);
+    const bool large = prefers_large(of);
+    const metric_target &goal = of.targets[0];
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) {
+        const double x = of.trials[a].at[0], y = of.trials[b].at[0];
+        if (x != y) return (x < y) != large;
+        return goal.better(figure_at(of, a), figure_at(of, b));
+    });
+    // From the cheapest on, what is better than all before it; of equal ones all.
+    std::vector<size_t> front;
+    for (const size_t i : order) {
+        const bool equal = !front.empty() && of.trials[i].at[0] == of.trials[front.back()].at[0] &&
+                           figure_at(of, i) == figure_at(of, front.back());
+        if (front.empty() || equal || goal.better(figure_at(of, i), figure_at(of, front.back())))
+            front.push_back(i);
+    }
+    return front;
+}
+
+std::string frontier_text(const tuning &of) {
+    const std::vector<size_t> front = pareto_set(of);
+    std::string text = format("{} runs; what nothing beats in {} and {}:\n\n", of.trials.size(),
+                              of.params[0].name, of.targets[0].metric);
+    std::vector<table_column> columns;
+    for (size_t param = 0; param < of.params.size(); ++param) {
+        columns.push_back({of.params[param].name, {}, true});
+        for (const size_t i : front)
+            columns.back().cells.push_back(of.params[param].text_of(of.trials[i].at[param]));
+    }
+    columns.push_back({of.targets[0].metric, {}, false});
+    double top = 0;
+    for (const size_t i : front) {
+        columns.back().cells.push_back(format("{:.6g}", figure_at(of, i)));
+        top = std::max(top, std::abs(figure_at(of, i)));
+    }
+    const std::vector<size_t> widths = fitted_widths(columns, text_columns - bar_columns - 4);
+    text += heading_line(columns, widths);
+    for (size_t row = 0; row < front.size(); ++row) {
+        std::string line = row_line(columns, widths, row);
+        if (line.ends_with('\n')) line.pop_back();
+        if (top > 0)
+            line += "  " + block_bar(std::abs(figure_at(of, front[row])) / top, bar_columns);
+        text += line + "\n";
+    }
+    if (!of.failed.empty()) text += "\n" + failed_text(of.failed, text_columns);
+    const auto unfit = static_cast<size_t>(
+        std::ranges::count_if(of.trials, [](const trial &one) { return !one.misfit.empty(); }));
+    if (unfit != 0)
+        text += "\n" + labelled("too large", format("{} of the values run do not fit", unfit));
+    return text;
+}
+
+json frontier_json(const tuning &of) {
+    const json whole = to_json(of);
+    json all = {{"params", whole["params"]},
+                {"targets", whole["targets"]},
+                {"samples", whole["samples"]},
+                {"stopped", whole["stopped"]},
+                {"frontier", json::array()}};
+    tuning alone = of;
+    for (const size_t i : pareto_set(of)) {
+        alone.trials = {of.trials[i]};
+        all["frontier"].push_back(to_json(alone)["samples"][0]);
+    }
+    if (whole.contains("failed")) all["failed"] = whole["failed"];
+    return all;
+}
+
+std::string frontier_html(const tuning &of) {
+    const std::string &x = of.params[0].name, &y = of.targets[0].metric;
+    line_chart chart{y + " against " + x, x, y, {}};
+    const auto point = [&](size_t i) {
+        const trial &one = of.trials[i];
+        const std::string words = words_at(of, one.at);
+        return chart_point{one.at[0], one.figures[0],
+                           format("{}{}{} = {}: {} {:.6g}", words, words.empty() ? "" : ", ", x,
+                                  of.params[0].text_of(one.at[0]), y, one.figures[0])};
+    };
+    size_t number = 0;
+    for (const tuned_point &base : combinations_of(of)) {
+        chart_series series{words_at(of, base), {number++}, {}};
+        if (series.name.empty()) series.name = y;
+        for (size_t i = 0; i < of.trials.size(); ++i)
+            if (of.trials[i].counts() &&
+                std::equal(base.begin() + 1, base.end(), of.trials[i].at.begin() + 1))
+                series.points.push_back(point(i));
+        std::ranges::sort(series.points, {}, &chart_point::x);
+        if (!series.points.empty()) chart.series.push_back(std::move(series));
+    }
+    chart_series front{"nothing beats", {0, true}, {}};
+    for (const size_t i : pareto_set(of)) front.points.push_back(point(i));
+    std::ranges::sort(front.points, {}, &chart_point::x);
+    if (front.points.size() > 1 && chart.series.size() > 1) chart.series.push_back(front);
+    return page_begin(y + " against " + x) +
+           chapter("What nothing beats", "each point is a run; values that do not fit are left out",
+                   grid_of({{chart.label, draw(chart)}}) + element("pre", frontier_text(of))) +
+           page_end;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,32 @@
+// frontier.h - how a figure goes with a parameter, and which values are worth having: those that no
+// other value beats in both.
+//
+//   tuning drawn{.params = {memory, policy}, .targets = {{.metric = "tpot_ms"}}};
+//   if (trace_frontier(drawn, run, {})) ...pareto_set(drawn)
+//
+// The first parameter is a number; all others are words, and each combination of them is a curve.
+// Runs go where a curve is least known: into the gap with the largest step of the figure and of the
+// parameter, as shares of what is seen of each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/report/tuning.h"
+
+namespace moorage::core {
+
+// Fills in trials and the trend: a parameter without a preference costs what it is worth, so the
+// smallest. Errors are those of `run`.
+status trace_frontier(tuning &of, const run_points &run, const search_limits &limits);
+
+// Of the trials that count, those that no other one beats in the parameter or in the figure without
+// losing in the other; by the parameter, the cheapest first.
+std::vector<size_t> pareto_set(const tuning &of);
+
+std::string frontier_text(const tuning &of);  // for a terminal, at most 80 columns
+// {"params", "targets", "samples", "failed" as of a search, "frontier": samples}
+json frontier_json(const tuning &of);
+std::string frontier_html(const tuning &of);  // a page of its own
+
+}  // namespace moorage::core

@@ -1,0 +1,149 @@
+// targets.cpp - targets as they are written, and figures by name.
+#include "core/report/targets.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr std::array<std::string_view, 9> better_when_larger = {
+    "hit_rate",       "hits",           "tokens_per_s",  "accuracy",           "agreement",
+    "rows_agreement", "rows_unchanged", "prefetch_used", "prediction_accuracy"};
+
+std::string_view last_key(std::string_view metric) {
+    if (const size_t dot = metric.rfind('.'); dot != std::string_view::npos)
+        metric.remove_prefix(dot + 1);
+    return metric;
+}
+
+std::string_view trimmed(std::string_view text) {
+    while (text.starts_with(' ')) text.remove_prefix(1);
+    while (text.ends_with(' ')) text.remove_suffix(1);
+    return text;
+}
+
+// Sections of a report whose keys are known by themselves, in the order of the search.
+constexpr std::array<const char *, 6> sections = {"experts", "text",       "bytes",
+                                                  "time_ms", "prediction", "routing"};
+
+void add_figures(const json &of, const std::string &path, std::vector<std::string> &names) {
+    for (const auto &[key, value] : of.items()) {
+        const std::string name = path.empty() ? key : path + "." + key;
+        const bool is_summary = value.is_object() && value.contains("mean");
+        if (value.is_number() || is_summary) names.push_back(name);
+        if (value.is_object() && name != "config" && name != "faults")
+            add_figures(value, name, names);
+    }
+}
+
+const json *at_path(const json &report, const std::string &metric) {
+    const json *at = &report;
+    for (const std::string &key : split(metric, '.')) {
+        if (at->is_array()) {
+            size_t index = 0;
+            const auto [end, failure] = std::from_chars(key.data(), key.data() + key.size(), index);
+            if (failure != std::errc() || end != key.data() + key.size() || index >= at->size())
+                return nullptr;
+            at = &(*at)[index];
+        } else if (at->is_object() && at->contains(key)) {
+            at = &at->at(key);
+        } else {
+            return nullptr;
+        }
+    }
+    return at;
+}
+
+}  // namespace
+
+double metric_target::missed_by(double figure) const {
+    if (!value) return 0;
+    const double beyond = at_least ? *value - figure : figure - *value;
+    return beyond <= 0 ? 0 : beyond / std::max(std::abs(*value), 1e-12);
+}
+
+std::string metric_target::text() const {
+    if (!value) return format("{} {}", at_least ? "largest" : "smallest", metric);
+    return format("{} {} {}", metric, at_least ? ">=" : "<=", *value);
+}
+
+result<metric_target> parse_target(std::string_view text) {
+    const auto wrong = [&](std::string_view why) {
+        return error{format("--target {}: {}; the form is metric=value, metric<=value, "
+                            "metric>=value, for example tpot_ms=20, or metric alone for its best",
+                            text, why),
+                     true};
+    };
+    const size_t equals = text.find('=');
+    std::string_view name = text.substr(0, equals);
+    const char relation = name.empty() ? ' ' : name.back();
+    if (relation == '<' || relation == '>') name.remove_suffix(1);
+    metric_target target;
+    target.metric = trimmed(name);
+    if (target.metric.empty()) return wrong("no metric in it");
+    if (target.metric.find_first_of("<> ") != std::string::npos) return wrong("= is missing");
+    const bool larger = std::find(better_when_larger.begin(), better_when_larger.end(),
+                                  last_key(target.metric)) != better_when_larger.end();
+    target.at_least = relation == '>' || (relation != '<' && larger);
+    if (equals == std::string_view::npos) {
+        if (relation == '<' || relation == '>') return wrong("= is missing");
+        return target;
+    }
+    const std::string_view value = trimmed(text.substr(equals + 1));
+    double bound = 0;
+    const auto [end, failure] = std::from_chars(value.data(), value.data() + value.size(), bound);
+    if (failure != std::errc() || end != value.data() + value.size() || !std::isfinite(bound))
+        return wrong(format("\"{}\" is no number", value));
+    target.value = bound;
+    return target;
+}
+
+result<std::vector<metric_target>> parse_targets(std::string_view text) {
+    std::vector<metric_target> all;
+    for (const std::string &part : split(text, ',')) {
+        auto one = parse_target(trimmed(part));
+        if (!one) return one.failure();
+        for (const metric_target &other : all)
+            if (other.metric == one->metric && other.at_least == one->at_least)
+                return error{format("--target {}: {} is bounded twice", text, one->metric), true};
+        all.push_back(std::move(one).value());
+    }
+    return all;
+}
+
+result<double> figure_of(const json &report, const std::string &metric) {
+    const json *at = at_path(report, metric);
+    for (const char *section : sections)
+        if (!at) at = at_path(report, std::string(section) + "." + metric);
+    // A time of nothing is 0 in the report; taken for a figure it would meet every target.
+    const std::string summary = metric.substr(0, metric.find('.'));
+    if ((summary == "tpot_ms" || summary == "ttft_ms") && at && report[summary]["mean"] == 0)
+        return error{format("{} was not measured by this run: no token was decoded after a first "
+                            "one; for a scored text set run.prefill=0",
+                            metric),
+                     true};
+    if (at && at->is_object() && at->contains("mean")) at = &at->at("mean");
+    if (at && at->is_number()) return at->get<double>();
+    if (at && at->is_null())
+        return error{format("{} was not measured by this run; choose another metric", metric)};
+    if (last_key(metric) == "perplexity" || last_key(metric) == "nll")
+        return error{format("{} is known of a text alone: give [source] model and text", metric),
+                     true};
+    std::vector<std::string> names;
+    add_figures(report, "", names);
+    std::string hint = did_you_mean(metric, names);
+    if (hint.empty())
+        hint =
+            "; there are tpot_ms, ttft_ms, tokens_per_s, hit_rate, misses, bytes.h2d and the "
+            "other figures of the JSON report";
+    return error{format("{} is no figure of the report{}", metric, hint), true};
+}
+
+}  // namespace moorage::core
