@@ -63,7 +63,7 @@ private:
     void look(entry_point which) {
         const call_guard guard = board->guard.load(std::memory_order_relaxed);
         if (!All && guard == call_guard::usual) {
-            if (!arithmetic_is_usual()) compare(which, false);
+            if (!arithmetic_shows_usual()) compare(which, false);
         } else if (guard != call_guard::off) {
             compare(which, true);
         }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cfenv>
@@ -46,6 +47,36 @@ TEST_CASE("the rounding mode is seen at once, flags of what has happened are not
     check_found("floating-point environment");
 #endif
 }
+
+#if defined(__x86_64__)
+TEST_CASE("sums and quotients show every change of the arithmetic of SSE alone") {
+    const auto set = [](uint32_t sse) { __asm__ volatile("ldmxcsr %0" : : "m"(sse)); };
+    CHECK(arithmetic_shows_usual());
+    // Rounding down, up and to zero; flushing to zero; taking subnormal numbers for zero.
+    for (const uint32_t change : {0x2000u, 0x4000u, 0x6000u, 0x8000u, 0x40u}) {
+        CAPTURE(change);
+        set(usual_sse | change);
+        const bool usual = arithmetic_shows_usual();
+        set(usual_sse);
+        CHECK(!usual);
+    }
+    CHECK(arithmetic_shows_usual());
+    for (uint32_t mask = 0x80; mask <= 0x1000; mask <<= 1) {  // one of six exceptions is not masked
+        CAPTURE(mask);
+        const pid_t child = fork();
+        if (child == 0) {
+            std::signal(SIGFPE, SIG_DFL);
+            set(usual_sse & ~mask);
+            const bool usual = arithmetic_shows_usual();
+            _exit(usual ? 0 : 1);
+        }
+        int how = 0;
+        REQUIRE(waitpid(child, &how, 0) == child);
+        CHECK(WIFSIGNALED(how));
+        CHECK(WTERMSIG(how) == SIGFPE);
+    }
+}
+#endif
 
 TEST_CASE("locale, directory, handlers, blocked signals, signal stack and umask are put back") {
     remember_surroundings();
