@@ -15,6 +15,7 @@ static std::vector<instance *> all_of(instance *first, std::vector<instance *> m
 pipeline::pipeline(const parts &of)
     : source_(*of.from),
       executor_(*of.where),
+      now_ns_(*executor_.clock()),
       costs_(*of.costs),
       shown_(*of.shown),
       truth_(of.truth),

@@ -146,10 +146,11 @@ private:
     void end_pass();
     void charge_to(size_t layer) { account_.charge(executor_, layer, pass_.phase); }
     void compare_pass();
-    uint64_t now_ns() const { return *executor_.clock(); }
+    uint64_t now_ns() const { return now_ns_; }
 
     source &source_;
     executor &executor_;
+    const uint64_t &now_ns_;  // of its clock
     cost_model &costs_;
     moorage_costs &shown_;
     const memories truth_;

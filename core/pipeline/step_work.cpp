@@ -8,6 +8,7 @@ namespace moorage::core {
 
 step_work::step_work(const parts &of)
     : executor_(of.where),
+      now_ns_(*executor_.clock()),
       each_(of.costs),
       costs_(of.costs.first),
       truth_(of.truth),
@@ -119,8 +120,8 @@ bool step_work::assign() {
 // Tells items of transfers under way.
 void step_work::join_transfers() {
     for (const prefetch_stage::taken &one : taken_) {
-        step_item &item =
-            items_[places_of_items_[step_.item_of(one.page % truth_.all().experts())]];
+        const uint32_t expert = one.page - layer() * truth_.all().experts();
+        step_item &item = items_[places_of_items_[step_.item_of(expert)]];
         item.transfers[part_of(one.segments)] = one.transfer;
     }
     for (step_item &item : items_) {

@@ -88,7 +88,7 @@ public:
 
 private:
     uint32_t layer() const { return step_.view().layer; }
-    uint64_t now_ns() const { return *executor_.clock(); }
+    uint64_t now_ns() const { return now_ns_; }
     bool prefetches() const { return prefetch_.active() && guard_.on(guard::prefetch); }
     void look_up_predicted(layer_report &account);
     void join_transfers();
@@ -120,6 +120,7 @@ private:
     uint64_t window_ns();
 
     executor &executor_;
+    const uint64_t &now_ns_;  // of its clock
     const device_costs each_;
     const cost_model &costs_;  // of the first device, and what is alike on all
     const memories &truth_;

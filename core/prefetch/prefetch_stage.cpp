@@ -154,7 +154,9 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
     token_count_ = 0;
     offsets_[0] = 0;
     for (uint32_t distance = 1; distance <= horizon_; ++distance) {
-        const uint32_t at = step.view().layer + distance, layer = at % layer_count;
+        // The horizon is at most a round.
+        const uint32_t at = step.view().layer + distance;
+        const uint32_t layer = at < layer_count ? at : at - layer_count;
         uint32_t count = 0;
         if (policy_.prefetch->predict)
             count =

@@ -36,6 +36,7 @@ public:
     uint64_t rows_total() const { return total_; }  // of the whole arena
     uint32_t top_rows(uint32_t layer) const { return top_rows_[layer]; }
     bool split(uint32_t layer) const { return top_rows_[layer] != rows_; }
+    bool splits() const { return splits_; }  // any layer
     uint32_t layer_of(uint32_t page) const { return page / experts_; }
     // Of an expert of the layer that the segments of the mask are.
     double share(uint32_t layer, uint8_t segments) const {

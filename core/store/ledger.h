@@ -179,7 +179,8 @@ private:
         if (all_ != nullptr) all_->used_[pool] += static_cast<uint32_t>(more);
     }
     uint8_t of_slot(uint32_t page) const {
-        return rows_ ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
+        const bool splits = rows_ && rows_->splits();
+        return splits ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
     }
 
     const uint32_t layers_, experts_;

@@ -60,14 +60,14 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
     return id;
 }
 
-// The policy learns of what there is to be sent.
-void transport_stage::offer(uint32_t id) {
-    const transfer_record &record = records_[id];
-    const moorage_transfer transfer{
-        sizeof(transfer),    0,           id,           record.link,
-        cause_of(record.of), record.page, record.bytes, record.deadline_ns};
+// The policy learns of what there is to be sent. Not read from the record: a copy of what has just
+// been stored there, in wider pieces, waits for the stores.
+void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes,
+                            uint64_t deadline_ns) {
+    const moorage_transfer transfer{sizeof(transfer), 0,    id,    link,
+                                    cause_of(of),     page, bytes, deadline_ns};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
-    pump(record.link);
+    pump(link);
 }
 
 uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
@@ -78,7 +78,7 @@ uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t
         records_[id].held = true;
         held_.push_back(id);
     } else {
-        offer(id);
+        offer(id, of, link, page, bytes, deadline_ns);
     }
     return id;
 }
@@ -91,8 +91,9 @@ uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_
 }
 
 void transport_stage::start(uint32_t id) {
-    records_[id].held = false;
-    offer(id);
+    transfer_record &record = records_[id];
+    record.held = false;
+    offer(id, record.of, record.link, record.page, record.bytes, record.deadline_ns);
 }
 
 void transport_stage::supplied(uint32_t page) {

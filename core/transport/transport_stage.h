@@ -112,7 +112,8 @@ private:
     };
     inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
                           uint64_t deadline_ns);
-    inline void offer(uint32_t id);
+    inline void offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes,
+                      uint64_t deadline_ns);
     void over(const transfer_record &record) {
         if (supply_ && is_h2d(record.link)) supply_->done(record.page);
     }
