@@ -69,7 +69,7 @@ constexpr std::string_view host_table = "host";
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
     for (const auto &[name, keys] : closed_sections()) names.push_back(name);
-    names.insert(names.end(), std::begin(kinds), std::end(kinds));
+    names.insert(names.end(), stage_kinds.begin(), stage_kinds.end());
     return names;
 }
 
@@ -549,7 +549,7 @@ status builder::build(run_config &config) {
     read_placement(config);
     section("report").read("title", config.title);
     read_router(config);
-    for (const std::string_view kind : kinds) read_stage(kind, config);
+    for (const std::string_view kind : stage_kinds) read_stage(kind, config);
     read_stage(host_cache_stage, config);
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();

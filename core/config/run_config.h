@@ -104,7 +104,7 @@ struct run_config {
 
     // The executor; the first of all where there is none of the name, which loading refuses.
     const executor_kind &runs_on() const;
-    // Requires: one of `kinds`, or host_cache_stage.
+    // Requires: one of `stage_kinds`, or host_cache_stage.
     stage_config &stage(std::string_view kind);
     const stage_config &stage(std::string_view kind) const;
     bool reads_disk() const { return host_experts || host_bytes; }

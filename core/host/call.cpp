@@ -49,11 +49,22 @@ constexpr call_name call_names[] = {
     {entry_point::placement_plan, "plan", "placement"},
     {entry_point::adopt, "adopt", "placement"},
     {entry_point::facts, "facts", "placement"},
+    {entry_point::wire_open, "open", "wire"},
+    {entry_point::wire_listen, "listen", "wire"},
+    {entry_point::wire_connect, "connect", "wire"},
+    {entry_point::wire_send, "send", "wire"},
+    {entry_point::wire_poll, "poll", "wire"},
+    {entry_point::wire_wake, "wake", "wire"},
+    {entry_point::wire_release, "release", "wire"},
+    {entry_point::wire_close, "close", "wire"},
+    {entry_point::wire_pace, "pace", "wire"},
+    {entry_point::wire_remember, "remember", "wire"},
+    {entry_point::wire_forget, "forget", "wire"},
 };
 constexpr bool in_order() {
     for (size_t i = 0; i < std::size(call_names); ++i)
         if (static_cast<size_t>(call_names[i].call) != i) return false;
-    return std::size(call_names) == static_cast<size_t>(entry_point::facts) + 1;
+    return std::size(call_names) == static_cast<size_t>(entry_point::wire_forget) + 1;
 }
 static_assert(in_order(), "call_names has one line per entry, in its order");
 

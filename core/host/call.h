@@ -50,7 +50,18 @@ enum class entry_point : uint32_t {
     next,
     placement_plan,
     adopt,
-    facts
+    facts,
+    wire_open,
+    wire_listen,
+    wire_connect,
+    wire_send,
+    wire_poll,
+    wire_wake,
+    wire_release,
+    wire_close,
+    wire_pace,
+    wire_remember,
+    wire_forget
 };
 std::string_view name_of(entry_point call);  // "victims", "plan", ...
 std::string_view kind_of(entry_point call);  // "cache", ...; "" where any kind has it

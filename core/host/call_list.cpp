@@ -58,6 +58,18 @@ std::vector<kind_calls> list_calls(const instance &of) {
     if (of.transport)
         all.push_back(calls_of(
             "transport", {{"submit", true}, {"cancel", true}, {"promote", true}, {"next", true}}));
+    if (const auto *t = of.wire)
+        all.push_back(calls_of("wire", {{"open", true},
+                                        {"listen", true},
+                                        {"connect", true},
+                                        {"send", true},
+                                        {"poll", true},
+                                        {"wake", true},
+                                        {"release", true},
+                                        {"close", true},
+                                        {"pace", t->pace != nullptr},
+                                        {"remember", t->remember != nullptr},
+                                        {"forget", t->forget != nullptr}}));
     if (of.observer) all.push_back(calls_of("observer", {{"observe", true}}));
     return all;
 }

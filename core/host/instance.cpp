@@ -55,6 +55,8 @@ template <>
 constexpr uint32_t required_bytes<moorage_dispatch> = offsetof(moorage_dispatch, outcome);
 template <>
 constexpr uint32_t required_bytes<moorage_placement> = offsetof(moorage_placement, adopt);
+template <>
+constexpr uint32_t required_bytes<moorage_wire> = offsetof(moorage_wire, pace);
 
 bool has_required(const moorage_observer &t) { return t.observe; }
 bool has_required(const moorage_router &t) { return t.select; }
@@ -66,6 +68,10 @@ bool has_required(const moorage_transport &t) {
     return t.submit && t.cancel && t.promote && t.next;
 }
 bool has_required(const moorage_placement &t) { return t.plan; }
+bool has_required(const moorage_wire &t) {
+    return t.open && t.listen && t.connect && t.send && t.poll && t.wake && t.release && t.close &&
+           !t.remember == !t.forget;
+}
 
 }  // namespace
 
@@ -86,6 +92,7 @@ struct instance::content {
     moorage_dispatch dispatch{};
     moorage_transport transport{};
     moorage_placement placement{};
+    moorage_wire wire{};
 
     content(policy_caller &calling, const policy &of, library &in, const environment &where)
         : via(calling), from(of), home(in), host(where, label_of(of)) {
@@ -200,7 +207,8 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
                                 c.find(MOORAGE_INTERFACE_PREFETCH, c.prefetch, made->prefetch),
                                 c.find(MOORAGE_INTERFACE_DISPATCH, c.dispatch, made->dispatch),
                                 c.find(MOORAGE_INTERFACE_TRANSPORT, c.transport, made->transport),
-                                c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, made->placement)})
+                                c.find(MOORAGE_INTERFACE_PLACEMENT, c.placement, made->placement),
+                                c.find(MOORAGE_INTERFACE_WIRE, c.wire, made->wire)})
         if (!found) return found.failure();
     return made;
 }

@@ -22,6 +22,7 @@
 #include "moorage/prefetch.h"
 #include "moorage/router.h"
 #include "moorage/transport.h"
+#include "moorage/wire.h"
 
 namespace moorage::core {
 
@@ -84,6 +85,7 @@ public:
     const moorage_dispatch *dispatch = nullptr;
     const moorage_transport *transport = nullptr;
     const moorage_placement *placement = nullptr;
+    const moorage_wire *wire = nullptr;
 
     // Marks the calling thread as inside a [step] call to any instance while it lives
     // (thread-check).

@@ -14,7 +14,7 @@ namespace {
 run_config plain_of(const run_config &config) {
     const run_config defaults;
     run_config plain = config;
-    for (const std::string_view kind : kinds) plain.stage(kind) = defaults.stage(kind);
+    for (const std::string_view kind : stage_kinds) plain.stage(kind) = defaults.stage(kind);
     plain.exact_requests.clear();
     plain.substitution_max = 1;
     plain.split = 1;

@@ -72,7 +72,7 @@ status policy_set::make_stage(const request &of, std::string_view kind, const en
         return success();
     }
     settings given = stage.params;
-    for (const std::string_view other : kinds) {
+    for (const std::string_view other : stage_kinds) {
         const stage_config &also = of.config.stage(other);
         if (other == kind || also.plugin != stage.plugin || !chosen.is(other)) continue;
         if (const auto same = find_policy(of.known, also, other); same && *same == &chosen)

@@ -448,7 +448,7 @@ void runner::log_switched(const guard &of, uint64_t &known) const {
 
 void runner::prepare_trace() {
     if (const status done = open_trace(); !done) return;
-    const bool foreseen = std::ranges::any_of(kinds, [&](const std::string_view kind) {
+    const bool foreseen = std::ranges::any_of(stage_kinds, [&](const std::string_view kind) {
         const auto found = find_policy(shared_.policies(), config_.stage(kind), kind);
         return found && ((*found)->descriptor->needs & MOORAGE_NEEDS_FUTURE);
     });

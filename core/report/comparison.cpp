@@ -44,7 +44,7 @@ std::string value_at(const flat_config &flat, const std::string &key) {
 }
 
 bool starts_with_stage(const std::string &key) {
-    return std::ranges::any_of(kinds, [&](std::string_view stage) {
+    return std::ranges::any_of(stage_kinds, [&](std::string_view stage) {
         return key.starts_with(stage) && key.size() > stage.size() && key[stage.size()] == '.';
     });
 }
@@ -114,7 +114,7 @@ bool adds_to(const std::vector<Given> &given, const std::vector<std::string> &va
 }
 
 void add_stage_columns(comparison_view &view, const std::vector<flat_config> &flats) {
-    std::vector<std::string> stages(std::begin(kinds), std::end(kinds));
+    std::vector<std::string> stages(stage_kinds.begin(), stage_kinds.end());
     stages.emplace_back(host_cache_stage);
     for (const std::string &stage : stages) {
         key_column column{stage, stage_values(stage, view.settings, flats)};

@@ -297,6 +297,53 @@ mirror! {
             unsafe extern "C" fn(*mut moorage_plugin, *mut moorage_fact, u32) -> u32,
         >,
     }
+    // wire.h
+    struct moorage_wire_limits {
+        size: u32, flags: u32, connections_max: u32, handshakes_max: u32, handshakes_per_s: u32,
+        queue_messages_max: u32, message_bytes_max: [u64; 2], queue_bytes_max: u64,
+        receive_bytes_max: u64, connect_ns: u64, close_ns: u64,
+    }
+    struct moorage_wire_target {
+        size: u32, channel: i32, host_addresses: *const *const c_char, address_count: u32,
+        reserved: u32, host_identity: *const c_char,
+    }
+    struct moorage_wire_part {
+        host_data: *const c_void, bytes: u64, memory: u64,
+    }
+    struct moorage_wire_event {
+        kind: i32, channel: i32, reason: i32, flags: u32, connection: u64, listener: u64,
+        user: u64, message: u64, plugin_data: *const c_void, bytes: u64,
+        plugin_identity: *const c_char, plugin_address: *const c_char,
+        plugin_text: *const c_char, count: u32, reserved: u32,
+    }
+    struct moorage_wire {
+        size: u32, flags: u32,
+        open: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_wire_limits) -> i32>,
+        listen: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, *const c_char, *mut c_char, *mut u64,
+            ) -> i32,
+        >,
+        connect: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *const moorage_wire_target, *mut u64) -> i32,
+        >,
+        send: Option<
+            unsafe extern "C" fn(
+                *mut moorage_plugin, u64, *const moorage_wire_part, u32, u64,
+            ) -> u32,
+        >,
+        poll: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *mut moorage_wire_event, u32, u64) -> u32,
+        >,
+        wake: Option<unsafe extern "C" fn(*mut moorage_plugin)>,
+        release: Option<unsafe extern "C" fn(*mut moorage_plugin, u64)>,
+        close: Option<unsafe extern "C" fn(*mut moorage_plugin, u64, u32)>,
+        pace: Option<unsafe extern "C" fn(*mut moorage_plugin, u64, u64)>,
+        remember: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *const c_void, u64, *mut u64) -> i32,
+        >,
+        forget: Option<unsafe extern "C" fn(*mut moorage_plugin, u64)>,
+    }
 }
 
 macro_rules! constants {
@@ -312,7 +359,10 @@ constants! {
         MOORAGE_REPLAY_KEPT = 0xffff_ffff, MOORAGE_REPLAY_BYPASS = 0xffff_fffe,
         MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2,
         MOORAGE_SITE_AND_LOAD = 0x8000_0000, MOORAGE_ITEMS_SERIAL = 1, MOORAGE_CALLS_SERIAL = 1,
-        MOORAGE_RETURNS_EACH = 2, MOORAGE_CACHE_REPLAY_DERIVED = 1;
+        MOORAGE_RETURNS_EACH = 2, MOORAGE_CACHE_REPLAY_DERIVED = 1,
+        MOORAGE_WIRE_CHANNELS = 2, MOORAGE_WIRE_PARTS_MAX = 64, MOORAGE_WIRE_ADDRESS_MAX = 256,
+        MOORAGE_WIRE_DONE = 0, MOORAGE_WIRE_TAKEN = 1, MOORAGE_WIRE_FULL = 2,
+        MOORAGE_WIRE_GONE = 3, MOORAGE_WIRE_REFUSED = 4, MOORAGE_WIRE_SECURE = 1;
     u64: MOORAGE_NEVER = u64::MAX;
     i32: MOORAGE_OK = 0, MOORAGE_INVALID_ARGUMENT = 1, MOORAGE_UNSUPPORTED = 2,
         MOORAGE_OUT_OF_MEMORY = 3, MOORAGE_WRONG_STATE = 4, MOORAGE_INTERNAL = 5,
@@ -320,6 +370,12 @@ constants! {
         MOORAGE_ACTIVATION = 4,
         MOORAGE_FROM_ACTIVATION = 0, MOORAGE_FROM_RESIDENT = 1, MOORAGE_ORDERS_COMPLETE = 1,
         MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1,
+        MOORAGE_WIRE_CALLS = 0, MOORAGE_WIRE_BULK = 1, MOORAGE_WIRE_CONNECTED = 1,
+        MOORAGE_WIRE_ACCEPTED = 2, MOORAGE_WIRE_MESSAGE = 3, MOORAGE_WIRE_SENT = 4,
+        MOORAGE_WIRE_WRITABLE = 5, MOORAGE_WIRE_CLOSED = 6, MOORAGE_WIRE_TURNED_AWAY = 7,
+        MOORAGE_WIRE_BY_HOST = 1, MOORAGE_WIRE_BY_PEER = 2, MOORAGE_WIRE_LOST = 3,
+        MOORAGE_WIRE_UNREACHABLE = 4, MOORAGE_WIRE_STRANGER = 5, MOORAGE_WIRE_MALFORMED = 6,
+        MOORAGE_WIRE_TOO_LONG = 7, MOORAGE_WIRE_TOO_MANY = 8, MOORAGE_WIRE_TOO_SLOW = 9,
         MOORAGE_LOG_DEBUG = 0, MOORAGE_LOG_INFO = 1, MOORAGE_LOG_WARNING = 2, MOORAGE_LOG_ERROR = 3,
         MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
         MOORAGE_PARAM_TEXT = 4;
@@ -343,5 +399,6 @@ constants! {
         MOORAGE_INTERFACE_PREFETCH = "moorage.prefetch/1\0",
         MOORAGE_INTERFACE_DISPATCH = "moorage.dispatch/1\0",
         MOORAGE_INTERFACE_TRANSPORT = "moorage.transport/1\0",
-        MOORAGE_INTERFACE_PLACEMENT = "moorage.placement/1\0";
+        MOORAGE_INTERFACE_PLACEMENT = "moorage.placement/1\0",
+        MOORAGE_INTERFACE_WIRE = "moorage.wire/1\0";
 }

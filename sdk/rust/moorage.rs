@@ -30,6 +30,8 @@ macro_rules! text {
     ($literal:expr) => { concat!($literal, "\0").as_ptr() as *const std::os::raw::c_char };
 }
 
+include!(concat!(env!("MOORAGE_SDK"), "/rust/wire.rs"));
+
 // Description of a policy; texts come from text!("...").
 pub struct About {
     pub name: *const c_char,
@@ -361,6 +363,7 @@ kinds! {
     IS_DISPATCH of Dispatch = 32;
     IS_TRANSPORT of Transport = 64;
     IS_PLACEMENT of Placement = 128;
+    IS_WIRE of Wire = 256;
 }
 
 // An instance: the C struct first, so that the host's pointer is ours.
@@ -454,6 +457,7 @@ macro_rules! kind {
     (id DISPATCH) => { $crate::moorage::MOORAGE_INTERFACE_DISPATCH };
     (id TRANSPORT) => { $crate::moorage::MOORAGE_INTERFACE_TRANSPORT };
     (id PLACEMENT) => { $crate::moorage::MOORAGE_INTERFACE_PLACEMENT };
+    (id WIRE) => { $crate::moorage::MOORAGE_INTERFACE_WIRE };
     (type OBSERVER) => { moorage_observer };
     (type ROUTER) => { moorage_router };
     (type CACHE) => { moorage_cache };
@@ -462,6 +466,7 @@ macro_rules! kind {
     (type DISPATCH) => { moorage_dispatch };
     (type TRANSPORT) => { moorage_transport };
     (type PLACEMENT) => { moorage_placement };
+    (type WIRE) => { moorage_wire };
     (bit OBSERVER) => { 1 };
     (bit ROUTER) => { 2 };
     (bit CACHE) => { 4 };
@@ -470,6 +475,7 @@ macro_rules! kind {
     (bit DISPATCH) => { 32 };
     (bit TRANSPORT) => { 64 };
     (bit PLACEMENT) => { 128 };
+    (bit WIRE) => { 256 };
     (table OBSERVER $policy:ty) => {
         moorage_observer {
             size: std::mem::size_of::<moorage_observer>() as u32,
@@ -532,6 +538,14 @@ macro_rules! kind {
             ..Table::<$policy, moorage_placement>::TABLE
         }
     };
+    (table WIRE $policy:ty) => {
+        moorage_wire {
+            pace: Found::<$policy>::PACE,
+            remember: Found::<$policy>::REMEMBER,
+            forget: Found::<$policy>::FORGET,
+            ..Table::<$policy, moorage_wire>::TABLE
+        }
+    };
 }
 
 // Exports a library of one policy: id, version, type, and the kinds it answers for.
@@ -543,7 +557,8 @@ macro_rules! moorage_policy {
             const IMPLEMENTED: u32 = Found::<$policy>::IS_OBSERVER | Found::<$policy>::IS_ROUTER
                 | Found::<$policy>::IS_CACHE | Found::<$policy>::IS_BUDGET
                 | Found::<$policy>::IS_PREFETCH | Found::<$policy>::IS_DISPATCH
-                | Found::<$policy>::IS_TRANSPORT | Found::<$policy>::IS_PLACEMENT;
+                | Found::<$policy>::IS_TRANSPORT | Found::<$policy>::IS_PLACEMENT
+                | Found::<$policy>::IS_WIRE;
             const _: () = assert!(IMPLEMENTED == $(kind!(bit $kind))|+,
                 "the type implements a kind that moorage_policy! does not list");
             unsafe extern "C" fn get_interface(

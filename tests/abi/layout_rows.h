@@ -13,6 +13,7 @@
 #include <moorage/prefetch.h>
 #include <moorage/router.h>
 #include <moorage/transport.h>
+#include <moorage/wire.h>
 
 #include <stdio.h>
 

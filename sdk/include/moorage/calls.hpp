@@ -23,6 +23,7 @@
 //              bool adopt(const moorage_move &) [control],
 //              uint32_t facts(std::span<moorage_fact>) [control]; activate() and reset() may be
 //              left out
+//   wire       wire.hpp lists them; activate() and reset() may be left out
 // Every function is found by name and arguments. A member with the name of a call of the class's
 // own kinds, of observe, victims or plan, that would never be called - it takes other arguments,
 // returns something else, or is private - does not compile, as it would be passed over in silence.
@@ -179,6 +180,12 @@ MOORAGE_CALL(promote)
 MOORAGE_CALL(next)
 MOORAGE_CALL(adopt)
 MOORAGE_CALL(facts)
+MOORAGE_CALL(listen)
+MOORAGE_CALL(connect)
+MOORAGE_CALL(send)
+MOORAGE_CALL(poll)
+MOORAGE_CALL(pace)
+MOORAGE_CALL(remember)
 MOORAGE_CALL(activate)
 MOORAGE_CALL(deactivate)
 MOORAGE_CALL(reset)
@@ -204,7 +211,7 @@ constexpr bool calls_of_any_kind_fit() {
 template <class P>
 constexpr bool calls_that_make_a_kind_fit() {
     constexpr bool any = routes<P> || caches<P> || budgets<P> || prefetches<P> || dispatches<P> ||
-                         transports<P> || places<P>;
+                         transports<P> || places<P> || wires<P>;
     MOORAGE_CALL_FITS(victims, caches<P>, "void victims(const moorage::room &, moorage::pages &)");
     MOORAGE_CALL_FITS(
         plan, budgets<P> || prefetches<P> || places<P>,
@@ -223,6 +230,11 @@ constexpr bool calls_that_make_a_kind_fit() {
         "public: void submit(const moorage::transfer &), void cancel(uint32_t id), "
         "void promote(uint32_t id, int32_t cause), "
         "bool next(uint32_t link, moorage::piece &); or give them other names");
+    static_assert(
+        wires<P> || !(names_listen<P> && names_connect<P> && names_send<P> && names_poll<P>),
+        "members listen, connect, send and poll would never be called: wire.hpp has the "
+        "functions of a wire, all of which have to be there, public; or give them other "
+        "names");
     return true;
 }
 
@@ -260,11 +272,21 @@ constexpr bool placement_calls_fit() {
 }
 
 template <class P>
+constexpr bool wire_calls_fit() {
+    MOORAGE_CALL_FITS(pace, paces<P>, "void pace(uint64_t connection, uint64_t bytes_per_s)");
+    MOORAGE_CALL_FITS(remember, remembers<P>,
+                      "uint64_t remember(const void *memory, uint64_t bytes), beside "
+                      "void forget(uint64_t memory)");
+    return true;
+}
+
+template <class P>
 constexpr bool every_call_fits() {
     bool fit = calls_of_any_kind_fit<P>() && calls_that_make_a_kind_fit<P>();
     if constexpr (caches<P>) fit = fit && cache_calls_fit<P>();
     if constexpr (prefetches<P>) fit = fit && prefetch_calls_fit<P>();
     if constexpr (places<P>) fit = fit && placement_calls_fit<P>();
+    if constexpr (wires<P>) fit = fit && wire_calls_fit<P>();
     if constexpr (budgets<P>) MOORAGE_CALL_FITS(interval, has_interval<P>, "uint64_t interval()");
     if constexpr (prefetches<P> || dispatches<P>)
         MOORAGE_CALL_FITS(

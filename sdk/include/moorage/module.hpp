@@ -47,7 +47,7 @@ struct holder {
     static holder *from(moorage_plugin *plugin) { return reinterpret_cast<holder *>(plugin); }
     static void destroy(moorage_plugin *plugin) noexcept { delete from(plugin); }
     static int32_t activate(moorage_plugin *plugin, const moorage_limits *limits) noexcept {
-        if constexpr (places<P> && !requires(P & p) { p.activate(*limits); })
+        if constexpr ((places<P> || wires<P>)&&!requires(P & p) { p.activate(*limits); })
             return (void)plugin, (void)limits, MOORAGE_OK;
         else
             return guarded(from(plugin)->host, [&] { from(plugin)->policy.activate(*limits); });
@@ -59,7 +59,7 @@ struct holder {
             (void)plugin;
     }
     static void reset(moorage_plugin *plugin) noexcept {
-        if constexpr (places<P> && !requires(P & p) { p.reset(); })
+        if constexpr ((places<P> || wires<P>)&&!requires(P & p) { p.reset(); })
             (void)plugin;
         else
             from(plugin)->policy.reset();
@@ -216,6 +216,10 @@ struct tables {
             static constexpr moorage_placement table = placement_table();
             if (id == MOORAGE_INTERFACE_PLACEMENT) return &table;
         }
+        if constexpr (wires<P>) {
+            static constexpr moorage_wire table = wire_table<P, holder<P>>::make();
+            if (id == MOORAGE_INTERFACE_WIRE) return &table;
+        }
         return nullptr;
     }
     static constexpr moorage_cache cache_table() {
@@ -278,7 +282,7 @@ template <class P>
 struct description {
     static constexpr uint32_t kind_count = uint32_t{observes<P>} + routes<P> + caches<P> +
                                            budgets<P> + prefetches<P> + dispatches<P> +
-                                           transports<P> + places<P>;
+                                           transports<P> + places<P> + wires<P>;
     static constexpr std::array<const char *, kind_count> kinds = [] {
         std::array<const char *, kind_count> ids{};
         size_t n = 0;
@@ -289,6 +293,7 @@ struct description {
         if (dispatches<P>) ids[n++] = MOORAGE_INTERFACE_DISPATCH;
         if (transports<P>) ids[n++] = MOORAGE_INTERFACE_TRANSPORT;
         if (places<P>) ids[n++] = MOORAGE_INTERFACE_PLACEMENT;
+        if (wires<P>) ids[n++] = MOORAGE_INTERFACE_WIRE;
         if (observes<P>) ids[n++] = MOORAGE_INTERFACE_OBSERVER;
         return ids;
     }();

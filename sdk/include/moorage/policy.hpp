@@ -43,6 +43,7 @@
 #include "prefetch.h"
 #include "router.h"
 #include "transport.h"
+#include "wire.hpp"
 
 namespace moorage {
 
@@ -117,6 +118,8 @@ public:
         return static_cast<const Table *>(host_->get_service(host_, id));
     }
     const moorage_host *table() const { return host_; }
+    // Text of the refusal about to be returned; copied.
+    void refuse(const char *text) const { host_->set_error(host_, text); }
     void log(int32_t level, const char *line) const {
         if (log_) log_->write(host_, level, line);
     }

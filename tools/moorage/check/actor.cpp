@@ -26,7 +26,7 @@ public:
         plugin = made_->plugin();
         observer = made_->observer, router = made_->router, cache = made_->cache;
         budget = made_->budget, prefetch = made_->prefetch, dispatch = made_->dispatch;
-        transport = made_->transport, placement = made_->placement;
+        transport = made_->transport, placement = made_->placement, wire = made_->wire;
     }
     status activate(const moorage_limits &limits) override { return made_->activate(limits); }
     void deactivate() override { made_->deactivate(); }
@@ -87,6 +87,7 @@ public:
         dispatch = find(MOORAGE_INTERFACE_DISPATCH, tables_.dispatch);
         transport = find(MOORAGE_INTERFACE_TRANSPORT, tables_.transport);
         placement = find(MOORAGE_INTERFACE_PLACEMENT, tables_.placement);
+        wire = find(MOORAGE_INTERFACE_WIRE, tables_.wire);
         return core::success();
     }
     status activate(const moorage_limits &limits) override {
@@ -162,6 +163,7 @@ private:
         moorage_dispatch dispatch;
         moorage_transport transport;
         moorage_placement placement;
+        moorage_wire wire;
     } tables_{};
 };
 

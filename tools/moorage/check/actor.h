@@ -32,6 +32,7 @@ public:
     const moorage_dispatch *dispatch = nullptr;
     const moorage_transport *transport = nullptr;
     const moorage_placement *placement = nullptr;
+    const moorage_wire *wire = nullptr;
 };
 
 // An instance as every run makes it.
