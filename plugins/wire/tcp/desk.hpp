@@ -1,0 +1,108 @@
+// desk.hpp - what all connections of an instance share: limits, events for the host, lent messages.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inbox.hpp"
+#include "numbers.hpp"
+#include "tls.hpp"
+
+namespace tcp_wire {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using failure = boost::system::error_code;
+
+// The wire's own parameters.
+struct settings {
+    bool tls = false;
+    bool open_network = false;  // in the clear beyond loopback
+    std::string certificate, key, ca;
+    uint64_t poll_us = 0, silence_ms = 2000;
+};
+
+// The texts of an event, which stay until the poll after the one that told of it.
+struct texts {
+    std::string identity, address, words;
+};
+
+class event_queue {
+public:
+    void add(const moorage_wire_event &event) { waiting_.push_back({event, nullptr}); }
+    void add(const moorage_wire_event &event, texts with) {
+        waiting_.push_back({event, std::make_unique<texts>(std::move(with))});
+    }
+    // Joins those of a listener and reason that were not told of yet, so that whoever is turned
+    // away in a loop costs no memory.
+    void turned_away(uint64_t listener, int32_t reason, std::string address, std::string words) {
+        for (item &one : waiting_)
+            if (one.event.kind == MOORAGE_WIRE_TURNED_AWAY && one.event.reason == reason &&
+                one.event.connection == listener) {
+                ++one.event.count;
+                one.with->address = std::move(address), one.with->words = std::move(words);
+                return;
+            }
+        moorage_wire_event event{};
+        event.kind = MOORAGE_WIRE_TURNED_AWAY, event.reason = reason;
+        event.connection = listener, event.count = 1;
+        add(event, {"", std::move(address), std::move(words)});
+    }
+    bool empty() const { return waiting_.empty(); }
+    uint32_t take(std::span<moorage_wire_event> out) {
+        uint32_t count = 0;
+        for (; count < out.size() && !waiting_.empty(); ++count) {
+            item &first = waiting_.front();
+            out[count] = first.event;
+            static const texts none;
+            const texts &with = first.with ? *first.with : none;
+            out[count].plugin_identity = with.identity.c_str();
+            out[count].plugin_address = with.address.c_str();
+            out[count].plugin_text = with.words.c_str();
+            if (first.with) shown_.push_back(std::move(first.with));
+            waiting_.pop_front();
+        }
+        return count;
+    }
+    void forget_shown() { shown_.clear(); }
+    void clear() { waiting_.clear(), shown_.clear(); }
+
+private:
+    struct item {
+        moorage_wire_event event;
+        std::unique_ptr<texts> with;
+    };
+    std::deque<item> waiting_;
+    std::vector<std::unique_ptr<texts>> shown_;
+};
+
+class session;
+
+struct desk {
+    settings set;
+    moorage_wire_limits limits{};
+    std::optional<tls_context> tls;
+    event_queue events;
+    numbered<block *, 2> lent;
+    std::vector<std::weak_ptr<session>> starved;  // whose inbox was full
+    uint32_t sockets = 0;                         // connections, attempts and handshakes
+    asio::io_context io{1};
+};
+
+inline std::string text_of(const tcp::endpoint &at) {
+    const std::string host = at.address().to_string();
+    return (at.address().is_v6() ? "[" + host + "]" : host) + ":" + std::to_string(at.port());
+}
+
+inline std::chrono::nanoseconds duration_of(uint64_t ns) {
+    constexpr uint64_t year_ns = uint64_t{365} * 24 * 3600 * 1'000'000'000;
+    return std::chrono::nanoseconds(std::min(ns, year_ns));
+}
+
+}  // namespace tcp_wire

@@ -1,0 +1,198 @@
+// dial.hpp - from a target to an open session: all addresses are tried, the first that is who it
+// should be is greeted.
+//
+// Attempts begin 25 ms apart, or as soon as the one before has failed. Only one is greeted at a
+// time, so that a peer with several addresses does not see several connections.
+#pragma once
+
+#include "address.hpp"
+#include "session.hpp"
+
+namespace tcp_wire {
+
+class dial;
+
+class exchange : public keeper {
+public:
+    virtual void connected(dial &, const std::shared_ptr<session> &, uint64_t send_bytes_max) = 0;
+    virtual void gave_up(dial &, int32_t reason, std::string words) = 0;
+    virtual lookups &names() = 0;
+};
+
+class dial final : public keeper, public std::enable_shared_from_this<dial> {
+public:
+    static constexpr size_t attempts_max = 16;
+
+    dial(desk &with, exchange &by, uint64_t number, int32_t channel, std::string identity)
+        : number(number),
+          channel(channel),
+          desk_(with),
+          exchange_(by),
+          identity_(std::move(identity)),
+          deadline_(with.io),
+          stagger_(with.io) {}
+
+    const uint64_t number;
+    const int32_t channel;
+
+    void begin(const std::vector<address> &targets) {
+        const auto self = shared_from_this();
+        deadline_.expires_after(duration_of(desk_.limits.connect_ns));
+        deadline_.async_wait([self](failure stopped) {
+            if (!stopped) self->too_late();
+        });
+        for (const address &one : targets) {
+            if (one.numeric) {
+                waiting_.emplace_back(one.endpoints()[0]);
+                continue;
+            }
+            ++asked_;
+            exchange_.names().ask(
+                desk_.io, one,
+                [weak = weak_from_this(), name = one.text()](
+                    const std::vector<tcp::endpoint> &found, const std::string &why_not) {
+                    if (const auto there = weak.lock()) there->looked_up(name, found, why_not);
+                });
+        }
+        next();
+    }
+    // Nothing of it is left; nobody is told.
+    void drop() {
+        over_ = true;
+        deadline_.cancel(), stagger_.cancel();
+        failure ignored;
+        for (const auto &one : connecting_) one->close(ignored);
+        for (const auto &one : sessions_) one->drop();
+        connecting_.clear(), sessions_.clear(), waiting_.clear();
+        chosen_ = nullptr;
+    }
+
+    void secured(session &one) override {
+        if (!identity_.empty() && one.identity() != identity_)
+            return one.fail(MOORAGE_WIRE_STRANGER,
+                            "it is " + (one.identity().empty() ? "nobody" : one.identity()) +
+                                ", and not " + identity_);
+        if (!chosen_) choose(one);
+    }
+    void greeted(session &one, const hello &said) override {
+        if (said.channel != channel)
+            return one.refuse(MOORAGE_WIRE_MALFORMED, "it answers for another channel");
+        const auto kept = one.shared_from_this();
+        const auto self = shared_from_this();
+        std::erase(sessions_, kept);
+        drop();
+        exchange_.connected(
+            *this, kept, std::min(said.message_bytes_max, desk_.limits.message_bytes_max[channel]));
+    }
+    void failed(session &one, int32_t reason, const std::string &words) override {
+        note(one.peer(), reason, words);
+        if (chosen_ == &one) chosen_ = nullptr;
+        const auto kept = one.shared_from_this();
+        std::erase(sessions_, kept);
+        asio::post(desk_.io, [self = shared_from_this()] { self->go_on(); });
+    }
+    void over(session &) override {}  // a session that failed, which has been told of
+
+private:
+    void next() {
+        if (over_ || chosen_) return;
+        if (waiting_.empty()) return give_up_if_done();
+        const tcp::endpoint to = waiting_.front();
+        waiting_.erase(waiting_.begin());
+        if (tried_++ >= attempts_max) {
+            waiting_.clear();
+            return give_up_if_done();
+        }
+        stagger_.expires_after(std::chrono::milliseconds(25));
+        stagger_.async_wait([self = shared_from_this()](failure stopped) {
+            if (!stopped && !self->waiting_.empty()) self->next();
+        });
+        attempt(to);
+    }
+    void attempt(const tcp::endpoint &to) {
+        if (!desk_.set.tls && !desk_.set.open_network && !to.address().is_loopback()) {
+            note(text_of(to), MOORAGE_WIRE_UNREACHABLE,
+                 "beyond this machine without encryption; set security = \"tls\", or "
+                 "open_network = true where everybody on the network is trusted");
+            return go_on();
+        }
+        const auto socket = std::make_shared<tcp::socket>(desk_.io);
+        connecting_.push_back(socket);
+        socket->async_connect(to, [self = shared_from_this(), socket, to](failure refused) {
+            std::erase(self->connecting_, socket);
+            if (self->over_) return;
+            if (refused) {
+                self->note(text_of(to), MOORAGE_WIRE_UNREACHABLE, refused.message());
+                return self->go_on();
+            }
+            const auto made =
+                std::make_shared<session>(self->desk_, std::move(*socket), /*client=*/true, *self);
+            self->sessions_.push_back(made);
+            made->begin(duration_of(self->desk_.limits.connect_ns));
+        });
+    }
+    void choose(session &one) {
+        chosen_ = &one;
+        one.greet(channel);
+    }
+    // An attempt has failed: another that is ready, or the next address.
+    void go_on() {
+        if (over_) return;
+        if (!chosen_)
+            for (const auto &one : sessions_)
+                if (one->is_ready()) {
+                    choose(*one);
+                    break;
+                }
+        next();
+    }
+    void looked_up(const std::string &name, const std::vector<tcp::endpoint> &found,
+                   const std::string &why_not) {
+        --asked_;
+        if (over_) return;
+        if (found.empty())
+            note(name, MOORAGE_WIRE_UNREACHABLE,
+                 why_not.empty() ? "the name has no address" : why_not);
+        waiting_.insert(waiting_.end(), found.begin(), found.end());
+        next();
+    }
+    void note(const std::string &where, int32_t reason, const std::string &words) {
+        // What says most about the target: it answered, and that was wrong.
+        const auto weight = [](int32_t of) {
+            return of == MOORAGE_WIRE_UNREACHABLE ? 0 : of == MOORAGE_WIRE_LOST ? 1 : 2;
+        };
+        if (reason_ == 0 || weight(reason) > weight(reason_)) reason_ = reason;
+        if (words_.size() < 512) words_ += (words_.empty() ? "" : "; ") + where + ": " + words;
+    }
+    void give_up_if_done() {
+        if (!connecting_.empty() || !sessions_.empty() || asked_ > 0) return;
+        give_up();
+    }
+    void too_late() {
+        if (over_) return;
+        const uint64_t ms = desk_.limits.connect_ns / 1'000'000;
+        note("all", sessions_.empty() ? MOORAGE_WIRE_UNREACHABLE : MOORAGE_WIRE_TOO_SLOW,
+             "no answer within " + std::to_string(ms) + " ms");
+        give_up();
+    }
+    void give_up() {
+        const auto self = shared_from_this();
+        drop();
+        exchange_.gave_up(*this, reason_, words_);
+    }
+
+    desk &desk_;
+    exchange &exchange_;
+    const std::string identity_;
+    asio::steady_timer deadline_, stagger_;
+    std::vector<tcp::endpoint> waiting_;
+    std::vector<std::shared_ptr<tcp::socket>> connecting_;
+    std::vector<std::shared_ptr<session>> sessions_;
+    session *chosen_ = nullptr;  // that is being greeted
+    size_t asked_ = 0, tried_ = 0;
+    int32_t reason_ = 0;
+    std::string words_;
+    bool over_ = false;
+};
+
+}  // namespace tcp_wire

@@ -1,0 +1,348 @@
+// engine.hpp - an open instance: listeners, dials and connections by number, and the poll that
+// moves everything.
+#pragma once
+
+#include <sched.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+
+#include <atomic>
+#include <variant>
+
+#include "dial.hpp"
+
+namespace tcp_wire {
+
+struct listener {
+    listener(asio::io_context &io, uint64_t number) : number(number), acceptor(io), pause(io) {}
+    const uint64_t number;
+    tcp::acceptor acceptor;
+    asio::steady_timer pause;
+};
+
+class engine final : public exchange {
+public:
+    // Throws std::invalid_argument where limits or certificates cannot be used.
+    engine(const settings &set, const moorage_wire_limits &limits) : silence_(desk_.io) {
+        check(limits);
+        desk_.set = set, desk_.limits = limits;
+        if (set.tls) desk_.tls.emplace(set.certificate, set.key, set.ca);
+        tokens_ = limits.handshakes_per_s;
+        watch_silence();
+    }
+    ~engine() override {
+        names_.forget();
+        silence_.cancel();
+        entries_.each([](entry &one) {
+            if (auto *a = std::get_if<std::shared_ptr<session>>(&one)) (*a)->drop();
+            if (auto *b = std::get_if<std::shared_ptr<dial>>(&one)) (*b)->drop();
+            if (auto *c = std::get_if<std::shared_ptr<listener>>(&one)) shut(**c);
+        });
+        for (const auto &one : handshakes_) one->drop();
+        desk_.lent.each([](block *&one) { inbox::release(one); });
+    }
+
+    uint64_t listen(std::string_view text, std::string &bound);
+    uint64_t connect(const moorage::wire_target &target);
+    uint32_t send(uint64_t to, std::span<const moorage_wire_part> parts, uint64_t user,
+                  std::string &refused) {
+        const auto one = find(to);
+        return one ? one->send(parts, user, refused) : uint32_t{MOORAGE_WIRE_GONE};
+    }
+    uint32_t poll(std::span<moorage_wire_event> out, uint64_t wait_ns) {
+        desk_.events.forget_shown();
+        if (desk_.events.empty()) move(wait_ns);
+        return desk_.events.take(out);
+    }
+    void wake() {
+        if (!woken_.exchange(true)) asio::post(desk_.io, [] {});
+    }
+    void release(uint64_t message) {
+        block **one = desk_.lent.find(message);
+        if (!one) return;
+        block *in = *one;
+        desk_.lent.remove(message);
+        if (!inbox::release(in) || desk_.starved.empty()) return;
+        asio::post(desk_.io, [this] {
+            for (const auto &weak : std::exchange(desk_.starved, {}))
+                if (const auto there = weak.lock()) there->resume();
+        });
+    }
+    void close(uint64_t number, bool at_once);
+    void pace(uint64_t connection, uint64_t bytes_per_s) {
+        if (const auto one = find(connection)) one->pace(bytes_per_s);
+    }
+
+    // From sessions and dials.
+    void secured(session &one) override { one.listen_for_hello(); }
+    void greeted(session &, const hello &) override;
+    void failed(session &, int32_t reason, const std::string &words) override;
+    void over(session &one) override {
+        entries_.remove(one.number());
+        --open_;
+    }
+    void connected(dial &, const std::shared_ptr<session> &, uint64_t send_bytes_max) override;
+    void gave_up(dial &, int32_t reason, std::string words) override;
+    lookups &names() override { return names_; }
+
+private:
+    using entry = std::variant<std::monostate, std::shared_ptr<session>, std::shared_ptr<dial>,
+                               std::shared_ptr<listener>>;
+
+    static void check(const moorage_wire_limits &limits);
+    std::shared_ptr<session> find(uint64_t number) {
+        entry *one = entries_.find(number);
+        auto *open = one ? std::get_if<std::shared_ptr<session>>(one) : nullptr;
+        return open ? *open : nullptr;
+    }
+    void move(uint64_t wait_ns);
+    void accept(const std::shared_ptr<listener> &at);
+    void welcome(listener &at, tcp::socket socket);
+    const char *too_many();
+    void tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
+                        uint64_t send_bytes_max);
+    void tell_closed(uint64_t number, int32_t reason, std::string words);
+    static void shut(listener &one) {
+        failure ignored;
+        one.acceptor.close(ignored);
+        one.pause.cancel();
+    }
+    void watch_silence();
+
+    desk desk_;
+    lookups names_;
+    asio::executor_work_guard<asio::io_context::executor_type> working_{desk_.io.get_executor()};
+    asio::steady_timer silence_;
+    numbered<entry, 1> entries_;
+    struct handshake {
+        std::shared_ptr<session> with;
+        uint64_t listener;
+        session *operator->() const { return with.get(); }
+    };
+    std::vector<handshake> handshakes_;  // of others, under way
+    size_t open_ = 0;                    // connections and dials, without listeners
+    double tokens_ = 0;                  // handshakes that may begin now
+    std::chrono::steady_clock::time_point counted_ = std::chrono::steady_clock::now();
+    std::atomic<bool> woken_{false};
+};
+
+inline void engine::check(const moorage_wire_limits &limits) {
+    const auto refuse = [](const char *what) {
+        throw std::invalid_argument(std::string("limits: ") + what);
+    };
+    if (limits.size < sizeof(limits)) refuse("their size is less than that of moorage.wire/1");
+    if (!limits.connections_max || !limits.handshakes_max || !limits.handshakes_per_s ||
+        !limits.queue_messages_max || !limits.queue_bytes_max || !limits.connect_ns ||
+        !limits.close_ns)
+        refuse("each has to be at least 1");
+    for (const uint64_t bytes : limits.message_bytes_max) {
+        if (bytes < 1 || bytes > message_bytes_most)
+            throw std::invalid_argument("limits: message_bytes_max is " + std::to_string(bytes) +
+                                        ", possible are 1 .. " +
+                                        std::to_string(message_bytes_most));
+        if (bytes > limits.receive_bytes_max)
+            refuse(
+                "receive_bytes_max is less than message_bytes_max: no such message could be "
+                "received");
+    }
+}
+
+inline uint64_t engine::listen(std::string_view text, std::string &bound) {
+    const address at = read_address(text, /*port_may_be_0=*/true);
+    if (!at.numeric)
+        throw std::invalid_argument("address " + at.text() +
+                                    ": listening needs a number, such as 127.0.0.1 or 0.0.0.0");
+    if (!desk_.set.tls && !desk_.set.open_network && !at.numeric->is_loopback())
+        throw std::invalid_argument(
+            "address " + at.text() +
+            " is reached from other machines, and security is \"none\"; set security = \"tls\", or "
+            "open_network = true where everybody on the network is trusted");
+    const uint64_t number = entries_.add({});
+    const auto made = std::make_shared<listener>(desk_.io, number);
+    failure refused;
+    const tcp::endpoint where = at.endpoints()[0];
+    made->acceptor.open(where.protocol(), refused);
+    if (!refused) made->acceptor.set_option(tcp::acceptor::reuse_address(true), refused);
+    if (!refused) made->acceptor.bind(where, refused);
+    if (!refused) made->acceptor.listen(asio::socket_base::max_listen_connections, refused);
+    if (refused) {
+        entries_.remove(number);
+        throw std::invalid_argument("cannot listen on " + at.text() + ": " + refused.message());
+    }
+    bound = text_of(made->acceptor.local_endpoint(refused));
+    *entries_.find(number) = made;
+    accept(made);
+    return number;
+}
+
+inline uint64_t engine::connect(const moorage::wire_target &target) {
+    if (target.channel != MOORAGE_WIRE_CALLS && target.channel != MOORAGE_WIRE_BULK)
+        throw std::invalid_argument("channel " + std::to_string(target.channel) + " is unknown");
+    if (!target.identity().empty() && !desk_.tls)
+        throw std::invalid_argument("identity " + std::string(target.identity()) +
+                                    " cannot be proved without security = \"tls\"");
+    std::vector<address> all;
+    for (const char *text : target.addresses())
+        all.push_back(read_address(text, /*port_may_be_0=*/false));
+    if (all.empty()) throw std::invalid_argument("a target without addresses");
+    if (open_ + handshakes_.size() >= desk_.limits.connections_max)
+        throw std::invalid_argument(std::to_string(desk_.limits.connections_max) +
+                                    " connections are there, which is connections_max");
+    const uint64_t number = entries_.add({});
+    const auto made = std::make_shared<dial>(desk_, *this, number, target.channel,
+                                             std::string(target.identity()));
+    *entries_.find(number) = made;
+    ++open_;
+    made->begin(all);
+    return number;
+}
+
+inline void engine::close(uint64_t number, bool at_once) {
+    entry *one = entries_.find(number);
+    if (!one) return;
+    if (auto *open = std::get_if<std::shared_ptr<session>>(one)) {
+        const auto kept = *open;
+        return kept->close(at_once);
+    }
+    if (auto *begun = std::get_if<std::shared_ptr<dial>>(one)) (*begun)->drop(), --open_;
+    if (auto *open = std::get_if<std::shared_ptr<listener>>(one)) shut(**open);
+    entries_.remove(number);
+    tell_closed(number, MOORAGE_WIRE_BY_HOST, "closed by this side");
+}
+
+inline void engine::move(uint64_t wait_ns) {
+    using clock = std::chrono::steady_clock;
+    const auto idle = [this] { return desk_.events.empty() && !woken_.exchange(false); };
+    desk_.io.poll();
+    if (!idle() || wait_ns == 0) return;
+    const auto begin = clock::now(), end = begin + duration_of(wait_ns);
+    const auto spin_end = std::min(end, begin + std::chrono::microseconds(desk_.set.poll_us));
+    while (clock::now() < spin_end) {
+        desk_.io.poll();
+        if (!idle()) return;
+        ::sched_yield();
+    }
+    while (clock::now() < end) {
+        desk_.io.run_one_until(end);
+        desk_.io.poll();
+        if (!idle()) return;
+    }
+}
+
+inline void engine::accept(const std::shared_ptr<listener> &at) {
+    at->acceptor.async_accept([this, at](failure refused, tcp::socket socket) {
+        if (refused == asio::error::operation_aborted || !at->acceptor.is_open()) return;
+        if (refused) {  // such as no file descriptors left
+            desk_.events.turned_away(at->number, MOORAGE_WIRE_TOO_MANY, "",
+                                     "cannot accept: " + refused.message());
+            at->pause.expires_after(std::chrono::milliseconds(100));
+            at->pause.async_wait([this, at](failure stopped) {
+                if (!stopped && at->acceptor.is_open()) accept(at);
+            });
+            return;
+        }
+        welcome(*at, std::move(socket));
+        accept(at);
+    });
+}
+
+// Null: one more handshake may begin.
+inline const char *engine::too_many() {
+    const auto now = std::chrono::steady_clock::now();
+    const double rate = desk_.limits.handshakes_per_s;
+    tokens_ += std::chrono::duration<double>(now - counted_).count() * rate;
+    tokens_ = std::min(tokens_, rate);
+    counted_ = now;
+    if (open_ + handshakes_.size() >= desk_.limits.connections_max)
+        return "connections_max are there";
+    if (handshakes_.size() >= desk_.limits.handshakes_max) return "handshakes_max are under way";
+    if (tokens_ < 1) return "more than handshakes_per_s";
+    tokens_ -= 1;
+    return nullptr;
+}
+
+inline void engine::welcome(listener &at, tcp::socket socket) {
+    failure ignored;
+    if (const char *why = too_many()) {
+        const std::string peer = text_of(socket.remote_endpoint(ignored));
+        if (!desk_.tls) {
+            outbox words;
+            stream to(socket.native_handle());
+            words.add(frame::goodbye, written_goodbye(MOORAGE_WIRE_TOO_MANY, why));
+            socket.non_blocking(true, ignored);
+            words.write(to, [](uint64_t) {});
+        }
+        return desk_.events.turned_away(at.number, MOORAGE_WIRE_TOO_MANY, peer, why);
+    }
+    const auto made = std::make_shared<session>(desk_, std::move(socket), /*client=*/false, *this);
+    handshakes_.push_back({made, at.number});
+    made->begin(duration_of(desk_.limits.connect_ns));
+}
+
+inline void engine::greeted(session &one, const hello &said) {
+    const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
+                                 [&](const handshake &h) { return h.with.get() == &one; });
+    const handshake kept = *at;
+    handshakes_.erase(at);
+    const uint64_t number = entries_.add(kept.with);
+    ++open_;
+    one.write_hello(said.channel);
+    const uint64_t bytes =
+        std::min(said.message_bytes_max, desk_.limits.message_bytes_max[said.channel]);
+    one.open(number, bytes, said.channel, *this);
+    tell_connected(MOORAGE_WIRE_ACCEPTED, kept.listener, said.channel, one, bytes);
+}
+
+inline void engine::failed(session &one, int32_t reason, const std::string &words) {
+    const auto at = std::find_if(handshakes_.begin(), handshakes_.end(),
+                                 [&](const handshake &h) { return h.with.get() == &one; });
+    if (at == handshakes_.end()) return;
+    const handshake kept = *at;
+    handshakes_.erase(at);
+    desk_.events.turned_away(kept.listener, reason, one.peer(), words);
+}
+
+inline void engine::connected(dial &by, const std::shared_ptr<session> &one,
+                              uint64_t send_bytes_max) {
+    *entries_.find(by.number) = one;
+    one->open(by.number, send_bytes_max, by.channel, *this);
+    tell_connected(MOORAGE_WIRE_CONNECTED, 0, by.channel, *one, send_bytes_max);
+}
+
+inline void engine::gave_up(dial &by, int32_t reason, std::string words) {
+    const uint64_t number = by.number;
+    entries_.remove(number);
+    --open_;
+    tell_closed(number, reason, std::move(words));
+}
+
+inline void engine::tell_connected(int32_t kind, uint64_t listener, int32_t channel, session &one,
+                                   uint64_t send_bytes_max) {
+    moorage_wire_event told{};
+    told.kind = kind, told.channel = channel, told.connection = one.number();
+    told.listener = listener, told.bytes = send_bytes_max;
+    told.flags = one.secure() ? MOORAGE_WIRE_SECURE : 0;
+    desk_.events.add(told, {one.identity(), one.peer(), ""});
+}
+
+inline void engine::tell_closed(uint64_t number, int32_t reason, std::string words) {
+    moorage_wire_event told{};
+    told.kind = MOORAGE_WIRE_CLOSED, told.connection = number, told.reason = reason;
+    desk_.events.add(told, {"", "", std::move(words)});
+}
+
+inline void engine::watch_silence() {
+    silence_.expires_after(
+        std::chrono::milliseconds(std::max<uint64_t>(desk_.set.silence_ms / 4, 1)));
+    silence_.async_wait([this](failure stopped) {
+        if (stopped) return;
+        std::vector<std::shared_ptr<session>> all;
+        entries_.each([&](entry &one) {
+            if (auto *open = std::get_if<std::shared_ptr<session>>(&one)) all.push_back(*open);
+        });
+        for (const auto &one : all) one->look_for_silence();
+        watch_silence();
+    });
+}
+
+}  // namespace tcp_wire

@@ -1,0 +1,210 @@
+// inbox.hpp - bytes as they arrive, cut into frames, and the memory that messages are lent from.
+//
+// Bytes are read into blocks of 64 KiB. A message that lies whole in a block is lent where it is;
+// a longer one gets memory of its own, into which the rest of it is read. Only a message that
+// crosses the end of a block is copied, up to there. Memory counts as held from when it is no
+// longer the block being read into until every message in it was released.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "frame.hpp"
+
+namespace tcp_wire {
+
+inline constexpr size_t block_bytes = 64 << 10;
+inline constexpr size_t moved_bytes_max = 16 << 10;  // longer frames get memory of their own
+inline constexpr size_t room_bytes_min = 4 << 10;    // a read into less is not worth the call
+
+class inbox;
+
+// Memory that messages lie in; it outlives the connection until its last message is released.
+struct block {
+    inbox *owner;  // null: the connection is gone
+    uint64_t bytes;
+    uint32_t lent = 0;
+    bool filling = true;  // being read into
+    unsigned char *data;
+};
+
+inline block *new_block(inbox *owner, uint64_t bytes) {
+    auto *data = static_cast<unsigned char *>(std::malloc(bytes));
+    if (!data) return nullptr;
+    auto *made = new (std::nothrow) block{owner, bytes, 0, true, data};
+    if (!made) std::free(data);
+    return made;
+}
+inline void free_block(block *old) {
+    std::free(old->data);
+    delete old;
+}
+
+// A frame as it lies in a block.
+struct arrived {
+    head h;
+    std::span<const unsigned char> payload;
+    block *in;
+};
+
+class inbox {
+public:
+    explicit inbox(uint64_t receive_bytes_max) : bytes_max_(receive_bytes_max) {}
+    inbox(const inbox &) = delete;
+    inbox &operator=(const inbox &) = delete;
+    ~inbox() {
+        if (reading_) leave(reading_);
+        if (long_) leave(long_);
+        for (block *one : held_) one->owner = nullptr;
+    }
+
+    enum class state { open, full, no_memory };
+    // Where the next bytes go; empty where what is held has to be released first, or memory is out.
+    std::span<unsigned char> room() {
+        state_ = state::open;
+        if (long_) return {long_->data + long_end_, long_need_ - long_end_};
+        if (reading_ && need_ == 0 && reading_->bytes - end_ >= room_bytes_min)
+            return {reading_->data + end_, reading_->bytes - end_};
+        if (need_ > moved_bytes_max) {
+            if (!begin_long()) return {};
+            return {long_->data + long_end_, long_need_ - long_end_};
+        }
+        if (!fresh_block()) return {};
+        return {reading_->data + end_, reading_->bytes - end_};
+    }
+    state why() const { return state_; }
+
+    // `bytes` were read into the room. `take(arrived)` is called for each whole frame and says
+    // whether to go on; `allow(head)` says whether a frame may be that long.
+    enum class verdict { fine, no_frame, too_long, stopped };
+    template <class Allow, class Take>
+    verdict got(size_t bytes, Allow &&allow, Take &&take) {
+        if (long_) {
+            long_end_ += bytes;
+            if (long_end_ < long_need_) return verdict::fine;
+            return deliver_long(take);
+        }
+        end_ += bytes;
+        return cut(allow, take);
+    }
+
+    // The bytes that no frame could be made of.
+    std::span<const unsigned char> rest() const {
+        if (!reading_) return {};
+        return {reading_->data + begin_, end_ - begin_};
+    }
+    uint64_t held_bytes() const { return held_bytes_; }
+
+    // A message in `of` was released. True: memory is free that a full inbox waits for.
+    static bool release(block *of) {
+        if (--of->lent > 0 || of->filling) return false;
+        inbox *owner = of->owner;
+        if (owner) owner->forget(of);
+        free_block(of);
+        return owner != nullptr;
+    }
+
+private:
+    template <class Allow, class Take>
+    verdict cut(Allow &&allow, Take &&take) {
+        need_ = 0;
+        while (end_ - begin_ >= head_bytes) {
+            const auto h = read_head(reading_->data + begin_);
+            if (!h) return verdict::no_frame;
+            if (!allow(*h)) return verdict::too_long;
+            const uint64_t whole = frame_bytes(h->length);
+            if (end_ - begin_ < whole) {
+                if (begin_ + whole > reading_->bytes) need_ = whole;
+                return verdict::fine;
+            }
+            const arrived one{*h, {reading_->data + begin_ + head_bytes, h->length}, reading_};
+            begin_ += whole;
+            if (!take(one)) return verdict::stopped;
+        }
+        return verdict::fine;
+    }
+    template <class Take>
+    verdict deliver_long(Take &&take) {
+        block *done = long_;
+        long_ = nullptr;
+        const arrived one{*read_head(done->data), {}, done};
+        done->filling = false;
+        ++done->lent;  // until it is known whether somebody takes it
+        const bool on = take(arrived{one.h, {done->data + head_bytes, one.h.length}, done});
+        release(done);
+        return on ? verdict::fine : verdict::stopped;
+    }
+    // Memory for `bytes` more, within the bound; a single piece always has room.
+    bool allowed(uint64_t bytes) {
+        if (held_bytes_ == 0 || held_bytes_ + bytes <= bytes_max_) return true;
+        state_ = state::full;
+        return false;
+    }
+    bool begin_long() {
+        if (!allowed(need_)) return false;
+        block *made = new_block(this, need_);
+        if (!made) return state_ = state::no_memory, false;
+        long_end_ = end_ - begin_;
+        std::memcpy(made->data, reading_->data + begin_, long_end_);
+        long_ = made, long_need_ = need_;
+        hold(made);
+        need_ = 0;
+        end_ = begin_;  // what was copied is not here any more
+        return true;
+    }
+    // A block with what is left of the current one at its begin: the same, if nobody uses it.
+    bool fresh_block() {
+        const size_t kept = reading_ ? end_ - begin_ : 0;
+        if (reading_ && reading_->lent == 0) {
+            std::memmove(reading_->data, reading_->data + begin_, kept);
+        } else {
+            if (reading_ && !allowed(reading_->bytes)) return false;
+            block *made = new_block(this, block_bytes);
+            if (!made) return state_ = state::no_memory, false;
+            if (kept) std::memcpy(made->data, reading_->data + begin_, kept);
+            if (reading_) reading_->filling = false, hold(reading_);
+            reading_ = made;
+        }
+        begin_ = 0, end_ = kept, need_ = 0;
+        return true;
+    }
+    void hold(block *one) {
+        held_.push_back(one);
+        held_bytes_ += one->bytes;
+    }
+    void forget(block *one) {
+        held_bytes_ -= one->bytes;
+        for (block *&slot : held_)
+            if (slot == one) slot = held_.back();
+        held_.pop_back();
+    }
+    // The connection ends: what is lent stays.
+    void leave(block *one) {
+        one->filling = false;
+        if (one->lent > 0) {
+            one->owner = nullptr;
+            return;
+        }
+        for (block *&slot : held_)
+            if (slot == one) {
+                slot = held_.back();
+                held_.pop_back();
+                break;
+            }
+        free_block(one);
+    }
+
+    const uint64_t bytes_max_;
+    uint64_t held_bytes_ = 0;
+    std::vector<block *> held_;  // not being read into, or long
+    block *reading_ = nullptr;
+    size_t begin_ = 0, end_ = 0;  // of `reading_`: bytes that are not cut yet
+    uint64_t need_ = 0;           // of the frame at `begin_`, where the block is too short for it
+    block *long_ = nullptr;
+    uint64_t long_end_ = 0, long_need_ = 0;
+    state state_ = state::open;
+};
+
+}  // namespace tcp_wire

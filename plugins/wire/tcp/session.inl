@@ -1,0 +1,315 @@
+// session.inl - how a session reads, writes and ends.
+#pragma once
+
+namespace tcp_wire {
+
+inline void session::wait_to_read() {
+    if (waits_to_read_ || state_ == state::over) return;
+    waits_to_read_ = true;
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](failure stopped) {
+        self->waits_to_read_ = false;
+        if (stopped || self->state_ == state::over) return;
+        if (self->state_ == state::securing)
+            self->shake_hands();
+        else
+            self->read();
+    });
+}
+
+inline void session::wait_to_write() {
+    if (waits_to_write_ || state_ == state::over) return;
+    waits_to_write_ = true;
+    socket_.async_wait(tcp::socket::wait_write, [self = shared_from_this()](failure stopped) {
+        self->waits_to_write_ = false;
+        if (stopped || self->state_ == state::over) return;
+        if (self->state_ == state::securing)
+            self->shake_hands();
+        else
+            self->write();
+    });
+}
+
+inline void session::shake_hands() {
+    const progress made = stream_.handshake();
+    switch (made.what) {
+        case moved::done:
+            identity_ = stream_.identity();
+            if (stream_.secure() && identity_.empty())
+                return fail(MOORAGE_WIRE_STRANGER,
+                            "the peer's certificate names nobody: it needs a DNS name "
+                            "(subjectAltName) of letters, digits, '-', '.' and '_'");
+            ready_ = true;
+            return keeper_->secured(*this);
+        case moved::wants_read:
+            return wait_to_read();
+        case moved::wants_write:
+            return wait_to_write();
+        case moved::ended:
+            return fail(MOORAGE_WIRE_LOST, "the peer hung up during the handshake");
+        case moved::failed:
+            return fail(made.reason, made.words);
+    }
+}
+
+// Reads until there is nothing, or others have waited long enough.
+inline void session::read() {
+    if (state_ == state::finishing) return discard();
+    for (int turns = 0; turns < 8; ++turns)
+        if (!read_some()) return;
+    if (!stream_.has_pending()) return wait_to_read();
+    asio::post(desk_.io, [self = shared_from_this()] { self->read(); });
+}
+
+// One read; false: there is nothing more to read now.
+inline bool session::read_some() {
+    if (state_ == state::over) return false;
+    const std::span<unsigned char> room = inbox_.room();
+    if (room.empty()) {
+        if (inbox_.why() == inbox::state::no_memory)
+            return end(MOORAGE_WIRE_LOST, "no memory for a message"), false;
+        starved_ = true;
+        desk_.starved.push_back(weak_from_this());
+        return false;
+    }
+    const progress made = stream_.read(room);
+    if (made.what == moved::wants_read) return wait_to_read(), false;
+    if (made.what == moved::wants_write) return wait_to_write(), false;
+    if (made.what != moved::done) return lost(made), false;
+    const auto seen = inbox_.got(
+        made.bytes, [this](const head &h) { return allowed(h); },
+        [this](const arrived &one) { return take(one); });
+    if (seen == inbox::verdict::stopped) return false;
+    if (seen != inbox::verdict::fine) return misread(seen), false;
+    if (made.bytes < room.size() && !stream_.secure()) return wait_to_read(), false;
+    return true;
+}
+
+inline bool session::allowed(const head &h) const {
+    if (h.kind == frame::goodbye) return h.length <= goodbye_bytes_max;
+    if (state_ == state::greeting) return h.kind == frame::hello && h.length == hello_bytes;
+    return h.kind == frame::message && h.length > 0 && h.length <= receive_bytes_max_;
+}
+
+// A whole frame; false: no more of them is to be looked at.
+inline bool session::take(const arrived &one) {
+    if (one.h.kind == frame::goodbye) {
+        const goodbye said = read_goodbye(one.payload);
+        end(said.reason,
+            said.words.empty() ? "the peer said goodbye" : "the peer says: " + said.words);
+        return false;
+    }
+    if (one.h.kind == frame::hello) {
+        const auto read = read_hello(one.payload);
+        if (!read || read->channel >= MOORAGE_WIRE_CHANNELS) {
+            fail(MOORAGE_WIRE_MALFORMED, "a greeting that cannot be read");
+            return false;
+        }
+        if (read->version != version) {
+            refuse(MOORAGE_WIRE_MALFORMED,
+                   "version " + std::to_string(read->version) + " of the tcp wire there, " +
+                       std::to_string(version) + " here; update the older side");
+            return false;
+        }
+        keeper_->greeted(*this, *read);
+        return state_ == state::open;
+    }
+    moorage_wire_event told = event(MOORAGE_WIRE_MESSAGE);
+    told.plugin_data = one.payload.data();
+    told.bytes = one.payload.size();
+    ++one.in->lent;
+    told.message = desk_.lent.add(one.in);
+    desk_.events.add(told);
+    return true;
+}
+
+inline void session::misread(inbox::verdict what) {
+    if (what == inbox::verdict::no_frame) {
+        const char *words = guess(inbox_.rest());
+        return state_ == state::greeting ? fail(MOORAGE_WIRE_MALFORMED, words)
+                                         : end(MOORAGE_WIRE_MALFORMED, words);
+    }
+    const auto h = read_head(inbox_.rest().data());
+    if (state_ == state::greeting) return fail(MOORAGE_WIRE_MALFORMED, guess(inbox_.rest()));
+    if (h->kind != frame::message || h->length == 0)
+        return end(MOORAGE_WIRE_MALFORMED, "a frame that has no place here");
+    end(MOORAGE_WIRE_TOO_LONG, "a message of " + std::to_string(h->length) + " bytes; " +
+                                   std::to_string(receive_bytes_max_) + " are taken");
+}
+
+// Nothing more can be read.
+inline void session::lost(const progress &how) {
+    const bool began = state_ == state::greeting;
+    const std::string words =
+        how.what == moved::ended
+            ? (began ? "the peer hung up instead of a greeting"
+                     : "the connection broke off without a goodbye: the peer ended or was cut off")
+            : how.words;
+    const int32_t reason = how.what == moved::ended ? MOORAGE_WIRE_LOST : how.reason;
+    began ? fail(reason, words) : end(reason, words);
+}
+
+inline void session::write() {
+    if (state_ == state::over || deaf_) return;
+    const progress made = outbox_.write(stream_, [this](uint64_t user) { sent(user); });
+    tell_of_room();
+    if (made.what == moved::wants_write) return wait_to_write();
+    if (made.what == moved::wants_read) return;  // which it does anyway
+    if (made.what != moved::done) {
+        // What the peer said before may still be there to be read, and then its end.
+        deaf_ = true;
+        if (state_ == state::finishing) return end(made.reason, made.words);
+        return starved_ ? void() : wait_to_read();
+    }
+    if (state_ == state::finishing) stream_.finish();
+}
+
+inline void session::tell_of_room() {
+    if (!full_ || state_ != state::open) return;
+    if (outbox_.bytes() > desk_.limits.queue_bytes_max / 2 ||
+        outbox_.messages() > desk_.limits.queue_messages_max / 2)
+        return;
+    full_ = false;
+    desk_.events.add(event(MOORAGE_WIRE_WRITABLE));
+}
+
+inline uint32_t session::send(std::span<const moorage_wire_part> parts, uint64_t user,
+                              std::string &refused) {
+    if (state_ != state::open || deaf_) return MOORAGE_WIRE_GONE;
+    if (parts.size() > MOORAGE_WIRE_PARTS_MAX) {
+        refused = "a message in " + std::to_string(parts.size()) + " parts; " +
+                  std::to_string(MOORAGE_WIRE_PARTS_MAX) + " are possible";
+        return MOORAGE_WIRE_REFUSED;
+    }
+    uint64_t length = 0;
+    bool fits = true;
+    for (const moorage_wire_part &part : parts) {
+        fits = fits && part.bytes <= send_bytes_max_ - length;
+        if (fits) length += part.bytes;
+    }
+    if (!fits || length == 0) {
+        refused = fits ? "a message without bytes"
+                       : "a message of more than the " + std::to_string(send_bytes_max_) +
+                             " bytes that both sides take";
+        return MOORAGE_WIRE_REFUSED;
+    }
+    const uint64_t whole = frame_bytes(length);
+    if (!outbox_.empty() && (outbox_.messages() >= desk_.limits.queue_messages_max ||
+                             outbox_.bytes() + whole > desk_.limits.queue_bytes_max)) {
+        full_ = true;
+        return MOORAGE_WIRE_FULL;
+    }
+    const head_image h = written(head{static_cast<uint32_t>(length), frame::message});
+    uint64_t gone = 0;
+    if (outbox_.empty()) {
+        iovec batch[MOORAGE_WIRE_PARTS_MAX + 2];
+        size_t count = 0;
+        batch[count++] = part_of(h.data(), head_bytes);
+        for (const moorage_wire_part &part : parts)
+            if (part.bytes > 0) batch[count++] = part_of(part.host_data, part.bytes);
+        if (padding(length) > 0) batch[count++] = part_of(zeros, padding(length));
+        if (!write_at_once(std::span(batch, count), whole, gone)) return MOORAGE_WIRE_GONE;
+        if (gone == whole) return MOORAGE_WIRE_DONE;
+    }
+    outbox_.add(h, parts, length, user, gone);
+    wait_to_write();
+    return MOORAGE_WIRE_TAKEN;
+}
+
+// False: the connection is broken, and its end will be told of.
+inline bool session::write_at_once(std::span<iovec> parts, uint64_t whole, uint64_t &gone) {
+    while (gone < whole) {
+        const progress made = stream_.write(parts);
+        if (made.what == moved::wants_write || made.what == moved::wants_read) break;
+        if (made.what != moved::done) {
+            deaf_ = true;
+            if (!starved_) wait_to_read();
+            return false;
+        }
+        gone += made.bytes;
+        size_t left = made.bytes;
+        while (left > 0) {
+            const size_t here = std::min(left, parts[0].iov_len);
+            parts[0] =
+                part_of(static_cast<char *>(parts[0].iov_base) + here, parts[0].iov_len - here);
+            left -= here;
+            if (parts[0].iov_len == 0) parts = parts.subspan(1);
+        }
+    }
+    if (!stream_.flushed()) wait_to_write();
+    return true;
+}
+
+// It comes to nothing, which is told now; what is left of it is nobody's.
+inline void session::leave_keeper(int32_t reason, const std::string &words) {
+    refused_ = true;
+    keeper *told = std::exchange(keeper_, nullptr);
+    if (told) told->failed(*this, reason, words);
+}
+
+inline void session::refuse(int32_t reason, const std::string &words) {
+    if (state_ == state::over) return;
+    leave_keeper(reason, words);
+    outbox_.add(frame::goodbye, written_goodbye(reason, words));
+    linger(std::chrono::seconds(1));
+}
+
+inline void session::fail(int32_t reason, const std::string &words) {
+    if (state_ == state::over) return;
+    leave_keeper(reason, words);
+    // An alert of TLS that says why may be on its way: it is lost if the socket closes upon bytes
+    // that nobody read.
+    linger(std::chrono::seconds(1));
+}
+
+inline void session::close(bool at_once) {
+    if (state_ != state::open) return;
+    if (at_once) return end(MOORAGE_WIRE_BY_HOST, "closed by this side");
+    outbox_.add(frame::goodbye, written_goodbye(MOORAGE_WIRE_BY_PEER, ""));
+    linger(duration_of(desk_.limits.close_ns));
+}
+
+// Writes what is queued, shuts, and waits for the peer to do so too: a socket that closes upon
+// unread bytes takes back what it has sent.
+inline void session::linger(std::chrono::nanoseconds time) {
+    state_ = state::finishing;
+    starved_ = false;
+    timer_.expires_after(time);
+    timer_.async_wait([self = shared_from_this()](failure stopped) {
+        if (!stopped && self->state_ == state::finishing)
+            self->end(MOORAGE_WIRE_BY_HOST, "closed by this side");
+    });
+    write();
+    if (state_ == state::finishing)
+        asio::post(desk_.io, [self = shared_from_this()] { self->read(); });
+}
+
+inline void session::discard() {
+    unsigned char nowhere[16 << 10];
+    for (int turns = 0; turns < 64 && state_ == state::finishing; ++turns) {
+        const progress made = stream_.read(nowhere);
+        if (made.what == moved::wants_read || made.what == moved::wants_write)
+            return wait_to_read();
+        if (made.what != moved::done) return end(MOORAGE_WIRE_BY_HOST, "closed by this side");
+    }
+    if (state_ == state::finishing)
+        asio::post(desk_.io, [self = shared_from_this()] { self->read(); });
+}
+
+// The end of a session, told to whom it concerns.
+inline void session::end(int32_t reason, std::string words) {
+    if (state_ == state::over) return;
+    const auto self = shared_from_this();
+    if (state_ < state::open) leave_keeper(reason, words);
+    if (state_ == state::finishing && outbox_.messages() > 0)
+        reason = MOORAGE_WIRE_LOST,
+        words = std::to_string(outbox_.messages()) + " messages could not be sent before the end";
+    drop();
+    if (!refused_) {
+        moorage_wire_event told = event(MOORAGE_WIRE_CLOSED);
+        told.reason = reason;
+        desk_.events.add(told, {identity_, peer_, std::move(words)});
+    }
+    if (keeper_) keeper_->over(*this);
+}
+
+}  // namespace tcp_wire

@@ -1,0 +1,119 @@
+// stream.hpp - bytes over a connected socket without waiting, in the clear or through TLS.
+#pragma once
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "tls.hpp"
+
+namespace tcp_wire {
+
+class stream {
+public:
+    // In the clear.
+    explicit stream(int socket) : socket_(socket) {}
+    // Through TLS, as its client or server.
+    stream(int socket, const tls_context &with, bool client)
+        : socket_(socket), tls_(std::make_unique<tls_session>(socket, with, client)) {}
+
+    // Until `done`; in the clear there is nothing to agree on.
+    progress handshake() { return tls_ ? tls_->handshake() : progress{moved::done, 0, {}, 0}; }
+    // Who the peer has proved to be; in the clear nobody.
+    std::string identity() const { return tls_ ? tls_->identity() : std::string(); }
+    bool secure() const { return tls_ != nullptr; }
+
+    progress read(std::span<unsigned char> into) {
+        if (tls_) return tls_->read(into);
+        for (;;) {
+            const ssize_t got = ::recv(socket_, into.data(), into.size(), 0);
+            if (got > 0) return {moved::done, static_cast<size_t>(got), {}, 0};
+            if (got == 0) return {moved::ended, 0, {}, 0};
+            if (errno != EINTR) return blocked_or(errno, moved::wants_read);
+        }
+    }
+    // How many of the bytes were taken; taken ones may still have to be flushed.
+    progress write(std::span<const iovec> parts) {
+        if (tls_) return tls_->write(parts);
+        msghdr message{};
+        message.msg_iov = const_cast<iovec *>(parts.data());
+        message.msg_iovlen = parts.size();
+        for (;;) {
+            const ssize_t sent = ::sendmsg(socket_, &message, MSG_NOSIGNAL);
+            if (sent >= 0) return {moved::done, static_cast<size_t>(sent), {}, 0};
+            if (errno != EINTR) return blocked_or(errno, moved::wants_write);
+        }
+    }
+    progress flush() { return tls_ ? tls_->flush() : progress{moved::done, 0, {}, 0}; }
+    bool flushed() const { return !tls_ || tls_->flushed(); }
+    // Bytes that were read from the socket and not asked for yet: no event tells of them.
+    bool has_pending() const { return tls_ && tls_->has_pending(); }
+    // No more is written; the peer sees the end.
+    void finish() {
+        if (tls_) tls_->finish();
+        ::shutdown(socket_, SHUT_WR);
+    }
+
+private:
+    static progress blocked_or(int code, moved what) {
+        if (code == EAGAIN || code == EWOULDBLOCK) return {what, 0, {}, 0};
+        return {moved::failed, 0, std::strerror(code), MOORAGE_WIRE_LOST};
+    }
+
+    int socket_;
+    std::unique_ptr<tls_session> tls_;
+};
+
+// Options that a refusal of would not keep a connection from working: nothing is reported.
+inline void set_option(int socket, int level, int name, int value) {
+    ::setsockopt(socket, level, name, &value, sizeof(value));
+}
+
+// Small frames leave at once, and an idle connection finds out that the other end is gone.
+inline void set_options(int socket, uint64_t silence_ms) {
+    set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+    const int probes = 3;
+    const auto seconds = static_cast<int>(silence_ms / 1000 / (probes + 1));
+    set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, seconds > 0 ? seconds : 1);
+    set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, seconds > 0 ? seconds : 1);
+    set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, probes);
+}
+
+inline void set_pace(int socket, uint64_t bytes_per_s) {
+    const uint64_t rate = bytes_per_s == 0 ? ~uint64_t{0} : bytes_per_s;
+    ::setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+}
+
+// Whether the other end still acknowledges, by looking every now and then. TCP_USER_TIMEOUT would
+// not do: it ends connections whose receiver holds its window shut, which is how a full inbox keeps
+// its sender back (Linux 6.18: after 2.5 s with 2 s).
+class silence_watch {
+public:
+    // True: bytes that are under way were not acknowledged since the last `looks_max` looks.
+    bool silent(int socket) {
+        constexpr uint32_t looks_max = 4;
+        tcp_info now{};
+        socklen_t bytes = sizeof(now);
+        if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &now, &bytes) != 0) return false;
+        const bool waits =
+            now.tcpi_unacked > 0 && now.tcpi_last_ack_recv >= last_ack_ms_ && waited_;
+        looks_ = waits ? looks_ + 1 : 0;
+        waited_ = now.tcpi_unacked > 0;
+        last_ack_ms_ = now.tcpi_last_ack_recv;
+        return looks_ >= looks_max || now.tcpi_probes >= looks_max;
+    }
+
+private:
+    uint32_t looks_ = 0, last_ack_ms_ = 0;
+    bool waited_ = false;
+};
+
+}  // namespace tcp_wire

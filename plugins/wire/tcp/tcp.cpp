@@ -1,0 +1,109 @@
+// tcp.cpp - wire policy: messages over TCP, in the clear or through TLS 1.3 with certificates on
+// both sides.
+//
+// Idea: a connection of the host is a socket of its own, so calls never wait behind bulk; a message
+// leaves in one gather write, from the host's memory, within `send` if the kernel takes it; it is
+// received into memory that is lent to the host as it is. With TLS a message is copied once, into
+// records of up to 16 KiB. The thread that polls does everything (only names are looked up on
+// others), so nothing is locked; before it sleeps it looks at the sockets for `poll_us`.
+// Several addresses of a peer are tried 25 ms apart; the first that is who it should be is taken.
+//
+// Death: the end of a stream without a goodbye, a reset, keepalive on idle connections, and data
+// that is not acknowledged for `silence_ms`. A peer that is stopped still acknowledges: heartbeats
+// are the host's. Memory of a connection beside the limits: 128 KiB, with TLS 50 more.
+//
+// Parameters: security ("none" stays on loopback unless open_network says otherwise, too),
+// certificate, key, ca (files, PEM), poll_us, silence_ms. Source: RFC 9293, RFC 8446.
+// Cost of a call: send and poll one system call each for a small message.
+
+#include <moorage/moorage.hpp>
+
+#include <optional>
+
+#include "engine.hpp"
+
+namespace {
+
+class tcp_policy {
+public:
+    static constexpr moorage::about about{.name = "tcp",
+                                          .summary = "messages over TCP, with TLS 1.3 if asked for",
+                                          .source = "RFC 9293, RFC 8446",
+                                          .version = "1.0.0"};
+    static constexpr moorage::param params[] = {
+        moorage::text("security", "none", "none|tls",
+                      "tls: encrypted, both sides show certificates; none: loopback only"),
+        moorage::flag(
+            "open_network", false,
+            "security \"none\" beyond loopback, too: everybody on the network is trusted"),
+        moorage::text("certificate", "", nullptr,
+                      "PEM file of this node's certificate; its first DNS name is its identity"),
+        moorage::text("key", "", nullptr, "PEM file of the certificate's private key"),
+        moorage::text("ca", "", nullptr, "PEM file of the authority that vouches for all nodes"),
+        moorage::integer("poll_us", 20, 0, 1'000'000,
+                         "how long to look for bytes before sleeping, in us"),
+        moorage::integer("silence_ms", 2000, 100, 3'600'000,
+                         "a connection without acknowledgement for so long is lost"),
+    };
+
+    explicit tcp_policy(const moorage::setup &setup) : host_(setup.host) {
+        set_.tls = setup.text("security") == "tls";
+        set_.open_network = setup.flag("open_network");
+        set_.certificate = setup.text("certificate");
+        set_.key = setup.text("key");
+        set_.ca = setup.text("ca");
+        set_.poll_us = static_cast<uint64_t>(setup.integer("poll_us"));
+        set_.silence_ms = static_cast<uint64_t>(setup.integer("silence_ms"));
+    }
+    void deactivate() { engine_.reset(); }
+
+    void open(const moorage_wire_limits &limits) {
+        if (engine_) throw std::logic_error("it is open already");
+        for (const auto &[key, file] :
+             {std::pair{"certificate", &set_.certificate}, {"key", &set_.key}, {"ca", &set_.ca}})
+            if (set_.tls && file->empty())
+                throw std::invalid_argument(std::string("security = \"tls\" needs ") + key +
+                                            ", a PEM file");
+        engine_.emplace(set_, limits);
+    }
+    uint64_t listen(std::string_view address, std::string &bound) {
+        return opened().listen(address, bound);
+    }
+    uint64_t connect(const moorage::wire_target &target) { return opened().connect(target); }
+    uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts, uint64_t user) {
+        if (!engine_) return MOORAGE_WIRE_GONE;
+        std::string refused;
+        const uint32_t done = engine_->send(connection, parts, user, refused);
+        if (done == MOORAGE_WIRE_REFUSED) host_.refuse(refused.c_str());
+        return done;
+    }
+    uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns) {
+        return engine_ ? engine_->poll(events, wait_ns) : 0;
+    }
+    void wake() {
+        if (engine_) engine_->wake();
+    }
+    void release(uint64_t message) {
+        if (engine_) engine_->release(message);
+    }
+    void close(uint64_t number, bool at_once) {
+        if (engine_) engine_->close(number, at_once);
+    }
+    void pace(uint64_t connection, uint64_t bytes_per_s) {
+        if (engine_) engine_->pace(connection, bytes_per_s);
+    }
+
+private:
+    tcp_wire::engine &opened() {
+        if (!engine_) throw std::logic_error("it is not open");
+        return *engine_;
+    }
+
+    const moorage::host host_;
+    tcp_wire::settings set_;
+    std::optional<tcp_wire::engine> engine_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.tcp", "1.0.0", tcp_policy)

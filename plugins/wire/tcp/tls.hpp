@@ -1,0 +1,241 @@
+// tls.hpp - TLS 1.3 with certificates on both sides, over a socket that does not wait.
+//
+// A peer is who its certificate's first DNS name (subjectAltName) says, if the authority in `ca`
+// vouches for it; the authorities of the system count for nothing. There are no session tickets:
+// every connection is checked anew. Nothing of keys or certificates goes into a text.
+#pragma once
+
+#include <moorage/moorage.hpp>
+
+#include <boost/asio/ssl/context.hpp>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+namespace tcp_wire {
+
+enum class moved { done, wants_read, wants_write, ended, failed };
+// What a read, write or handshake came to. `reason` is wire.h's, with `words`, where it failed.
+struct progress {
+    moved what;
+    size_t bytes;
+    std::string words;
+    int32_t reason;
+};
+
+// The socket as OpenSSL sees it: its own would raise SIGPIPE where a peer is gone.
+namespace quiet_socket {
+inline int descriptor(BIO *of) {
+    return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(of)));
+}
+inline int write(BIO *to, const char *bytes, int count) {
+    BIO_clear_retry_flags(to);
+    const ssize_t sent = ::send(descriptor(to), bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        BIO_set_retry_write(to);
+    return static_cast<int>(sent);
+}
+inline int read(BIO *from, char *bytes, int count) {
+    BIO_clear_retry_flags(from);
+    const ssize_t got = ::recv(descriptor(from), bytes, static_cast<size_t>(count), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        BIO_set_retry_read(from);
+    return static_cast<int>(got);
+}
+inline long control(BIO *, int command, long, void *) { return command == BIO_CTRL_FLUSH ? 1 : 0; }
+inline const BIO_METHOD *method() {
+    static const BIO_METHOD *made = [] {
+        BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "quiet socket");
+        BIO_meth_set_write(m, write);
+        BIO_meth_set_read(m, read);
+        BIO_meth_set_ctrl(m, control);
+        return m;
+    }();
+    return made;
+}
+inline BIO *make(int socket) {
+    BIO *made = BIO_new(method());
+    BIO_set_data(made, reinterpret_cast<void *>(static_cast<intptr_t>(socket)));
+    BIO_set_init(made, 1);
+    return made;
+}
+}  // namespace quiet_socket
+
+class tls_context {
+public:
+    // Reads the three files; throws std::invalid_argument with the file's name.
+    tls_context(const std::string &certificate, const std::string &key, const std::string &ca)
+        : context_(boost::asio::ssl::context::tlsv13) {
+        namespace ssl = boost::asio::ssl;
+        boost::system::error_code failed;
+        const auto check = [&](const char *what, const std::string &file) {
+            if (failed)
+                throw std::invalid_argument(std::string(what) + " " + file +
+                                            " cannot be used: " + failed.message());
+        };
+        context_.use_certificate_chain_file(certificate, failed);
+        check("certificate", certificate);
+        context_.use_private_key_file(key, ssl::context::pem, failed);
+        check("key", key);
+        context_.load_verify_file(ca, failed);
+        check("ca", ca);
+        context_.set_verify_mode(ssl::verify_peer | ssl::verify_fail_if_no_peer_cert);
+        SSL_CTX *raw = context_.native_handle();
+        SSL_CTX_set_min_proto_version(raw, TLS1_3_VERSION);
+        SSL_CTX_set_session_cache_mode(raw, SSL_SESS_CACHE_OFF);
+        SSL_CTX_set_num_tickets(raw, 0);
+        SSL_CTX_set_read_ahead(raw, 1);
+        SSL_CTX_set_mode(raw, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    }
+    SSL_CTX *raw() const { return const_cast<tls_context *>(this)->context_.native_handle(); }
+
+private:
+    boost::asio::ssl::context context_;
+};
+
+class tls_session {
+public:
+    tls_session(int socket, const tls_context &with, bool client) : ssl_(SSL_new(with.raw())) {
+        if (!ssl_) throw std::bad_alloc();
+        BIO *bio = quiet_socket::make(socket);
+        SSL_set_bio(ssl_.get(), bio, bio);
+        client ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
+    }
+
+    progress handshake() {
+        ERR_clear_error();
+        errno = 0;
+        const int answer = SSL_do_handshake(ssl_.get());
+        if (answer == 1) return {moved::done, 0, {}, 0};
+        return stopped(answer);
+    }
+    progress read(std::span<unsigned char> into) {
+        ERR_clear_error();
+        errno = 0;
+        size_t got = 0;
+        const int answer = SSL_read_ex(ssl_.get(), into.data(), into.size(), &got);
+        if (answer == 1) return {moved::done, got, {}, 0};
+        return stopped(answer);
+    }
+    // Copies up to a record and sends it: two writes would be two records.
+    progress write(std::span<const iovec> parts) {
+        if (!flushed()) {
+            if (progress first = flush(); first.what != moved::done) return first;
+        }
+        size_t taken = 0;
+        for (const iovec &part : parts) {
+            const size_t fits = std::min(part.iov_len, record_.size() - end_);
+            std::memcpy(record_.data() + end_, part.iov_base, fits);
+            end_ += fits, taken += fits;
+            if (end_ == record_.size()) break;
+        }
+        progress sent = flush();
+        if (sent.what == moved::failed || sent.what == moved::ended) return sent;
+        return {moved::done, taken, {}, 0};
+    }
+    bool flushed() const { return begin_ == end_; }
+    progress flush() {
+        while (!flushed()) {
+            ERR_clear_error();
+            errno = 0;
+            size_t sent = 0;
+            const int answer =
+                SSL_write_ex(ssl_.get(), record_.data() + begin_, end_ - begin_, &sent);
+            if (answer != 1) return stopped(answer);
+            begin_ += sent;
+        }
+        begin_ = end_ = 0;
+        return {moved::done, 0, {}, 0};
+    }
+    bool has_pending() const { return SSL_has_pending(ssl_.get()) == 1; }
+    // Says goodbye to the peer's TLS; its answer is not waited for.
+    void finish() {
+        ERR_clear_error();
+        if (SSL_is_init_finished(ssl_.get())) SSL_shutdown(ssl_.get());
+        ERR_clear_error();
+    }
+
+    // The first DNS name of the peer's certificate; "" where it has none that could be an identity.
+    std::string identity() const {
+        const std::unique_ptr<X509, decltype(&X509_free)> certificate(
+            SSL_get1_peer_certificate(ssl_.get()), X509_free);
+        if (!certificate) return "";
+        auto *names = static_cast<GENERAL_NAMES *>(
+            X509_get_ext_d2i(certificate.get(), NID_subject_alt_name, nullptr, nullptr));
+        if (!names) return "";
+        std::string found;
+        for (int i = 0; i < sk_GENERAL_NAME_num(names) && found.empty(); ++i) {
+            const GENERAL_NAME *name = sk_GENERAL_NAME_value(names, i);
+            if (name->type != GEN_DNS) continue;
+            found.assign(reinterpret_cast<const char *>(ASN1_STRING_get0_data(name->d.dNSName)),
+                         static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)));
+            break;
+        }
+        GENERAL_NAMES_free(names);
+        const bool plain = std::all_of(found.begin(), found.end(), [](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                   c == '-' || c == '.' || c == '_';
+        });
+        return plain && found.size() < MOORAGE_WIRE_ADDRESS_MAX ? found : "";
+    }
+
+private:
+    progress stopped(int answer) {
+        const int system_error = errno;
+        switch (SSL_get_error(ssl_.get(), answer)) {
+            case SSL_ERROR_WANT_READ:
+                return {moved::wants_read, 0, {}, 0};
+            case SSL_ERROR_WANT_WRITE:
+                return {moved::wants_write, 0, {}, 0};
+            case SSL_ERROR_ZERO_RETURN:
+                return {moved::ended, 0, {}, 0};
+            case SSL_ERROR_SYSCALL:
+                if (system_error == 0) return {moved::ended, 0, {}, 0};
+                return {moved::failed, 0, std::strerror(system_error), MOORAGE_WIRE_LOST};
+            default:
+                return refused();
+        }
+    }
+    // An error of TLS itself: whose fault, in words.
+    progress refused() {
+        const unsigned long code = ERR_peek_last_error();
+        ERR_clear_error();
+        const int reason = ERR_GET_REASON(code);
+        if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) return {moved::ended, 0, {}, 0};
+        const char *said = ERR_reason_error_string(code);
+        const std::string words = said ? said : "no reason given";
+        if (const long verified = SSL_get_verify_result(ssl_.get()); verified != X509_V_OK)
+            return {moved::failed, 0,
+                    std::string("the peer's certificate is refused: ") +
+                        X509_verify_cert_error_string(verified),
+                    MOORAGE_WIRE_STRANGER};
+        if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+            return {moved::failed, 0, "the peer shows no certificate", MOORAGE_WIRE_STRANGER};
+        if (reason > SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256)
+            return {moved::failed, 0, "the peer refuses this side: " + words,
+                    MOORAGE_WIRE_STRANGER};
+        return {moved::failed, 0, "no TLS 1.3 with this peer: " + words, MOORAGE_WIRE_MALFORMED};
+    }
+
+    struct freed {
+        void operator()(SSL *old) const { SSL_free(old); }
+    };
+    std::unique_ptr<SSL, freed> ssl_;
+    std::array<unsigned char, 16 << 10> record_;
+    size_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace tcp_wire
