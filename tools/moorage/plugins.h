@@ -39,6 +39,9 @@ struct plugins_check_options {
     std::string json;
     bool verbose = false;  // every test, not only those that did not pass
     bool list_tests = false;
+    std::vector<std::string> params;  // key=value, for wires
+    std::string address = "127.0.0.1:0";
+    bool large = false;
 };
 int plugins_check(const plugins_check_options &options);
 

@@ -8,6 +8,7 @@
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/plugins.h"
+#include "tools/moorage/setting_text.h"
 
 namespace moorage::tool {
 
@@ -103,9 +104,16 @@ int plugins_check(const plugins_check_options &given) {
         if (!library) return fail(library.failure());
         options.file = *library;
     }
+    core::settings params;
+    for (const std::string &text : options.params) {
+        auto one = parse_setting(text, format("--param {}", text));
+        if (!one) return fail(one.failure());
+        params.push_back(std::move(*one));
+    }
     core::set_log_level(core::log_level::off);  // what is wrong is in the result
-    const auto results = check::run_checks(
-        {options.file, options.policy, options.only, options.seed, options.timeout_s});
+    const auto results =
+        check::run_checks({options.file, options.policy, options.only, options.seed,
+                           options.timeout_s, std::move(params), options.address, options.large});
     if (!results) return fail(results.failure());
     if (options.json != "-") print_text(options, *results);
     if (!options.json.empty())

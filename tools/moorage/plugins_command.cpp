@@ -63,6 +63,11 @@ void add_check(parser &to, plugins_check_options &o) {
         ->capture_default_str();
     at->add_option("--json", o.json, json_help);
     at->add_flag("--all", o.verbose, "print every test, not only those that did not pass");
+    at->add_option("--param", o.params, "key=value, for the tests of wires")
+        ->allow_extra_args(false);
+    at->add_option("--address", o.address, "where a wire listens in its tests")
+        ->capture_default_str();
+    at->add_flag("--large", o.large, "messages of 1 GiB, too, over a wire (3 GiB of memory)");
     at->add_flag("--list-tests", o.list_tests, "the tests, one sentence each");
 }
 

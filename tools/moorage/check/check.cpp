@@ -52,7 +52,8 @@ public:
 
 private:
     verdict in_child(const test &one, const std::string &policy_name) const {
-        subject of{what_.file, policy_name, nullptr, what_.seed};
+        subject of{what_.file,   policy_name,        nullptr,    what_.seed,
+                   what_.params, what_.wire_address, what_.large};
         if (one.over == test::scope::library) return one.run(of);
         core::registry loaded;
         const std::filesystem::path files[] = {what_.file};
@@ -66,7 +67,7 @@ private:
 };
 
 constexpr auto library = test::scope::library, policy = test::scope::policy,
-               steps = test::scope::steps;
+               steps = test::scope::steps, wire = test::scope::wire;
 constexpr test tests[] = {
     {"loads", "the library loads, and its records and descriptors are sound", library, loads},
     {"exported-symbols-one", "it exports moorage_module_v1 and nothing else", library,
@@ -127,16 +128,44 @@ constexpr test tests[] = {
     {"replay-equals-steps", "its replay function decides as its other functions do", steps,
      replay_equals_steps},
     {"leak", "from create to destroy no memory is left behind", steps, leak},
+    {"wire-connects", "both sides are told of a connection, alike", wire, wire_connects},
+    {"wire-order", "messages arrive once, unchanged and in order, and only sent memory is used",
+     wire, wire_order},
+    {"wire-sizes", "1 byte to 16 MiB (with --large 1 GiB) in 1 to 64 parts arrive as sent", wire,
+     wire_sizes},
+    {"wire-in-flight", "10,000 messages each way can be under way", wire, wire_in_flight},
+    {"wire-backpressure", "who does not release holds its sender back, within the bounds", wire,
+     wire_backpressure},
+    {"wire-memory-stays", "a lent message stays until its release, in any order", wire,
+     wire_memory_stays},
+    {"wire-channels", "calls do not wait behind bulk", wire, wire_channels},
+    {"wire-registered", "messages out of remembered memory arrive as sent", wire, wire_registered},
+    {"wire-wake", "a poll that waits is ended by wake and by a message", wire, wire_wake},
+    {"wire-close", "what was taken before close arrives, and both sides hear of the end", wire,
+     wire_close},
+    {"wire-close-at-once", "a connection or listener that is closed is closed", wire,
+     wire_close_at_once},
+    {"wire-peer-death", "a peer that ends is told of once, and can come back", wire,
+     wire_peer_death},
+    {"wire-wrong-address", "a wrong address is refused or told of; one good one is enough", wire,
+     wire_wrong_address},
+    {"wire-limits", "no more connections than allowed, on either side", wire, wire_limits},
+    {"wire-refusals", "messages that cannot be sent are refused with a text", wire, wire_refusals},
+    {"wire-numbers", "no number is used twice, and one that is none does nothing", wire,
+     wire_numbers},
+    {"wire-identity", "a peer is who it proves to be, or the wire says that it cannot tell", wire,
+     wire_identity},
+    {"wire-idle", "waiting takes no processor", wire, wire_idle},
 };
 
-void run_on_policy(session &over, const std::string &name) {
+void run_on_policy(session &over, const std::string &name, bool is_wire) {
     bool lives = true;
     for (const test &one : tests) {
-        if (one.over == test::scope::library) continue;
+        if (one.over == test::scope::library || (one.over == wire && !is_wire)) continue;
         const bool gate = std::string_view(one.name) == "life-cycle";
         // life-cycle decides whether the others make sense, so it runs whether asked for or not.
         if (!over.wanted(one) && !gate) continue;
-        if (one.over == test::scope::steps && !lives)
+        if ((one.over == test::scope::steps || one.over == wire) && !lives)
             over.skip(one, name, "life-cycle did not pass");
         else if (const verdict &found = over.run(one, name); gate)
             lives = found.result == outcome::passed;
@@ -177,7 +206,8 @@ core::result<std::vector<test_result>> run_checks(const options &what) {
     core::registry loaded;
     const auto policies = policies_of(loaded, what);
     if (!policies) return policies.failure();
-    for (const core::policy *one : *policies) run_on_policy(over, std::string(one->name()));
+    for (const core::policy *one : *policies)
+        run_on_policy(over, std::string(one->name()), one->is("wire"));
     return over.take();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/base/setting.h"
 #include "core/host/registry.h"
 
 namespace moorage::check {
@@ -34,6 +35,9 @@ struct subject {
     std::string policy_name;               // empty for tests of the library
     const core::policy *policy = nullptr;  // loaded, except in tests of the library
     uint64_t seed = 1;
+    core::settings params{};  // of the policy; only tests of wires use them
+    std::string wire_address;
+    bool large = false;
 };
 
 struct test {
@@ -43,6 +47,7 @@ struct test {
         library,  // once, before anything is loaded
         policy,   // per policy, makes instances but no steps
         steps,    // per policy, runs steps: only tried when life-cycle passed
+        wire,     // per wire, connects two of them: likewise
     } over;
     verdict (*run)(const subject &);
 };
@@ -61,6 +66,10 @@ struct options {
     std::string policy, only;  // empty: all
     uint64_t seed = 1;
     double timeout_s = 10;
+    // For wires: their parameters, where they can listen, and whether messages of 1 GiB are tried.
+    core::settings params{};
+    std::string wire_address = "127.0.0.1:0";
+    bool large = false;
 };
 core::result<std::vector<test_result>> run_checks(const options &what);
 

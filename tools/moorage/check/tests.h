@@ -47,6 +47,26 @@ verdict determinism_same_seed(const subject &);
 verdict determinism_thread_move(const subject &);
 verdict reset_equals_new(const subject &);
 verdict replay_equals_steps(const subject &);
+// tests_wire.cpp: what a wire carries
+verdict wire_connects(const subject &);
+verdict wire_order(const subject &);
+verdict wire_sizes(const subject &);
+verdict wire_in_flight(const subject &);
+verdict wire_backpressure(const subject &);
+verdict wire_memory_stays(const subject &);
+verdict wire_channels(const subject &);
+verdict wire_registered(const subject &);
+verdict wire_idle(const subject &);
+// tests_wire_life.cpp: how its connections begin and end
+verdict wire_wake(const subject &);
+verdict wire_close(const subject &);
+verdict wire_close_at_once(const subject &);
+verdict wire_peer_death(const subject &);
+verdict wire_wrong_address(const subject &);
+verdict wire_limits(const subject &);
+verdict wire_refusals(const subject &);
+verdict wire_numbers(const subject &);
+verdict wire_identity(const subject &);
 
 // Worlds that every test of advice goes through: shared and per layer, roomy and tiny, one token
 // and many, with and without what is optional.

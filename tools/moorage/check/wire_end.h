@@ -1,0 +1,99 @@
+// wire_end.h - one open instance of a wire under test, whose every event is judged by what wire.h
+// says of any event.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/text.h"
+#include "tools/moorage/check/actor.h"
+#include "tools/moorage/check/check.h"
+#include "tools/moorage/check/world.h"
+
+namespace moorage::check {
+
+// An event with its texts, which are the wire's only until the next poll.
+struct heard {
+    moorage_wire_event event;
+    std::string identity, address, words;
+
+    int32_t kind() const { return event.kind; }
+    uint64_t of() const { return event.connection; }
+    std::span<const unsigned char> data() const {
+        return {static_cast<const unsigned char *>(event.plugin_data), event.bytes};
+    }
+};
+
+// Room for a few thousand small messages, and for long ones one at a time.
+moorage_wire_limits usual_wire_limits();
+
+class wire_end {
+public:
+    // Created, activated and open, or why not.
+    static core::result<std::unique_ptr<wire_end>> make(const subject &of,
+                                                        const moorage_wire_limits &limits);
+
+    core::result<uint64_t> listen(const std::string &address, std::string &bound);
+    core::result<uint64_t> connect(const std::vector<std::string> &addresses, int32_t channel,
+                                   const char *identity = nullptr);
+    uint32_t send(uint64_t to, std::span<const moorage_wire_part> parts, uint64_t user);
+    std::vector<heard> poll(uint64_t wait_ns = 0, uint32_t capacity = 64);
+    void wake();
+    void release(uint64_t message);
+    void close(uint64_t number, bool at_once);
+    void pace(uint64_t connection, uint64_t bytes_per_s);
+    core::result<uint64_t> remember(const void *memory, uint64_t bytes);
+    void forget(uint64_t memory);
+    // The instance ends as if its process did.
+    void end() { actor_->deactivate(); }
+
+    const moorage_wire &calls() const { return *actor_->wire; }
+    // The first rule that an event broke; "" while all is well.
+    const std::string &broken() const { return broken_; }
+    // Messages that were taken and not told SENT yet.
+    bool waits_for_sent(uint64_t connection, uint64_t user) const {
+        return borrowed_.contains({connection, user});
+    }
+    const std::string &refusal() const { return refusal_; }
+
+private:
+    wire_end() : place_(world_options{}) {}
+    core::status control(core::entry_point which,
+                         const std::function<int32_t(moorage_plugin *)> &work);
+    void blame(const std::string &text) {
+        if (broken_.empty()) broken_ = text;
+    }
+    void judge(const heard &one);
+    void judge_number(const heard &one);
+    void judge_message(const heard &one);
+
+    world place_;
+    std::unique_ptr<actor> actor_;
+    enum class state { begun, open, listening };
+    std::map<uint64_t, state> live_;
+    std::set<uint64_t> used_;  // every number there ever was
+    std::set<uint64_t> lent_;
+    std::set<std::pair<uint64_t, uint64_t>> borrowed_;  // connection, user
+    std::set<uint64_t> full_;                           // connections that wait for WRITABLE
+    std::string broken_, refusal_;
+};
+
+// Loops `turn` until `done` or for so long, then says what did not come about.
+template <class Turn, class Done>
+core::status until(const char *what, Turn &&turn, Done &&done, double limit_s = 5) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!done()) {
+        turn();
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        if (took.count() > limit_s)
+            return core::error{core::format("{} did not come about within {} s", what, limit_s)};
+    }
+    return core::success();
+}
+
+}  // namespace moorage::check
