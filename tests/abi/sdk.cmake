@@ -85,7 +85,7 @@ endif()
 # template_test loads what comes out.
 set(abi_templates ${abi_work}/templates)
 file(GLOB_RECURSE abi_sdk_files CONFIGURE_DEPENDS ${abi_sdk}/include/* ${abi_sdk}/rust/*)
-foreach(KIND router cache budget prefetch dispatch transport placement)
+foreach(KIND router cache budget prefetch dispatch transport placement wire)
   foreach(language cpp c rust)
     set(NAME ${language}_${KIND})
     set(library ${abi_templates}/${NAME}.so)

@@ -179,6 +179,9 @@ TEST_CASE("the calls found are those that the source has, in every language") {
         CHECK(calls("cache") == std::string("cache: victims, on_load, on_evict (not admit, fill)") +
                                     (language == "c" ? "" : "; observer: observe"));
         CHECK(calls("placement") == "placement: plan, adopt (not facts)");
+        CHECK(calls("wire") ==
+              "wire: open, listen, connect, send, poll, wake, release, close "
+              "(not pace, remember, forget)");
         CHECK(calls("prefetch") == "prefetch: horizon, plan (not predict, outcome, prediction)");
         CHECK(calls("dispatch") == "dispatch: assign (not outcome)");
         CHECK(calls("transport") == "transport: submit, cancel, promote, next");
@@ -409,5 +412,71 @@ TEST_CASE("placement: coverage first, then what a server's own tokens use most")
         CHECK(policy.placement->adopt(policy.plugin(), &move) == 1);
         move.removed_s = 4;  // not more than it costs
         CHECK(policy.placement->adopt(policy.plugin(), &move) == 0);
+    }
+}
+
+namespace {
+
+moorage_wire_limits small_wire_limits() {
+    moorage_wire_limits limits{};
+    limits.size = sizeof(limits);
+    limits.connections_max = limits.handshakes_max = limits.handshakes_per_s = 4;
+    limits.queue_messages_max = 4;
+    limits.message_bytes_max[0] = limits.message_bytes_max[1] = 64;
+    limits.queue_bytes_max = limits.receive_bytes_max = 64;
+    limits.connect_ns = limits.close_ns = 1'000'000'000;
+    return limits;
+}
+
+// The kinds of all events that are there.
+std::vector<int32_t> heard(core::instance &wire, moorage_wire_event *last = nullptr) {
+    std::vector<int32_t> kinds;
+    moorage_wire_event event;
+    while (wire.wire->poll(wire.plugin(), &event, 1, 0) == 1) {
+        kinds.push_back(event.kind);
+        if (last) *last = event;
+    }
+    return kinds;
+}
+
+}  // namespace
+
+// A listens; B of the same network reaches it, C of another does not. Of two messages of 40 bytes
+// one fits into the 64 that A may hold; the other does once the first is released.
+TEST_CASE("wire: one network, one message at a time") {
+    for (const std::string &language : languages()) {
+        CAPTURE(language);
+        world at_a, at_b, at_c;
+        core::instance &a = at_a.open(language, "wire"), &b = at_b.open(language, "wire"),
+                       &c = at_c.open(language, "wire",
+                                      {{"network", std::string("other"), "a test"}});
+        const moorage_wire_limits limits = small_wire_limits();
+        for (core::instance *one : {&a, &b, &c})
+            REQUIRE(one->wire->open(one->plugin(), &limits) == MOORAGE_OK);
+        char bound[MOORAGE_WIRE_ADDRESS_MAX];
+        uint64_t listener = 0, connection = 0, lost = 0;
+        REQUIRE(a.wire->listen(a.plugin(), "here", bound, &listener) == MOORAGE_OK);
+        CHECK(std::string(bound) == "here");
+        const char *address = "here";
+        const moorage_wire_target to{sizeof(to), MOORAGE_WIRE_CALLS, &address, 1, 0, nullptr};
+        REQUIRE(c.wire->connect(c.plugin(), &to, &lost) == MOORAGE_OK);
+        moorage_wire_event event;
+        CHECK(heard(c, &event) == std::vector<int32_t>{MOORAGE_WIRE_CLOSED});
+        CHECK(event.reason == MOORAGE_WIRE_UNREACHABLE);
+        REQUIRE(b.wire->connect(b.plugin(), &to, &connection) == MOORAGE_OK);
+        CHECK(heard(b) == std::vector<int32_t>{MOORAGE_WIRE_CONNECTED});
+        CHECK(heard(a) == std::vector<int32_t>{MOORAGE_WIRE_ACCEPTED});
+        const std::string text(40, 'x');
+        const moorage_wire_part part{text.data(), text.size(), 0};
+        const auto send = [&] { return b.wire->send(b.plugin(), connection, &part, 1, 7); };
+        CHECK(send() == MOORAGE_WIRE_DONE);
+        CHECK(send() == MOORAGE_WIRE_FULL);
+        REQUIRE(heard(a, &event) == std::vector<int32_t>{MOORAGE_WIRE_MESSAGE});
+        CHECK(std::string(static_cast<const char *>(event.plugin_data), event.bytes) == text);
+        a.wire->release(a.plugin(), event.message);
+        CHECK(heard(b) == std::vector<int32_t>{MOORAGE_WIRE_WRITABLE});
+        CHECK(send() == MOORAGE_WIRE_DONE);
+        b.wire->close(b.plugin(), connection, 0);
+        CHECK(heard(a) == std::vector<int32_t>{MOORAGE_WIRE_MESSAGE, MOORAGE_WIRE_CLOSED});
     }
 }

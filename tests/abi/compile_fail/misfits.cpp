@@ -109,6 +109,12 @@ public:
     void promote(uint32_t) {}
     bool next(uint32_t, moorage::piece &) { return false; }
 #endif
+#ifdef refused_wire  // wire.hpp has the functions of a wire
+    uint64_t listen(std::string_view) { return 1; }
+    uint64_t connect(std::string_view) { return 1; }
+    uint32_t send(uint64_t) { return 0; }
+    uint32_t poll() { return 0; }
+#endif
 #ifdef refused_adopt  // bool adopt(const moorage_move &)
     bool adopt() { return true; }
 #endif
