@@ -51,7 +51,7 @@ core::result<std::vector<heard>> wire_pair::await(wire_end &at, int32_t kind, si
             });
         },
         [&] { return found.size() >= count; });
-    if (!came) return came.failure();
+    if (!came) return broken().empty() ? came.failure() : error{broken()};
     return found;
 }
 
@@ -74,7 +74,7 @@ core::result<wire_link> wire_pair::meet(int32_t channel) {
             });
         },
         [&] { return (link.connected.kind() != 0 && link.far != 0) || !ended.empty(); });
-    if (!met) return met.failure();
+    if (!met) return broken().empty() ? met.failure() : error{broken()};
     if (!ended.empty()) return error{"no connection: " + ended};
     link.bytes_max = link.connected.event.bytes;
     return link;
@@ -119,8 +119,16 @@ void wire_flow::send(uint64_t most, uint32_t parts) {
         if (did == MOORAGE_WIRE_TAKEN)
             borrowed_[user] = std::move(bytes);
         else
-            std::fill(bytes.begin(), bytes.end(), 0xee);
+            take_back(std::move(bytes));
     }
+}
+
+// What a wire still reads of it is seen at the other end, and not an accident.
+void wire_flow::take_back(std::vector<unsigned char> bytes) {
+    std::fill(bytes.begin(), bytes.end(), 0xee);
+    if (bytes.size() > (1 << 20)) return;
+    taken_back_.push_back(std::move(bytes));
+    if (taken_back_.size() > 64) taken_back_.pop_front();
 }
 
 bool wire_flow::hear(wire_end &at, const heard &one) {
@@ -128,7 +136,7 @@ bool wire_flow::hear(wire_end &at, const heard &one) {
         if (one.kind() == MOORAGE_WIRE_SENT) {
             const auto lent = borrowed_.find(one.event.user);
             if (lent == borrowed_.end()) return false;
-            std::fill(lent->second.begin(), lent->second.end(), 0xee);
+            take_back(std::move(lent->second));
             borrowed_.erase(lent);
             return true;
         }

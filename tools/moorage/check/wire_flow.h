@@ -66,12 +66,15 @@ public:
     const std::string &ended() const { return ended_; }
 
 private:
+    void take_back(std::vector<unsigned char> bytes);
+
     wire_end &from_;
     const uint64_t out_, into_, seed_, count_;
     const sizes sizes_;
     uint64_t next_ = 0, arrived_ = 0, taken_bytes_ = 0;
     bool full_ = false;
     std::map<uint64_t, std::vector<unsigned char>> borrowed_;  // by user
+    std::deque<std::vector<unsigned char>> taken_back_;        // the last ones, overwritten
     std::string wrong_, ended_;
 };
 

@@ -1,0 +1,20 @@
+// wire_any_address.cpp - a wire that takes addresses that cannot be any.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_any_address", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    uint64_t connect(const moorage::wire_target &target) {
+        static const char *const somewhere[] = {"somewhere"};
+        moorage::wire_target other = target;
+        if (std::string_view(target.host_addresses[0]).empty()) other.host_addresses = somewhere;
+        return wire_base::connect(other);
+    }
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_any_address", "1.0.0", bad)

@@ -1,0 +1,25 @@
+// wire_base.hpp - the wire of sdk/template/cpp, which keeps every rule; the bad ones derive from it
+// and break one. Its private members are theirs, too.
+#pragma once
+
+#include <moorage/moorage.hpp>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#pragma push_macro("MOORAGE_POLICIES")
+#undef MOORAGE_POLICIES
+#define MOORAGE_POLICIES(...)
+#define private protected
+#include "cpp_wire.cpp"
+#undef private
+#pragma pop_macro("MOORAGE_POLICIES")
+
+using wire_base = cpp_wire_policy;
+using parts = std::span<const moorage_wire_part>;
+using events = std::span<moorage_wire_event>;

@@ -1,0 +1,27 @@
+// wire_endless_queue.cpp - a wire that is never full.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_endless_queue", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    // Before they are released, messages do not count.
+    uint32_t send(uint64_t to, parts of, uint64_t user) {
+        {
+            const std::lock_guard lock(guard());
+            const auto at = connections_.find(to);
+            if (at != connections_.end() && at->second.peer)
+                static_cast<bad *>(at->second.peer)->forget_held(at->second.peer_number);
+        }
+        return wire_base::send(to, of, user);
+    }
+
+private:
+    void forget_held(uint64_t number) { connections_.at(number).held = 0; }
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_endless_queue", "1.0.0", bad)

@@ -1,0 +1,29 @@
+// wire_frees_early.cpp - a wire that reuses lent memory at the next poll but one.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_frees_early", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    uint32_t poll(events out, uint64_t wait_ns) {
+        {
+            const std::lock_guard lock(guard());
+            for (const uint64_t number : std::exchange(old_, std::exchange(new_, {})))
+                if (const auto at = lent_.find(number); at != lent_.end())
+                    std::memset(at->second.data.get(), 0xee, at->second.bytes);
+        }
+        const uint32_t count = wire_base::poll(out, wait_ns);
+        for (uint32_t i = 0; i < count; ++i)
+            if (out[i].kind == MOORAGE_WIRE_MESSAGE) new_.push_back(out[i].message);
+        return count;
+    }
+
+private:
+    std::vector<uint64_t> old_, new_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_frees_early", "1.0.0", bad)

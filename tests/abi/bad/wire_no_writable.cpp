@@ -1,0 +1,21 @@
+// wire_no_writable.cpp - a wire that is full and never says when it is not any more.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_no_writable", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    uint32_t poll(events out, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(out, wait_ns);
+        const auto left = std::remove_if(out.begin(), out.begin() + count, [](const auto &one) {
+            return one.kind == MOORAGE_WIRE_WRITABLE;
+        });
+        return static_cast<uint32_t>(left - out.begin());
+    }
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_no_writable", "1.0.0", bad)

@@ -1,0 +1,20 @@
+// wire_null_text.cpp - a wire whose events have null for a text that they lack.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_null_text", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    uint32_t poll(events out, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(out, wait_ns);
+        for (uint32_t i = 0; i < count; ++i)
+            if (out[i].kind == MOORAGE_WIRE_CONNECTED) out[i].plugin_identity = nullptr;
+        return count;
+    }
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_null_text", "1.0.0", bad)

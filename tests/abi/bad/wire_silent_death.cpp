@@ -1,0 +1,21 @@
+// wire_silent_death.cpp - a wire that does not tell of a peer that is gone.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_silent_death", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    uint32_t poll(events out, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(out, wait_ns);
+        const auto left = std::remove_if(out.begin(), out.begin() + count, [](const auto &one) {
+            return one.kind == MOORAGE_WIRE_CLOSED && one.reason == MOORAGE_WIRE_LOST;
+        });
+        return static_cast<uint32_t>(left - out.begin());
+    }
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_silent_death", "1.0.0", bad)

@@ -1,0 +1,29 @@
+// wire_unaligned.cpp - a wire whose messages begin where they happen to.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_unaligned", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    uint32_t poll(events out, uint64_t wait_ns) {
+        const uint32_t count = wire_base::poll(out, wait_ns);
+        const std::lock_guard lock(guard());
+        for (uint32_t i = 0; i < count; ++i) {
+            const auto at = lent_.find(out[i].message);
+            if (out[i].kind != MOORAGE_WIRE_MESSAGE || at == lent_.end()) continue;
+            moved_.emplace_back(out[i].bytes + 1);
+            std::memcpy(&moved_.back()[1], out[i].plugin_data, out[i].bytes);
+            out[i].plugin_data = &moved_.back()[1];
+        }
+        return count;
+    }
+
+private:
+    std::deque<std::vector<char>> moved_;
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_unaligned", "1.0.0", bad)

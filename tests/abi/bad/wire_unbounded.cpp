@@ -1,0 +1,19 @@
+// wire_unbounded.cpp - a wire that takes in more connections than it may.
+#include "wire_base.hpp"
+
+namespace {
+
+class bad : public wire_base {
+public:
+    static constexpr moorage::about about{.name = "wire_unbounded", .summary = "breaks a rule"};
+    using wire_base::wire_base;
+    void open(const moorage_wire_limits &limits) {
+        moorage_wire_limits more = limits;
+        more.connections_max = 1000;
+        wire_base::open(more);
+    }
+};
+
+}  // namespace
+
+MOORAGE_POLICIES("org.moorage.test.wire_unbounded", "1.0.0", bad)
