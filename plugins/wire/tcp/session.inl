@@ -125,11 +125,11 @@ inline bool session::take(const arrived &one) {
 inline void session::misread(inbox::verdict what) {
     if (what == inbox::verdict::no_frame) {
         const char *words = guess(inbox_.rest());
-        return state_ == state::greeting ? fail(MOORAGE_WIRE_MALFORMED, words)
+        return state_ == state::greeting ? refuse(MOORAGE_WIRE_MALFORMED, words)
                                          : end(MOORAGE_WIRE_MALFORMED, words);
     }
     const auto h = read_head(inbox_.rest().data());
-    if (state_ == state::greeting) return fail(MOORAGE_WIRE_MALFORMED, guess(inbox_.rest()));
+    if (state_ == state::greeting) return refuse(MOORAGE_WIRE_MALFORMED, guess(inbox_.rest()));
     if (h->kind != frame::message || h->length == 0)
         return end(MOORAGE_WIRE_MALFORMED, "a frame that has no place here");
     end(MOORAGE_WIRE_TOO_LONG, "a message of " + std::to_string(h->length) + " bytes; " +
@@ -139,11 +139,10 @@ inline void session::misread(inbox::verdict what) {
 // Nothing more can be read.
 inline void session::lost(const progress &how) {
     const bool began = state_ == state::greeting;
-    const std::string words =
-        how.what == moved::ended
-            ? (began ? "the peer hung up instead of a greeting"
-                     : "the connection broke off without a goodbye: the peer ended or was cut off")
-            : how.words;
+    const char *const ended =
+        began ? "the peer hung up instead of a greeting; is security the same on both sides?"
+              : "the connection broke off without a goodbye: the peer ended or was cut off";
+    const std::string words = how.what == moved::ended ? ended : how.words;
     const int32_t reason = how.what == moved::ended ? MOORAGE_WIRE_LOST : how.reason;
     began ? fail(reason, words) : end(reason, words);
 }

@@ -1,0 +1,173 @@
+// wire_receiver_test.cpp - goal: the tcp wire cuts what arrives into the frames that were sent,
+// however it is cut into pieces, within the memory that it may hold. Method: random frames in
+// random pieces against the list that they were made from, released in random order; and by hand
+// what the heads and tables underneath do.
+#include <doctest/doctest.h>
+
+#include "plugins/wire/tcp/inbox.hpp"
+#include "plugins/wire/tcp/numbers.hpp"
+
+#include <deque>
+#include <random>
+#include <set>
+
+namespace {
+
+using namespace tcp_wire;
+
+struct lent {
+    block *in;
+    std::span<const unsigned char> payload;
+    size_t frame;
+};
+
+std::string frame_bytes_of(const std::string &payload) {
+    const head_image h = written(head{static_cast<uint32_t>(payload.size()), frame::message});
+    std::string bytes(reinterpret_cast<const char *>(h.data()), h.size());
+    bytes += payload;
+    bytes.append(padding(payload.size()), '\0');
+    return bytes;
+}
+
+// Frames of mostly small, sometimes long sizes, one of them as long as may be.
+std::vector<std::string> random_frames(std::mt19937 &draw, size_t count, uint32_t longest) {
+    std::vector<std::string> all;
+    for (size_t i = 0; i < count; ++i) {
+        const uint32_t shape = draw() % 10;
+        uint32_t bytes = shape < 6   ? 1 + draw() % 300
+                         : shape < 9 ? 1 + draw() % 20'000
+                                     : 1 + draw() % longest;
+        bytes = i == count / 2 ? longest : std::min(bytes, longest);
+        std::string payload(bytes, '\0');
+        for (char &c : payload) c = static_cast<char>(draw());
+        all.push_back(std::move(payload));
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("frames come out as they went in, whatever the pieces and the releases") {
+    for (uint32_t seed = 1; seed <= 30; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 draw(seed);
+        const uint32_t longest = seed % 3 == 0 ? 5'000 : 300'000;
+        const uint64_t bytes_max = seed % 2 == 0 ? longest : 1'000'000;
+        const auto frames = random_frames(draw, 200, longest);
+        std::string stream;
+        for (const std::string &one : frames) stream += frame_bytes_of(one);
+
+        inbox box(bytes_max);
+        std::deque<lent> held;
+        size_t arrived = 0, at = 0, wrong = 0;
+        while (at < stream.size() || arrived < frames.size()) {
+            const auto room = box.room();
+            if (room.empty()) {
+                REQUIRE(box.why() == inbox::state::full);
+                REQUIRE(!held.empty());
+            } else {
+                const size_t some = draw() % 4 == 0 ? 1 + draw() % 40 : 1 + draw() % 60'000;
+                const size_t piece = std::min({some, room.size(), stream.size() - at});
+                std::memcpy(room.data(), stream.data() + at, piece);
+                at += piece;
+                const auto seen = box.got(
+                    piece, [&](const head &h) { return h.length <= longest; },
+                    [&](const tcp_wire::arrived &one) {
+                        wrong += reinterpret_cast<uintptr_t>(one.payload.data()) % 8 != 0;
+                        ++one.in->lent;
+                        held.push_back({one.in, one.payload, arrived++});
+                        return true;
+                    });
+                REQUIRE(seen == inbox::verdict::fine);
+            }
+            // One piece of memory more than the bound, where a message needs it to be whole.
+            REQUIRE(box.held_bytes() <= std::max<uint64_t>(bytes_max, longest + 16) + block_bytes);
+            while (!held.empty() && (room.empty() || draw() % 3 == 0)) {
+                const size_t which = draw() % held.size();
+                const lent one = held[which];
+                held.erase(held.begin() + static_cast<ptrdiff_t>(which));
+                const std::string &wanted = frames[one.frame];
+                wrong += !std::equal(
+                    one.payload.begin(), one.payload.end(),
+                    reinterpret_cast<const unsigned char *>(wanted.data()),
+                    reinterpret_cast<const unsigned char *>(wanted.data()) + wanted.size());
+                if (inbox::release(one.in)) break;
+            }
+        }
+        CHECK(wrong == 0);
+        for (const lent &one : held) inbox::release(one.in);
+    }
+}
+
+TEST_CASE("memory that is lent outlives its connection") {
+    std::vector<lent> kept;
+    {
+        inbox box(1 << 20);
+        const std::string small = frame_bytes_of("small"),
+                          big = frame_bytes_of(std::string(100'000, 'g'));
+        for (const std::string &bytes : {small, big, small}) {
+            for (size_t at = 0; at < bytes.size();) {
+                const auto room = box.room();
+                const size_t piece = std::min(room.size(), bytes.size() - at);
+                std::memcpy(room.data(), bytes.data() + at, piece);
+                at += piece;
+                box.got(
+                    piece, [](const head &) { return true; },
+                    [&](const tcp_wire::arrived &one) {
+                        ++one.in->lent;
+                        kept.push_back({one.in, one.payload, 0});
+                        return true;
+                    });
+            }
+        }
+    }
+    REQUIRE(kept.size() == 3);
+    CHECK(std::string(kept[0].payload.begin(), kept[0].payload.end()) == "small");
+    CHECK(kept[1].payload.size() == 100'000);
+    CHECK(kept[1].payload[99'999] == 'g');
+    for (const lent &one : kept) CHECK(!inbox::release(one.in));  // nobody waits for memory
+}
+
+TEST_CASE("a head is eight bytes, of which each is looked at") {
+    const head_image bytes = written(head{0x01020304, frame::message});
+    const unsigned char expected[] = {4, 3, 2, 1, 2, 0, 0, 0};
+    CHECK(std::equal(bytes.begin(), bytes.end(), expected));
+    for (size_t at = 0; at < head_bytes; ++at) {
+        head_image other = bytes;
+        other[at] ^= 0x80;
+        CHECK(read_head(other.data()).has_value() == (at < 4));
+    }
+    for (unsigned kind = 0; kind < 256; ++kind) {
+        head_image other = bytes;
+        other[4] = static_cast<unsigned char>(kind);
+        CHECK(read_head(other.data()).has_value() == (kind >= 1 && kind <= 3));
+    }
+    CHECK(frame_bytes(1) == 16);
+    CHECK(frame_bytes(8) == 16);
+    CHECK(frame_bytes(9) == 24);
+}
+
+TEST_CASE("numbers are never used twice, and those of another table are none") {
+    numbered<int, 1> one;
+    numbered<int, 2> other;
+    std::set<uint64_t> seen;
+    for (int i = 0; i < 1000; ++i) {
+        const uint64_t a = one.add(i), b = one.add(-i), c = other.add(i);
+        for (const uint64_t number : {a, b, c}) {
+            CHECK(number != 0);
+            CHECK(seen.insert(number).second);
+        }
+        REQUIRE(one.find(a) != nullptr);
+        CHECK(*one.find(a) == i);
+        CHECK(one.find(c) == nullptr);
+        CHECK(other.find(a) == nullptr);
+        one.remove(a);
+        CHECK(one.find(a) == nullptr);
+        one.remove(a);
+        one.remove(b);
+        other.remove(c);
+    }
+    CHECK(one.count() == 0);
+    CHECK(one.find(0) == nullptr);
+    CHECK(one.find(~uint64_t{0}) == nullptr);
+}

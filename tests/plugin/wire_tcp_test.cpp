@@ -1,0 +1,272 @@
+// wire_tcp_test.cpp - goal: whatever a peer does to the tcp wire costs no more than its own
+// connection, and is told in words. Method: a plain socket says every kind of wrong thing, beside a
+// connection that goes on working. What all wires do is checked by the conformance kit.
+#include "tests/plugin/wire_host.h"
+
+#include <dirent.h>
+
+#include <set>
+
+namespace {
+
+using moorage::test::frame_of;
+using moorage::test::hello_frame;
+using moorage::test::message_frame;
+using moorage::test::rude_socket;
+using moorage::test::wire_heard;
+using moorage::test::wire_host;
+using moorage::test::wire_limits;
+
+// A node that listens, and another that is connected to it and still is at the end.
+struct two_nodes {
+    explicit two_nodes(const moorage_wire_limits &limits = wire_limits()) {
+        REQUIRE(far.open(limits).ok());
+        REQUIRE(far.listen().ok());
+        REQUIRE(near.open().ok());
+        REQUIRE(near.connect(far.address, out).ok());
+        near.await(MOORAGE_WIRE_CONNECTED, &far);
+        in = far.await(MOORAGE_WIRE_ACCEPTED).event.connection;
+    }
+    ~two_nodes() {
+        CHECK(near.send(out, "still here") == MOORAGE_WIRE_DONE);
+        CHECK(far.await(MOORAGE_WIRE_MESSAGE, &near).bytes == "still here");
+    }
+    // Connected by hand: greeted, accepted.
+    std::unique_ptr<rude_socket> greeted() {
+        auto peer = std::make_unique<rude_socket>(far.address);
+        peer->say(hello_frame());
+        last = far.await(MOORAGE_WIRE_ACCEPTED).event.connection;
+        CHECK(peer->hear(32) == hello_frame());
+        return peer;
+    }
+    wire_host far, near;
+    uint64_t out = 0, in = 0, last = 0;
+};
+
+bool has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+size_t open_files() {
+    size_t count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder)) ++count;
+    closedir(folder);
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("bytes instead of a greeting are turned away, with a guess at what they are") {
+    struct {
+        std::string bytes;
+        const char *words;
+    } cases[] = {{"GET / HTTP/1.1\r\nHost: node\r\n\r\n", "HTTP"},
+                 {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), "TLS"},
+                 {"\xff\xfe garbage garbage garbage", "not of the tcp wire"},
+                 {frame_of(24, 1, std::string(24, 'x')), "cannot be read"},
+                 {frame_of(5, 2, "first"), "not of the tcp wire"},
+                 {frame_of(1 << 30, 1, ""), "not of the tcp wire"},
+                 {frame_of(24, 9, ""), "not of the tcp wire"}};
+    two_nodes at;
+    for (const auto &[bytes, words] : cases) {
+        CAPTURE(bytes);
+        rude_socket peer(at.far.address);
+        peer.say(bytes);
+        const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
+        CHECK(told.event.reason == MOORAGE_WIRE_MALFORMED);
+        CHECK(told.event.connection == at.far.listener);
+        CHECK(told.event.count == 1);
+        CHECK_MESSAGE(has(told.words, words), told.words);
+        CHECK(told.address.starts_with("127.0.0.1:"));
+    }
+}
+
+TEST_CASE("another version is refused in words, which reach the peer") {
+    two_nodes at;
+    rude_socket peer(at.far.address);
+    peer.say(hello_frame(7));
+    const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(told.event.reason == MOORAGE_WIRE_MALFORMED);
+    CHECK(has(told.words, "version 7 of the tcp wire there, 1 here"));
+    const std::string goodbye = peer.hear(256);
+    REQUIRE(goodbye.size() > 9);
+    CHECK(goodbye[4] == 3);
+    CHECK(goodbye[8] == MOORAGE_WIRE_MALFORMED);
+    CHECK(has(goodbye, "version 7"));
+}
+
+TEST_CASE("a greeting that stops, or never comes, ends by itself") {
+    moorage_wire_limits limits = wire_limits();
+    limits.connect_ns = 300'000'000;
+    two_nodes at(limits);
+    rude_socket silent(at.far.address), half(at.far.address);
+    half.say(hello_frame().substr(0, 5));
+    int32_t slow = 0;
+    while (slow < 2) {
+        const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
+        CHECK(told.event.reason == MOORAGE_WIRE_TOO_SLOW);
+        slow += static_cast<int32_t>(told.event.count);
+    }
+    rude_socket gone(at.far.address);
+    gone.say(hello_frame().substr(0, 20));
+    gone.close();
+    const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(told.event.reason == MOORAGE_WIRE_LOST);
+    CHECK(has(told.words, "hung up instead of a greeting"));
+}
+
+TEST_CASE("a length beyond what is taken ends the connection before memory is taken for it") {
+    two_nodes at;
+    for (const uint32_t length : {(1u << 20) + 1, 1u << 30, 0xffffffffu}) {
+        const auto peer = at.greeted();
+        peer->say(frame_of(length, 2, "begin"));
+        const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
+        CHECK(told.event.connection == at.last);
+        CHECK(told.event.reason == MOORAGE_WIRE_TOO_LONG);
+        CHECK(has(told.words, (std::to_string(length) + " bytes").c_str()));
+        CHECK(has(told.words, "1048576"));
+    }
+}
+
+TEST_CASE("frames that have no place in a conversation end it") {
+    two_nodes at;
+    for (const std::string &bytes : {frame_of(0, 2, ""), hello_frame(), frame_of(8, 0, "12345678"),
+                                     frame_of(8, 77, "12345678"), frame_of(3000, 3, "goodbye")}) {
+        const auto peer = at.greeted();
+        peer->say(message_frame("a sound one") + bytes);
+        CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "a sound one");
+        const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
+        CHECK(told.event.reason == MOORAGE_WIRE_MALFORMED);
+    }
+}
+
+TEST_CASE("a message in pieces of a byte arrives, one that breaks off does not") {
+    two_nodes at;
+    const auto peer = at.greeted();
+    const std::string frame = message_frame("byte by byte");
+    for (const char byte : frame) {
+        peer->say(std::string(1, byte));
+        for (const wire_heard &one : at.far.poll(0)) at.far.kept.push_back(one);
+    }
+    CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "byte by byte");
+    for (const bool reset : {false, true}) {
+        const auto other = at.greeted();
+        other->say(frame_of(500'000, 2, std::string(100'000, 'z')));
+        at.far.poll();
+        reset ? other->reset() : other->close();
+        const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
+        CHECK(told.event.reason == MOORAGE_WIRE_LOST);
+        CHECK(told.bytes.empty());
+        CHECK(!told.words.empty());
+    }
+}
+
+TEST_CASE("a goodbye ends in order, and its words are only what can be printed") {
+    two_nodes at;
+    const auto peer = at.greeted();
+    const std::string words = std::string(1, MOORAGE_WIRE_TOO_MANY) + "full\x1b[31m\n";
+    peer->say(message_frame("last") + frame_of(static_cast<uint32_t>(words.size()), 3, words));
+    CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "last");
+    const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
+    CHECK(told.event.reason == MOORAGE_WIRE_TOO_MANY);
+    CHECK(told.words == "the peer says: full?[31m?");
+}
+
+TEST_CASE("handshakes are limited in number and in rate, and what is too many costs one event") {
+    moorage_wire_limits limits = wire_limits();
+    limits.handshakes_max = 2;
+    {
+        two_nodes at(limits);
+        std::vector<std::unique_ptr<rude_socket>> peers;
+        for (int i = 0; i < 6; ++i) peers.push_back(std::make_unique<rude_socket>(at.far.address));
+        const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);
+        CHECK(told.event.reason == MOORAGE_WIRE_TOO_MANY);
+        CHECK(has(told.words, "handshakes_max"));
+        CHECK(told.event.count <= 4);
+        CHECK(has(peers.back()->hear(200), "handshakes_max"));
+    }
+    limits = wire_limits();
+    limits.handshakes_per_s = 3;
+    two_nodes at(limits);  // that was one
+    std::set<std::string> words;
+    for (int i = 0; i < 20; ++i) rude_socket(at.far.address).reset();
+    for (int i = 0; i < 200 && words.size() < 1; ++i)
+        for (const wire_heard &one : at.far.poll())
+            if (one.event.kind == MOORAGE_WIRE_TURNED_AWAY &&
+                one.event.reason == MOORAGE_WIRE_TOO_MANY)
+                words.insert(one.words);
+    CHECK(words == std::set<std::string>{"more than handshakes_per_s"});
+}
+
+TEST_CASE("who comes and goes leaves nothing behind") {
+    moorage_wire_limits limits = wire_limits();
+    limits.handshakes_per_s = 100'000;
+    two_nodes at(limits);
+    const auto visit = [&](int count) {
+        for (int i = 0; i < count; ++i) {
+            const auto peer = at.greeted();
+            peer->say(message_frame("hello") + (i % 2 ? frame_of(0, 2, "") : ""));
+            CHECK(at.far.await(MOORAGE_WIRE_MESSAGE).bytes == "hello");
+            peer->close();
+            at.far.await(MOORAGE_WIRE_CLOSED);
+        }
+    };
+    visit(5);
+    const size_t before = open_files();
+    visit(300);
+    CHECK(open_files() == before);
+}
+
+TEST_CASE("without encryption nothing leaves or enters this machine unless it is said twice") {
+    wire_host careful;
+    REQUIRE(careful.open().ok());
+    const auto refused = careful.listen("0.0.0.0:0");
+    REQUIRE(!refused.ok());
+    CHECK(has(refused.failure().text, "security"));
+    CHECK(has(refused.failure().text, "open_network"));
+    uint64_t number = 0;
+    REQUIRE(careful.connect("192.0.2.1:9", number).ok());
+    const wire_heard told = careful.await(MOORAGE_WIRE_CLOSED);
+    CHECK(told.event.connection == number);
+    CHECK(told.event.reason == MOORAGE_WIRE_UNREACHABLE);
+    CHECK(has(told.words, "open_network"));
+    wire_host open({{"open_network", true, "a test"}});
+    REQUIRE(open.open().ok());
+    CHECK(open.listen("0.0.0.0:0").ok());
+}
+
+TEST_CASE("addresses are read strictly, and names are looked up") {
+    two_nodes at;
+    uint64_t number = 0;
+    for (const char *text : {"127.0.0.1", "127.0.0.1:", ":80", "127.0.0.1:70000", "127.0.0.1:-1",
+                             "127.0.0.1:8x", "::1:80", "[::1:80", "[nobody]:80", "127.0.0.1:0"}) {
+        CAPTURE(text);
+        const auto refused = at.near.connect(text, number);
+        REQUIRE(!refused.ok());
+        CHECK(has(refused.failure().text, "host:port"));
+    }
+    CHECK(!at.near.listen("localhost:0").ok());  // the system chooses no address for us
+    const std::string port = at.far.address.substr(at.far.address.rfind(':'));
+    REQUIRE(at.near.connect("localhost" + port, number).ok());
+    CHECK(at.near.await(MOORAGE_WIRE_CONNECTED, &at.far).event.connection == number);
+    at.far.await(MOORAGE_WIRE_ACCEPTED);
+    REQUIRE(at.near.connect("no-such-host.invalid:80", number).ok());
+    const wire_heard told = at.near.await(MOORAGE_WIRE_CLOSED, &at.far);
+    CHECK(told.event.reason == MOORAGE_WIRE_UNREACHABLE);
+}
+
+TEST_CASE("a peer that takes nothing fills its own queue, and its end is told of") {
+    two_nodes at;
+    const auto peer = at.greeted();
+    const std::string big(200'000, 'b');
+    int taken = 0;
+    while (taken < 500 && at.far.send(at.last, big) <= MOORAGE_WIRE_TAKEN) ++taken;
+    CHECK(taken < 500);
+    CHECK(at.far.send(at.last, big) == MOORAGE_WIRE_FULL);
+    CHECK(at.far.send(at.in, "others are not held up") == MOORAGE_WIRE_DONE);
+    CHECK(at.near.await(MOORAGE_WIRE_MESSAGE, &at.far).bytes == "others are not held up");
+    peer->reset();
+    const wire_heard told = at.far.await(MOORAGE_WIRE_CLOSED);
+    CHECK(told.event.connection == at.last);
+    CHECK(told.event.reason == MOORAGE_WIRE_LOST);
+    CHECK(at.far.send(at.last, big) == MOORAGE_WIRE_GONE);
+}

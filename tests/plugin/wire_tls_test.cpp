@@ -1,0 +1,269 @@
+// wire_tls_test.cpp - goal: through TLS only those take part whom the authority vouches for, under
+// the name that it gave them, and nothing else does any harm. Method: certificates of the test's
+// own, right and wrong, and a client made of OpenSSL alone that breaks off or shows nothing.
+#include "tests/plugin/wire_certificates.h"
+#include "tests/plugin/wire_host.h"
+
+#include <openssl/ssl.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <iterator>
+
+namespace {
+
+using moorage::core::settings;
+using moorage::test::certificate_folder;
+using moorage::test::certified;
+using moorage::test::certify;
+using moorage::test::frame_of;
+using moorage::test::hello_frame;
+using moorage::test::message_frame;
+using moorage::test::rude_socket;
+using moorage::test::wire_heard;
+using moorage::test::wire_host;
+using moorage::test::wire_limits;
+
+const certificate_folder &files() {
+    static certificate_folder made;
+    static const bool written = [] {
+        made.write("a", certify("DNS:node-a", &made.authority));
+        made.write("b", certify("DNS:node-b,DNS:another", &made.authority));
+        made.write("expired", certify("DNS:node-b", &made.authority, -3600));
+        made.write("nameless", certify("", &made.authority));
+        made.write("address", certify("IP:127.0.0.1", &made.authority));
+        made.write("star", certify("DNS:*.node", &made.authority));
+        const certified other = certify("", nullptr);
+        made.write("other_ca", other);
+        made.write("stranger", certify("DNS:node-b", &other));
+        return true;
+    }();
+    (void)written;
+    return made;
+}
+
+settings tls(const std::string &who, const std::string &ca = "ca") {
+    return {{"security", std::string("tls"), "a test"},
+            {"certificate", files().file(who + ".pem"), "a test"},
+            {"key", files().file(who + ".key"), "a test"},
+            {"ca", files().file(ca + ".pem"), "a test"}};
+}
+
+bool has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+// A node that listens as node-a.
+struct listening : wire_host {
+    explicit listening(const moorage_wire_limits &limits = wire_limits()) : wire_host(tls("a")) {
+        REQUIRE(open(limits).ok());
+        REQUIRE(listen().ok());
+    }
+};
+
+// OpenSSL as a client, with or without a certificate.
+class bare_client {
+public:
+    bare_client(const std::string &address, const char *who, int version = TLS1_3_VERSION)
+        : socket(address), context_(SSL_CTX_new(TLS_client_method()), SSL_CTX_free) {
+        SSL_CTX_set_max_proto_version(context_.get(), version);
+        if (who) {
+            SSL_CTX_use_certificate_file(
+                context_.get(), files().file(who + std::string(".pem")).c_str(), SSL_FILETYPE_PEM);
+            SSL_CTX_use_PrivateKey_file(
+                context_.get(), files().file(who + std::string(".key")).c_str(), SSL_FILETYPE_PEM);
+        }
+        ssl_.reset(SSL_new(context_.get()), SSL_free);
+        SSL_set_fd(ssl_.get(), socket.descriptor);
+        fcntl_nonblocking();
+    }
+    // Goes on with the handshake while `other` polls; whether it came to an end.
+    bool shake(wire_host &other) {
+        for (int i = 0; i < 200; ++i) {
+            const int answer = SSL_connect(ssl_.get());
+            if (answer == 1) return true;
+            const int why = SSL_get_error(ssl_.get(), answer);
+            if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE) return false;
+            for (const wire_heard &one : other.poll()) other.kept.push_back(one);
+        }
+        return false;
+    }
+    bool say(const std::string &bytes) {
+        return SSL_write(ssl_.get(), bytes.data(), static_cast<int>(bytes.size())) ==
+               static_cast<int>(bytes.size());
+    }
+    rude_socket socket;
+
+private:
+    void fcntl_nonblocking() const {
+        timeval none{0, 2000};
+        ::setsockopt(socket.descriptor, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof(none));
+    }
+    std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
+    std::shared_ptr<SSL> ssl_;
+};
+
+}  // namespace
+
+TEST_CASE("two nodes know each other by the names in their certificates") {
+    listening a;
+    wire_host b(tls("b"));
+    REQUIRE(b.open().ok());
+    uint64_t number = 0;
+    REQUIRE(b.connect(a.address, number, "node-a").ok());
+    const wire_heard connected = b.await(MOORAGE_WIRE_CONNECTED, &a);
+    CHECK(connected.identity == "node-a");
+    CHECK(connected.event.flags == MOORAGE_WIRE_SECURE);
+    const wire_heard accepted = a.await(MOORAGE_WIRE_ACCEPTED, &b);
+    CHECK(accepted.identity == "node-b");
+    CHECK(accepted.event.flags == MOORAGE_WIRE_SECURE);
+    const std::string text(700'000, 's');
+    CHECK(b.send(number, text) <= MOORAGE_WIRE_TAKEN);
+    CHECK(a.await(MOORAGE_WIRE_MESSAGE, &b).bytes == text);
+    for (const char *other : {"node-b", "node", "NODE-A", "node-a.", "another"}) {
+        REQUIRE(b.connect(a.address, number, other).ok());
+        const wire_heard told = b.await(MOORAGE_WIRE_CLOSED, &a);
+        CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
+        CHECK(has(told.words, (std::string("it is node-a, and not ") + other).c_str()));
+    }
+}
+
+TEST_CASE("whom the authority does not vouch for takes no part, and both sides hear why") {
+    struct {
+        const char *who, *words;
+    } cases[] = {{"stranger", "certificate is refused"},
+                 {"expired", "expired"},
+                 {"nameless", "names nobody"},
+                 {"address", "names nobody"},
+                 {"star", "names nobody"}};
+    listening a;
+    for (const auto &[who, words] : cases) {
+        CAPTURE(who);
+        wire_host b(tls(who));
+        REQUIRE(b.open().ok());
+        uint64_t number = 0;
+        REQUIRE(b.connect(a.address, number, "node-a").ok());
+        const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY, &b);
+        CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
+        CHECK_MESSAGE(has(told.words, words), told.words);
+        const wire_heard closed = b.await(MOORAGE_WIRE_CLOSED, &a);
+        CHECK(closed.event.connection == number);
+        CHECK(!closed.words.empty());
+    }
+    // A server whom the client's authority does not know.
+    wire_host b(tls("stranger", "other_ca"));
+    REQUIRE(b.open().ok());
+    uint64_t number = 0;
+    REQUIRE(b.connect(a.address, number).ok());
+    const wire_heard told = b.await(MOORAGE_WIRE_CLOSED, &a);
+    CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
+    CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY, &b).event.reason == MOORAGE_WIRE_STRANGER);
+}
+
+TEST_CASE("a client without certificate, or of an older TLS, is turned away") {
+    listening a;
+    bare_client nobody(a.address, nullptr);
+    nobody.shake(a);  // TLS 1.3 lets the client believe that it is in
+    const wire_heard told = a.await(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(told.event.reason == MOORAGE_WIRE_STRANGER);
+    CHECK(has(told.words, "no certificate"));
+    bare_client old(a.address, "b", TLS1_2_VERSION);
+    CHECK(!old.shake(a));
+    const wire_heard older = a.await(MOORAGE_WIRE_TURNED_AWAY);
+    CHECK(older.event.reason == MOORAGE_WIRE_MALFORMED);
+    CHECK(has(older.words, "TLS 1.3"));
+}
+
+TEST_CASE("bytes that are no TLS, and TLS that breaks off, end what they began") {
+    moorage_wire_limits limits = wire_limits();
+    limits.connect_ns = 400'000'000;
+    listening a(limits);
+    for (const std::string &bytes :
+         {std::string("GET / HTTP/1.1\r\n\r\n"), hello_frame(), std::string(300, '\xee')}) {
+        rude_socket peer(a.address);
+        peer.say(bytes);
+        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_MALFORMED);
+    }
+    {
+        rude_socket half(a.address);
+        half.say(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8));  // a record's begin
+        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_TOO_SLOW);
+    }
+    {
+        rude_socket gone(a.address);
+        gone.say(std::string("\x16\x03\x01\x02\x00\x01\x00\x01", 8));
+        gone.close();
+        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY).event.reason == MOORAGE_WIRE_LOST);
+    }
+    bare_client cut(a.address, "b");
+    REQUIRE(cut.shake(a));
+    CHECK(cut.say(hello_frame()));
+    const uint64_t number = a.await(MOORAGE_WIRE_ACCEPTED).event.connection;
+    CHECK(cut.say(message_frame("whole") + frame_of(5000, 2, std::string(1000, 'h'))));
+    CHECK(a.await(MOORAGE_WIRE_MESSAGE).bytes == "whole");
+    cut.socket.close();  // without a word of TLS: truncation
+    const wire_heard told = a.await(MOORAGE_WIRE_CLOSED);
+    CHECK(told.event.connection == number);
+    CHECK(told.event.reason == MOORAGE_WIRE_LOST);
+}
+
+TEST_CASE("one side with TLS and the other without come to an end that says so") {
+    uint64_t number = 0;
+    {
+        listening a;
+        wire_host plain;
+        REQUIRE(plain.open().ok());
+        REQUIRE(plain.connect(a.address, number).ok());
+        const wire_heard told = plain.await(MOORAGE_WIRE_CLOSED, &a);
+        CHECK(told.event.reason == MOORAGE_WIRE_LOST);
+        CHECK(has(told.words, "is security the same on both sides?"));
+        CHECK(a.await(MOORAGE_WIRE_TURNED_AWAY, &plain).event.reason == MOORAGE_WIRE_MALFORMED);
+    }
+    wire_host plain, b(tls("b"));
+    REQUIRE(plain.open().ok());
+    REQUIRE(plain.listen().ok());
+    REQUIRE(b.open().ok());
+    REQUIRE(b.connect(plain.address, number).ok());
+    CHECK(has(plain.await(MOORAGE_WIRE_TURNED_AWAY, &b).words, "speaks TLS"));
+    CHECK(b.await(MOORAGE_WIRE_CLOSED, &plain).event.reason == MOORAGE_WIRE_MALFORMED);
+}
+
+TEST_CASE("files that cannot be used are named, and nothing of them is told") {
+    const std::string secret = [] {
+        std::ifstream in(files().file("a.key"));
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    }();
+    for (const char *key : {"certificate", "key", "ca"}) {
+        settings given = tls("a");
+        for (auto &one : given)
+            if (one.key == key) one.value = files().file("missing.pem");
+        wire_host at(given);
+        const auto refused = at.open();
+        REQUIRE(!refused.ok());
+        CHECK(has(refused.failure().text, "missing.pem"));
+        CHECK(has(refused.failure().text, key));
+        for (auto &one : given)
+            if (one.key == key) one.value = std::string();
+        wire_host without(given);
+        const auto none = without.open();
+        REQUIRE(!none.ok());
+        CHECK(has(none.failure().text, (std::string("needs ") + key).c_str()));
+    }
+    settings given = tls("a");
+    given[2].value = files().file("b.key");  // of another certificate
+    wire_host at(given);
+    const auto refused = at.open();
+    REQUIRE(!refused.ok());
+    CHECK(has(refused.failure().text, "b.key"));
+    for (size_t i = 40; i + 16 < secret.size(); i += 16)
+        CHECK(!has(refused.failure().text, secret.substr(i, 16).c_str()));
+}
+
+TEST_CASE("the conformance kit passes tcp through TLS") {
+    const std::filesystem::path build = MOORAGE_BINARY_DIR;
+    std::string command = "'" + (build / "bin/moorage").string() + "' plugins check '" +
+                          (build / "plugins/wire/tcp.so").string() + "' --timeout 60";
+    for (const auto &one : tls("a"))
+        command += " --param '" + one.key + "=" + std::get<std::string>(one.value) + "'";
+    const int state = std::system((command + " > /dev/null").c_str());
+    CHECK(WIFEXITED(state));
+    CHECK(WEXITSTATUS(state) == 0);
+}
