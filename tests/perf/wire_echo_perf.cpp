@@ -1,0 +1,279 @@
+// wire_echo_perf.cpp - round trips between two processes over loopback: the tcp wire, sleeping and
+// polling, in the clear and through TLS, beside a bare blocking socket in the same run.
+//
+//   bin/wire_echo_perf [trips]
+//
+// Both processes are pinned, to two processors where there are two. The forms take turns in rounds,
+// so that a machine whose speed swings treats them alike. What a round trip takes from send to the
+// message that comes back: median and 99th percentile over all rounds, in microseconds.
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/host/instance.h"
+#include "core/host/registry.h"
+#include "tests/plugin/wire_certificates.h"
+
+namespace {
+
+using namespace moorage;
+using core::settings;
+
+[[noreturn]] void give_up(const std::string &text) {
+    std::fprintf(stderr, "wire_echo_perf: %s\n", text.c_str());
+    std::exit(1);
+}
+
+void pin(int wanted) {
+    cpu_set_t all;
+    sched_getaffinity(0, sizeof(all), &all);
+    std::vector<int> there;
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+        if (CPU_ISSET(i, &all)) there.push_back(i);
+    CPU_ZERO(&all);
+    CPU_SET(there[static_cast<size_t>(wanted) % there.size()], &all);
+    sched_setaffinity(0, sizeof(all), &all);
+}
+
+// One end of a conversation of messages of equal length.
+class end {
+public:
+    virtual ~end() = default;
+    virtual std::string listen() = 0;
+    virtual void connect(const std::string &address) = 0;
+    virtual bool echo() = 0;  // until the peer is gone
+    virtual void trip(const std::vector<char> &bytes) = 0;
+};
+
+class bare_end final : public end {
+public:
+    explicit bare_end(size_t bytes) : room_(bytes) {}
+    ~bare_end() override {
+        for (const int one : {socket_, listener_})
+            if (one >= 0) ::close(one);
+    }
+    std::string listen() override {
+        listener_ = ::socket(AF_INET, SOCK_STREAM, 0);
+        sockaddr_in at = loopback(0);
+        socklen_t bytes = sizeof(at);
+        if (::bind(listener_, reinterpret_cast<sockaddr *>(&at), sizeof(at)) != 0 ||
+            ::listen(listener_, 1) != 0)
+            give_up("cannot listen");
+        ::getsockname(listener_, reinterpret_cast<sockaddr *>(&at), &bytes);
+        return std::to_string(ntohs(at.sin_port));
+    }
+    void connect(const std::string &address) override {
+        socket_ = ::socket(AF_INET, SOCK_STREAM, 0);
+        const sockaddr_in to = loopback(static_cast<uint16_t>(std::stoi(address)));
+        if (::connect(socket_, reinterpret_cast<const sockaddr *>(&to), sizeof(to)) != 0)
+            give_up("cannot connect");
+        at_once();
+    }
+    bool echo() override {
+        socket_ = ::accept(listener_, nullptr, nullptr);
+        at_once();
+        while (receive()) send(room_);
+        return true;
+    }
+    void trip(const std::vector<char> &bytes) override {
+        send(bytes);
+        if (!receive()) give_up("the other process is gone");
+    }
+
+private:
+    static sockaddr_in loopback(uint16_t port) {
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        at.sin_port = htons(port);
+        return at;
+    }
+    void at_once() const {
+        const int on = 1;
+        ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
+    void send(const std::vector<char> &bytes) const {
+        for (size_t gone = 0; gone < bytes.size();)
+            gone += static_cast<size_t>(std::max<ssize_t>(
+                0, ::send(socket_, bytes.data() + gone, bytes.size() - gone, MSG_NOSIGNAL)));
+    }
+    bool receive() {
+        for (size_t here = 0; here < room_.size();) {
+            const ssize_t got = ::recv(socket_, room_.data() + here, room_.size() - here, 0);
+            if (got <= 0) return false;
+            here += static_cast<size_t>(got);
+        }
+        return true;
+    }
+    std::vector<char> room_;
+    int socket_ = -1, listener_ = -1;
+};
+
+class wire_end final : public end {
+public:
+    explicit wire_end(const settings &given) {
+        const std::vector<std::filesystem::path> files = {
+            std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/wire/tcp.so"};
+        if (const auto done = known_.scan(files); !done) give_up(done.failure().text);
+        auto made = core::instance::create(**known_.find("tcp", "wire"), given, {});
+        if (!made) give_up(made.failure().text);
+        wire_ = std::move(*made);
+        moorage_limits nothing{};
+        nothing.size = sizeof(nothing);
+        moorage_wire_limits limits{};
+        limits.size = sizeof(limits);
+        limits.connections_max = limits.handshakes_max = limits.handshakes_per_s = 4;
+        limits.queue_messages_max = 16;
+        limits.message_bytes_max[0] = limits.message_bytes_max[1] = 1 << 20;
+        limits.queue_bytes_max = limits.receive_bytes_max = 4 << 20;
+        limits.connect_ns = limits.close_ns = 5'000'000'000;
+        if (!wire_->activate(nothing)) give_up("cannot activate");
+        const auto opened = wire_->control(core::entry_point::wire_open, [&](moorage_plugin *p) {
+            return wire_->wire->open(p, &limits);
+        });
+        if (!opened) give_up(opened.failure().text);
+    }
+    std::string listen() override {
+        char bound[MOORAGE_WIRE_ADDRESS_MAX];
+        uint64_t listener = 0;
+        if (wire_->wire->listen(wire_->plugin(), "127.0.0.1:0", bound, &listener) != MOORAGE_OK)
+            give_up("cannot listen");
+        return bound;
+    }
+    void connect(const std::string &address) override {
+        const char *text = address.c_str();
+        const moorage_wire_target to{sizeof(to), MOORAGE_WIRE_CALLS, &text, 1, 0, nullptr};
+        if (wire_->wire->connect(wire_->plugin(), &to, &connection_) != MOORAGE_OK)
+            give_up("cannot connect");
+        if (next().kind != MOORAGE_WIRE_CONNECTED) give_up("not connected");
+    }
+    bool echo() override {
+        for (;;) {
+            const moorage_wire_event one = next();
+            if (one.kind == MOORAGE_WIRE_CLOSED) return true;
+            if (one.kind == MOORAGE_WIRE_SENT) release(one.user);
+            if (one.kind != MOORAGE_WIRE_MESSAGE) continue;
+            connection_ = one.connection;
+            if (send(one.plugin_data, one.bytes, one.message) == MOORAGE_WIRE_DONE)
+                release(one.message);
+        }
+    }
+    void trip(const std::vector<char> &bytes) override {
+        send(bytes.data(), bytes.size(), 0);
+        moorage_wire_event one = next();
+        while (one.kind != MOORAGE_WIRE_MESSAGE) one = next();
+        release(one.message);
+    }
+
+private:
+    moorage_wire_event next() {
+        moorage_wire_event one{};
+        while (wire_->call(core::entry_point::wire_poll, wire_->wire->poll, &one, 1u,
+                           uint64_t{1'000'000'000}) == 0) {
+        }
+        return one;
+    }
+    uint32_t send(const void *data, uint64_t bytes, uint64_t user) {
+        const moorage_wire_part part{data, bytes, 0};
+        const uint32_t did = wire_->call(core::entry_point::wire_send, wire_->wire->send,
+                                         connection_, &part, 1u, user);
+        if (did > MOORAGE_WIRE_TAKEN) give_up("a message is not taken");
+        return did;
+    }
+    void release(uint64_t message) { wire_->wire->release(wire_->plugin(), message); }
+
+    core::registry known_;
+    std::unique_ptr<core::instance> wire_;
+    uint64_t connection_ = 0;
+};
+
+struct form {
+    const char *name;
+    bool wire;
+    settings given;
+};
+
+std::unique_ptr<end> make(const form &of, size_t bytes) {
+    if (of.wire) return std::make_unique<wire_end>(of.given);
+    return std::make_unique<bare_end>(bytes);
+}
+
+// Round trips of one form, in nanoseconds, with another process of its own.
+void measure(const form &of, size_t bytes, int trips, std::vector<double> &out) {
+    int way[2];
+    if (::pipe(way) != 0) give_up("no pipe");
+    const pid_t other = ::fork();
+    if (other == 0) {
+        pin(1);
+        const auto far = make(of, bytes);
+        const std::string address = far->listen() + "\n";
+        if (::write(way[1], address.data(), address.size()) < 0) ::_exit(1);
+        far->echo();
+        ::_exit(0);
+    }
+    std::string address;
+    for (char c = 0; ::read(way[0], &c, 1) == 1 && c != '\n';) address.push_back(c);
+    ::close(way[0]), ::close(way[1]);
+    auto near = make(of, bytes);
+    near->connect(address);
+    const std::vector<char> message(bytes, 'm');
+    for (int i = 0; i < trips / 10 + 20; ++i) near->trip(message);
+    for (int i = 0; i < trips; ++i) {
+        const auto begin = std::chrono::steady_clock::now();
+        near->trip(message);
+        const auto took = std::chrono::steady_clock::now() - begin;
+        out.push_back(std::chrono::duration<double, std::micro>(took).count());
+    }
+    near.reset();
+    int state = 0;
+    ::waitpid(other, &state, 0);
+}
+
+}  // namespace
+
+int main(int count, char **words) {
+    const int trips = count > 1 ? std::atoi(words[1]) : 2000, rounds = 5;
+    test::certificate_folder files;
+    files.write("node", test::certify("DNS:node", &files.authority));
+    const settings sleeping{{"poll_us", int64_t{0}, "here"}},
+        polling{{"poll_us", int64_t{1000}, "here"}};
+    const auto tls = [&](settings with) {
+        with.push_back({"security", std::string("tls"), "here"});
+        with.push_back({"certificate", files.file("node.pem"), "here"});
+        with.push_back({"key", files.file("node.key"), "here"});
+        with.push_back({"ca", files.file("ca.pem"), "here"});
+        return with;
+    };
+    const std::vector<form> forms = {{"bare socket, blocking", false, {}},
+                                     {"tcp, sleeping", true, sleeping},
+                                     {"tcp, polling", true, polling},
+                                     {"tcp with TLS, sleeping", true, tls(sleeping)},
+                                     {"tcp with TLS, polling", true, tls(polling)}};
+    pin(0);
+    std::printf("%-24s %10s %10s %10s\n", "round trip, us", "bytes", "p50", "p99");
+    for (const size_t bytes : {size_t{64}, size_t{8256}, size_t{131072}}) {
+        std::vector<std::vector<double>> took(forms.size());
+        for (int round = 0; round < rounds; ++round)
+            for (size_t i = 0; i < forms.size(); ++i)
+                measure(forms[i], bytes, trips / rounds, took[i]);
+        for (size_t i = 0; i < forms.size(); ++i) {
+            std::sort(took[i].begin(), took[i].end());
+            std::printf("%-24s %10zu %10.1f %10.1f\n", forms[i].name, bytes,
+                        took[i][took[i].size() / 2], took[i][took[i].size() * 99 / 100]);
+        }
+        std::fflush(stdout);
+    }
+    return 0;
+}
