@@ -91,7 +91,6 @@ struct desk {
     event_queue events;
     numbered<block *, 2> lent;
     std::vector<std::weak_ptr<session>> starved;  // whose inbox was full
-    uint32_t sockets = 0;                         // connections, attempts and handshakes
     asio::io_context io{1};
 };
 

@@ -42,9 +42,7 @@ public:
         peer_ = text_of(socket_.remote_endpoint(ignored));
         socket_.non_blocking(true, ignored);
         set_options(socket_.native_handle(), with.set.silence_ms);
-        ++desk_.sockets;
     }
-    ~session() { --desk_.sockets; }
 
     const std::string &peer() const { return peer_; }
     const std::string &identity() const { return identity_; }
