@@ -6,6 +6,7 @@
 
 #include "plugins/wire/tcp/inbox.hpp"
 #include "plugins/wire/tcp/numbers.hpp"
+#include "plugins/wire/tcp/silence.hpp"
 
 #include <deque>
 #include <random>
@@ -170,4 +171,43 @@ TEST_CASE("numbers are never used twice, and those of another table are none") {
     CHECK(one.count() == 0);
     CHECK(one.find(0) == nullptr);
     CHECK(one.find(~uint64_t{0}) == nullptr);
+}
+
+// Looks 500 ms apart. A peer is silent when four whole intervals pass without an acknowledgement
+// while something is under way, which takes a fifth look that saw it set out.
+TEST_CASE("silence is four intervals without an acknowledgement") {
+    const auto looks_until_silent = [](auto &&at, uint32_t most) {
+        silence_watch watch;
+        for (uint32_t look = 1; look <= most; ++look)
+            if (watch.silent(at(look), 10'000 + 500 * look)) return look;
+        return 0u;
+    };
+    // Nothing is answered, the last acknowledgement was long before.
+    CHECK(looks_until_silent(
+              [](uint32_t look) {
+                  return acknowledgements{3, 60'000 + 500 * look, 0};
+              },
+              20) == 5);
+    // Always something under way, and acknowledged within the interval: 0 ms ago, 499 ms ago.
+    CHECK(looks_until_silent([](uint32_t) { return acknowledgements{9, 0, 0}; }, 50) == 0);
+    CHECK(looks_until_silent([](uint32_t) { return acknowledgements{9, 499, 0}; }, 50) == 0);
+    // Nothing under way: an idle connection is keepalive's.
+    CHECK(looks_until_silent(
+              [](uint32_t look) {
+                  return acknowledgements{0, 500 * look, 0};
+              },
+              50) == 0);
+    // One acknowledgement in between begins anew: looks 1 to 4 without, 5 with, then four more.
+    CHECK(looks_until_silent(
+              [](uint32_t look) {
+                  return acknowledgements{1, look == 5 ? 20 : 60'000 + 500 * look, 0};
+              },
+              20) == 9);
+    // A window that is shut and answers probes is no silence; four without answer are.
+    CHECK(looks_until_silent([](uint32_t) { return acknowledgements{0, 5'000, 3}; }, 50) == 0);
+    CHECK(looks_until_silent(
+              [](uint32_t look) {
+                  return acknowledgements{0, 5'000, look};
+              },
+              50) == 4);
 }

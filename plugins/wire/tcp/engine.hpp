@@ -340,7 +340,9 @@ inline void engine::watch_silence() {
         entries_.each([&](entry &one) {
             if (auto *open = std::get_if<std::shared_ptr<session>>(&one)) all.push_back(*open);
         });
-        for (const auto &one : all) one->look_for_silence();
+        const auto now = std::chrono::steady_clock::now().time_since_epoch();
+        const auto now_ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
+        for (const auto &one : all) one->look_for_silence(static_cast<uint64_t>(now_ms));
         watch_silence();
     });
 }

@@ -90,8 +90,10 @@ public:
     void fail(int32_t reason, const std::string &words);
     void close(bool at_once);
     void pace(uint64_t bytes_per_s) { set_pace(socket_.native_handle(), bytes_per_s); }
-    void look_for_silence() {
-        if (state_ == state::open && silence_.silent(socket_.native_handle()))
+    void look_for_silence(uint64_t now_ms) {
+        if (state_ != state::open) return;
+        const auto seen = look_at(socket_.native_handle());
+        if (seen && silence_.silent(*seen, now_ms))
             end(MOORAGE_WIRE_LOST, "nothing is acknowledged any more");
     }
     void resume() {

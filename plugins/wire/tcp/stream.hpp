@@ -9,9 +9,11 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "silence.hpp"
 #include "tls.hpp"
 
 namespace tcp_wire {
@@ -92,28 +94,12 @@ inline void set_pace(int socket, uint64_t bytes_per_s) {
     ::setsockopt(socket, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
 }
 
-// Whether the other end still acknowledges, by looking every now and then. TCP_USER_TIMEOUT would
-// not do: it ends connections whose receiver holds its window shut, which is how a full inbox keeps
-// its sender back (Linux 6.18: after 2.5 s with 2 s).
-class silence_watch {
-public:
-    // True: bytes that are under way were not acknowledged since the last `looks_max` looks.
-    bool silent(int socket) {
-        constexpr uint32_t looks_max = 4;
-        tcp_info now{};
-        socklen_t bytes = sizeof(now);
-        if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &now, &bytes) != 0) return false;
-        const bool waits =
-            now.tcpi_unacked > 0 && now.tcpi_last_ack_recv >= last_ack_ms_ && waited_;
-        looks_ = waits ? looks_ + 1 : 0;
-        waited_ = now.tcpi_unacked > 0;
-        last_ack_ms_ = now.tcpi_last_ack_recv;
-        return looks_ >= looks_max || now.tcpi_probes >= looks_max;
-    }
-
-private:
-    uint32_t looks_ = 0, last_ack_ms_ = 0;
-    bool waited_ = false;
-};
+// Nothing where the kernel does not tell.
+inline std::optional<acknowledgements> look_at(int socket) {
+    tcp_info now{};
+    socklen_t bytes = sizeof(now);
+    if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &now, &bytes) != 0) return std::nullopt;
+    return acknowledgements{now.tcpi_unacked, now.tcpi_last_ack_recv, now.tcpi_probes};
+}
 
 }  // namespace tcp_wire
