@@ -33,22 +33,11 @@ std::string objection(const ledger &truth, uint32_t pool, uint32_t page,
         return format("{} is of pool {}, room was asked in pool {}", name, truth.pool_of_page(page),
                       pool);
     if (twice) return format("{} is named twice", name);
-    const uint8_t state = truth.state(page);
+    const uint32_t state = truth.state(page);
     if (state & MOORAGE_STATE_PINNED) return format("{} is pinned", name);
     if (state & MOORAGE_STATE_BUFFERED)
         return format("{} is in the transfer buffer, not in a slot", name);
     return format("{} is not resident", name);
-}
-
-// The evictable page of the pool with the smallest number that `taken` does not hold.
-uint32_t first_evictable(const ledger &truth, uint32_t pool, std::span<const uint32_t> taken) {
-    const bool shared = truth.pools() == 1;
-    const uint32_t begin = shared ? 0 : pool * truth.experts();
-    const uint32_t end = shared ? truth.page_count() : begin + truth.experts();
-    for (uint32_t page = begin; page < end; ++page)
-        if (truth.evictable(page) && std::find(taken.begin(), taken.end(), page) == taken.end())
-            return page;
-    return MOORAGE_NONE;
 }
 
 }  // namespace
@@ -57,6 +46,20 @@ cache_stage::cache_stage(instance &policy, ledger &truth, fault_log &faults)
     : policy_(policy), truth_(truth), faults_(faults) {
     assert(policy.cache != nullptr);
     victims_.reserve(truth.page_count());
+}
+
+// The evictable page of the pool with the smallest number that `taken` does not hold. `spares`: nor
+// the policy.
+uint32_t cache_stage::first_evictable(uint32_t pool, std::span<const uint32_t> taken,
+                                      bool spares) const {
+    const bool shared = truth_.pools() == 1;
+    const uint32_t begin = shared ? 0 : pool * truth_.experts();
+    const uint32_t end = shared ? truth_.page_count() : begin + truth_.experts();
+    for (uint32_t page = begin; page < end; ++page)
+        if (truth_.evictable(page) && std::find(taken.begin(), taken.end(), page) == taken.end() &&
+            !(spares && held(page)))
+            return page;
+    return MOORAGE_NONE;
 }
 
 bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause) {
@@ -87,7 +90,7 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     bool told = false;  // that there were too few: one fault a call, however many lack
     for (uint32_t i = 0; i < count; ++i) {
         if (victims_[i] != MOORAGE_NONE && i < named) continue;
-        const uint32_t page = first_evictable(truth_, pool, victims_);
+        const uint32_t page = first_evictable(pool, victims_, cause != MOORAGE_BUDGET);
         if (page == MOORAGE_NONE) break;
         if (i >= named && !told) {
             told = true;
@@ -104,7 +107,7 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
 
 // Of a split expert a slot holds the top segment.
 uint32_t cache_stage::segments_of(uint32_t layer) const {
-    return truth_.splits()[layer] < 1 ? MOORAGE_TOP : MOORAGE_WHOLE;
+    return truth_.splits()[layer] < 1 ? first_segment : MOORAGE_WHOLE;
 }
 
 bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, bool at_once,
@@ -151,11 +154,34 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, bool at_o
 void cache_stage::empty(std::vector<uint32_t> &evicted) {
     for (uint32_t page = 0; page < truth_.page_count(); ++page) {
         if (!truth_.evictable(page)) continue;
-        truth_.evict(page);
-        if (policy_.cache->on_evict != nullptr)
-            policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_BUDGET);
+        evict(page, MOORAGE_BUDGET);
         evicted.push_back(page);
     }
+}
+
+void cache_stage::evict(uint32_t page, int32_t cause) {
+    truth_.evict(page);
+    if (policy_.cache->on_evict != nullptr)
+        policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, cause);
+}
+
+bool cache_stage::give_up(uint32_t layer, std::vector<uint32_t> &evicted) {
+    const uint32_t pool = truth_.pool_of_layer(layer), used = truth_.used(pool);
+    if (used == 0) return true;
+    const moorage_room room{sizeof(room), 0, pool, layer, used, MOORAGE_ADVICE};
+    victims_.assign(used, MOORAGE_NONE);
+    const uint32_t given =
+        policy_.call(entry_point::give_up, policy_.cache->give_up, &room, victims_.data());
+    for (uint32_t i = 0; i < std::min(given, used); ++i) {
+        const uint32_t page = victims_[i];
+        if (may_go(truth_, pool, page, {})) {
+            evict(page, MOORAGE_ADVICE);
+            evicted.push_back(page);
+        } else if (!faults_.report(policy_.name(), objection(truth_, pool, page, {}))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 void cache_stage::put(uint32_t page) {
@@ -166,11 +192,7 @@ void cache_stage::put(uint32_t page) {
                      MOORAGE_MIGRATION);
 }
 
-void cache_stage::take(uint32_t page) {
-    truth_.evict(page);
-    if (policy_.cache->on_evict != nullptr)
-        policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_MIGRATION);
-}
+void cache_stage::take(uint32_t page) { evict(page, MOORAGE_MIGRATION); }
 
 bool cache_stage::fill(uint32_t pool, std::vector<uint32_t> &loaded) {
     const moorage_cache &cache = *policy_.cache;
@@ -219,9 +241,7 @@ bool cache_stage::shrink(uint32_t pool, std::vector<uint32_t> &evicted) {
         if (!find_victims(pool, layer, ask, MOORAGE_BUDGET)) return false;
         if (victims_.empty()) return true;
         for (const uint32_t page : victims_) {
-            truth_.evict(page);
-            if (policy_.cache->on_evict != nullptr)
-                policy_.call(entry_point::on_evict, policy_.cache->on_evict, page, MOORAGE_BUDGET);
+            evict(page, MOORAGE_BUDGET);
             evicted.push_back(page);
         }
     }

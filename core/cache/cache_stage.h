@@ -43,6 +43,10 @@ public:
     // [control]
     bool fill(uint32_t pool, std::vector<uint32_t> &loaded);
 
+    // A step of `layer` has ended: pages that the policy gives up now lose their slots; they are
+    // appended to `evicted`. False: the run has to end. [step]
+    bool give_up(uint32_t layer, std::vector<uint32_t> &evicted);
+
     // A placement puts a whole page into its pool, or takes it out; the policy is told (cause
     // MOORAGE_MIGRATION). Requires: it is absent; it may go. [step]
     void put(uint32_t page);
@@ -53,6 +57,13 @@ public:
 
 private:
     uint32_t segments_of(uint32_t layer) const;
+    void evict(uint32_t page, int32_t cause);
+    // Whether the policy keeps a page that the host would take.
+    bool held(uint32_t page) const {
+        return policy_.cache->hold != nullptr &&
+               policy_.call(entry_point::hold, policy_.cache->hold, page) != 0;
+    }
+    uint32_t first_evictable(uint32_t pool, std::span<const uint32_t> taken, bool spares) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no
     // more).
     bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);

@@ -1,12 +1,15 @@
 // caches.cpp - one device after the other.
 #include "core/cache/caches.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace moorage::core {
 
 caches::caches(std::span<instance *const> policies, const memories &truth, fault_log &faults)
-    : truth_(truth) {
+    : truth_(truth), gives_up_(std::ranges::any_of(policies, [](const instance *one) {
+          return one->cache->give_up != nullptr;
+      })) {
     assert(policies.size() == truth.devices());
     each_.reserve(policies.size());
     for (uint32_t device = 0; device < policies.size(); ++device)

@@ -118,9 +118,10 @@ public:
     // steps carry scores.
     bool has_fast_path() const {
         constexpr uint32_t scores = MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
-        return !job_.stepwise && policy_->cache->replay != nullptr &&
-               policy_->cache->admit == nullptr && shape_.width <= fast_width_max &&
-               (job_.of->descriptor->needs & scores) == 0;
+        const moorage_cache &calls = *policy_->cache;
+        return !job_.stepwise && policy_->replayer != nullptr && calls.admit == nullptr &&
+               calls.hold == nullptr && calls.give_up == nullptr &&
+               shape_.width <= fast_width_max && (job_.of->descriptor->needs & scores) == 0;
     }
     // Nothing when an outcome was wrong.
     std::optional<replay_result> fast();
@@ -176,6 +177,9 @@ status run::prepare(const future *coming) {
     limits.pools = truth_.pools();
     limits.slots = job_.slots;
     limits.expert_bytes = 1;  // bytes are not modelled: an expert is one unit
+    const moorage_store only{sizeof(only), MOORAGE_STORE_FAST, job_.slots, 1};
+    limits.stores = 1;
+    limits.host_stores = &only;
     return policy_->activate(limits);
 }
 
@@ -203,7 +207,7 @@ std::optional<replay_result> run::fast() {
                                   truth_.hand_over().used,
                                   outcomes.data()};
         note_step(MOORAGE_NONE, reader.first());  // and those after it
-        policy_->call(entry_point::replay, policy_->cache->replay, &part);
+        policy_->call(entry_point::replay, policy_->replayer->replay, &part);
         if (!faults_.fatal().empty()) return std::nullopt;
         if (!account.follow(reader.experts(), outcomes.data(), reader.count())) return std::nullopt;
         tell(uint64_t{reader.count()} * reader.token_requests());

@@ -167,7 +167,7 @@ bool replay_account::follow_step(uint32_t layer, const uint32_t *experts,
 }
 
 bool replay_account::agrees() const {
-    const uint8_t *state = truth_.view()->host_state;
+    const uint32_t *state = truth_.view()->host_state;
     uint32_t differences = 0;
     for (uint32_t page = 0; page < truth_.page_count(); ++page)
         differences |= state[page] ^ (present_[page] * uint32_t{MOORAGE_WHOLE});

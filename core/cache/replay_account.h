@@ -25,7 +25,7 @@ public:
 
     // Follows `tokens` tokens. False when an outcome cannot be: a hit or a free slot claimed
     // wrongly, a victim that is not there, pinned, of another pool or not needed, a request left
-    // uncached although room could be made; or when state bytes or counts of `truth` are not as
+    // uncached although room could be made; or when state words or counts of `truth` are not as
     // they must be.
     bool follow(const uint32_t *experts, const uint32_t *outcomes, uint32_t tokens);
 

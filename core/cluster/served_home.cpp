@@ -7,6 +7,7 @@
 
 #include "core/base/text.h"
 #include "core/cluster/idle_source.h"
+#include "core/dispatch/machine_table.h"
 #include "core/pipeline/composition.h"
 
 namespace moorage::core {
@@ -110,7 +111,10 @@ status served_home::make_policies() {
                                 .where = {truth_->view(), shown_.lent(), from_.all.clock(), nullptr,
                                           from_.inputs.config.seed, &from_.faults}};
     if (const status done = policies_.make(request); !done) return done;
-    if (const status done = policies_.activate(limits()); !done) return done;
+    moorage_limits bounds = limits();
+    const machine_table table({*costs_, {}}, {{capacity_}}, MOORAGE_NONE, node_->distances());
+    table.show_in(bounds);
+    if (const status done = policies_.activate(bounds); !done) return done;
     // A device does not call itself.
     const uint32_t callable = node_->servers() - (on_gpu() ? 1 : 0);
     return check_composition(
@@ -118,20 +122,9 @@ status served_home::make_policies() {
 }
 
 moorage_limits served_home::limits() const {
-    moorage_limits limits{};
-    limits.size = sizeof(limits);
-    limits.layers = source_->layers();
-    limits.experts = source_->experts();
-    limits.top_k = source_->top_k();
-    limits.tokens_max = source_->tokens_max();
-    limits.requests_max = source_->streams();
-    limits.pools = 1;
+    moorage_limits limits = limits_of(*source_);
     limits.slots = capacity_;
     limits.buffer_slots = source_->top_k();
-    limits.segments = 1;
-    limits.predictions_max = source_->experts();
-    limits.servers = node_->servers();
-    limits.links = link_disk;  // there is none
     limits.transfers_max = pipeline::transfers_for(source_->experts(), source_->top_k(), false);
     limits.expert_bytes = costs_->shape().expert_bytes;
     return limits;

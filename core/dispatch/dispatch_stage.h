@@ -17,11 +17,15 @@
 
 namespace moorage::core {
 
+// Where an item is computed: on the GPU that it belongs to, on the CPU, or from `remote` on by a
+// server. Policies name devices, of which there may be several GPUs.
+enum site : uint32_t { site_gpu = 0, site_cpu = 1, site_remote = 2 };
+
 // One distinct expert of the step, resident ones first.
 struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
     uint8_t missing = 0;  // segments that are not resident
-    uint32_t site = MOORAGE_SITE_GPU;
+    uint32_t site = site_gpu;
     // That bring the top (or the whole) and the bottom segment.
     uint32_t transfers[2] = {MOORAGE_NONE, MOORAGE_NONE};
     uint64_t load_left_bytes = 0;      // of what is missing
@@ -38,7 +42,7 @@ struct step_item {
         expert = its_expert;
         page = its_page;
         tokens = its_tokens;
-        site = MOORAGE_SITE_GPU;
+        site = site_gpu;
         transfers[0] = transfers[1] = MOORAGE_NONE;
         load_left_bytes = read_ns = load_ns = run_ns = 0;
         open = 0;
@@ -53,11 +57,11 @@ public:
     dispatch_stage(instance &policy, fault_log &faults, const device_costs &costs,
                    const memories &truth, peers *others, uint32_t items_max);
 
-    // Asks for a site and an order of `items`; writes the sites into them and the order into
+    // Asks for a device and an order of `items`; writes their sites into them and the order into
     // order(). Wrong advice is reported and replaced by the default: everything on the
     // GPU, as given, and what cannot run there on the server that takes the least time. [step]
     bool assign(const layer_step &step, std::vector<step_item> &items, uint64_t load_backlog_ns,
-                uint64_t cpu_backlog_ns, uint64_t behind_backlog_ns,
+                uint64_t behind_backlog_ns,
                 std::span<const uint64_t> device_backlogs_ns = {});
     std::span<const uint32_t> order() const { return {order_.data(), count_}; }
     // The cost model has changed.
@@ -73,8 +77,8 @@ private:
     void assign_default();
     bool replace_advice(uint32_t layer, const std::string &why);
     uint32_t first_wrong();
-    bool site_stands(uint32_t item) const;
-    bool runs_at(uint32_t item, uint32_t site) const;
+    bool advice_stands(uint32_t item) const;
+    bool runs_on(uint32_t item, uint32_t device) const;
     std::string objection(uint32_t at) const;
 
     instance &policy_;
@@ -86,13 +90,15 @@ private:
     std::vector<remote_offer> offers_;
     // As long as a step can have items; `count_` of them are the step's.
     uint32_t count_ = 0;
-    std::vector<uint32_t> default_sites_;
-    fenced_vector<uint32_t> sites_, order_;
+    const lent_vector<moorage_device> machine_;
+    const uint32_t cpu_;  // the device after the GPUs, before the servers
+    std::vector<uint32_t> default_devices_;
+    fenced_vector<uint32_t> devices_, order_;
     lent_record<moorage_items> table_;  // of the step; most of it never changes
-    lent_vector<uint32_t> remote_first_, remote_servers_, experts_, tokens_;
+    lent_vector<uint32_t> remote_first_, remote_devices_, experts_, tokens_;
     lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
-    lent_vector<uint32_t> device_;  // of each item, where there are several ...
-    lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;  // ... and of each of them
+    lent_vector<uint32_t> device_;                              // of each item
+    lent_vector<uint64_t> device_backlog_ns_, device_once_ns_;  // of each, where there are several
     lent_vector<uint8_t> missing_;
     std::vector<uint64_t> seen_;  // in this step, where it is seen_now_
     uint64_t seen_now_ = 0;

@@ -72,7 +72,7 @@ public:
 private:
     // An expert counts once, whole: its bottom segment follows its top.
     void note(const expert_work &work) {
-        if (work.segments & MOORAGE_TOP) experts_.push_back(work.page);
+        if (work.segments & first_segment) experts_.push_back(work.page);
     }
     void flush() {
         if (experts_.empty()) return;

@@ -12,7 +12,6 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
       costs_(costs),
       sync_ns_(costs.sync_ns()),
       link_rates_{costs.hardware().link.h2d_bytes_per_s / 1e9,
-                  costs.hardware().link.d2h_bytes_per_s / 1e9,
                   costs.hardware().disk.read_bytes_per_s / 1e9},
       flows_(costs.hardware().node.memory_bytes_per_s / 1e9) {
     for (size_t kind = 0; kind < std::size(launching_ns_); ++kind)

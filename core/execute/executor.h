@@ -17,13 +17,14 @@
 
 #include "core/base/causes.h"
 #include "core/source/source.h"
+#include "core/store/segments.h"
 #include "moorage/transport.h"
 
 namespace moorage::core {
 
-// Links of a single device: to and from it, and where not all experts are in host memory, from the
-// disk to that.
-enum : uint32_t { link_h2d = 0, link_d2h = 1, link_disk = 2, link_count = 3 };
+// Links of a single device: to it, and where not all experts are in host memory, from the disk to
+// that.
+enum : uint32_t { link_h2d = 0, link_disk = 1, link_count = 2 };
 constexpr uint32_t pieces_at_once_max = 4;
 
 struct expert_work {
@@ -50,8 +51,8 @@ struct link_piece {
         uint64_t begin, end;
     };
     std::array<part, 2> parts(uint64_t top_bytes, uint64_t bottom_bytes) const {
-        const uint64_t top = segments & MOORAGE_TOP ? top_bytes : 0;
-        const uint64_t all = top + (segments & MOORAGE_BOTTOM ? bottom_bytes : 0);
+        const uint64_t top = segments & first_segment ? top_bytes : 0;
+        const uint64_t all = top + (segments & last_segment ? bottom_bytes : 0);
         const uint64_t begin = offset_bytes, end = std::min(begin + bytes, all);
         return {{{std::min(begin, top), std::min(end, top)},
                  {std::max(begin, top) - top, std::max(end, top) - top}}};
@@ -79,7 +80,7 @@ struct completion {
 
 // Busy times since the run began. stall_ns: the GPU had work queued that waited for a transfer.
 struct busy_ns {
-    uint64_t gpu = 0, h2d = 0, d2h = 0, cpu = 0, stall = 0, disk = 0;
+    uint64_t gpu = 0, h2d = 0, cpu = 0, stall = 0, disk = 0;
 };
 
 class executor {
@@ -94,8 +95,8 @@ public:
     // scores.
     virtual void attention(uint32_t layer, const pass &tokens) = 0;
     // The router's final choice for every token of the step, before its experts are queued:
-    // chosen [B, k] and their weights [B, k], empty where the source has none. Borrowed for the
-    // call.
+    // chosen [B, k], MOORAGE_NONE where fewer are to be computed, and their weights [B, k], empty
+    // where the source has none. Borrowed for the call.
     virtual void route(std::span<const uint32_t>, std::span<const float>) {}
     virtual void expert_on_gpu(const expert_work &work) = 0;
     // Reads host memory, where the expert is.

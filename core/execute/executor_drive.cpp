@@ -119,7 +119,7 @@ void executor_drive::load(uint32_t page) {
         const uint32_t rows = segment == 0 ? top_rows_ : of_.config().moe_intermediate - top_rows_;
         ids[segment] = next_id_++ % transfers_max();
         where_->expect(ids[segment]);
-        const uint8_t mask = !split() ? MOORAGE_WHOLE : segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM;
+        const uint8_t mask = !split() ? MOORAGE_WHOLE : segment == 0 ? first_segment : last_segment;
         const uint64_t bytes = segment_image(expert, first, rows).bytes();
         // In pieces, so that offsets within an image are used too.
         const uint64_t piece = std::max<uint64_t>(bytes / 3 / 64 * 64, 64);
@@ -141,8 +141,8 @@ void executor_drive::queue(uint32_t page, uint32_t top_id, uint32_t bottom_id) {
         return;
     }
     open_ += 2;
-    where_->expert_on_gpu({page, 0, options_.theta, top_id, tag_, MOORAGE_TOP});
-    where_->expert_on_gpu({page, 0, 1 - options_.theta, bottom_id, tag_++, MOORAGE_BOTTOM});
+    where_->expert_on_gpu({page, 0, options_.theta, top_id, tag_, first_segment});
+    where_->expert_on_gpu({page, 0, 1 - options_.theta, bottom_id, tag_++, last_segment});
 }
 
 void executor_drive::send_next() {

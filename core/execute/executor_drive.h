@@ -59,8 +59,8 @@ public:
 private:
     void choose(const pass &tokens, uint32_t layer, uint32_t model_layer);
     bool split() const { return places.split(0); }
-    uint8_t whole() const { return split() ? MOORAGE_WHOLE : MOORAGE_TOP; }
-    bool held(uint32_t page) const { return places.row_of(page, MOORAGE_TOP) != MOORAGE_NEVER; }
+    uint8_t whole() const { return split() ? MOORAGE_WHOLE : first_segment; }
+    bool held(uint32_t page) const { return places.row_of(page, first_segment) != MOORAGE_NEVER; }
     bool run_experts(const pass &tokens, uint32_t layer);
     void predict(const pass &tokens, uint32_t layer);
     bool make_room();

@@ -9,15 +9,14 @@ namespace moorage::core {
 void host_emulator::send(const link_piece &piece) {
     assert(!links_[piece.link].busy && piece.bytes > 0);
     const link_profile &profile = costs_.hardware().link;
-    const double rate = piece.link == link_h2d ? profile.h2d_bytes_per_s : profile.d2h_bytes_per_s;
-    const double alone_ns =
-        static_cast<double>(profile.issue_ns) + static_cast<double>(piece.bytes) / rate * 1e9;
+    const double alone_ns = static_cast<double>(profile.issue_ns) +
+                            static_cast<double>(piece.bytes) / profile.h2d_bytes_per_s * 1e9;
     begin_piece(piece.link);
     links_[piece.link] = {true, in_place_, piece.page, now_, now_, in_place_ ? 0 : alone_ns};
     if (!in_place_) give_up_core();
 }
 
-// One thread copies; the direction to the device goes first.
+// One thread copies.
 host_emulator::link_state *host_emulator::copying() {
     for (link_state &link : links_)
         if (link.busy && !link.copied) return &link;

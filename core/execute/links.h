@@ -15,7 +15,7 @@ constexpr uint32_t h2d_of(uint32_t device) {
 }
 constexpr bool is_h2d(uint32_t link) { return link == link_h2d || link > link_disk; }
 constexpr uint32_t device_of_link(uint32_t link) { return link > link_disk ? link - link_disk : 0; }
-// Of a machine, beside the disk: policies are told of so many, with those that it lacks between.
+// Of a machine: policies are told of so many, the disk's among them where it has none.
 constexpr uint32_t links_of(uint32_t devices, bool with_disk) {
     return devices > 1 ? h2d_of(devices - 1) + 1 : with_disk ? link_count : link_disk;
 }

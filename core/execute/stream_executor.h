@@ -104,7 +104,7 @@ protected:
     }
     // While the device computes nothing.
     cause waits_for() const {
-        return waits_for(!device_.queue.empty(), carrying_[link_h2d] + carrying_[link_d2h] != 0);
+        return waits_for(!device_.queue.empty(), carrying_[link_h2d] != 0);
     }
     // While no device does. waiting: operations of one; linked: copies go on.
     cause waits_for(bool waiting, bool linked) const {
@@ -118,7 +118,7 @@ protected:
     void begin_piece(uint32_t link) { ++carrying_[link]; }
     void end_piece(uint32_t link, uint64_t duration_ns, completion &done) {
         --carrying_[link];
-        (is_h2d(link) ? busy_.h2d : link == link_d2h ? busy_.d2h : busy_.disk) += duration_ns;
+        (is_h2d(link) ? busy_.h2d : busy_.disk) += duration_ns;
         done = {event_kind::piece, link, duration_ns, 0};
     }
     // The expert at the front of the CPU's queue.
@@ -131,10 +131,8 @@ protected:
     }
     void show_piece(uint32_t link, uint32_t page, uint64_t start_ns, uint64_t end_ns) {
         if (!sink_) return;
-        const span_sink::track tracks[link_count] = {span_sink::h2d, span_sink::d2h,
-                                                     span_sink::disk};
         const span_sink::track where =
-            link < link_count ? tracks[link]
+            link == link_disk ? span_sink::disk
                               : span_sink::of_device(span_sink::h2d, device_of_link(link));
         sink_->span(where, link == link_disk ? "read" : "copy", layer_, page, start_ns, end_ns);
     }

@@ -77,7 +77,7 @@ private:
         if (kind == event_kind::gpu_expert || kind == event_kind::cpu_expert) {
             // A bottom segment adds to what its top wrote, so it begins a loop of its own.
             base::gather(from, turn_, [&](const operation &next) {
-                return next.segments != MOORAGE_BOTTOM ||
+                return next.segments != last_segment ||
                        std::ranges::none_of(turn_, [&](const operation &before) {
                            return before.page == next.page;
                        });

@@ -34,6 +34,8 @@ enum class entry_point : uint32_t {
     on_load,
     on_evict,
     fill,
+    hold,
+    give_up,
     replay,
     budget_plan,
     budget_interval,

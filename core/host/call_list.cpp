@@ -25,22 +25,19 @@ kind_calls calls_of(std::string_view kind, std::initializer_list<slot> slots) {
     return calls;
 }
 
-kind_calls calls_of(const moorage_cache &t) {
-    kind_calls calls = calls_of("cache", {{"victims", t.victims != nullptr},
-                                          {"admit", t.admit != nullptr},
-                                          {"on_load", t.on_load != nullptr},
-                                          {"on_evict", t.on_evict != nullptr},
-                                          {"fill", t.fill != nullptr}});
-    if (t.replay && (t.flags & MOORAGE_CACHE_REPLAY_DERIVED) == 0) calls.found.push_back("replay");
-    return calls;
-}
-
 }  // namespace
 
 std::vector<kind_calls> list_calls(const instance &of) {
     std::vector<kind_calls> all;
     if (of.router) all.push_back(calls_of("router", {{"select", true}}));
-    if (of.cache) all.push_back(calls_of(*of.cache));
+    if (const auto *t = of.cache)
+        all.push_back(calls_of("cache", {{"victims", true},
+                                         {"admit", t->admit != nullptr},
+                                         {"on_load", t->on_load != nullptr},
+                                         {"on_evict", t->on_evict != nullptr},
+                                         {"fill", t->fill != nullptr},
+                                         {"hold", t->hold != nullptr},
+                                         {"give_up", t->give_up != nullptr}}));
     if (const auto *t = of.budget)
         all.push_back(calls_of("budget", {{"plan", true}, {"interval", t->interval != nullptr}}));
     if (const auto *t = of.prefetch)
@@ -52,9 +49,7 @@ std::vector<kind_calls> list_calls(const instance &of) {
     if (const auto *t = of.dispatch)
         all.push_back(calls_of("dispatch", {{"assign", true}, {"outcome", t->outcome != nullptr}}));
     if (const auto *t = of.placement)
-        all.push_back(calls_of(
-            "placement",
-            {{"plan", true}, {"adopt", t->adopt != nullptr}, {"facts", t->facts != nullptr}}));
+        all.push_back(calls_of("placement", {{"plan", true}, {"adopt", t->adopt != nullptr}}));
     if (of.transport)
         all.push_back(calls_of(
             "transport", {{"submit", true}, {"cancel", true}, {"promote", true}, {"next", true}}));
@@ -71,6 +66,9 @@ std::vector<kind_calls> list_calls(const instance &of) {
                                         {"remember", t->remember != nullptr},
                                         {"forget", t->forget != nullptr}}));
     if (of.observer) all.push_back(calls_of("observer", {{"observe", true}}));
+    if (of.facts) all.push_back(calls_of("facts", {{"facts", true}}));
+    if (of.replayer && (of.replayer->flags & MOORAGE_REPLAY_DERIVED) == 0)
+        all.push_back(calls_of("replay", {{"replay", true}}));
     return all;
 }
 

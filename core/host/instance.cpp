@@ -2,6 +2,7 @@
 #include "core/host/instance.h"
 
 #include <cassert>
+#include <cmath>
 #include <utility>
 
 #include "core/base/text.h"
@@ -59,6 +60,8 @@ template <>
 constexpr uint32_t required_bytes<moorage_wire> = offsetof(moorage_wire, pace);
 
 bool has_required(const moorage_observer &t) { return t.observe; }
+bool has_required(const moorage_facts &t) { return t.facts; }
+bool has_required(const moorage_replayer &t) { return t.replay; }
 bool has_required(const moorage_router &t) { return t.select; }
 bool has_required(const moorage_cache &t) { return t.victims; }
 bool has_required(const moorage_budget &t) { return t.plan; }
@@ -85,6 +88,8 @@ struct instance::content {
     moorage_limits limits{};
     bool active = false;
     moorage_observer observer{};
+    moorage_facts facts{};
+    moorage_replayer replayer{};
     moorage_router router{};
     moorage_cache cache{};
     moorage_budget budget{};
@@ -201,6 +206,8 @@ result<std::unique_ptr<instance>> instance::create(const policy &from, const set
     if (auto done = c.make(); !done) return done.failure();
     const in_control mark(c.host);
     for (const status &found : {c.find(MOORAGE_INTERFACE_OBSERVER, c.observer, made->observer),
+                                c.find(MOORAGE_INTERFACE_FACTS, c.facts, made->facts),
+                                c.find(MOORAGE_INTERFACE_REPLAY, c.replayer, made->replayer),
                                 c.find(MOORAGE_INTERFACE_ROUTER, c.router, made->router),
                                 c.find(MOORAGE_INTERFACE_CACHE, c.cache, made->cache),
                                 c.find(MOORAGE_INTERFACE_BUDGET, c.budget, made->budget),
@@ -262,6 +269,33 @@ status instance::control(entry_point which, const std::function<int32_t(moorage_
     const int32_t code = c.via.control(which, run, &work, c.via.plugin);
     if (code != MOORAGE_OK) return c.failed(std::string(name_of(which)).c_str(), code);
     return c.undisturbed();
+}
+
+result<std::vector<fact>> instance::state_facts() {
+    constexpr uint32_t facts_max = 64;
+    constexpr size_t name_max = 64;
+    std::vector<fact> stated;
+    if (!facts) return stated;
+    const std::string &label = content_->host.label;
+    std::vector<moorage_fact> given(facts_max);
+    uint32_t count = 0;
+    const status done = control(entry_point::facts, [&](moorage_plugin *plugin) {
+        count = facts->facts(plugin, given.data(), facts_max);
+        return MOORAGE_OK;
+    });
+    if (!done) return done.failure();
+    if (count > facts_max)
+        return error{
+            format("{}: facts returned {}, and there was room for {}", label, count, facts_max)};
+    for (uint32_t i = 0; i < count; ++i) {
+        const char *text = given[i].plugin_name;
+        const std::string_view name = text ? std::string_view(text) : std::string_view();
+        if (name.empty() || name.size() > name_max || std::isnan(given[i].value))
+            return error{format("{}: fact {} has no name of 1 to {} letters, or no value", label, i,
+                                name_max)};
+        stated.push_back({std::string(name), given[i].value});
+    }
+    return stated;
 }
 
 const policy &instance::from() const { return content_->from; }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/fact.h"
 #include "core/base/result.h"
 #include "core/base/setting.h"
 #include "core/host/policy_caller.h"
@@ -69,6 +70,10 @@ public:
     // becomes an error with the policy's own text.
     status control(entry_point which, const std::function<int32_t(moorage_plugin *)> &work);
 
+    // What the policy states of itself now; nothing where it states nothing. A fact without a sound
+    // name or value is an error. [control]
+    result<std::vector<fact>> state_facts();
+
     const policy &from() const;
     std::string_view name() const { return from().name(); }
     const moorage_limits &limits() const;
@@ -78,6 +83,8 @@ public:
 
     // Null where the instance is not of the kind. Inside, optional functions may be null.
     const moorage_observer *observer = nullptr;
+    const moorage_facts *facts = nullptr;
+    const moorage_replayer *replayer = nullptr;
     const moorage_router *router = nullptr;
     const moorage_cache *cache = nullptr;
     const moorage_budget *budget = nullptr;

@@ -82,13 +82,20 @@ bool has(const std::vector<std::string_view> &names, std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// The remedy for a library of another version, older or newer.
+std::string rebuild_or_upgrade(bool older) {
+    return format("rebuild it with the headers of sdk {}.x{}", MOORAGE_ABI_MAJOR,
+                  older ? "" : " or use a newer moorage");
+}
+
 std::string missing_symbol(const elf_symbols &symbols) {
-    for (int major = 2; major <= 9; ++major)
-        if (has(symbols.exported, "moorage_module_v" + std::to_string(major)))
+    for (int major = 1; major <= 9; ++major)
+        if (major != MOORAGE_ABI_MAJOR &&
+            has(symbols.exported, "moorage_module_v" + std::to_string(major)))
             return format(
-                "abi {} needed (exports moorage_module_v{}), host offers {}; rebuild with sdk {}.x "
-                "or use a newer moorage",
-                major, major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR);
+                "is of abi {} (exports moorage_module_v{}), and abi {} is needed ({}); {}", major,
+                major, MOORAGE_ABI_MAJOR, MOORAGE_MODULE_SYMBOL,
+                rebuild_or_upgrade(major < MOORAGE_ABI_MAJOR));
     return "exports no " MOORAGE_MODULE_SYMBOL
            "; export it with MOORAGE_POLICIES or with default visibility";
 }
@@ -133,8 +140,13 @@ status check_module(const moorage_module *given) {
                    "sizeof(moorage_module)",
                    given->size, record_size_max)};
     if (given->abi_major != MOORAGE_ABI_MAJOR)
-        return error{format("abi {} needed, host offers {}; rebuild with sdk {}.x",
-                            given->abi_major, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MAJOR)};
+        return error{format("is of abi {}, and abi {} is needed; {}", given->abi_major,
+                            MOORAGE_ABI_MAJOR,
+                            rebuild_or_upgrade(given->abi_major < MOORAGE_ABI_MAJOR))};
+    if (given->abi_minor_needed > MOORAGE_ABI_MINOR)
+        return error{format("needs abi {}.{} at least, host offers {}.{}; use a newer moorage",
+                            MOORAGE_ABI_MAJOR, given->abi_minor_needed, MOORAGE_ABI_MAJOR,
+                            MOORAGE_ABI_MINOR)};
     if (!given->plugin_id || !*given->plugin_id)
         return error{"module record has no id; set plugin_id, for example org.example.mine"};
     if (!given->plugin_version || !*given->plugin_version)

@@ -3,7 +3,7 @@
 // Libraries are loaded with Boost.DLL and stay mapped until the process ends. A library that is
 // refused is kept in refusals() with file, expected, found and remedy, and logged; it never passes
 // silently. What exports no door is not opened at all; met in a folder, it is logged as information
-// only. Loading runs no plugin code but constructors, moorage_module_v1 and descriptor(). [control]
+// only. Loading runs no plugin code but constructors, moorage_module_v2 and descriptor(). [control]
 #pragma once
 
 #include <filesystem>

@@ -51,7 +51,8 @@ device_memory::device_memory(uint32_t layers, uint32_t experts, bool per_layer, 
 }
 
 void device_memory::lie_above(ledger &below) {
-    for (const auto &one : own_) below.lie_below(*one);  // the last one is all there is above
+    // The last one is all there is above; host memory is the store after those of the devices.
+    for (const auto &one : own_) below.lie_below(*one, all_.devices());
 }
 
 }  // namespace moorage::core

@@ -20,12 +20,22 @@ host_store::host_store(instance &policy, ledger &truth, fault_log &faults,
 
 bool host_store::use(uint32_t page, owner of) {
     ++requested_;
+    const bool there = claim(page, of);
+    hits_ += there;
+    return there;
+}
+
+void host_store::bring(uint32_t page) {
+    if (here(page) || transfers_[page] != MOORAGE_NONE || ahead_.size() == ahead_max) return;
+    ahead_.push_back(page);
+    claim(page, owner::prefetch);
+}
+
+// One more user of the page, which is read unless it is here.
+bool host_store::claim(uint32_t page, owner of) {
     ++users_[page];
     truth_.pin(page);
-    if (here(page)) {
-        ++hits_;
-        return true;
-    }
+    if (here(page)) return true;
     if (transfers_[page] == MOORAGE_NONE) {
         transfers_[page] =
             transport_.prepare(of, link_disk, page, MOORAGE_WHOLE, costs_.expert_bytes(1));
@@ -92,6 +102,7 @@ void host_store::landed(uint32_t page) {
     truth_.land(page, MOORAGE_WHOLE);
     transport_.release(id);
     transport_.supplied(page);
+    if (std::erase(ahead_, page) != 0) done(page);
 }
 
 void host_store::done(uint32_t page) {
@@ -117,8 +128,8 @@ bool host_store::choose_first(std::vector<uint32_t> &pages) {
 }
 
 bool host_store::fill(uint32_t page) {
-    transfers_[page] = transport_.submit(owner::fill, link_disk, page, MOORAGE_WHOLE,
-                                         costs_.expert_bytes(1), MOORAGE_NEVER);
+    transfers_[page] =
+        transport_.submit(owner::fill, link_disk, page, MOORAGE_WHOLE, costs_.expert_bytes(1));
     if (transfers_[page] == MOORAGE_NONE) return false;
     ++filling_;
     return true;

@@ -40,6 +40,9 @@ public:
         if (users_[page] == 0) truth_.unpin(page, kept(page));
     }
     bool use(uint32_t page, owner of) override;
+    // Reads the page ahead of its first use, unless it is here or too many are being read so.
+    void bring(uint32_t page);
+    static constexpr uint32_t ahead_max = 16;
     void promote(uint32_t page) override;
     void done(uint32_t page) override;
     // A read has ended.
@@ -62,6 +65,7 @@ private:
     bool kept(uint32_t page) const {
         return truth_.known(page) != 0 && (truth_.state(page) & MOORAGE_STATE_BUFFERED) == 0;
     }
+    bool claim(uint32_t page, owner of);
     bool find_room(uint32_t page, owner of);
     void read_waiting();
     void forget(uint32_t page);
@@ -74,6 +78,7 @@ private:
     std::vector<uint8_t> held_;        // [pages] by the running step
     std::vector<uint32_t> transfers_;  // [pages] of the read, from its asking to its end
     std::deque<uint32_t> waiting_;     // pages without a place: their reads are held
+    std::vector<uint32_t> ahead_;      // pages that bring() reads
     uint32_t filling_ = 0;
     uint64_t requested_ = 0, hits_ = 0, first_bytes_ = 0;
 };

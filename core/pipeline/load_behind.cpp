@@ -42,9 +42,9 @@ bool load_behind::start(std::span<const uint32_t> pages, std::vector<uint8_t> &s
         const uint8_t segments = book.rows().cached_segments(layer);
         book.take_rows(page, segments, true);
         book.expect_kept(page, segments);
-        transfers_[page] = transport_.submit(
-            owner::behind, h2d_of(truth_.device_of(page)), page, segments,
-            costs_.expert_bytes(book.rows().share(layer, segments)), MOORAGE_NEVER);
+        transfers_[page] =
+            transport_.submit(owner::behind, h2d_of(truth_.device_of(page)), page, segments,
+                              costs_.expert_bytes(book.rows().share(layer, segments)));
         active_.push_back(page);
         started[i] = 1;
     }

@@ -1,4 +1,4 @@
-// load_behind.h - loads into the cache that no step waits for (MOORAGE_SITE_AND_LOAD).
+// load_behind.h - loads into the cache that no step waits for (MOORAGE_AND_LOAD).
 //
 // An absent expert that is computed elsewhere may be brought for later steps, behind all demand. It
 // owns its slot of the cache from the beginning, with its segments in flight; it can be evicted

@@ -36,7 +36,7 @@ pipeline::pipeline(const parts &of)
                 source_.experts()),
       guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
       account_(source_.layers(), source_.streams(), executor_.virtual_time()),
-      step_(source_, of.needs),
+      step_(source_, of.needs, of.hidden),
       work_({.where = executor_,
              .costs = {costs_, of.more_costs},
              .truth = truth_,
@@ -130,7 +130,7 @@ bool pipeline::decide(layer_report &account) {
     note_step(layer(), account_.tokens);
     before_.step_ns = now_ns();
     if (!account_.timed([&] { return choose(account); })) return false;
-    executor_.route(step_.chosen(), step_.weights());
+    executor_.route(step_.computed(), step_.weights());
     if (!account_.timed([&] { return work_.load(); })) return false;
     work_.start();
     return true;

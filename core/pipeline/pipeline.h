@@ -57,6 +57,7 @@ public:
         stages policies;
         std::vector<uint32_t> slots;  // whole experts that fit on each device
         uint32_t buffer_slots, transfers_max, needs;
+        bool hidden = false;  // policies look at hidden states
         // Splits that a budget chooses are multiples of it; 0: it chooses none.
         uint32_t part_rows = 0;
         // Loads read from disk: what has no slot passes through, and is computed by the device,
@@ -113,8 +114,8 @@ public:
     // buffer in two segments, and as many again that were cut off and still end.
     // `from_disk`: each may need a read, too.
     static uint32_t transfers_for(uint32_t experts, uint32_t buffer_slots, bool from_disk) {
-        return (4 * (experts + buffer_slots) + 2 * load_behind::loads_max + 16) *
-               (from_disk ? 2 : 1);
+        const uint32_t loads = 4 * (experts + buffer_slots) + 2 * load_behind::loads_max + 16;
+        return from_disk ? 2 * loads + host_store::ahead_max : loads;
     }
     // Slots of either kind beside cache and buffer, for experts that a step needs and the cache has
     // no room for: one loads while another computes.

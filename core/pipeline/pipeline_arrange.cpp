@@ -84,8 +84,7 @@ flow pipeline::fill() {
         const uint8_t segments = book.rows().cached_segments(its_layer);
         book.take_rows(page, segments, true);
         const uint64_t bytes = costs_.expert_bytes(book.rows().share(its_layer, segments));
-        while (transport_.submit(owner::fill, link, page, segments, bytes, MOORAGE_NEVER) ==
-               MOORAGE_NONE) {
+        while (transport_.submit(owner::fill, link, page, segments, bytes) == MOORAGE_NONE) {
             if (!running()) co_return;
             co_await stands_.event;
         }

@@ -9,7 +9,7 @@ bool pipeline::serve(expert_work work) {
     const instance::stepping mark;
     if (!truth_.of(work.page).whole(work.page)) {
         work.transfer = transport_.submit(owner::serve, link_h2d, work.page, MOORAGE_WHOLE,
-                                          costs_.expert_bytes(1), now_ns());
+                                          costs_.expert_bytes(1));
         if (work.transfer == MOORAGE_NONE) return false;
     }
     executor_.expert_on_gpu(work);

@@ -49,6 +49,7 @@ void pipeline::begin_pass() {
     work_.begin_pass();
     account_.pass_begins(pass_, now_ns());
     executor_.begin(pass_);
+    step_.enter(pass_);
 }
 
 void pipeline::compare_pass() {

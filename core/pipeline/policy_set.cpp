@@ -1,6 +1,7 @@
 // policy_set.cpp - from names in a configuration to active policies.
 #include "core/pipeline/policy_set.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/json.h"
@@ -20,6 +21,18 @@ constexpr std::pair<std::string_view, instance * stages::*> places[] = {
     {"dispatch", &stages::dispatch}, {"transport", &stages::transport}};
 
 }  // namespace
+
+moorage_limits limits_of(const source &from) {
+    moorage_limits limits{};
+    limits.size = sizeof(limits);
+    limits.layers = from.layers();
+    limits.experts = limits.predictions_max = from.experts();
+    limits.top_k = from.top_k();
+    limits.tokens_max = from.tokens_max();
+    limits.requests_max = from.streams();
+    limits.segments = limits.pools = 1;
+    return limits;
+}
 
 // The policy that a stage names, if the run can give it what it needs.
 result<const policy *> policy_set::choose(const request &of, const stage_config &stage,
@@ -124,7 +137,8 @@ status policy_set::make(const request &of) {
 status policy_set::activate(const moorage_limits &limits, std::span<const uint32_t> slots) {
     moorage_limits of_host = limits;
     of_host.pools = of_host.segments = 1;
-    of_host.slots = std::exchange(of_host.slots_below, 0);
+    if (stages_.host_cache)  // its store comes after those of the GPUs
+        of_host.slots = limits.host_stores[slots.size()].slots;
     for (size_t i = 0; i < instances_.size(); ++i) {
         const bool host = instances_[i].get() == stages_.host_cache;
         moorage_limits its = host ? of_host : limits;
@@ -139,6 +153,26 @@ std::array<std::pair<std::string_view, instance *>, 6> policy_set::each() const 
     static_assert(all.size() == std::size(places));
     for (size_t i = 0; i < all.size(); ++i) all[i] = {places[i].first, stages_.*places[i].second};
     return all;
+}
+
+bool policy_set::hidden() const {
+    return std::ranges::any_of(instances_, [](const auto &one) {
+        return (one->from().descriptor->flags & MOORAGE_POLICY_HIDDEN) != 0;
+    });
+}
+
+status policy_set::state_facts(std::map<std::string, std::vector<fact>> &out) const {
+    for (size_t i = 0; i < instances_.size(); ++i) {
+        auto stated = instances_[i]->state_facts();
+        if (!stated) return stated.failure();
+        if (stated->empty()) continue;
+        const bool further = devices_[i] != MOORAGE_NONE && devices_[i] != 0;
+        const std::string_view name = instances_[i]->name();
+        std::vector<fact> &all =
+            out[further ? format("{} of device {}", name, devices_[i]) : std::string(name)];
+        all.insert(all.end(), stated->begin(), stated->end());
+    }
+    return success();
 }
 
 void policy_set::describe(json &config) const {

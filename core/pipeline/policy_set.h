@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,6 +21,9 @@
 #include "core/pipeline/pipeline.h"
 
 namespace moorage::core {
+
+// What a source says of the limits.
+moorage_limits limits_of(const source &from);
 
 class policy_set {
 public:
@@ -46,11 +50,14 @@ public:
     // Kind and policy, in the order of a step.
     std::array<std::pair<std::string_view, instance *>, 6> each() const;
     uint32_t needs() const { return needs_; }
+    bool hidden() const;  // some look at hidden states
     bool lossy() const {
         return (stages_.router->from().descriptor->flags & MOORAGE_POLICY_LOSSY) != 0;
     }
     // Stage by stage: `plugin` and its resolved parameters.
     void describe(json &config) const;
+    // What the policies state of themselves, by their names. Those of further devices say which.
+    status state_facts(std::map<std::string, std::vector<fact>> &out) const;
 
 private:
     result<const policy *> choose(const request &of, const stage_config &stage,

@@ -15,7 +15,7 @@ uint32_t remote_calls::start(const layer_step &step, std::vector<step_item> &ite
     const auto begun = static_cast<uint32_t>(waiting_.size());
     count_tokens(step, items);
     while (!waiting_.empty()) {
-        const uint32_t site = items[waiting_.front()].site, server = site - MOORAGE_SITE_REMOTE;
+        const uint32_t site = items[waiting_.front()].site, server = site - site_remote;
         call_.clear();
         size_t left = 0;
         for (const uint32_t index : waiting_) {
@@ -36,17 +36,18 @@ uint32_t remote_calls::start(const layer_step &step, std::vector<step_item> &ite
 // For each server the distinct tokens of the step that choose any of its experts.
 void remote_calls::count_tokens(const layer_step &step, const std::vector<step_item> &items) {
     for (const step_item &item : items) site_of_[item.expert] = item.site;
-    for (const uint32_t index : waiting_) tokens_[items[index].site - MOORAGE_SITE_REMOTE] = {};
+    for (const uint32_t index : waiting_) tokens_[items[index].site - site_remote] = {};
     tokens_all_ = 0;
     const moorage_step &view = step.view();
     for (uint32_t token = 0; token < view.token_count; ++token) {
-        const uint32_t *chosen = view.host_chosen + size_t{token} * view.top_k;
+        const uint32_t *chosen = step.computed().data() + size_t{token} * view.top_k;
         bool any = false;
         for (uint32_t k = 0; k < view.top_k; ++k) {
+            if (chosen[k] == MOORAGE_NONE) continue;  // dropped
             const uint32_t site = site_of_[chosen[k]];
-            if (site < MOORAGE_SITE_REMOTE) continue;
+            if (site < site_remote) continue;
             any = true;
-            token_count &of = tokens_[site - MOORAGE_SITE_REMOTE];
+            token_count &of = tokens_[site - site_remote];
             of.count += of.seen != token + 1;
             of.seen = token + 1;
         }

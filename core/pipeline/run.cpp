@@ -12,6 +12,7 @@
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
 #include "core/config/stage_policy.h"
+#include "core/dispatch/machine_table.h"
 #include "core/execute/cuda/cuda_executor.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/device_memory.h"
@@ -61,6 +62,7 @@ private:
     status make_policies();
     status activate();
     result<run_report> drive();
+    void warn_of_predictions();
     status check_computed() const;
     status check_text(const text_report &text) const;
     guard_rules guarding() const;
@@ -307,13 +309,7 @@ status runner::make_policies() {
 }
 
 status runner::activate() {
-    moorage_limits limits{};
-    limits.size = sizeof(limits);
-    limits.layers = source_->layers();
-    limits.experts = source_->experts();
-    limits.top_k = source_->top_k();
-    limits.tokens_max = source_->tokens_max();
-    limits.requests_max = source_->streams();
+    moorage_limits limits = limits_of(*source_);
     limits.pools = truth_->all().all().pools();
     // As many as the smallest split makes of them, where a budget may choose it.
     limits.slots =
@@ -321,17 +317,17 @@ status runner::activate() {
             ? memory_.slots
             : static_cast<uint32_t>(std::min<uint64_t>(
                   page_count(), uint64_t{memory_.experts} * memory_.rows / memory_.part_rows));
-    limits.buffer_slots = memory_.buffer_slots;
+    limits.buffer_slots = memory_.buffer_slots, limits.transfers_max = memory_.transfers_max;
     limits.segments = memory_.split() || memory_.part_rows != 0 ? 2 : 1;
-    limits.predictions_max = source_->experts();
-    limits.links = links_of(truth_->all().devices(), host_ != nullptr);
-    limits.slots_below = memory_.host_experts;
-    limits.transfers_max = memory_.transfers_max;
     limits.expert_bytes = hardware_.costs().shape().expert_bytes;
+    limits.hidden_size = policies_.hidden() ? source_->hidden_size() : 0;
+    const machine_table table({hardware_.costs(), hardware_.more_costs()}, memory_.device_slots(),
+                              host_ ? memory_.host_experts : MOORAGE_NONE, {});
+    table.show_in(limits);
     if (const status done = policies_.activate(limits, memory_.device_slots()); !done)
         return done.failure();
-    const composition made{config_,        policies_,      limits.experts, limits.buffer_slots,
-                           limits.servers, memory_.split()};
+    const composition made{config_,       policies_,      limits.experts, limits.buffer_slots,
+                           /*servers=*/0, memory_.split()};
     if (const status sound = check_composition(made, warnings_); !sound) return sound.failure();
     const instance &prefetch = *policies_.all().prefetch;
     const moorage_prefetch &ahead = *prefetch.prefetch;
@@ -359,19 +355,14 @@ result<run_report> runner::drive() {
                    .buffer_slots = memory_.buffer_slots,
                    .transfers_max = memory_.transfers_max,
                    .needs = needs_ | policies_.needs(),
+                   .hidden = policies_.hidden(),
                    .part_rows = memory_.part_rows,
                    .from_disk = memory_.from_disk,
                    .per_layer = config_.per_layer,
                    .watcher = options_.watcher,
                    .routing = routing(),
                    .guard = guarding()});
-    if (line.lacks_predictions()) {
-        warn(
-            format("executor {} does not predict from resident experts, which prefetch {} asks "
-                   "for: the next layer's gate on this layer's activation stands in for it",
-                   config_.executor, policies_.all().prefetch->name()));
-        log_warning(warnings_.back());
-    }
+    if (line.lacks_predictions()) warn_of_predictions();
     uint64_t shown = 0, switched = 0;
     while (line.next_pass()) {
         log_switched(line.guarding(), switched);
@@ -391,6 +382,7 @@ result<run_report> runner::drive() {
     line.finish(report);
     refused_ = line.refused();
     report.guard = line.guarding().report();
+    if (const status told = policies_.state_facts(report.facts); !told) return told.failure();
     describe(report);
     if (texts_) {
         report.text = report_of(job_, *texts_, opened_->words.get(),
@@ -403,6 +395,14 @@ result<run_report> runner::drive() {
         if (std::string text = guard_warning(arm); !text.empty()) warn(std::move(text));
     report.warnings = warnings_;
     return report;
+}
+
+void runner::warn_of_predictions() {
+    warn(format(
+        "executor {} does not predict from resident experts, which prefetch {} asks for: the "
+        "next layer's gate on this layer's activation stands in for it",
+        config_.executor, policies_.all().prefetch->name()));
+    log_warning(warnings_.back());
 }
 
 status runner::check_computed() const {

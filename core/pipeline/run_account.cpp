@@ -65,7 +65,7 @@ void run_account::report_bytes(const executor &of, const transport_stage &transp
     bytes.behind = transport.sent_bytes(owner::behind);
     bytes.demand = transport.sent_bytes(owner::demand) + transport.sent_bytes(owner::serve);
     bytes.h2d = bytes.demand + bytes.prefetched + bytes.behind;
-    bytes.d2h = transport.moved_bytes(link_d2h) + activation_bytes;
+    bytes.d2h = activation_bytes;
     if (of.unified_memory()) bytes = {};
     into.bytes = bytes;
     into.arrangement = arrangement;
@@ -84,7 +84,7 @@ void run_account::report(const executor &of, const memories &truth,
         one.slots = per_layer ? truth.all().slots(layer) : 0;
         one.stall_ms = static_cast<double>(stall_of_layer_ns_[layer]) / 1e6;
         one.h2d_bytes = copies ? transport.sent_bytes_of_layer(layer) : 0;
-        one.split = truth.at(0).rows().share(layer, MOORAGE_TOP);
+        one.split = truth.at(0).rows().share(layer, first_segment);
         into.experts += one.experts;
         into.routing += one.routing;
         into.predicted += one.predicted;

@@ -98,7 +98,7 @@ void step_work::look_up_predicted(layer_report &account) {
 }
 
 // The index of a segment's transfer in step_item; a whole expert goes with its top.
-static uint32_t part_of(uint8_t segments) { return segments == MOORAGE_BOTTOM ? 1 : 0; }
+static uint32_t part_of(uint8_t segments) { return segments == last_segment ? 1 : 0; }
 
 void step_work::settle() {
     prefetch_.settle(step_, taken_, account_.bytes);
@@ -109,7 +109,7 @@ bool step_work::assign() {
     const uint64_t behind_bytes = behind_.left_bytes();
     const uint64_t backlog_ns = load_backlog_ns();
     if (!dispatch_.assign(
-            step_, items_, backlog_ns, 0, behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes),
+            step_, items_, backlog_ns, behind_bytes == 0 ? 0 : costs_.load_ns(behind_bytes),
             devices_ == 1 ? std::span<const uint64_t>() : std::span<const uint64_t>(backlogs_ns_)))
         return false;
     if (!guard_.on(guard::cache)) load_no_more();
@@ -152,14 +152,14 @@ void step_work::load_no_more() {
     const bool decodes = step_.view().phase == MOORAGE_DECODE;
     for (step_item &item : items_) {
         if (item.cached || (decodes && item.missing == 0)) continue;
-        const bool stays_off = item.site != MOORAGE_SITE_GPU && item.missing != 0 && !item.behind;
+        const bool stays_off = item.site != site_gpu && item.missing != 0 && !item.behind;
         if (stays_off) continue;
         if (uint32_t &spare = spare_[truth_.device_of(item.page)]; spare != 0) {
             --spare;
             continue;
         }
         item.behind = false;
-        if (decodes) item.site = MOORAGE_SITE_CPU;
+        if (decodes) item.site = site_cpu;
     }
 }
 
@@ -181,8 +181,8 @@ void step_work::give_up_prefetch(step_item &item) {
 // policy leaves to the CPU is read, too, but passes through.
 void step_work::compute_all_here() {
     for (step_item &item : items_) {
-        if (item.site != MOORAGE_SITE_CPU) continue;
-        item.site = MOORAGE_SITE_GPU;
+        if (item.site != site_cpu) continue;
+        item.site = site_gpu;
         item.passes = item.missing != 0 && !item.behind;
         item.behind = false;
     }
@@ -198,7 +198,7 @@ bool step_work::load() {
             item.behind = false;
             continue;
         }
-        if (item.site != MOORAGE_SITE_GPU && item.missing != 0) {
+        if (item.site != site_gpu && item.missing != 0) {
             give_up_prefetch(item);
             const bool starts = item.behind && !item.cached && item.missing == MOORAGE_WHOLE;
             item.behind = starts || behind_.under_way(item.page);
@@ -305,28 +305,28 @@ void step_work::start() {
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
         const bool split = splits && is_split(item.page);
-        if (item.site >= MOORAGE_SITE_REMOTE) {
+        if (item.site >= site_remote) {
             remote_.add(index);
-        } else if (item.site == MOORAGE_SITE_CPU) {
+        } else if (item.site == site_cpu) {
             start_on_cpu(index);
         } else if (!split) {
             if (item.missing == 0) start_segment(index, MOORAGE_WHOLE);
-        } else if (!(item.missing & MOORAGE_TOP)) {
-            start_segment(index, MOORAGE_TOP);
-            if (item.missing == 0) start_segment(index, MOORAGE_BOTTOM);
+        } else if (!(item.missing & first_segment)) {
+            start_segment(index, first_segment);
+            if (item.missing == 0) start_segment(index, last_segment);
         }
     }
     if (!remote_.empty()) open_ += remote_.start(step_, items_);
     if (predicts_ && prefetches() && layer() + 1 < layers_) predict();
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
-        if (item.site != MOORAGE_SITE_GPU || item.missing == 0) continue;
+        if (item.site != site_gpu || item.missing == 0) continue;
         if (!splits || !is_split(item.page)) {
             waiting_.emplace_back(index, uint8_t{MOORAGE_WHOLE});
             continue;
         }
-        if (item.missing & MOORAGE_TOP) waiting_.emplace_back(index, uint8_t{MOORAGE_TOP});
-        waiting_.emplace_back(index, uint8_t{MOORAGE_BOTTOM});
+        if (item.missing & first_segment) waiting_.emplace_back(index, first_segment);
+        waiting_.emplace_back(index, last_segment);
     }
     start_waiting();
     if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
@@ -337,7 +337,7 @@ void step_work::start() {
 void step_work::predict() {
     predict_from_.clear();
     for (const step_item &item : items_)
-        if (item.site == MOORAGE_SITE_GPU && item.missing == 0 && truth_.device_of(item.page) == 0)
+        if (item.site == site_gpu && item.missing == 0 && truth_.device_of(item.page) == 0)
             predict_from_.push_back(item.expert);
     executor_.predict(layer(), pass_, predict_from_);
     predicting_ = true;
@@ -348,8 +348,28 @@ void step_work::plan_prefetch() {
     foretold_ = true;
     account_.timed([&] {
         prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
-        return true;
+        return order_elsewhere();
     });
+}
+
+// A fault that ends the run shows in the log of faults.
+bool step_work::order_elsewhere() {
+    bool goes_on = true;
+    prefetch_.for_elsewhere([&](uint32_t page, uint8_t place) {
+        if (place == MOORAGE_PLACE_HOST && host_) host_->bring(page);
+        if (place == MOORAGE_PLACE_SLOT && goes_on) goes_on = order_slot(page);
+    });
+    return goes_on;
+}
+
+// What passes may fill the frames of slots that are free; then there is nowhere to bring it to.
+bool step_work::order_slot(uint32_t page) {
+    const ledger &book = truth_.of(page);
+    const uint32_t layer = book.rows().layer_of(page);
+    const bool needs_frame = book.free(book.pool_of_layer(layer)) != 0;
+    if (!guard_.on(guard::cache) || book.state(page) != 0) return true;
+    if (needs_frame && !book.has_room(page, book.rows().cached_segments(layer), true)) return true;
+    return behind_.start({&page, 1}, started_);
 }
 
 // Segments of one expert stay in order because the queue is.
@@ -368,7 +388,7 @@ bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
         if (!book.has_room(item.page, segments, item.cached)) return false;
         book.take_rows(item.page, segments, item.cached);
         transfer = transport_.submit(owner::demand, h2d_to(item.page), item.page, segments,
-                                     costs_.expert_bytes(share(item.page, segments)), now_ns());
+                                     costs_.expert_bytes(share(item.page, segments)));
     }
     start_segment(index, segments);
     return true;
@@ -400,7 +420,7 @@ void step_work::start_on_others() {
 void step_work::send_hidden_states() {
     away_ = 0;
     for (const step_item &item : items_)
-        if (item.site == MOORAGE_SITE_GPU) away_ |= 1u << truth_.device_of(item.page);
+        if (item.site == site_gpu) away_ |= 1u << truth_.device_of(item.page);
     for (uint32_t device = 1; device < devices_; ++device) {
         if ((away_ >> device & 1) == 0) continue;
         executor_.hidden_states(device, step_.view().token_count, /*back=*/false);
@@ -422,7 +442,7 @@ bool step_work::open() {
 // What the cache does not keep leaves the arena as soon as it has been computed: first for what the
 // step still waits for, then for prefetches that found no room.
 void step_work::segment_done(step_item &item, uint8_t segments) {
-    if (item.cached && (segments & MOORAGE_TOP)) return;  // that a slot holds in any layer
+    if (item.cached && (segments & first_segment)) return;  // that a slot holds in any layer
     ledger &book = truth_.of(item.page);
     const uint8_t kept = item.cached ? book.rows().cached_segments(layer()) : uint8_t{0};
     if (segments & kept) return;
@@ -443,7 +463,7 @@ void step_work::move_top(step_item &item) {
     if (!book.rows().must_move(item.page)) return;
     const auto index = static_cast<uint32_t>(&item - items_.data());
     executor_.move_top(
-        {item.page, 0, share(item.page, MOORAGE_TOP), MOORAGE_NONE, index, uint8_t{MOORAGE_TOP}},
+        {item.page, 0, share(item.page, first_segment), MOORAGE_NONE, index, first_segment},
         book.take_slot(item.page));
     ++item.open;
     ++open_;
@@ -486,7 +506,7 @@ uint64_t step_work::window_ns() {
         uint64_t its_ns = 0;
         for (const step_item &item : items_) {
             const bool done = item.open == 0 && item.run_ns != 0;
-            if (item.site == MOORAGE_SITE_GPU && !done && truth_.device_of(item.page) == device)
+            if (item.site == site_gpu && !done && truth_.device_of(item.page) == device)
                 its_ns += each_.of(device).gpu_expert_ns(item.tokens, 1);
         }
         gpu_ns = std::max(gpu_ns, its_ns);
@@ -501,7 +521,7 @@ void step_work::computed(step_item &item, const completion &what) {
     const bool on_gpu = what.kind == event_kind::gpu_expert;
     if (host_ && what.kind == event_kind::cpu_expert) [[unlikely]]
         host_->done(item.page);
-    if (on_gpu ? (what.segments & MOORAGE_TOP) != 0 : item.missing == 0) move_top(item);
+    if (on_gpu ? (what.segments & first_segment) != 0 : item.missing == 0) move_top(item);
     if (on_gpu) segment_done(item, what.segments);
 }
 
@@ -523,8 +543,8 @@ void step_work::end(layer_report &account) {
     ledger *const only = truth_.only();
     for (step_item &item : items_) {
         (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);
-        if (item.site != MOORAGE_SITE_GPU)
-            ++(item.site == MOORAGE_SITE_CPU ? account.experts.on_cpu : account.experts.remote);
+        if (item.site != site_gpu)
+            ++(item.site == site_cpu ? account.experts.on_cpu : account.experts.remote);
         assert(item.missing != 0 || item.transfers[0] == MOORAGE_NONE);
         if (item.missing == 0) continue;  // so nothing has brought it
         if (host_) host_->let_go(item.page);
@@ -532,13 +552,17 @@ void step_work::end(layer_report &account) {
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_ns += transport_.record(id).busy_ns;
-            loaded = item.site == MOORAGE_SITE_GPU;
+            loaded = item.site == site_gpu;
             transport_.release(id);
         }
         account.experts.loaded += loaded;
         if (devices_ > 1) account_.devices[truth_.device_of(item.page)].loaded += loaded;
     }
     dispatch_.outcome(layer(), items_);
+    if (!cache_.gives_up()) return;
+    given_.clear();
+    cache_.give_up(layer(), given_);
+    behind_.release(given_);
 }
 
 void step_work::leave(uint32_t page) {

@@ -105,6 +105,8 @@ private:
     void start_on_others();
     void predict();
     void plan_prefetch();
+    bool order_elsewhere();
+    bool order_slot(uint32_t page);
     void computed(step_item &item, const completion &what);
     void segment_done(step_item &item, uint8_t segments);
     void room_freed();
@@ -145,6 +147,7 @@ private:
     std::vector<uint32_t> to_cache_, to_cache_items_;
     std::vector<placement_in_cache> placed_;
     std::vector<uint8_t> started_;
+    std::vector<uint32_t> given_;         // pages that the cache policy gave up
     std::vector<uint32_t> spare_, held_;  // [devices] free slots of the layer; frames in use
     const std::vector<uint32_t> none_held_;
     std::vector<uint64_t> backlogs_ns_;  // [devices]

@@ -13,9 +13,6 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint32_t facts_max = 64;
-constexpr size_t fact_name_max = 64;
-
 bool before(const moorage_copy &a, const moorage_copy &b) {
     return a.expert != b.expert ? a.expert < b.expert : a.device < b.device;
 }
@@ -30,9 +27,8 @@ moorage_limits limits_of(const scene &of) {
     limits.layers = most(of.demand.model_layers);
     limits.experts = most(of.demand.model_experts);
     limits.top_k = most(of.demand.model_top_k);
-    limits.tokens_max = limits.requests_max = limits.pools = limits.segments = limits.links = 1;
+    limits.tokens_max = limits.requests_max = limits.pools = limits.segments = 1;
     limits.transfers_max = 1;
-    limits.servers = of.cluster.servers;
     limits.expert_bytes =
         *std::max_element(of.demand.expert_bytes.begin(), of.demand.expert_bytes.end());
     return limits;
@@ -167,33 +163,10 @@ result<plan> placement_stage::make(const scene &of, std::span<const moorage_copy
     made.copies.assign(copies_.begin(), copies_.begin() + static_cast<ptrdiff_t>(count));
     if (const status sound = check_plan(of, made); !sound)
         return error{format("placement plugin {}: {}", name(), sound.failure().text)};
-    if (const status stated = state_facts(made); !stated) return stated.failure();
+    auto stated = policy_->state_facts();
+    if (!stated) return stated.failure();
+    made.facts = std::move(stated).value();
     return made;
-}
-
-status placement_stage::state_facts(plan &made) {
-    if (!policy_->placement->facts) return success();
-    std::vector<moorage_fact> facts(facts_max);
-    uint32_t count = 0;
-    const status done = policy_->control(entry_point::facts, [&](moorage_plugin *plugin) {
-        count = policy_->placement->facts(plugin, facts.data(), facts_max);
-        return MOORAGE_OK;
-    });
-    if (!done) return done;
-    if (count > facts_max)
-        return error{format("placement plugin {}: facts returned {}, and there was room for {}",
-                            name(), count, facts_max)};
-    for (uint32_t i = 0; i < count; ++i) {
-        const char *text = facts[i].plugin_name;
-        const std::string_view stated = text ? std::string_view(text) : std::string_view();
-        if (stated.empty() || stated.size() > fact_name_max || std::isnan(facts[i].value))
-            return error{
-                format("placement plugin {}: fact {} has no name of 1 to {} letters, or "
-                       "no value",
-                       name(), i, fact_name_max)};
-        made.facts.push_back({std::string(stated), facts[i].value});
-    }
-    return success();
 }
 
 bool placement_stage::adopt(const weighed_move &move) {

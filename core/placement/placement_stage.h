@@ -65,7 +65,6 @@ public:
 
 private:
     placement_stage() = default;
-    status state_facts(plan &made);
 
     std::unique_ptr<instance> policy_;
     std::vector<moorage_copy> copies_;

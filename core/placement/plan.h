@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/fact.h"
 #include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/placement/scene.h"
@@ -18,11 +19,6 @@
 #include "moorage/placement.h"
 
 namespace moorage::core {
-
-struct fact {
-    std::string name;
-    double value = 0;
-};
 
 struct plan {
     std::string policy;

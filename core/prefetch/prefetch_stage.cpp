@@ -10,6 +10,9 @@
 
 namespace moorage::core {
 
+// Where an order goes that is passed over.
+static constexpr uint8_t nowhere = 255;
+
 prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memories &truth,
                                transport_stage &transport, const cost_model &costs, source &from,
                                uint32_t capacity)
@@ -45,7 +48,9 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memori
     one_scores_.resize(experts);
     best_.resize(experts);
     order_pages_.resize(horizon_ * experts);
-    order_segments_.resize(horizon_ * experts);
+    order_segments_.resize(horizon_ * experts, uint8_t{MOORAGE_WHOLE});
+    order_places_.resize(horizon_ * experts, uint8_t{MOORAGE_PLACE_BUFFER});
+    order_versions_.resize(horizon_ * experts, uint8_t{0});
     forecast_->size = sizeof(moorage_forecast);
     forecast_->target_count = horizon_;
     forecast_->host_layers = lent(layers_);
@@ -187,7 +192,7 @@ uint32_t prefetch_stage::free_frames(uint32_t device, uint32_t held) const {
 
 // False when the buffer has no room for it now.
 bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
-    if (page >= truth_.all().page_count() || (segments & ~MOORAGE_WHOLE) || segments == 0) {
+    if (page >= truth_.all().page_count() || segments == 0) {
         faults_.report(policy_.name(), format("orders segments {:#x} of page {}; there are {} "
                                               "pages",
                                               segments, page, truth_.all().page_count()));
@@ -196,11 +201,11 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
     const ledger &book = truth_.of(page);
     // Of the running step, whose end would take its place away: looking ahead a whole round.
     if (book.pinned(page)) return true;
-    const uint8_t missing = static_cast<uint8_t>(segments & ~book.known(page));
+    const auto missing = static_cast<uint8_t>(whole_segments(segments) & ~book.known(page));
     if (!book.rows().split(page / source_.experts())) {
         return missing != MOORAGE_WHOLE || add(page, MOORAGE_WHOLE, held);
     }
-    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}})
+    for (const uint8_t segment : {first_segment, last_segment})
         if ((missing & segment) && !add(page, segment, held)) return false;
     return true;
 }
@@ -214,8 +219,7 @@ bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
     if (bytes == 0) return true;
     if (!book.has_room(page, segments, false)) return false;
     book.take_rows(page, segments, false);  // first: its bytes may set out at once
-    const uint32_t id =
-        transport_.submit(owner::prefetch, h2d_of(device), page, segments, bytes, MOORAGE_NEVER);
+    const uint32_t id = transport_.submit(owner::prefetch, h2d_of(device), page, segments, bytes);
     if (id == MOORAGE_NONE) {
         book.free_rows(page, segments);
         return false;
@@ -247,19 +251,49 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     forecast_->token_predictions = by_token ? source_.predictions_max() : 0;
     forecast_->host_token_experts = by_token ? tokens_lent_ : nullptr;
     forecast_->host_token_scores = by_token ? token_scores_lent_ : nullptr;
-    std::fill(order_segments_.begin(), order_segments_.end(), uint8_t{MOORAGE_WHOLE});
+    clear_orders();
     moorage_orders orders{sizeof(orders),
                           0,
                           static_cast<uint32_t>(order_pages_.size()),
                           0,
                           order_pages_.data(),
-                          order_segments_.data()};
+                          order_segments_.data(),
+                          order_places_.data(),
+                          order_versions_.data()};
     const uint32_t given = policy_.call(entry_point::prefetch_plan, policy_.prefetch->plan,
                                         step.lent(), forecast_.lent(), &orders);
     const uint32_t count = std::min(given, static_cast<uint32_t>(order_pages_.size()));
     complete_layer_ = orders.flags & MOORAGE_ORDERS_COMPLETE ? layers_[0] : MOORAGE_NONE;
-    waiting_orders_ = count;
+    ordered_ = waiting_orders_ = count;
+    check_places();
     order_again(held);
+}
+
+// As policies find them: what the last plan ordered goes. What it wrote beyond that it meets again.
+void prefetch_stage::clear_orders() {
+    std::fill_n(order_segments_.begin(), ordered_, uint8_t{MOORAGE_WHOLE});
+    if (!marked_) return;
+    std::fill_n(order_places_.begin(), ordered_, uint8_t{MOORAGE_PLACE_BUFFER});
+    std::fill_n(order_versions_.begin(), ordered_, uint8_t{0});
+}
+
+// A wrong order is reported once, and goes nowhere.
+void prefetch_stage::check_places() {
+    elsewhere_ = marked_ = false;
+    for (uint32_t i = 0; i < ordered_; ++i) {
+        if ((order_places_[i] | order_versions_[i]) == 0) continue;
+        marked_ = true;
+        const bool known = order_pages_[i] < truth_.all().page_count() &&
+                           order_places_[i] <= MOORAGE_PLACE_HOST && order_versions_[i] == 0;
+        elsewhere_ |= known;
+        if (known) continue;
+        faults_.report(policy_.name(),
+                       format("orders page {} to place {} in version {}; there are {} pages, the "
+                              "buffer (0), a slot (1) and host memory (2), and version 0",
+                              order_pages_[i], order_places_[i], order_versions_[i],
+                              truth_.all().page_count()));
+        order_places_[i] = nowhere;
+    }
 }
 
 // Orders that are under way already are passed over. One that finds no room on its device keeps
@@ -269,6 +303,7 @@ void prefetch_stage::order_again(std::span<const uint32_t> held) {
     uint32_t full = 0;  // devices, as a mask
     const uint32_t all = (1u << devices_) - 1;
     for (uint32_t i = 0; i < waiting_orders_ && full != all; ++i) {
+        if (order_places_[i] != MOORAGE_PLACE_BUFFER) continue;
         const uint32_t page = order_pages_[i];
         const uint32_t device = page < entries_of_.size() ? truth_.device_of(page) : 0;
         if ((full >> device & 1) == 0 && !order(page, order_segments_[i], held[device]))

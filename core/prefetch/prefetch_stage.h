@@ -55,6 +55,13 @@ public:
     // Orders that the buffer had no room for wait for the step's own segments to leave it, until
     // their layer is routed.
     bool orders_wait() const { return waiting_orders_ != 0; }
+    // Of the last plan: calls each(page, MOORAGE_PLACE_*) for what is to go elsewhere than into the
+    // buffer.
+    template <class Each>
+    void for_elsewhere(Each each) const {
+        for (uint32_t i = 0; elsewhere_ && i < ordered_; ++i)
+            if (order_places_[i] != MOORAGE_PLACE_BUFFER) each(order_pages_[i], order_places_[i]);
+    }
     void order_again(std::span<const uint32_t> held);
     // Everything left counts as wasted. [control]
     void drain(byte_counts &bytes);
@@ -67,6 +74,8 @@ private:
     bool here(const entry &one) const {
         return (truth_.all().here(one.page) & one.segments) == one.segments;
     }
+    void clear_orders();
+    void check_places();
     void forecast(const layer_step &step, const pass &tokens);
     uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
     bool order(uint32_t page, uint8_t segments, uint32_t held);
@@ -88,7 +97,8 @@ private:
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
     std::vector<uint32_t> pages_;                   // [devices] that have an entry
     std::vector<lent_vector<uint32_t>> predicted_;  // [layers]
-    uint32_t waiting_orders_ = 0;                   // of the last plan, the first so many
+    uint32_t ordered_ = 0, waiting_orders_ = 0;     // by the last plan; the first so many wait
+    bool marked_ = false, elsewhere_ = false;       // some of them name a place; and a sound one
     uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
     lent_record<moorage_forecast> forecast_;        // of the step; most of it never changes
     const uint32_t *tokens_lent_ = nullptr;
@@ -100,7 +110,7 @@ private:
     fenced_vector<float> one_scores_;
     std::vector<float> best_;
     uint32_t token_count_ = 0;  // 0: target 0 is the policy's own
-    fenced_vector<uint8_t> order_segments_;
+    fenced_vector<uint8_t> order_segments_, order_places_, order_versions_;
 };
 
 }  // namespace moorage::core

@@ -1,16 +1,12 @@
 // placement_packing.h - the fields of a plan and its figures that own memory, for base/packing.h.
 #pragma once
 
+#include "core/base/fact_packing.h"
 #include "core/base/packing.h"
 #include "core/placement/plan.h"
 #include "moorage/latency.hpp"
 
 namespace moorage::core {
-
-void each_field(auto &of, auto &&each) requires packed_as<decltype(of), fact> {
-    auto &[name, value] = of;
-    each(name, value);
-}
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), plan> {
     auto &[policy, copies, facts, seconds] = of;

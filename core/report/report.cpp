@@ -266,6 +266,11 @@ std::string notes(const run_report &report) {
     for (const auto &[plugin, count] : report.without_advice)
         add(format("without advice: plugin {} left {} step{} to the default", plugin,
                    with_commas(count), count == 1 ? "" : "s"));
+    for (const auto &[policy, facts] : report.facts) {
+        std::vector<std::string> said;
+        for (const fact &one : facts) said.push_back(one.name + " " + three_digits(one.value));
+        add(format("facts of {}: {}", policy, fmt::join(said, ", ")));
+    }
     for (const std::string &warning : report.warnings) add("warning: " + warning);
     return text.empty() ? "" : "\n" + text;
 }
@@ -299,6 +304,13 @@ json to_json(const text_report &text) {
     all["texts"] = json::array();
     for (size_t i = 0; i < text.texts.size(); ++i)
         all["texts"].push_back({{"prompt", text.prompts[i]}, {"text", text.texts[i]}});
+    return all;
+}
+
+static json facts_json(const run_report &report) {
+    json all = json::object();
+    for (const auto &[policy, facts] : report.facts)
+        for (const fact &one : facts) all[policy][one.name] = one.value;
     return all;
 }
 
@@ -353,6 +365,7 @@ json to_json(const run_report &report) {
                 {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
                 {"warnings", report.warnings}};
     for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
+    if (!report.facts.empty()) all["facts"] = facts_json(report);
     for (const device_report &one : report.devices) all["devices"].push_back(to_json(one));
     if (report.host) all["host"] = to_json(*report.host);
     if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/causes.h"
+#include "core/base/fact.h"
 #include "core/base/json_fwd.h"
 #include "core/base/setting.h"
 #include "core/report/cluster_report.h"
@@ -100,6 +101,7 @@ struct run_report {
     json_box config;               // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::map<std::string, uint64_t> without_advice;  // calls that a policy left to the default
+    std::map<std::string, std::vector<fact>> facts;  // that policies state, by policy
     std::vector<std::string> warnings;
     std::string misfit;  // what it asks of an emulated machine's memory beyond what that has
     text_report text;

@@ -2,6 +2,7 @@
 // a struct gains makes its line here refuse to compile until it is named.
 #pragma once
 
+#include "core/base/fact_packing.h"
 #include "core/base/packing.h"
 #include "core/report/report.h"
 
@@ -59,11 +60,11 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), run_repo
     auto &[tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms,
            ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time,
            causes, has_predictions, predicted, predicted_right, layers, guard, config, faults,
-           without_advice, warnings, misfit, text, cluster, opt_misses, opt_reason] = of;
+           without_advice, facts, warnings, misfit, text, cluster, opt_misses, opt_reason] = of;
     each(tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms, ttft_ms,
          tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time, causes,
          has_predictions, predicted, predicted_right, layers, guard, config, faults, without_advice,
-         warnings, misfit, text, cluster, opt_misses, opt_reason);
+         facts, warnings, misfit, text, cluster, opt_misses, opt_reason);
 }
 
 }  // namespace moorage::core

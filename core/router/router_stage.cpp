@@ -41,6 +41,10 @@ std::string router_stage::wrong_with(const layer_step &step, uint32_t routed) co
                 return format("layer {}: expert {} is chosen twice for token {}", view.layer,
                               experts[rank], token);
         }
+        const uint8_t *classes = step.routed_classes.data() + size_t{token} * view.top_k;
+        if (std::count(classes, classes + view.top_k, MOORAGE_CLASS_DROPPED) == view.top_k)
+            return format("layer {}: all {} experts of token {} are dropped; one has to stay",
+                          view.layer, view.top_k, token);
     }
     if (rules_.lossy) return "";
     return format(
@@ -118,9 +122,11 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
         ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
     if (ask && routed == 0) faults_.no_advice(policy_.name());
     std::string why;
+    bool own = false;
     if (routed != 0) {
         // What nearly every step comes to is seen at one look.
-        if (routed != view.token_count || !step.repeats_own()) why = wrong_with(step, routed);
+        own = routed == view.token_count && step.repeats_own();
+        if (!own) why = wrong_with(step, routed);
         if (why.empty()) step.weigh_route(from, tokens);
         if (why.empty() && step.gives_weights()) why = wrong_weights(step);
     }
@@ -128,7 +134,7 @@ bool router_stage::select(layer_step &step, source &from, const pass &tokens, la
     if (!stands)
         for (uint32_t row = 0; row < view.token_count; ++row) step.restore_row(row);
     settle(step, account);
-    if (stands) step.adopt_route();
+    if (stands) step.adopt_route(!own, (route.flags & MOORAGE_ROUTE_RENORMALISE) != 0);
     return why.empty() || faults_.report(policy_.name(), why);
 }
 

@@ -7,11 +7,12 @@
 
 namespace moorage::core {
 
-layer_step::layer_step(const source &from, uint32_t needs)
+layer_step::layer_step(const source &from, uint32_t needs, bool hidden)
     : has_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) != 0),
       wants_weights_(has_weights_ && (needs & MOORAGE_NEEDS_WEIGHTS)),
       wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) &&
-                    (needs & MOORAGE_NEEDS_GATE_SCORES)) {
+                    (needs & MOORAGE_NEEDS_GATE_SCORES)),
+      wants_hidden_(hidden && from.hidden_size() != 0) {
     const size_t tokens = from.tokens_max(), k = from.top_k(), experts = from.experts();
     const size_t distinct = std::min(tokens * k, experts);
     routed.resize(tokens * k);
@@ -24,6 +25,10 @@ layer_step::layer_step(const source &from, uint32_t needs)
     distinct_.resize(distinct);
     distinct_tokens_.resize(distinct);
     streams_.resize(tokens);
+    positions_.resize(tokens);
+    token_ids_.resize(tokens);
+    kept_.resize(tokens * k);
+    if (wants_hidden_) hidden_.resize(tokens * from.hidden_size());
     requests_.resize(tokens);
     if (wants_weights_)
         for (auto *array : {&weights_, &adopted_weights_}) array->resize(tokens * k);
@@ -36,6 +41,8 @@ layer_step::layer_step(const source &from, uint32_t needs)
     view_->experts = from.experts();
     view_->host_streams = core::lent(streams_);
     view_->host_requests = core::lent(requests_);
+    view_->host_positions = core::lent(positions_);
+    view_->host_token_ids = from.has_token_ids() ? core::lent(token_ids_) : nullptr;
     lent_.chosen = core::lent(chosen_);
     lent_.adopted_chosen = core::lent(adopted_chosen_);
     lent_.distinct = core::lent(distinct_);
@@ -45,20 +52,34 @@ layer_step::layer_step(const source &from, uint32_t needs)
     lent_.gate_scores = core::lent(gate_scores_);
     lent_.distinct_scores = core::lent(distinct_scores_);
     lent_.classes = core::lent(classes_);
+    lent_.hidden = core::lent(hidden_);
 }
 
-void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
-    adopted_ = false;
-    view_->layer = layer;
+void layer_step::enter(const pass &tokens) {
     view_->phase = tokens.phase;
     view_->token_count = static_cast<uint32_t>(tokens.tokens.size());
     for (size_t i = 0; i < tokens.tokens.size(); ++i) {
-        streams_[i] = tokens.tokens[i].stream;
-        requests_[i] = tokens.tokens[i].request;
+        const pass_token &token = tokens.tokens[i];
+        streams_[i] = token.stream;
+        requests_[i] = token.request;
+        positions_[i] = token.position;
+        token_ids_[i] = token.token_id;
     }
+}
+
+void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
+    adopted_ = drops_ = false;
+    computed_ = chosen_.data();
+    view_->layer = layer;
     from.route(tokens, layer, chosen_.data());
     if (wants_weights_) from.weights(tokens, layer, weights_.data());
     if (wants_scores_) from.gate_scores(tokens, layer, gate_scores_.data());
+    if (wants_hidden_) {
+        const std::span<const float> seen = from.hidden();
+        std::copy(seen.begin(), seen.end(), hidden_.begin());
+        view_->host_hidden = seen.empty() ? nullptr : lent_.hidden;
+        view_->hidden_size = seen.empty() ? 0 : from.hidden_size();
+    }
     view_->host_chosen = lent_.chosen;
     view_->host_weights = lent_.weights;  // null where there are none
     view_->host_gate_scores = lent_.gate_scores;
@@ -88,8 +109,11 @@ layer_step::changes layer_step::changed(uint32_t row) const {
     float largest = 0;
     if (gives_weights_)
         for (size_t i = 0; i < k; ++i) largest = std::max(largest, std::abs(rule[i]));
+    const uint8_t *classes = routed_classes.data() + row * k;
     for (size_t i = 0; i < k; ++i) {
-        if (std::find(own, own + k, now[i]) == own + k) {
+        if (classes[i] == MOORAGE_CLASS_DROPPED) {
+            ++found.dropped;
+        } else if (std::find(own, own + k, now[i]) == own + k) {
             ++found.substituted;
         } else if (gives_weights_ && !std::isnan(given[i]) &&
                    !(std::abs(given[i] - rule[i]) <= 1e-4f * largest)) {
@@ -103,8 +127,10 @@ layer_step::changes layer_step::changed(uint32_t row) const {
 // as the C library does, takes the processor hundreds of cycles.
 bool layer_step::repeats_own() const {
     const uint32_t *const now = routed.data(), *const own = chosen_.data();
+    const uint8_t *const classes = routed_classes.data();
     uint32_t differing = 0;
-    for (size_t i = 0, count = chosen().size(); i < count; ++i) differing |= now[i] ^ own[i];
+    for (size_t i = 0, count = chosen().size(); i < count; ++i)
+        differing |= (now[i] ^ own[i]) | (classes[i] == MOORAGE_CLASS_DROPPED);
     return differing == 0;
 }
 
@@ -115,19 +141,44 @@ void layer_step::restore_row(uint32_t row) {
     std::fill_n(routed_classes.data() + at, k, uint8_t{MOORAGE_CLASS_TOP});
 }
 
-void layer_step::adopt_route() {
+void layer_step::adopt_route(bool drops, bool renormalise) {
     const size_t count = chosen().size();
     std::copy_n(routed.data(), count, adopted_chosen_.data());
     std::copy_n(routed_classes.data(), count, classes_.data());
     view_->host_chosen = lent_.adopted_chosen;
     view_->host_classes = lent_.classes;
     adopted_ = true;
+    computed_ = adopted_chosen_.data();
+    drops_ = drops && std::find(classes_.data(), classes_.data() + count, MOORAGE_CLASS_DROPPED) !=
+                          classes_.data() + count;
+    if (!drops_) return;
+    renormalises_ = renormalise;
+    for (size_t i = 0; i < count; ++i)
+        kept_[i] = classes_[i] == MOORAGE_CLASS_DROPPED ? MOORAGE_NONE : adopted_chosen_[i];
+    computed_ = kept_.data();
+}
+
+// What is left of a row that lost some keeps its weights, or takes over what the others had.
+void layer_step::zero_dropped() {
+    const size_t k = view_->top_k;
+    for (size_t first = 0; first < chosen().size(); first += k) {
+        float *const of_row = adopted_weights_.data() + first;
+        float all = 0, kept = 0;
+        for (size_t i = 0; i < k; ++i) {
+            all += of_row[i];
+            if (computed_[first + i] == MOORAGE_NONE) of_row[i] = 0;
+            kept += of_row[i];
+        }
+        if (!renormalises_ || kept == 0 || kept == all) continue;
+        for (size_t i = 0; i < k; ++i) of_row[i] *= all / kept;
+    }
 }
 
 void layer_step::weigh(source &from, const pass &tokens) {
     if (!wants_weights_ || !adopted_) return;
     std::copy_n(routed_weights.data(), chosen().size(), adopted_weights_.data());
     from.weigh(tokens, view_->layer, adopted_chosen_.data(), adopted_weights_.data());
+    if (drops_) zero_dropped();
     view_->host_weights = lent_.adopted_weights;
 }
 
@@ -136,14 +187,18 @@ void layer_step::predicted(const lent_vector<uint32_t> &experts) {
     view_->prediction_count = static_cast<uint32_t>(experts.size());
 }
 
-void layer_step::group() {
+void layer_step::group() { drops_ ? group_all<true>() : group_all<false>(); }
+
+template <bool Drops>
+void layer_step::group_all() {
     const uint32_t now = ++stamp_now_;
     const size_t k = view_->top_k, count = view_->token_count * k;
     const bool scored = !distinct_scores_.empty();
-    const uint32_t *const experts = adopted_ ? adopted_chosen_.data() : chosen_.data();
+    const uint32_t *const experts = computed_;
     uint32_t distinct = 0;
     for (size_t i = 0; i < count; ++i) {
         const uint32_t expert = experts[i];
+        if (Drops && expert == MOORAGE_NONE) continue;
         if (stamp_[expert] != now) {
             stamp_[expert] = now;
             item_[expert] = distinct;

@@ -17,16 +17,19 @@ namespace moorage::core {
 
 class layer_step {
 public:
-    layer_step(const source &from, uint32_t needs);
+    // `hidden`: policies look at hidden states.
+    layer_step(const source &from, uint32_t needs, bool hidden = false);
 
+    // The tokens of the steps to come.
+    void enter(const pass &tokens);
     // Reads the model's own choice for `layer` (and weights and scores, where a policy needs them).
     void fill(source &from, const pass &tokens, uint32_t layer);
-    // Takes over a router's choice.
-    void adopt_route();
+    // Takes over a router's choice. `drops`: perhaps some; `renormalise` as in moorage_route.
+    void adopt_route(bool drops, bool renormalise);
     // What became of the model's own choice in token `row`'s route. Before adopt_route().
     struct changes {
         uint32_t substituted = 0;  // experts that the model would not have chosen
-        // Its own with another weight than its rule gives them, or with none left.
+        // Its own with another weight than its rule gives them; with none left, or of that class.
         uint32_t reweighted = 0, dropped = 0;
         uint32_t all() const { return substituted + reweighted + dropped; }
     };
@@ -36,7 +39,7 @@ public:
     // Reads what the model's own rule gives the routed experts, for changed(), where the router
     // gives weights at all. Requires: they are experts of the layer. Before adopt_route().
     void weigh_route(source &from, const pass &tokens);
-    // Whether the route of all tokens is the model's own, expert by expert.
+    // Whether the route of all tokens is the model's own, expert by expert, with none dropped.
     bool repeats_own() const;
     // The model's own choice and weights for token `row`, in place of the route.
     void restore_row(uint32_t row);
@@ -49,6 +52,8 @@ public:
     std::span<const float> weights() const {
         return {view_->host_weights, view_->host_weights ? chosen().size() : 0};
     }
+    // The same as chosen() with MOORAGE_NONE for what was dropped.
+    std::span<const uint32_t> computed() const { return {computed_, chosen().size()}; }
     // Groups the chosen experts: distinct ones in order of first appearance.
     void group();
     // The next step of the run.
@@ -73,18 +78,29 @@ public:
     fenced_vector<uint8_t> routed_classes;
 
 private:
+    template <bool Drops>
+    void group_all();
+    void zero_dropped();
+
     lent_record<moorage_step> view_;
     // The policies' side of what the view shows only in some steps, or at times: arrays never move.
     struct {
         const uint32_t *chosen, *adopted_chosen, *distinct, *distinct_tokens;
         const float *weights, *adopted_weights, *gate_scores, *distinct_scores;
         const uint8_t *classes;
+        const int32_t *token_ids;
+        const float *hidden;
     } lent_;
-    bool has_weights_, wants_weights_, wants_scores_, adopted_ = false;
-    lent_vector<uint32_t> chosen_, adopted_chosen_, distinct_, distinct_tokens_, streams_;
+    bool has_weights_, wants_weights_, wants_scores_, wants_hidden_, adopted_ = false;
+    bool drops_ = false, renormalises_ = false;  // the adopted route
+    lent_vector<uint32_t> chosen_, adopted_chosen_, distinct_, distinct_tokens_, streams_,
+        positions_;
+    lent_vector<int32_t> token_ids_;
     lent_vector<uint64_t> requests_;
-    lent_vector<float> weights_, adopted_weights_, gate_scores_, distinct_scores_;
+    lent_vector<float> weights_, adopted_weights_, gate_scores_, distinct_scores_, hidden_;
     lent_vector<uint8_t> classes_;
+    std::vector<uint32_t> kept_;  // of a route that drops: computed()
+    const uint32_t *computed_ = nullptr;
     std::vector<float> rule_weights_;  // [tokens * k] of the route, by the model's own rule
     bool gives_weights_ = false;       // then they stand there
     std::vector<uint32_t> stamp_, item_;

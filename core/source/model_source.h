@@ -59,6 +59,9 @@ public:
     uint32_t streams() const override { return options_.batch; }
     uint32_t predictions_max() const override { return options_.predict ? predictions_ : 0; }
     uint32_t offers() const override;
+    bool has_token_ids() const override { return true; }
+    uint32_t hidden_size() const override { return config_.hidden; }
+    std::span<const float> hidden() const override { return results_->router_input(); }
     bool idle() override;
     bool predict_from(uint32_t) override { return options_.predict; }
     bool scored_predictions() const override { return true; }

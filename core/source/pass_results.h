@@ -12,6 +12,8 @@ public:
     virtual ~pass_results() = default;
     // [B, E] of the layer whose gate completed last, bias included.
     virtual std::span<const float> router_logits() const = 0;
+    // [B, hidden] what they were made from; empty where the host does not have it.
+    virtual std::span<const float> router_input() const { return {}; }
     // [B, E]: the router of the next MoE layer (after the last: the first) applied to the MoE input
     // of that layer, or what executor::predict() has put in its place. Empty unless predictions
     // were asked for.

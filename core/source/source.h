@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "moorage/prefetch.h"
@@ -50,6 +51,11 @@ public:
     virtual uint32_t streams() const = 0;          // live requests at one time
     virtual uint32_t predictions_max() const = 0;  // per layer and token; 0 without
     virtual uint32_t offers() const = 0;           // MOORAGE_NEEDS_* it can serve
+    // Whether token ids are those of the texts that the routing is of.
+    virtual bool has_token_ids() const { return false; }
+    virtual uint32_t hidden_size() const { return 0; }  // of what hidden() may show
+    // [B, hidden_size] what the router of the layer at hand saw; empty: nobody here knows.
+    virtual std::span<const float> hidden() const { return {}; }
 
     // Whether no request is under way: the next pass begins one, or nothing is left.
     virtual bool idle() = 0;

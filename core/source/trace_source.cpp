@@ -38,10 +38,11 @@ pass_token trace_source::token_at(const stream &one, uint32_t index) const {
     token.request = one.request;
     token.stream = index;
     token.position = static_cast<uint32_t>((one.row - one.begin) % options_.context_max);
+    if (trace_.has_token_ids()) token.token_id = trace_.token_id(one.row);
     if (options_.vocabulary == 0) return token;
     // Any id will do: the routing is the trace's, and what is computed is not read.
-    const uint64_t id = trace_.has_token_ids() ? static_cast<uint64_t>(trace_.token_id(one.row))
-                                               : one.row * 2654435761u;
+    const uint64_t id =
+        trace_.has_token_ids() ? static_cast<uint64_t>(token.token_id) : one.row * 2654435761u;
     token.token_id = static_cast<int32_t>(id % options_.vocabulary);
     return token;
 }

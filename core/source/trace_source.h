@@ -31,6 +31,7 @@ public:
     uint32_t streams() const override { return options_.batch; }
     uint32_t predictions_max() const override { return trace_.predictions(); }
     uint32_t offers() const override;
+    bool has_token_ids() const override { return trace_.has_token_ids(); }
     bool idle() override;
     bool scored_predictions() const override { return trace_.has_prediction_scores(); }
     bool next(pass &out) override;

@@ -69,15 +69,15 @@ void arena::divide(std::span<const uint32_t> top_rows, std::span<const uint32_t>
 }
 
 uint64_t arena::row_of(uint32_t page, uint8_t segment) const {
-    if (segment == MOORAGE_BOTTOM) {
-        if (!(frame_use_[page] & MOORAGE_BOTTOM)) return MOORAGE_NEVER;
+    if (segment == last_segment) {
+        if (!(frame_use_[page] & last_segment)) return MOORAGE_NEVER;
         return frame_[page] + top_rows_[layer_of(page)];
     }
-    return frame_use_[page] & MOORAGE_TOP ? frame_[page] : slot_[page];
+    return frame_use_[page] & first_segment ? frame_[page] : slot_[page];
 }
 
 bool arena::has_parts_room(uint32_t page, uint8_t segments, bool cached) const {
-    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
+    for (const uint8_t segment : {first_segment, last_segment}) {
         if (!(wanted(page, segments) & segment) || row_of(page, segment) != MOORAGE_NEVER) continue;
         if (in_slot(page, segment, cached) ? class_of(page).free.empty()
                                            : frame_[page] == MOORAGE_NEVER && frames_.empty())
@@ -87,7 +87,7 @@ bool arena::has_parts_room(uint32_t page, uint8_t segments, bool cached) const {
 }
 
 void arena::take_parts(uint32_t page, uint8_t segments, bool cached) {
-    for (const uint8_t segment : {uint8_t{MOORAGE_TOP}, uint8_t{MOORAGE_BOTTOM}}) {
+    for (const uint8_t segment : {first_segment, last_segment}) {
         if (!(wanted(page, segments) & segment) || row_of(page, segment) != MOORAGE_NEVER) continue;
         if (in_slot(page, segment, cached)) {
             take_slot(page);
@@ -108,7 +108,7 @@ uint64_t arena::take_slot(uint32_t page) {
 
 void arena::release_parts(uint32_t page, uint8_t segments) {
     const uint8_t going = wanted(page, segments);
-    if ((going & MOORAGE_TOP) && slot_[page] != MOORAGE_NEVER) {
+    if ((going & first_segment) && slot_[page] != MOORAGE_NEVER) {
         class_of(page).free.push_back(slot_[page]);
         slot_[page] = MOORAGE_NEVER;
     }

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "moorage/base.h"
+#include "core/store/segments.h"
 
 namespace moorage::core {
 
@@ -40,16 +40,16 @@ public:
     uint32_t layer_of(uint32_t page) const { return page / experts_; }
     // Of an expert of the layer that the segments of the mask are.
     double share(uint32_t layer, uint8_t segments) const {
-        if (!split(layer)) return segments & MOORAGE_TOP ? 1 : 0;
+        if (!split(layer)) return segments & first_segment ? 1 : 0;
         const double top = static_cast<double>(top_rows_[layer]) / rows_;
-        return (segments & MOORAGE_TOP ? top : 0) + (segments & MOORAGE_BOTTOM ? 1 - top : 0);
+        return (segments & first_segment ? top : 0) + (segments & last_segment ? 1 - top : 0);
     }
     // What the cache keeps of the layer's experts.
     uint8_t cached_segments(uint32_t layer) const {
-        return split(layer) ? MOORAGE_TOP : MOORAGE_WHOLE;
+        return split(layer) ? first_segment : MOORAGE_WHOLE;
     }
 
-    // Row at which the segment begins: MOORAGE_TOP (also for a whole expert) or MOORAGE_BOTTOM.
+    // Row at which the segment begins: first_segment (also for a whole expert) or last_segment.
     // MOORAGE_NEVER: not in the arena.
     uint64_t row_of(uint32_t page, uint8_t segment) const;
 
@@ -64,13 +64,13 @@ public:
         if (splits_)
             take_parts(page, segments, cached);
         else if (segments != 0)
-            take_frame(page, MOORAGE_TOP);
+            take_frame(page, first_segment);
     }
     void release(uint32_t page, uint8_t segments) {
         if (splits_)
             release_parts(page, segments);
         else if (segments != 0)
-            leave_frame(page, MOORAGE_TOP);
+            leave_frame(page, first_segment);
     }
     bool in_frame(uint32_t page) const { return frame_[page] != MOORAGE_NEVER; }
     uint32_t free_frames() const { return static_cast<uint32_t>(frames_.size()); }
@@ -78,10 +78,10 @@ public:
     // A cached page whose top segment lies in its frame: the slot it is to be moved to, taken now;
     // row_of() tells the old place until moved().
     bool must_move(uint32_t page) const {
-        return splits_ && split(layer_of(page)) && (frame_use_[page] & MOORAGE_TOP) != 0;
+        return splits_ && split(layer_of(page)) && (frame_use_[page] & first_segment) != 0;
     }
     uint64_t take_slot(uint32_t page);
-    void moved(uint32_t page) { leave_frame(page, MOORAGE_TOP); }
+    void moved(uint32_t page) { leave_frame(page, first_segment); }
 
 private:
     // Slots of one size.
@@ -96,11 +96,11 @@ private:
         return classes_[class_of_layer_[layer_of(page)]];
     }
     bool in_slot(uint32_t page, uint8_t segment, bool cached) const {
-        return cached && segment == MOORAGE_TOP && split(layer_of(page));
+        return cached && segment == first_segment && split(layer_of(page));
     }
     // Without a split an expert is its top segment.
     uint8_t wanted(uint32_t page, uint8_t segments) const {
-        return split(layer_of(page)) || segments == 0 ? segments : uint8_t{MOORAGE_TOP};
+        return split(layer_of(page)) || segments == 0 ? segments : first_segment;
     }
     bool has_parts_room(uint32_t page, uint8_t segments, bool cached) const;
     void take_parts(uint32_t page, uint8_t segments, bool cached);

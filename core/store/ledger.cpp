@@ -41,7 +41,7 @@ void ledger::show_in(ledger &all, std::span<const uint8_t> spread, uint32_t devi
     assert(all.pools() == pools() && all.page_count() == page_count());
     all_ = &all;
     spread_ = spread;
-    device_ = device;
+    device_ = view_->store = device;
     for (uint32_t pool = 0; pool < pools(); ++pool) {
         all.slots_[pool] += slots_[pool];
         all.used_[pool] += used_[pool];
@@ -65,20 +65,20 @@ void ledger::set_split(uint32_t layer, float share) {
 bool ledger::adds_up() const {
     std::vector<uint32_t> kept(pools(), 0);
     for (uint32_t page = 0; page < page_count(); ++page) {
-        const int state = state_[page], passing = state >> MOORAGE_STATE_BUFFERED_SHIFT;
-        const int there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        const uint32_t state = state_[page], passing = state >> MOORAGE_STATE_BUFFERED_SHIFT;
+        const uint32_t there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
         kept[pool_of_page(page)] += (there & ~passing & of_slot(page)) != 0;
     }
     return std::equal(kept.begin(), kept.end(), used_.begin());
 }
 
 void ledger::clear() {
-    std::fill(state_.begin(), state_.end(), uint8_t{0});
+    std::fill(state_.begin(), state_.end(), 0u);
     std::fill(used_.begin(), used_.end(), 0u);
 }
 
 void ledger::fill() {
-    std::fill(state_.begin(), state_.end(), uint8_t{MOORAGE_WHOLE});
+    std::fill(state_.begin(), state_.end(), MOORAGE_WHOLE);
     std::fill(used_.begin(), used_.end(), page_count() / pools());
 }
 

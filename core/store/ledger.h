@@ -38,8 +38,9 @@ public:
     // Whether the page can lie here at all. Policies are not told.
     bool owns_all() const { return spread_.empty(); }
     bool owns(uint32_t page) const { return spread_.empty() || spread_[page] == device_; }
-    // What `above` holds is loaded from here: both views say so.
-    void lie_below(ledger &above) {
+    // What `above` holds is loaded from here, which is the store `id`: both views say so.
+    void lie_below(ledger &above, uint32_t id) {
+        view_->store = id;
         view_->host_above = above.view();
         above.view_->host_below = view();
     }
@@ -51,16 +52,15 @@ public:
     uint32_t pool_of_layer(uint32_t layer) const { return slots_.size() == 1 ? 0 : layer; }
     uint32_t pool_of_page(uint32_t page) const { return pool_of_layer(page / experts_); }
 
-    uint8_t state(uint32_t page) const { return state_[page]; }
-    uint8_t here(uint32_t page) const { return state_[page] & MOORAGE_STATE_RESIDENT; }
+    uint32_t state(uint32_t page) const { return state_[page]; }
+    uint8_t here(uint32_t page) const { return static_cast<uint8_t>(state_[page]); }
     bool whole(uint32_t page) const { return here(page) == MOORAGE_WHOLE; }
     bool pinned(uint32_t page) const { return (state_[page] & MOORAGE_STATE_PINNED) != 0; }
     // Segments that are here, coming, or lie beside the cache.
     uint8_t known(uint32_t page) const {
-        const int state = state_[page];
-        return static_cast<uint8_t>((state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                     state >> MOORAGE_STATE_BUFFERED_SHIFT) &
-                                    MOORAGE_WHOLE);
+        const uint32_t state = state_[page];
+        return static_cast<uint8_t>(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                    state >> MOORAGE_STATE_BUFFERED_SHIFT);
     }
     // Whether it may lose its slot: it has one, and nobody uses it.
     bool evictable(uint32_t page) const {
@@ -82,20 +82,18 @@ public:
         bool kept, partly;
     };
     found pin(uint32_t page) {
-        const uint8_t state = state_[page];
+        const uint32_t state = state_[page];
         set(page, state | MOORAGE_STATE_PINNED);
-        const int in = state & MOORAGE_WHOLE;
-        const int coming = state >> MOORAGE_STATE_IN_FLIGHT_SHIFT & MOORAGE_WHOLE;
-        const int passing = state >> MOORAGE_STATE_BUFFERED_SHIFT & MOORAGE_WHOLE;
-        return {static_cast<uint8_t>(MOORAGE_WHOLE & ~in),
-                ((in | coming) & ~passing & of_slot(page)) != 0,
-                in != MOORAGE_WHOLE && (in | coming) != 0};
+        const uint32_t known = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        const auto missing = static_cast<uint8_t>(~state);
+        return {missing, (known & ~(state >> MOORAGE_STATE_BUFFERED_SHIFT) & of_slot(page)) != 0,
+                missing != 0 && (known & MOORAGE_WHOLE) != 0};
     }
     // All that the cache does not keep of it goes now, with its rows; `keeps`: it does.
     void unpin(uint32_t page, bool keeps) {
-        const int kept = keeps ? of_slot(page) : 0;
+        const uint32_t kept = keeps ? of_slot(page) : 0;
         set(page, state_[page] & (kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT));
-        if (rows_) rows_->release(page, static_cast<uint8_t>(MOORAGE_WHOLE & ~kept));
+        if (rows_) rows_->release(page, static_cast<uint8_t>(~kept));
     }
 
     // The page takes a free slot of its pool; its bytes are here or are to be expected.
@@ -113,30 +111,27 @@ public:
 
     // Segments will come: into the page's slot, or beside the cache.
     void expect_kept(uint32_t page, uint8_t segments) {
-        set(page, state_[page] | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        set(page, state_[page] | coming(segments));
     }
     void expect_passing(uint32_t page, uint8_t segments) {
-        set(page, state_[page] | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                      segments << MOORAGE_STATE_BUFFERED_SHIFT);
+        set(page, state_[page] | coming(segments) | passing(segments));
     }
     // What passes becomes the cache's: a change of label, not of place. Requires: admitted.
     void adopt(uint32_t page) {
-        set(page, state_[page] & ~(of_slot(page) << MOORAGE_STATE_BUFFERED_SHIFT));
+        set(page, state_[page] & ~passing(of_slot(page)));
     }
     // They are here.
     void land(uint32_t page, uint8_t segments) {
-        set(page, (state_[page] & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT)) | segments);
+        set(page, (state_[page] & ~coming(segments)) | segments);
     }
     // They will not come after all; their rows go when the step that uses the page ends.
     void give_up(uint32_t page, uint8_t segments) {
-        set(page, state_[page] & ~(segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                   segments << MOORAGE_STATE_BUFFERED_SHIFT));
+        set(page, state_[page] & ~(coming(segments) | passing(segments)));
     }
     // Nothing of them is needed any more, here or coming. Requires: they pass.
     void drop(uint32_t page, uint8_t segments) {
         rows_->release(page, segments);
-        set(page, state_[page] & ~(segments | segments << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                   segments << MOORAGE_STATE_BUFFERED_SHIFT));
+        set(page, state_[page] & ~(segments | coming(segments) | passing(segments)));
     }
 
     // Rows: as in arena.h. `kept`: the page has a slot.
@@ -163,16 +158,22 @@ public:
     void fill();
     // For a replay whose policy keeps the book itself (moorage_replay): [pages], [pools].
     struct book {
-        uint8_t *state;
+        uint32_t *state;
         uint32_t *used;
     };
     book hand_over() { return {state_.data(), used_.data()}; }
 
 private:
-    void set(uint32_t page, int state) {
-        state_[page] = static_cast<uint8_t>(state);
+    static constexpr uint32_t coming(uint32_t segments) {
+        return segments << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    }
+    static constexpr uint32_t passing(uint32_t segments) {
+        return segments << MOORAGE_STATE_BUFFERED_SHIFT;
+    }
+    void set(uint32_t page, uint32_t state) {
+        state_[page] = state;
         if (all_ != nullptr) [[unlikely]]
-            all_->state_[page] = state_[page];
+            all_->state_[page] = state;
     }
     void count(uint32_t pool, int32_t more) {
         used_[pool] += static_cast<uint32_t>(more);
@@ -188,7 +189,7 @@ private:
     ledger *all_ = nullptr;  // shows this one's, too
     std::span<const uint8_t> spread_;
     uint32_t device_ = 0;
-    lent_vector<uint8_t> state_;
+    lent_vector<uint32_t> state_;
     lent_vector<uint32_t> slots_, used_;
     lent_vector<float> split_;
     lent_record<moorage_residency> view_;

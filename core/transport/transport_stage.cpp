@@ -39,7 +39,7 @@ transport_stage::transport_stage(instance &policy, executor &where, fault_log &f
 }
 
 uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t segments,
-                                uint64_t bytes, uint64_t deadline_ns) {
+                                uint64_t bytes) {
     assert(bytes > 0 && link < links_max);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
@@ -52,7 +52,6 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
     record.link = link;
     record.page = page;
     record.bytes = record.unsent_bytes = bytes;
-    record.deadline_ns = deadline_ns;
     record.moved_bytes = record.prefetch_bytes = record.busy_ns = 0;
     released_[id] = 0;
     if (!is_ahead(of)) lanes_[link].backlog_bytes += bytes;
@@ -62,30 +61,29 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
 
 // The policy learns of what there is to be sent. Not read from the record: a copy of what has just
 // been stored there, in wider pieces, waits for the stores.
-void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes,
-                            uint64_t deadline_ns) {
+void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes) {
     const moorage_transfer transfer{sizeof(transfer), 0,    id,    link,
-                                    cause_of(of),     page, bytes, deadline_ns};
+                                    cause_of(of),     page, bytes};
     policy_.call(entry_point::submit, policy_.transport->submit, &transfer);
     pump(link);
 }
 
 uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
-                                 uint64_t bytes, uint64_t deadline_ns) {
-    const uint32_t id = enter(of, link, page, segments, bytes, deadline_ns);
+                                 uint64_t bytes) {
+    const uint32_t id = enter(of, link, page, segments, bytes);
     if (id == MOORAGE_NONE) return id;
     if (supply_ && is_h2d(link) && !supply_->use(page, of)) {
         records_[id].held = true;
         held_.push_back(id);
     } else {
-        offer(id, of, link, page, bytes, deadline_ns);
+        offer(id, of, link, page, bytes);
     }
     return id;
 }
 
 uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_t segments,
                                   uint64_t bytes) {
-    const uint32_t id = enter(of, link, page, segments, bytes, MOORAGE_NEVER);
+    const uint32_t id = enter(of, link, page, segments, bytes);
     if (id != MOORAGE_NONE) records_[id].held = true;
     return id;
 }
@@ -93,7 +91,7 @@ uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_
 void transport_stage::start(uint32_t id) {
     transfer_record &record = records_[id];
     record.held = false;
-    offer(id, record.of, record.link, record.page, record.bytes, record.deadline_ns);
+    offer(id, record.of, record.link, record.page, record.bytes);
 }
 
 void transport_stage::supplied(uint32_t page) {

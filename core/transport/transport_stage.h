@@ -41,7 +41,6 @@ struct transfer_record {
     owner of = owner::demand;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
-    uint64_t deadline_ns = MOORAGE_NEVER;
     uint64_t unsent_bytes = 0;    // not yet handed to the link
     uint64_t moved_bytes = 0;     // have crossed
     uint64_t prefetch_bytes = 0;  // of them, while it was a prefetch
@@ -63,8 +62,7 @@ public:
 
     // A new transfer of `bytes` >= 1, which are the page's `segments`; returns its id, which stays
     // taken until release(). MOORAGE_NONE when all ids are taken.
-    uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
-                    uint64_t deadline_ns);
+    uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
     // The same, but it is sent from start() on only. Requires: not towards fast memory.
     uint32_t prepare(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
     void start(uint32_t id);
@@ -110,10 +108,8 @@ private:
         void push(sent one) { pieces[(first + count++) % pieces_at_once_max] = one; }
         void pop() { first = (first + 1) % pieces_at_once_max, --count; }
     };
-    inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
-                          uint64_t deadline_ns);
-    inline void offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes,
-                      uint64_t deadline_ns);
+    inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
+    inline void offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes);
     void over(const transfer_record &record) {
         if (supply_ && is_h2d(record.link)) supply_->done(record.page);
     }

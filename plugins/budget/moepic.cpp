@@ -114,10 +114,7 @@ public:
         for (const uint32_t expert : forecast.experts(0)) {
             if (orders.full() || orders.size() == forecast.buffer_free) break;
             const uint32_t page = forecast.host_layers[0] * step.experts + expert;
-            const uint32_t state = state_[page];
-            const uint32_t there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                   state >> MOORAGE_STATE_BUFFERED_SHIFT;
-            const auto missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~there);
+            const uint8_t missing = moorage::missing(state_[page]);
             if (missing != 0) orders.push(page, missing);
         }
     }
@@ -261,7 +258,7 @@ private:
     moepic::allocation memory_;
     layout made_;                 // of the running call of plan
     std::vector<float> rounded_;  // [layers] its splits
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t top_k_ = 1;
     uint64_t tokens_ = 0, due_ = 0;
 };

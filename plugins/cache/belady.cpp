@@ -73,7 +73,7 @@ public:
                 heaps_.lower(pool, {{nexts_[page].step, page}, page});
             } else if (lists_.contains(page)) {
                 lists_.unlink(page);
-                if (state_[page] & slot) hold(page, pool);
+                if (state_[page] & slot) keep(page, pool);
             }
         }
     }
@@ -84,7 +84,7 @@ public:
         if (cause != MOORAGE_DEMAND) ask(page);
         if (in_sight(page)) {
             lists_.unlink(page);
-            hold(page, pool);
+            keep(page, pool);
         } else if (cause != MOORAGE_DEMAND || !lists_.contains(page)) {
             lists_.append(page, pool);
         }
@@ -103,7 +103,7 @@ public:
                 lists_.unlink(page);  // was never loaded
             } else if (in_sight(page)) {
                 lists_.unlink(page);
-                hold(page, room.pool);
+                keep(page, room.pool);
             } else if (moorage::evictable(state_[page])) {
                 out.push(page);
             }
@@ -117,7 +117,7 @@ public:
             heaps_.erase(room.pool, page);
             if (!moorage::departed(state_[page])) aside_.push_back(page);
         }
-        for (const uint32_t page : aside_) hold(page, room.pool);
+        for (const uint32_t page : aside_) keep(page, room.pool);
     }
 
 private:
@@ -131,7 +131,7 @@ private:
             return step != other.step ? step > other.step : page < other.page;
         }
     };
-    static constexpr uint8_t slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+    static constexpr uint32_t slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
 
     uint32_t pool_of(uint32_t page) const { return pools_ == 1 ? 0 : page / experts_; }
     bool in_sight(uint32_t page) const {
@@ -143,13 +143,13 @@ private:
         next.step = host_.next_use(page, step_, lookahead_ == 0 ? nullptr : &next.token);
         if (next.step == moorage::never) next.token = moorage::never;
     }
-    void hold(uint32_t page, uint32_t pool) {
+    void keep(uint32_t page, uint32_t pool) {
         heaps_.push(pool, {{nexts_[page].step, page}, page});
     }
 
     moorage::host host_;
     const uint64_t lookahead_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     uint64_t step_ = 0, token_ = 0;  // of the running step
     std::vector<request> nexts_;     // [pages] next request, as of the last one

@@ -98,7 +98,7 @@ private:
     uint32_t pool_of(uint32_t page) const { return rings_.size() == 1 ? 0 : page / experts_; }
 
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0;
     moorage::page_lists lists_;        // per pool, in order of place
     std::vector<uint8_t> referenced_;  // [pages]

@@ -169,7 +169,7 @@ private:
                moorage::orders &orders) const {
         const uint32_t page = layer * step.experts + expert;
         if (chance < threshold_) return;
-        const int there = state_[page] | state_[page] >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        const uint32_t there = state_[page] | state_[page] >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
         if ((there & MOORAGE_WHOLE) == MOORAGE_WHOLE) return;
         orders.push(page);
     }

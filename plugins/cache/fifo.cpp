@@ -128,7 +128,7 @@ private:
     }
 
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t room_ = 1;              // entries of a ring: one more than pages, so that back is free
     std::vector<uint32_t> entries_;  // [pools, room_] pages, or none where one left
     std::vector<uint32_t> places_;   // [pages] where in its ring each is, or none

@@ -51,16 +51,17 @@ public:
     }
     void add(const job &one) { (one.absent ? absent_ : cached_).push_back(one); }
 
-    // Calls settle(item, site) in the order in which work is settled; returns when all of it ends.
+    // Calls settle(item, whether the CPU takes it) in the order in which work is settled; returns
+    // when all of it ends.
     template <class Settle>
-    uint64_t run(uint64_t link_ns, uint64_t cpu_ns, Settle &&settle) {
+    uint64_t run(uint64_t link_ns, Settle &&settle) {
         const auto heavier = [](const job &a, const job &b) {
             return a.load != b.load ? a.load > b.load : a.item < b.item;
         };
         std::sort(cached_.begin(), cached_.end(), heavier);
         std::sort(absent_.begin(), absent_.end(), heavier);
         size_t cached = 0, cached_end = cached_.size(), absent = 0, absent_end = absent_.size();
-        uint64_t gpu_ns = 0, end_ns = 0;
+        uint64_t gpu_ns = 0, cpu_ns = 0, end_ns = 0;
         while (cached < cached_end || absent < absent_end) {
             const bool resident = cached < cached_end, missing = absent < absent_end;
             const job &light = missing ? absent_[absent_end - 1] : cached_[cached_end - 1];
@@ -70,14 +71,14 @@ public:
             const uint64_t by_link =
                 missing ? std::max(gpu_ns, arrival) + absent_[absent].gpu_ns : MOORAGE_NEVER;
             if (on_gpu <= by_link && on_gpu <= on_cpu) {
-                settle(cached_[cached++].item, MOORAGE_SITE_GPU);
+                settle(cached_[cached++].item, false);
                 gpu_ns = on_gpu;
             } else if (by_link <= on_cpu) {
-                settle(absent_[absent++].item, MOORAGE_SITE_GPU);
+                settle(absent_[absent++].item, false);
                 link_ns = arrival;
                 gpu_ns = by_link;
             } else {
-                settle(light.item, MOORAGE_SITE_CPU);
+                settle(light.item, true);
                 cpu_ns = on_cpu;
                 end_ns = std::max(end_ns, cpu_ns);
                 missing ? --absent_end : --cached_end;
@@ -162,26 +163,26 @@ public:
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> sites, std::span<uint32_t> order) {
+                    std::span<uint32_t> where, std::span<uint32_t> order) {
         layer_.clear();
         uint32_t next = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (!remote::runs_here(items, i)) {
-                sites[i] = remote::nearest_site(items, i);
+                where[i] = remote::nearest_device(items, i);
                 order[next++] = i;
                 continue;
             }
             layer_.add({i, items.host_tokens[i], items.host_missing[i] != 0, items.host_load_ns[i],
                         items.host_gpu_ns[i], items.host_cpu_ns[i]});
         }
-        layer_.run(items.load_backlog_ns, items.cpu_backlog_ns, [&](uint32_t item, uint32_t site) {
-            sites[item] = site;
+        layer_.run(items.load_backlog_ns, [&](uint32_t item, bool by_cpu) {
+            where[item] = by_cpu ? items.cpu() : items.own(item);
             order[next++] = item;
         });
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         for (uint32_t i = 0; i < items.count && free > 0; ++i) {
             if (items.host_missing[i] == 0 || !remote::runs_here(items, i)) continue;
-            sites[i] = MOORAGE_SITE_GPU;
+            where[i] = items.own(i);
             --free;
         }
         return items.count;
@@ -260,8 +261,8 @@ private:
         into.there.clear();
         for (const uint32_t expert : forecast.experts(index)) {
             if (into.experts.size() == top_k_) break;
-            const uint8_t state = state_[into.layer * experts_ + expert];
-            const int there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+            const uint32_t state = state_[into.layer * experts_ + expert];
+            const uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
             into.experts.push_back(expert);
             into.there.push_back((state & there) != 0);
         }
@@ -287,7 +288,7 @@ private:
         for (uint32_t i = 0; i < one.experts.size(); ++i)
             layer_.add(
                 {i, 1, !one.there[i], costs.load_ns, costs.gpu_expert_ns, costs.cpu_expert_ns});
-        return layer_.run(0, 0, [](uint32_t, uint32_t) {});
+        return layer_.run(0, [](uint32_t, bool) {});
     }
 
     moorage::host host_;
@@ -297,7 +298,7 @@ private:
     uint32_t ahead_, depth_ = 0;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 0, pools_ = 1;
     const moorage::residency *view_ = nullptr;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<double> priority_;  // [pages] S
     std::vector<double> newest_;    // [experts] TopP of the running step
     std::vector<uint32_t> order_, going_;

@@ -314,8 +314,10 @@ LANES_CODE static void add_followers(float *next, float *soon, const followers &
     for (uint32_t i = 0; i < of.padded; i += LANES) {
         const auto used = [&](uint32_t h) LANES_CODE {
             __mmask16 mask;
-            __builtin_memcpy(&mask, reinterpret_cast<const char *>(of.rows) +
-                                        size_t{of.chain[h]} * of.words * 8 + i / 8, 2);
+            __builtin_memcpy(&mask,
+                             reinterpret_cast<const char *>(of.rows) +
+                                 size_t{of.chain[h]} * of.words * 8 + i / 8,
+                             2);
             return mask;
         };
         __m512 first = _mm512_setzero_ps();
@@ -342,10 +344,12 @@ LANES_CODE static void add_followers(float *next, float *soon, const followers &
 #endif
 }
 
-// The first of the least values among the experts of a layer that may go: in a slot (0x0f), neither
-// pinned nor buffered (0x70), not taken.
-LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
+// The first of the least values among the experts of a layer that may go: in a slot, neither pinned
+// nor buffered, not taken.
+LANES_CODE static uint32_t find_least(const float *values, const uint32_t *state,
                                       const uint8_t *taken, uint32_t count) {
+    constexpr uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+    constexpr uint32_t busy = MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED;
     uint32_t least = 0xffffffffu, at = none_found, i = 0;
     const auto see = [&](uint32_t expert, uint32_t key) {
         if (key < least || (key == least && key != 0xffffffffu && expert < at))
@@ -356,17 +360,17 @@ LANES_CODE static uint32_t find_least(const float *values, const uint8_t *state,
         vu place;
         for (uint32_t lane = 0; lane < LANES; ++lane) place[lane] = lane;
         for (; i + LANES <= count; i += LANES, place += LANES) {
-            const vu of = widened(state + i);
-            const vu held = (of & 0x70u) | widened(taken + i);
+            const vu of = load(state + i);
+            const vu held = (of & busy) | widened(taken + i);
             const vu value = (vu)load(values + i);  // positive floats are ordered like their bits
-            const vu key = ((held == 0u) & ((of & 0x0fu) != 0u)) ? value : splat(0xffffffffu);
+            const vu key = ((held == 0u) & ((of & there) != 0u)) ? value : splat(0xffffffffu);
             places = key < keys ? place : places;
             keys = key < keys ? key : keys;
         }
         for (uint32_t lane = 0; lane < LANES; ++lane) see(places[lane], keys[lane]);
     }
     for (; i < count; ++i)
-        if ((state[i] & 0x0f) != 0 && (state[i] & 0x70) == 0 && !taken[i])
+        if ((state[i] & there) != 0 && (state[i] & busy) == 0 && !taken[i])
             see(i, std::bit_cast<uint32_t>(values[i]));
     return at;
 }

@@ -85,7 +85,7 @@ struct lane_kernels {
     void (*mean_rates)(float *, const float *, float, float, uint32_t);
     void (*value_step)(const value_step &);
     void (*add_followers)(float *, float *, const followers &);
-    uint32_t (*find_least)(const float *, const uint8_t *, const uint8_t *, uint32_t);
+    uint32_t (*find_least)(const float *, const uint32_t *, const uint8_t *, uint32_t);
 };
 
 namespace portable {

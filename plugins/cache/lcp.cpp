@@ -180,7 +180,7 @@ private:
     moorage::host host_;
     lcp::priority priority_;
     const bool fills_, fills_by_priority_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t layers_ = 0, experts_ = 0, top_k_ = 1;
     bool shared_ = true;
     std::vector<use> uses_;             // [pages]

@@ -56,7 +56,7 @@ protected:
     const lane_kernels *lanes_;
     const use_values::options options_;
     const float position_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     stream_groups groups_;
     use_values values_;
     value_order order_;

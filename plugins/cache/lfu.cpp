@@ -139,7 +139,7 @@ private:
     moorage::host host_;
     const double half_life_;
     const bool forget_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     std::array<double, 52> powers_;   // 2^(1/2), 2^(1/4), ...
     std::vector<use> uses_;           // [pages]

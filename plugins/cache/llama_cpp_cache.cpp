@@ -141,7 +141,7 @@ private:
     moorage::host host_;
     const uint32_t classes_;
     const uint64_t half_life_, batch_max_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     bool reads_only_ = false;         // the running step is too large to fill the cache
     std::vector<use> uses_;           // [pages]

@@ -129,7 +129,7 @@ private:
 
     moorage::host host_;
     const bool literal_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t layers_ = 0, experts_ = 0, layer_ = 0;
     bool shared_ = true;
     int64_t start_ = 0;              // visit at which the running round began

@@ -116,7 +116,7 @@ private:
 
     moorage::host host_;
     const bool best_first_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     uint32_t waiting_ = 0;       // pages that are listed and have no slot
     moorage::page_lists lists_;  // per pool, least recently used first

@@ -311,7 +311,7 @@ private:
     const uint32_t experts_most_;
     const bool by_visits_;
     uint32_t layers_ = 0, experts_ = 0, pools_ = 1, most_ = 0, kept_count_ = 0;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<stream> streams_;                        // [requests_max]
     std::vector<uint32_t> kept_;                         // [matrices, pages]
     std::vector<uint64_t> kept_lengths_, kept_sums_;     // [matrices, layers] squared; of a row

@@ -68,7 +68,7 @@ private:
     }
 
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t room_ = 1;                     // places of a pool
     std::vector<uint32_t> pages_, places_;  // [pools * room_] pages that hold a slot; where each is
     std::vector<uint32_t> used_;            // [pools]

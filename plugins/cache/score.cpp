@@ -182,7 +182,7 @@ private:
     moorage::host host_;
     const uint32_t window_;
     const bool mean_, prefill_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pools_ = 1;
     score_window past_;
     std::vector<uint64_t> now_;    // [expert] scores of the running step

@@ -109,8 +109,8 @@ public:
         for (const uint32_t page : order_) {
             if (out.full()) return;
             if (pool_of(page) != room.pool || !belongs(page)) continue;
-            const uint8_t state = view_->host_state[page];
-            const int there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+            const uint32_t state = view_->host_state[page];
+            const uint32_t there = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
             if ((state & there) == 0) out.push(page);
         }
     }

@@ -15,7 +15,7 @@ namespace learning {
 
 class value_order {
 public:
-    void activate(const moorage::limits &limits, const uint8_t *state, const lane_kernels &lanes,
+    void activate(const moorage::limits &limits, const uint32_t *state, const lane_kernels &lanes,
                   float discount, float position) {
         lanes_ = &lanes;
         state_ = state;
@@ -111,7 +111,7 @@ private:
     }
 
     const lane_kernels *lanes_ = nullptr;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t layers_ = 0, experts_ = 0, layer_ = 0;
     bool shared_ = true;
     float discount_ = 0, position_ = 0;

@@ -97,12 +97,13 @@ public:
     }
 
     void outcome(const moorage::dispatched &done) {
-        if (done.site == MOORAGE_SITE_GPU && done.load_ns > 0) loads_.add(done.load_ns);
-        if (done.site == MOORAGE_SITE_CPU && done.run_ns > 0) runs_.add(done.run_ns);
+        if (done.load_ns > 0 && done.device < cpu_device_) loads_.add(done.load_ns);
+        if (done.run_ns > 0 && done.device == cpu_device_) runs_.add(done.run_ns);
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> sites, std::span<uint32_t> order) {
+                    std::span<uint32_t> where, std::span<uint32_t> order) {
+        cpu_device_ = items.cpu();
         absent_.clear();
         uint32_t placed = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
@@ -111,7 +112,7 @@ public:
                 absent_.push_back(i);
             else
                 order[placed++] = i;
-            sites[i] = here ? uint32_t{MOORAGE_SITE_GPU} : remote::nearest_site(items, i);
+            where[i] = here ? items.own(i) : remote::nearest_device(items, i);
         }
         if (absent_.empty()) return items.count;
         sort(items);
@@ -123,7 +124,7 @@ public:
         for (uint32_t i = 0; i < loaded; ++i) order[placed++] = absent_[i];
         for (uint32_t i = count; i-- > loaded;) {
             order[placed++] = absent_[i];
-            sites[absent_[i]] = MOORAGE_SITE_CPU;
+            where[absent_[i]] = items.cpu();
         }
         return items.count;
     }
@@ -184,6 +185,7 @@ private:
     const uint32_t window_;
     const bool exact_, fill_;
     const moorage::residency *view_ = nullptr;
+    uint32_t cpu_device_ = 0;
     recent_durations loads_, runs_;
     std::vector<uint32_t> absent_;  // items, best score first
     wide load_ = 0, cpu_ = 0;

@@ -34,26 +34,26 @@ public:
         calls_.reserve(limits.experts);
     }
 
-    // Writes the sites of `wanted`. Requires: a server at one of `distances` has each of them.
+    // Writes the devices of `wanted`. Requires: a server at one of `distances` has each of them.
     void assign(const moorage::items &items, std::span<const uint32_t> wanted, uint32_t distances,
-                std::span<uint32_t> sites) {
+                std::span<uint32_t> where) {
         const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
         if (wanted.size() < 2 || wanted.size() > (serial ? serial_max : parallel_max))
-            one_by_one(items, wanted, distances, sites);
+            one_by_one(items, wanted, distances, where);
         else if (serial)
-            least_sum(items, wanted, distances, sites);
+            least_sum(items, wanted, distances, where);
         else
-            least_maximum(items, wanted, distances, sites);
+            least_maximum(items, wanted, distances, where);
     }
 
 private:
     void one_by_one(const moorage::items &items, std::span<const uint32_t> wanted,
-                    uint32_t distances, std::span<uint32_t> sites) {
+                    uint32_t distances, std::span<uint32_t> where) {
         calls_.clear();
         for (const uint32_t item : wanted) {
             const uint32_t entry = calls_.best(items, item, distances);
             calls_.add(items, entry);
-            sites[item] = site_of(items, entry);
+            where[item] = items.host_remote_devices[entry];
         }
     }
 
@@ -69,11 +69,11 @@ private:
             uint32_t server = moorage::none, has = 0;
             for (size_t i = 0; i < wanted.size(); ++i)
                 if (!left[i].empty())
-                    server = std::min(server, items.host_remote_servers[left[i].begin]);
+                    server = std::min(server, items.host_remote_devices[left[i].begin]);
             if (server == moorage::none) return;
             for (size_t i = 0; i < wanted.size(); ++i) {
                 const uint32_t entry = left[i].begin;
-                if (left[i].empty() || items.host_remote_servers[entry] != server) continue;
+                if (left[i].empty() || items.host_remote_devices[entry] != server) continue;
                 ++left[i].begin;
                 if (!within(items, entry, distances)) continue;
                 once[i] = once_ns(items, entry);
@@ -93,7 +93,7 @@ private:
     uint64_t part_ns(uint32_t part) const { return part_once_ns_[part] + part_more_ns_[part]; }
 
     void least_sum(const moorage::items &items, std::span<const uint32_t> wanted,
-                   uint32_t distances, std::span<uint32_t> sites) {
+                   uint32_t distances, std::span<uint32_t> where) {
         const uint32_t full = (1u << wanted.size()) - 1;
         std::fill_n(best_ns_.begin(), full + 1, unserved_ns);
         for_servers(items, wanted, distances, [&](uint32_t server, uint32_t has) {
@@ -122,12 +122,12 @@ private:
         }
         for (uint32_t set = full; set != 0; set ^= choice_[set])
             for (uint32_t left = choice_[set]; left != 0; left &= left - 1)
-                sites[wanted[static_cast<size_t>(std::countr_zero(left))]] =
-                    MOORAGE_SITE_REMOTE + best_server_[choice_[set]];
+                where[wanted[static_cast<size_t>(std::countr_zero(left))]] =
+                    best_server_[choice_[set]];
     }
 
     void least_maximum(const moorage::items &items, std::span<const uint32_t> wanted,
-                       uint32_t distances, std::span<uint32_t> sites) {
+                       uint32_t distances, std::span<uint32_t> where) {
         const uint32_t full = (1u << wanted.size()) - 1;
         // Sets descend, so that what is read is still without the server.
         std::fill_n(least_ns_.begin(), full + 1, moorage::never);
@@ -147,7 +147,7 @@ private:
                     improve(set, part, server, limit_ns);
         });
         for (size_t i = 0; i < wanted.size(); ++i)
-            sites[wanted[i]] = MOORAGE_SITE_REMOTE + served_by_[full][i];
+            where[wanted[i]] = served_by_[full][i];
     }
     // Takes the part on the server and the rest as it was, where that is the least sum so far.
     void improve(uint32_t set, uint32_t part, uint32_t server, uint64_t limit_ns) {

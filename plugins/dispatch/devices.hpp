@@ -12,13 +12,13 @@ namespace devices {
 inline constexpr uint32_t most = 8;
 
 inline uint32_t count(const moorage::items &items) {
-    return items.host_device ? std::min(items.devices, most) : 1;
+    return std::min(items.gpus, most);
 }
 inline uint32_t of(const moorage::items &items, uint32_t item) {
-    return items.host_device ? std::min(items.host_device[item], most - 1) : 0;
+    return std::min(items.own(item), most - 1);
 }
 inline uint64_t backlog_ns(const moorage::items &items, uint32_t device) {
-    return items.host_device ? items.host_device_backlog_ns[device] : items.load_backlog_ns;
+    return items.gpus > 1 ? items.host_device_backlog_ns[device] : items.load_backlog_ns;
 }
 
 using times = std::array<uint64_t, most>;

@@ -61,14 +61,14 @@ public:
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> sites, std::span<uint32_t>) {
+                    std::span<uint32_t> where, std::span<uint32_t>) {
         absent_.clear();
         devices::times load_ns{};  // links of several devices load side by side
         uint64_t cpu_ns = 0;
         for (uint32_t i = 0; i < items.count; ++i) {
             if (items.host_missing[i] == 0) continue;  // resident: stays on the GPU
             if (!remote::runs_here(items, i)) {
-                sites[i] = remote::nearest_site(items, i);
+                where[i] = remote::nearest_device(items, i);
                 continue;
             }
             absent_.push_back(i);
@@ -83,7 +83,7 @@ public:
             return left != right ? left > right : a < b;
         });
         for (uint32_t i = 0; i < absent_.size(); ++i)
-            sites[absent_[i]] = i < loads ? MOORAGE_SITE_GPU : MOORAGE_SITE_CPU;
+            where[absent_[i]] = i < loads ? items.own(absent_[i]) : items.cpu();
         return items.count;
     }
 

@@ -4,13 +4,13 @@
 // Three devices work at one time: the GPU on what is resident, the link on what is loaded, the CPU
 // on what is computed there. Absent experts are taken largest work first; each goes to the side
 // where it would end sooner, given what that side has taken already: loading waits for demand loads
-// before it and for the GPU, the CPU for its own queue (list scheduling; Graham 1969). Then
-// resident experts move to the CPU, the last first, as long as the layer ends sooner for it
+// before it and for the GPU, the CPU for what it was given before (list scheduling; Graham 1969).
+// Then resident experts move to the CPU, the last first, as long as the layer ends sooner for it
 // (`help`): on a host with a fast CPU it is idle otherwise. So far it is what several engines do
 // (Fiddler, HybriMoE, SMoE's balance) with another order.
 //
 // What they leave open is how the cache learns from experts that the CPU computed: either they are
-// never cached, or a load is waited for. Here they are brought behind (MOORAGE_SITE_AND_LOAD), as
+// never cached, or a load is waited for. Here they are brought behind (MOORAGE_AND_LOAD), as
 // long as the link has no more than `behind` loads waiting, and the cache's `admit` has the last
 // word. With `behind` 0 nothing is; while the cache has free slots, an absent expert is loaded at
 // once (`fill`). What this host's memory lacks goes to the nearest server. Where several devices
@@ -58,14 +58,14 @@ public:
     void reset() {}
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> sites, std::span<uint32_t> order) {
+                    std::span<uint32_t> where, std::span<uint32_t> order) {
         devices::times gpu_ns{}, link_ns{};
         uint32_t place = 0;
         absent_.clear();
         loads_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
             if (!remote::runs_here(items, i)) {
-                sites[i] = remote::nearest_site(items, i);
+                where[i] = remote::nearest_device(items, i);
                 order[place++] = i;
                 continue;
             }
@@ -73,7 +73,7 @@ public:
                 absent_.push_back(i);
                 continue;
             }
-            sites[i] = MOORAGE_SITE_GPU;
+            where[i] = items.own(i);
             order[place++] = i;
             gpu_ns[devices::of(items, i)] += items.host_gpu_ns[i];
         }
@@ -86,7 +86,7 @@ public:
                 std::swap(absent_[at], absent_[at - 1]);
         for (uint32_t device = 0; device < devices::count(items); ++device)
             link_ns[device] = devices::backlog_ns(items, device);
-        uint64_t cpu_ns = items.cpu_backlog_ns;
+        uint64_t cpu_ns = 0;
         uint32_t free = fill_ ? moorage::free_slots(*view_, step.layer) : 0;
         const uint64_t load_ns = std::max<uint64_t>(costs_ ? costs_->load_ns : 1, 1);
         uint64_t waiting = items.behind_backlog_ns / load_ns;
@@ -97,20 +97,20 @@ public:
             const uint64_t on_gpu_ns = std::max(gpu_ns[device], arrives_ns) + items.host_gpu_ns[i];
             const uint64_t on_cpu_ns = cpu_ns + items.host_cpu_ns[i];
             if (free > 0 || on_gpu_ns <= on_cpu_ns) {
-                sites[i] = MOORAGE_SITE_GPU;
+                where[i] = items.own(i);
                 link_ns[device] = arrives_ns;
                 gpu_ns[device] = on_gpu_ns;
                 loads_.push_back({device, arrives_ns, items.host_gpu_ns[i]});
                 free -= free > 0;
                 continue;
             }
-            sites[i] = MOORAGE_SITE_CPU;
+            where[i] = items.cpu();
             cpu_ns = on_cpu_ns;
             if (waiting >= behind_) continue;
-            sites[i] |= MOORAGE_SITE_AND_LOAD;
+            where[i] |= MOORAGE_AND_LOAD;
             ++waiting;
         }
-        if (help_) share_residents(items, sites, gpu_ns, cpu_ns);
+        if (help_) share_residents(items, where, gpu_ns, cpu_ns);
         return items.count;
     }
 
@@ -128,7 +128,7 @@ private:
         return residents_ns;
     }
 
-    void share_residents(const moorage::items &items, std::span<uint32_t> sites,
+    void share_residents(const moorage::items &items, std::span<uint32_t> where,
                          devices::times gpu_ns, uint64_t cpu_ns) const {
         devices::times residents_ns{};
         for (uint32_t i = 0; i < items.count; ++i)
@@ -146,7 +146,7 @@ private:
                 if (devices::count(items) == 1) return;
                 continue;
             }
-            sites[i] = MOORAGE_SITE_CPU;
+            where[i] = items.cpu();
             residents_ns[device] -= items.host_gpu_ns[i];
             gpu_ns = then_ns;
             cpu_ns = cpu_then_ns;

@@ -40,7 +40,7 @@ public:
     }
     void reset() {}
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
                     std::span<uint32_t> order) {
         const bool serial = (items.flags & MOORAGE_ITEMS_SERIAL) != 0;
         uint32_t placed = 0;
@@ -49,7 +49,7 @@ public:
         called_.clear();
         calls_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
-            sites[i] = MOORAGE_SITE_GPU;
+            where[i] = items.own(i);
             if (items.host_missing[i] != 0) {
                 absent_.push_back(i);
                 continue;
@@ -73,9 +73,9 @@ public:
             }
             calls_.add(items, entry);
             called_.push_back(i);
-            sites[i] = remote::site_of(items, entry);
+            where[i] = items.host_remote_devices[entry];
         }
-        if (serial) cover_.assign(items, called_, remote::any_distance, sites);
+        if (serial) cover_.assign(items, called_, remote::any_distance, where);
         return items.count;
     }
 

@@ -19,8 +19,7 @@ struct entries {
     bool empty() const { return begin == end; }
 };
 inline entries of(const moorage::items &items, uint32_t item) {
-    if (!MOORAGE_HAS(&items, moorage_items, host_once_ns) || !items.host_remote_first)
-        return {0, 0};
+    if (!items.host_remote_first) return {0, 0};
     return {items.host_remote_first[item], items.host_remote_first[item + 1]};
 }
 
@@ -39,20 +38,17 @@ inline uint32_t nearest(const moorage::items &items, uint32_t item) {
     return best;
 }
 
-inline uint32_t site_of(const moorage::items &items, uint32_t entry) {
-    return MOORAGE_SITE_REMOTE + items.host_remote_servers[entry];
-}
-
-// Where an item goes that does not run here. The GPU where nobody has it: no advice would help.
-inline uint32_t nearest_site(const moorage::items &items, uint32_t item) {
+// Where an item goes that does not run here. Its own device where nobody has it: no advice would
+// help.
+inline uint32_t nearest_device(const moorage::items &items, uint32_t item) {
     const uint32_t entry = nearest(items, item);
-    return entry == moorage::none ? uint32_t{MOORAGE_SITE_GPU} : site_of(items, entry);
+    return entry == moorage::none ? items.own(item) : items.host_remote_devices[entry];
 }
 
 // Sets of distances: of (1 << MOORAGE_DISTANCE_*).
 inline constexpr uint32_t any_distance = ~0u;
 inline bool within(const moorage::items &items, uint32_t entry, uint32_t distances) {
-    const uint32_t distance = items.host_distance[items.host_remote_servers[entry]];
+    const uint32_t distance = items.host_devices[items.host_remote_devices[entry]].distance;
     return (distances >> std::min<uint32_t>(distance, MOORAGE_DISTANCE_CLOUD) & 1) != 0;
 }
 
@@ -85,7 +81,7 @@ public:
     change with(const moorage::items &items, uint32_t entry) const {
         const uint64_t once = once_ns(items, entry), more = more_ns(items, entry);
         for (const call &one : calls_)
-            if (one.server == items.host_remote_servers[entry])
+            if (one.server == items.host_remote_devices[entry])
                 return {one.once_ns + one.more_ns,
                         std::max(one.once_ns, once) + one.more_ns + more};
         return {0, once + more};
@@ -94,12 +90,12 @@ public:
         total_ns_ += with(items, entry).adds_ns();
         const uint64_t once = once_ns(items, entry), more = more_ns(items, entry);
         for (call &one : calls_) {
-            if (one.server != items.host_remote_servers[entry]) continue;
+            if (one.server != items.host_remote_devices[entry]) continue;
             one.once_ns = std::max(one.once_ns, once);
             one.more_ns += more;
             return;
         }
-        calls_.push_back({items.host_remote_servers[entry], once, more});
+        calls_.push_back({items.host_remote_devices[entry], once, more});
     }
 
     // The entry whose server would be done first with the item; where servers are called one after

@@ -32,11 +32,11 @@ public:
     }
     void reset() {}
 
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
                     std::span<uint32_t>) {
         absent_.clear();
         for (uint32_t i = 0; i < items.count; ++i) {
-            sites[i] = MOORAGE_SITE_GPU;
+            where[i] = items.own(i);
             if (items.host_missing[i] != 0) absent_.push_back(i);
         }
         remote::sort_by_tokens(items, absent_);
@@ -52,7 +52,7 @@ public:
                     absent_[left++] = i;
             }
             absent_.resize(left);
-            cover_.assign(items, found_, 1u << stop, sites);
+            cover_.assign(items, found_, 1u << stop, where);
         }
         return items.count;
     }

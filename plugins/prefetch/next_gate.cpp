@@ -62,7 +62,7 @@ private:
     moorage::host host_;
     uint32_t experts_, depth_ = 0;
     bool fit_window_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
 };
 
 }  // namespace

@@ -40,17 +40,14 @@ public:
             if (orders.full() || orders.size() == forecast.buffer_free) break;
             std::swap(experts_[i], experts_[i + host_.random_below(count - i)]);
             const uint32_t page = forecast.host_layers[0] * count + experts_[i];
-            const uint32_t state = state_[page];
-            const uint32_t there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                   state >> MOORAGE_STATE_BUFFERED_SHIFT;
-            const auto missing = static_cast<uint8_t>(MOORAGE_WHOLE & ~there);
+            const uint8_t missing = moorage::missing(state_[page]);
             if (missing != 0) orders.push(page, missing);
         }
     }
 
 private:
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<uint32_t> experts_;  // a permutation: any order is as good to start from
 };
 

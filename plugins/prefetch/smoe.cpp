@@ -72,12 +72,9 @@ public:
         for (const uint32_t expert : top_) {
             if (room == 0) return;
             const uint32_t page = forecast.host_layers[0] * step.experts + expert;
-            const int state = state_[page];
-            const int there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                              state >> MOORAGE_STATE_BUFFERED_SHIFT;
-            const int missing = MOORAGE_WHOLE & ~there;
+            const uint8_t missing = moorage::missing(state_[page]);
             if (missing == 0) continue;
-            orders.push(page, static_cast<uint8_t>(missing));
+            orders.push(page, missing);
             --room;
         }
     }
@@ -105,7 +102,7 @@ private:
     moorage::host host_;
     const double alpha_;
     const bool from_resident_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<float> best_;    // [expert] best score among tokens for which it is top-score
     std::vector<uint32_t> top_;  // experts with one
 };

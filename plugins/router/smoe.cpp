@@ -75,10 +75,11 @@ public:
 private:
     static constexpr float no_score = -1;  // nothing is below E_a: nothing is low
 
-    bool is_resident(uint8_t state) const {
-        const int arrived = (state & MOORAGE_STATE_BUFFERED) >> MOORAGE_STATE_BUFFERED_SHIFT &
-                            ~((state & MOORAGE_STATE_IN_FLIGHT) >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
-        const int segments = (state & MOORAGE_STATE_RESIDENT) | arrived;
+    bool is_resident(uint32_t state) const {
+        const uint32_t arrived =
+            (state & MOORAGE_STATE_BUFFERED) >> MOORAGE_STATE_BUFFERED_SHIFT &
+            ~((state & MOORAGE_STATE_IN_FLIGHT) >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        const uint32_t segments = (state & MOORAGE_STATE_RESIDENT) | arrived;
         return whole_ ? segments == MOORAGE_WHOLE : segments != 0;
     }
 
@@ -164,7 +165,7 @@ private:
     moorage::host host_;
     const double alpha_;
     const bool prefill_, whole_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<float> next_score_;  // [token] S, or no_score
     std::vector<uint8_t> inside_;    // [expert] 1: resident; top_bit: in the top-score set
     std::vector<float> outside_;     // [expert]

@@ -1,4 +1,4 @@
-# moorage_add_policy(name source...): one policy library name.so, C or C++, that exports moorage_module_v1 only.
+# moorage_add_policy(name source...): one policy library name.so, C or C++, that exports moorage_module_v2 only.
 function(moorage_add_policy name)
   set(map ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/module.map)
   add_library(${name} MODULE ${ARGN})

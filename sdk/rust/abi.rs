@@ -1,6 +1,6 @@
 // abi.rs - structs, constants and ids of the C headers in Rust; moorage.rs includes it.
 //
-// Field by field as in sdk/include/moorage: a test compares this file with sdk/abi/layout_1_0.txt.
+// Field by field as in sdk/include/moorage: a test compares this file with sdk/abi/layout_2_0.txt.
 // The headers say what everything means. Ids end with a NUL.
 
 macro_rules! mirror {
@@ -14,16 +14,15 @@ macro_rules! mirror {
 mirror! {
     // base.h
     struct moorage_residency {
-        size: u32, flags: u32, layers: u32, experts: u32, pools: u32, reserved: u32,
-        host_state: *const u8, host_slots: *const u32, host_used: *const u32,
+        size: u32, flags: u32, layers: u32, experts: u32, pools: u32, store: u32,
+        host_state: *const u32, host_slots: *const u32, host_used: *const u32,
         host_split: *const f32, host_below: *const moorage_residency,
         host_above: *const moorage_residency,
     }
     struct moorage_costs {
-        size: u32, flags: u32, servers: u32, reserved: u32, expert_bytes: u64, load_ns: u64,
-        transfer_issue_ns: u64, attention_ns: u64, gpu_expert_ns: u64, gpu_token_ns: u64,
-        cpu_expert_ns: u64, cpu_token_ns: u64, host_remote_ns: *const u64, head_ns: u64,
-        disk_read_ns: u64,
+        size: u32, flags: u32, expert_bytes: u64, load_ns: u64, transfer_issue_ns: u64,
+        attention_ns: u64, gpu_expert_ns: u64, gpu_token_ns: u64,
+        cpu_expert_ns: u64, cpu_token_ns: u64, head_ns: u64, disk_read_ns: u64,
     }
     // host.h
     struct moorage_host {
@@ -62,6 +61,16 @@ mirror! {
         size: u32, flags: u32,
         next_use: Option<unsafe extern "C" fn(*const moorage_host, u32, u64, *mut u64) -> u64>,
     }
+    // machine.h
+    struct moorage_store {
+        size: u32, kind: i32, slots: u32, versions: u32,
+    }
+    struct moorage_device {
+        size: u32, kind: i32, store: u32, distance: u32,
+    }
+    struct moorage_link {
+        size: u32, from: u32, to: u32, reserved: u32, bytes_per_s: f64,
+    }
     // module.h
     struct moorage_param {
         size: u32, r#type: i32, plugin_key: *const c_char, plugin_help: *const c_char,
@@ -80,8 +89,9 @@ mirror! {
     struct moorage_limits {
         size: u32, flags: u32, layers: u32, experts: u32, top_k: u32, tokens_max: u32,
         requests_max: u32, pools: u32, slots: u32, buffer_slots: u32, segments: u32,
-        predictions_max: u32, servers: u32, links: u32, transfers_max: u32, slots_below: u32,
-        expert_bytes: u64,
+        predictions_max: u32, hidden_size: u32, transfers_max: u32, stores: u32, devices: u32,
+        links: u32, reserved: u32, expert_bytes: u64, host_stores: *const moorage_store,
+        host_devices: *const moorage_device, host_links: *const moorage_link,
     }
     struct moorage_plugin {
         size: u32, flags: u32, plugin_data: *mut c_void,
@@ -95,7 +105,7 @@ mirror! {
     }
     struct moorage_module {
         size: u32, flags: u32, abi_major: u32, abi_minor: u32, plugin_id: *const c_char,
-        plugin_version: *const c_char, descriptor_count: u32, reserved: u32,
+        plugin_version: *const c_char, descriptor_count: u32, abi_minor_needed: u32,
         init: Option<unsafe extern "C" fn(*const moorage_host) -> i32>,
         deinit: Option<unsafe extern "C" fn()>,
         descriptor: Option<unsafe extern "C" fn(u32) -> *const moorage_descriptor>,
@@ -106,14 +116,22 @@ mirror! {
             ) -> i32,
         >,
     }
+    struct moorage_fact {
+        plugin_name: *const c_char, value: f64,
+    }
+    struct moorage_facts {
+        size: u32, flags: u32,
+        facts: Option<unsafe extern "C" fn(*mut moorage_plugin, *mut moorage_fact, u32) -> u32>,
+    }
     // step.h
     struct moorage_step {
         size: u32, flags: u32, index: u64, visit: u64, token: u64, layer: u32, phase: i32,
         token_count: u32, top_k: u32, experts: u32, distinct_count: u32, prediction_count: u32,
-        reserved: u32, host_streams: *const u32, host_requests: *const u64, host_chosen: *const u32,
+        hidden_size: u32, host_streams: *const u32, host_requests: *const u64, host_chosen: *const u32,
         host_weights: *const f32, host_classes: *const u8, host_gate_scores: *const f32,
         host_distinct: *const u32, host_distinct_tokens: *const u32,
         host_distinct_scores: *const f32, host_predicted: *const u32,
+        host_token_ids: *const i32, host_positions: *const u32, host_hidden: *const f32,
     }
     struct moorage_observer {
         size: u32, flags: u32,
@@ -142,8 +160,12 @@ mirror! {
     struct moorage_replay {
         size: u32, flags: u32, first_step: u64, first_visit: u64, first_token: u64,
         token_count: u32, rounds: u32, repeats: u32, width: u32, host_experts: *const u32,
-        host_requests: *const u64, host_state: *mut u8, host_used: *mut u32,
+        host_requests: *const u64, host_state: *mut u32, host_used: *mut u32,
         host_outcomes: *mut u32,
+    }
+    struct moorage_replayer {
+        size: u32, flags: u32,
+        replay: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_replay)>,
     }
     struct moorage_cache {
         size: u32, flags: u32,
@@ -153,8 +175,11 @@ mirror! {
         admit: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_admission) -> u32>,
         on_load: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, u32, i32)>,
         on_evict: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)>,
-        replay: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_replay)>,
         fill: Option<
+            unsafe extern "C" fn(*mut moorage_plugin, *const moorage_room, *mut u32) -> u32,
+        >,
+        hold: Option<unsafe extern "C" fn(*mut moorage_plugin, u32) -> u32>,
+        give_up: Option<
             unsafe extern "C" fn(*mut moorage_plugin, *const moorage_room, *mut u32) -> u32,
         >,
     }
@@ -184,7 +209,7 @@ mirror! {
     }
     struct moorage_orders {
         size: u32, flags: u32, capacity: u32, reserved: u32, host_pages: *mut u32,
-        host_segments: *mut u8,
+        host_segments: *mut u8, host_places: *mut u8, host_versions: *mut u8,
     }
     struct moorage_prefetch_outcome {
         size: u32, flags: u32, layer: u32, used: u32, late: u32, wasted: u32, cut_off: u32,
@@ -209,17 +234,16 @@ mirror! {
     }
     // dispatch.h
     struct moorage_items {
-        size: u32, flags: u32, count: u32, servers: u32, load_backlog_ns: u64, cpu_backlog_ns: u64,
+        size: u32, flags: u32, count: u32, devices: u32, gpus: u32, reserved: u32,
+        host_devices: *const moorage_device, load_backlog_ns: u64, behind_backlog_ns: u64,
         host_experts: *const u32, host_tokens: *const u32, host_missing: *const u8,
-        host_scores: *const f32, host_load_ns: *const u64, host_gpu_ns: *const u64,
-        host_cpu_ns: *const u64, host_remote_ns: *const u64, behind_backlog_ns: u64,
-        host_remote_first: *const u32, host_remote_servers: *const u32,
-        host_once_ns: *const u64, host_distance: *const u8, devices: u32, reserved: u32,
-        host_device: *const u32, host_device_backlog_ns: *const u64,
-        host_device_once_ns: *const u64,
+        host_scores: *const f32, host_device: *const u32, host_load_ns: *const u64,
+        host_gpu_ns: *const u64, host_cpu_ns: *const u64, host_remote_first: *const u32,
+        host_remote_devices: *const u32, host_remote_ns: *const u64, host_once_ns: *const u64,
+        host_device_backlog_ns: *const u64, host_device_once_ns: *const u64,
     }
     struct moorage_dispatched {
-        size: u32, flags: u32, layer: u32, expert: u32, site: u32, tokens: u32, load_ns: u64,
+        size: u32, flags: u32, layer: u32, expert: u32, device: u32, tokens: u32, load_ns: u64,
         run_ns: u64,
     }
     struct moorage_dispatch {
@@ -235,7 +259,6 @@ mirror! {
     // transport.h
     struct moorage_transfer {
         size: u32, flags: u32, id: u32, link: u32, cause: i32, page: u32, bytes: u64,
-        deadline_ns: u64,
     }
     struct moorage_piece {
         size: u32, id: u32, bytes: u64,
@@ -281,9 +304,6 @@ mirror! {
         remote_per_s_current: f64, remote_per_s_candidate: f64, remote_call_s: f64,
         interval_s: f64,
     }
-    struct moorage_fact {
-        plugin_name: *const c_char, value: f64,
-    }
     struct moorage_placement {
         size: u32, flags: u32,
         plan: Option<
@@ -293,9 +313,6 @@ mirror! {
             ) -> i32,
         >,
         adopt: Option<unsafe extern "C" fn(*mut moorage_plugin, *const moorage_move) -> u32>,
-        facts: Option<
-            unsafe extern "C" fn(*mut moorage_plugin, *mut moorage_fact, u32) -> u32,
-        >,
     }
     // wire.h
     struct moorage_wire_limits {
@@ -350,16 +367,20 @@ macro_rules! constants {
     ($($type:ty: $($name:ident = $value:expr),*;)*) => { $($(pub const $name: $type = $value;)*)* };
 }
 constants! {
-    u32: MOORAGE_ABI_MAJOR = 1, MOORAGE_ABI_MINOR = 0, MOORAGE_NONE = u32::MAX,
-        MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3,
+    u32: MOORAGE_ABI_MAJOR = 2, MOORAGE_ABI_MINOR = 0, MOORAGE_NONE = u32::MAX,
+        MOORAGE_WHOLE = 0xff, MOORAGE_STATE_RESIDENT = 0x0000_00ff,
+        MOORAGE_STATE_IN_FLIGHT = 0x0000_ff00, MOORAGE_STATE_IN_FLIGHT_SHIFT = 8,
+        MOORAGE_STATE_BUFFERED = 0x00ff_0000, MOORAGE_STATE_BUFFERED_SHIFT = 16,
+        MOORAGE_STATE_VERSION = 0x0f00_0000, MOORAGE_STATE_VERSION_SHIFT = 24,
+        MOORAGE_STATE_PINNED = 0x8000_0000,
+        MOORAGE_DISTANCE_OWN = 0, MOORAGE_DISTANCE_OTHER = 1, MOORAGE_DISTANCE_CLOUD = 2,
         MOORAGE_NEEDS_GATE_SCORES = 1, MOORAGE_NEEDS_WEIGHTS = 2, MOORAGE_NEEDS_PREDICTIONS = 4,
         MOORAGE_NEEDS_FUTURE = 8, MOORAGE_NEEDS_PER_LAYER = 16, MOORAGE_NEEDS_LAYER_BUFFER = 32,
         MOORAGE_NEEDS_SERVERS = 64, MOORAGE_POLICY_LOSSY = 1, MOORAGE_POLICY_RANDOMISED = 2,
-        MOORAGE_POLICY_SEGMENTS = 4,
+        MOORAGE_POLICY_SEGMENTS = 4, MOORAGE_POLICY_HIDDEN = 8, MOORAGE_ROUTE_RENORMALISE = 1,
         MOORAGE_REPLAY_KEPT = 0xffff_ffff, MOORAGE_REPLAY_BYPASS = 0xffff_fffe,
-        MOORAGE_SITE_GPU = 0, MOORAGE_SITE_CPU = 1, MOORAGE_SITE_REMOTE = 2,
-        MOORAGE_SITE_AND_LOAD = 0x8000_0000, MOORAGE_ITEMS_SERIAL = 1, MOORAGE_CALLS_SERIAL = 1,
-        MOORAGE_RETURNS_EACH = 2, MOORAGE_CACHE_REPLAY_DERIVED = 1,
+        MOORAGE_AND_LOAD = 0x8000_0000, MOORAGE_ITEMS_SERIAL = 1, MOORAGE_CALLS_SERIAL = 1,
+        MOORAGE_RETURNS_EACH = 2, MOORAGE_REPLAY_DERIVED = 1,
         MOORAGE_WIRE_CHANNELS = 2, MOORAGE_WIRE_PARTS_MAX = 64, MOORAGE_WIRE_ADDRESS_MAX = 256,
         MOORAGE_WIRE_DONE = 0, MOORAGE_WIRE_TAKEN = 1, MOORAGE_WIRE_FULL = 2,
         MOORAGE_WIRE_GONE = 3, MOORAGE_WIRE_REFUSED = 4, MOORAGE_WIRE_SECURE = 1;
@@ -367,9 +388,11 @@ constants! {
     i32: MOORAGE_OK = 0, MOORAGE_INVALID_ARGUMENT = 1, MOORAGE_UNSUPPORTED = 2,
         MOORAGE_OUT_OF_MEMORY = 3, MOORAGE_WRONG_STATE = 4, MOORAGE_INTERNAL = 5,
         MOORAGE_DEMAND = 0, MOORAGE_PREFETCH = 1, MOORAGE_BUDGET = 2, MOORAGE_MIGRATION = 3,
-        MOORAGE_ACTIVATION = 4,
+        MOORAGE_ADVICE = 4, MOORAGE_STORE_FAST = 0, MOORAGE_STORE_HOST = 1, MOORAGE_STORE_DISK = 2,
+        MOORAGE_STORE_SERVER = 3, MOORAGE_DEVICE_GPU = 0, MOORAGE_DEVICE_CPU = 1,
+        MOORAGE_DEVICE_SERVER = 2,
         MOORAGE_FROM_ACTIVATION = 0, MOORAGE_FROM_RESIDENT = 1, MOORAGE_ORDERS_COMPLETE = 1,
-        MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1,
+        MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1, MOORAGE_DRAFT = 2, MOORAGE_VERIFY = 3,
         MOORAGE_WIRE_CALLS = 0, MOORAGE_WIRE_BULK = 1, MOORAGE_WIRE_CONNECTED = 1,
         MOORAGE_WIRE_ACCEPTED = 2, MOORAGE_WIRE_MESSAGE = 3, MOORAGE_WIRE_SENT = 4,
         MOORAGE_WIRE_WRITABLE = 5, MOORAGE_WIRE_CLOSED = 6, MOORAGE_WIRE_TURNED_AWAY = 7,
@@ -379,12 +402,10 @@ constants! {
         MOORAGE_LOG_DEBUG = 0, MOORAGE_LOG_INFO = 1, MOORAGE_LOG_WARNING = 2, MOORAGE_LOG_ERROR = 3,
         MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
         MOORAGE_PARAM_TEXT = 4;
-    u8: MOORAGE_STATE_RESIDENT = 0x03, MOORAGE_STATE_IN_FLIGHT = 0x0c,
-        MOORAGE_STATE_IN_FLIGHT_SHIFT = 2, MOORAGE_STATE_PINNED = 0x10,
-        MOORAGE_STATE_BUFFERED = 0x60, MOORAGE_STATE_BUFFERED_SHIFT = 5,
-        MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2,
-        MOORAGE_DISTANCE_OWN = 0, MOORAGE_DISTANCE_OTHER = 1, MOORAGE_DISTANCE_CLOUD = 2;
-    &str: MOORAGE_MODULE_SYMBOL = "moorage_module_v1\0",
+    u8: MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2,
+        MOORAGE_CLASS_DROPPED = 3, MOORAGE_PLACE_BUFFER = 0, MOORAGE_PLACE_SLOT = 1,
+        MOORAGE_PLACE_HOST = 2;
+    &str: MOORAGE_MODULE_SYMBOL = "moorage_module_v2\0",
         MOORAGE_SERVICE_LOG = "moorage.host.log/1\0",
         MOORAGE_SERVICE_THREAD_CHECK = "moorage.host.thread-check/1\0",
         MOORAGE_SERVICE_CLOCK = "moorage.host.clock/1\0",
@@ -393,6 +414,8 @@ constants! {
         MOORAGE_SERVICE_COSTS = "moorage.host.costs/1\0",
         MOORAGE_SERVICE_FUTURE = "moorage.host.future/1\0",
         MOORAGE_INTERFACE_OBSERVER = "moorage.observer/1\0",
+        MOORAGE_INTERFACE_FACTS = "moorage.facts/1\0",
+        MOORAGE_INTERFACE_REPLAY = "moorage.replay/1\0",
         MOORAGE_INTERFACE_ROUTER = "moorage.router/1\0",
         MOORAGE_INTERFACE_CACHE = "moorage.cache/1\0",
         MOORAGE_INTERFACE_BUDGET = "moorage.budget/1\0",

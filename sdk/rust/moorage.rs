@@ -74,11 +74,18 @@ impl Pages<'_> {
     pub fn full(&self) -> bool { self.count == self.data.len() }
     pub fn len(&self) -> usize { self.count }
 }
-pub struct Orders<'a> { pages: Pages<'a>, segments: &'a mut [u8], flags: &'a mut u32 }
+pub struct Orders<'a> {
+    pages: Pages<'a>, segments: &'a mut [u8], places: &'a mut [u8], flags: &'a mut u32,
+}
 impl Orders<'_> {
     pub fn push(&mut self, page: u32, segments: u32) {
+        self.push_to(page, segments, MOORAGE_PLACE_BUFFER);
+    }
+    // To MOORAGE_PLACE_*.
+    pub fn push_to(&mut self, page: u32, segments: u32, place: u8) {
         if self.full() { return; }
         self.segments[self.pages.count] = segments as u8;
+        self.places[self.pages.count] = place;
         self.pages.push(page);
     }
     // The layer of target 0 waits for all that was ordered for it.
@@ -98,6 +105,8 @@ pub trait Policy: Sized + 'static {
     const ABOUT: About;
     // Bit i: parameter i is meant to be equal in all policies of this name (module.h).
     const METHOD_PARAMS: u32 = 0;
+    // The least minor version of the ABI that it works with.
+    const MINOR_NEEDED: u32 = 0;
     fn create(setup: &Setup) -> Result<Self, String>;
     fn activate(&mut self, limits: &moorage_limits) -> Result<(), String>;
     fn deactivate(&mut self) {}
@@ -108,6 +117,8 @@ pub trait Observer: Policy {
 }
 pub trait Router: Policy {
     // Arrays of the result, [tokens, k]. Returns the tokens routed; 0: the model's choice stands.
+    // Whether weights are renormalised where the type says so (moorage_route.flags).
+    const ROUTE_FLAGS: u32 = 0;
     fn select(&mut self, step: &moorage_step, experts: &mut [u32], weights: &mut [f32],
               classes: &mut [u8]) -> u32;
 }
@@ -126,6 +137,13 @@ pub trait OnEvict: Cache {
 pub trait Fill: Cache {
     // As victims, for what is to fill the free slots.
     fn fill(&mut self, room: &moorage_room, out: &mut Pages);
+}
+pub trait Hold: Cache {
+    fn hold(&mut self, page: u32) -> bool;
+}
+pub trait GiveUp: Cache {
+    // As victims, for what is to go though nobody wants its room.
+    fn give_up(&mut self, room: &moorage_room, out: &mut Pages);
 }
 pub trait Budget: Policy {
     // True applies the plan.
@@ -150,8 +168,9 @@ pub trait PrefetchOutcome: Prefetch {
     fn outcome(&mut self, outcome: &moorage_prefetch_outcome);
 }
 pub trait Dispatch: Policy {
-    // One site per item, and the items in the order to take them. Returns the items, or 0: all GPU.
-    fn assign(&mut self, step: &moorage_step, items: &moorage_items, sites: &mut [u32],
+    // One device per item, and the items in the order to take them. Returns the items, or 0: all
+    // stays as it comes filled, on the item's own.
+    fn assign(&mut self, step: &moorage_step, items: &moorage_items, devices: &mut [u32],
               order: &mut [u32]) -> u32;
 }
 pub trait DispatchOutcome: Dispatch {
@@ -173,8 +192,8 @@ pub trait Adopt: Placement {
     // Left out: the host's rule, Prism's Eq. 4.
     fn adopt(&mut self, movement: &moorage_move) -> bool;
 }
-pub trait Facts: Placement {
-    // Fills facts about the last plan, returns how many; names are text!("...").
+pub trait Facts: Policy {
+    // Fills facts about the run, or the last plan, returns how many; names are text!("...").
     fn facts(&mut self, out: &mut [moorage_fact]) -> u32;
 }
 // A plan being made: copies in any order, none twice.
@@ -213,13 +232,14 @@ thunks! {
     Router: moorage_router { size: 0, flags: 0, select: None } {
         select(step: *const moorage_step, out: *mut moorage_route) -> u32; |p| {
             let n = (*step).token_count as usize * (*step).top_k as usize;
+            (*out).flags |= P::ROUTE_FLAGS;
             p.select(&*step, view_mut((*out).host_experts, n), view_mut((*out).host_weights, n),
                      view_mut((*out).host_classes, n))
         };
     }
     Cache: moorage_cache {
-        size: 0, flags: 0, victims: None, admit: None, on_load: None, on_evict: None, replay: None,
-        fill: None
+        size: 0, flags: 0, victims: None, admit: None, on_load: None, on_evict: None, fill: None,
+        hold: None, give_up: None
     } {
         victims(room: *const moorage_room, out: *mut u32) -> u32; |p| {
             let data = view_mut(out, (*room).count as usize);
@@ -249,16 +269,17 @@ thunks! {
             let n = (*out).capacity as usize;
             let pages = Pages { data: view_mut((*out).host_pages, n), count: 0 };
             let segments = view_mut((*out).host_segments, n);
-            let mut list = Orders { pages, segments, flags: &mut (*out).flags };
+            let places = view_mut((*out).host_places, n);
+            let mut list = Orders { pages, segments, places, flags: &mut (*out).flags };
             p.plan(&*step, &*forecast, &mut list);
             list.pages.count as u32
         };
     }
     Dispatch: moorage_dispatch { size: 0, flags: 0, assign: None, outcome: None } {
-        assign(step: *const moorage_step, items: *const moorage_items, sites: *mut u32,
+        assign(step: *const moorage_step, items: *const moorage_items, devices: *mut u32,
                order: *mut u32) -> u32; |p| {
             let n = (*items).count as usize;
-            p.assign(&*step, &*items, view_mut(sites, n), view_mut(order, n))
+            p.assign(&*step, &*items, view_mut(devices, n), view_mut(order, n))
         };
     }
     Transport: moorage_transport {
@@ -272,7 +293,7 @@ thunks! {
             None => 0,
         };
     }
-    Placement: moorage_placement { size: 0, flags: 0, plan: None, adopt: None, facts: None } {
+    Placement: moorage_placement { size: 0, flags: 0, plan: None, adopt: None } {
         plan(cluster: *const moorage_cluster, demand: *const moorage_demand,
              current: *const moorage_copy, current_count: u64, out: *mut moorage_copy,
              count: *mut u64) -> i32; |p, host| {
@@ -327,6 +348,12 @@ optional! {
         p.fill(&*room, &mut pages);
         pages.count as u32
     };
+    HOLD of Hold: (page: u32) -> u32; |p| p.hold(page) as u32;
+    GIVE_UP of GiveUp: (room: *const moorage_room, out: *mut u32) -> u32; |p| {
+        let mut pages = Pages { data: view_mut(out, (*room).count as usize), count: 0 };
+        p.give_up(&*room, &mut pages);
+        pages.count as u32
+    };
     INTERVAL of Interval: () -> u64; |p| p.interval();
     PREDICT of Predict: (step: *const moorage_step, layer: u32, distance: u32, capacity: u32,
                          experts: *mut u32, scores: *mut f32) -> u32; |p| {
@@ -363,7 +390,8 @@ kinds! {
     IS_DISPATCH of Dispatch = 32;
     IS_TRANSPORT of Transport = 64;
     IS_PLACEMENT of Placement = 128;
-    IS_WIRE of Wire = 256;
+    IS_FACTS of Facts = 256;
+    IS_WIRE of Wire = 512;
 }
 
 // An instance: the C struct first, so that the host's pointer is ours.
@@ -450,7 +478,9 @@ unsafe impl<T> Sync for Shared<T> {}
 // The kind names of moorage_policy!: id and table.
 macro_rules! kind {
     (id OBSERVER) => { $crate::moorage::MOORAGE_INTERFACE_OBSERVER };
+    (id FACTS) => { $crate::moorage::MOORAGE_INTERFACE_FACTS };
     (id ROUTER) => { $crate::moorage::MOORAGE_INTERFACE_ROUTER };
+    (id REPLAY) => { $crate::moorage::MOORAGE_INTERFACE_REPLAY };
     (id CACHE) => { $crate::moorage::MOORAGE_INTERFACE_CACHE };
     (id BUDGET) => { $crate::moorage::MOORAGE_INTERFACE_BUDGET };
     (id PREFETCH) => { $crate::moorage::MOORAGE_INTERFACE_PREFETCH };
@@ -459,7 +489,9 @@ macro_rules! kind {
     (id PLACEMENT) => { $crate::moorage::MOORAGE_INTERFACE_PLACEMENT };
     (id WIRE) => { $crate::moorage::MOORAGE_INTERFACE_WIRE };
     (type OBSERVER) => { moorage_observer };
+    (type FACTS) => { moorage_facts };
     (type ROUTER) => { moorage_router };
+    (type REPLAY) => { moorage_replayer };
     (type CACHE) => { moorage_cache };
     (type BUDGET) => { moorage_budget };
     (type PREFETCH) => { moorage_prefetch };
@@ -469,13 +501,15 @@ macro_rules! kind {
     (type WIRE) => { moorage_wire };
     (bit OBSERVER) => { 1 };
     (bit ROUTER) => { 2 };
+    (bit REPLAY) => { 0 };
     (bit CACHE) => { 4 };
     (bit BUDGET) => { 8 };
     (bit PREFETCH) => { 16 };
     (bit DISPATCH) => { 32 };
     (bit TRANSPORT) => { 64 };
     (bit PLACEMENT) => { 128 };
-    (bit WIRE) => { 256 };
+    (bit FACTS) => { 256 };
+    (bit WIRE) => { 512 };
     (table OBSERVER $policy:ty) => {
         moorage_observer {
             size: std::mem::size_of::<moorage_observer>() as u32,
@@ -483,8 +517,27 @@ macro_rules! kind {
             observe: Found::<$policy>::OBSERVE,
         }
     };
+    (table FACTS $policy:ty) => {
+        moorage_facts {
+            size: std::mem::size_of::<moorage_facts>() as u32,
+            flags: 0,
+            facts: Found::<$policy>::FACTS,
+        }
+    };
     (table ROUTER $policy:ty) => { Table::<$policy, moorage_router>::TABLE };
-    (table CACHE $policy:ty) => {{
+    (table CACHE $policy:ty) => {
+        moorage_cache {
+            admit: Found::<$policy>::ADMIT,
+            on_load: Found::<$policy>::ON_LOAD,
+            on_evict: Found::<$policy>::ON_EVICT,
+            fill: Found::<$policy>::FILL,
+            hold: Found::<$policy>::HOLD,
+            give_up: Found::<$policy>::GIVE_UP,
+            ..Table::<$policy, moorage_cache>::TABLE
+        }
+    };
+    // Beside CACHE: the fast path of counting replays, made of its calls.
+    (table REPLAY $policy:ty) => {{
         struct Calls;
         impl Replayed for Calls {
             const VICTIMS: unsafe extern "C" fn(
@@ -500,14 +553,10 @@ macro_rules! kind {
             const ON_EVICT: Option<unsafe extern "C" fn(*mut moorage_plugin, u32, i32)> =
                 Found::<$policy>::ON_EVICT;
         }
-        moorage_cache {
-            flags: MOORAGE_CACHE_REPLAY_DERIVED,
+        moorage_replayer {
+            size: std::mem::size_of::<moorage_replayer>() as u32,
+            flags: MOORAGE_REPLAY_DERIVED,
             replay: Some(replay::<Calls>),
-            admit: Found::<$policy>::ADMIT,
-            on_load: Found::<$policy>::ON_LOAD,
-            on_evict: Found::<$policy>::ON_EVICT,
-            fill: Found::<$policy>::FILL,
-            ..Table::<$policy, moorage_cache>::TABLE
         }
     }};
     (table BUDGET $policy:ty) => {
@@ -534,7 +583,6 @@ macro_rules! kind {
     (table PLACEMENT $policy:ty) => {
         moorage_placement {
             adopt: Found::<$policy>::ADOPT,
-            facts: Found::<$policy>::FACTS,
             ..Table::<$policy, moorage_placement>::TABLE
         }
     };
@@ -558,6 +606,7 @@ macro_rules! moorage_policy {
                 | Found::<$policy>::IS_CACHE | Found::<$policy>::IS_BUDGET
                 | Found::<$policy>::IS_PREFETCH | Found::<$policy>::IS_DISPATCH
                 | Found::<$policy>::IS_TRANSPORT | Found::<$policy>::IS_PLACEMENT
+                | Found::<$policy>::IS_FACTS
                 | Found::<$policy>::IS_WIRE;
             const _: () = assert!(IMPLEMENTED == $(kind!(bit $kind))|+,
                 "the type implements a kind that moorage_policy! does not list");
@@ -603,14 +652,14 @@ macro_rules! moorage_policy {
                 plugin_id: text!($id),
                 plugin_version: text!($version),
                 descriptor_count: 1,
-                reserved: 0,
+                abi_minor_needed: <$policy>::MINOR_NEEDED,
                 init: None,
                 deinit: None,
                 descriptor: Some(descriptor),
                 create: Some(create),
             });
             #[no_mangle]
-            pub extern "C" fn moorage_module_v1() -> *const moorage_module { &RECORD.0 }
+            pub extern "C" fn moorage_module_v2() -> *const moorage_module { &RECORD.0 }
         };
     };
 }

@@ -1,6 +1,6 @@
 // replay.rs - the fast path of counting replays, made of a policy's own calls. Part of moorage.rs.
 //
-// It does what the host does step by step, with the residency bytes lent for the call, as replay.hpp
+// It does what the host does step by step, with the residency words lent for the call, as replay.hpp
 // does for C++. The host checks every outcome.
 
 // The calls of a cache policy, known when this is compiled: moorage_policy! fills it in.
@@ -119,7 +119,7 @@ impl<C: Replayed> Replayer<C> {
         } else {
             *self.run.host_used.add(pool as usize) += 1;
         }
-        *self.run.host_state.add(page as usize) |= MOORAGE_WHOLE as u8;
+        *self.run.host_state.add(page as usize) |= MOORAGE_WHOLE;
         if let Some(on_load) = C::ON_LOAD { on_load(self.plugin, page, segments, cause); }
         if full { victim } else { MOORAGE_REPLAY_KEPT }
     }

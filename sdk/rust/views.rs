@@ -49,17 +49,34 @@ impl moorage_step {
     pub fn streams(&self) -> &[u32] {
         unsafe { view(self.host_streams, self.token_count as usize) }
     }
+    // Of the model's vocabulary, and the place in the request; empty where the source has none.
+    pub fn token_ids(&self) -> &[i32] {
+        unsafe { view(self.host_token_ids, self.token_count as usize) }
+    }
+    pub fn positions(&self) -> &[u32] {
+        unsafe { view(self.host_positions, self.token_count as usize) }
+    }
+    // What the router saw; empty where nobody asked for it or has it.
+    pub fn hidden(&self, token: usize) -> &[f32] {
+        self.row(self.host_hidden, self.hidden_size, token)
+    }
     fn row<T>(&self, data: *const T, width: u32, token: usize) -> &[T] {
         unsafe { row(data, self.token_count as usize, width as usize, token) }
     }
 }
 
 impl moorage_residency {
-    pub fn state(&self, page: u32) -> u8 {
+    pub fn state(&self, page: u32) -> u32 {
         assert!(page < self.layers * self.experts);
         unsafe { ptr::read_volatile(self.host_state.add(page as usize)) } // the host writes it
     }
     pub fn resident(&self, page: u32) -> bool { self.state(page) & MOORAGE_STATE_RESIDENT != 0 }
+    // Segments that are neither there nor on their way.
+    pub fn missing(&self, page: u32) -> u8 {
+        let state = self.state(page);
+        !(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT)
+            as u8
+    }
     // The memory that loads into this one come from; None: it has everything.
     pub fn below(&self) -> Option<&moorage_residency> { unsafe { self.host_below.as_ref() } }
     // For a policy of that memory: the one that is loaded from it.
@@ -83,7 +100,7 @@ impl moorage_residency {
         assert!(pool < self.pools);
         unsafe { ptr::read_volatile(self.host_used.add(pool as usize)) }
     }
-    // Share of an expert of the layer that is its top segment.
+    // Share of an expert of the layer that is its first segment.
     pub fn split(&self, layer: u32) -> f32 {
         assert!(layer < self.layers);
         unsafe { ptr::read_volatile(self.host_split.add(layer as usize)) }
@@ -95,11 +112,15 @@ impl moorage_residency {
     }
 }
 
-impl moorage_costs {
-    // One expert on a remote server, one token, links included.
-    pub fn remote_ns(&self, server: u32) -> u64 {
-        assert!(server < self.servers);
-        unsafe { ptr::read_volatile(self.host_remote_ns.add(server as usize)) }
+impl moorage_limits {
+    pub fn stores(&self) -> &[moorage_store] {
+        unsafe { view(self.host_stores, self.stores as usize) }
+    }
+    pub fn devices(&self) -> &[moorage_device] {
+        unsafe { view(self.host_devices, self.devices as usize) }
+    }
+    pub fn links(&self) -> &[moorage_link] {
+        unsafe { view(self.host_links, self.links as usize) }
     }
 }
 
@@ -214,24 +235,27 @@ impl moorage_items {
     pub fn load_ns(&self) -> &[u64] { unsafe { view(self.host_load_ns, self.count as usize) } }
     pub fn gpu_ns(&self) -> &[u64] { unsafe { view(self.host_gpu_ns, self.count as usize) } }
     pub fn cpu_ns(&self) -> &[u64] { unsafe { view(self.host_cpu_ns, self.count as usize) } }
+    // The CPU's number among the devices.
+    pub fn cpu(&self) -> u32 { self.gpus }
+    pub fn devices(&self) -> &[moorage_device] {
+        unsafe { view(self.host_devices, self.devices as usize) }
+    }
     // Servers that have an item's expert, ascending.
-    pub fn remote_servers(&self, item: usize) -> &[u32] {
-        self.remote(self.host_remote_servers, item)
+    pub fn remote_devices(&self, item: usize) -> &[u32] {
+        self.remote(self.host_remote_devices, item)
     }
     // Time of each of them, the way there and back included.
     pub fn remote_ns(&self, item: usize) -> &[u64] { self.remote(self.host_remote_ns, item) }
     // What of it is taken once, however many items of the step the server computes.
     pub fn once_ns(&self, item: usize) -> &[u64] { self.remote(self.host_once_ns, item) }
-    // MOORAGE_DISTANCE_* of each server.
-    pub fn distance(&self) -> &[u8] { unsafe { view(self.host_distance, self.servers as usize) } }
-    // The device of each item; empty: all are of the first.
+    // Each item's own device.
     pub fn device(&self) -> &[u32] { unsafe { view(self.host_device, self.count as usize) } }
-    // Of each device: how long its link is busy, and hidden states there and back.
+    // Of each of several GPUs: how long its link is busy, and hidden states there and back.
     pub fn device_backlog_ns(&self) -> &[u64] {
-        unsafe { view(self.host_device_backlog_ns, self.devices as usize) }
+        unsafe { view(self.host_device_backlog_ns, self.gpus as usize) }
     }
     pub fn device_once_ns(&self) -> &[u64] {
-        unsafe { view(self.host_device_once_ns, self.devices as usize) }
+        unsafe { view(self.host_device_once_ns, self.gpus as usize) }
     }
     fn remote<T>(&self, data: *const T, item: usize) -> &[T] {
         assert!(item < self.count as usize);

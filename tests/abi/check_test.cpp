@@ -61,11 +61,13 @@ struct broken_rule {
     bool only = false;
 };
 constexpr broken_rule broken_rules[] = {
-    {"abi_major", "loads", "failed", "abi 9 needed, host offers 1"},
+    {"abi_major", "loads", "failed", "is of abi 9, and abi 2 is needed"},
+    {"abi_old", "loads", "failed", "is of abi 1 (exports moorage_module_v1)", false},
+    {"minor_needed", "loads", "failed", "needs abi 2.9 at least, host offers 2.0"},
     {"size_garbage", "loads", "failed", "more than any record has"},
     {"size_small", "loads", "failed", "16 bytes, expected 72 or more"},
     {"create_missing", "loads", "failed", "create is null"},
-    {"missing_symbol", "loads", "failed", "exports no moorage_module_v1", false},
+    {"missing_symbol", "loads", "failed", "exports no moorage_module_v2", false},
     {"second_symbol", "exported-symbols-one", "failed", "second_symbol_helper"},
     {"slow_to_scan", "scan-time", "failed", "250 or more ms", true, true},
     {"descriptor_endless", "descriptor-consistency", "failed", "descriptor(1) is not null"},
@@ -203,7 +205,8 @@ TEST_CASE("check and describe say which calls were found") {
     std::string text;
     for (const json &one : done.report["tests"])
         if (one["test"] == "calls-found") text = one["text"];
-    CHECK(text == "cache: victims, on_load, on_evict (not admit, fill); observer: observe");
+    CHECK(text ==
+          "cache: victims, on_load, on_evict (not admit, fill, hold, give_up); observer: observe");
     const fs::path file =
         fs::temp_directory_path() / ("moorage-calls-" + std::to_string(getpid()) + ".json");
     const std::string command = "'" + (build / "bin/moorage").string() +
@@ -215,7 +218,7 @@ TEST_CASE("check and describe say which calls were found") {
     REQUIRE(described["calls"].is_array());
     CHECK(described["calls"][0]["kind"] == "cache");
     CHECK(described["calls"][0]["found"] == json({"victims", "admit", "fill"}));
-    CHECK(described["calls"][0]["absent"] == json({"on_load", "on_evict"}));
+    CHECK(described["calls"][0]["absent"] == json({"on_load", "on_evict", "hold", "give_up"}));
 }
 
 TEST_CASE("equal seeds give equal reports but for the times") {

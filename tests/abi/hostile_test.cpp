@@ -278,7 +278,7 @@ TEST_CASE("opening a library that dies, hangs or changes the process") {
     const std::string config = "run '" + (source / "configs/quickstart.toml").string() +
                                "' --set run.tokens=12 --set plugins.path='" + door +
                                "' --set cache.plugin=door --set plugins.call_limit_ms=300";
-    for (const char *at : {"moorage_module_v1", "descriptor", "init", "get_interface", "deinit"}) {
+    for (const char *at : {"moorage_module_v2", "descriptor", "init", "get_interface", "deinit"}) {
         for (const char *deed : {"write_null", "exit_7", "loop"}) {
             CAPTURE(at);
             CAPTURE(deed);

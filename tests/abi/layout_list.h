@@ -5,15 +5,14 @@
  */
 /* base.h */
 STRUCT(moorage_residency)
-    FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(pools) FIELD(reserved)
+    FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(pools) FIELD(store)
     FIELD(host_state) FIELD(host_slots) FIELD(host_used) FIELD(host_split)
     FIELD(host_below) FIELD(host_above)
 END
 STRUCT(moorage_costs)
-    FIELD(size) FIELD(flags) FIELD(servers) FIELD(reserved) FIELD(expert_bytes) FIELD(load_ns)
-    FIELD(transfer_issue_ns) FIELD(attention_ns) FIELD(gpu_expert_ns) FIELD(gpu_token_ns)
-    FIELD(cpu_expert_ns) FIELD(cpu_token_ns) FIELD(host_remote_ns) FIELD(head_ns)
-    FIELD(disk_read_ns)
+    FIELD(size) FIELD(flags) FIELD(expert_bytes) FIELD(load_ns) FIELD(transfer_issue_ns)
+    FIELD(attention_ns) FIELD(gpu_expert_ns) FIELD(gpu_token_ns) FIELD(cpu_expert_ns)
+    FIELD(cpu_token_ns) FIELD(head_ns) FIELD(disk_read_ns)
 END
 /* host.h */
 STRUCT(moorage_host)
@@ -41,6 +40,16 @@ END
 STRUCT(moorage_future)
     FIELD(size) FIELD(flags) FIELD(next_use)
 END
+/* machine.h */
+STRUCT(moorage_store)
+    FIELD(size) FIELD(kind) FIELD(slots) FIELD(versions)
+END
+STRUCT(moorage_device)
+    FIELD(size) FIELD(kind) FIELD(store) FIELD(distance)
+END
+STRUCT(moorage_link)
+    FIELD(size) FIELD(from) FIELD(to) FIELD(reserved) FIELD(bytes_per_s)
+END
 /* module.h */
 STRUCT(moorage_param)
     FIELD(size) FIELD(type) FIELD(plugin_key) FIELD(plugin_help) FIELD(integer_default)
@@ -58,8 +67,9 @@ END
 STRUCT(moorage_limits)
     FIELD(size) FIELD(flags) FIELD(layers) FIELD(experts) FIELD(top_k) FIELD(tokens_max)
     FIELD(requests_max) FIELD(pools) FIELD(slots) FIELD(buffer_slots) FIELD(segments)
-    FIELD(predictions_max) FIELD(servers) FIELD(links) FIELD(transfers_max) FIELD(slots_below)
-    FIELD(expert_bytes)
+    FIELD(predictions_max) FIELD(hidden_size) FIELD(transfers_max) FIELD(stores) FIELD(devices)
+    FIELD(links) FIELD(reserved) FIELD(expert_bytes) FIELD(host_stores) FIELD(host_devices)
+    FIELD(host_links)
 END
 STRUCT(moorage_plugin)
     FIELD(size) FIELD(flags) FIELD(plugin_data) FIELD(destroy) FIELD(activate) FIELD(deactivate)
@@ -67,16 +77,23 @@ STRUCT(moorage_plugin)
 END
 STRUCT(moorage_module)
     FIELD(size) FIELD(flags) FIELD(abi_major) FIELD(abi_minor) FIELD(plugin_id)
-    FIELD(plugin_version) FIELD(descriptor_count) FIELD(reserved) FIELD(init) FIELD(deinit)
-    FIELD(descriptor) FIELD(create)
+    FIELD(plugin_version) FIELD(descriptor_count) FIELD(abi_minor_needed) FIELD(init)
+    FIELD(deinit) FIELD(descriptor) FIELD(create)
+END
+STRUCT(moorage_fact)
+    FIELD(plugin_name) FIELD(value)
+END
+STRUCT(moorage_facts)
+    FIELD(size) FIELD(flags) FIELD(facts)
 END
 /* step.h */
 STRUCT(moorage_step)
     FIELD(size) FIELD(flags) FIELD(index) FIELD(visit) FIELD(token) FIELD(layer) FIELD(phase)
     FIELD(token_count) FIELD(top_k) FIELD(experts) FIELD(distinct_count) FIELD(prediction_count)
-    FIELD(reserved) FIELD(host_streams) FIELD(host_requests) FIELD(host_chosen)
+    FIELD(hidden_size) FIELD(host_streams) FIELD(host_requests) FIELD(host_chosen)
     FIELD(host_weights) FIELD(host_classes) FIELD(host_gate_scores) FIELD(host_distinct)
     FIELD(host_distinct_tokens) FIELD(host_distinct_scores) FIELD(host_predicted)
+    FIELD(host_token_ids) FIELD(host_positions) FIELD(host_hidden)
 END
 STRUCT(moorage_observer)
     FIELD(size) FIELD(flags) FIELD(observe)
@@ -100,9 +117,12 @@ STRUCT(moorage_replay)
     FIELD(token_count) FIELD(rounds) FIELD(repeats) FIELD(width) FIELD(host_experts)
     FIELD(host_requests) FIELD(host_state) FIELD(host_used) FIELD(host_outcomes)
 END
+STRUCT(moorage_replayer)
+    FIELD(size) FIELD(flags) FIELD(replay)
+END
 STRUCT(moorage_cache)
     FIELD(size) FIELD(flags) FIELD(victims) FIELD(admit) FIELD(on_load) FIELD(on_evict)
-    FIELD(replay) FIELD(fill)
+    FIELD(fill) FIELD(hold) FIELD(give_up)
 END
 /* budget.h */
 STRUCT(moorage_budget_request)
@@ -124,7 +144,7 @@ STRUCT(moorage_forecast)
 END
 STRUCT(moorage_orders)
     FIELD(size) FIELD(flags) FIELD(capacity) FIELD(reserved) FIELD(host_pages)
-    FIELD(host_segments)
+    FIELD(host_segments) FIELD(host_places) FIELD(host_versions)
 END
 STRUCT(moorage_prefetch_outcome)
     FIELD(size) FIELD(flags) FIELD(layer) FIELD(used) FIELD(late) FIELD(wasted) FIELD(cut_off)
@@ -136,15 +156,15 @@ STRUCT(moorage_prefetch)
 END
 /* dispatch.h */
 STRUCT(moorage_items)
-    FIELD(size) FIELD(flags) FIELD(count) FIELD(servers) FIELD(load_backlog_ns)
-    FIELD(cpu_backlog_ns) FIELD(host_experts) FIELD(host_tokens) FIELD(host_missing)
-    FIELD(host_scores) FIELD(host_load_ns) FIELD(host_gpu_ns) FIELD(host_cpu_ns)
-    FIELD(host_remote_ns) FIELD(behind_backlog_ns) FIELD(host_remote_first)
-    FIELD(host_remote_servers) FIELD(host_once_ns) FIELD(host_distance) FIELD(devices)
-    FIELD(reserved) FIELD(host_device) FIELD(host_device_backlog_ns) FIELD(host_device_once_ns)
+    FIELD(size) FIELD(flags) FIELD(count) FIELD(devices) FIELD(gpus) FIELD(reserved)
+    FIELD(host_devices) FIELD(load_backlog_ns) FIELD(behind_backlog_ns) FIELD(host_experts)
+    FIELD(host_tokens) FIELD(host_missing) FIELD(host_scores) FIELD(host_device)
+    FIELD(host_load_ns) FIELD(host_gpu_ns) FIELD(host_cpu_ns) FIELD(host_remote_first)
+    FIELD(host_remote_devices) FIELD(host_remote_ns) FIELD(host_once_ns)
+    FIELD(host_device_backlog_ns) FIELD(host_device_once_ns)
 END
 STRUCT(moorage_dispatched)
-    FIELD(size) FIELD(flags) FIELD(layer) FIELD(expert) FIELD(site) FIELD(tokens) FIELD(load_ns)
+    FIELD(size) FIELD(flags) FIELD(layer) FIELD(expert) FIELD(device) FIELD(tokens) FIELD(load_ns)
     FIELD(run_ns)
 END
 STRUCT(moorage_dispatch)
@@ -153,7 +173,6 @@ END
 /* transport.h */
 STRUCT(moorage_transfer)
     FIELD(size) FIELD(flags) FIELD(id) FIELD(link) FIELD(cause) FIELD(page) FIELD(bytes)
-    FIELD(deadline_ns)
 END
 STRUCT(moorage_piece)
     FIELD(size) FIELD(id) FIELD(bytes)
@@ -189,11 +208,8 @@ STRUCT(moorage_move)
     FIELD(remote_per_s_current) FIELD(remote_per_s_candidate) FIELD(remote_call_s)
     FIELD(interval_s)
 END
-STRUCT(moorage_fact)
-    FIELD(plugin_name) FIELD(value)
-END
 STRUCT(moorage_placement)
-    FIELD(size) FIELD(flags) FIELD(plan) FIELD(adopt) FIELD(facts)
+    FIELD(size) FIELD(flags) FIELD(plan) FIELD(adopt)
 END
 /* wire.h */
 STRUCT(moorage_wire_limits)
@@ -220,13 +236,17 @@ END
 CONSTANT(MOORAGE_ABI_MAJOR) CONSTANT(MOORAGE_ABI_MINOR) CONSTANT(MOORAGE_OK)
 CONSTANT(MOORAGE_INVALID_ARGUMENT) CONSTANT(MOORAGE_UNSUPPORTED) CONSTANT(MOORAGE_OUT_OF_MEMORY)
 CONSTANT(MOORAGE_WRONG_STATE) CONSTANT(MOORAGE_INTERNAL) CONSTANT(MOORAGE_NONE)
-CONSTANT(MOORAGE_NEVER) CONSTANT(MOORAGE_TOP) CONSTANT(MOORAGE_BOTTOM) CONSTANT(MOORAGE_WHOLE)
+CONSTANT(MOORAGE_NEVER) CONSTANT(MOORAGE_WHOLE)
 CONSTANT(MOORAGE_STATE_RESIDENT) CONSTANT(MOORAGE_STATE_IN_FLIGHT)
 CONSTANT(MOORAGE_STATE_IN_FLIGHT_SHIFT) CONSTANT(MOORAGE_STATE_PINNED)
-CONSTANT(MOORAGE_STATE_BUFFERED) CONSTANT(MOORAGE_STATE_BUFFERED_SHIFT) CONSTANT(MOORAGE_DEMAND)
-CONSTANT(MOORAGE_PREFETCH)
-CONSTANT(MOORAGE_BUDGET) CONSTANT(MOORAGE_MIGRATION) CONSTANT(MOORAGE_ACTIVATION)
-CONSTANT(MOORAGE_PREFILL) CONSTANT(MOORAGE_DECODE) CONSTANT(MOORAGE_LOG_DEBUG)
+CONSTANT(MOORAGE_STATE_BUFFERED) CONSTANT(MOORAGE_STATE_BUFFERED_SHIFT)
+CONSTANT(MOORAGE_STATE_VERSION) CONSTANT(MOORAGE_STATE_VERSION_SHIFT) CONSTANT(MOORAGE_DEMAND)
+CONSTANT(MOORAGE_PREFETCH) CONSTANT(MOORAGE_BUDGET) CONSTANT(MOORAGE_MIGRATION)
+CONSTANT(MOORAGE_ADVICE) CONSTANT(MOORAGE_PREFILL) CONSTANT(MOORAGE_DECODE)
+CONSTANT(MOORAGE_DRAFT) CONSTANT(MOORAGE_VERIFY) CONSTANT(MOORAGE_STORE_FAST)
+CONSTANT(MOORAGE_STORE_HOST) CONSTANT(MOORAGE_STORE_DISK) CONSTANT(MOORAGE_STORE_SERVER)
+CONSTANT(MOORAGE_DEVICE_GPU) CONSTANT(MOORAGE_DEVICE_CPU) CONSTANT(MOORAGE_DEVICE_SERVER)
+CONSTANT(MOORAGE_LOG_DEBUG)
 CONSTANT(MOORAGE_LOG_INFO) CONSTANT(MOORAGE_LOG_WARNING) CONSTANT(MOORAGE_LOG_ERROR)
 CONSTANT(MOORAGE_PARAM_INTEGER) CONSTANT(MOORAGE_PARAM_REAL) CONSTANT(MOORAGE_PARAM_FLAG)
 CONSTANT(MOORAGE_PARAM_TEXT) CONSTANT(MOORAGE_NEEDS_GATE_SCORES) CONSTANT(MOORAGE_NEEDS_WEIGHTS)
@@ -234,13 +254,15 @@ CONSTANT(MOORAGE_NEEDS_PREDICTIONS) CONSTANT(MOORAGE_NEEDS_FUTURE)
 CONSTANT(MOORAGE_NEEDS_PER_LAYER) CONSTANT(MOORAGE_NEEDS_LAYER_BUFFER)
 CONSTANT(MOORAGE_NEEDS_SERVERS) CONSTANT(MOORAGE_POLICY_LOSSY)
 CONSTANT(MOORAGE_POLICY_RANDOMISED) CONSTANT(MOORAGE_POLICY_SEGMENTS)
+CONSTANT(MOORAGE_POLICY_HIDDEN)
 CONSTANT(MOORAGE_CLASS_TOP) CONSTANT(MOORAGE_CLASS_LOW)
-CONSTANT(MOORAGE_CLASS_SUBSTITUTE) CONSTANT(MOORAGE_REPLAY_KEPT) CONSTANT(MOORAGE_REPLAY_BYPASS)
+CONSTANT(MOORAGE_CLASS_SUBSTITUTE) CONSTANT(MOORAGE_CLASS_DROPPED)
+CONSTANT(MOORAGE_ROUTE_RENORMALISE) CONSTANT(MOORAGE_REPLAY_KEPT) CONSTANT(MOORAGE_REPLAY_BYPASS)
+CONSTANT(MOORAGE_PLACE_BUFFER) CONSTANT(MOORAGE_PLACE_SLOT) CONSTANT(MOORAGE_PLACE_HOST)
 CONSTANT(MOORAGE_ORDERS_COMPLETE) CONSTANT(MOORAGE_FROM_ACTIVATION) CONSTANT(MOORAGE_FROM_RESIDENT)
-CONSTANT(MOORAGE_SITE_GPU) CONSTANT(MOORAGE_SITE_CPU) CONSTANT(MOORAGE_SITE_REMOTE)
-CONSTANT(MOORAGE_SITE_AND_LOAD) CONSTANT(MOORAGE_DISTANCE_OWN) CONSTANT(MOORAGE_DISTANCE_OTHER)
+CONSTANT(MOORAGE_AND_LOAD) CONSTANT(MOORAGE_DISTANCE_OWN) CONSTANT(MOORAGE_DISTANCE_OTHER)
 CONSTANT(MOORAGE_DISTANCE_CLOUD) CONSTANT(MOORAGE_ITEMS_SERIAL) CONSTANT(MOORAGE_CALLS_SERIAL)
-CONSTANT(MOORAGE_RETURNS_EACH) CONSTANT(MOORAGE_CACHE_REPLAY_DERIVED)
+CONSTANT(MOORAGE_RETURNS_EACH) CONSTANT(MOORAGE_REPLAY_DERIVED)
 CONSTANT(MOORAGE_WIRE_CALLS) CONSTANT(MOORAGE_WIRE_BULK) CONSTANT(MOORAGE_WIRE_CHANNELS)
 CONSTANT(MOORAGE_WIRE_PARTS_MAX) CONSTANT(MOORAGE_WIRE_ADDRESS_MAX) CONSTANT(MOORAGE_WIRE_DONE)
 CONSTANT(MOORAGE_WIRE_TAKEN) CONSTANT(MOORAGE_WIRE_FULL) CONSTANT(MOORAGE_WIRE_GONE)
@@ -253,6 +275,7 @@ CONSTANT(MOORAGE_WIRE_TOO_MANY) CONSTANT(MOORAGE_WIRE_TOO_SLOW) CONSTANT(MOORAGE
 ID(MOORAGE_MODULE_SYMBOL) ID(MOORAGE_SERVICE_LOG) ID(MOORAGE_SERVICE_THREAD_CHECK)
 ID(MOORAGE_SERVICE_CLOCK) ID(MOORAGE_SERVICE_RANDOM) ID(MOORAGE_SERVICE_RESIDENCY)
 ID(MOORAGE_SERVICE_COSTS) ID(MOORAGE_SERVICE_FUTURE) ID(MOORAGE_INTERFACE_OBSERVER)
+ID(MOORAGE_INTERFACE_FACTS) ID(MOORAGE_INTERFACE_REPLAY)
 ID(MOORAGE_INTERFACE_ROUTER) ID(MOORAGE_INTERFACE_CACHE) ID(MOORAGE_INTERFACE_BUDGET)
 ID(MOORAGE_INTERFACE_PREFETCH) ID(MOORAGE_INTERFACE_DISPATCH) ID(MOORAGE_INTERFACE_TRANSPORT)
 ID(MOORAGE_INTERFACE_PLACEMENT) ID(MOORAGE_INTERFACE_WIRE)

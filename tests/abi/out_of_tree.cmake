@@ -22,7 +22,7 @@ if(HOW STREQUAL "package")
   # The installed tree has the shape of sdk/, so "SDK" in a command line may name either.
   foreach(file include/moorage/moorage.hpp include/moorage/cache.h template/cpp/cache.cpp.in
                template/c/cache.c.in template/rust/cache.rs.in rust/moorage.rs rust/abi.rs README.md
-               abi/layout_1_0.txt cmake/module.map)
+               abi/layout_2_0.txt cmake/module.map)
     if(NOT EXISTS ${WORK}/prefix/share/moorage/sdk/${file})
       message(FATAL_ERROR "${file} is not in the installed tree share/moorage/sdk")
     endif()
@@ -46,7 +46,7 @@ foreach(library outside outside_placement outside_c)
   run(nm -D --defined-only ${WORK}/build/${library}.so)
   string(REGEX MATCHALL "[^\n]+" symbols "${out}")
   list(LENGTH symbols count)
-  if(NOT count EQUAL 1 OR NOT symbols MATCHES " moorage_module_v1$")
-    message(FATAL_ERROR "${library}.so must export moorage_module_v1 only:\n${out}")
+  if(NOT count EQUAL 1 OR NOT symbols MATCHES " moorage_module_v2$")
+    message(FATAL_ERROR "${library}.so must export moorage_module_v2 only:\n${out}")
   endif()
 endforeach()

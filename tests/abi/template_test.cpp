@@ -64,7 +64,7 @@ struct world {
         return *policy;
     }
 
-    std::array<uint8_t, 8> state{};
+    std::array<uint32_t, 8> state{};
     std::vector<uint32_t> slots, used;
     std::array<float, 2> split{1, 1};
     moorage_residency view{};
@@ -105,7 +105,7 @@ TEST_CASE("every library exports its door and nothing else") {
             std::string text;
             for (int c; (c = std::fgetc(names)) != EOF;) text += static_cast<char>(c);
             CHECK(pclose(names) == 0);
-            CHECK_MESSAGE(text.find(" T moorage_module_v1\n") == text.find(' '), file, ": ", text);
+            CHECK_MESSAGE(text.find(" T moorage_module_v2\n") == text.find(' '), file, ": ", text);
             CHECK_MESSAGE(text.find('\n') == text.size() - 1, file, ": ", text);
         }
 }
@@ -176,9 +176,10 @@ TEST_CASE("the calls found are those that the source has, in every language") {
             world w;
             return core::text_of(core::list_calls(w.open(language, kind)));
         };
-        CHECK(calls("cache") == std::string("cache: victims, on_load, on_evict (not admit, fill)") +
-                                    (language == "c" ? "" : "; observer: observe"));
-        CHECK(calls("placement") == "placement: plan, adopt (not facts)");
+        CHECK(calls("cache") ==
+              std::string("cache: victims, on_load, on_evict (not admit, fill, hold, give_up)") +
+                  (language == "c" ? "" : "; observer: observe"));
+        CHECK(calls("placement") == "placement: plan, adopt");
         CHECK(calls("wire") ==
               "wire: open, listen, connect, send, poll, wake, release, close "
               "(not pace, remember, forget)");
@@ -268,17 +269,19 @@ TEST_CASE("prefetch: the missing segments of the best predictions, within the ca
         forecast.host_experts = experts;
         std::array<uint32_t, 2> ordered{99, 99};
         std::array<uint8_t, 2> segments{MOORAGE_WHOLE, MOORAGE_WHOLE};
-        moorage_orders orders{sizeof(orders), 0, 2, 0, ordered.data(), segments.data()};
+        std::array<uint8_t, 2> places{};
+        moorage_orders orders{
+            sizeof(orders), 0, 2, 0, ordered.data(), segments.data(), places.data(), places.data()};
         const auto plan = [&] {
             return policy.prefetch->plan(policy.plugin(), &w.step, &forecast, &orders);
         };
         CHECK(plan() == 2);  // k = 2: experts 3 and 1 of layer 1
         CHECK((ordered[0] == 7 && ordered[1] == 5));
         CHECK((segments[0] == MOORAGE_WHOLE && segments[1] == MOORAGE_WHOLE));
-        w.state[7] = MOORAGE_TOP;
-        w.state[5] = MOORAGE_TOP | MOORAGE_BOTTOM << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+        w.state[7] = MOORAGE_SEGMENT(0, 2);
+        w.state[5] = MOORAGE_SEGMENT(0, 2) | MOORAGE_SEGMENT(1, 2) << MOORAGE_STATE_IN_FLIGHT_SHIFT;
         CHECK(plan() == 1);  // of page 7 the bottom; page 5 is here or coming
-        CHECK((ordered[0] == 7 && segments[0] == MOORAGE_BOTTOM));
+        CHECK((ordered[0] == 7 && segments[0] == MOORAGE_SEGMENT(1, 2)));
         orders.capacity = 0;
         CHECK(plan() == 0);
     }
@@ -298,25 +301,25 @@ TEST_CASE("dispatch: who would finish first, with what is queued already") {
         items.count = 4;
         items.host_experts = experts, items.host_tokens = tokens, items.host_missing = missing;
         items.host_load_ns = load_ns, items.host_gpu_ns = gpu_ns, items.host_cpu_ns = cpu_ns;
-        std::array<uint32_t, 4> sites{9, 9, 9, 9}, order{0, 1, 2, 3};
-        CHECK(policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(),
+        const uint32_t own[] = {0, 0, 0, 0};
+        items.devices = 2, items.gpus = 1, items.host_device = own;
+        constexpr uint32_t gpu = 0, cpu = 1;
+        std::array<uint32_t, 4> devices{9, 9, 9, 9}, order{0, 1, 2, 3};
+        CHECK(policy.dispatch->assign(policy.plugin(), &w.step, &items, devices.data(),
                                       order.data()) == 4);
         // Resident: GPU. 5 < 11 and 10 < 11: CPU twice. 16 >= 11: load.
-        CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_CPU, MOORAGE_SITE_CPU,
-                                               MOORAGE_SITE_GPU});
-        items.cpu_backlog_ns = 7;  // 12 >= 11: the first is loaded, then 12 < 21, 18 < 21
-        policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(), order.data());
-        CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_GPU, MOORAGE_SITE_CPU,
-                                               MOORAGE_SITE_CPU});
+        CHECK(devices == std::array<uint32_t, 4>{gpu, cpu, cpu, gpu});
+        items.load_backlog_ns = 7;  // 5 < 18, 10 < 18, 16 < 18: CPU for all
+        policy.dispatch->assign(policy.plugin(), &w.step, &items, devices.data(), order.data());
+        CHECK(devices == std::array<uint32_t, 4>{gpu, cpu, cpu, cpu});
         // Item 2 is in other servers' memory alone: the first of them, whatever the queues.
         const uint64_t far_ns[] = {0, 10, MOORAGE_NEVER, 10}, remote_ns[] = {90, 80, 70};
-        const uint32_t first[] = {0, 0, 1, 3, 3}, servers[] = {0, 1, 4};
-        items.servers = 5, items.cpu_backlog_ns = 0;
+        const uint32_t first[] = {0, 0, 1, 3, 3}, servers[] = {2, 3, 6};
+        items.devices = 7, items.load_backlog_ns = 0;
         items.host_load_ns = far_ns, items.host_remote_ns = remote_ns;
-        items.host_remote_first = first, items.host_remote_servers = servers;
-        policy.dispatch->assign(policy.plugin(), &w.step, &items, sites.data(), order.data());
-        CHECK(sites == std::array<uint32_t, 4>{MOORAGE_SITE_GPU, MOORAGE_SITE_CPU,
-                                               MOORAGE_SITE_REMOTE + 1, MOORAGE_SITE_GPU});
+        items.host_remote_first = first, items.host_remote_devices = servers;
+        policy.dispatch->assign(policy.plugin(), &w.step, &items, devices.data(), order.data());
+        CHECK(devices == std::array<uint32_t, 4>{gpu, cpu, 3, gpu});
     }
 }
 
@@ -327,8 +330,8 @@ TEST_CASE("transport: demand first, pieces, promotion, cancellation, links apart
         core::instance &policy =
             w.open(language, "transport", {{"piece_bytes", int64_t{4}, "a test"}});
         const auto submit = [&](uint32_t id, uint32_t link, int32_t cause, uint64_t bytes) {
-            const moorage_transfer transfer{sizeof(transfer), 0,     id,           link, cause,
-                                            MOORAGE_NONE,     bytes, MOORAGE_NEVER};
+            const moorage_transfer transfer{sizeof(transfer), 0,    id, link, cause,
+                                            MOORAGE_NONE,     bytes};
             policy.transport->submit(policy.plugin(), &transfer);
         };
         using handed = std::pair<uint32_t, uint64_t>;

@@ -46,8 +46,8 @@ struct by_hand {
         for (uint32_t i = 0; i < k; ++i) chosen[i] = i;
         where().route(chosen, std::vector<float>(k, 1.0f / static_cast<float>(k)));
         for (uint32_t i = 0; i < k; ++i)
-            if (drive.places.row_of(layer * experts + i, MOORAGE_TOP) == MOORAGE_NEVER)
-                drive.places.take(layer * experts + i, MOORAGE_TOP, false);
+            if (drive.places.row_of(layer * experts + i, MOORAGE_SEGMENT(0, 2)) == MOORAGE_NEVER)
+                drive.places.take(layer * experts + i, MOORAGE_SEGMENT(0, 2), false);
     }
     void queue(uint32_t layer, uint32_t expert) {
         where().expert_on_gpu({layer * experts + expert, 1, 1, MOORAGE_NONE, expert});
@@ -127,9 +127,9 @@ TEST_CASE("the end of what is launched ahead is kept until it is asked for") {
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
     for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
     // The next layer's scores are there already, and a move is queued behind them.
-    run.drive.places.take(spare, MOORAGE_TOP, false);
-    run.where().move_top({0, 1, 1, MOORAGE_NONE, 9, MOORAGE_TOP},
-                         run.drive.places.row_of(spare, MOORAGE_TOP));
+    run.drive.places.take(spare, MOORAGE_SEGMENT(0, 2), false);
+    run.where().move_top({0, 1, 1, MOORAGE_NONE, 9, MOORAGE_SEGMENT(0, 2)},
+                         run.drive.places.row_of(spare, MOORAGE_SEGMENT(0, 2)));
     const completion moved = run.where().wait();
     CHECK(moved.kind == event_kind::moved);
     CHECK(moved.tag == 9);
@@ -146,7 +146,7 @@ TEST_CASE("a pass that is given up leaves nothing to the next one") {
     for (uint32_t i = 0; i < k; ++i) run.queue(0, i);
     for (uint32_t i = 0; i < k; ++i) CHECK(run.where().wait().kind == event_kind::gpu_expert);
     // The next layer's attention is under way.
-    for (uint32_t i = 0; i < k; ++i) run.drive.places.release(i, MOORAGE_TOP);
+    for (uint32_t i = 0; i < k; ++i) run.drive.places.release(i, MOORAGE_SEGMENT(0, 2));
     const auto report = check_golden(run.golden.data, run.drive, *run.machine.results);
     REQUIRE(report.ok());
     CHECK(report->logits_error <= golden_error_max);
@@ -171,15 +171,15 @@ TEST_CASE("a link has two pieces under way, and what is cancelled writes first")
             where.send({link_h2d, i, MOORAGE_WHOLE, 0, bytes});
             while (where.wait().kind != event_kind::piece) continue;
         }
-        run.drive.places.release(wanted, MOORAGE_TOP);
+        run.drive.places.release(wanted, MOORAGE_SEGMENT(0, 2));
         // A prefetch for the next layer, given up while it is under way; then its slot's next page.
         const uint32_t given_up = run.experts;
-        run.drive.places.take(given_up, MOORAGE_TOP, false);
-        const uint64_t row = run.drive.places.row_of(given_up, MOORAGE_TOP);
+        run.drive.places.take(given_up, MOORAGE_SEGMENT(0, 2), false);
+        const uint64_t row = run.drive.places.row_of(given_up, MOORAGE_SEGMENT(0, 2));
         if (seed != 0) where.send({link_h2d, given_up, MOORAGE_WHOLE, 0, bytes});
-        run.drive.places.release(given_up, MOORAGE_TOP);
-        run.drive.places.take(wanted, MOORAGE_TOP, false);
-        REQUIRE(run.drive.places.row_of(wanted, MOORAGE_TOP) == row);
+        run.drive.places.release(given_up, MOORAGE_SEGMENT(0, 2));
+        run.drive.places.take(wanted, MOORAGE_SEGMENT(0, 2), false);
+        REQUIRE(run.drive.places.row_of(wanted, MOORAGE_SEGMENT(0, 2)) == row);
         where.expect(0);
         where.send({link_h2d, wanted, MOORAGE_WHOLE, 0, bytes});
         for (uint32_t i = 0; i < k; ++i)
@@ -194,6 +194,7 @@ TEST_CASE("a link has two pieces under way, and what is cancelled writes first")
         const std::span<const float> scores = run.machine.results->router_logits();
         if (seed == 0) expected.assign(scores.begin(), scores.end());
         CHECK(std::ranges::equal(scores, expected));
-        for (uint32_t i = 0; i < run.experts; ++i) run.drive.places.release(i, MOORAGE_TOP);
+        for (uint32_t i = 0; i < run.experts; ++i)
+            run.drive.places.release(i, MOORAGE_SEGMENT(0, 2));
     }
 }

@@ -76,7 +76,7 @@ TEST_CASE("loads of the layer under way go before those of later layers") {
     const uint64_t before = pretended::copies(-1);
     REQUIRE(pretended::copies(0) == 0);
     for (const uint32_t page : {1u, experts + 1}) {
-        drive.places.take(page, MOORAGE_TOP, false);
+        drive.places.take(page, MOORAGE_SEGMENT(0, 2), false);
         where.send({link_h2d, page, MOORAGE_WHOLE, 0, 64});
         CHECK(where.wait().kind == event_kind::piece);
         CHECK(pretended::copies(-1) == before + 1);

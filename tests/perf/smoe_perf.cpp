@@ -64,14 +64,14 @@ struct perf_step {
 
 struct bench {
     core::registry policies;
-    std::vector<uint8_t> state = std::vector<uint8_t>(layers * experts);
+    std::vector<uint32_t> state = std::vector<uint32_t>(layers * experts);
     uint32_t slots = layers * experts / 2, used = slots;
     std::vector<float> split = std::vector<float>(layers, 1.0f);
     moorage_residency view{};
 
     bench() {
         std::mt19937_64 source(7);
-        for (uint8_t &one : state) one = source() % 2 ? MOORAGE_WHOLE : 0;
+        for (uint32_t &one : state) one = source() % 2 ? MOORAGE_WHOLE : 0;
         view = {sizeof(view), 0,      layers, experts,      1,       0,
                 state.data(), &slots, &used,  split.data(), nullptr, nullptr};
     }
@@ -149,36 +149,20 @@ void balance(benchmark::State &state, const bench &on) {
     if (!policy) return state.SkipWithError("dispatch balance was not found");
     const std::vector<perf_step> steps = draw_steps(1);
     const std::vector<uint32_t> tokens(top_k, 1);
-    const std::vector<uint8_t> missing = {0, 0, 3, 3, 3, 3};
+    const std::vector<uint8_t> missing = {0, 0, 255, 255, 255, 255};
     const std::vector<uint64_t> ns(top_k, 1000);
+    const std::vector<uint32_t> own(top_k, 0);
     std::vector<uint32_t> sites(top_k), order(top_k);
     size_t next = 0;
     for (auto _ : state) {
         const moorage_step &step = steps[next++ % drawn_steps].table;
-        const moorage_items items{sizeof(items),
-                                  0,
-                                  top_k,
-                                  0,
-                                  0,
-                                  0,
-                                  step.host_chosen,
-                                  tokens.data(),
-                                  missing.data(),
-                                  step.host_weights,
-                                  ns.data(),
-                                  ns.data(),
-                                  ns.data(),
-                                  nullptr,
-                                  0,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr,
-                                  1,
-                                  0,
-                                  nullptr,
-                                  nullptr,
-                                  nullptr};
+        moorage_items items{};
+        items.size = sizeof(items);
+        items.count = top_k, items.devices = 2, items.gpus = 1;
+        items.host_experts = step.host_chosen, items.host_tokens = tokens.data();
+        items.host_missing = missing.data(), items.host_scores = step.host_weights;
+        items.host_device = own.data();
+        items.host_load_ns = items.host_gpu_ns = items.host_cpu_ns = ns.data();
         policy->dispatch->assign(policy->plugin(), &step, &items, sites.data(), order.data());
         benchmark::DoNotOptimize(order.data());
     }

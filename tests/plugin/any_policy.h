@@ -43,7 +43,7 @@ struct world {
     }
     world(const world &) = delete;
 
-    std::vector<uint8_t> state;
+    std::vector<uint32_t> state;
     std::vector<uint32_t> pool_slots, used;
     std::vector<float> split;
     moorage_residency view{};

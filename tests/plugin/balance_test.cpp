@@ -7,6 +7,7 @@
 #include <deque>
 #include <numeric>
 
+#include "one_gpu.h"
 #include "policy_drive.h"
 
 using namespace moorage::test;
@@ -26,7 +27,7 @@ struct assignment {
     std::vector<uint32_t> at(uint32_t site, const std::vector<item> &items) const {
         std::vector<uint32_t> experts;
         for (const uint32_t i : order)
-            if (sites[i] == site && (site == MOORAGE_SITE_CPU || items[i].missing))
+            if (sites[i] == site && (site == cpu_device || items[i].missing))
                 experts.push_back(items[i].expert);
         return experts;
     }
@@ -45,6 +46,7 @@ assignment assign(driven_policy &policy, const std::vector<item> &items, bool sc
     moorage_items table{};
     table.size = sizeof(table);
     table.count = static_cast<uint32_t>(items.size());
+    on_one_gpu(table);
     table.host_experts = experts.data();
     table.host_tokens = tokens.data();
     table.host_missing = missing.data();
@@ -52,7 +54,7 @@ assignment assign(driven_policy &policy, const std::vector<item> &items, bool sc
     table.host_load_ns = load.data();
     table.host_gpu_ns = gpu.data();
     table.host_cpu_ns = cpu.data();
-    assignment out{std::vector<uint32_t>(items.size(), MOORAGE_SITE_GPU),
+    assignment out{std::vector<uint32_t>(items.size(), gpu_device),
                    std::vector<uint32_t>(items.size())};
     std::iota(out.order.begin(), out.order.end(), 0u);
     moorage_step step{};
@@ -127,8 +129,8 @@ TEST_CASE("algorithm 2 as printed, its bound and its replay rule") {
             }
         }
         const assignment got = assign(policy, items);
-        CHECK(got.at(MOORAGE_SITE_GPU, items) == loads);
-        CHECK(got.at(MOORAGE_SITE_CPU, items) == runs);
+        CHECK(got.at(gpu_device, items) == loads);
+        CHECK(got.at(cpu_device, items) == runs);
         const uint64_t n = items.size(), took = std::max(load_total, cpu_total);
         uint64_t optimum = UINT64_MAX;
         for (uint64_t count = 0; count <= n; ++count)
@@ -151,14 +153,14 @@ TEST_CASE("the optimum of equation 4, among all splits") {
                        cpu_ns = 1 + draw() % (trial % 2 ? 4 : 1000);
         for (item &one : items) one.load_ns = load_ns, one.cpu_ns = cpu_ns;
         const assignment got = assign(policy, items);
-        const uint64_t n = items.size(), loads = got.at(MOORAGE_SITE_GPU, items).size();
+        const uint64_t n = items.size(), loads = got.at(gpu_device, items).size();
         const uint64_t took = longest(loads, n - loads, load_ns, cpu_ns);
         for (uint64_t count = 0; count <= n; ++count) {
             CHECK(took <= longest(count, n - count, load_ns, cpu_ns));
             if (count > loads) CHECK(took < longest(count, n - count, load_ns, cpu_ns));
         }
         // The best-scored are loaded.
-        auto sorted = by_score(items), loaded = got.at(MOORAGE_SITE_GPU, items);
+        auto sorted = by_score(items), loaded = got.at(gpu_device, items);
         sorted.resize(loads);
         CHECK(loaded == sorted);
     }
@@ -169,9 +171,9 @@ TEST_CASE("one absent expert is loaded even if the CPU is ten times as fast, unl
     world.make();
     const std::vector<item> items = {{3, 0.5f, 0}, {7, 0.2f, MOORAGE_WHOLE, 1000, 100}};
     driven_policy literal("dispatch/balance", "balance", world);
-    CHECK(assign(literal, items).at(MOORAGE_SITE_GPU, items) == std::vector<uint32_t>{7});
+    CHECK(assign(literal, items).at(gpu_device, items) == std::vector<uint32_t>{7});
     driven_policy exact("dispatch/balance", "balance", world, {{"exact", "1"}});
-    CHECK(assign(exact, items).at(MOORAGE_SITE_CPU, items) == std::vector<uint32_t>{7});
+    CHECK(assign(exact, items).at(cpu_device, items) == std::vector<uint32_t>{7});
 }
 
 TEST_CASE("resident experts stay, loads go by score, the CPU takes the lowest first") {
@@ -190,8 +192,8 @@ TEST_CASE("resident experts stay, loads go by score, the CPU takes the lowest fi
     CHECK(got.sites == std::vector<uint32_t>{0, 0, 1, 1, 0, 0});
     // Without scores the given order is the order of score: 1, 9, 5, 2.
     const assignment plain = assign(policy, items, /*scored=*/false);
-    CHECK(plain.at(MOORAGE_SITE_GPU, items) == std::vector<uint32_t>{1, 9});
-    CHECK(plain.at(MOORAGE_SITE_CPU, items) == std::vector<uint32_t>{2, 5});
+    CHECK(plain.at(gpu_device, items) == std::vector<uint32_t>{1, 9});
+    CHECK(plain.at(cpu_device, items) == std::vector<uint32_t>{2, 5});
 }
 
 TEST_CASE("fill: at least as many of the best-scored are loaded as slots are free, and no others") {
@@ -210,15 +212,15 @@ TEST_CASE("fill: at least as many of the best-scored are loaded as slots are fre
             for (item &one : items) one.load_ns = load_ns, one.cpu_ns = cpu_ns;
             world.used[0] = static_cast<uint32_t>(draw() % 8);  // also more than there are
             const size_t free = world.used[0] < 6 ? 6 - world.used[0] : 0;
-            const auto by_paper = assign(plain, items).at(MOORAGE_SITE_GPU, items);
+            const auto by_paper = assign(plain, items).at(gpu_device, items);
             const assignment got = assign(filling, items);
             auto loaded = by_score(items), computed = loaded;
             const size_t loads = std::max(by_paper.size(), std::min(free, items.size()));
             loaded.resize(loads);
             computed.erase(computed.begin(), computed.begin() + static_cast<std::ptrdiff_t>(loads));
             std::reverse(computed.begin(), computed.end());
-            CHECK(got.at(MOORAGE_SITE_GPU, items) == loaded);
-            CHECK(got.at(MOORAGE_SITE_CPU, items) == computed);
+            CHECK(got.at(gpu_device, items) == loaded);
+            CHECK(got.at(cpu_device, items) == computed);
             more = more || loads > by_paper.size();
             none = none || (free == 0 && loads < items.size());
         }
@@ -237,9 +239,8 @@ TEST_CASE("fill looks at the pool of the step's layer") {
     std::vector<item> items;
     for (uint32_t expert = 0; expert < 3; ++expert)  // the CPU ends all before one load does
         items.push_back({expert, 0.5f, MOORAGE_WHOLE, 1000, 100});
-    CHECK(assign(policy, items, true, 0).at(MOORAGE_SITE_GPU, items).empty());
-    CHECK(assign(policy, items, true, 1).at(MOORAGE_SITE_GPU, items) ==
-          std::vector<uint32_t>{0, 1});
+    CHECK(assign(policy, items, true, 0).at(gpu_device, items).empty());
+    CHECK(assign(policy, items, true, 1).at(gpu_device, items) == std::vector<uint32_t>{0, 1});
 }
 
 TEST_CASE("times are means of the last p transfers and the last p runs") {
@@ -248,7 +249,7 @@ TEST_CASE("times are means of the last p transfers and the last p runs") {
     driven_policy policy("dispatch/balance", "balance", world, {{"window", "3"}});
     std::mt19937_64 draw(3);
     const std::vector<item> twelve = draw_items(draw, 12);
-    const auto loads = [&] { return assign(policy, twelve).at(MOORAGE_SITE_GPU, twelve).size(); };
+    const auto loads = [&] { return assign(policy, twelve).at(gpu_device, twelve).size(); };
     const auto expected = [](double load_ns, double cpu_ns) {
         double load_total = 0, cpu_total = 0;
         size_t count = 0;
@@ -261,25 +262,25 @@ TEST_CASE("times are means of the last p transfers and the last p runs") {
         return count;
     };
     CHECK(loads() == expected(100, 100));  // the prices of the items
-    measure(policy, MOORAGE_SITE_GPU, 400, 10);
+    measure(policy, gpu_device, 400, 10);
     CHECK(loads() == expected(400, 100));
-    measure(policy, MOORAGE_SITE_GPU, 0, 10);  // was resident: no transfer
-    measure(policy, MOORAGE_SITE_CPU, 0, 50);
+    measure(policy, gpu_device, 0, 10);  // was resident: no transfer
+    measure(policy, cpu_device, 0, 50);
     CHECK(loads() == expected(400, 50));
-    for (const uint64_t ns : {100, 200, 330}) measure(policy, MOORAGE_SITE_GPU, ns, 10);
+    for (const uint64_t ns : {100, 200, 330}) measure(policy, gpu_device, ns, 10);
     CHECK(loads() == expected(210, 50));  // 400 has left the window
-    for (const uint64_t ns : {500, 700, 631}) measure(policy, MOORAGE_SITE_CPU, 0, ns);
+    for (const uint64_t ns : {500, 700, 631}) measure(policy, cpu_device, 0, ns);
     CHECK(loads() == expected(210, 1831.0 / 3));
     // A transfer that was cut off by a move to the CPU is none.
-    measure(policy, MOORAGE_SITE_CPU, 5, 700);
+    measure(policy, cpu_device, 5, 700);
     CHECK(loads() == expected(210, 2031.0 / 3));
     // Whole windows later still the last three, of both kinds.
     std::deque<uint64_t> transfers = {100, 200, 330}, runs = {700, 631, 700};
     for (uint32_t i = 0; i < 50; ++i) {
         transfers.push_back(50 + draw() % 900), transfers.pop_front();
         runs.push_back(50 + draw() % 900), runs.pop_front();
-        measure(policy, MOORAGE_SITE_GPU, transfers.back(), 10);
-        measure(policy, MOORAGE_SITE_CPU, 0, runs.back());
+        measure(policy, gpu_device, transfers.back(), 10);
+        measure(policy, cpu_device, 0, runs.back());
         // Thrice the means, which are whole.
         CHECK(loads() == expected(static_cast<double>(transfers[0] + transfers[1] + transfers[2]),
                                   static_cast<double>(runs[0] + runs[1] + runs[2])));

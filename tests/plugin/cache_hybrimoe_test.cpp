@@ -7,6 +7,8 @@
 #include <set>
 
 #include "any_policy.h"
+#include "one_gpu.h"
+#include "order_bytes.h"
 
 using namespace moorage::test;
 
@@ -24,12 +26,12 @@ struct settled {
 
 // The schedule as described: of what could be settled next, what ends first; GPU before link before
 // CPU where ends are equal.
-settled plain_schedule(const std::vector<work> &all, uint64_t link_ns, uint64_t cpu_ns) {
+settled plain_schedule(const std::vector<work> &all, uint64_t link_ns) {
     settled out;
     out.sites.assign(all.size(), 0);
     std::set<uint32_t> open;
     for (uint32_t i = 0; i < all.size(); ++i) open.insert(i);
-    uint64_t gpu_ns = 0;
+    uint64_t gpu_ns = 0, cpu_ns = 0;
     // The heaviest or lightest open expert that is absent or not; of equals the heavier side keeps
     // the smaller number.
     const auto pick = [&](bool absent, bool heaviest) {
@@ -66,7 +68,7 @@ settled plain_schedule(const std::vector<work> &all, uint64_t link_ns, uint64_t 
         } else {
             item = cpu.item;
             cpu_ns = cpu.ends;
-            out.sites[item] = MOORAGE_SITE_CPU;
+            out.sites[item] = cpu_device;
             out.end_ns = std::max(out.end_ns, cpu_ns);
         }
         out.order.push_back(item);
@@ -76,8 +78,7 @@ settled plain_schedule(const std::vector<work> &all, uint64_t link_ns, uint64_t 
     return out;
 }
 
-settled ask_schedule(any_policy &policy, const std::vector<work> &all, uint64_t link_ns,
-                     uint64_t cpu_ns) {
+settled ask_schedule(any_policy &policy, const std::vector<work> &all, uint64_t link_ns) {
     std::vector<uint32_t> experts, tokens;
     std::vector<uint8_t> missing;
     std::vector<uint64_t> load, gpu, cpu;
@@ -91,13 +92,14 @@ settled ask_schedule(any_policy &policy, const std::vector<work> &all, uint64_t 
     moorage_items items{};
     items.size = sizeof(items);
     items.count = count;
-    items.load_backlog_ns = link_ns, items.cpu_backlog_ns = cpu_ns;
+    on_one_gpu(items);
+    items.load_backlog_ns = link_ns;
     items.host_experts = experts.data(), items.host_tokens = tokens.data();
     items.host_missing = missing.data();
     items.host_load_ns = load.data(), items.host_gpu_ns = gpu.data();
     items.host_cpu_ns = cpu.data();
     settled out;
-    out.sites.assign(count, MOORAGE_SITE_GPU);
+    out.sites.assign(count, gpu_device);
     out.order.resize(count);
     moorage_step step{};
     step.size = sizeof(step);
@@ -123,9 +125,9 @@ TEST_CASE("dispatch: the greedy schedule, decision by decision") {
             one.gpu_ns = 1 + one.tokens;
             one.cpu_ns = cpu_ns * one.tokens;
         }
-        const uint64_t link = below(3) * 10, cpu = below(3) * 10;
-        const settled expected = plain_schedule(all, link, cpu);
-        const settled told = ask_schedule(policy, all, link, cpu);
+        const uint64_t link = below(3) * 10;
+        const settled expected = plain_schedule(all, link);
+        const settled told = ask_schedule(policy, all, link);
         CAPTURE(round);
         REQUIRE(told.sites == expected.sites);
         REQUIRE(told.order == expected.order);
@@ -140,15 +142,13 @@ TEST_CASE("dispatch: worked by hand") {
     // ends at 11, before the CPU's second at 12; then 12 is before 21.
     CHECK(ask_schedule(policy,
                        {{3, true, load, gpu, 6}, {1, true, load, gpu, 6}, {2, true, load, gpu, 6}},
-                       0, 0)
-              .sites ==
-          std::vector<uint32_t>{MOORAGE_SITE_GPU, MOORAGE_SITE_CPU, MOORAGE_SITE_CPU});
+                       0)
+              .sites == std::vector<uint32_t>{gpu_device, cpu_device, cpu_device});
     // Three cached, GPU 4 each, CPU 7: the GPU takes the heaviest at 4, the CPU would end at 7, the
     // GPU's second at 8: the CPU gets the lightest.
     const settled told =
-        ask_schedule(policy, {{1, false, 0, 4, 7}, {5, false, 0, 4, 7}, {2, false, 0, 4, 7}}, 0, 0);
-    CHECK(told.sites ==
-          std::vector<uint32_t>{MOORAGE_SITE_CPU, MOORAGE_SITE_GPU, MOORAGE_SITE_GPU});
+        ask_schedule(policy, {{1, false, 0, 4, 7}, {5, false, 0, 4, 7}, {2, false, 0, 4, 7}}, 0);
+    CHECK(told.sites == std::vector<uint32_t>{cpu_device, gpu_device, gpu_device});
     CHECK(told.order == std::vector<uint32_t>{1, 0, 2});
 }
 
@@ -157,8 +157,8 @@ TEST_CASE("dispatch: free slots are filled, unless told not to") {
         world where(1, 8, 4, true, 2);
         any_policy policy("cache/hybrimoe", where, {{"fill", fill ? "1" : "0"}});
         const work slow{1, true, 1000, 1, 1};
-        const settled told = ask_schedule(policy, {slow, slow, slow}, 0, 0);
-        CHECK(std::count(told.sites.begin(), told.sites.end(), MOORAGE_SITE_GPU) == (fill ? 2 : 0));
+        const settled told = ask_schedule(policy, {slow, slow, slow}, 0);
+        CHECK(std::count(told.sites.begin(), told.sites.end(), gpu_device) == (fill ? 2 : 0));
     }
 }
 
@@ -213,7 +213,7 @@ TEST_CASE("cache: the least recent score goes, from weights or from all scores")
             if (all_scores) data.step.host_gate_scores = gate.data();
             policy.observe(data.step);
             scores[layer].push_back(top);
-            for (uint8_t &state : where.state) state = below(2) ? MOORAGE_WHOLE : 0;
+            for (uint32_t &state : where.state) state = below(2) ? MOORAGE_WHOLE : 0;
             const uint32_t pool = shared ? 0 : below(layers), count = 1 + below(4);
             std::vector<uint32_t> candidates;
             for (uint32_t page = 0; page < where.state.size(); ++page)
@@ -247,7 +247,7 @@ TEST_CASE("prefetch: what shortens the coming layers most, one after the other")
         where.costs.gpu_expert_ns = 1 + below(4);
         where.costs.cpu_expert_ns = 1 + below(30);
         any_policy policy("cache/hybrimoe", where, {{"layers", std::to_string(ahead)}});
-        for (uint8_t &state : where.state) state = below(3) ? 0 : MOORAGE_WHOLE;
+        for (uint32_t &state : where.state) state = below(3) ? 0 : MOORAGE_WHOLE;
         std::vector<uint32_t> targets, offsets{0}, predicted;
         std::vector<std::vector<uint32_t>> of_target;
         for (uint32_t i = 0; i < ahead; ++i) {
@@ -267,14 +267,19 @@ TEST_CASE("prefetch: what shortens the coming layers most, one after the other")
         forecast.host_experts = predicted.data();
         std::vector<uint32_t> pages(ahead * experts);
         std::vector<uint8_t> segments(pages.size(), MOORAGE_WHOLE);
-        moorage_orders orders{
-            sizeof(orders), 0, static_cast<uint32_t>(pages.size()), 0, pages.data(),
-            segments.data()};
+        moorage_orders orders{sizeof(orders),
+                              0,
+                              static_cast<uint32_t>(pages.size()),
+                              0,
+                              pages.data(),
+                              segments.data(),
+                              order_bytes(),
+                              order_bytes()};
         moorage_step step{};
         step.size = sizeof(step);
         pages.resize(policy.prefetch->plan(policy.plugin, &step, &forecast, &orders));
 
-        std::vector<uint8_t> state = where.state;
+        std::vector<uint32_t> state = where.state;
         const auto ends = [&](uint32_t target) {
             std::vector<work> all;
             for (const uint32_t expert : of_target[target]) {
@@ -282,7 +287,7 @@ TEST_CASE("prefetch: what shortens the coming layers most, one after the other")
                 all.push_back({1, absent, where.costs.load_ns, where.costs.gpu_expert_ns,
                                where.costs.cpu_expert_ns});
             }
-            return plain_schedule(all, 0, 0).end_ns;
+            return plain_schedule(all, 0).end_ns;
         };
         std::vector<uint32_t> expected;
         while (expected.size() < room) {

@@ -105,10 +105,11 @@ TEST_CASE("a frequent expert outlives a recent one, until its count has halved")
     library_policy library("llama_cpp_cache", model, {{"half_life", "8"}});
     const uint32_t asked[] = {0, 0, 0, 1, 2};
     for (uint64_t i = 0; i < 5; ++i) model.run(library, {i, i, i, 0, {asked[i]}});
-    CHECK(model.state == std::vector<uint8_t>{3, 0, 3, 0});  // LRU would have taken 0
+    CHECK(model.state ==
+          std::vector<uint32_t>{MOORAGE_WHOLE, 0, MOORAGE_WHOLE, 0});  // LRU would have taken 0
     // At token 16 two halvings have passed: 0 and 2 are below one request, 0 is older.
     model.run(library, {16, 16, 16, 0, {3}});
-    CHECK(model.state == std::vector<uint8_t>{0, 0, 3, 3});
+    CHECK(model.state == std::vector<uint32_t>{0, 0, MOORAGE_WHOLE, MOORAGE_WHOLE});
 }
 
 TEST_CASE("a batch beyond the limit reads the cache and does not fill it") {

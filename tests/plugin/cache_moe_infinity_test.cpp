@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "any_policy.h"
+#include "order_bytes.h"
 
 using namespace moorage::test;
 
@@ -89,7 +90,7 @@ struct description {
         all.resize(std::min<size_t>(all.size(), k));
         return all;
     }
-    std::vector<uint32_t> plan(const step_data &data, const std::vector<uint8_t> &state,
+    std::vector<uint32_t> plan(const step_data &data, const std::vector<uint32_t> &state,
                                uint32_t room) const {
         struct wish {
             double priority;
@@ -162,8 +163,14 @@ std::vector<uint32_t> ask_plan(any_policy &policy, const step_data &data, uint32
     forecast.host_scores = scores.data();
     std::vector<uint32_t> pages(size_t{ahead} * step.experts);
     std::vector<uint8_t> segments(pages.size(), MOORAGE_WHOLE);
-    moorage_orders orders{sizeof(orders), 0, static_cast<uint32_t>(pages.size()), 0, pages.data(),
-                          segments.data()};
+    moorage_orders orders{sizeof(orders),
+                          0,
+                          static_cast<uint32_t>(pages.size()),
+                          0,
+                          pages.data(),
+                          segments.data(),
+                          order_bytes(),
+                          order_bytes()};
     pages.resize(policy.prefetch->plan(policy.plugin, &step, &forecast, &orders));
     return pages;
 }
@@ -220,7 +227,7 @@ void compare(uint64_t seed) {
         fill_some(data, where, index, requests, k, generator);
         policy.observe(data.step);
         plain.observe(data);
-        for (uint8_t &state : where.state) state = below(2) ? MOORAGE_WHOLE : 0;
+        for (uint32_t &state : where.state) state = below(2) ? MOORAGE_WHOLE : 0;
         const uint32_t room = below(6);
         predictions predicted;
         const auto pages = ask_plan(policy, data, layers, ahead, room, predicted);

@@ -60,7 +60,7 @@ scene random_scene(std::mt19937_64 &generator, uint32_t tokens) {
 void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &model) {
     const auto page = static_cast<uint32_t>(generator() % model.shape.pages());
     const uint32_t layer = page / model.shape.experts, pool = model.pool_of(layer);
-    uint8_t &state = model.state[page];
+    uint32_t &state = model.state[page];
     switch (generator() % 6) {
         case 0:  // prefetch, still under way
             if (state == 0) {
@@ -84,7 +84,7 @@ void disturb(std::mt19937_64 &generator, policy_model &policy, cache_model &mode
             }
             break;
         case 4:  // into the transfer buffer
-            if (state == 0) state = uint8_t{MOORAGE_WHOLE} | uint8_t{MOORAGE_STATE_BUFFERED};
+            if (state == 0) state = MOORAGE_WHOLE | MOORAGE_STATE_BUFFERED;
             break;
         case 5:  // out of the buffer: into a slot or gone
             if (state & MOORAGE_STATE_BUFFERED) {

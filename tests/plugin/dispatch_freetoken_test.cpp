@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "any_policy.h"
+#include "one_gpu.h"
 
 using namespace moorage::test;
 
@@ -15,6 +16,7 @@ struct item_data {
     std::vector<uint64_t> load_ns, gpu_ns, cpu_ns;
     moorage_items items() const {
         moorage_items out{};
+        on_one_gpu(out);
         out.size = sizeof(out);
         out.count = static_cast<uint32_t>(experts.size());
         out.host_experts = experts.data();
@@ -43,7 +45,7 @@ item_data items_of(const std::vector<uint32_t> &experts, uint32_t residents, uin
 
 std::vector<uint32_t> assign(any_policy &policy, const moorage_step &step, const item_data &of) {
     const moorage_items items = of.items();
-    std::vector<uint32_t> sites(of.experts.size(), MOORAGE_SITE_GPU), order(of.experts.size());
+    std::vector<uint32_t> sites(of.experts.size(), gpu_device), order(of.experts.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     CHECK(policy.dispatch->assign(policy.plugin, &step, &items, sites.data(), order.data()) ==
           items.count);
@@ -82,12 +84,12 @@ TEST_CASE("as many are loaded as balance link and CPU") {
         policy.observe(data.step);
         const auto sites = assign(policy, data.step, items_of(experts, residents, load_ns, cpu_ns));
         const auto on_cpu =
-            static_cast<uint32_t>(std::count(sites.begin(), sites.end(), MOORAGE_SITE_CPU));
+            static_cast<uint32_t>(std::count(sites.begin(), sites.end(), cpu_device));
         CAPTURE(load_ns);
         CAPTURE(cpu_ns);
         CAPTURE(count - residents);
         CHECK(on_cpu == count - residents - best_split(count - residents, load_ns, cpu_ns));
-        for (uint32_t i = 0; i < residents; ++i) CHECK(sites[i] == MOORAGE_SITE_GPU);
+        for (uint32_t i = 0; i < residents; ++i) CHECK(sites[i] == gpu_device);
     }
 }
 
@@ -131,6 +133,6 @@ TEST_CASE("free slots are filled, unless told not to") {
         fill_step(data, where, 0, 0, {{0, 1, 2, 3}});
         policy.observe(data.step);
         const auto sites = assign(policy, data.step, items_of({0, 1, 2, 3}, 0, 1000, 1));
-        CHECK(std::count(sites.begin(), sites.end(), MOORAGE_SITE_GPU) == (fill ? 2 : 0));
+        CHECK(std::count(sites.begin(), sites.end(), gpu_device) == (fill ? 2 : 0));
     }
 }

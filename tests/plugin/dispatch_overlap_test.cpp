@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "any_policy.h"
+#include "one_gpu.h"
 
 using namespace moorage::test;
 
@@ -21,7 +22,7 @@ struct decision {
 };
 
 decision assign(any_policy &policy, const std::vector<one_item> &all, uint64_t link_ns = 0,
-                uint64_t cpu_ns = 0, uint64_t behind_ns = 0) {
+                uint64_t behind_ns = 0) {
     std::vector<uint32_t> experts, tokens;
     std::vector<uint8_t> missing;
     std::vector<uint64_t> load, gpu, cpu;
@@ -35,14 +36,15 @@ decision assign(any_policy &policy, const std::vector<one_item> &all, uint64_t l
     moorage_items items{};
     items.size = sizeof(items);
     items.count = static_cast<uint32_t>(all.size());
-    items.load_backlog_ns = link_ns, items.cpu_backlog_ns = cpu_ns;
+    on_one_gpu(items);
+    items.load_backlog_ns = link_ns;
     items.behind_backlog_ns = behind_ns;
     items.host_experts = experts.data(), items.host_tokens = tokens.data();
     items.host_missing = missing.data();
     items.host_load_ns = load.data(), items.host_gpu_ns = gpu.data();
     items.host_cpu_ns = cpu.data();
     decision out;
-    out.sites.assign(all.size(), MOORAGE_SITE_GPU);
+    out.sites.assign(all.size(), gpu_device);
     out.order.resize(all.size());
     moorage_step step{};
     step.size = sizeof(step);
@@ -51,16 +53,15 @@ decision assign(any_policy &policy, const std::vector<one_item> &all, uint64_t l
     return out;
 }
 
-uint32_t site(const decision &of, size_t i) { return of.sites[i] & ~MOORAGE_SITE_AND_LOAD; }
+uint32_t site(const decision &of, size_t i) { return of.sites[i] & ~MOORAGE_AND_LOAD; }
 
 // When the layer ends if the absent of the GPU are loaded in the order given.
-uint64_t end_of(const std::vector<one_item> &all, const decision &of, uint64_t link_ns = 0,
-                uint64_t cpu_ns = 0) {
-    uint64_t gpu_ns = 0;
+uint64_t end_of(const std::vector<one_item> &all, const decision &of, uint64_t link_ns = 0) {
+    uint64_t gpu_ns = 0, cpu_ns = 0;
     for (size_t i = 0; i < all.size(); ++i)
-        if (!all[i].absent && site(of, i) == MOORAGE_SITE_GPU) gpu_ns += all[i].gpu_ns;
+        if (!all[i].absent && site(of, i) == gpu_device) gpu_ns += all[i].gpu_ns;
     for (const uint32_t i : of.order) {
-        if (site(of, i) == MOORAGE_SITE_CPU) {
+        if (site(of, i) == cpu_device) {
             cpu_ns += all[i].cpu_ns;
         } else if (all[i].absent) {
             link_ns += all[i].load_ns;
@@ -91,10 +92,10 @@ TEST_CASE("each decision against a naive schedule") {
     std::mt19937_64 generator(7);
     for (int round = 0; round < 4000; ++round) {
         const std::vector<one_item> all = draw(generator, round % 3 == 0);
-        const uint64_t link = generator() % 200, cpu = generator() % 200;
-        const decision got = assign(policy, all, link, cpu);
-        std::vector<uint32_t> sites(all.size(), MOORAGE_SITE_GPU), absent;
-        uint64_t gpu_ns = 0, link_ns = link, cpu_ns = cpu;
+        const uint64_t link = generator() % 200;
+        const decision got = assign(policy, all, link);
+        std::vector<uint32_t> sites(all.size(), gpu_device), absent;
+        uint64_t gpu_ns = 0, link_ns = link, cpu_ns = 0;
         for (uint32_t i = 0; i < all.size(); ++i) {
             if (all[i].absent) absent.push_back(i);
             if (!all[i].absent) gpu_ns += all[i].gpu_ns;
@@ -108,7 +109,7 @@ TEST_CASE("each decision against a naive schedule") {
                 link_ns += all[i].load_ns;
                 gpu_ns = on_gpu;
             } else {
-                sites[i] = MOORAGE_SITE_CPU;
+                sites[i] = cpu_device;
                 cpu_ns = on_cpu;
             }
         }
@@ -117,8 +118,8 @@ TEST_CASE("each decision against a naive schedule") {
         for (uint32_t i = static_cast<uint32_t>(all.size()); i-- > 0;) {
             if (all[i].absent) continue;
             decision moved = naive;
-            moved.sites[i] = MOORAGE_SITE_CPU;
-            if (end_of(all, moved, link, cpu) >= end_of(all, naive, link, cpu)) break;
+            moved.sites[i] = cpu_device;
+            if (end_of(all, moved, link) >= end_of(all, naive, link)) break;
             naive = moved;
         }
         for (uint32_t i = 0; i < all.size(); ++i) CHECK(site(got, i) == naive.sites[i]);
@@ -138,13 +139,13 @@ TEST_CASE("never later than everything absent on the CPU; equal experts nearly a
         const decision got = assign(policy, all);
         decision on_cpu = got, best = got;
         for (size_t i = 0; i < all.size(); ++i)
-            on_cpu.sites[i] = all[i].absent ? MOORAGE_SITE_CPU : MOORAGE_SITE_GPU;
+            on_cpu.sites[i] = all[i].absent ? cpu_device : gpu_device;
         CHECK(end_of(all, got) <= end_of(all, on_cpu));
         if (!equal) continue;
         uint64_t least = UINT64_MAX;
         for (uint32_t mask = 0; mask < 1u << all.size(); ++mask) {
             for (size_t i = 0; i < all.size(); ++i)
-                best.sites[i] = mask >> i & 1 ? MOORAGE_SITE_CPU : MOORAGE_SITE_GPU;
+                best.sites[i] = mask >> i & 1 ? cpu_device : gpu_device;
             least = std::min(least, end_of(all, best));
         }
         const one_item &like = all[0];
@@ -157,13 +158,12 @@ TEST_CASE("by hand: what is loaded behind, and when not") {
     any_policy policy("dispatch/overlap", where, {{"fill", "0"}, {"behind", "2"}});
     const std::vector<one_item> four(4, {true, 1000, 10, 20});
     const decision got = assign(policy, four);
-    const uint32_t later = MOORAGE_SITE_CPU | MOORAGE_SITE_AND_LOAD;
-    CHECK(got.sites == std::vector<uint32_t>{later, later, MOORAGE_SITE_CPU, MOORAGE_SITE_CPU});
+    const uint32_t later = cpu_device | MOORAGE_AND_LOAD;
+    CHECK(got.sites == std::vector<uint32_t>{later, later, cpu_device, cpu_device});
     CHECK(got.order == std::vector<uint32_t>{0, 1, 2, 3});
     // Resident ones are helped out with, not loaded: 3 x 100 on the GPU, one of them on the CPU.
     const std::vector<one_item> busy(3, {false, 0, 100, 120});
-    CHECK(assign(policy, busy).sites ==
-          std::vector<uint32_t>{MOORAGE_SITE_GPU, MOORAGE_SITE_GPU, MOORAGE_SITE_CPU});
+    CHECK(assign(policy, busy).sites == std::vector<uint32_t>{gpu_device, gpu_device, cpu_device});
     any_policy alone("dispatch/overlap", where, {{"help", "0"}});
-    CHECK(assign(alone, busy).sites == std::vector<uint32_t>(3, MOORAGE_SITE_GPU));
+    CHECK(assign(alone, busy).sites == std::vector<uint32_t>(3, gpu_device));
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "order_bytes.h"
 #include "policy_host.h"
 
 using namespace moorage::test;
@@ -78,7 +79,9 @@ struct driver {
         forecast.host_experts = gate.data();
         std::vector<uint32_t> pages(experts);
         std::vector<uint8_t> segments(experts, MOORAGE_WHOLE);
-        moorage_orders orders{sizeof(orders), 0, experts, 0, pages.data(), segments.data()};
+        moorage_orders orders{
+            sizeof(orders), 0, experts, 0, pages.data(), segments.data(), order_bytes(),
+            order_bytes()};
         pages.resize(host.prefetch->plan(host.plugin, &step, &forecast, &orders));
         return pages;
     }

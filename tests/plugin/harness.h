@@ -129,7 +129,7 @@ public:
         for (const uint32_t expert : step.experts) {
             const bool missed = next < missing.size() && missing[next] == first + expert;
             told.push_back(missed ? loaded[next++] : MOORAGE_REPLAY_KEPT);
-            if (pins) state[first + expert] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+            if (pins) state[first + expert] &= ~MOORAGE_STATE_PINNED;
         }
         return told;
     }
@@ -183,7 +183,7 @@ public:
     }
 
     const cache_shape shape;
-    std::vector<uint8_t> state;
+    std::vector<uint32_t> state;
     std::vector<uint32_t> slots, used;
     std::vector<float> split;
     moorage_residency view{};
@@ -229,6 +229,8 @@ public:
             plugin_->get_interface(plugin_, MOORAGE_INTERFACE_OBSERVER));
         cache_ = static_cast<const moorage_cache *>(
             plugin_->get_interface(plugin_, MOORAGE_INTERFACE_CACHE));
+        replayer_ = static_cast<const moorage_replayer *>(
+            plugin_->get_interface(plugin_, MOORAGE_INTERFACE_REPLAY));
         observe_ = observer ? observer->observe : nullptr;
         moorage_limits limits{};
         limits.size = sizeof(limits);
@@ -310,7 +312,7 @@ public:
                                  model_.state.data(),
                                  model_.used.data(),
                                  told.data()};
-        cache_->replay(plugin_, &run);
+        replayer_->replay(plugin_, &run);
         return told;
     }
 
@@ -363,6 +365,7 @@ private:
     std::mt19937_64 generator_{1};
     moorage_plugin *plugin_ = nullptr;
     const moorage_cache *cache_ = nullptr;
+    const moorage_replayer *replayer_ = nullptr;
     void (*observe_)(moorage_plugin *, const moorage_step *) = nullptr;
 };
 

@@ -198,7 +198,7 @@ TEST_CASE("fill names the best experts, ties by the smallest id, and draws befor
         policy.observe(1, {expert});
     }
     CHECK(policy.fill(1, 4) == std::vector<uint32_t>{7, 6, 4, 5});
-    policy.state[7] = MOORAGE_TOP;  // is there already
+    policy.state[7] = MOORAGE_SEGMENT(0, 2);  // is there already
     CHECK(policy.fill(1, 2) == std::vector<uint32_t>{6, 4});
     CHECK(policy_host("cache/lcp", {2, 4, 1, 4}, {{"fill", "none"}}).fill(0, 2).empty());
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "moepic_definition.h"
+#include "order_bytes.h"
 #include "plugins/budget/moepic_allocation.h"
 #include "plugins/budget/moepic_statistics.h"
 #include "policy_host.h"
@@ -457,13 +458,13 @@ TEST_CASE(
     "prefetch: best predicted first, the bottom of what has its top here, within the buffer") {
     policy_host policy("budget/moepic", {2, 8, 2, 8});
     CHECK(policy.prefetch->horizon(policy.plugin) == 1);
-    uint8_t *state = policy.state.data() + 8;  // layer 1
-    state[3] = MOORAGE_TOP;
+    uint32_t *state = policy.state.data() + 8;  // layer 1
+    state[3] = MOORAGE_SEGMENT(0, 2);
     state[5] = MOORAGE_WHOLE;
-    state[6] = MOORAGE_TOP | MOORAGE_BOTTOM << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    state[6] = MOORAGE_SEGMENT(0, 2) | MOORAGE_SEGMENT(1, 2) << MOORAGE_STATE_IN_FLIGHT_SHIFT;
     state[7] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
-    state[2] = MOORAGE_TOP | MOORAGE_BOTTOM << MOORAGE_STATE_BUFFERED_SHIFT;
-    state[4] = MOORAGE_TOP << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    state[2] = MOORAGE_SEGMENT(0, 2) | MOORAGE_SEGMENT(1, 2) << MOORAGE_STATE_BUFFERED_SHIFT;
+    state[4] = MOORAGE_SEGMENT(0, 2) << MOORAGE_STATE_IN_FLIGHT_SHIFT;
     const uint32_t layer = 1, offsets[] = {0, 8}, experts[] = {5, 3, 0, 6, 7, 2, 4, 1};
     moorage_forecast forecast{};
     forecast.size = sizeof(forecast);
@@ -477,13 +478,14 @@ TEST_CASE(
     step.experts = 8;
     std::vector<uint32_t> pages(8);
     std::vector<uint8_t> segments(8, MOORAGE_WHOLE);
-    moorage_orders orders{sizeof(orders), 0, 8, 0, pages.data(), segments.data()};
+    moorage_orders orders{sizeof(orders), 0, 8, 0, pages.data(), segments.data(), order_bytes(),
+                          order_bytes()};
     REQUIRE(policy.prefetch->plan(policy.plugin, &step, &forecast, &orders) == 4);
     pages.resize(4);
     segments.resize(4);
     CHECK(pages == std::vector<uint32_t>{11, 8, 12, 9});
-    CHECK(segments ==
-          std::vector<uint8_t>{MOORAGE_BOTTOM, MOORAGE_WHOLE, MOORAGE_BOTTOM, MOORAGE_WHOLE});
+    CHECK(segments == std::vector<uint8_t>{MOORAGE_SEGMENT(1, 2), MOORAGE_WHOLE,
+                                           MOORAGE_SEGMENT(1, 2), MOORAGE_WHOLE});
     forecast.buffer_free = 2;
     CHECK(policy.prefetch->plan(policy.plugin, &step, &forecast, &orders) == 2);
     forecast.target_count = 0;

@@ -222,9 +222,11 @@ public:
     }
     std::map<std::string, double> facts() {
         std::map<std::string, double> stated;
-        if (table_->facts == nullptr) return stated;
+        const auto *table = static_cast<const moorage_facts *>(
+            plugin_->get_interface(plugin_, MOORAGE_INTERFACE_FACTS));
+        if (table == nullptr) return stated;
         moorage_fact list[64];
-        const uint32_t count = table_->facts(plugin_, list, 64);
+        const uint32_t count = table->facts(plugin_, list, 64);
         for (uint32_t i = 0; i < count; ++i) stated[list[i].plugin_name] = list[i].value;
         return stated;
     }

@@ -23,7 +23,7 @@ namespace moorage::test {
 struct policy_world {
     uint32_t layers = 1, experts = 8, top_k = 2, tokens_max = 8, slots = 4, buffer_slots = 4;
     bool shared = true;
-    std::vector<uint8_t> state = {};  // [layers * experts]
+    std::vector<uint32_t> state = {};  // [layers * experts]
     std::vector<uint32_t> slots_of = {}, used = {};
     std::vector<float> split = {};
     moorage_residency view = {};

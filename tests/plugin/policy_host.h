@@ -105,7 +105,7 @@ public:
     }
 
     const policy_shape shape;
-    std::vector<uint8_t> state;
+    std::vector<uint32_t> state;
     std::vector<uint32_t> slots, used;
     std::vector<float> split;
     moorage_residency view{};

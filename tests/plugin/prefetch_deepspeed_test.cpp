@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "any_policy.h"
+#include "order_bytes.h"
 
 using namespace moorage::test;
 
@@ -24,7 +25,8 @@ TEST_CASE("all absent experts of the next layer, from the first to the last") {
         forecast.host_offsets = offsets;
         std::vector<uint32_t> pages(4);
         std::vector<uint8_t> segments(4, MOORAGE_WHOLE);
-        moorage_orders orders{sizeof(orders), 0, 4, 0, pages.data(), segments.data()};
+        moorage_orders orders{sizeof(orders), 0, 4, 0, pages.data(), segments.data(), order_bytes(),
+                              order_bytes()};
         pages.resize(policy.prefetch->plan(policy.plugin, &data.step, &forecast, &orders));
         CHECK(pages ==
               (layer == 0 ? std::vector<uint32_t>{4, 7} : std::vector<uint32_t>{0, 1, 2, 3}));

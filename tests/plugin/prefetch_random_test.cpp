@@ -6,6 +6,7 @@
 #include <set>
 
 #include "any_policy.h"
+#include "order_bytes.h"
 
 using namespace moorage::test;
 
@@ -27,7 +28,9 @@ ordered plan(any_policy &policy, const world &where, uint32_t layer, uint32_t bu
     forecast.host_layers = &next;
     forecast.host_offsets = offsets;
     ordered out{std::vector<uint32_t>(8), std::vector<uint8_t>(8, MOORAGE_WHOLE)};
-    moorage_orders orders{sizeof(orders), 0, 8, 0, out.pages.data(), out.segments.data()};
+    moorage_orders orders{
+        sizeof(orders), 0, 8, 0, out.pages.data(), out.segments.data(), order_bytes(),
+        order_bytes()};
     const uint32_t count = policy.prefetch->plan(policy.plugin, &data.step, &forecast, &orders);
     out.pages.resize(count);
     out.segments.resize(count);
@@ -41,15 +44,15 @@ TEST_CASE("what is missing of each expert of the next layer, once") {
     any_policy policy("prefetch/random", where);
     CHECK(policy.prefetch->horizon(policy.plugin) == 1);
     where.state[5] = MOORAGE_WHOLE;
-    where.state[6] = MOORAGE_TOP;
-    where.state[7] = MOORAGE_BOTTOM << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    where.state[6] = MOORAGE_SEGMENT(0, 2);
+    where.state[7] = MOORAGE_SEGMENT(1, 2) << MOORAGE_STATE_IN_FLIGHT_SHIFT;
     for (uint32_t round = 0; round < 100; ++round) {
         const ordered out = plan(policy, where, 0, 8);
         REQUIRE(out.pages.size() == 3);
         for (size_t i = 0; i < 3; ++i)
             CHECK(out.segments[i] == (out.pages[i] == 4   ? MOORAGE_WHOLE
-                                      : out.pages[i] == 6 ? MOORAGE_BOTTOM
-                                                          : MOORAGE_TOP));
+                                      : out.pages[i] == 6 ? MOORAGE_SEGMENT(1, 2)
+                                                          : MOORAGE_SEGMENT(0, 2)));
         CHECK(std::set<uint32_t>(out.pages.begin(), out.pages.end()) ==
               std::set<uint32_t>{4, 6, 7});
         CHECK(plan(policy, where, 1, 8).pages.size() == 4);  // round to the first layer

@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "any_policy.h"
+#include "one_gpu.h"
 
 namespace moorage::test {
 
-inline constexpr uint32_t gpu = MOORAGE_SITE_GPU, cpu = MOORAGE_SITE_CPU,
-                          first = MOORAGE_SITE_REMOTE;
+inline constexpr uint32_t gpu = gpu_device, cpu = cpu_device, first = first_server;
 inline constexpr uint64_t never = MOORAGE_NEVER;
 
 struct offer {
@@ -40,7 +40,7 @@ struct decision {
 
 // As the host lays it out. `servers` off: as a host without any.
 inline decision ask(any_policy &policy, const remote_step &of, bool servers = true) {
-    std::vector<uint32_t> experts, tokens, remote_first, remote_servers;
+    std::vector<uint32_t> experts, tokens, remote_first, remote_devices;
     std::vector<uint8_t> missing;
     std::vector<uint64_t> load, on_gpu, on_cpu, remote, once;
     for (const item &one : of.items) {
@@ -51,7 +51,7 @@ inline decision ask(any_policy &policy, const remote_step &of, bool servers = tr
         on_gpu.push_back(one.gpu_ns), on_cpu.push_back(one.cpu_ns);
         remote_first.push_back(static_cast<uint32_t>(remote.size()));
         for (const offer &each : one.offers) {
-            remote_servers.push_back(each.server);
+            remote_devices.push_back(first + each.server);
             remote.push_back(each.remote_ns), once.push_back(each.once_ns);
         }
     }
@@ -65,15 +65,19 @@ inline decision ask(any_policy &policy, const remote_step &of, bool servers = tr
     items.host_missing = missing.data();
     items.host_load_ns = load.data(), items.host_gpu_ns = on_gpu.data();
     items.host_cpu_ns = on_cpu.data();
+    on_one_gpu(items);
+    std::vector<moorage_device> machine(first, moorage_device{});
+    for (const uint8_t distance : of.distances)
+        machine.push_back({sizeof(moorage_device), MOORAGE_DEVICE_SERVER, 0, distance});
     if (servers) {
-        items.servers = static_cast<uint32_t>(of.distances.size());
+        items.devices = static_cast<uint32_t>(machine.size());
+        items.host_devices = machine.data();
         items.host_remote_ns = remote.data(), items.host_once_ns = once.data();
         items.host_remote_first = remote_first.data();
-        items.host_remote_servers = remote_servers.data();
-        items.host_distance = of.distances.data();
+        items.host_remote_devices = remote_devices.data();
     }
     decision out;
-    out.sites.assign(of.items.size(), MOORAGE_SITE_GPU);
+    out.sites.assign(of.items.size(), gpu_device);
     out.order.resize(of.items.size());
     std::iota(out.order.begin(), out.order.end(), 0u);
     moorage_step step{};

@@ -57,7 +57,7 @@ struct variant {
     bool mean, chosen_only;
 };
 
-bool pinned(uint8_t state) { return (state & MOORAGE_STATE_PINNED) != 0; }
+bool pinned(uint32_t state) { return (state & MOORAGE_STATE_PINNED) != 0; }
 
 // A host in miniature: pins the step's experts, asks for room, evicts and loads; now and then a
 // prefetch takes a slot, or the budget takes one away.
@@ -234,7 +234,7 @@ TEST_CASE("nothing is left of scores that have left the window") {
     world.slots = 4;
     world.make();
     driven_policy policy("cache/score", "score", world, {{"window", "4"}});
-    for (uint8_t &state : world.state) state = MOORAGE_WHOLE;
+    for (uint32_t &state : world.state) state = MOORAGE_WHOLE;
     std::mt19937_64 draw(9);
     for (uint32_t i = 0; i < 20000; ++i) {
         drawn_step step;

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "order_bytes.h"
 #include "policy_drive.h"
 
 using namespace moorage::test;
@@ -60,7 +61,9 @@ ordered plan(driven_policy &policy, const policy_world &world, const prediction 
     }
     std::vector<uint32_t> pages(world.experts);
     std::vector<uint8_t> segments(world.experts, MOORAGE_WHOLE);
-    moorage_orders orders{sizeof(orders), 0, world.experts, 0, pages.data(), segments.data()};
+    moorage_orders orders{
+        sizeof(orders), 0, world.experts, 0, pages.data(), segments.data(), order_bytes(),
+        order_bytes()};
     moorage_step step{};
     step.size = sizeof(step);
     step.top_k = world.top_k;
@@ -144,11 +147,11 @@ TEST_CASE("by hand: k = 2, alpha 0.3") {
     CHECK(plan(policy, world, of).pages == std::vector<uint32_t>{6 + 4, 6 + 1});
     CHECK(plan(policy, world, of, /*merged=*/true).pages == std::vector<uint32_t>{6 + 4, 6 + 1});
     // Of a split expert only what is not there; nothing of one that is on its way.
-    world.state[6 + 4] = MOORAGE_TOP;
+    world.state[6 + 4] = MOORAGE_SEGMENT(0, 2);
     world.state[6 + 1] = MOORAGE_STATE_IN_FLIGHT;
     const ordered split = plan(policy, world, of);
     CHECK(split.pages == std::vector<uint32_t>{6 + 4});
-    CHECK(split.segments == std::vector<uint32_t>{MOORAGE_BOTTOM});
+    CHECK(split.segments == std::vector<uint32_t>{MOORAGE_SEGMENT(1, 2)});
 }
 
 TEST_CASE("one layer ahead; what it asks the source to predict from") {

@@ -336,11 +336,11 @@ TEST_CASE("what counts as resident") {
     step.scores = {{0.3f, 0.29f, 0.1f}};
     step.chosen = {{0}};
     const auto substitutes = [&](int state, const char *resident) {
-        world.state[1] = static_cast<uint8_t>(state);
+        world.state[1] = state;
         driven_policy policy("router/smoe", "smoe", world, {{"resident", resident}});
         return route(policy, step).experts[0][0] == 1;
     };
-    const int whole = MOORAGE_WHOLE, bottom = MOORAGE_BOTTOM;
+    const int whole = MOORAGE_WHOLE, bottom = MOORAGE_SEGMENT(1, 2);
     const int buffered = MOORAGE_STATE_BUFFERED;
     const int flying = MOORAGE_STATE_IN_FLIGHT;
     for (const char *resident : {"any", "whole"}) {
@@ -354,8 +354,8 @@ TEST_CASE("what counts as resident") {
         // The top in a slot, the bottom from the buffer.
         CHECK(substitutes(whole | bottom << MOORAGE_STATE_BUFFERED_SHIFT, resident));
     }
-    CHECK(substitutes(MOORAGE_TOP, "any"));
-    CHECK_FALSE(substitutes(MOORAGE_TOP, "whole"));
+    CHECK(substitutes(MOORAGE_SEGMENT(0, 2), "any"));
+    CHECK_FALSE(substitutes(MOORAGE_SEGMENT(0, 2), "whole"));
 }
 
 TEST_CASE("prefill can be left alone; without gate scores the model's choice stands") {

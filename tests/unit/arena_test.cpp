@@ -15,7 +15,8 @@ using namespace moorage::core;
 
 namespace {
 
-constexpr uint8_t top = MOORAGE_TOP, bottom = MOORAGE_BOTTOM, whole = MOORAGE_WHOLE;
+constexpr uint8_t top = MOORAGE_SEGMENT(0, 2), bottom = MOORAGE_SEGMENT(1, 2),
+                  whole = MOORAGE_WHOLE;
 
 // Layers of 4 experts of 8 rows.
 arena small(std::vector<uint32_t> top_rows, std::vector<uint32_t> slots, uint32_t cached,

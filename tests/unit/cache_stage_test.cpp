@@ -87,7 +87,7 @@ TEST_CASE("pinned pages stay, and what finds no room is served without a slot") 
 
 TEST_CASE("a load still to come is marked in flight and can be evicted again") {
     bench on({1}, "scripted", {});
-    constexpr uint8_t in_flight = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    constexpr uint32_t in_flight = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
     REQUIRE(on.load({2}, /*at_once=*/false));
     on.truth.expect_kept(2, MOORAGE_WHOLE);
     CHECK(on.truth.state(2) == in_flight);

@@ -183,21 +183,22 @@ TEST_CASE("the constant part of a transfer uses no bandwidth") {
     CHECK(*machine.clock() == 11'200);
 }
 
-TEST_CASE("both directions of the link work at the same time") {
+TEST_CASE("the link and the disk work at the same time") {
     hardware_profile hardware = toy::hardware();
-    hardware.link.d2h_bytes_per_s = 12.5e9;  // 12.5 bytes a ns, 10 the other way
+    hardware.disk.read_bytes_per_s = 12.5e9;  // 12.5 bytes a ns, the link 10
+    hardware.disk.issue_ns = 1000;
     const cost_model costs(hardware, toy::shape(2, 4, 1));
     emulator machine(costs, 1, nullptr);
     machine.send({.link = link_h2d, .page = 0, .bytes = 100'000});
-    machine.send({.link = link_d2h, .page = 0, .bytes = 50'000});
+    machine.send({.link = link_disk, .page = 0, .bytes = 50'000});
     completion done = machine.wait();
-    CHECK(done.tag == link_d2h);
+    CHECK(done.tag == link_disk);
     CHECK(*machine.clock() == 5000);
     done = machine.wait();
     CHECK(done.tag == link_h2d);
     CHECK(*machine.clock() == 11'000);
     CHECK(machine.busy().h2d == 11'000);
-    CHECK(machine.busy().d2h == 5000);
+    CHECK(machine.busy().disk == 5000);
 }
 
 TEST_CASE("the CPU pool computes one expert after the other; queues grow as needed") {

@@ -165,14 +165,14 @@ TEST_CASE("in place nothing is copied, and the bottom of an expert follows its t
     CHECK(machine.wait().duration_ns == 0);
     CHECK(*machine.clock() == 0);
     expert_work top = whole(0, 1), bottom = whole(0, 2);
-    top.segments = MOORAGE_TOP;
-    bottom.segments = MOORAGE_BOTTOM;
+    top.segments = MOORAGE_SEGMENT(0, 2);
+    bottom.segments = MOORAGE_SEGMENT(1, 2);
     top.share = bottom.share = 0.5;
     machine.expert_on_gpu(top);
     machine.expert_on_gpu(bottom);
-    CHECK(machine.wait().segments == MOORAGE_TOP);
+    CHECK(machine.wait().segments == MOORAGE_SEGMENT(0, 2));
     CHECK(*machine.clock() == 5'530);
-    CHECK(machine.wait().segments == MOORAGE_BOTTOM);
+    CHECK(machine.wait().segments == MOORAGE_SEGMENT(1, 2));
     CHECK(*machine.clock() == 2 * 5'530);  // a loop of its own
 }
 

@@ -206,7 +206,8 @@ TEST_CASE("a policy that needs the future gets it or is refused") {
     moorage_forecast forecast{};
     uint32_t page = 0;
     uint8_t segments = MOORAGE_WHOLE;
-    moorage_orders orders{sizeof(orders), 0, 1, 0, &page, &segments};
+    uint8_t place = 0, version = 0;
+    moorage_orders orders{sizeof(orders), 0, 1, 0, &page, &segments, &place, &version};
     REQUIRE(seer.prefetch->plan(seer.plugin(), &step, &forecast, &orders) == 1);
     CHECK(page == 7);
 }

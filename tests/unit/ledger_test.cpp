@@ -62,7 +62,8 @@ struct page_entry {
     segment_entry part[2];  // top, bottom
     bool kept = false, pinned = false;
 };
-constexpr uint8_t bit_of(int part) { return part == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM; }
+constexpr uint8_t segment_bits[] = {MOORAGE_SEGMENT(0, 2), MOORAGE_SEGMENT(1, 2), MOORAGE_WHOLE};
+constexpr uint8_t bit_of(int part) { return segment_bits[part]; }
 
 // The naive book beside the ledger; every verb goes to both.
 struct world {
@@ -81,7 +82,7 @@ struct world {
         truth.divide(std::vector<uint32_t>(layers, top));
     }
     bool split() const { return top != rows; }
-    uint8_t of_slot() const { return split() ? MOORAGE_TOP : MOORAGE_WHOLE; }
+    uint8_t of_slot() const { return split() ? MOORAGE_SEGMENT(0, 2) : MOORAGE_WHOLE; }
     uint32_t used(uint32_t pool) const {
         uint32_t count = 0;
         for (const auto &[page, entry] : naive)
@@ -89,8 +90,8 @@ struct world {
         return count;
     }
     uint8_t segments(const page_entry &of, auto &&which) const {
-        return static_cast<uint8_t>((which(of.part[0]) ? MOORAGE_TOP : 0) |
-                                    (which(of.part[1]) ? MOORAGE_BOTTOM : 0));
+        return static_cast<uint8_t>((which(of.part[0]) ? MOORAGE_SEGMENT(0, 2) : 0) |
+                                    (which(of.part[1]) ? MOORAGE_SEGMENT(1, 2) : 0));
     }
     void set(page_entry &of, uint8_t mask, auto &&change) {
         for (int part = 0; part < 2; ++part)
@@ -108,9 +109,7 @@ struct world {
         return count;
     }
     // A random mask; of what is not split only the whole.
-    uint8_t some() {
-        return split() ? static_cast<uint8_t>(1 + random.below(3)) : uint8_t{MOORAGE_WHOLE};
-    }
+    uint8_t some() { return split() ? segment_bits[random.below(3)] : uint8_t{MOORAGE_WHOLE}; }
     void keep(uint32_t page, page_entry &of) {
         of.kept = true;
         const uint8_t passing = segments(of, [](auto &one) { return one.passing; });
@@ -201,7 +200,7 @@ struct world {
         if (of.kept && truth.rows().must_move(page)) {
             const uint64_t to = truth.take_slot(page);
             truth.moved(page);
-            CHECK(truth.rows().row_of(page, MOORAGE_TOP) == to);
+            CHECK(truth.rows().row_of(page, MOORAGE_SEGMENT(0, 2)) == to);
         }
         truth.unpin(page, of.kept);
         of.pinned = false;
@@ -228,9 +227,9 @@ struct world {
             const uint32_t page = one.first;
             const page_entry &of = one.second;
             CAPTURE(page);
-            const int here = segments(of, [](auto &one) { return one.at == stand::here; });
-            const int coming = segments(of, [](auto &one) { return one.at == stand::coming; });
-            const int passing = segments(of, [](auto &one) { return one.passing; });
+            const uint32_t here = segments(of, [](auto &one) { return one.at == stand::here; });
+            const uint32_t coming = segments(of, [](auto &one) { return one.at == stand::coming; });
+            const uint32_t passing = segments(of, [](auto &one) { return one.passing; });
             REQUIRE(truth.state(page) == (here | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
                                           passing << MOORAGE_STATE_BUFFERED_SHIFT |
                                           (of.pinned ? MOORAGE_STATE_PINNED : 0)));

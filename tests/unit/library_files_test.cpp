@@ -80,8 +80,8 @@ TEST_CASE("the symbols of a library are those that nm prints") {
 
 TEST_CASE("a library without the door is not opened: its constructors would end this process") {
     const fs::path strangers = build / "strangers";
-    CHECK(contains(refusal_of(strangers / "no_door.so"), "exports no moorage_module_v1"));
-    CHECK(contains(refusal_of(strangers / "door_is_data.so"), "exports no moorage_module_v1"));
+    CHECK(contains(refusal_of(strangers / "no_door.so"), "exports no moorage_module_v2"));
+    CHECK(contains(refusal_of(strangers / "door_is_data.so"), "exports no moorage_module_v2"));
     core::registry all;
     REQUIRE(all.scan(std::vector{strangers}).ok());
     REQUIRE(all.policies().empty());
@@ -122,7 +122,7 @@ TEST_CASE("a library whose section table is gone or lies is read all the same") 
     std::ofstream(file, std::ios::binary) << bytes;
     const auto symbols = core::read_elf_symbols(file);
     REQUIRE(symbols.ok());
-    CHECK(set_of(symbols->functions) == std::set<std::string>{"moorage_module_v1"});
+    CHECK(set_of(symbols->functions) == std::set<std::string>{"moorage_module_v2"});
     fs::remove(file);
 }
 

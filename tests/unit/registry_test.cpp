@@ -78,8 +78,18 @@ TEST_CASE("a library is refused for its reason") {
     const auto bad = [](const char *name) {
         return reason_of(build / "bad" / (std::string(name) + ".so"));
     };
-    CHECK(contains(bad("abi_major"), "abi 9 needed, host offers 1; rebuild with sdk 1.x"));
-    CHECK(contains(bad("missing_symbol"), "exports no moorage_module_v1"));
+    CHECK(
+        contains(bad("abi_major"),
+                 "is of abi 9, and abi 2 is needed; rebuild it with the headers of sdk 2.x or use "
+                 "a newer moorage"));
+    CHECK(contains(
+        bad("abi_old"),
+        "is of abi 1 (exports moorage_module_v1), and abi 2 is needed (moorage_module_v2); "
+        "rebuild it with the headers of sdk 2.x"));
+    CHECK_FALSE(contains(bad("abi_old"), "newer moorage"));
+    CHECK(contains(bad("minor_needed"),
+                   "needs abi 2.9 at least, host offers 2.0; use a newer moorage"));
+    CHECK(contains(bad("missing_symbol"), "exports no moorage_module_v2"));
     CHECK(contains(bad("size_small"), "16 bytes, expected 72 or more"));
     CHECK(contains(bad("size_garbage"), "3735928559"));
     CHECK(contains(bad("create_missing"), "create is null"));
@@ -176,7 +186,7 @@ TEST_CASE("find names what is near, what is of another kind and what was refused
                    "no cache policy prob; did you mean probe"));
     CHECK(contains(all.find("quite_different", "cache").failure().text, "there are: probe"));
     CHECK(contains(all.find("probe", "router").failure().text, "is no router policy but: cache"));
-    CHECK(contains(all.find("abi_major", "cache").failure().text, "was refused: abi 9 needed"));
+    CHECK(contains(all.find("abi_major", "cache").failure().text, "was refused: is of abi 9"));
     CHECK(contains(all.find("anything", "budget").failure().text, "no budget policies were found"));
 }
 

@@ -87,7 +87,7 @@ std::vector<std::vector<uint32_t>> turns_of(std::deque<queued_work> device,
             bool follows = false;  // a bottom, and its top is in the turn
             for (const queued_work &one : turn)
                 follows |= one.work.page == from.front().work.page &&
-                           from.front().work.segments == MOORAGE_BOTTOM;
+                           from.front().work.segments == MOORAGE_SEGMENT(1, 2);
             if (follows) break;
             turn.push_back(from.front());
             from.pop_front();
@@ -134,8 +134,8 @@ TEST_CASE("work drawn at random goes in the turns of a plain simulation, and no 
             one.work.tag = tag;
             one.work.tokens = 1;
             one.work.segments = random.below(2) == 0   ? MOORAGE_WHOLE
-                                : random.below(2) == 0 ? MOORAGE_TOP
-                                                       : MOORAGE_BOTTOM;
+                                : random.below(2) == 0 ? MOORAGE_SEGMENT(0, 2)
+                                                       : MOORAGE_SEGMENT(1, 2);
             if (random.below(4) == 0) {
                 cpu.push_back(one);
                 machine.expert_on_cpu(one.work);

@@ -59,7 +59,7 @@ std::string joined(const lines &all) {
     return text;
 }
 
-const std::string absent = " lacks 3 load 11000 gpu 100 cpu 2500;";
+const std::string absent = " lacks 255 load 11000 gpu 100 cpu 2500;";
 const std::string here = " lacks 0 load 0 gpu 100 cpu 2500;";
 
 }  // namespace
@@ -75,8 +75,8 @@ TEST_CASE("every call of two tokens, word by word") {
         "step 0 visit 0 token 0 layer 0: 0 x1 1 x1",
         "came to layer 0: used 0 late 0 wasted 0 cut 0 bytes 0",
         "items layer 0 behind 0: 0 x1" + absent + " 1 x1" + absent,
-        "loads 0 (3): demand",
-        "loads 1 (3): demand",
+        "loads 0 (255): demand",
+        "loads 1 (255): demand",
         "plan layer 1 after 0: window 21170 backlog 21000 room 2",
         "took 0 x1 of layer 0 at 0: load 11000 run 100",
         "took 1 x1 of layer 0 at 0: load 11000 run 100",
@@ -85,8 +85,8 @@ TEST_CASE("every call of two tokens, word by word") {
         "step 1 visit 1 token 0 layer 1: 0 x1 1 x1",
         "came to layer 1: used 0 late 1 wasted 0 cut 1 bytes 0",
         "items layer 1 behind 11000: 0 x1" + absent + " 1 x1" + absent,
-        "loads 4 (3): demand",
-        "loads 5 (3): demand",
+        "loads 4 (255): demand",
+        "loads 5 (255): demand",
         // The head comes before the next gate.
         "plan layer 0 after 1: window 21180 backlog 21000 room 2",
         "took 0 x1 of layer 1 at 0: load 11000 run 100",
@@ -98,7 +98,7 @@ TEST_CASE("every call of two tokens, word by word") {
         "items layer 0 behind 0: 1 x1" + here + " 2 x1" + absent,
         "room 1 in pool 0 for layer 0: demand",
         "evicts 0: demand",
-        "loads 2 (3): demand",
+        "loads 2 (255): demand",
         "plan layer 1 after 0: window 11170 backlog 11000 room 2",
         "took 1 x1 of layer 0 at 0: load 0 run 100",
         "took 2 x1 of layer 0 at 0: load 11000 run 100",
@@ -180,9 +180,9 @@ TEST_CASE("loads behind the CPU, budgets and first contents have causes of their
         on.run_it();
         CHECK(joined(on.told()) ==
               joined(lines{"may fill 1 in pool 0: budget", "step 0 visit 0 token 0 layer 0: 0 x1",
-                           "loads 0 (3): prefetch", "step 1 visit 1 token 1 layer 0: 1 x1",
+                           "loads 0 (255): prefetch", "step 1 visit 1 token 1 layer 0: 1 x1",
                            "room 1 in pool 0 for layer 0: prefetch", "evicts 0: prefetch",
-                           "loads 1 (3): prefetch"}));
+                           "loads 1 (255): prefetch"}));
     }
     // Page 2 is there from the start; two slots a layer, then one and three.
     bench on(toy::routing({{{0}, {0}}, {{0}, {0}}}, 4, {0, 1, 2}, false));
@@ -193,13 +193,13 @@ TEST_CASE("loads behind the CPU, budgets and first contents have causes of their
         {"list", "2:1 2:1", "test"}, {"then", "1:1 3:1", "test"}, {"at", int64_t{1}, "test"}};
     const run_report report = on.run_it();
     CHECK(joined(on.told()) ==
-          joined(lines{"may fill 2 in pool 0: budget", "loads 2 (3): budget",
+          joined(lines{"may fill 2 in pool 0: budget", "loads 2 (255): budget",
                        "may fill 2 in pool 1: budget", "step 0 visit 0 token 0 layer 0: 0 x1",
-                       "loads 0 (3): demand", "step 1 visit 1 token 0 layer 1: 0 x1",
-                       "loads 4 (3): demand", "room 1 in pool 0 for layer 0: budget",
+                       "loads 0 (255): demand", "step 1 visit 1 token 0 layer 1: 0 x1",
+                       "loads 4 (255): demand", "room 1 in pool 0 for layer 0: budget",
                        "evicts 0: budget", "step 2 visit 2 token 1 layer 0: request 1 0 x1",
                        "room 1 in pool 0 for layer 0: demand", "evicts 2: demand",
-                       "loads 0 (3): demand", "step 3 visit 3 token 1 layer 1: request 1 0 x1"}));
+                       "loads 0 (255): demand", "step 3 visit 3 token 1 layer 1: request 1 0 x1"}));
     CHECK(report.bytes.h2d == 300'000);
     CHECK(report.arrangement.first_bytes == 100'000);
 }
@@ -214,7 +214,7 @@ TEST_CASE("what has crossed already is not told as still to come") {
     // follows to 22,170, then the demand of layer 1 (gate 20,440) to 42,170, computed to 42,270.
     // Layer 2's gate at 42,440 finds page 8 with one piece there and one on the link.
     CHECK(joined(on.told("items layer 2")) ==
-          joined(lines{"items layer 2 behind 10000: 0 x1 lacks 3 load 10000 gpu 100 cpu 2500;"}));
+          joined(lines{"items layer 2 behind 10000: 0 x1 lacks 255 load 10000 gpu 100 cpu 2500;"}));
     CHECK(joined(on.told("layer 2: used")) ==
           joined(lines{"came to layer 2: used 0 late 1 wasted 0 cut 0 bytes 0"}));
 }
@@ -242,7 +242,7 @@ TEST_CASE("several tokens: their number, the best score of each expert, merged p
                        "step 1 visit 1 token 0 layer 1: 0 x2 @0.625 3 x1 @0.25 1 x1 "
                        "@0.25 predicted 2 0 3"}));
     CHECK(joined(on.told("items layer 0")) ==
-          joined(lines{"items layer 0 behind 0: 1 x2 lacks 3 load 11000 gpu 200 cpu 4500; 0 x1" +
+          joined(lines{"items layer 0 behind 0: 1 x2 lacks 255 load 11000 gpu 200 cpu 4500; 0 x1" +
                        absent + " 2 x1" + absent}));
     // Of the three experts asked for two are among the first three predicted.
     CHECK(report.predicted == 3);
@@ -285,7 +285,7 @@ TEST_CASE("a load behind the CPU is told, and taken over by the step that needs 
                        "items layer 0 behind 0 and 11000: 1 x1" + absent,
                        "items layer 0 behind 0: 0 x1" + here}));
     CHECK(joined(on.told("loads")) ==
-          joined(lines{"loads 0 (3): prefetch", "loads 1 (3): demand"}));
+          joined(lines{"loads 0 (255): prefetch", "loads 1 (255): demand"}));
     CHECK(report.bytes.behind == 100'000);
     CHECK(report.experts.loaded == 1);
     CHECK(report.experts.on_cpu == 1);

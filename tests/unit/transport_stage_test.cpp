@@ -79,11 +79,9 @@ using bench = bench_on<emulator>;
 
 TEST_CASE("direct: demand first, but a prefetch under way is not interrupted") {
     bench on("direct");
-    const uint32_t a =
-        on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000, MOORAGE_NEVER);
-    const uint32_t b =
-        on.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 100'000, MOORAGE_NEVER);
-    const uint32_t c = on.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 50'000, 0);
+    const uint32_t a = on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
+    const uint32_t b = on.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 100'000);
+    const uint32_t c = on.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 50'000);
     CHECK(on.stage->demand_backlog_bytes(link_h2d) == 50'000);
     CHECK(on.next_end() == a);
     CHECK(on.now() == 11'000);
@@ -100,9 +98,8 @@ TEST_CASE("direct: demand first, but a prefetch under way is not interrupted") {
 
 TEST_CASE("chunked: demand overtakes a prefetch after the piece under way") {
     bench on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
-    const uint32_t a =
-        on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000, MOORAGE_NEVER);
-    const uint32_t c = on.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 100'000, 0);
+    const uint32_t a = on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
+    const uint32_t c = on.stage->submit(owner::demand, link_h2d, 2, MOORAGE_WHOLE, 100'000);
     CHECK(on.next_end() == c);  // 1000 + 1000 for a's first piece, then 1000 + 10,000
     CHECK(on.now() == 13'000);
     CHECK(on.next_end() == a);  // nine more pieces of 2000
@@ -111,12 +108,9 @@ TEST_CASE("chunked: demand overtakes a prefetch after the piece under way") {
 
 TEST_CASE("a cancelled transfer ends with its piece, a promoted one goes to the front") {
     bench on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
-    const uint32_t a =
-        on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000, MOORAGE_NEVER);
-    const uint32_t b =
-        on.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 20'000, MOORAGE_NEVER);
-    const uint32_t c =
-        on.stage->submit(owner::prefetch, link_h2d, 2, MOORAGE_WHOLE, 20'000, MOORAGE_NEVER);
+    const uint32_t a = on.stage->submit(owner::prefetch, link_h2d, 0, MOORAGE_WHOLE, 100'000);
+    const uint32_t b = on.stage->submit(owner::prefetch, link_h2d, 1, MOORAGE_WHOLE, 20'000);
+    const uint32_t c = on.stage->submit(owner::prefetch, link_h2d, 2, MOORAGE_WHOLE, 20'000);
     on.stage->promote(c);
     CHECK(on.stage->demand_backlog_bytes(link_h2d) == 20'000);
     on.stage->cancel(a);
@@ -132,15 +126,15 @@ TEST_CASE("ids run out and come back") {
     bench on("direct");
     std::vector<uint32_t> ids;
     for (int i = 0; i < 8; ++i)
-        ids.push_back(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000, 0));
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000, 0) == MOORAGE_NONE);
+        ids.push_back(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000));
+    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == MOORAGE_NONE);
     on.stage->release(ids[0]);  // before its end: free after it
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000, 0) == MOORAGE_NONE);
+    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == MOORAGE_NONE);
     CHECK(on.next_end() == ids[0]);
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000, 0) == ids[0]);
+    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == ids[0]);
     on.stage->cancel(ids[7]);
     on.stage->release(ids[7]);
-    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000, 0) == ids[7]);
+    CHECK(on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000) == ids[7]);
 }
 
 TEST_CASE("wrong pieces are faults and are replaced") {
@@ -169,14 +163,14 @@ TEST_CASE("wrong pieces are faults and are replaced") {
     SUBCASE("nothing, while demand waits") {
         broken.next = [](moorage_plugin *, uint32_t, moorage_piece *) -> uint32_t { return 0; };
     }
-    const uint32_t id = on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000, 0);
+    const uint32_t id = on.stage->submit(owner::demand, link_h2d, 0, MOORAGE_WHOLE, 10'000);
     CHECK(on.faults.count("direct") == 1);
     CHECK(on.next_end() == id);  // replaced by the transfer, whole
     CHECK(on.now() == 2000);
     CHECK_FALSE(on.faults.ended());
     // Of several by the most urgent, though a prefetch came before it.
     const auto submit = [&](owner of, uint32_t page) {
-        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000, 0);
+        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000);
     };
     const uint32_t first = submit(owner::demand, 1);
     submit(owner::prefetch, 2);
@@ -188,7 +182,7 @@ TEST_CASE("wrong pieces are faults and are replaced") {
 TEST_CASE("two pieces at once: they end in order, and a cancelled transfer ends with its last") {
     bench_on<two_at_once> on("chunked", {{"chunk_bytes", int64_t{10'000}, "test"}});
     const auto submit = [&](owner of, uint32_t page, uint64_t bytes) {
-        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, bytes, 0);
+        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, bytes);
     };
     CHECK(on.stage->idle(link_h2d));
     const uint32_t a = submit(owner::prefetch, 0, 15'000), b = submit(owner::prefetch, 1, 20'000);
@@ -227,7 +221,7 @@ TEST_CASE("a policy may leave a link with one piece where two could go") {
     broken = *on.policy->transport;
     broken.next = [](moorage_plugin *, uint32_t, moorage_piece *) -> uint32_t { return 0; };
     const auto submit = [&](owner of, uint32_t page) {
-        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000, 0);
+        return on.stage->submit(of, link_h2d, page, MOORAGE_WHOLE, 10'000);
     };
     submit(owner::demand, 0);
     on.policy->transport = &broken;

@@ -80,7 +80,7 @@ void cpu_executor::send(const link_piece &piece) {
     };
     const bool split = options_.places->split(piece.page / experts_);
     link_->send(piece, options_.places->top_rows(piece.page / experts_),
-                {image(MOORAGE_TOP), split ? image(MOORAGE_BOTTOM) : nullptr});
+                {image(first_segment), split ? image(last_segment) : nullptr});
 }
 
 bool cpu_executor::take_piece(completion &out) {
@@ -113,7 +113,7 @@ void cpu_executor::compute(const operation &one) {
 
 void cpu_executor::move(const operation &next) {
     const uint32_t page = next.page, rows = options_.places->top_rows(page / experts_);
-    std::memcpy(row(next.to_row), address(page, MOORAGE_TOP),
+    std::memcpy(row(next.to_row), address(page, first_segment),
                 segment_image(*weights_[page], 0, rows).bytes());
 }
 
@@ -124,14 +124,14 @@ void cpu_executor::compute(std::span<const operation> experts) {
     views_.clear();
     views_.reserve(experts.size());
     for (const operation &one : experts) {
-        const bool bottom = one.segments == MOORAGE_BOTTOM, whole = one.segments == MOORAGE_WHOLE;
+        const bool bottom = one.segments == last_segment, whole = one.segments == MOORAGE_WHOLE;
         const uint32_t top = options_.places->top_rows(one.page / experts_);
         const uint32_t first = bottom ? top : 0;
         const uint32_t end = whole || bottom ? intermediate_ : top;
         const mlp_weights *weights = nullptr;
         if (!in_place) {
             const segment_image image(*weights_[one.page], first, end - first);
-            views_.push_back(image.view(address(one.page, bottom ? MOORAGE_BOTTOM : MOORAGE_TOP)));
+            views_.push_back(image.view(address(one.page, bottom ? last_segment : first_segment)));
             weights = &views_.back();
         }
         calls_.push_back({one.page % experts_, first, end - first, weights});

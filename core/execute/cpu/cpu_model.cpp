@@ -471,6 +471,10 @@ std::span<const float> cpu_model::router_logits() const {
     return {state_->router_logits.data(), size_t{state_->tokens} * state_->config.experts};
 }
 
+std::span<const float> cpu_model::router_input() const {
+    return {state_->normed.data(), size_t{state_->tokens} * state_->config.hidden};
+}
+
 std::span<const float> cpu_model::next_router_logits() const {
     if (!state_->limits.predict) return {};
     return {state_->next_logits.data(), size_t{state_->tokens} * state_->config.experts};

@@ -70,6 +70,7 @@ public:
     void head();
 
     std::span<const float> router_logits() const override;
+    std::span<const float> router_input() const override;
     std::span<const float> next_router_logits() const override;
     std::span<const float> logits() const override;
     // keep_hidden: [layers + 1, B, hidden] after the pass: embedding, every layer, the last after

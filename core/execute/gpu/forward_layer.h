@@ -55,17 +55,19 @@ void forward<Device>::route(std::span<const uint32_t> chosen, std::span<const fl
     assert(chosen.size() == size_t{tokens_} * k && weights.size() == chosen.size());
     staged_ = 0;
     first_.assign(config_.experts + 1, 0);
-    for (const uint32_t expert : chosen) ++first_[expert + 1];
+    for (const uint32_t expert : chosen)
+        if (expert < config_.experts) ++first_[expert + 1];
     for (uint32_t e = 0; e < config_.experts; ++e) first_[e + 1] += first_[e];
     std::vector<uint32_t> &next = filled_;
     next.assign(first_.begin(), first_.end() - 1);
     uint32_t *places = b_.pinned_route, *gather = places + chosen.size();
     float *out = reinterpret_cast<float *>(gather + chosen.size());
     for (size_t i = 0; i < chosen.size(); ++i) {
-        const uint32_t place = next[chosen[i]]++;
-        places[i] = place;
-        gather[place] = static_cast<uint32_t>(i / k);
         out[i] = weights[i];
+        places[i] = no_place;
+        if (chosen[i] >= config_.experts) continue;  // dropped
+        const uint32_t place = places[i] = next[chosen[i]]++;
+        gather[place] = static_cast<uint32_t>(i / k);
     }
     route_count_ = static_cast<uint32_t>(chosen.size());
     bring(b_.route, b_.pinned_route, 3 * chosen.size());
@@ -113,7 +115,7 @@ void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
         std::fill(counted_.begin() + first_[expert], counted_.begin() + first_[expert + 1], 1);
     for (uint32_t i = 0; i < route_count_; ++i) {
         const uint32_t place = b_.pinned_route[i];
-        b_.pinned_ahead_places[i] = counted_[place] ? place : no_place;
+        b_.pinned_ahead_places[i] = place != no_place && counted_[place] ? place : no_place;
     }
     bring(b_.ahead_places, b_.pinned_ahead_places, route_count_);
     const auto before = std::tuple(next_layer_, pending_, pending_shared_, pending_gate_);

@@ -98,7 +98,7 @@ public:
     std::byte *row(uint64_t row) const { return slots_ + row * experts_.row_bytes(); }
     // segment: 0 top, 1 bottom.
     std::byte *slot(uint32_t page, uint32_t segment) const {
-        const uint64_t at = places_.row_of(page, segment == 0 ? MOORAGE_TOP : MOORAGE_BOTTOM);
+        const uint64_t at = places_.row_of(page, segment == 0 ? first_segment : last_segment);
         assert(at != MOORAGE_NEVER);
         return row(at);
     }

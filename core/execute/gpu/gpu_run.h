@@ -101,7 +101,7 @@ public:
     // One that waits for its weights holds nothing back that does not.
     void expert_on_gpu(const expert_work &work) override {
         if (work.transfer != MOORAGE_NONE) flush();
-        queued_ += work.segments != MOORAGE_TOP || !options_.places.of(work.page).split(layer_);
+        queued_ += work.segments != first_segment || !options_.places.of(work.page).split(layer_);
         base::template queue_work<event_kind::gpu_expert>(lanes_[work.device]->queue, work);
     }
     void move_top(const expert_work &work, uint64_t to_row) override {
@@ -326,7 +326,7 @@ private:
         this->gather(own.queue, run_, [](const operation &) { return true; });
         for (const bool bottom : {false, true}) {
             const auto in_turn = [&](const operation &one) {
-                return (one.segments == MOORAGE_BOTTOM) == bottom;
+                return (one.segments == last_segment) == bottom;
             };
             if (std::ranges::none_of(run_, in_turn)) continue;
             own.launch([&](batch &into) {

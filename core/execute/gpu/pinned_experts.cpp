@@ -60,7 +60,7 @@ void pinned_experts::plan_frames() {
 }
 
 std::byte *pinned_experts::frame(uint32_t page) const {
-    const uint64_t row = rows_->row_of(page, MOORAGE_TOP);
+    const uint64_t row = rows_->row_of(page, first_segment);
     assert(row != MOORAGE_NEVER);
     const uint64_t each = chunk_bytes_.front() / frame_bytes_, number = row / rows_->rows();
     return chunks_[number / each] + number % each * frame_bytes_;

@@ -1,9 +1,10 @@
 /* base.h - constants and the residency view shared by every moorage interface (Apache-2.0).
  *
  * Words. A *page* names an expert of a layer: page = layer * experts + expert. A *segment* is a
- * part of an expert, cut along its intermediate dimension: top (first to compute) and bottom. A
- * *slot* is room for one expert in fast memory. A *pool* is a group of slots with one capacity:
- * one pool for all layers ("shared") or one per layer ("per-layer").
+ * part of an expert, cut along its intermediate dimension; the first is computed first. A *store*
+ * is a memory that holds experts, a *device* computes on one, a *link* moves bytes between two
+ * (machine.h). A *slot* is room for one expert in a store. A *pool* is a group of slots with one
+ * capacity: one pool for all layers ("shared") or one per layer ("per-layer").
  *
  * Rules of every header here: structs begin with their size in bytes and only ever grow at the
  * end; there is no implicit padding; `host_` pointers are owned by the host and borrowed for the
@@ -27,7 +28,7 @@ extern "C" {
 #define MOORAGE_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-#define MOORAGE_ABI_MAJOR 1
+#define MOORAGE_ABI_MAJOR 2
 #define MOORAGE_ABI_MINOR 0
 
 /* True when `object` was made by a writer that knows `field`. Use it before reading a field that
@@ -35,7 +36,7 @@ extern "C" {
 #define MOORAGE_HAS(object, type, field) \
     ((object)->size >= offsetof(type, field) + sizeof(((type *)0)->field))
 
-#define MOORAGE_NONE UINT32_MAX  /* no page, layer, pool or count */
+#define MOORAGE_NONE UINT32_MAX  /* no page, layer, pool, store, device or count */
 #define MOORAGE_NEVER UINT64_MAX /* no such step: the page is never requested again */
 
 /* Status of fallible functions. Values outside the list count as MOORAGE_INTERNAL. */
@@ -48,21 +49,26 @@ enum {
     MOORAGE_INTERNAL = 5
 };
 
-/* Segments of an expert, as a mask. An expert that is not split is MOORAGE_WHOLE. */
-enum { MOORAGE_TOP = 1, MOORAGE_BOTTOM = 2, MOORAGE_WHOLE = 3 };
+/* Segments of an expert, as a mask of eight bits. Of `count` (moorage_limits.segments) each has its
+ * bit, but the last one all bits that are left: so a whole expert is MOORAGE_WHOLE however many
+ * there are, and one that is not split is all last segment. */
+#define MOORAGE_WHOLE 0xffu
+#define MOORAGE_SEGMENT(index, count) \
+    ((index) + 1 < (count) ? 1u << (index) : MOORAGE_WHOLE >> (index) << (index))
 
-/* State of a page, one byte. Bits 0-1: segments that are resident. Bits 2-3: segments in flight to
- * fast memory. Bit 4: pinned, that is, in use by the running step: it cannot be a victim. Bits
- * 5-6: segments that sit in the transfer buffer (a prefetch not yet used), not in a cache slot:
- * they are resident for routing and dispatch, and the page cannot be a victim. */
-enum {
-    MOORAGE_STATE_RESIDENT = 0x03,
-    MOORAGE_STATE_IN_FLIGHT = 0x0c,
-    MOORAGE_STATE_IN_FLIGHT_SHIFT = 2,
-    MOORAGE_STATE_PINNED = 0x10,
-    MOORAGE_STATE_BUFFERED = 0x60,
-    MOORAGE_STATE_BUFFERED_SHIFT = 5
-};
+/* State of a page in a store, one word. RESIDENT: segments that are there. IN_FLIGHT: segments on
+ * their way to it. BUFFERED: segments that lie beside the cache's slots, in the transfer buffer (a
+ * prefetch not yet used) or for the running step alone: resident for routing and dispatch, and the
+ * page cannot be a victim. VERSION: in which precision it is held; 0 is the model's own, and the
+ * only one so far. PINNED: in use by the running step; it cannot be a victim. */
+#define MOORAGE_STATE_RESIDENT 0x000000ffu
+#define MOORAGE_STATE_IN_FLIGHT 0x0000ff00u
+#define MOORAGE_STATE_IN_FLIGHT_SHIFT 8
+#define MOORAGE_STATE_BUFFERED 0x00ff0000u
+#define MOORAGE_STATE_BUFFERED_SHIFT 16
+#define MOORAGE_STATE_VERSION 0x0f000000u
+#define MOORAGE_STATE_VERSION_SHIFT 24
+#define MOORAGE_STATE_PINNED 0x80000000u
 
 /* Why a page was loaded, evicted or needs room. */
 enum {
@@ -70,13 +76,14 @@ enum {
     MOORAGE_PREFETCH = 1,
     MOORAGE_BUDGET = 2,
     MOORAGE_MIGRATION = 3,
-    MOORAGE_ACTIVATION = 4
+    MOORAGE_ADVICE = 4 /* the cache policy gave it up (moorage_cache.give_up) */
 };
 
-/* Phase of a layer step. */
-enum { MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1 };
+/* Phase of a layer step: the tokens of a prompt; one of each request; tokens that a smaller model
+ * is to propose; tokens that were proposed, side by side. No source drafts or verifies so far. */
+enum { MOORAGE_PREFILL = 0, MOORAGE_DECODE = 1, MOORAGE_DRAFT = 2, MOORAGE_VERIFY = 3 };
 
-/* Where everything is, as the host knows it. Mapped once: the pointers stay valid from activate to
+/* Where everything is in one store. Mapped once: the pointers stay valid from activate to
  * deactivate and their contents change under the reader between calls, never during one. [any] */
 typedef struct moorage_residency {
     uint32_t size;
@@ -84,15 +91,17 @@ typedef struct moorage_residency {
     uint32_t layers;
     uint32_t experts;           /* per layer */
     uint32_t pools;             /* 1 (shared) or layers (per-layer) */
-    uint32_t reserved;          /* 0 */
-    const uint8_t *host_state;  /* [layers * experts] MOORAGE_STATE_* of each page */
+    uint32_t store;             /* id of it (moorage_limits.host_stores); of several devices'
+                                 * stores together: that of the first */
+    const uint32_t *host_state; /* [layers * experts] MOORAGE_STATE_* of each page */
     const uint32_t *host_slots; /* [pools] cache slots of each; changes with the budget */
     const uint32_t *host_used;  /* [pools] slots taken, in flight included */
-    const float *host_split;    /* [layers] share of an expert that is its top segment, (0, 1] */
-    /* The memory that loads into this one come from, or null: it has everything. Fast memory's is
+    const float *host_split;    /* [layers] share of an expert that is its first segment, (0, 1];
+                                 * the others are of equal size */
+    /* The store that loads into this one come from, or null: it has everything. Fast memory's is
      * host memory where experts are read from disk. */
     const struct moorage_residency *host_below;
-    /* The memory that is loaded from this one, or null: of host memory, fast memory. */
+    /* The store that is loaded from this one, or null: of host memory, fast memory. */
     const struct moorage_residency *host_above;
 } moorage_residency;
 MOORAGE_ASSERT(offsetof(moorage_residency, host_state) == 24, "moorage_residency layout");
@@ -102,23 +111,20 @@ MOORAGE_ASSERT(sizeof(moorage_residency) == 72, "moorage_residency layout");
  * moorage_residency is. All times are for one uncontended operation. [any] */
 typedef struct moorage_costs {
     uint32_t size;
-    uint32_t flags;                 /* 0 */
-    uint32_t servers;               /* remote servers */
-    uint32_t reserved;              /* 0 */
-    uint64_t expert_bytes;          /* of a whole expert */
-    uint64_t load_ns;               /* a whole expert from host memory to fast memory */
-    uint64_t transfer_issue_ns;     /* constant part of load_ns */
-    uint64_t attention_ns;          /* attention, gate and shared experts of a layer, one token */
-    uint64_t gpu_expert_ns;         /* one resident expert on the GPU, one token */
-    uint64_t gpu_token_ns;          /* what each further token of that expert adds */
-    uint64_t cpu_expert_ns;         /* one expert on the CPU, one token */
-    uint64_t cpu_token_ns;          /* what each further token of that expert adds */
-    const uint64_t *host_remote_ns; /* [servers] one expert there, one token, links included */
-    uint64_t head_ns; /* output head, one token: between the last layer and the first */
-    uint64_t disk_read_ns; /* a whole expert from disk to host memory; 0: there is no disk */
+    uint32_t flags;             /* 0 */
+    uint64_t expert_bytes;      /* of a whole expert */
+    uint64_t load_ns;           /* a whole expert from host memory to fast memory */
+    uint64_t transfer_issue_ns; /* constant part of load_ns */
+    uint64_t attention_ns;      /* attention, gate and shared experts of a layer, one token */
+    uint64_t gpu_expert_ns;     /* one resident expert on the GPU, one token */
+    uint64_t gpu_token_ns;      /* what each further token of that expert adds */
+    uint64_t cpu_expert_ns;     /* one expert on the CPU, one token */
+    uint64_t cpu_token_ns;      /* what each further token of that expert adds */
+    uint64_t head_ns;           /* output head, one token: between the last layer and the first */
+    uint64_t disk_read_ns;      /* a whole expert from disk to host memory; 0: there is no disk */
 } moorage_costs;
-MOORAGE_ASSERT(offsetof(moorage_costs, expert_bytes) == 16, "moorage_costs layout");
-MOORAGE_ASSERT(sizeof(moorage_costs) == 104, "moorage_costs layout");
+MOORAGE_ASSERT(offsetof(moorage_costs, expert_bytes) == 8, "moorage_costs layout");
+MOORAGE_ASSERT(sizeof(moorage_costs) == 88, "moorage_costs layout");
 
 #ifdef __cplusplus
 }

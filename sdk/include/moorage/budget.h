@@ -21,7 +21,7 @@ typedef struct moorage_budget_request {
     uint32_t layers;
     uint32_t experts;           /* of a layer: more slots than this are of no use */
     uint32_t slots;             /* whole experts that fit in all layers together */
-    uint32_t segments;          /* 1: splits stay as they are; 2: they may be chosen */
+    uint32_t segments;          /* 1: splits stay as they are; more: they may be chosen */
     uint64_t token;             /* tokens completed */
     const uint32_t *host_slots; /* [layers] now; all 0 before the run */
     const float *host_split;    /* [layers] now */
@@ -38,7 +38,7 @@ typedef struct moorage_budget_plan {
     uint32_t size;
     uint32_t flags;       /* 0 */
     uint32_t *host_slots; /* [layers] 0 .. experts */
-    float *host_split;    /* [layers] (0, 1]; the top segment's share, 1: not split */
+    float *host_split;    /* [layers] (0, 1]; the first segment's share, 1: not split */
     double gain_ns;       /* expected gain per token over what is in force; 0: unknown */
 } moorage_budget_plan;
 MOORAGE_ASSERT(sizeof(moorage_budget_plan) == 32, "moorage_budget_plan layout");

@@ -3,26 +3,25 @@
 // Functions that make a class answer for a kind (all called as [step] unless said):
 //   observer   void observe(const step &)
 //   router     uint32_t select(const step &, route &)
+//   facts      uint32_t facts(std::span<moorage_fact>) [control], of any kind
 //   cache      void victims(const room &, pages &);  optional: bool admit(const admission &),
 //              void on_load(uint32_t page, uint32_t segments, int32_t cause),
-//              void on_evict(uint32_t page, int32_t cause),
-//              void fill(const room &, pages &) [control]
+//              void on_evict(uint32_t page, int32_t cause), bool hold(uint32_t page),
+//              void give_up(const room &, pages &), void fill(const room &, pages &) [control]
 //   budget     bool plan(const budget_request &, budget_plan &) [control]; optional:
 //              uint64_t interval() [control]
 //   prefetch   void plan(const step &, const forecast &, orders &); uint32_t horizon() [control];
 //              optional: uint32_t predict(const step &, uint32_t layer, uint32_t distance,
 //              std::span<uint32_t> experts, std::span<float> scores), void outcome(...),
 //              uint32_t prediction() [control]
-//   dispatch   uint32_t assign(const step &, const items &, std::span<uint32_t> sites,
+//   dispatch   uint32_t assign(const step &, const items &, std::span<uint32_t> devices,
 //              std::span<uint32_t> order); optional: void outcome(const dispatched &)
 //   transport  void submit(const transfer &), void cancel(uint32_t id),
 //              void promote(uint32_t id, int32_t cause), bool next(uint32_t link, piece &)
 //   placement  void plan(const moorage_cluster &, const moorage_demand &,
 //              std::span<const moorage_copy> current, copies &) [control], which may throw
 //              (std::invalid_argument: no plan exists, and why); optional:
-//              bool adopt(const moorage_move &) [control],
-//              uint32_t facts(std::span<moorage_fact>) [control]; activate() and reset() may be
-//              left out
+//              bool adopt(const moorage_move &) [control]; activate() and reset() may be left out
 //   wire       wire.hpp lists them; activate() and reset() may be left out
 // Every function is found by name and arguments. A member with the name of a call of the class's
 // own kinds, of observe, victims or plan, that would never be called - it takes other arguments,
@@ -65,6 +64,14 @@ concept sees_evictions = requires(P &p) {
 template <class P>
 concept fills = requires(P &p, const room &r, pages &out) {
     p.fill(r, out);
+};
+template <class P>
+concept holds = requires(P &p) {
+    { p.hold(0u) } -> std::convertible_to<bool>;
+};
+template <class P>
+concept gives_up = requires(P &p, const room &r, pages &out) {
+    p.give_up(r, out);
 };
 // replay.hpp
 template <class P>
@@ -166,6 +173,8 @@ MOORAGE_CALL(admit)
 MOORAGE_CALL(on_load)
 MOORAGE_CALL(on_evict)
 MOORAGE_CALL(fill)
+MOORAGE_CALL(hold)
+MOORAGE_CALL(give_up)
 MOORAGE_CALL(single_requests)
 MOORAGE_CALL(replay)
 MOORAGE_CALL(plan)
@@ -223,7 +232,8 @@ constexpr bool calls_that_make_a_kind_fit() {
     MOORAGE_CALL_FITS(select, any, "uint32_t select(const moorage::step &, moorage::route &)");
     MOORAGE_CALL_FITS(assign, any,
                       "uint32_t assign(const moorage::step &, const moorage::items &, "
-                      "std::span<uint32_t> sites, std::span<uint32_t> order)");
+                      "std::span<uint32_t> devices, std::span<uint32_t> order)");
+    MOORAGE_CALL_FITS(facts, !any || states_facts<P>, "uint32_t facts(std::span<moorage_fact>)");
     static_assert(
         transports<P> || !(names_submit<P> && names_cancel<P> && names_promote<P> && names_next<P>),
         "members submit, cancel, promote and next would never be called: they have to be, "
@@ -245,6 +255,9 @@ constexpr bool cache_calls_fit() {
                       "void on_load(uint32_t page, uint32_t segments, int32_t cause)");
     MOORAGE_CALL_FITS(on_evict, sees_evictions<P>, "void on_evict(uint32_t page, int32_t cause)");
     MOORAGE_CALL_FITS(fill, fills<P>, "void fill(const moorage::room &, moorage::pages &)");
+    MOORAGE_CALL_FITS(hold, holds<P>, "bool hold(uint32_t page)");
+    MOORAGE_CALL_FITS(give_up, gives_up<P>,
+                      "void give_up(const moorage::room &, moorage::pages &)");
     MOORAGE_CALL_FITS(single_requests, takes_singles<P> && !admits<P>,
                       "auto single_requests(), in a class without admit, which returns an object "
                       "with uint32_t request(uint32_t page, uint32_t missed)");
@@ -267,7 +280,6 @@ constexpr bool prefetch_calls_fit() {
 template <class P>
 constexpr bool placement_calls_fit() {
     MOORAGE_CALL_FITS(adopt, adopts<P>, "bool adopt(const moorage_move &)");
-    MOORAGE_CALL_FITS(facts, states_facts<P>, "uint32_t facts(std::span<moorage_fact>)");
     return true;
 }
 

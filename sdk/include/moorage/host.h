@@ -19,7 +19,7 @@ typedef struct moorage_host moorage_host;
 struct moorage_host {
     uint32_t size;
     uint32_t flags;     /* 0 */
-    uint32_t abi_major; /* newest the host speaks; it also loads the major before */
+    uint32_t abi_major; /* the one the host speaks; it loads no other */
     uint32_t abi_minor;
     void *host_data; /* the host's own */
     /* Service table for `id`, or null. [any] */

@@ -1,6 +1,6 @@
 /* module.h - the door of a policy library: module record, descriptors, parameters, instances.
  *
- * A library exports one function, moorage_module_v1. It returns a constant record; the host asks it
+ * A library exports one function, moorage_module_v2. It returns a constant record; the host asks it
  * for descriptors (one per policy) and creates instances. An instance answers for one or more kinds
  * through get_interface("moorage.cache/1") and so on; an unknown id yields null. Libraries stay
  * loaded until the process ends. Policies run with the full rights of the process.
@@ -12,12 +12,13 @@
 #define MOORAGE_MODULE_H
 
 #include "host.h"
+#include "machine.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define MOORAGE_MODULE_SYMBOL "moorage_module_v1"
+#define MOORAGE_MODULE_SYMBOL "moorage_module_v2"
 
 enum {
     MOORAGE_PARAM_INTEGER = 1,
@@ -64,7 +65,8 @@ enum {
 enum {
     MOORAGE_POLICY_LOSSY = 1,      /* may change the model's output */
     MOORAGE_POLICY_RANDOMISED = 2, /* draws from the host's random service */
-    MOORAGE_POLICY_SEGMENTS = 4    /* plans splits, or brings the segments that a slot lacks */
+    MOORAGE_POLICY_SEGMENTS = 4,   /* plans splits, or brings the segments that a slot lacks */
+    MOORAGE_POLICY_HIDDEN = 8      /* looks at hidden states, where there are any: a copy a step */
 };
 
 /* Description of one policy. Static; readable without creating anything. */
@@ -98,17 +100,22 @@ typedef struct moorage_limits {
     uint32_t pools;           /* 1 or layers */
     uint32_t slots;           /* cache slots in all pools together */
     uint32_t buffer_slots;    /* transfer buffer, beside the cache */
-    uint32_t segments;        /* 1, or 2 where experts may be split */
+    uint32_t segments;        /* that an expert may be split into: 1 or 2 */
     uint32_t predictions_max; /* predicted experts per layer, 0 without predictions */
-    uint32_t servers;         /* remote servers */
-    uint32_t links;           /* links a transport serves */
+    uint32_t hidden_size;     /* values of a token's hidden state, where steps show them; or 0 */
     uint32_t transfers_max;   /* live at one time */
-    uint32_t slots_below;     /* slots of the memory that loads come from, or 0: it has everything.
-                               * A cache policy of that memory finds them in `slots` */
+    uint32_t stores;
+    uint32_t devices;
+    uint32_t links;    /* that a transport serves */
+    uint32_t reserved; /* 0 */
     uint64_t expert_bytes;
+    /* Borrowed for the call. */
+    const moorage_store *host_stores;   /* [stores] */
+    const moorage_device *host_devices; /* [devices]; of a replay none */
+    const moorage_link *host_links;     /* [links] */
 } moorage_limits;
-MOORAGE_ASSERT(offsetof(moorage_limits, expert_bytes) == 64, "moorage_limits layout");
-MOORAGE_ASSERT(sizeof(moorage_limits) == 72, "moorage_limits layout");
+MOORAGE_ASSERT(offsetof(moorage_limits, expert_bytes) == 72, "moorage_limits layout");
+MOORAGE_ASSERT(sizeof(moorage_limits) == 104, "moorage_limits layout");
 
 typedef struct moorage_plugin moorage_plugin;
 struct moorage_plugin {
@@ -138,7 +145,7 @@ struct moorage_module {
     const char *plugin_id; /* reverse domain: "org.example.lru" */
     const char *plugin_version;
     uint32_t descriptor_count;
-    uint32_t reserved; /* 0 */
+    uint32_t abi_minor_needed; /* the least that it works with: an older host refuses it */
     /* Called once before the first create; may be null. [load] */
     int32_t (*init)(const moorage_host *host);
     /* Called once at exit after the last destroy; may be null. [load] */
@@ -153,6 +160,24 @@ struct moorage_module {
 };
 MOORAGE_ASSERT(offsetof(moorage_module, create) == 64, "moorage_module layout");
 MOORAGE_ASSERT(sizeof(moorage_module) == 72, "moorage_module layout");
+
+/* A figure that a policy states, at the end of a run or about its last plan. */
+typedef struct moorage_fact {
+    const char *plugin_name; /* "curvature", "bound_s": unit last; valid until the next call */
+    double value;
+} moorage_fact;
+MOORAGE_ASSERT(sizeof(moorage_fact) == 16, "moorage_fact layout");
+
+/* Offered by a policy of any kind that has figures of its own: they stand in the report and its
+ * JSON under the policy's name. */
+#define MOORAGE_INTERFACE_FACTS "moorage.facts/1"
+typedef struct moorage_facts {
+    uint32_t size;
+    uint32_t flags; /* 0 */
+    /* Writes up to `capacity` facts, returns how many. Required. [control] */
+    uint32_t (*facts)(moorage_plugin *plugin, moorage_fact *host_facts, uint32_t capacity);
+} moorage_facts;
+MOORAGE_ASSERT(sizeof(moorage_facts) == 16, "moorage_facts layout");
 
 /* The exported function. No arguments, no side effects, a constant result. [load] */
 typedef const moorage_module *(*moorage_module_function)(void);

@@ -116,6 +116,14 @@ struct tables {
         self<P>(plugin).fill(*r, list);
         return list.size();
     }
+    static uint32_t hold(moorage_plugin *plugin, uint32_t page) noexcept {
+        return self<P>(plugin).hold(page) ? 1 : 0;
+    }
+    static uint32_t give_up(moorage_plugin *plugin, const moorage_room *r, uint32_t *out) noexcept {
+        pages list(out, r->count);
+        self<P>(plugin).give_up(*r, list);
+        return list.size();
+    }
     static void replay(moorage_plugin *plugin, const moorage_replay *run) noexcept {
         replayer<P>(self<P>(plugin), *run, *holder<P>::from(plugin)->services.residency())();
     }
@@ -145,9 +153,9 @@ struct tables {
         return self<P>(plugin).prediction();
     }
     static uint32_t assign(moorage_plugin *plugin, const moorage_step *s, const moorage_items *i,
-                           uint32_t *sites, uint32_t *order) noexcept {
+                           uint32_t *devices, uint32_t *order) noexcept {
         return self<P>(plugin).assign(as_step(s), static_cast<const items &>(*i),
-                                      std::span<uint32_t>(sites, i->count),
+                                      std::span<uint32_t>(devices, i->count),
                                       std::span<uint32_t>(order, i->count));
     }
     static void dispatch_seen(moorage_plugin *plugin, const moorage_dispatched *d) noexcept {
@@ -194,6 +202,12 @@ struct tables {
         if constexpr (caches<P>) {
             static constexpr moorage_cache table = cache_table();
             if (id == MOORAGE_INTERFACE_CACHE) return &table;
+            static constexpr moorage_replayer fast{sizeof(fast), MOORAGE_REPLAY_DERIVED, replay};
+            if (id == MOORAGE_INTERFACE_REPLAY) return &fast;
+        }
+        if constexpr (states_facts<P>) {
+            static constexpr moorage_facts table{sizeof(table), 0, facts};
+            if (id == MOORAGE_INTERFACE_FACTS) return &table;
         }
         if constexpr (budgets<P>) {
             static constexpr moorage_budget table = budget_table();
@@ -224,12 +238,13 @@ struct tables {
     }
     static constexpr moorage_cache cache_table() {
         moorage_cache t{};
-        t.size = sizeof(t), t.flags = MOORAGE_CACHE_REPLAY_DERIVED;
-        t.victims = victims, t.replay = replay;
+        t.size = sizeof(t), t.victims = victims;
         if constexpr (admits<P>) t.admit = admit;
         if constexpr (sees_loads<P>) t.on_load = on_load;
         if constexpr (sees_evictions<P>) t.on_evict = on_evict;
         if constexpr (fills<P>) t.fill = fill;
+        if constexpr (holds<P>) t.hold = hold;
+        if constexpr (gives_up<P>) t.give_up = give_up;
         return t;
     }
     static constexpr moorage_budget budget_table() {
@@ -251,9 +266,8 @@ struct tables {
         return t;
     }
     static constexpr moorage_placement placement_table() {
-        moorage_placement t{sizeof(moorage_placement), 0, place, nullptr, nullptr};
+        moorage_placement t{sizeof(moorage_placement), 0, place, nullptr};
         if constexpr (adopts<P>) t.adopt = adopt;
-        if constexpr (states_facts<P>) t.facts = facts;
         return t;
     }
 };
@@ -280,9 +294,11 @@ constexpr uint32_t bits_of_params(std::string_view names) {
 
 template <class P>
 struct description {
-    static constexpr uint32_t kind_count = uint32_t{observes<P>} + routes<P> + caches<P> +
-                                           budgets<P> + prefetches<P> + dispatches<P> +
-                                           transports<P> + places<P> + wires<P>;
+    // What is no kind of its own.
+    static constexpr uint32_t beside_count = uint32_t{observes<P>} + states_facts<P> + caches<P>;
+    static constexpr uint32_t kind_count = beside_count + routes<P> + caches<P> + budgets<P> +
+                                           prefetches<P> + dispatches<P> + transports<P> +
+                                           places<P> + wires<P>;
     static constexpr std::array<const char *, kind_count> kinds = [] {
         std::array<const char *, kind_count> ids{};
         size_t n = 0;
@@ -295,9 +311,11 @@ struct description {
         if (places<P>) ids[n++] = MOORAGE_INTERFACE_PLACEMENT;
         if (wires<P>) ids[n++] = MOORAGE_INTERFACE_WIRE;
         if (observes<P>) ids[n++] = MOORAGE_INTERFACE_OBSERVER;
+        if (states_facts<P>) ids[n++] = MOORAGE_INTERFACE_FACTS;
+        if (caches<P>) ids[n++] = MOORAGE_INTERFACE_REPLAY;
         return ids;
     }();
-    static_assert(kind_count > uint32_t{observes<P>},
+    static_assert(kind_count > beside_count,
                   "the class answers for no kind: check the names and arguments of its functions");
     static_assert(every_call_fits<P>());
     static constexpr uint32_t method_params = bits_of_params<P>(P::about.method_params);
@@ -346,11 +364,15 @@ struct module {
 
 }  // namespace moorage::detail
 
-// Exports a library with the given reverse-domain id, version and policy classes.
+// Exports a library with the given reverse-domain id, version and policy classes. What works with
+// no older minor version than m says so before this: #define MOORAGE_MINOR_NEEDED m
+#ifndef MOORAGE_MINOR_NEEDED
+#define MOORAGE_MINOR_NEEDED 0
+#endif
 #define MOORAGE_POLICIES(ID, VERSION, ...)                                                     \
-    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1( \
+    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v2( \
         void);                                                                                 \
-    extern "C" const moorage_module *moorage_module_v1(void) {                                 \
+    extern "C" const moorage_module *moorage_module_v2(void) {                                 \
         using all = ::moorage::detail::module<__VA_ARGS__>;                                    \
         static constexpr moorage_module record{sizeof(moorage_module),                         \
                                                0,                                              \
@@ -359,7 +381,7 @@ struct module {
                                                ID,                                             \
                                                VERSION,                                        \
                                                std::tuple_size_v<std::tuple<__VA_ARGS__>>,     \
-                                               0,                                              \
+                                               MOORAGE_MINOR_NEEDED,                           \
                                                nullptr,                                        \
                                                nullptr,                                        \
                                                all::descriptor,                                \

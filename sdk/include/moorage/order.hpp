@@ -15,7 +15,7 @@
 namespace moorage {
 
 // Holds no slot and is not about to get one in the running step: an order may forget such a page.
-inline bool departed(uint8_t state) {
+inline bool departed(uint32_t state) {
     return (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_PINNED)) == 0;
 }
 

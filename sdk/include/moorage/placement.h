@@ -30,18 +30,18 @@ enum {
 /* The servers and what connects them. N servers, G devices in all, H homes, M models. */
 typedef struct moorage_cluster {
     uint32_t size;
-    uint32_t flags;                     /* MOORAGE_CALLS_*, MOORAGE_RETURNS_* */
-    uint32_t servers;                   /* N, 1 or more */
-    uint32_t devices;                   /* G */
-    uint32_t homes;                     /* H */
-    uint32_t models;                    /* M, 1 or more */
-    const uint32_t *host_device_server; /* [G] server of each device, ascending */
-    const uint64_t *host_device_bytes;  /* [G] memory for experts */
+    uint32_t flags;                             /* MOORAGE_CALLS_*, MOORAGE_RETURNS_* */
+    uint32_t servers;                           /* N, 1 or more */
+    uint32_t devices;                           /* G */
+    uint32_t homes;                             /* H */
+    uint32_t models;                            /* M, 1 or more */
+    const uint32_t *host_device_server;         /* [G] server of each device, ascending */
+    const uint64_t *host_device_bytes;          /* [G] memory for experts */
     const double *host_device_load_bytes_per_s; /* [G] at which experts are written into it */
-    const double *host_device_call_s;   /* [G, M] one expert for one token */
-    const double *host_device_token_s;  /* [G, M] each further token of the same call */
-    const double *host_link_bytes_per_s; /* [N, N] from, to; 0: no link */
-    const double *host_link_s;           /* [N, N] latency of a message, its bytes apart */
+    const double *host_device_call_s;           /* [G, M] one expert for one token */
+    const double *host_device_token_s;          /* [G, M] each further token of the same call */
+    const double *host_link_bytes_per_s;        /* [N, N] from, to; 0: no link */
+    const double *host_link_s;                  /* [N, N] latency of a message, its bytes apart */
     /* The cloud; all null where there is none, and then every expert needs a copy. */
     const double *host_cloud_up_bytes_per_s;   /* [N] server to cloud; may be infinite */
     const double *host_cloud_down_bytes_per_s; /* [N] */
@@ -122,13 +122,6 @@ typedef struct moorage_move {
 } moorage_move;
 MOORAGE_ASSERT(sizeof(moorage_move) == 128, "moorage_move layout");
 
-/* A figure that a policy states about its last plan. */
-typedef struct moorage_fact {
-    const char *plugin_name; /* "curvature", "bound_s": unit last; valid until the next plan() */
-    double value;
-} moorage_fact;
-MOORAGE_ASSERT(sizeof(moorage_fact) == 16, "moorage_fact layout");
-
 #define MOORAGE_INTERFACE_PLACEMENT "moorage.placement/1"
 typedef struct moorage_placement {
     uint32_t size;
@@ -142,10 +135,8 @@ typedef struct moorage_placement {
                     uint64_t current_count, moorage_copy *host_copies, uint64_t *host_count);
     /* 1: the candidate pays for its migration. Null: the host's rule, Prism's Eq. 4. [control] */
     uint32_t (*adopt)(moorage_plugin *plugin, const moorage_move *move);
-    /* Writes up to `capacity` facts about the last plan, returns how many. Null: none. [control] */
-    uint32_t (*facts)(moorage_plugin *plugin, moorage_fact *host_facts, uint32_t capacity);
 } moorage_placement;
-MOORAGE_ASSERT(sizeof(moorage_placement) == 32, "moorage_placement layout");
+MOORAGE_ASSERT(sizeof(moorage_placement) == 24, "moorage_placement layout");
 
 #ifdef __cplusplus
 }

@@ -184,6 +184,17 @@ struct step : moorage_step {
     std::span<const uint32_t> predicted() const { return {host_predicted, prediction_count}; }
     std::span<const uint64_t> requests() const { return {host_requests, token_count}; }
     std::span<const uint32_t> streams() const { return {host_streams, token_count}; }
+    // Empty where the source has none; a hidden state where nobody asked for it or has it, too.
+    std::span<const int32_t> token_ids() const {
+        return {host_token_ids, host_token_ids ? token_count : 0};
+    }
+    std::span<const uint32_t> positions() const {
+        return {host_positions, host_positions ? token_count : 0};
+    }
+    std::span<const float> hidden(uint32_t token_index) const {
+        if (!host_hidden) return {};
+        return {host_hidden + size_t{token_index} * hidden_size, hidden_size};
+    }
 };
 
 using room = moorage_room;
@@ -212,7 +223,10 @@ private:
 };
 
 struct route : moorage_route {};
-struct items : moorage_items {};
+struct items : moorage_items {
+    uint32_t own(uint32_t item) const { return host_device[item]; }
+    uint32_t cpu() const { return gpus; }
+};
 struct forecast : moorage_forecast {
     std::span<const uint32_t> experts(uint32_t target) const {
         return {host_experts + host_offsets[target],
@@ -241,10 +255,12 @@ struct forecast : moorage_forecast {
 class orders {
 public:
     explicit orders(moorage_orders *table) : table_(table) {}
-    void push(uint32_t page, uint8_t segments = MOORAGE_WHOLE) {
+    void push(uint32_t page, uint8_t segments = MOORAGE_WHOLE,
+              uint8_t place = MOORAGE_PLACE_BUFFER) {
         if (full()) return;
         table_->host_pages[count_] = page;
-        table_->host_segments[count_++] = segments;
+        table_->host_segments[count_] = segments;
+        table_->host_places[count_++] = place;
     }
     // The layer of target 0 waits for all that was ordered for it.
     void complete() { table_->flags |= MOORAGE_ORDERS_COMPLETE; }
@@ -273,9 +289,14 @@ private:
 };
 
 // Reads of the residency view that every cache policy needs.
-inline bool resident(uint8_t state) { return (state & MOORAGE_STATE_RESIDENT) != 0; }
+inline bool resident(uint32_t state) { return (state & MOORAGE_STATE_RESIDENT) != 0; }
+// Segments that are neither there nor on their way.
+inline uint8_t missing(uint32_t state) {
+    return static_cast<uint8_t>(
+        ~(state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT | state >> MOORAGE_STATE_BUFFERED_SHIFT));
+}
 // In a cache slot (its bytes may still be arriving) and free to go.
-inline bool evictable(uint8_t state) {
+inline bool evictable(uint32_t state) {
     return (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
            (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
 }

@@ -2,7 +2,8 @@
  *
  * Called as soon as the demand of a layer is queued. What arrives waits in the transfer buffer, so
  * a prefetch evicts nothing; when the true routing asks for it, it moves into the cache without a
- * copy. What the routing did not ask for is cut off or dropped, and its bytes count as wasted.
+ * copy. What the routing did not ask for is cut off or dropped, and its bytes count as wasted. An
+ * order may name another place instead: a slot of the cache, or host memory.
  */
 #ifndef MOORAGE_PREFETCH_H
 #define MOORAGE_PREFETCH_H
@@ -37,6 +38,13 @@ typedef struct moorage_forecast {
 } moorage_forecast;
 MOORAGE_ASSERT(sizeof(moorage_forecast) == 88, "moorage_forecast layout");
 
+/* Where what is ordered is to lie. SLOT: in the cache, which the cache policy is asked to make room
+ * for; it is there for later steps too, and arrives behind all demand, as what dispatch has loaded
+ * besides. Without effect where no room is made, or too many such loads are under way. HOST: read
+ * from disk to host memory, whose cache policy is asked likewise; without effect where host memory
+ * has everything. */
+enum { MOORAGE_PLACE_BUFFER = 0, MOORAGE_PLACE_SLOT = 1, MOORAGE_PLACE_HOST = 2 };
+
 /* Orders, first to go first; arrays are the host's. Pages that are resident, in flight or in
  * use by the running step are skipped without fault; those beyond the buffer's room wait for it
  * until their layer is routed. */
@@ -51,9 +59,11 @@ typedef struct moorage_orders {
     uint32_t capacity;
     uint32_t reserved;      /* 0 */
     uint32_t *host_pages;   /* [capacity] */
-    uint8_t *host_segments; /* [capacity] mask; comes filled with MOORAGE_WHOLE */
+    uint8_t *host_segments; /* [capacity] mask, for the buffer; comes filled with MOORAGE_WHOLE */
+    uint8_t *host_places;   /* [capacity] MOORAGE_PLACE_*; comes filled with MOORAGE_PLACE_BUFFER */
+    uint8_t *host_versions; /* [capacity] comes filled with 0, and has to stay so: there is one */
 } moorage_orders;
-MOORAGE_ASSERT(sizeof(moorage_orders) == 32, "moorage_orders layout");
+MOORAGE_ASSERT(sizeof(moorage_orders) == 48, "moorage_orders layout");
 
 /* What became of the prefetches of a layer whose true routing is now known. */
 typedef struct moorage_prefetch_outcome {

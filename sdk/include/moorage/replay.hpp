@@ -1,6 +1,6 @@
 // replay.hpp - the fast path of counting replays: a policy's own calls, inlined over many steps.
 //
-// It does exactly what the host does step by step (core/cache/replay.cpp), with the residency bytes
+// It does exactly what the host does step by step (core/cache/replay.cpp), with the residency words
 // lent for the call, so a policy cannot tell the two apart. The host checks every outcome.
 //
 // Optional, for speed: a cache policy without admit may have
@@ -189,7 +189,7 @@ private:
         const uint32_t first = at.layer * view_.experts, where = pool(at.layer);
         uint32_t misses = 0;
         for (uint32_t i = 0; i < run_.width; ++i) {
-            uint8_t &state = state_[first + experts[i]];
+            uint32_t &state = state_[first + experts[i]];
             misses += state == 0;
             outcomes[i] = state == 0 ? 0 : MOORAGE_REPLAY_KEPT;
             state |= MOORAGE_STATE_PINNED;
@@ -229,8 +229,7 @@ private:
         }
         if (full) {
             if (victim >= view_.layers * view_.experts) return victim;  // the host will object
-            state_[victim] &=
-                static_cast<uint8_t>(~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
+            state_[victim] &= ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT);
             if constexpr (requires { policy_.on_evict(0u, 0); })
                 policy_.on_evict(victim, MOORAGE_DEMAND);
         } else {
@@ -245,7 +244,7 @@ private:
     P &policy_;
     const moorage_replay run_;
     const moorage_residency view_;  // by value: its counts stay in registers
-    uint8_t *state_;
+    uint32_t *state_;
     uint32_t *used_;
 };
 

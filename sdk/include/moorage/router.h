@@ -12,12 +12,20 @@
 extern "C" {
 #endif
 
+enum {
+    /* The weights of a token that had experts dropped are scaled, so that their sum is what that of
+     * all would have been. Without it, what was dropped is missing from the sum. */
+    MOORAGE_ROUTE_RENORMALISE = 1u
+};
+
 /* Result; every array is the host's, B tokens by k = step->top_k. Experts of a token must be
  * distinct and below step->experts. Weights come filled with NaN; where NaN stays, the host applies
- * the model's own rule to the chosen experts. Classes come filled with MOORAGE_CLASS_TOP. */
+ * the model's own rule to the chosen experts. Classes come filled with MOORAGE_CLASS_TOP. To use
+ * fewer than k, a router gives the others the class MOORAGE_CLASS_DROPPED, at least one apart; each
+ * counts as substituted. */
 typedef struct moorage_route {
     uint32_t size;
-    uint32_t flags;         /* 0 */
+    uint32_t flags;         /* MOORAGE_ROUTE_*, the policy's to set; comes as 0 */
     uint32_t *host_experts; /* [B, k] best first */
     float *host_weights;    /* [B, k] */
     uint8_t *host_classes;  /* [B, k] MOORAGE_CLASS_* */

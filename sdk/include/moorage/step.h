@@ -14,8 +14,14 @@
 extern "C" {
 #endif
 
-/* Class of a chosen expert, by the router. */
-enum { MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2 };
+/* Class of a chosen expert, by the router. One that is DROPPED is neither brought nor computed for
+ * its token, and among the distinct only where another token chose it. */
+enum {
+    MOORAGE_CLASS_TOP = 0,
+    MOORAGE_CLASS_LOW = 1,
+    MOORAGE_CLASS_SUBSTITUTE = 2,
+    MOORAGE_CLASS_DROPPED = 3
+};
 
 /* Arrays are borrowed for the call. B tokens, k = top_k, E = experts, D = distinct_count. */
 typedef struct moorage_step {
@@ -26,14 +32,14 @@ typedef struct moorage_step {
                      * Several steps share a visit only in `serial` replay */
     uint64_t token; /* tokens completed before this step's */
     uint32_t layer;
-    int32_t phase;                 /* MOORAGE_PREFILL or MOORAGE_DECODE */
+    int32_t phase;                 /* MOORAGE_PREFILL, MOORAGE_DECODE, ... */
     uint32_t token_count;          /* B */
     uint32_t top_k;                /* k; 1 where a replay hands out experts one by one */
     uint32_t experts;              /* E */
     uint32_t distinct_count;       /* D */
     uint32_t prediction_count;     /* P: experts that were predicted for this layer;
                                     * merged over the tokens by best score, ties smaller id */
-    uint32_t reserved;             /* 0 */
+    uint32_t hidden_size;          /* limits.hidden_size where host_hidden is there; 0 */
     const uint32_t *host_streams;  /* [B] stream of each token, below limits.requests_max */
     const uint64_t *host_requests; /* [B] running number of the request of each token */
     const uint32_t *host_chosen;   /* [B, k] experts, best first: the model's own choice for a
@@ -47,10 +53,14 @@ typedef struct moorage_step {
     const float *host_distinct_scores;    /* [D] largest gate score or weight of each, or null */
     const uint32_t *host_predicted; /* [P] predicted for this layer by the prefetch stage, best
                                      * first, or null */
+    const int32_t *host_token_ids;  /* [B] of the model's vocabulary; null: the source has none */
+    const uint32_t *host_positions; /* [B] place in its request, from 0; or null */
+    const float *host_hidden; /* [B, hidden_size] what the router saw, or null: for policies with
+                               * MOORAGE_POLICY_HIDDEN, where this machine's processor computes */
 } moorage_step;
 MOORAGE_ASSERT(offsetof(moorage_step, layer) == 32, "moorage_step layout");
 MOORAGE_ASSERT(offsetof(moorage_step, host_streams) == 64, "moorage_step layout");
-MOORAGE_ASSERT(sizeof(moorage_step) == 144, "moorage_step layout");
+MOORAGE_ASSERT(sizeof(moorage_step) == 168, "moorage_step layout");
 
 #define MOORAGE_INTERFACE_OBSERVER "moorage.observer/1"
 typedef struct moorage_observer {

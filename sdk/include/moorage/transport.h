@@ -14,15 +14,14 @@ extern "C" {
 
 typedef struct moorage_transfer {
     uint32_t size;
-    uint32_t flags;       /* 0 */
-    uint32_t id;          /* below limits.transfers_max; reused after the transfer ended */
-    uint32_t link;        /* below limits.links */
-    int32_t cause;        /* class: MOORAGE_DEMAND before all others */
-    uint32_t page;        /* or MOORAGE_NONE */
-    uint64_t bytes;       /* at least 1 */
-    uint64_t deadline_ns; /* wanted by this time, or MOORAGE_NEVER */
+    uint32_t flags; /* 0 */
+    uint32_t id;    /* below limits.transfers_max; reused after the transfer ended */
+    uint32_t link;  /* below limits.links: its ends are the stores of the transfer */
+    int32_t cause;  /* class: MOORAGE_DEMAND before all others */
+    uint32_t page;  /* or MOORAGE_NONE */
+    uint64_t bytes; /* at least 1 */
 } moorage_transfer;
-MOORAGE_ASSERT(sizeof(moorage_transfer) == 40, "moorage_transfer layout");
+MOORAGE_ASSERT(sizeof(moorage_transfer) == 32, "moorage_transfer layout");
 
 typedef struct moorage_piece {
     uint32_t size;

@@ -11,9 +11,9 @@ public:
     explicit dispatch_disorder(const moorage::setup &) {}
     void reset() {}
     void activate(const moorage::limits &) {}
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
                     std::span<uint32_t> order) {
-        for (uint32_t i = 0; i < items.count; ++i) sites[i] = MOORAGE_SITE_GPU, order[i] = 0;
+        for (uint32_t i = 0; i < items.count; ++i) where[i] = items.own(i), order[i] = 0;
         return items.count;
     }
 };

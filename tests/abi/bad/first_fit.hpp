@@ -34,7 +34,7 @@ protected:
     }
 
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pages_ = 0;
     bool shared_ = true;
 };

@@ -27,7 +27,7 @@ inline void deactivate(moorage_plugin *) {}
 inline void reset(moorage_plugin *) {}
 inline bool evictable(moorage_plugin *plugin, uint32_t page, uint32_t pool) {
     const moorage_residency &view = *of(plugin)->view;
-    const uint8_t state = view.host_state[page];
+    const uint32_t state = view.host_state[page];
     return (view.pools == 1 || page / view.experts == pool) &&
            (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0 &&
            (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0;
@@ -40,13 +40,13 @@ inline uint32_t victims(moorage_plugin *plugin, const moorage_room *room, uint32
     return count;
 }
 inline constexpr moorage_cache cache{
-    sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr, nullptr};
+    sizeof(moorage_cache), 0, victims, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
 inline const void *get_interface(moorage_plugin *, const char *id) {
     return std::strcmp(id, MOORAGE_INTERFACE_CACHE) == 0 ? &cache : nullptr;
 }
 
-inline constexpr const char *kinds[] = {MOORAGE_INTERFACE_CACHE};
-constexpr moorage_descriptor descriptor(const char *name) {
+inline constexpr const char *kinds[] = {MOORAGE_INTERFACE_CACHE, MOORAGE_INTERFACE_REPLAY};
+constexpr moorage_descriptor descriptor(const char *name, uint32_t kind_count = 1) {
     return {sizeof(moorage_descriptor),
             0,
             name,
@@ -55,7 +55,7 @@ constexpr moorage_descriptor descriptor(const char *name) {
             "",
             kinds,
             nullptr,
-            1,
+            kind_count,
             0,
             0,
             0};
@@ -81,10 +81,12 @@ int32_t create(const char *name, const moorage_host *host, const moorage_value *
 }  // namespace raw
 
 // Exports a module with one policy; CHANGE may spoil `fine`, its sound record.
-#define RAW_MODULE(NAME, FIND, CHANGE)                                                           \
-    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1(); \
-    extern "C" const moorage_module *moorage_module_v1() {                                       \
-        static const moorage_descriptor the_descriptor = raw::descriptor(NAME);                  \
+#define RAW_MODULE(NAME, FIND, CHANGE) RAW_MODULE_OF(NAME, FIND, 1, CHANGE)
+// `KINDS`: so many of raw::kinds.
+#define RAW_MODULE_OF(NAME, FIND, KINDS, CHANGE)                                                 \
+    extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v2(); \
+    extern "C" const moorage_module *moorage_module_v2() {                                       \
+        static const moorage_descriptor the_descriptor = raw::descriptor(NAME, KINDS);           \
         static const moorage_module record = [] {                                                \
             moorage_module fine{sizeof(moorage_module),                                          \
                                 0,                                                               \

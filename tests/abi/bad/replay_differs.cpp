@@ -8,12 +8,12 @@ void replay(moorage_plugin *plugin, const moorage_replay *run) {
     for (size_t i = 0; i < requests * raw::of(plugin)->view->layers; ++i)
         run->host_outcomes[i] = MOORAGE_REPLAY_KEPT;
 }
-constexpr moorage_cache cache{
-    sizeof(moorage_cache), 0, raw::victims, nullptr, nullptr, nullptr, replay, nullptr};
-const void *get_interface(moorage_plugin *, const char *id) {
-    return std::strcmp(id, MOORAGE_INTERFACE_CACHE) == 0 ? &cache : nullptr;
+constexpr moorage_replayer replayer{sizeof(moorage_replayer), 0, replay};
+const void *get_interface(moorage_plugin *plugin, const char *id) {
+    if (std::strcmp(id, MOORAGE_INTERFACE_REPLAY) == 0) return &replayer;
+    return raw::get_interface(plugin, id);
 }
 
 }  // namespace
 
-RAW_MODULE("replay_differs", get_interface, (void)0)
+RAW_MODULE_OF("replay_differs", get_interface, 2, (void)0)

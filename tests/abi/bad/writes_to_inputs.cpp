@@ -9,7 +9,7 @@ public:
     using first_fit::first_fit;
 
     void observe(const moorage::step &) {
-        const_cast<uint8_t *>(state_)[0] |= MOORAGE_STATE_PINNED;
+        const_cast<uint32_t *>(state_)[0] |= MOORAGE_STATE_PINNED;
     }
 };
 

@@ -26,7 +26,7 @@ const moorage_descriptor *describe(uint32_t) {
 }  // namespace
 
 RAW_MODULE("door", find, {
-    enter("moorage_module_v1");
+    enter("moorage_module_v2");
     fine.init = init;
     fine.deinit = [] { enter("deinit"); };
     fine.descriptor = describe;

@@ -108,12 +108,12 @@ public:
     void outcome(const moorage::prefetch_outcome &) { enter("prefetch_outcome"); }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> sites, std::span<uint32_t>) {
+                    std::span<uint32_t> where, std::span<uint32_t>) {
         enter("assign");
         write(step);
         if (does_ == "write_items") hostile::overwrite(items.host_load_ns);
         if (does_ == "write_table") hostile::overwrite(&items.count);
-        std::fill(sites.begin(), sites.end(), uint32_t{MOORAGE_SITE_GPU});
+        std::copy_n(items.host_device, items.count, where.begin());
         return items.count;
     }
     void outcome(const moorage::dispatched &) { enter("dispatch_outcome"); }

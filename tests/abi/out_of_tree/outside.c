@@ -9,5 +9,5 @@ static int32_t create(const char *name, const moorage_host *host, const moorage_
 }
 static const moorage_module record = {sizeof record, 0, MOORAGE_ABI_MAJOR, MOORAGE_ABI_MINOR,
     "com.example.outside-c", "0.1.0", 0, 0, (void *)0, (void *)0, descriptor, create};
-__attribute__((visibility("default"))) const moorage_module *moorage_module_v1(void);
-const moorage_module *moorage_module_v1(void) { return &record; }
+__attribute__((visibility("default"))) const moorage_module *moorage_module_v2(void);
+const moorage_module *moorage_module_v2(void) { return &record; }

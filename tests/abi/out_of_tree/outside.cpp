@@ -23,7 +23,7 @@ public:
 
 private:
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t pages_ = 0;
 };
 

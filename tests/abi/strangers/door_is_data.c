@@ -2,4 +2,4 @@
 #include <stdlib.h>
 
 __attribute__((constructor)) static void begin(void) { abort(); }
-__attribute__((visibility("default"))) int moorage_module_v1 = 1;
+__attribute__((visibility("default"))) int moorage_module_v2 = 1;

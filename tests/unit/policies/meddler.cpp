@@ -62,7 +62,7 @@ private:
     bool cuts_;
     int64_t from_;
     uint64_t at_, calls_ = 0;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pages_ = 0, pools_ = 1;
 };
 

@@ -57,7 +57,7 @@ private:
     moorage::host host_;
     std::string way_;
     uint64_t at_, calls_ = 0;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<uint32_t> loaded_;  // the oldest first
     uint32_t experts_ = 0;
     bool shared_ = true;

@@ -68,7 +68,7 @@ private:
     std::string fault_;
     uint64_t from_call_, calls_ = 0;
     bool wrong_ = false;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     uint32_t experts_ = 0, pages_ = 0, pools_ = 1;
 };
 
@@ -124,7 +124,7 @@ public:
 
 private:
     moorage::host host_;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
     std::vector<float> score_;
 };
 
@@ -154,12 +154,8 @@ void lying_replay(moorage_plugin *plugin, const moorage_replay *run) noexcept {
 }
 
 const void *lying_interface(moorage_plugin *plugin, const char *id) noexcept {
-    static const moorage_cache table = [] {
-        moorage_cache made = moorage::detail::tables<liar>::cache_table();
-        made.replay = lying_replay;
-        return made;
-    }();
-    if (std::string_view(id) == MOORAGE_INTERFACE_CACHE) return &table;
+    static const moorage_replayer table{sizeof(table), 0, lying_replay};
+    if (std::string_view(id) == MOORAGE_INTERFACE_REPLAY) return &table;
     return moorage::detail::holder<liar>::get_interface(plugin, id);
 }
 
@@ -193,8 +189,8 @@ int32_t create(const char *name, const moorage_host *host, const moorage_value *
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v1(void);
-extern "C" const moorage_module *moorage_module_v1(void) {
+extern "C" __attribute__((visibility("default"))) const moorage_module *moorage_module_v2(void);
+extern "C" const moorage_module *moorage_module_v2(void) {
     static constexpr moorage_module record{sizeof(moorage_module),
                                            0,
                                            MOORAGE_ABI_MAJOR,

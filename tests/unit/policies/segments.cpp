@@ -27,8 +27,8 @@ public:
             char *end = nullptr;
             const auto layer = static_cast<uint32_t>(std::strtoul(at, &end, 10));
             const auto page = static_cast<uint32_t>(std::strtoul(end + 1, &end, 10));
-            const uint8_t segments = *end == 't'   ? MOORAGE_TOP
-                                     : *end == 'b' ? MOORAGE_BOTTOM
+            const uint8_t segments = *end == 't'   ? MOORAGE_SEGMENT(0, 2)
+                                     : *end == 'b' ? MOORAGE_SEGMENT(1, 2)
                                                    : MOORAGE_WHOLE;
             list_.push_back({layer, page, segments});
             at = end + 1;

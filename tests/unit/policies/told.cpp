@@ -106,7 +106,7 @@ public:
     }
 
     uint32_t assign(const moorage::step &step, const moorage::items &items,
-                    std::span<uint32_t> sites, std::span<uint32_t>) {
+                    std::span<uint32_t> where, std::span<uint32_t>) {
         std::fprintf(out_, "items layer %u behind %llu", step.layer,
                      static_cast<unsigned long long>(items.load_backlog_ns));
         if (items.behind_backlog_ns != 0)
@@ -114,8 +114,7 @@ public:
                          static_cast<unsigned long long>(items.behind_backlog_ns));
         std::fprintf(out_, ":");
         for (uint32_t i = 0; i < items.count && behind_ > 0; ++i)
-            if (items.host_missing[i] != 0)
-                sites[i] = MOORAGE_SITE_CPU | MOORAGE_SITE_AND_LOAD, --behind_;
+            if (items.host_missing[i] != 0) where[i] = items.cpu() | MOORAGE_AND_LOAD, --behind_;
         for (uint32_t i = 0; i < items.count; ++i)
             std::fprintf(out_, " %u x%u lacks %u load %llu gpu %llu cpu %llu;",
                          items.host_experts[i], items.host_tokens[i], items.host_missing[i],
@@ -128,7 +127,7 @@ public:
 
     void outcome(const moorage::dispatched &of) {
         std::fprintf(out_, "took %u x%u of layer %u at %u: load %llu run %llu\n", of.expert,
-                     of.tokens, of.layer, of.site, static_cast<unsigned long long>(of.load_ns),
+                     of.tokens, of.layer, of.device, static_cast<unsigned long long>(of.load_ns),
                      static_cast<unsigned long long>(of.run_ns));
     }
 
@@ -139,7 +138,7 @@ private:
     int64_t behind_;
     std::FILE *out_;
     uint32_t pages_ = 0;
-    const uint8_t *state_ = nullptr;
+    const uint32_t *state_ = nullptr;
 };
 
 class told_more : public told {

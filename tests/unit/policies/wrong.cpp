@@ -11,9 +11,9 @@ public:
     explicit partial_dispatch(const moorage::setup &) {}
     void activate(const moorage::limits &) {}
     void reset() {}
-    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> sites,
+    uint32_t assign(const moorage::step &, const moorage::items &items, std::span<uint32_t> where,
                     std::span<uint32_t>) {
-        for (uint32_t &site : sites) site = MOORAGE_SITE_CPU;
+        for (uint32_t &device : where) device = items.cpu();
         return items.count - 1;
     }
 };

@@ -24,7 +24,8 @@ class hosted final : public actor {
 public:
     explicit hosted(std::unique_ptr<core::instance> made) : made_(std::move(made)) {
         plugin = made_->plugin();
-        observer = made_->observer, router = made_->router, cache = made_->cache;
+        observer = made_->observer, facts = made_->facts, replayer = made_->replayer;
+        router = made_->router, cache = made_->cache;
         budget = made_->budget, prefetch = made_->prefetch, dispatch = made_->dispatch;
         transport = made_->transport, placement = made_->placement, wire = made_->wire;
     }
@@ -40,8 +41,8 @@ private:
     std::unique_ptr<core::instance> made_;
 };
 
-// Sizes of version 1.0; the tables may have grown since.
-constexpr size_t host_bytes = 40, service_bytes = 16, view_bytes = 56, limits_bytes = 72;
+// Sizes of version 2.0; the tables may have grown since.
+constexpr size_t host_bytes = 40, service_bytes = 16, view_bytes = 72, limits_bytes = 104;
 
 class first_host final : public actor {
 public:
@@ -80,6 +81,8 @@ public:
         }
         calls_ = core::completed<moorage_plugin>(plugin);
         observer = find(MOORAGE_INTERFACE_OBSERVER, tables_.observer);
+        facts = find(MOORAGE_INTERFACE_FACTS, tables_.facts);
+        replayer = find(MOORAGE_INTERFACE_REPLAY, tables_.replayer);
         router = find(MOORAGE_INTERFACE_ROUTER, tables_.router);
         cache = find(MOORAGE_INTERFACE_CACHE, tables_.cache);
         budget = find(MOORAGE_INTERFACE_BUDGET, tables_.budget);
@@ -156,6 +159,8 @@ private:
     moorage_plugin calls_{};
     struct {
         moorage_observer observer;
+        moorage_facts facts;
+        moorage_replayer replayer;
         moorage_router router;
         moorage_cache cache;
         moorage_budget budget;

@@ -25,6 +25,8 @@ public:
     moorage_plugin *plugin = nullptr;
     uint32_t owner = 0;  // on the board of calls
     const moorage_observer *observer = nullptr;
+    const moorage_facts *facts = nullptr;
+    const moorage_replayer *replayer = nullptr;
     const moorage_router *router = nullptr;
     const moorage_cache *cache = nullptr;
     const moorage_budget *budget = nullptr;
@@ -40,8 +42,8 @@ core::result<std::unique_ptr<actor>> hosted_actor(const core::policy &of,
                                                   const core::settings &params,
                                                   const core::environment &where);
 
-// An instance made by a host of version 1.0: without the optional services, every table and the
-// host itself exactly as long as in 1.0 and followed by memory that cannot be touched.
+// An instance made by a host of version 2.0: without the optional services, every table and the
+// host itself exactly as long as in 2.0 and followed by memory that cannot be touched.
 core::result<std::unique_ptr<actor>> first_host_actor(const core::policy &of,
                                                       const core::environment &where);
 

@@ -70,7 +70,7 @@ constexpr auto library = test::scope::library, policy = test::scope::policy,
                steps = test::scope::steps, wire = test::scope::wire;
 constexpr test tests[] = {
     {"loads", "the library loads, and its records and descriptors are sound", library, loads},
-    {"exported-symbols-one", "it exports moorage_module_v1 and nothing else", library,
+    {"exported-symbols-one", "it exports moorage_module_v2 and nothing else", library,
      exported_symbols_one},
     {"scan-time", "loading and describing it takes at most 100 ms", library, scan_time},
     {"descriptor-consistency", "it answers for the kinds it declares, no others, always alike",

@@ -30,6 +30,8 @@ driver::driver(actor &policy, world &place, const drive_options &options)
       predicted_(place.options.predictions, place.options.arrays),
       route_experts_(wide(place), place.options.arrays),
       requests_(tokens_max(place), place.options.arrays),
+      positions_(tokens_max(place), place.options.arrays),
+      token_ids_(tokens_max(place), place.options.arrays),
       weights_(wide(place), place.options.arrays),
       gate_scores_(tokens_max(place) * place.options.experts, place.options.arrays),
       distinct_scores_(place.options.experts, place.options.arrays),
@@ -49,10 +51,13 @@ driver::driver(actor &policy, world &place, const drive_options &options)
       world_split_now_(place.options.layers, place.options.arrays),
       forecast_scores_(place.options.predictions, place.options.arrays),
       order_segments_(place.options.buffer_slots, place.options.arrays),
+      order_places_(place.options.buffer_slots, place.options.arrays),
+      order_versions_(place.options.buffer_slots, place.options.arrays),
       item_experts_(place.options.experts, place.options.arrays),
       item_tokens_(place.options.experts, place.options.arrays),
-      sites_(place.options.experts, place.options.arrays),
-      site_order_(place.options.experts, place.options.arrays),
+      item_device_(place.options.experts, place.options.arrays),
+      devices_(place.options.experts, place.options.arrays),
+      device_order_(place.options.experts, place.options.arrays),
       item_missing_(place.options.experts, place.options.arrays),
       item_scores_(place.options.experts, place.options.arrays),
       item_load_(place.options.experts, place.options.arrays),
@@ -61,8 +66,7 @@ driver::driver(actor &policy, world &place, const drive_options &options)
       item_remote_(place.options.experts * place.options.servers, place.options.arrays),
       item_once_(place.options.experts * place.options.servers, place.options.arrays),
       item_remote_first_(place.options.experts + 1, place.options.arrays),
-      item_remote_servers_(place.options.experts * place.options.servers, place.options.arrays),
-      item_distance_(place.options.servers, place.options.arrays),
+      item_remote_devices_(place.options.experts * place.options.servers, place.options.arrays),
       tokens_of_expert_(place.options.experts),
       plan_slots_(place.options.layers),
       plan_split_(place.options.layers, 1.0f),
@@ -106,6 +110,7 @@ void driver::run() {
         step_.token += world_.tokens_of(round);
     }
     if (policy_.transport) drain();
+    if (policy_.facts && !policy_.placement) state_facts(world_.options.arrays);
 }
 
 void driver::run_step(uint32_t round, uint32_t layer) {
@@ -123,7 +128,8 @@ void driver::run_step(uint32_t round, uint32_t layer) {
     if (policy_.dispatch) dispatch();
     if (policy_.cache) load_missing();
     for (uint32_t i = 0; i < step_.distinct_count; ++i)
-        world_.state[first + step_.host_distinct[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+        world_.state[first + step_.host_distinct[i]] &= ~MOORAGE_STATE_PINNED;
+    if (policy_.cache && policy_.cache->give_up) give_up();
     end_prefetches();
     if (policy_.prefetch)
         prefetch();
@@ -141,6 +147,8 @@ void driver::fill_step(uint32_t round, uint32_t layer) {
     for (uint32_t b = 0; b < tokens; ++b) {
         streams_.last(tokens)[b] = b;
         requests_.last(tokens)[b] = round / 16 * world_.limits.tokens_max + b;
+        positions_.last(tokens)[b] = round % 16;
+        token_ids_.last(tokens)[b] = static_cast<int32_t>(draw_.below(1000));
     }
     const size_t count = size_t{tokens} * k;
     std::copy_n(world_.chosen(round, layer), count, chosen_.last(count));
@@ -158,6 +166,8 @@ void driver::fill_step(uint32_t round, uint32_t layer) {
     }
     step_.host_streams = streams_.last(tokens);
     step_.host_requests = requests_.last(tokens);
+    step_.host_positions = extras ? positions_.last(tokens) : nullptr;
+    step_.host_token_ids = extras ? token_ids_.last(tokens) : nullptr;
     step_.host_chosen = chosen_.last(count);
     step_.host_weights = extras ? weights_.last(count) : nullptr;
     step_.host_gate_scores = extras ? gate_scores_.last(size_t{tokens} * experts) : nullptr;
@@ -197,13 +207,21 @@ void driver::route() {
         if (std::find(row, experts + i, experts[i]) != experts + i)
             return blame(fault::range,
                          format("select chose expert {} twice for one token", experts[i]));
-        if (route_classes_.last(count)[i] > MOORAGE_CLASS_SUBSTITUTE)
+        if (route_classes_.last(count)[i] > MOORAGE_CLASS_DROPPED)
             return blame(fault::range,
                          format("select gave class {}", route_classes_.last(count)[i]));
         const float weight = route_weights_.last(count)[i];
         note(std::isnan(weight) ? 0 : static_cast<uint64_t>(weight * 1e6f));
         if (std::isinf(weight)) return blame(fault::range, "select gave an infinite weight");
     }
+    for (uint32_t b = 0; b < step_.token_count; ++b) {
+        const uint8_t *row = route_classes_.last(count) + size_t{b} * step_.top_k;
+        if (std::count(row, row + step_.top_k, MOORAGE_CLASS_DROPPED) == step_.top_k)
+            return blame(fault::range, format("select dropped all experts of token {}", b));
+    }
+    note(out.flags);
+    if (out.flags & ~uint32_t{MOORAGE_ROUTE_RENORMALISE})
+        blame(fault::range, format("select set flags {:#x}, which nobody knows", out.flags));
     std::copy_n(experts, count, chosen_.last(count));
     std::copy_n(route_classes_.last(count), count, classes_.last(count));
     step_.host_classes = classes_.last(count);
@@ -213,13 +231,17 @@ void driver::make_distinct() {
     const size_t count = size_t{step_.token_count} * step_.top_k;
     std::fill(tokens_of_expert_.begin(), tokens_of_expert_.end(), 0u);
     uint32_t found = 0;
-    for (size_t i = 0; i < count; ++i) found += tokens_of_expert_[step_.host_chosen[i]]++ == 0;
+    const auto dropped = [&](size_t i) {
+        return step_.host_classes && step_.host_classes[i] == MOORAGE_CLASS_DROPPED;
+    };
+    for (size_t i = 0; i < count; ++i)
+        if (!dropped(i)) found += tokens_of_expert_[step_.host_chosen[i]]++ == 0;
     uint32_t *experts = distinct_.last(found), *tokens = distinct_tokens_.last(found);
     float *scores = distinct_scores_.last(found);
     uint32_t n = 0;
     for (size_t i = 0; i < count; ++i) {
         const uint32_t expert = step_.host_chosen[i];
-        if (std::find(experts, experts + n, expert) != experts + n) continue;
+        if (dropped(i) || std::find(experts, experts + n, expert) != experts + n) continue;
         experts[n] = expert;
         tokens[n] = tokens_of_expert_[expert];
         scores[n++] = 1.0f / static_cast<float>(1 + i);
@@ -233,11 +255,10 @@ void driver::make_distinct() {
 // Loads that were in flight arrive, most of them at the next step.
 void driver::settle() {
     std::erase_if(in_flight_, [&](uint32_t page) {
-        uint8_t &state = world_.state[page];
-        const int moving = state & MOORAGE_STATE_IN_FLIGHT;
+        uint32_t &state = world_.state[page];
+        const uint32_t moving = state & MOORAGE_STATE_IN_FLIGHT;
         if (moving && draw_.one_in(4)) return false;
-        state = static_cast<uint8_t>((state & ~MOORAGE_STATE_IN_FLIGHT) |
-                                     moving >> MOORAGE_STATE_IN_FLIGHT_SHIFT);
+        state = (state & ~MOORAGE_STATE_IN_FLIGHT) | moving >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
         return true;
     });
 }
@@ -256,14 +277,15 @@ bool driver::fences_hold() {
            target_layers_.intact() && target_offsets_.intact() && target_experts_.intact() &&
            orders_.intact() && budget_split_.intact() && target_scores_.intact() &&
            order_segments_.intact() && item_experts_.intact() && item_tokens_.intact() &&
-           sites_.intact() && site_order_.intact() && item_missing_.intact() &&
-           item_scores_.intact() && item_load_.intact() && item_gpu_.intact() &&
-           item_cpu_.intact() && item_remote_.intact() && item_once_.intact() &&
-           item_remote_first_.intact() && item_remote_servers_.intact() &&
-           item_distance_.intact() && world_.state.intact() && world_.slots.intact() &&
-           world_.used.intact() && world_.split.intact() && world_.remote_ns.intact() &&
-           world_slots_now_.intact() && world_split_now_.intact() && forecast_experts_.intact() &&
-           forecast_scores_.intact();
+           order_places_.intact() && order_versions_.intact() && positions_.intact() &&
+           token_ids_.intact() && item_device_.intact() && devices_.intact() &&
+           device_order_.intact() && item_missing_.intact() && item_scores_.intact() &&
+           item_load_.intact() && item_gpu_.intact() && item_cpu_.intact() &&
+           item_remote_.intact() && item_once_.intact() && item_remote_first_.intact() &&
+           item_remote_devices_.intact() && world_.state.intact() && world_.slots.intact() &&
+           world_.used.intact() && world_.split.intact() && world_.stores.intact() &&
+           world_.devices.intact() && world_.links.intact() && world_slots_now_.intact() &&
+           world_split_now_.intact() && forecast_experts_.intact() && forecast_scores_.intact();
 }
 
 // Over what a policy may read but not write: the step's arrays and the residency view.
@@ -278,15 +300,14 @@ uint64_t driver::lent_checksum() {
         }
     };
     add(streams_), add(chosen_), add(distinct_), add(distinct_tokens_), add(predicted_),
-        add(requests_);
+        add(requests_), add(positions_), add(token_ids_);
     add(weights_), add(gate_scores_), add(distinct_scores_), add(classes_);
     add(world_slots_now_), add(world_split_now_);
     add(target_layers_), add(target_offsets_), add(item_experts_), add(item_tokens_),
         add(item_missing_);
     add(item_scores_), add(item_load_), add(item_gpu_), add(item_cpu_), add(item_remote_);
-    add(item_once_), add(item_remote_first_), add(item_remote_servers_), add(item_distance_);
-    add(world_.state), add(world_.slots), add(world_.used), add(world_.split),
-        add(world_.remote_ns);
+    add(item_once_), add(item_remote_first_), add(item_remote_devices_), add(item_device_);
+    add(world_.state), add(world_.slots), add(world_.used), add(world_.split);
     return sum;
 }
 

@@ -62,12 +62,15 @@ private:
     void make_distinct();
     void observe();
     void settle();
-    void judge_sites(const moorage_items &items, uint32_t got);
+    void judge_devices(const moorage_items &items, uint32_t got);
     // drive_cache.cpp
     void fill();
     void load_missing();
     void load(uint32_t page, uint32_t victim, bool full);
     void find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
+    void give_up();
+    void evict(uint32_t page, int32_t cause);
+    bool held(uint32_t page);
     bool check_victim(uint32_t page, uint32_t pool);
     bool evictable(uint32_t page, uint32_t pool) const;
     void disturb();
@@ -117,19 +120,20 @@ private:
     // The arrays of a step, its results, and those of the stages.
     fenced<uint32_t> streams_, chosen_, distinct_, distinct_tokens_, predicted_, route_experts_;
     fenced<uint64_t> requests_;
+    fenced<uint32_t> positions_;
+    fenced<int32_t> token_ids_;
     fenced<float> weights_, gate_scores_, distinct_scores_, route_weights_;
     fenced<uint8_t> classes_, route_classes_;
     fenced<uint32_t> victims_, budget_slots_, target_layers_, target_offsets_, target_experts_,
         orders_;
     fenced<uint32_t> world_slots_now_, forecast_experts_;
     fenced<float> budget_split_, target_scores_, world_split_now_, forecast_scores_;
-    fenced<uint8_t> order_segments_;
-    fenced<uint32_t> item_experts_, item_tokens_, sites_, site_order_;
+    fenced<uint8_t> order_segments_, order_places_, order_versions_;
+    fenced<uint32_t> item_experts_, item_tokens_, item_device_, devices_, device_order_;
     fenced<uint8_t> item_missing_;
     fenced<float> item_scores_;
     fenced<uint64_t> item_load_, item_gpu_, item_cpu_, item_remote_, item_once_;
-    fenced<uint32_t> item_remote_first_, item_remote_servers_;
-    fenced<uint8_t> item_distance_;
+    fenced<uint32_t> item_remote_first_, item_remote_devices_;
 
     std::vector<uint32_t> good_victims_, in_flight_, misses_, tokens_of_expert_, remote_entries_;
     std::vector<uint32_t> plan_slots_;

@@ -10,12 +10,12 @@ using core::format;
 
 namespace {
 
-constexpr uint8_t in_slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
+constexpr uint32_t in_slot = MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT;
 
 }  // namespace
 
 bool driver::evictable(uint32_t page, uint32_t pool) const {
-    const uint8_t state =
+    const uint32_t state =
         world_.state.capacity() > page ? const_cast<world &>(world_).state[page] : 0;
     return (state & in_slot) != 0 &&
            (state & (MOORAGE_STATE_PINNED | MOORAGE_STATE_BUFFERED)) == 0 &&
@@ -29,7 +29,7 @@ bool driver::check_victim(uint32_t page, uint32_t pool) {
               format("victim {} is no page, of {} there are", page, world_.page_count()));
         return false;
     }
-    const uint8_t state = world_.state[page];
+    const uint32_t state = world_.state[page];
     const std::string name = format("victim {} (layer {} expert {})", page,
                                     page / world_.options.experts, page % world_.options.experts);
     if ((state & in_slot) == 0)
@@ -68,6 +68,7 @@ void driver::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t
     for (uint32_t page = 0; page < world_.page_count() && good_victims_.size() < count; ++page) {
         const auto end = good_victims_.end();
         if (!evictable(page, pool) || std::find(good_victims_.begin(), end, page) != end) continue;
+        if (cause != MOORAGE_BUDGET && held(page)) continue;
         if (!complete)
             blame(fault::incomplete,
                   format("{} of {} victims were named although page {} may go", got, count, page));
@@ -110,16 +111,14 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     }
     if (!yes) return;
     if (full) {
-        world_.state[victim] &= static_cast<uint8_t>(~in_slot);
-        if (cache.on_evict)
-            call(core::entry_point::on_evict,
-                 [&] { cache.on_evict(policy_.plugin, victim, MOORAGE_DEMAND); });
+        ++world_.used[world_.pool_of_page(page)];
+        evict(victim, MOORAGE_DEMAND);
     } else {
         ++world_.used[world_.pool_of_page(page)];
     }
-    uint8_t &state = world_.state[page];
+    uint32_t &state = world_.state[page];
     if (state & MOORAGE_STATE_BUFFERED) --buffered_;
-    state &= static_cast<uint8_t>(~MOORAGE_STATE_BUFFERED);
+    state &= ~MOORAGE_STATE_BUFFERED;
     if (world_.options.disturb && draw_.one_in(3)) {
         state |= MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
         in_flight_.push_back(page);
@@ -183,13 +182,45 @@ void driver::disturb() {
     while (world_.used[pool] > slots) {
         find_victims(pool, world_.options.per_layer ? pool : 0, 1, MOORAGE_BUDGET);
         if (good_victims_.empty()) return;
-        const uint32_t victim = good_victims_[0];
-        world_.state[victim] &= static_cast<uint8_t>(~in_slot);
-        --world_.used[pool];
-        if (policy_.cache->on_evict)
-            call(core::entry_point::on_evict,
-                 [&] { policy_.cache->on_evict(policy_.plugin, victim, MOORAGE_BUDGET); });
+        evict(good_victims_[0], MOORAGE_BUDGET);
     }
+}
+
+// The page loses its slot.
+void driver::evict(uint32_t page, int32_t cause) {
+    world_.state[page] &= ~in_slot;
+    --world_.used[world_.pool_of_page(page)];
+    if (policy_.cache->on_evict)
+        call(core::entry_point::on_evict,
+             [&] { policy_.cache->on_evict(policy_.plugin, page, cause); });
+}
+
+bool driver::held(uint32_t page) {
+    if (!policy_.cache->hold) return false;
+    uint32_t yes = 0;
+    call(core::entry_point::hold, [&] { yes = policy_.cache->hold(policy_.plugin, page); });
+    note(yes);
+    return yes != 0;
+}
+
+// What the policy names goes, though nobody wants its room.
+void driver::give_up() {
+    const uint32_t pool = world_.pool_of_layer(step_.layer), used = world_.used[pool];
+    if (used == 0) return;
+    const moorage_room room{sizeof(room), 0, pool, step_.layer, used, MOORAGE_ADVICE};
+    uint32_t *out = victims_.last(used), got = 0;
+    std::fill_n(out, used, MOORAGE_NONE);
+    call(core::entry_point::give_up,
+         [&] { got = policy_.cache->give_up(policy_.plugin, &room, out); });
+    note(got);
+    if (got > used)
+        blame(fault::capacity, format("{} pages were given up, {} are there", got, used));
+    good_victims_.clear();
+    for (uint32_t i = 0; i < std::min(got, used); ++i) {
+        note(out[i]);
+        if (check_victim(out[i], pool)) good_victims_.push_back(out[i]);
+    }
+    for (const uint32_t page : good_victims_) evict(page, MOORAGE_ADVICE);
 }
 
 }  // namespace moorage::check

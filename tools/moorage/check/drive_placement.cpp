@@ -115,12 +115,12 @@ void driver::judge_plan(cluster_world &at, const std::vector<moorage_copy> &plan
 }
 
 void driver::state_facts(fence arrays) {
-    if (!policy_.placement->facts) return;
+    if (!policy_.facts) return;
     for (const uint32_t capacity : {32u, 1u, 0u}) {
         fenced<moorage_fact> facts(capacity, arrays);
         uint32_t count = 0;
         control(core::entry_point::facts,
-                [&] { count = policy_.placement->facts(policy_.plugin, facts.all(), capacity); });
+                [&] { count = policy_.facts->facts(policy_.plugin, facts.all(), capacity); });
         note(count);
         if (options_.check_fences && !facts.intact())
             blame(fault::canary, "something was written outside an array in facts");

@@ -71,10 +71,10 @@ void driver::end_prefetches() {
     seen.size = sizeof(seen);
     seen.layer = step_.layer;
     for (uint32_t e = 0; e < world_.options.experts; ++e) {
-        uint8_t &state = world_.state[first + e];
+        uint32_t &state = world_.state[first + e];
         if ((state & MOORAGE_STATE_BUFFERED) == 0) continue;
         ++(tokens_of_expert_[e] ? seen.used : seen.wasted);
-        state &= static_cast<uint8_t>(~MOORAGE_STATE_BUFFERED);
+        state &= ~MOORAGE_STATE_BUFFERED;
         --buffered_;
     }
     seen.wasted_bytes = seen.wasted * world_.limits.expert_bytes;
@@ -144,9 +144,17 @@ void driver::prefetch() {
                                     0,
                                     nullptr,
                                     nullptr};
-    moorage_orders orders{
-        sizeof(orders), 0, room, 0, orders_.last(room), order_segments_.last(room)};
+    moorage_orders orders{sizeof(orders),
+                          0,
+                          room,
+                          0,
+                          orders_.last(room),
+                          order_segments_.last(room),
+                          order_places_.last(room),
+                          order_versions_.last(room)};
     std::fill_n(orders.host_segments, room, uint8_t{MOORAGE_WHOLE});
+    std::fill_n(orders.host_places, room, uint8_t{MOORAGE_PLACE_BUFFER});
+    std::fill_n(orders.host_versions, room, uint8_t{0});
     uint32_t got = 0;
     call(core::entry_point::prefetch_plan,
          [&] { got = policy_.prefetch->plan(policy_.plugin, &step_, &forecast, &orders); });
@@ -156,7 +164,7 @@ void driver::prefetch() {
 
 // Without a prefetch policy the buffer fills by chance: a cache policy has to leave it alone.
 void driver::prefetch_anything() {
-    uint8_t &state = world_.state[draw_.below(world_.page_count())];
+    uint32_t &state = world_.state[draw_.below(world_.page_count())];
     if (state != 0 || buffered_ >= world_.options.buffer_slots) return;
     state = MOORAGE_STATE_BUFFERED;
     ++buffered_;
@@ -171,43 +179,49 @@ void driver::judge_orders(uint32_t count, uint32_t capacity) {
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t page = orders_.last(capacity)[i],
                        segments = order_segments_.last(capacity)[i];
-        note(page), note(segments);
+        const uint32_t place = order_places_.last(capacity)[i],
+                       version = order_versions_.last(capacity)[i];
+        note(page), note(segments), note(place);
         if (page >= world_.page_count()) {
             blame(fault::range, format("prefetch of {}, which is no page", page));
             continue;
         }
-        if (segments == 0 || segments > MOORAGE_WHOLE ||
-            (!world_.options.two_segments && segments != MOORAGE_WHOLE)) {
+        if (place > MOORAGE_PLACE_HOST || version != 0) {
+            blame(fault::range,
+                  format("page {} is ordered to place {} in version {}", page, place, version));
+            continue;
+        }
+        if (place != MOORAGE_PLACE_BUFFER) continue;
+        if (segments == 0 || (!world_.options.two_segments && segments != MOORAGE_WHOLE)) {
             blame(fault::range, format("prefetch of segments {} of page {}", segments, page));
             continue;
         }
-        uint8_t &state = world_.state[page];
+        uint32_t &state = world_.state[page];
         if (state != 0 || buffered_ >= world_.options.buffer_slots) continue;
         state = MOORAGE_STATE_BUFFERED;
         ++buffered_;
     }
 }
 
-// Sites that exist and an order that is one, `got` of them.
-void driver::judge_sites(const moorage_items &items, uint32_t got) {
-    const uint32_t count = items.count, servers = items.servers;
-    uint32_t *sites = sites_.last(count), *order = site_order_.last(count);
+// Devices that exist and can compute the items, and an order that is one, `got` of them.
+void driver::judge_devices(const moorage_items &items, uint32_t got) {
+    const uint32_t count = items.count;
+    uint32_t *devices = devices_.last(count), *order = device_order_.last(count);
     for (uint32_t i = 0; i < got; ++i) {
-        note(sites[i]), note(order[i]);
-        if (sites[i] == MOORAGE_SITE_AND_LOAD)
+        note(devices[i]), note(order[i]);
+        if (devices[i] == (items.host_device[i] | MOORAGE_AND_LOAD))
             blame(fault::range, format("item {} is to run on the GPU and to be loaded besides", i));
-        sites[i] &= ~MOORAGE_SITE_AND_LOAD;
-        if (sites[i] < MOORAGE_SITE_REMOTE && items.host_missing[i] &&
-            items.host_load_ns[i] == MOORAGE_NEVER)
+        const uint32_t device = devices[i] &= ~MOORAGE_AND_LOAD;
+        if (device <= items.gpus && items.host_missing[i] && items.host_load_ns[i] == MOORAGE_NEVER)
             blame(fault::range,
                   format("item {} is to run here, where it is absent and cannot be loaded", i));
-        if (sites[i] >= MOORAGE_SITE_REMOTE + servers)
-            blame(fault::range, format("item {} goes to site {}, the last is {}", i, sites[i],
-                                       MOORAGE_SITE_REMOTE + servers - 1));
-        else if (sites[i] >= MOORAGE_SITE_REMOTE &&
-                 !std::binary_search(items.host_remote_servers + items.host_remote_first[i],
-                                     items.host_remote_servers + items.host_remote_first[i + 1],
-                                     sites[i] - MOORAGE_SITE_REMOTE))
+        if (device >= items.devices)
+            blame(fault::range, format("item {} goes to device {}, the last is {}", i, device,
+                                       items.devices - 1));
+        else if (device > items.gpus &&
+                 !std::binary_search(items.host_remote_devices + items.host_remote_first[i],
+                                     items.host_remote_devices + items.host_remote_first[i + 1],
+                                     device))
             blame(fault::range, format("item {} goes to a server that lacks the expert", i));
         if (order[i] >= count || std::find(order, order + i, order[i]) != order + i)
             blame(fault::range, format("order[{}] = {} makes the order no permutation of {} items",
@@ -223,12 +237,12 @@ uint32_t driver::fill_remote(uint32_t count) {
     for (uint32_t i = 0; i < count; ++i) {
         item_remote_first_.last(count + 1)[i] = static_cast<uint32_t>(remote_entries_.size());
         for (uint32_t s = 0; s < servers; ++s)
-            if (draw_.one_in(2)) remote_entries_.push_back(s);
+            if (draw_.one_in(2)) remote_entries_.push_back(s + 2);  // after the GPU and the CPU
     }
     const auto entries = static_cast<uint32_t>(remote_entries_.size());
     item_remote_first_.last(count + 1)[count] = entries;
     for (uint32_t r = 0; r < entries; ++r) {
-        item_remote_servers_.last(entries)[r] = remote_entries_[r];
+        item_remote_devices_.last(entries)[r] = remote_entries_[r];
         item_once_.last(entries)[r] = 30'000 + draw_.below(30'000);
         item_remote_.last(entries)[r] = item_once_.last(entries)[r] + 10'000;
     }
@@ -237,8 +251,6 @@ uint32_t driver::fill_remote(uint32_t count) {
         if (item_missing_.last(count)[i] && draw_.one_in(3) &&
             item_remote_first_.last(count + 1)[i] < item_remote_first_.last(count + 1)[i + 1])
             item_load_.last(count)[i] = MOORAGE_NEVER;
-    for (uint32_t s = 0; s < servers; ++s)
-        item_distance_[s] = static_cast<uint8_t>(std::min<uint32_t>(s, MOORAGE_DISTANCE_CLOUD));
     return entries;
 }
 
@@ -249,12 +261,13 @@ void driver::dispatch() {
     for (const bool resident : {true, false}) {
         for (uint32_t i = 0; i < count; ++i) {
             const uint32_t expert = step_.host_distinct[i];
-            const uint8_t state = world_.state[first + expert];
+            const uint32_t state = world_.state[first + expert];
             if (((state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_BUFFERED)) != 0) != resident)
                 continue;
             const uint32_t tokens = step_.host_distinct_tokens[i];
             item_experts_.last(count)[n] = expert;
             item_tokens_.last(count)[n] = tokens;
+            item_device_.last(count)[n] = 0;
             item_missing_.last(count)[n] = resident ? 0 : MOORAGE_WHOLE;
             item_scores_.last(count)[n] = draw_.unit();
             item_load_.last(count)[n] = resident ? 0 : world_.costs.load_ns;
@@ -266,39 +279,34 @@ void driver::dispatch() {
         }
     }
     const uint32_t remote = fill_remote(count);
-    const moorage_items items{sizeof(items),
-                              servers && draw_.one_in(2) ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u,
-                              count,
-                              servers,
-                              draw_.below(100'000),
-                              draw_.below(100'000),
-                              item_experts_.last(count),
-                              item_tokens_.last(count),
-                              item_missing_.last(count),
-                              world_.options.extras ? item_scores_.last(count) : nullptr,
-                              item_load_.last(count),
-                              item_gpu_.last(count),
-                              item_cpu_.last(count),
-                              servers ? item_remote_.last(remote) : nullptr,
-                              draw_.below(100'000),
-                              servers ? item_remote_first_.last(count + 1) : nullptr,
-                              servers ? item_remote_servers_.last(remote) : nullptr,
-                              servers ? item_once_.last(remote) : nullptr,
-                              servers ? item_distance_.all() : nullptr,
-                              1,
-                              0,
-                              nullptr,
-                              nullptr,
-                              nullptr};
-    uint32_t *sites = sites_.last(count), *order = site_order_.last(count), got = 0;
-    std::fill_n(sites, count, uint32_t{MOORAGE_SITE_GPU});
+    moorage_items items{};
+    items.size = sizeof(items);
+    items.flags = servers && draw_.one_in(2) ? uint32_t{MOORAGE_ITEMS_SERIAL} : 0u;
+    items.count = count;
+    items.devices = world_.limits.devices, items.gpus = 1;
+    items.host_devices = world_.devices.all();
+    items.load_backlog_ns = draw_.below(100'000), items.behind_backlog_ns = draw_.below(100'000);
+    items.host_experts = item_experts_.last(count), items.host_tokens = item_tokens_.last(count);
+    items.host_missing = item_missing_.last(count);
+    items.host_scores = world_.options.extras ? item_scores_.last(count) : nullptr;
+    items.host_device = item_device_.last(count);
+    items.host_load_ns = item_load_.last(count);
+    items.host_gpu_ns = item_gpu_.last(count), items.host_cpu_ns = item_cpu_.last(count);
+    if (servers) {
+        items.host_remote_first = item_remote_first_.last(count + 1);
+        items.host_remote_devices = item_remote_devices_.last(remote);
+        items.host_remote_ns = item_remote_.last(remote);
+        items.host_once_ns = item_once_.last(remote);
+    }
+    uint32_t *devices = devices_.last(count), *order = device_order_.last(count), got = 0;
+    std::fill_n(devices, count, 0u);
     std::iota(order, order + count, 0u);
     call(core::entry_point::assign,
-         [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, sites, order); });
+         [&] { got = policy_.dispatch->assign(policy_.plugin, &step_, &items, devices, order); });
     note(got);
     if (got != 0 && got != count)
         return blame(fault::capacity, format("assign returned {} for {} items", got, count));
-    judge_sites(items, got);
+    judge_devices(items, got);
     if (policy_.dispatch->outcome) tell_outcomes(items);
 }
 
@@ -311,8 +319,7 @@ void driver::tell_outcomes(const moorage_items &items) {
                                       0,
                                       step_.layer,
                                       items.host_experts[i],
-                                      far ? MOORAGE_SITE_REMOTE + items.host_remote_servers[entry]
-                                          : uint32_t{MOORAGE_SITE_GPU},
+                                      far ? items.host_remote_devices[entry] : 0,
                                       items.host_tokens[i],
                                       far ? 0 : items.host_load_ns[i],
                                       far ? items.host_remote_ns[entry] : items.host_gpu_ns[i]};
@@ -354,14 +361,7 @@ void driver::transport_events() {
             at = {true, false, draw_.below(world_.options.links), 1 + draw_.below(1u << 20)};
             const int32_t cause = draw_.one_in(2) ? MOORAGE_DEMAND : MOORAGE_PREFETCH;
             const moorage_transfer t{
-                sizeof(t),
-                0,
-                id,
-                at.link,
-                cause,
-                draw_.below(world_.page_count()),
-                at.left,
-                draw_.one_in(2) ? MOORAGE_NEVER : world_.clock_ns + draw_.below(100'000)};
+                sizeof(t), 0, id, at.link, cause, draw_.below(world_.page_count()), at.left};
             call(core::entry_point::submit, [&] { to.submit(policy_.plugin, &t); });
         } else if (at.live && draw_.one_in(12)) {
             call(core::entry_point::cancel, [&] { to.cancel(policy_.plugin, id); });

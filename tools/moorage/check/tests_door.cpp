@@ -75,7 +75,8 @@ verdict descriptor_consistency(const subject &of) {
     world place(first_world(of));
     auto made = hosted_actor(*of.policy, {}, place.environment());
     if (!made) return failed(made.failure().text);
-    std::vector<std::string> ids{MOORAGE_INTERFACE_OBSERVER};
+    std::vector<std::string> ids{MOORAGE_INTERFACE_OBSERVER, MOORAGE_INTERFACE_FACTS,
+                                 MOORAGE_INTERFACE_REPLAY};
     for (const std::string_view kind : core::kinds) ids.push_back(core::interface_id(kind));
     moorage_plugin *plugin = (*made)->plugin;
     for (const std::string &id : ids) {

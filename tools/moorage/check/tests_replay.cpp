@@ -21,15 +21,18 @@ class replay_world {
 public:
     replay_world(const shape &s, uint32_t slots, bool per_layer, uint64_t seed)
         : shape_(s),
-          state_(layers * experts),
           split_(layers, 1.0f),
+          state_(layers * experts),
           slots_(core::divide_slots(slots, layers, per_layer)),
           used_(slots_.size()),
           seed_(seed) {
         const auto pools = static_cast<uint32_t>(slots_.size());
-        view_ = {
-            sizeof(view_), 0, layers, experts, pools, 0, state_.data(), slots_.data(), used_.data(),
-            split_.data(), nullptr, nullptr};
+        view_ = {sizeof(view_), 0,
+                 layers,        experts,
+                 pools,         0,
+                 state_.data(), slots_.data(),
+                 used_.data(),  split_.data(),
+                 nullptr,       nullptr};
         limits_.size = sizeof(limits_);
         limits_.layers = layers, limits_.experts = experts, limits_.top_k = top_k;
         limits_.tokens_max = limits_.requests_max = limits_.segments = 1;
@@ -64,7 +67,7 @@ public:
                                       outcomes.data() + at};
             const core::policy_call at_work(policy.owner, core::entry_point::replay);
             const core::instance::stepping mark;
-            policy.cache->replay(policy.plugin, &part);
+            policy.replayer->replay(policy.plugin, &part);
             token += count;
         }
         return outcomes;
@@ -125,7 +128,7 @@ private:
         uint32_t misses = 0;
         bool missed[top_k] = {};
         for (uint32_t i = 0; i < shape_.width; ++i) {
-            uint8_t &state = state_[first + step.host_chosen[i]];
+            uint32_t &state = state_[first + step.host_chosen[i]];
             misses += missed[i] = state == 0;
             state |= MOORAGE_STATE_PINNED;
         }
@@ -147,7 +150,7 @@ private:
                                         MOORAGE_DEMAND};
             if (cache.admit && !cache.admit(policy.plugin, &ask)) continue;
             if (full && victim < state_.size()) {
-                state_[victim] &= static_cast<uint8_t>(~MOORAGE_STATE_RESIDENT);
+                state_[victim] &= ~MOORAGE_STATE_RESIDENT;
                 if (cache.on_evict) cache.on_evict(policy.plugin, victim, MOORAGE_DEMAND);
             }
             if (!full) ++used_[pool], --spare;
@@ -156,13 +159,12 @@ private:
             out[i] = full ? victim : MOORAGE_REPLAY_KEPT;
         }
         for (uint32_t i = 0; i < shape_.width; ++i)
-            state_[first + step.host_chosen[i]] &= static_cast<uint8_t>(~MOORAGE_STATE_PINNED);
+            state_[first + step.host_chosen[i]] &= ~MOORAGE_STATE_PINNED;
     }
 
     shape shape_;
-    std::vector<uint8_t> state_;
     std::vector<float> split_;
-    std::vector<uint32_t> slots_, used_, trace_;
+    std::vector<uint32_t> state_, slots_, used_, trace_;
     std::vector<uint64_t> requests_;
     uint64_t seed_;
     moorage_residency view_{};
@@ -192,7 +194,9 @@ verdict replay_equals_steps(const subject &of) {
                 replay_world fast(s, slots, per_layer, of.seed), slow(s, slots, per_layer, of.seed);
                 auto one = actor_in(of, fast), two = actor_in(of, slow);
                 if (!one || !two) return failed((one ? two : one).failure().text);
-                if (!(*one)->cache->replay) return skipped("it has no replay function");
+                const moorage_cache &calls = *(*one)->cache;
+                if (!(*one)->replayer || calls.hold || calls.give_up)
+                    return skipped("no replay goes by a replay function of it");
                 const auto a = fast.at_speed(**one), b = slow.step_by_step(**two);
                 if (a == b) continue;
                 const auto at = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();

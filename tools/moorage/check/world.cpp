@@ -34,42 +34,51 @@ world::world(const world_options &o)
       slots(o.per_layer ? o.layers : 1, o.arrays),
       used(o.per_layer ? o.layers : 1, o.arrays),
       split(o.layers, o.arrays),
-      remote_ns(o.servers, o.arrays) {
-    limits = {sizeof(limits),
-              0,
-              o.layers,
-              o.experts,
-              o.top_k,
-              tokens_max(),
-              tokens_max(),
-              o.per_layer ? o.layers : 1,
-              o.slots,
-              o.buffer_slots,
-              o.two_segments ? 2u : 1u,
-              o.extras ? o.predictions : 0,
-              o.servers,
-              o.links,
-              o.transfers,
-              0,
-              1u << 20};
-    residency = {sizeof(residency), 0,           o.layers,   o.experts,  limits.pools, 0,
-                 state.all(),       slots.all(), used.all(), split.all(), nullptr, nullptr};
+      stores(o.servers + 2, o.arrays),
+      devices(o.servers + 2, o.arrays),
+      links(o.links, o.arrays) {
+    limits.size = sizeof(limits);
+    limits.layers = o.layers, limits.experts = o.experts, limits.top_k = o.top_k;
+    limits.tokens_max = limits.requests_max = tokens_max();
+    limits.pools = o.per_layer ? o.layers : 1;
+    limits.slots = o.slots, limits.buffer_slots = o.buffer_slots;
+    limits.segments = o.two_segments ? 2 : 1;
+    limits.predictions_max = o.extras ? o.predictions : 0;
+    limits.transfers_max = o.transfers;
+    limits.expert_bytes = 1u << 20;
+    lay_out_machine();
+    residency = {sizeof(residency), 0,           o.layers,   o.experts,   limits.pools, 0,
+                 state.all(),       slots.all(), used.all(), split.all(), nullptr,      nullptr};
     costs.size = sizeof(costs);
-    costs.servers = o.servers;
     costs.expert_bytes = limits.expert_bytes;
     costs.load_ns = 50'000, costs.transfer_issue_ns = 5'000, costs.attention_ns = 20'000;
     costs.gpu_expert_ns = 8'000, costs.gpu_token_ns = 1'000;
     costs.cpu_expert_ns = 90'000, costs.cpu_token_ns = 30'000;
-    costs.host_remote_ns = remote_ns.all();
-    for (uint64_t &ns : remote_ns.span()) ns = 70'000;
     future.assign(page_count());
     restart(o.seed);
+}
+
+void world::lay_out_machine() {
+    stores[0] = {sizeof(moorage_store), MOORAGE_STORE_FAST, options.slots, 1};
+    stores[1] = {sizeof(moorage_store), MOORAGE_STORE_HOST, MOORAGE_NONE, 1};
+    devices[0] = {sizeof(moorage_device), MOORAGE_DEVICE_GPU, 0, MOORAGE_DISTANCE_OWN};
+    devices[1] = {sizeof(moorage_device), MOORAGE_DEVICE_CPU, 1, MOORAGE_DISTANCE_OWN};
+    for (uint32_t server = 0; server < options.servers; ++server) {
+        stores[server + 2] = {sizeof(moorage_store), MOORAGE_STORE_SERVER, 0, 1};
+        devices[server + 2] = {sizeof(moorage_device), MOORAGE_DEVICE_SERVER, server + 2,
+                               std::min<uint32_t>(server, MOORAGE_DISTANCE_CLOUD)};
+    }
+    for (moorage_link &link : links.span()) link = {sizeof(moorage_link), 1, 0, 0, 12e9};
+    limits.stores = limits.devices = options.servers + 2;
+    limits.links = options.links;
+    limits.host_stores = stores.all(), limits.host_devices = devices.all();
+    limits.host_links = links.all();
 }
 
 void world::restart(uint64_t seed) {
     options.seed = seed;
     clock_ns = 0;
-    std::fill_n(state.all(), state.capacity(), uint8_t{0});
+    std::fill_n(state.all(), state.capacity(), 0u);
     std::fill_n(used.all(), used.capacity(), 0u);
     std::fill_n(split.all(), split.capacity(), 1.0f);
     const auto shares = core::divide_slots(options.slots, options.layers, options.per_layer);

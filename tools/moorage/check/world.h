@@ -78,16 +78,18 @@ public:
 
     world_options options;
     moorage_limits limits{};
-    fenced<uint8_t> state;
-    fenced<uint32_t> slots, used;
+    fenced<uint32_t> state, slots, used;
     fenced<float> split;
-    fenced<uint64_t> remote_ns;
+    fenced<moorage_store> stores;    // a GPU's, the host's, those of servers
+    fenced<moorage_device> devices;  // a GPU, the CPU, servers
+    fenced<moorage_link> links;
     moorage_residency residency{};
     moorage_costs costs{};
     uint64_t clock_ns = 0;
     known_future future;
 
 private:
+    void lay_out_machine();
     void draw_trace();
     uint32_t tokens_max() const { return std::max(options.batch, options.prefill); }
     std::vector<uint32_t> trace_;  // [rounds, layers, tokens_max, top_k]
