@@ -68,7 +68,8 @@ TEST_CASE("bytes instead of a greeting are turned away, with a guess at what the
                  {frame_of(24, 9, ""), "not of the tcp wire"}};
     two_nodes at;
     for (const auto &[bytes, words] : cases) {
-        CAPTURE(bytes);
+        const std::string said = bytes;
+        CAPTURE(said);
         rude_socket peer(at.far.address);
         peer.say(bytes);
         const wire_heard told = at.far.await(MOORAGE_WIRE_TURNED_AWAY);

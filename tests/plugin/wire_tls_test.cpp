@@ -136,8 +136,9 @@ TEST_CASE("whom the authority does not vouch for takes no part, and both sides h
                  {"star", "names nobody"}};
     listening a;
     for (const auto &[who, words] : cases) {
-        CAPTURE(who);
-        wire_host b(tls(who));
+        const std::string name = who;
+        CAPTURE(name);
+        wire_host b(tls(name));
         REQUIRE(b.open().ok());
         uint64_t number = 0;
         REQUIRE(b.connect(a.address, number, "node-a").ok());

@@ -109,7 +109,7 @@ title = "a title"
     CHECK(config.plugin_paths == paths);
 
     std::string names;
-    for (const std::string_view kind : kinds) names += config.stage(kind).plugin;
+    for (const std::string_view kind : stage_kinds) names += config.stage(kind).plugin;
     CHECK(names == "rcbpdlt");
     REQUIRE(config.cache.params.size() == 4);
     CHECK(param(config.cache, "whole")->value == setting_value{int64_t{-3}});
@@ -528,7 +528,8 @@ TEST_CASE("the bundled configurations load, and the example shows every key") {
          {"executor", "tokens", "batch", "prefill", "seed", "profile", "link", "node", "trace",
           "shape", "experts", "bytes", "sharing", "buffer_experts", "path", "on_fault", "title"})
         CHECK(holds(*text, std::string(key) + " = "));
-    for (const std::string_view kind : kinds) CHECK(holds(*text, "[" + std::string(kind) + "]"));
+    for (const std::string_view kind : stage_kinds)
+        CHECK(holds(*text, "[" + std::string(kind) + "]"));
 }
 
 TEST_CASE("library says which file a policy is in: beside the configuration, or in a plugin path") {

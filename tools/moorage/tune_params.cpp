@@ -92,8 +92,7 @@ result<numeric_param> find_param(const std::string &text, const given_range &ran
     if (!parsed)
         return usage(format("--param {}: the form is section.key, for example router.alpha", text));
     numeric_param param{parsed->section, parsed->key, true, {}, {}};
-    const bool is_stage =
-        std::find(std::begin(kinds), std::end(kinds), param.section) != std::end(kinds);
+    const bool is_stage = std::ranges::find(stage_kinds, param.section) != stage_kinds.end();
     if (!is_stage || param.key == "substitution_max")
         return host_param(range, std::move(param), shared, config);
     return policy_param(text, std::move(param), shared, config);

@@ -15,11 +15,9 @@
 #pragma push_macro("MOORAGE_POLICIES")
 #undef MOORAGE_POLICIES
 #define MOORAGE_POLICIES(...)
-#define private protected
-#include "cpp_wire.cpp"
-#undef private
+#include "base_wire.inc"  // made of the template by CMakeLists.txt
 #pragma pop_macro("MOORAGE_POLICIES")
 
-using wire_base = cpp_wire_policy;
+using wire_base = base_policy;
 using parts = std::span<const moorage_wire_part>;
 using events = std::span<moorage_wire_event>;
