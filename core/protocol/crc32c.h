@@ -1,0 +1,15 @@
+// crc32c.h - the checksum of frames: CRC-32C (Castagnoli), as in iSCSI and SCTP (RFC 3720, B.4).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace moorage::core {
+
+// Of `bytes`, continued from `before`: crc32c(b, crc32c(a)) is that of a and b in a row.
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t before = 0);
+// The same by a table, where the processor has no instruction for it.
+uint32_t crc32c_by_table(std::span<const std::byte> bytes, uint32_t before = 0);
+
+}  // namespace moorage::core

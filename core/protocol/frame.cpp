@@ -1,0 +1,96 @@
+// frame.cpp - writes and checks the headers of messages.
+#include "core/protocol/frame.h"
+
+#include <algorithm>
+#include <cassert>
+#include <iterator>
+
+#include "core/base/text.h"
+#include "core/protocol/byte_reader.h"
+#include "core/protocol/crc32c.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint32_t magic = 0x524f4f4d;  // "MOOR"
+constexpr size_t checked_bytes = frame_header_bytes - sizeof(uint32_t);
+
+constexpr const char *names[] = {"none",    "not ours", "version",  "checksum",    "size",
+                                 "shape",   "values",   "epoch",    "incarnation", "model",
+                                 "cluster", "busy",     "draining", "lacks",       "unexpected"};
+static_assert(std::size(names) == refusal_reasons);
+
+}  // namespace
+
+const char *name_of(refusal_reason why) {
+    const auto at = static_cast<uint32_t>(why);
+    return at < refusal_reasons ? names[at] : "unknown";
+}
+
+std::string version_text(uint16_t theirs, uint16_t ours) {
+    return format(
+        "version {} of the protocol is spoken by the other node, {} by this one: update {}", theirs,
+        ours, theirs > ours ? "this one" : "the other");
+}
+
+void begin_frame(std::vector<std::byte> &message) {
+    message.clear();
+    message.resize(frame_header_bytes);
+}
+
+void end_frame(std::vector<std::byte> &message, frame_header header) {
+    assert(message.size() >= frame_header_bytes);
+    const std::span<const std::byte> body = std::span(message).subspan(frame_header_bytes);
+    std::vector<std::byte> head;
+    byte_writer to(head);
+    to.value(magic);
+    to.value(header.version);
+    to.value(static_cast<uint16_t>(header.kind));
+    to.value(header.sender);
+    to.value(crc32c(body));
+    to.value(header.incarnation);
+    to.value(header.epoch);
+    to.value(header.id);
+    to.value(uint64_t{body.size()});
+    for (int i = 0; i < 3; ++i) to.value(uint32_t{0});
+    to.value(crc32c(head));
+    std::ranges::copy(head, message.begin());
+}
+
+objection read_frame(std::span<const std::byte> message, frame &out) {
+    if (message.size() < frame_header_bytes)
+        return {refusal_reason::size, format("a message of {} bytes; a header has {}",
+                                             message.size(), frame_header_bytes)};
+    byte_reader from(message.first(frame_header_bytes));
+    frame_header &read = out.header;
+    if (from.value<uint32_t>() != magic)
+        return {refusal_reason::not_ours, "what came is no message of a node of moorage"};
+    read.version = from.value<uint16_t>();
+    const auto kind = from.value<uint16_t>();
+    read.sender = from.value<uint32_t>();
+    read.body_crc = from.value<uint32_t>();
+    read.incarnation = from.value<uint64_t>();
+    read.epoch = from.value<uint64_t>();
+    read.id = from.value<uint64_t>();
+    read.body_bytes = from.value<uint64_t>();
+    uint32_t zeros = 0;
+    for (int i = 0; i < 3; ++i) zeros |= from.value<uint32_t>();
+    if (from.value<uint32_t>() != crc32c(message.first(checked_bytes)))
+        return {refusal_reason::checksum, "the header of a message was changed on its way"};
+    if (read.version != protocol_version)
+        return {refusal_reason::version, version_text(read.version, protocol_version)};
+    if (kind == 0 || kind > message_kinds || zeros != 0)
+        return {refusal_reason::unexpected,
+                format("a message of kind {}; 1 to {} are known", kind, message_kinds)};
+    read.kind = static_cast<message_kind>(kind);
+    out.body = message.subspan(frame_header_bytes);
+    if (read.body_bytes != out.body.size())
+        return {refusal_reason::size, format("a body of {} bytes where its header says {}",
+                                             out.body.size(), read.body_bytes)};
+    if (crc32c(out.body) != read.body_crc)
+        return {refusal_reason::checksum, "the body of a message was changed on its way"};
+    return {};
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,122 @@
+// messages.h - the bodies of messages: what is in each, written and read.
+//
+//   begin_frame(message);
+//   write(message, greeting{...});
+//   end_frame(message, {.kind = message_kind::hello, ...});
+//
+//   call_view asked;
+//   if (const objection wrong = read(frame.body, sizes, asked); wrong.why != refusal_reason::none)
+//
+// What is read borrows from the body, which lies at a multiple of 8 bytes. Lists are read only
+// after their lengths fit both the bytes that are there and the sizes of the model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/protocol/frame.h"
+
+namespace moorage::core {
+
+// What is the same on both sides of a connection, once they have greeted.
+struct peer_sizes {
+    uint32_t layers = 0, experts = 0, hidden = 0;  // layers: with experts
+    uint32_t rows_max = 0;                         // of one call
+};
+
+// Bits of greeting::features. Nobody uses what the other has not.
+constexpr uint64_t feature_weights = 1;  // answers weights_wanted
+
+constexpr size_t name_bytes_max = 255, text_bytes_max = 1023;
+
+struct greeting {  // of hello and welcome
+    uint64_t features = 0;
+    uint64_t cluster = 0, model = 0, plan = 0;  // fingerprints
+    peer_sizes sizes;
+    std::string_view server, model_name, software;
+};
+
+struct refusal_view {  // of refusal; of failed with the expert that is meant
+    refusal_reason why = refusal_reason::none;
+    uint32_t layer = no_server, expert = no_server;
+    std::string_view text;
+};
+
+struct expert_rows {
+    uint32_t expert, rows;  // rows: how many of the call's are for it, 1 at least
+    bool operator==(const expert_rows &) const = default;
+};
+
+// Hidden states as the experts of a layer take them, and who is to take which: the rows of
+// experts[0], of experts[1] and so on, one list behind the other.
+struct call_view {
+    uint32_t layer = 0;
+    uint32_t rows = 0;
+    uint32_t wait_us = 0;                  // how long the sender waits; 0: it does not say
+    std::span<const expert_rows> experts;  // rising, each once
+    std::span<const uint32_t> row_of;      // [sum of their rows] below `rows`
+    std::span<const float> hidden_states;  // [rows, hidden]
+};
+
+// Outputs in the order of the call's row_of, not weighted: the sum over a token's experts is the
+// home's, in the order of its ranks, so that it has the bits of one process.
+struct reply_view {
+    uint32_t layer = 0;
+    uint32_t queued_us = 0, computed_us = 0;
+    uint32_t pairs = 0;
+    std::span<const float> outputs;  // [pairs, hidden]
+};
+
+struct ping_view {
+    uint64_t sent_ns = 0;  // by the sender's clock, which comes back with pong
+};
+struct pong_view {
+    uint64_t sent_ns = 0, received_ns = 0, answered_ns = 0;  // the last two by the answerer's clock
+    uint32_t draining = 0, waiting = 0;                      // calls that wait
+};
+
+struct statistics_view {
+    uint64_t calls = 0, rows = 0, window_ms = 0;
+    std::span<const uint64_t> activations;  // [layers, experts] rows
+};
+
+struct weights_range {  // of an expert's image (core/model/segment.h)
+    uint32_t layer = 0, expert = 0;
+    uint64_t offset = 0, bytes = 0;
+};
+struct weights_view {
+    weights_range range;
+    uint64_t image_bytes = 0;  // of the whole expert
+    std::span<const std::byte> bytes;
+};
+constexpr uint64_t weights_bytes_max = uint64_t{1} << 20;  // of one range
+
+void write(std::vector<std::byte> &message, const greeting &of);
+void write(std::vector<std::byte> &message, const refusal_view &of);
+void write(std::vector<std::byte> &message, const ping_view &of);
+void write(std::vector<std::byte> &message, const pong_view &of);
+void write(std::vector<std::byte> &message, const statistics_view &of);
+void write(std::vector<std::byte> &message, const weights_range &of);
+void write(std::vector<std::byte> &message, const weights_view &of);
+// Room for [rows, hidden] or [pairs, hidden], which the caller fills in; the views' own floats are
+// not looked at. It moves when anything is appended.
+std::span<float> write(std::vector<std::byte> &message, const call_view &of, uint32_t hidden);
+std::span<float> write(std::vector<std::byte> &message, const reply_view &of, uint32_t hidden);
+
+// objection::why is none when `out` is good.
+objection read(std::span<const std::byte> body, greeting &out);
+objection read(std::span<const std::byte> body, refusal_view &out);
+objection read(std::span<const std::byte> body, ping_view &out);
+objection read(std::span<const std::byte> body, pong_view &out);
+objection read(std::span<const std::byte> body, const peer_sizes &of, statistics_view &out);
+objection read(std::span<const std::byte> body, const peer_sizes &of, weights_range &out);
+objection read(std::span<const std::byte> body, const peer_sizes &of, weights_view &out);
+objection read(std::span<const std::byte> body, const peer_sizes &of, call_view &out);
+objection read(std::span<const std::byte> body, const peer_sizes &of, reply_view &out);
+
+// Bytes of the longest call or reply of a model: each of rows_max rows for `top_k` experts.
+uint64_t message_bytes_of(const peer_sizes &of, uint32_t top_k);
+
+}  // namespace moorage::core

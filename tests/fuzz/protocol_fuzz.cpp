@@ -1,0 +1,114 @@
+// protocol_fuzz.cpp - fuzz target of messages between nodes: whatever the bytes, a refusal in one
+// line or values within the bounds. The first byte says what the rest is: a whole message, or the
+// body of a kind, whose checksum need not be met.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/protocol/messages.h"
+
+using namespace moorage::core;
+
+namespace {
+
+constexpr peer_sizes sizes{.layers = 4, .experts = 8, .hidden = 3, .rows_max = 6};
+
+void require(bool condition) {
+    if (!condition) std::abort();
+}
+
+// Whether it was taken.
+bool sound(const objection &why) {
+    require(why.text.find('\n') == std::string::npos);
+    require((why.why == refusal_reason::none) == why.text.empty());
+    return why.text.empty();
+}
+
+void read_call(std::span<const std::byte> body) {
+    call_view of;
+    if (!sound(read(body, sizes, of))) return;
+    require(of.layer < sizes.layers && of.rows != 0 && of.rows <= sizes.rows_max);
+    require(of.hidden_states.size() == size_t{of.rows} * sizes.hidden);
+    for (const float value : of.hidden_states) require(std::isfinite(value));
+    size_t sum = 0;
+    uint32_t next = 0;
+    for (const expert_rows &one : of.experts) {
+        require(one.expert >= next && one.expert < sizes.experts);
+        next = one.expert + 1;
+        sum += one.rows;
+    }
+    require(sum == of.row_of.size());
+    for (const uint32_t row : of.row_of) require(row < of.rows);
+}
+
+void read_reply(std::span<const std::byte> body) {
+    reply_view of;
+    if (!sound(read(body, sizes, of))) return;
+    require(of.layer < sizes.layers && of.outputs.size() == size_t{of.pairs} * sizes.hidden);
+    for (const float value : of.outputs) require(std::isfinite(value));
+}
+
+void read_weights(std::span<const std::byte> body) {
+    weights_view of;
+    if (!sound(read(body, sizes, of))) return;
+    require(of.range.layer < sizes.layers && of.range.expert < sizes.experts);
+    require(!of.bytes.empty() && of.bytes.size() == of.range.bytes);
+    require(of.range.offset + of.range.bytes <= of.image_bytes);
+}
+
+void read_body(message_kind kind, std::span<const std::byte> body) {
+    greeting hello;
+    refusal_view why;
+    ping_view ping;
+    pong_view pong;
+    statistics_view told;
+    weights_range range;
+    switch (kind) {
+        case message_kind::hello:
+        case message_kind::welcome:
+            return sound(read(body, hello)) ? require(hello.server.size() <= name_bytes_max)
+                                            : void();
+        case message_kind::refusal:
+        case message_kind::failed:
+            return sound(read(body, why)) ? require(why.text.size() <= text_bytes_max) : void();
+        case message_kind::call:
+            return read_call(body);
+        case message_kind::reply:
+            return read_reply(body);
+        case message_kind::ping:
+            return void(sound(read(body, ping)));
+        case message_kind::pong:
+            return void(sound(read(body, pong)));
+        case message_kind::statistics:
+            return sound(read(body, sizes, told)) ? require(told.activations.size() == 32) : void();
+        case message_kind::weights_wanted:
+            return sound(read(body, sizes, range)) ? require(range.bytes <= weights_bytes_max)
+                                                   : void();
+        case message_kind::weights:
+            return read_weights(body);
+        default:
+            return;
+    }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    if (size == 0) return 0;
+    // As a wire lends it: at a multiple of 8, and of this size, so that a byte beyond is noticed.
+    const std::unique_ptr<std::byte[]> lent(new std::byte[size - 1]);
+    if (size > 1) std::memcpy(lent.get(), data + 1, size - 1);
+    const std::span<const std::byte> bytes(lent.get(), size - 1);
+    if (const uint8_t kind = data[0] % (message_kinds + 1); kind != 0) {
+        read_body(static_cast<message_kind>(kind), bytes);
+        return 0;
+    }
+    frame whole;
+    if (sound(read_frame(bytes, whole))) read_body(whole.header.kind, whole.body);
+    return 0;
+}
