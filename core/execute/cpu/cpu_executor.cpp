@@ -19,6 +19,7 @@ cpu_executor::cpu_executor(const cpu_executor_options &options)
       begun_(std::chrono::steady_clock::now()) {}
 
 result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
+    assert((!options.beside || options.in_place) && "one thing to wait for");
     std::unique_ptr<cpu_executor> made(new cpu_executor(options));
     if (options.in_place) return made;
     if (const status done = made->take_slots(); !done) return done.failure();
@@ -83,7 +84,15 @@ void cpu_executor::send(const link_piece &piece) {
                 {image(first_segment), split ? image(last_segment) : nullptr});
 }
 
+bool cpu_executor::take_beside(completion &out) {
+    if (!options_.beside || !options_.beside->take(out)) return false;
+    failure_ = options_.beside->failure();
+    failed_ = !failure_.empty();
+    return true;
+}
+
 bool cpu_executor::take_piece(completion &out) {
+    if (take_beside(out)) return true;
     if (!at_once_.empty()) {
         out = at_once_.front();
         at_once_.pop();

@@ -15,6 +15,7 @@
 #include "core/base/memory_block.h"
 #include "core/execute/cpu/cpu_model.h"
 #include "core/execute/load_link.h"
+#include "core/execute/side_work.h"
 #include "core/execute/turns_executor.h"
 #include "core/store/arena.h"
 
@@ -29,6 +30,7 @@ struct cpu_executor_options {
     // The files are larger than memory: loads read them past the page cache (disk_reader.h), and
     // nothing is computed from the mapping.
     bool from_disk = false;
+    side_work *beside = nullptr;  // null: nothing; else loads copy nothing (in_place)
 };
 
 class cpu_executor final : public turns_executor<cpu_executor> {
@@ -59,7 +61,8 @@ private:
     void compute(const operation &one);
     void move(const operation &work);
     bool take_piece(completion &out);
-    void wait_for_piece() { link_->wait(); }
+    bool take_beside(completion &out);
+    void wait_for_piece() { options_.beside ? options_.beside->wait() : link_->wait(); }
     void returns() { now_ = time_ns(); }
     std::byte *row(uint64_t row) const { return memory_.data() + row * row_bytes_; }
     std::byte *address(uint32_t page, uint8_t segment) const;

@@ -434,6 +434,25 @@ void cpu_model::experts(uint32_t layer, std::span<const uint32_t> which) {
     if (!s.calls.empty()) s.mlp(s.calls);
 }
 
+std::span<const float> cpu_model::expert_input() const {
+    return {state_->normed.data(), size_t{state_->tokens} * state_->config.hidden};
+}
+
+std::span<const uint32_t> cpu_model::rows_of(uint32_t expert) const {
+    const state &s = *state_;
+    assert(s.pending && expert < s.config.experts);
+    if (!s.chosen(expert)) return {};
+    return std::span(s.gathered)
+        .subspan(s.expert_begins[expert], s.expert_begins[expert + 1] - s.expert_begins[expert]);
+}
+
+std::span<float> cpu_model::outputs_of(uint32_t expert) {
+    state &s = *state_;
+    const size_t begin = s.expert_begins[expert], rows = rows_of(expert).size();
+    std::fill_n(s.computed.begin() + static_cast<ptrdiff_t>(begin), rows, uint8_t{1});
+    return std::span(s.expert_outputs).subspan(begin * s.config.hidden, rows * s.config.hidden);
+}
+
 void cpu_model::predict(uint32_t layer, std::span<const uint32_t> there) {
     state &s = *state_;
     assert(s.limits.predict && s.pending && s.ranks != 0);

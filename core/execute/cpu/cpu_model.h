@@ -61,6 +61,12 @@ public:
     void experts(uint32_t layer, std::span<const uint32_t> which);
     // The same for calls of expert(), of distinct experts.
     void experts(uint32_t layer, std::span<const expert_call> calls);
+    // Experts that somebody else computes: what they take [tokens, hidden]; the rows of it that an
+    // expert is for, none where nobody chose it; and where their outputs go, in that order, all of
+    // them before the next layer begins. After route().
+    std::span<const float> expert_input() const;
+    std::span<const uint32_t> rows_of(uint32_t expert) const;
+    std::span<float> outputs_of(uint32_t expert);
     // next_router_logits() anew, from what the shared expert and the chosen ones of `there` gave:
     // the residual they make goes through the next layer's attention to its router (SMoE, Section
     // IV-C; dense layers in between included). With every chosen expert there they are the very

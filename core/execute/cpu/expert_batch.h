@@ -1,0 +1,50 @@
+// expert_batch.h - experts for the rows of several callers at once: every row has the bits that its
+// caller alone would have got.
+//
+// Rows that want the same expert are computed together, so that its weights are read once. Kernels
+// sum in one order for few rows and in another for many (kernels.h), whatever the others are; so
+// only callers are joined that are on the same side of that border each, and stay there together.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/execute/cpu/kernels.h"
+#include "core/model/model_config.h"
+
+namespace moorage::core {
+
+// One expert for one caller; all borrowed.
+struct batch_item {
+    const mlp_weights *weights;
+    const float *input;              // [.., hidden]
+    std::span<const uint32_t> rows;  // of input; at least one
+    float *outputs;                  // [rows, hidden]
+};
+
+class expert_batch {
+public:
+    // Borrowed. One caller of the pool at a time.
+    expert_batch(const model_config &of, thread_pool &pool) : config_(of), mlp_(pool) {}
+    // In one parallel loop, or a few.
+    void operator()(std::span<const batch_item> items);
+
+private:
+    void join(std::span<const batch_item *const> group);
+    void scatter();
+
+    struct joined {
+        const batch_item *of;
+        size_t row;  // first of its rows in the joint memory
+    };
+    const model_config &config_;
+    mlp_kernel mlp_;
+    std::vector<const batch_item *> order_;
+    std::vector<mlp_call> calls_;
+    std::vector<joined> joined_;
+    std::vector<float> input_, outputs_;  // [joint rows, hidden]
+    size_t joint_rows_ = 0;
+};
+
+}  // namespace moorage::core

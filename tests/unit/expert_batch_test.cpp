@@ -1,0 +1,95 @@
+// expert_batch_test.cpp - goal: rows of several callers get the bits that each caller alone would
+// have got. Method: random callers, experts and types of weights, few rows and many, on every set
+// of vector instructions, against one call of the kernel for each caller's expert.
+#include "core/execute/cpu/expert_batch.h"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <deque>
+
+#include "core/execute/cpu/kernels_vector.h"
+#include "tests/unit/random_weights.h"
+
+using namespace moorage::core;
+
+namespace {
+
+constexpr uint32_t hidden = 96, intermediate = 160, experts = 3, input_rows = 40;
+
+struct random_set {
+    std::deque<random_matrix> matrices;
+    std::vector<std::vector<float>> biases;
+    std::vector<mlp_weights> weights;
+
+    random_set(std::mt19937_64 &random, weight_type type) {
+        biases.reserve(experts);
+        for (uint32_t i = 0; i < experts; ++i) {
+            mlp_weights one;
+            one.gate = matrices.emplace_back(random, type, intermediate, hidden).view();
+            one.up = matrices.emplace_back(random, type, intermediate, hidden).view();
+            one.down = matrices.emplace_back(random, type, hidden, intermediate).view();
+            one.down_bias = biases.emplace_back(random_floats(random, hidden));
+            weights.push_back(one);
+        }
+    }
+};
+
+struct caller {
+    std::vector<float> input, outputs, alone;
+    std::vector<uint32_t> rows;
+    uint32_t expert;
+
+    explicit caller(std::mt19937_64 &random)
+        : input(random_floats(random, input_rows * hidden)), expert(random() % experts) {
+        // Mostly few, as kernels change their order of sums above six.
+        rows.resize(random() % 3 ? 1 + random() % 7 : 1 + random() % 39);
+        for (uint32_t &row : rows) row = static_cast<uint32_t>(random() % input_rows);
+        outputs.assign(rows.size() * hidden, NAN);
+        alone = outputs;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("together as each alone, bit by bit") {
+    std::mt19937_64 random(11);
+    model_config config;
+    config.hidden = hidden;
+    config.moe_intermediate = intermediate;
+    config.activation = activation_kind::silu;
+    thread_pool two(2), one(1);
+    mlp_kernel kernel(one);
+    expert_batch batch(config, two);
+    for (const std::string &target : vector_targets()) {
+        choose_vector_target(target);
+        CAPTURE(target);
+        for (const weight_type type : {weight_type::f32, weight_type::bf16, weight_type::mxfp4}) {
+            const random_set set(random, type);
+            for (int round = 0; round < 20; ++round) {
+                std::deque<caller> callers;
+                std::vector<batch_item> items;
+                for (uint64_t left = 1 + random() % 12; left != 0; --left) {
+                    caller &of = callers.emplace_back(random);
+                    items.push_back(
+                        {&set.weights[of.expert], of.input.data(), of.rows, of.outputs.data()});
+                    mlp_call call{};
+                    call.weights = &set.weights[of.expert];
+                    call.intermediate = call.count = intermediate;
+                    call.activation = config.activation;
+                    call.tokens = static_cast<uint32_t>(of.rows.size());
+                    call.gathered = of.rows.data();
+                    call.input = {of.input.data(), hidden};
+                    call.output = {of.alone.data(), hidden};
+                    kernel(call);
+                }
+                batch(items);
+                for (const caller &of : callers)
+                    CHECK(std::memcmp(of.outputs.data(), of.alone.data(),
+                                      of.alone.size() * sizeof(float)) == 0);
+            }
+        }
+    }
+    choose_vector_target("");
+    batch({});
+}
