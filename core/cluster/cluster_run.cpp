@@ -102,21 +102,10 @@ status cluster_runner::open_scene() {
 }
 
 status cluster_runner::make_plan() {
-    const bool given = !cluster_.plan.empty();
-    if (config_.placement.plugin.empty() && !given)
-        return error{format("{}: no [placement] plugin; name one, for example \"prism\" (moorage "
-                            "plugins list), or a plan of moorage place",
-                            cluster_.place),
-                     true};
-    if (!config_.placement.plugin.empty()) {
-        auto opened =
-            placement_stage::open(config_.placement, shared_.policies(), scene_, config_.seed);
-        if (!opened) return opened.failure();
-        policy_ = std::move(*opened);
-    }
-    auto made = given ? read_plan(cluster_.plan, scene_) : policy_->make(scene_, {});
-    if (!made) return made.failure();
-    plan_ = std::move(*made);
+    auto first = make_first_plan(config_, shared_.policies(), scene_);
+    if (!first) return first.failure();
+    policy_ = std::move(first->policy);
+    plan_ = std::move(first->made);
     return success();
 }
 

@@ -188,4 +188,24 @@ bool placement_stage::adopt(const weighed_move &move) {
     return done.ok() && answer != 0;
 }
 
+result<first_plan> make_first_plan(const run_config &config, const registry &policies,
+                                   const scene &of) {
+    first_plan first;
+    const std::filesystem::path &given = config.cluster->plan;
+    if (config.placement.plugin.empty() && given.empty())
+        return error{format("{}: no [placement] plugin; name one, for example \"prism\" (moorage "
+                            "plugins list), or a plan of moorage place",
+                            config.cluster->place),
+                     true};
+    if (!config.placement.plugin.empty()) {
+        auto opened = placement_stage::open(config.placement, policies, of, config.seed);
+        if (!opened) return opened.failure();
+        first.policy = std::move(*opened);
+    }
+    auto made = given.empty() ? first.policy->make(of, {}) : read_plan(given, of);
+    if (!made) return made.failure();
+    first.made = std::move(*made);
+    return first;
+}
+
 }  // namespace moorage::core

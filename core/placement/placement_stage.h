@@ -70,4 +70,13 @@ private:
     std::vector<moorage_copy> copies_;
 };
 
+// The plan that a configuration begins with: the one that [placement] plan names, or what its
+// policy makes of nothing. Requires: config.cluster, which the scene is of.
+struct first_plan {
+    std::unique_ptr<placement_stage> policy;  // null: none is named
+    plan made;
+};
+result<first_plan> make_first_plan(const run_config &config, const registry &policies,
+                                   const scene &of);
+
 }  // namespace moorage::core

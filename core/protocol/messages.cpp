@@ -2,6 +2,7 @@
 #include "core/protocol/messages.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/base/finite.h"
 #include "core/base/text.h"
@@ -270,6 +271,11 @@ std::span<float> write(std::vector<std::byte> &message, const reply_view &of, ui
     to.value(uint32_t{0});
     const size_t values = size_t{of.pairs} * hidden;
     return {reinterpret_cast<float *>(to.room(values * sizeof(float))), values};
+}
+
+void set_times(std::vector<std::byte> &message, uint32_t queued_us, uint32_t computed_us) {
+    const uint32_t times[] = {queued_us, computed_us};
+    std::memcpy(message.data() + frame_header_bytes + 2 * sizeof(uint32_t), times, sizeof(times));
 }
 
 objection read(std::span<const std::byte> body, const peer_sizes &of, reply_view &out) {

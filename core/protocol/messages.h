@@ -105,6 +105,9 @@ void write(std::vector<std::byte> &message, const weights_view &of);
 std::span<float> write(std::vector<std::byte> &message, const call_view &of, uint32_t hidden);
 std::span<float> write(std::vector<std::byte> &message, const reply_view &of, uint32_t hidden);
 
+// The times of a message in which a reply was written.
+void set_times(std::vector<std::byte> &message, uint32_t queued_us, uint32_t computed_us);
+
 // objection::why is none when `out` is good.
 objection read(std::span<const std::byte> body, greeting &out);
 objection read(std::span<const std::byte> body, refusal_view &out);

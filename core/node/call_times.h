@@ -1,0 +1,66 @@
+// call_times.h - how long calls to a node take: what is expected of the next one, and from when on
+// it is late.
+//
+// A call takes a part that is the same for all and one for each pair of row and expert, by weighted
+// least squares over the latest calls (each counts 63/64 of the one after it); what is left of
+// them is the spread. Until there are enough, nothing but a generous deadline is known.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace moorage::core {
+
+class call_times {
+public:
+    static constexpr uint64_t deadline_ns_min = 50'000'000, deadline_ns_first = 2'000'000'000,
+                              deadline_ns_max = 30'000'000'000;
+
+    void add(uint32_t pairs, uint64_t ns) {
+        const double n = pairs, t = static_cast<double>(ns);
+        const double off = std::abs(t - predicted(n));
+        spread_ = known() ? spread_ + (off - spread_) / 16 : 0;
+        weight_ = weight_ * keeps + 1;
+        n_ = n_ * keeps + n;
+        t_ = t_ * keeps + t;
+        nn_ = nn_ * keeps + n * n;
+        nt_ = nt_ * keeps + n * t;
+        ++count_;
+    }
+    bool known() const { return count_ >= 8; }
+    uint64_t count() const { return count_; }
+    // What a call of so many pairs takes; before anything is known, what a LAN would.
+    uint64_t expected_ns(uint32_t pairs) const {
+        constexpr double first_ns = 500e3, first_pair_ns = 50e3;
+        const double of = count_ != 0 ? predicted(pairs) : first_ns + first_pair_ns * pairs;
+        return static_cast<uint64_t>(std::clamp(of, 1e3, 1e12));
+    }
+    // Beyond it the call is given up. Four times what is expected and eight spreads: a late call is
+    // computed twice, so a deadline that is met by chance alone costs more than one that is long.
+    uint64_t deadline_ns(uint32_t pairs) const {
+        if (!known()) return deadline_ns_first + uint64_t{pairs} * 10'000'000;
+        const double of = 4 * predicted(pairs) + 8 * spread_;
+        return static_cast<uint64_t>(std::clamp(of, static_cast<double>(deadline_ns_min),
+                                                static_cast<double>(deadline_ns_max)));
+    }
+
+private:
+    static constexpr double keeps = 63.0 / 64;
+    double predicted(double n) const {
+        if (count_ == 0) return 0;
+        const double mean_n = n_ / weight_, mean_t = t_ / weight_;
+        const double width = nn_ / weight_ - mean_n * mean_n;
+        const double rise = width > 1e-9 * (1 + mean_n * mean_n)
+                                ? std::max(0.0, (nt_ / weight_ - mean_n * mean_t) / width)
+                                : 0;
+        // Longer than all that were seen: no call of more pairs is expected to be free.
+        const double beyond = n > mean_n && rise == 0 ? mean_t * n / std::max(mean_n, 1.0) : 0;
+        return std::max({0.25 * mean_t, mean_t + rise * (n - mean_n), beyond});
+    }
+
+    uint64_t count_ = 0;
+    double weight_ = 0, n_ = 0, t_ = 0, nn_ = 0, nt_ = 0, spread_ = 0;
+};
+
+}  // namespace moorage::core

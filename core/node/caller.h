@@ -1,0 +1,111 @@
+// caller.h - has experts computed by other nodes: what a node is to its own pipeline.
+//
+// peers: a step's calls go to all servers at once, one each. side_work: what comes back completes
+// on the executor. Between the two stands what can go wrong. A call that is late, refused or lost,
+// and a reply that is not what was asked for, goes to another holder of its experts; where none is
+// left, the home computes it from its own model directory; where it may not, the run ends with an
+// error that names the expert. Who was late is asked again after a pause that doubles. Replies that
+// come when nobody waits any more are dropped by their id.
+//
+// Own disk is one more server, the last: offered for what no node that answers holds.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "core/execute/cpu/cpu_model.h"
+#include "core/execute/operations.h"
+#include "core/execute/peers.h"
+#include "core/execute/side_work.h"
+#include "core/host/lent_memory.h"
+#include "core/node/call_times.h"
+#include "core/node/peer_node.h"
+
+namespace moorage::core {
+
+struct caller_figures {
+    uint64_t calls = 0, replies = 0, experts = 0, pairs = 0;
+    uint64_t late = 0, failed = 0, lost = 0, wrong = 0;  // calls that went elsewhere, by cause
+    uint64_t dropped = 0;                                // replies that nobody waited for
+    uint64_t retried = 0, here = 0;                      // experts asked for again; from own disk
+    uint64_t layers_calling = 0;                         // layer steps with a call at least
+    uint64_t waited_ns = 0;                              // that nothing but replies was waited for
+};
+
+class caller final : public peers, public side_work, public call_answers {
+public:
+    static constexpr uint64_t pause_ns_min = 100'000'000, pause_ns_max = 10'000'000'000;
+
+    // Borrowed. own_disk: what nobody else computes is computed here.
+    caller(peer_node &of, cpu_model &compute, bool own_disk);
+    ~caller() override;
+
+    // Until every server that is needed has greeted or could not be reached, or wait_ns.
+    void connect(uint64_t wait_ns);
+
+    uint32_t servers() const override { return count_ + 1; }
+    std::span<const uint8_t> distances() const override { return distances_; }
+    bool serial() const override { return false; }
+    bool can_load(uint32_t) const override { return false; }
+    void offers(uint32_t page, uint32_t tokens, uint32_t step_tokens,
+                std::vector<remote_offer> &out) override;
+    void call(const remote_call &work) override;
+
+    bool take(completion &out) override;
+    void wait() override;
+    std::string failure() const override { return failure_; }
+
+    const caller_figures &figures() const { return figures_; }
+    const call_times &times(uint32_t server) const { return of_[server].times; }
+    bool paused(uint32_t server) const { return of_[server].paused_until_ns > steady_ns(); }
+    uint64_t under_way() const { return flights_.size(); }
+
+private:
+    struct flight {  // a call that has been sent
+        uint64_t id = 0, sent_ns = 0, due_ns = 0;
+        uint32_t server = 0, layer = 0, pairs = 0;
+        std::vector<expert_work> experts;  // rising by page
+        std::vector<uint32_t> tried;       // servers that did not
+    };
+    struct one_server {
+        call_times times;
+        uint64_t paused_until_ns = 0, pause_ns = pause_ns_min;
+    };
+    void answered(link &from, const frame &of) override;
+    void gone(uint32_t server) override;
+
+    bool usable(uint32_t server, uint64_t now_ns);
+    void start(flight &&made);
+    message_bytes write_call(const flight &of, uint64_t wait_us);
+    void fail_over(flight &&lost);
+    uint32_t next_holder(uint32_t page, const flight &lost, uint64_t now_ns);
+    void compute_here(std::span<const expert_work> experts);
+    bool take_outputs(const flight &of, std::span<const float> outputs);
+    void give_up(const flight &of, const expert_work &one);
+    void pause(uint32_t server);
+    void check_deadlines();
+    void finish(const expert_work &one, uint64_t ns);
+    void compute_waiting();
+
+    peer_node &node_;
+    const node_plan &plan_;
+    cpu_model &compute_;
+    const bool own_disk_;
+    const uint32_t count_;  // of the cluster
+    lent_vector<uint8_t> distances_;
+    std::vector<one_server> of_;
+    std::deque<flight> flights_;
+    std::vector<expert_work> here_;  // to be computed from own disk
+    uint32_t layer_ = 0;             // of the step
+    bool shared_due_ = false;        // the step's shared expert may be computed while calls are out
+    ring<completion> ready_;
+    uint64_t next_id_ = 1, looked_ns_ = 0;
+    std::vector<uint32_t> local_;  // [tokens of the step] row of the call, and 1
+    std::vector<uint32_t> tokens_;
+    std::string failure_;
+    caller_figures figures_;
+};
+
+}  // namespace moorage::core

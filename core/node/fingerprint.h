@@ -1,0 +1,41 @@
+// fingerprint.h - 64 bits that two nodes derive alike from what they must have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "core/model/model.h"
+#include "core/node/node_plan.h"
+
+namespace moorage::core {
+
+// FNV-1a of 64 bits: no defence against whoever wants two things to look alike.
+class fingerprint {
+public:
+    void add(std::span<const std::byte> bytes) {
+        for (const std::byte one : bytes)
+            value_ = (value_ ^ std::to_integer<uint64_t>(one)) * 0x100000001b3u;
+    }
+    void add(uint64_t number) { add(std::as_bytes(std::span(&number, 1))); }
+    void add(std::string_view text) {
+        add(uint64_t{text.size()});
+        add(std::as_bytes(std::span(text)));
+    }
+    uint64_t value() const { return value_; }
+
+private:
+    uint64_t value_ = 0xcbf29ce484222325u;
+};
+
+// Of its sizes, and of the first bytes of every expert's matrices and of its routers': a page of
+// the files for each, not all of them.
+uint64_t fingerprint_of(const model &of);
+// Names and addresses of the servers, in their order.
+uint64_t cluster_fingerprint(std::span<const node_server> servers);
+// Every copy, and the epoch.
+uint64_t plan_fingerprint(const node_plan &of);
+
+}  // namespace moorage::core

@@ -1,0 +1,188 @@
+// holder.cpp - takes calls, computes them together, answers.
+#include "core/node/holder.h"
+
+#include <algorithm>
+
+#include "core/base/text.h"
+#include "core/model/segment.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t batches_waiting_max = 8;
+
+uint32_t us_of(uint64_t ns) {
+    return static_cast<uint32_t>(std::min<uint64_t>(ns / 1000, UINT32_MAX));
+}
+
+}  // namespace
+
+holder::holder(const model &of, thread_pool &pool, const node_plan &plan, uint32_t server,
+               links &through)
+    : model_(of),
+      plan_(plan),
+      server_(server),
+      links_(through),
+      batch_of_(of.config(), pool),
+      weights_(experts_of(of)),
+      activations_(plan.pages()) {}
+
+bool holder::arrived(link &from, const frame &of, uint64_t lent) {
+    switch (of.header.kind) {
+        case message_kind::call:
+            return take_call(from, of, lent);
+        case message_kind::cancel:
+            if (const auto at = std::ranges::find_if(waiting_,
+                                                     [&](const waiting_call &one) {
+                                                         return one.connection == from.connection &&
+                                                                one.id == of.header.id;
+                                                     });
+                at != waiting_.end()) {
+                ++figures_.cancelled;
+                waiting_rows_ -= at->of.rows;
+                links_.release(at->lent);
+                waiting_.erase(at);
+            }
+            return false;
+        case message_kind::weights_wanted:
+            give_weights(from, of);
+            return false;
+        default:
+            links_.refuse(from, refusal_reason::unexpected,
+                          "a caller sends calls, cancellations and wishes for weights");
+            return false;
+    }
+}
+
+void holder::fail(link &from, uint64_t id, const refusal_view &why) {
+    ++figures_.failed;
+    links_.count(why.why);
+    message_bytes written = links_.take_memory();
+    write(written, why);
+    links_.send(from, std::move(written), message_kind::failed, id);
+}
+
+bool holder::take_call(link &from, const frame &of, uint64_t lent) {
+    const uint64_t id = of.header.id;
+    const auto refuse = [&](refusal_reason why, const std::string &text) {
+        fail(from, id, {.why = why, .text = text});
+        return false;
+    };
+    if (of.header.epoch != plan_.epoch)
+        return refuse(refusal_reason::epoch, format("epoch {} is the caller's, {} this node's",
+                                                    of.header.epoch, plan_.epoch));
+    waiting_call one{from.connection, lent, id, steady_ns(), {}};
+    if (const objection bad = read(of.body, plan_.sizes, one.of); bad.why != refusal_reason::none) {
+        // Numbers may go wrong in a model; whoever gets lengths wrong is no caller.
+        if (bad.why == refusal_reason::values) return refuse(bad.why, bad.text);
+        links_.refuse(from, bad.why, bad.text);
+        return false;
+    }
+    for (const expert_rows &expert : one.of.experts)
+        if (!plan_.holds(server_, one.of.layer * plan_.sizes.experts + expert.expert)) {
+            fail(from, id,
+                 {.why = refusal_reason::lacks,
+                  .layer = one.of.layer,
+                  .expert = expert.expert,
+                  .text = "by the plan this node does not hold it"});
+            return false;
+        }
+    if (links_.draining()) return refuse(refusal_reason::draining, "the node ends");
+    if (waiting_rows_ != 0 &&
+        waiting_rows_ + one.of.rows > batches_waiting_max * plan_.sizes.rows_max)
+        return refuse(refusal_reason::busy, format("{} rows wait already", waiting_rows_));
+    waiting_rows_ += one.of.rows;
+    waiting_.push_back(one);
+    return true;
+}
+
+void holder::give_weights(link &from, const frame &of) {
+    weights_range range;
+    if (const objection bad = read(of.body, plan_.sizes, range); bad.why != refusal_reason::none)
+        return links_.refuse(from, bad.why, bad.text);
+    const uint32_t page = range.layer * plan_.sizes.experts + range.expert;
+    const segment_image image(*weights_[page], 0, model_.config().moe_intermediate);
+    if (!plan_.holds(server_, page) || range.offset + range.bytes > image.bytes())
+        return fail(from, of.header.id,
+                    {.why = refusal_reason::lacks,
+                     .layer = range.layer,
+                     .expert = range.expert,
+                     .text = "there are no such bytes here"});
+    // The image is copied by its own offsets, so the memory begins where byte 0 would lie.
+    std::vector<std::byte> bytes(static_cast<size_t>(range.offset + range.bytes));
+    image.copy(range.offset, range.offset + range.bytes, bytes.data());
+    message_bytes written = links_.take_memory();
+    write(written, weights_view{range, image.bytes(),
+                                std::span(bytes).subspan(static_cast<size_t>(range.offset))});
+    figures_.weights_bytes += range.bytes;
+    links_.send(from, std::move(written), message_kind::weights, of.header.id);
+}
+
+void holder::gone(const link &which) {
+    figures_.dropped += std::erase_if(waiting_, [&](const waiting_call &one) {
+        if (one.connection != which.connection) return false;
+        waiting_rows_ -= one.of.rows;
+        links_.release(one.lent);
+        return true;
+    });
+}
+
+void holder::take_batch() {
+    batch_.clear();
+    for (uint64_t rows = 0; !waiting_.empty(); waiting_.pop_front()) {
+        rows += waiting_.front().of.rows;
+        if (!batch_.empty() && rows > plan_.sizes.rows_max) return;
+        waiting_rows_ -= waiting_.front().of.rows;
+        batch_.push_back(waiting_.front());
+    }
+}
+
+void holder::add_items(const waiting_call &one, std::span<float> outputs) {
+    const call_view &of = one.of;
+    size_t pair = 0;
+    for (const expert_rows &expert : of.experts) {
+        const uint32_t page = of.layer * plan_.sizes.experts + expert.expert;
+        items_.push_back({weights_[page], of.hidden_states.data(),
+                          of.row_of.subspan(pair, expert.rows),
+                          outputs.data() + pair * plan_.sizes.hidden});
+        pair += expert.rows;
+        activations_[page] += expert.rows;
+    }
+}
+
+void holder::compute() {
+    take_batch();
+    const uint64_t began_ns = steady_ns();
+    items_.clear();
+    replies_.clear();
+    for (const waiting_call &one : batch_) {
+        message_bytes &reply = replies_.emplace_back(links_.take_memory());
+        const auto pairs = static_cast<uint32_t>(one.of.row_of.size());
+        const auto outputs =
+            write(reply, reply_view{one.of.layer, 0, 0, pairs, {}}, plan_.sizes.hidden);
+        add_items(one, outputs);
+        figures_.rows += one.of.rows;
+        figures_.experts += one.of.experts.size();
+        figures_.queued_ns += began_ns - one.arrived_ns;
+    }
+    batch_of_(items_);
+    ++figures_.batches;
+    figures_.calls += batch_.size();
+    figures_.joined += batch_.size() > 1 ? batch_.size() : 0;
+    answer(began_ns);
+}
+
+void holder::answer(uint64_t began_ns) {
+    const uint64_t took_ns = steady_ns() - began_ns;
+    figures_.computed_ns += took_ns;
+    for (size_t i = 0; i < batch_.size(); ++i) {
+        const waiting_call &one = batch_[i];
+        set_times(replies_[i], us_of(began_ns - one.arrived_ns), us_of(took_ns));
+        if (link *const to = links_.find(one.connection))
+            links_.send(*to, std::move(replies_[i]), message_kind::reply, one.id);
+        links_.release(one.lent);
+    }
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,73 @@
+// holder.h - computes experts for others: what a node is to those that call it.
+//
+// Calls wait until compute(), which takes as many as fit a batch and computes them in one loop,
+// rows of several callers for one expert together. Inputs are read where the wire received them,
+// outputs written into the reply that is sent. Bounds: waiting_rows_max rows wait, beyond it
+// callers are told that it is busy; a batch has rows_max rows, or one call.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "core/execute/cpu/expert_batch.h"
+#include "core/model/model.h"
+#include "core/node/links.h"
+
+namespace moorage::core {
+
+struct holder_figures {
+    uint64_t calls = 0, rows = 0, experts = 0, batches = 0,
+             joined = 0;                              // joined: calls beside others
+    uint64_t cancelled = 0, failed = 0, dropped = 0;  // dropped: of connections that went
+    uint64_t queued_ns = 0, computed_ns = 0;
+    uint64_t weights_bytes = 0;
+};
+
+class holder {
+public:
+    // All borrowed; one caller of the pool at a time.
+    holder(const model &of, thread_pool &pool, const node_plan &plan, uint32_t server,
+           links &through);
+
+    // A call, a cancellation, a wish for weights. Whether it keeps the message.
+    bool arrived(link &from, const frame &of, uint64_t lent);
+    // The calls of a connection that went.
+    void gone(const link &which);
+    bool pending() const { return !waiting_.empty(); }
+    // Some of those that wait, the oldest first, and answers them. Requires: pending().
+    void compute();
+
+    const holder_figures &figures() const { return figures_; }
+    uint64_t waiting() const { return waiting_.size(); }
+    // [pages] rows that were computed.
+    std::span<const uint64_t> activations() const { return activations_; }
+
+private:
+    struct waiting_call {
+        uint64_t connection, lent, id, arrived_ns;
+        call_view of;
+    };
+    bool take_call(link &from, const frame &of, uint64_t lent);
+    void fail(link &from, uint64_t id, const refusal_view &why);
+    void give_weights(link &from, const frame &of);
+    void take_batch();
+    void add_items(const waiting_call &one, std::span<float> outputs);
+    void answer(uint64_t began_ns);
+
+    const model &model_;
+    const node_plan &plan_;
+    const uint32_t server_;
+    links &links_;
+    expert_batch batch_of_;
+    std::vector<const mlp_weights *> weights_;  // [pages]
+    std::deque<waiting_call> waiting_;
+    uint64_t waiting_rows_ = 0;
+    std::vector<waiting_call> batch_;
+    std::vector<message_bytes> replies_;  // [batch]
+    std::vector<batch_item> items_;
+    std::vector<uint64_t> activations_;
+    holder_figures figures_;
+};
+
+}  // namespace moorage::core

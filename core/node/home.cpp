@@ -1,0 +1,252 @@
+// home.cpp - makes the parts of a home, one after the other, and lets it write.
+#include "core/node/home.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/execute/cpu/cpu_executor.h"
+#include "core/pipeline/composition.h"
+#include "core/pipeline/pipeline.h"
+#include "core/pipeline/policy_set.h"
+#include "core/pipeline/run_hardware.h"
+#include "core/pipeline/texts.h"
+#include "core/source/model_source.h"
+#include "core/store/ledger.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Members are in the order of their construction: later ones borrow earlier.
+class home_run {
+public:
+    home_run(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
+             const home_options &options)
+        : config_(config),
+          shared_(shared),
+          node_(at),
+          pool_(pool),
+          options_(options),
+          faults_(config.action) {}
+
+    result<home_result> operator()() {
+        for (const auto part :
+             {&home_run::check, &home_run::make_source, &home_run::make_compute,
+              &home_run::make_store, &home_run::make_policies, &home_run::make_pipeline})
+            if (const status done = (this->*part)(); !done) return done.failure();
+        return drive();
+    }
+
+private:
+    status check();
+    status make_source();
+    status make_compute();
+    status make_store();
+    status make_policies();
+    status make_pipeline();
+    moorage_limits limits() const;
+    result<home_result> drive();
+    void describe(run_report &report) const;
+    bool holds(uint32_t page) const { return node_.plan().holds(node_.own().server, page); }
+
+    const run_config &config_;
+    run_resources &shared_;
+    peer_node &node_;
+    thread_pool &pool_;
+    const home_options &options_;
+    fault_log faults_;
+    std::vector<std::string> warnings_;
+    const opened_model *opened_ = nullptr;
+    text_job job_;
+    std::unique_ptr<model_source> source_;
+    run_hardware hardware_;
+    std::unique_ptr<cpu_model> compute_;
+    std::unique_ptr<caller> caller_;
+    uint32_t capacity_ = 0, transfers_ = 0;
+    std::unique_ptr<ledger> truth_;
+    std::unique_ptr<cpu_executor> where_;
+    policy_set policies_;
+    std::unique_ptr<pipeline> line_;
+};
+
+status home_run::check() {
+    if (config_.prefetch.plugin != "none")
+        return error{format("{}: prefetch {} brings experts into this node's memory, and placement "
+                            "says what is there; choose prefetch \"none\"",
+                            config_.prefetch.place, config_.prefetch.plugin),
+                     true};
+    if (config_.prefill <= node_.plan().sizes.rows_max &&
+        config_.batch <= node_.plan().sizes.rows_max)
+        return success();
+    return error{format("passes of {} tokens are more than the {} rows that a call may have; lower "
+                        "[run] prefill or batch",
+                        std::max(config_.prefill, config_.batch), node_.plan().sizes.rows_max),
+                 true};
+}
+
+status home_run::make_source() {
+    const auto opened = shared_.open_model(config_.model);
+    if (!opened) return opened.failure();
+    opened_ = *opened;
+    const model &of = *opened_->of;
+    if (options_.requests) {
+        job_.requests = *options_.requests;
+    } else {
+        auto job = make_job(config_, of, opened_->words.get());
+        if (!job) return job.failure();
+        job_ = std::move(*job);
+    }
+    model_source_options options;
+    options.batch = config_.batch;
+    options.prefill = config_.prefill;
+    options.tokens = config_.tokens;
+    options.how = {config_.temperature, config_.top_p, config_.sample_top_k, config_.seed};
+    if (config_.stop) options.end_ids = of.generation().end_ids;
+    options.on_token = options_.on_token;
+    source_ = std::make_unique<model_source>(of, job_.requests, options);
+    return success();
+}
+
+status home_run::make_compute() {
+    if (const status loaded = hardware_.load(config_); !loaded) return loaded;
+    const model &of = *opened_->of;
+    hardware_.price(shape_of(of, node_.plan().model_name), source_->context_max() / 2 + 1);
+    auto compute = cpu_model::create(of, pool_,
+                                     {.tokens_max = source_->tokens_max(),
+                                      .streams = source_->streams(),
+                                      .context_max = source_->context_max(),
+                                      .outputs_max = source_->outputs_max()});
+    if (!compute) return compute.failure();
+    compute_ = std::move(*compute);
+    source_->connect(*compute_);
+    caller_ = std::make_unique<caller>(node_, *compute_, options_.own_disk);
+    return success();
+}
+
+status home_run::make_store() {
+    const uint32_t layers = source_->layers(), experts = source_->experts();
+    for (uint32_t page = 0; page < layers * experts; ++page) capacity_ += holds(page);
+    transfers_ = pipeline::transfers_for(experts, 0, false);
+    truth_ = std::make_unique<ledger>(
+        layers, experts, std::vector<uint32_t>{capacity_},
+        std::make_unique<arena>(layers, experts, 1, capacity_, pipeline::staging_slots));
+    auto where = cpu_executor::create({.of = opened_->of.get(),
+                                       .compute = compute_.get(),
+                                       .places = &truth_->rows(),
+                                       .transfers_max = transfers_,
+                                       .in_place = true,
+                                       .beside = caller_.get()});
+    if (!where) return where.failure();
+    where_ = std::move(*where);
+    return success();
+}
+
+moorage_limits home_run::limits() const {
+    moorage_limits limits{};
+    limits.size = sizeof(limits);
+    limits.layers = source_->layers();
+    limits.experts = source_->experts();
+    limits.top_k = source_->top_k();
+    limits.tokens_max = source_->tokens_max();
+    limits.requests_max = source_->streams();
+    limits.pools = 1;
+    limits.slots = capacity_;
+    limits.segments = 1;
+    limits.predictions_max = source_->experts();
+    limits.servers = caller_->servers();
+    limits.links = link_disk;  // there is none
+    limits.transfers_max = transfers_;
+    limits.expert_bytes = hardware_.costs().shape().expert_bytes;
+    return limits;
+}
+
+status home_run::make_policies() {
+    policy_set::request request{.config = config_,
+                                .known = shared_.policies(),
+                                .offers = source_->offers(),
+                                .source_name = config_.model.string(),
+                                .where = {truth_->view(), hardware_.shown().lent(), where_->clock(),
+                                          nullptr, config_.seed, &faults_}};
+    if (const status done = policies_.make(request); !done) return done;
+    if (const status done = policies_.activate(limits()); !done) return done;
+    return check_composition({config_, policies_, source_->experts(), 0, caller_->servers() - 1},
+                             warnings_);
+}
+
+status home_run::make_pipeline() {
+    line_ = std::make_unique<pipeline>(pipeline::parts{
+        .from = source_.get(),
+        .where = where_.get(),
+        .costs = &hardware_.costs(),
+        .shown = &*hardware_.shown(),
+        .truth = truth_.get(),
+        .faults = &faults_,
+        .policies = policies_.all(),
+        .slots = {capacity_},
+        .buffer_slots = 0,
+        .transfers_max = transfers_,
+        .needs = policies_.needs() | MOORAGE_NEEDS_WEIGHTS,
+        .routing = {config_.exact_requests, config_.substitution_max, policies_.lossy()},
+        .others = caller_.get()});
+    for (uint32_t page = 0; page < node_.plan().pages(); ++page)
+        if (holds(page)) line_->keep(page);
+    return success();
+}
+
+result<home_result> home_run::drive() {
+    caller_->connect(options_.connect_ns);
+    while (line_->next_pass()) {
+        if (options_.after_pass) options_.after_pass(*caller_);
+        if (options_.stop && options_.stop()) return error{"stopped, as its output has no taker"};
+    }
+    if (!faults_.fatal().empty())
+        return error{faults_.fatal() +
+                     "; the run ended (set [plugins] on_fault = \"replace\" to "
+                     "go on with the host's default)"};
+    if (where_->failed()) return error{where_->failure()};
+    if (!source_->failure().empty()) return error{source_->failure()};
+    home_result done;
+    line_->finish(done.report);
+    describe(done.report);
+    done.calls = caller_->figures();
+    return done;
+}
+
+void home_run::describe(run_report &report) const {
+    report.executor = config_.executor;
+    report.profile = config_.profile;
+    report.title = config_.title;
+    report.seed = config_.seed;
+    report.lossy = policies_.lossy();
+    report.warnings = warnings_;
+    report.text = report_of(job_, *source_, opened_->words.get(), node_.plan().model_name);
+    report.requests = source_->requests().size();
+    const caller_figures &calls = caller_->figures();
+    json &all = *report.config;
+    all["run"] = {{"executor", config_.executor},
+                  {"batch", config_.batch},
+                  {"prefill", config_.prefill},
+                  {"seed", config_.seed}};
+    all["node"] = {{"servers", node_.plan().servers.size()},
+                   {"experts_here", capacity_},
+                   {"experts_all", node_.plan().pages()},
+                   {"calls", calls.calls},
+                   {"layers_calling", calls.layers_calling},
+                   {"late", calls.late},
+                   {"lost", calls.lost},
+                   {"failed", calls.failed},
+                   {"wrong", calls.wrong},
+                   {"from_own_disk", calls.here}};
+    policies_.describe(all);
+}
+
+}  // namespace
+
+result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &at,
+                             thread_pool &pool, const home_options &options) {
+    return home_run(config, shared, at, pool, options)();
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,41 @@
+// home.h - requests that enter at a node: the pipeline of any run, over an executor whose experts
+// lie partly elsewhere.
+//
+// What the plan gives this node is resident, read in place from the model directory; the dispatch
+// policy decides which holder is called for the rest, at prices that are measured (caller.h). Text
+// has the bits of one process on cpu, whatever the plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "core/config/run_config.h"
+#include "core/node/caller.h"
+#include "core/node/peer_node.h"
+#include "core/pipeline/run.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+struct home_options {
+    bool own_disk = true;
+    uint64_t connect_ns = 2'000'000'000;  // that nodes are waited for at first
+    std::function<void(uint64_t request, int32_t id)> on_token = {};
+    std::function<bool()> stop = {};                       // asked after every pass
+    std::function<void(const caller &)> after_pass = {};   // sees it at work
+    const std::vector<model_request> *requests = nullptr;  // in place of prompts and text
+};
+
+// What a home did beside its report.
+struct home_result {
+    run_report report;
+    caller_figures calls;
+};
+
+// Requires: config.model is open in `shared` as `at` has it, config.executor is cpu. `pool` is the
+// one that `at` computes with.
+result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &at,
+                             thread_pool &pool, const home_options &options);
+
+}  // namespace moorage::core

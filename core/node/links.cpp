@@ -1,0 +1,387 @@
+// links.cpp - connects, greets, reads frames, and notices who is gone.
+#include "core/node/links.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+
+#include "core/base/log.h"
+#include "core/base/text.h"
+#include "core/base/visible.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t memory_max = 64;  // messages whose memory is kept
+constexpr uint64_t waiting_messages_max = 4096;
+
+}  // namespace
+
+uint64_t steady_ns() {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                     std::chrono::steady_clock::now().time_since_epoch())
+                                     .count());
+}
+
+links::links(wire &over, const node_plan &plan, const node_identity &own, link_events &events)
+    : wire_(over),
+      plan_(plan),
+      own_(own),
+      events_(events),
+      dials_(plan.servers.size()),
+      chance_(own.incarnation, 0) {}
+
+result<std::string> links::listen(const std::string &address) { return wire_.listen(address); }
+
+void links::dial() {
+    for (uint32_t server = 0; server < dials_.size(); ++server)
+        dials_[server].wanted = server != own_.server && !plan_.servers[server].addresses.empty();
+    dial_due(steady_ns());
+}
+
+void links::dial_due(uint64_t now_ns) {
+    for (uint32_t server = 0; server < dials_.size(); ++server) {
+        dialing &one = dials_[server];
+        if (!one.wanted || one.connection != 0 || now_ns < one.again_ns) continue;
+        const auto begun = wire_.connect(MOORAGE_WIRE_CALLS, plan_.servers[server].addresses);
+        if (!begun) {
+            one.trouble = begun.failure().text;
+            one.again_ns = now_ns + retry_ns_max;
+            continue;
+        }
+        auto made = std::make_unique<link>();
+        made->connection = one.connection = *begun;
+        made->dialed = true;
+        made->server = server;
+        made->since_ns = now_ns;
+        links_.emplace(*begun, std::move(made));
+    }
+}
+
+// Who has connected and says nothing is not waited for.
+void links::check_greetings(uint64_t now_ns) {
+    for (auto &[connection, one] : links_) {
+        if (one->stands != link::stand::greeting || now_ns - one->since_ns < greeting_ns) continue;
+        count(refusal_reason::unexpected);
+        one->stands = link::stand::closing;
+        wire_.close(connection, true);
+    }
+}
+
+uint64_t links::due_ns() const {
+    uint64_t due = UINT64_MAX;
+    for (const dialing &one : dials_)
+        if (one.wanted && one.connection == 0) due = std::min(due, one.again_ns);
+    for (const auto &[connection, one] : links_)
+        if (one->stands == link::stand::greeting) due = std::min(due, one->since_ns + greeting_ns);
+    return due;
+}
+
+void links::turn(uint64_t wait_ns) {
+    uint64_t now_ns = steady_ns();
+    dial_due(now_ns);
+    check_greetings(now_ns);
+    if (const uint64_t due = due_ns(); wait_ns != 0 && due != UINT64_MAX)
+        wait_ns = std::min(wait_ns, due > now_ns ? due - now_ns : 0);
+    std::array<moorage_wire_event, 64> events;
+    const uint32_t count = wire_.poll(events, wait_ns);
+    for (uint32_t i = 0; i < count; ++i) handle(events[i]);
+}
+
+void links::handle(const moorage_wire_event &event) {
+    switch (event.kind) {
+        case MOORAGE_WIRE_CONNECTED:
+        case MOORAGE_WIRE_ACCEPTED:
+            return connected(event);
+        case MOORAGE_WIRE_MESSAGE:
+            return took(event);
+        case MOORAGE_WIRE_SENT:
+            if (const auto at = lent_.find(event.user); at != lent_.end()) {
+                if (memory_.size() < memory_max) memory_.push_back(std::move(at->second.bytes));
+                lent_.erase(at);
+            }
+            return;
+        case MOORAGE_WIRE_WRITABLE:
+            if (link *const one = find(event.connection)) flush(*one);
+            return;
+        case MOORAGE_WIRE_CLOSED:
+            return closed(event);
+        case MOORAGE_WIRE_TURNED_AWAY:
+            figures_.refused[static_cast<size_t>(refusal_reason::not_ours)] += event.count;
+            return;
+        default:
+            return;
+    }
+}
+
+void links::connected(const moorage_wire_event &event) {
+    link *one = find(event.connection);
+    if (!one) {
+        auto made = std::make_unique<link>();
+        made->connection = event.connection;
+        one = links_.emplace(event.connection, std::move(made)).first->second.get();
+        ++figures_.accepts;
+    }
+    one->stands = link::stand::greeting;
+    one->since_ns = steady_ns();
+    one->address = event.plugin_address ? event.plugin_address : "";
+    if (one->dialed) say_hello(*one, message_kind::hello);
+}
+
+void links::say_hello(link &to, message_kind kind) {
+    message_bytes written = take_memory();
+    write(written,
+          greeting{feature_weights, plan_.cluster, plan_.model, plan_.plan, plan_.sizes,
+                   own_.server < plan_.servers.size() ? plan_.servers[own_.server].name : "",
+                   plan_.model_name, own_.software});
+    send(to, std::move(written), kind, 0);
+}
+
+void links::took(const moorage_wire_event &event) {
+    link *const from = find(event.connection);
+    if (!from || from->stands == link::stand::closing || !take(*from, event))
+        wire_.release(event.message);
+}
+
+// Whether somebody keeps the message.
+bool links::take(link &from, const moorage_wire_event &event) {
+    ++figures_.messages_in;
+    figures_.bytes_in += event.bytes;
+    from.received_bytes += event.bytes;
+    frame of;
+    const std::span bytes(static_cast<const std::byte *>(event.plugin_data),
+                          static_cast<size_t>(event.bytes));
+    if (const objection bad = read_frame(bytes, of); bad.why != refusal_reason::none) {
+        refuse(from, bad.why, bad.text);
+        return false;
+    }
+    if (from.stands == link::stand::greeting) {
+        greeted(from, of);
+        return false;
+    }
+    if (of.header.incarnation != from.incarnation || of.header.sender != from.server) {
+        refuse(from, refusal_reason::incarnation, "it is not who it was when it greeted");
+        return false;
+    }
+    switch (of.header.kind) {
+        case message_kind::ping:
+            answer_ping(from, of);
+            return false;
+        case message_kind::goodbye:
+            from.draining = true;
+            return events_.arrived(from, of, event.message);
+        case message_kind::hello:
+        case message_kind::welcome:
+            refuse(from, refusal_reason::unexpected, "it has greeted already");
+            return false;
+        default:
+            return events_.arrived(from, of, event.message);
+    }
+}
+
+void links::answer_ping(link &from, const frame &of) {
+    const uint64_t now_ns = steady_ns();
+    ping_view asked;
+    if (const objection bad = read(of.body, asked); bad.why != refusal_reason::none)
+        return refuse(from, bad.why, bad.text);
+    message_bytes written = take_memory();
+    write(written, pong_view{asked.sent_ns, now_ns, steady_ns(), draining_, 0});
+    send(from, std::move(written), message_kind::pong, 0);
+}
+
+refusal_reason links::differs(const greeting &theirs, std::string &text) const {
+    const auto both = [&](const char *what, auto its, auto ours) {
+        text = format("{} {:x} is the caller's, {:x} this node's; start both with the same files",
+                      what, its, ours);
+    };
+    if (theirs.cluster != plan_.cluster)
+        return both("cluster", theirs.cluster, plan_.cluster), refusal_reason::cluster;
+    if (theirs.model != plan_.model || theirs.sizes.layers != plan_.sizes.layers ||
+        theirs.sizes.experts != plan_.sizes.experts || theirs.sizes.hidden != plan_.sizes.hidden) {
+        text = format(
+            "model {} ({:x}, {} layers of {} experts, hidden {}) is the caller's, {} "
+            "({:x}, {} of {}, {}) this node's; give both the same weights",
+            visible(theirs.model_name), theirs.model, theirs.sizes.layers, theirs.sizes.experts,
+            theirs.sizes.hidden, plan_.model_name, plan_.model, plan_.sizes.layers,
+            plan_.sizes.experts, plan_.sizes.hidden);
+        return refusal_reason::model;
+    }
+    if (theirs.plan != plan_.plan)
+        return both("plan", theirs.plan, plan_.plan), refusal_reason::epoch;
+    if (draining_) return text = "this node takes no more calls", refusal_reason::draining;
+    return refusal_reason::none;
+}
+
+// The first message of a connection: a greeting, or why there is none.
+void links::greeted(link &from, const frame &of) {
+    const auto wanted = from.dialed ? message_kind::welcome : message_kind::hello;
+    if (from.dialed && of.header.kind == message_kind::refusal) {
+        refusal_view why;
+        const bool said = read(of.body, why).why == refusal_reason::none;
+        dials_[from.server].trouble = said ? visible(why.text) : "it refuses and does not say why";
+        return lose(from, true);
+    }
+    greeting theirs;
+    if (of.header.kind != wanted)
+        return refuse(from, refusal_reason::unexpected, "a connection begins with a greeting");
+    if (const objection bad = read(of.body, theirs); bad.why != refusal_reason::none)
+        return refuse(from, bad.why, bad.text);
+    std::string text;
+    if (const refusal_reason why = differs(theirs, text); why != refusal_reason::none)
+        return refuse(from, why, text);
+    if (from.dialed && of.header.sender != from.server)
+        return refuse(
+            from, refusal_reason::cluster,
+            format("server {} answers where server {} is meant to", of.header.sender, from.server));
+    from.server = of.header.sender;
+    from.incarnation = of.header.incarnation;
+    from.rows_max = theirs.sizes.rows_max;
+    from.stands = link::stand::ready;
+    from.since_ns = steady_ns();
+    if (from.dialed) {
+        ++figures_.connects;
+        dials_[from.server].pause_ns = retry_ns_min;
+        dials_[from.server].trouble.clear();
+    } else {
+        say_hello(from, message_kind::welcome);
+    }
+    events_.ready(from);
+}
+
+void links::refuse(link &who, refusal_reason why, const std::string &text) {
+    count(why);
+    // A flood of them shall not fill the log.
+    if (std::has_single_bit(figures_.refused[static_cast<size_t>(why)]))
+        log_warning(format("node: {} refused ({}): {}",
+                           who.address.empty() ? "a connection" : visible(who.address),
+                           name_of(why), text));
+    if (who.dialed) dials_[who.server].trouble = text;
+    message_bytes written = take_memory();
+    write(written, refusal_view{.why = why, .text = text});
+    send(who, std::move(written), message_kind::refusal, 0);
+    lose(who, false);
+}
+
+void links::note_trouble(const link &of, std::string_view text) {
+    dials_[of.server].trouble = visible(text);
+    log_warning(format("node: {} says: {}", plan_.servers[of.server].name, visible(text)));
+}
+
+link *links::to(uint32_t server) {
+    if (server >= dials_.size()) return nullptr;
+    link *const one = find(dials_[server].connection);
+    return one && one->stands == link::stand::ready && !one->draining ? one : nullptr;
+}
+
+link *links::find(uint64_t connection) {
+    const auto at = links_.find(connection);
+    return at == links_.end() ? nullptr : at->second.get();
+}
+
+message_bytes links::take_memory() {
+    message_bytes made;
+    if (!memory_.empty()) {
+        made = std::move(memory_.back());
+        memory_.pop_back();
+    }
+    begin_frame(made);
+    return made;
+}
+
+bool links::send(link &to, message_bytes &&written, message_kind kind, uint64_t id) {
+    if (to.stands == link::stand::closing) return false;
+    end_frame(written, {.kind = kind,
+                        .sender = own_.server,
+                        .incarnation = own_.incarnation,
+                        .epoch = plan_.epoch,
+                        .id = id});
+    ++figures_.messages_out;
+    figures_.bytes_out += written.size();
+    to.sent_bytes += written.size();
+    if (to.waiting.empty()) return give(to, std::move(written));
+    if (to.waiting.size() >= waiting_messages_max) {
+        lose(to, true);
+        return false;
+    }
+    to.waiting_bytes += written.size();
+    to.waiting.push_back(std::move(written));
+    return true;
+}
+
+bool links::give(link &to, message_bytes &&whole) {
+    const uint64_t user = next_user_++;
+    const moorage_wire_part part{whole.data(), whole.size(), 0};
+    switch (wire_.send(to.connection, {&part, 1}, user)) {
+        case MOORAGE_WIRE_DONE:
+            if (memory_.size() < memory_max) memory_.push_back(std::move(whole));
+            return true;
+        case MOORAGE_WIRE_TAKEN:
+            lent_.emplace(user, lent_message{to.connection, std::move(whole)});
+            return true;
+        case MOORAGE_WIRE_FULL:
+            to.waiting_bytes += whole.size();
+            to.waiting.push_front(std::move(whole));
+            return true;
+        default:
+            return false;
+    }
+}
+
+void links::flush(link &to) {
+    while (!to.waiting.empty()) {
+        message_bytes next = std::move(to.waiting.front());
+        to.waiting.pop_front();
+        const size_t before = to.waiting.size();
+        to.waiting_bytes -= next.size();
+        if (!give(to, std::move(next)) || to.waiting.size() > before) return;
+    }
+}
+
+void links::drain() {
+    draining_ = true;
+    each([&](link &one) {
+        if (one.stands != link::stand::ready) return;
+        message_bytes written = take_memory();
+        write(written, refusal_view{.why = refusal_reason::draining, .text = "the node ends"});
+        send(one, std::move(written), message_kind::goodbye, 0);
+    });
+}
+
+bool links::idle() const {
+    return lent_.empty() &&
+           std::ranges::all_of(links_, [](const auto &one) { return one.second->waiting.empty(); });
+}
+
+// Its CLOSED comes later.
+void links::lose(link &who, bool at_once) {
+    if (who.stands == link::stand::closing) return;
+    const bool known = who.stands == link::stand::ready;
+    who.stands = link::stand::closing;
+    wire_.close(who.connection, at_once);
+    if (known) events_.gone(who);
+}
+
+void links::closed(const moorage_wire_event &event) {
+    const auto at = links_.find(event.connection);
+    if (at == links_.end()) return;
+    const std::unique_ptr<link> one = std::move(at->second);
+    links_.erase(at);
+    std::erase_if(lent_,
+                  [&](const auto &lent) { return lent.second.connection == one->connection; });
+    if (one->dialed) {
+        dialing &of = dials_[one->server];
+        of.connection = 0;
+        // Between half of the pause and all of it, so that those who lost the same node do not come
+        // back in step.
+        of.again_ns = steady_ns() + of.pause_ns / 2 + chance_.below(of.pause_ns / 2 + 1);
+        of.pause_ns = std::min(2 * of.pause_ns, retry_ns_max);
+        if (of.trouble.empty() && event.plugin_text) of.trouble = event.plugin_text;
+    }
+    if (one->stands != link::stand::ready) return;
+    ++figures_.losses;
+    one->stands = link::stand::closing;
+    events_.gone(*one);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,160 @@
+// links.h - the connections of a node: dialed and accepted, greeted, kept, and found dead.
+//
+// Whoever calls connects: calls and replies of a pair go over the connection of the one that calls,
+// so two nodes that call each other have two. A connection takes part once both have greeted
+// (docs/protocol.md); until then, and when it breaks a rule, nobody hears of it. What a server
+// refuses or does not answer is tried again after a while that doubles, spread by chance.
+//
+// One thread drives it. Bounds: links_max connections, waiting_bytes_max of messages that a peer
+// does not take, beyond which it is dropped.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/base/random.h"
+#include "core/node/node_plan.h"
+#include "core/node/wire.h"
+#include "core/protocol/frame.h"
+
+namespace moorage::core {
+
+using message_bytes = std::vector<std::byte>;
+
+// Who a node is to others. Servers are numbered as in the plan.
+struct node_identity {
+    uint32_t server = no_server;
+    uint64_t incarnation = 0;
+    std::string software;
+};
+
+struct link {
+    enum class stand : uint8_t { connecting, greeting, ready, closing };
+    uint64_t connection = 0;
+    bool dialed = false;
+    stand stands = stand::connecting;
+    bool draining = false;        // it said goodbye
+    uint32_t server = no_server;  // who it is of; accepted: as it says of itself
+    uint64_t incarnation = 0;     // of the other, once greeted
+    uint64_t since_ns = 0;        // of the stand
+    uint64_t rows_max = 0;        // of a call that the other takes
+    std::string address;
+    std::deque<message_bytes> waiting;  // that the wire did not take yet
+    uint64_t waiting_bytes = 0;
+    uint64_t sent_bytes = 0, received_bytes = 0;
+};
+
+// What a node makes of its connections.
+class link_events {
+public:
+    virtual ~link_events() = default;
+    virtual void ready(link &) = 0;
+    // A message other than greetings and pings. `lent` is its number at the wire: true keeps it,
+    // until links::release().
+    virtual bool arrived(link &from, const frame &of, uint64_t lent) = 0;
+    // It was ready, or draining, and is no more; nothing that it was sent will be answered.
+    virtual void gone(link &) = 0;
+};
+
+// Counted since the beginning.
+struct link_figures {
+    uint64_t connects = 0, accepts = 0, losses = 0;
+    uint64_t messages_in = 0, messages_out = 0, bytes_in = 0, bytes_out = 0;
+    std::array<uint64_t, refusal_reasons> refused{};  // messages and connections of others
+};
+
+class links {
+public:
+    static constexpr uint64_t greeting_ns = 2'000'000'000;
+    static constexpr uint64_t retry_ns_min = 50'000'000, retry_ns_max = 5'000'000'000;
+
+    // All borrowed.
+    links(wire &over, const node_plan &plan, const node_identity &own, link_events &events);
+    // Others may connect.
+    result<std::string> listen(const std::string &address);
+    // Connects to every other server that has an address, and keeps doing so.
+    void dial();
+    // What has happened meanwhile, or happens within `wait_ns`.
+    void turn(uint64_t wait_ns);
+
+    // The dialed connection of a server that takes calls; null: there is none now.
+    link *to(uint32_t server);
+    // By its number at the wire; null: it is gone.
+    link *find(uint64_t connection);
+    // Takes what was written after begin_frame(); `head` says kind and id, the rest is filled in.
+    // False: the link is gone, or has been given up.
+    bool send(link &to, message_bytes &&written, message_kind kind, uint64_t id);
+    // Memory that messages were in.
+    message_bytes take_memory();
+    void release(uint64_t lent) { wire_.release(lent); }
+    // Tells whoever is connected why and closes when it is told.
+    void refuse(link &who, refusal_reason why, const std::string &text);
+    void count(refusal_reason why) { ++figures_.refused[static_cast<size_t>(why)]; }
+    // No more calls are taken: says so to all, refuses who comes.
+    void drain();
+    bool draining() const { return draining_; }
+    // Whether nothing is still to be sent.
+    bool idle() const;
+    void close(link &one) { lose(one, false); }
+    size_t count_open() const { return links_.size(); }
+    // What the server says is wrong.
+    void note_trouble(const link &of, std::string_view text);
+    const link_figures &figures() const { return figures_; }
+    // Why the server was not reached the last time; empty: it was, or was not tried.
+    const std::string &trouble(uint32_t server) const { return dials_[server].trouble; }
+    template <class Body>
+    void each(Body &&body) {
+        for (auto &[connection, one] : links_) body(*one);
+    }
+
+private:
+    struct dialing {  // of a server
+        uint64_t connection = 0;
+        uint64_t again_ns = 0, pause_ns = retry_ns_min;
+        std::string trouble;
+        bool wanted = false;
+    };
+    struct lent_message {
+        uint64_t connection;
+        message_bytes bytes;
+    };
+    void dial_due(uint64_t now_ns);
+    void check_greetings(uint64_t now_ns);
+    uint64_t due_ns() const;
+    void handle(const moorage_wire_event &event);
+    void connected(const moorage_wire_event &event);
+    void took(const moorage_wire_event &event);
+    bool take(link &from, const moorage_wire_event &event);
+    void greeted(link &from, const frame &of);
+    void answer_ping(link &from, const frame &of);
+    void say_hello(link &to, message_kind kind);
+    refusal_reason differs(const greeting &theirs, std::string &text) const;
+    void closed(const moorage_wire_event &event);
+    void lose(link &who, bool at_once);
+    void flush(link &to);
+    bool give(link &to, message_bytes &&whole);
+
+    wire &wire_;
+    const node_plan &plan_;
+    const node_identity &own_;
+    link_events &events_;
+    std::map<uint64_t, std::unique_ptr<link>> links_;  // by connection
+    std::vector<dialing> dials_;                       // [servers]
+    std::unordered_map<uint64_t, lent_message> lent_;  // by user
+    std::vector<message_bytes> memory_;
+    uint64_t next_user_ = 1;
+    random_stream chance_;
+    link_figures figures_;
+    bool draining_ = false;
+};
+
+// Of a clock that no change of the time of day moves.
+uint64_t steady_ns();
+
+}  // namespace moorage::core

@@ -1,0 +1,66 @@
+// node_plan.cpp - holders as one list, and what nodes compare of plan, cluster and model.
+#include "core/node/node_plan.h"
+
+#include "core/node/fingerprint.h"
+
+namespace moorage::core {
+
+void set_holders(node_plan &of, std::span<const std::vector<uint32_t>> of_pages) {
+    of.first.assign(1, 0);
+    of.holders.clear();
+    for (std::vector<uint32_t> servers : of_pages) {
+        std::ranges::sort(servers);
+        const auto end = std::unique(servers.begin(), servers.end());
+        of.holders.insert(of.holders.end(), servers.begin(), end);
+        of.first.push_back(static_cast<uint32_t>(of.holders.size()));
+    }
+    of.plan = plan_fingerprint(of);
+}
+
+namespace {
+
+void add_first_bytes(fingerprint &to, const matrix &of) {
+    constexpr uint64_t sample_bytes = 64;
+    to.add(static_cast<uint64_t>(of.type));
+    to.add(of.rows);
+    to.add(of.columns);
+    if (of) to.add({of.data, static_cast<size_t>(std::min(bytes_of(of), sample_bytes))});
+}
+
+}  // namespace
+
+uint64_t fingerprint_of(const model &of) {
+    const model_config &config = of.config();
+    fingerprint made;
+    made.add(config.architecture);
+    for (const uint32_t size : {config.layers, config.hidden, config.vocabulary, config.experts,
+                                config.top_k, config.moe_intermediate})
+        made.add(size);
+    for (const layer_weights &layer : of.weights().layers) {
+        add_first_bytes(made, layer.router);
+        for (const mlp_weights &expert : layer.experts)
+            for (const matrix *one : {&expert.gate, &expert.up, &expert.down})
+                add_first_bytes(made, *one);
+    }
+    return made.value();
+}
+
+uint64_t cluster_fingerprint(std::span<const node_server> servers) {
+    fingerprint made;
+    for (const node_server &one : servers) {
+        made.add(one.name);
+        made.add(uint64_t{one.addresses.size()});
+        for (const std::string &address : one.addresses) made.add(address);
+    }
+    return made.value();
+}
+
+uint64_t plan_fingerprint(const node_plan &of) {
+    fingerprint made;
+    made.add(of.epoch);
+    for (const uint32_t at : of.first) made.add(at);
+    for (const uint32_t server : of.holders) made.add(server);
+    return made.value();
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,76 @@
+// peer_node.h - one process among others: its connections, what it computes for them, and what it
+// has them compute, in one loop.
+//
+//   peer_node own(parts);
+//   own.listen("0.0.0.0:7301");
+//   while (!over) own.turn(wait_ns);       // a holder: nothing else to do
+//
+// A home's executor calls turn() between its own operations and while it waits (caller.h), so a
+// process is home and holder at once and two homes that wait for each other serve each other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "core/node/holder.h"
+#include "core/node/links.h"
+#include "core/node/node_plan.h"
+#include "core/node/wire.h"
+
+namespace moorage::core {
+
+// What comes back to whoever calls.
+class call_answers {
+public:
+    virtual ~call_answers() = default;
+    virtual void answered(link &from, const frame &of) = 0;  // reply or failed
+    // Nothing more comes from the server, or it takes no more calls.
+    virtual void gone(uint32_t server) = 0;
+};
+
+struct node_parts {
+    wire *over;
+    const node_plan *plan;
+    node_identity own;
+    const model *of;
+    thread_pool *pool;
+};
+
+class peer_node final : public link_events {
+public:
+    // All borrowed. A server of the plan holds what the plan gives it; no_server: nothing.
+    explicit peer_node(const node_parts &of);
+
+    result<std::string> listen(const std::string &address) { return links_.listen(address); }
+    void dial() { links_.dial(); }
+    void attach(call_answers *answers) { answers_ = answers; }
+    // Takes in what has come, at most so long after, and computes what others wait for.
+    void turn(uint64_t wait_ns);
+    // Until `over` says so: serves. Then drains: what waits is answered, for drain_ns at most.
+    void serve(const std::function<bool()> &over);
+    static constexpr uint64_t drain_ns = 5'000'000'000;
+
+    links &connections() { return links_; }
+    const links &connections() const { return links_; }
+    const holder &serving() const { return holder_; }
+    const node_plan &plan() const { return plan_; }
+    const node_identity &own() const { return own_; }
+    const model &of() const { return model_; }
+
+private:
+    void ready(link &) override {}
+    bool arrived(link &from, const frame &of, uint64_t lent) override;
+    void gone(link &which) override;
+
+    const node_plan &plan_;
+    const node_identity own_;
+    const model &model_;
+    links links_;
+    holder holder_;
+    call_answers *answers_ = nullptr;
+};
+
+}  // namespace moorage::core

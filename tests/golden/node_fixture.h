@@ -1,0 +1,175 @@
+// node_fixture.h - several nodes of one process that serve each other over a wire within it.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/base/random.h"
+#include "core/node/fingerprint.h"
+#include "core/node/home.h"
+#include "core/node/peer_node.h"
+#include "tests/golden/golden_fixture.h"
+#include "tests/unit/loop_wire.h"
+
+namespace moorage::test {
+
+inline node_plan plan_of(const model &of, uint32_t servers,
+                         std::span<const std::vector<uint32_t>> holders) {
+    node_plan made;
+    for (uint32_t i = 0; i < servers; ++i)
+        made.servers.push_back({format("server{}", i), {format("loop:{}", i)}});
+    const model_config &config = of.config();
+    made.cluster = cluster_fingerprint(made.servers);
+    made.model = fingerprint_of(of);
+    made.sizes = {static_cast<uint32_t>(config.moe_layers().size()), config.experts, config.hidden,
+                  64};
+    made.top_k = config.top_k;
+    made.model_name = "golden";
+    set_holders(made, holders);
+    return made;
+}
+
+// One to three copies of each page, each on a random server but `without`.
+inline std::vector<std::vector<uint32_t>> random_holders(uint32_t pages, uint32_t servers,
+                                                         random_stream &draw,
+                                                         uint32_t without = no_server) {
+    std::vector<std::vector<uint32_t>> holders(pages);
+    for (auto &of : holders)
+        for (uint64_t copies = 1 + draw.below(3); copies != 0;) {
+            const auto server = static_cast<uint32_t>(draw.below(servers));
+            if (server == without) continue;
+            of.push_back(server);
+            --copies;
+        }
+    return holders;
+}
+
+// A node that serves on a thread of its own until it is stopped or dies.
+class running_node {
+public:
+    running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server)
+        : wire_(hub),
+          pool_(1),
+          node_({&wire_, &plan, {server, 1000 + server, "test"}, &of, &pool_}) {
+        REQUIRE(node_.listen(plan.servers[server].addresses.front()).ok());
+        thread_ = std::thread([this] { node_.serve([this] { return over_.load(); }); });
+    }
+    ~running_node() { stop(); }
+    // Drains, as after SIGTERM.
+    void stop() {
+        over_ = true;
+        wire_.wake();
+        if (thread_.joinable()) thread_.join();
+    }
+    // As after SIGKILL: whoever is connected finds the connection lost. It may still be computing.
+    void kill() { wire_.die(); }
+    const peer_node &node() const { return node_; }  // once it has stopped
+    size_t lent() { return wire_.lent(); }
+
+private:
+    loop_wire wire_;
+    thread_pool pool_;
+    peer_node node_;
+    std::atomic<bool> over_ = false;
+    std::thread thread_;
+};
+
+// What a run writes and scores.
+struct run_result {
+    std::vector<std::pair<uint64_t, int32_t>> tokens;
+    double nll = 0;
+    caller_figures calls;
+    std::string error;  // in place of the rest
+    bool operator==(const run_result &other) const {
+        return tokens == other.tokens && nll == other.nll;
+    }
+};
+
+class node_bench {
+public:
+    explicit node_bench(const std::string &name) {
+        const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
+                                                         "plugins"};
+        REQUIRE(shared.scan(plugins).ok());
+        config.file = "nodes_test";
+        config.executor = "cpu";
+        config.profile = "host";
+        config.model = golden_path(name);
+        config.threads = 1;
+        config.stop = false;
+        auto opened = shared.open_model(config.model);
+        REQUIRE(opened.ok());
+        of = (*opened)->of.get();
+    }
+    uint32_t pages() const {
+        return static_cast<uint32_t>(of->config().moe_layers().size()) * of->config().experts;
+    }
+    // One process, without nodes and without a pipeline where something is written.
+    run_result alone(const std::vector<model_request> &requests) {
+        run_result made;
+        if (requests.front().new_tokens == 0) {
+            run_options options;
+            options.requests = &requests;
+            options.own_routing = false;
+            auto done = run(config, shared, options);
+            if (!done) FAIL(done.failure().text);
+            made.nll = done->text.nll;
+            return made;
+        }
+        model_source_options options;
+        options.batch = config.batch;
+        options.prefill = config.prefill;
+        options.on_token = [&](uint64_t request, int32_t id) {
+            made.tokens.emplace_back(request, id);
+        };
+        model_source from(*of, requests, options);
+        thread_pool pool(1);
+        const auto compute = compute_of(*of, pool,
+                                        {.tokens_max = from.tokens_max(),
+                                         .streams = from.streams(),
+                                         .context_max = from.context_max(),
+                                         .outputs_max = from.outputs_max()});
+        from.connect(*compute);
+        forward through(*compute, *of);
+        for (pass next; from.next(next);) through(next);
+        return made;
+    }
+    run_result at_home(loop_hub &hub, const node_plan &plan, uint32_t server,
+                       const std::vector<model_request> &requests, bool own_disk = true,
+                       std::function<void(const caller &)> after_pass = {}) {
+        run_result made;
+        loop_wire wire(hub);
+        thread_pool pool(1);
+        peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool});
+        if (server != no_server) {
+            const auto bound = own.listen(plan.servers[server].addresses.front());
+            (void)bound;  // another home of this server may serve already
+        }
+        home_options options;
+        options.own_disk = own_disk;
+        options.requests = &requests;
+        options.after_pass = std::move(after_pass);
+        options.on_token = [&](uint64_t request, int32_t id) {
+            made.tokens.emplace_back(request, id);
+        };
+        auto done = run_home(config, shared, own, pool, options);
+        if (!done) {
+            made.error = done.failure().text;
+            return made;
+        }
+        made.nll = done->report.text.nll;
+        made.calls = done->calls;
+        return made;
+    }
+
+    run_resources shared;
+    run_config config;
+    const model *of = nullptr;
+};
+
+}  // namespace moorage::test

@@ -1,0 +1,142 @@
+// nodes_test.cpp - goal: whatever nodes hold the experts, text and likelihoods have the bits of one
+// process. Method: every golden model writes and scores, with random placements and copies on one
+// to five nodes, in batches, with prefill and without, against the run that has all to itself.
+#include <doctest/doctest.h>
+
+#include "tests/golden/node_fixture.h"
+
+namespace {
+
+using namespace moorage::test;
+
+const std::vector<model_request> written = {
+    {{5, 3, 9, 2, 7, 1, 1, 4, 30, 6}, 6, 0}, {{8, 8, 4}, 9, 0}, {{17, 11, 2, 9, 3}, 4, 0}};
+const std::vector<model_request> scored = {{{5, 3, 9, 2, 7, 1, 1, 4, 30, 6}, 0, 1},
+                                           {{8, 8, 4, 17, 11, 2, 9}, 0, 1}};
+
+struct cluster {
+    loop_hub hub;
+    node_plan plan;
+    std::deque<running_node> nodes;
+
+    // All servers run but the first `homes`.
+    cluster(node_bench &on, uint32_t servers, std::vector<std::vector<uint32_t>> holders,
+            uint32_t homes = 1)
+        : plan(plan_of(*on.of, servers, holders)) {
+        for (uint32_t server = homes; server < servers; ++server)
+            nodes.emplace_back(hub, plan, *on.of, server);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("the bits of one process, from any number of nodes") {
+    random_stream draw(13, 0);
+    for (const std::string &name : golden_names()) {
+        CAPTURE(name);
+        node_bench on(golden_path(name).filename().string());
+        for (const uint32_t prefill : {0u, 4u}) {
+            on.config.prefill = prefill;
+            on.config.batch = static_cast<uint32_t>(1 + draw.below(3));
+            CAPTURE(prefill);
+            CAPTURE(on.config.batch);
+            const run_result texts = on.alone(written), scores = on.alone(scored);
+            REQUIRE(texts.tokens.size() == 19);
+            for (const uint32_t servers : {1u, 2u, 5u}) {
+                CAPTURE(servers);
+                cluster all(on, servers, random_holders(on.pages(), servers, draw));
+                const run_result there = on.at_home(all.hub, all.plan, 0, written);
+                CHECK(there.error == "");
+                CHECK(there == texts);
+                CHECK((servers == 1 || there.calls.replies != 0));
+                CHECK(there.calls.here == 0);
+                CHECK(there.calls.replies == there.calls.calls);
+                CHECK(on.at_home(all.hub, all.plan, 0, scored) == scores);
+            }
+        }
+    }
+}
+
+TEST_CASE("a home that is no server holds nothing and calls for all") {
+    random_stream draw(17, 0);
+    node_bench on("mixtral");
+    on.config.prefill = 4;
+    cluster all(on, 3, random_holders(on.pages(), 3, draw), 0);
+    const run_result there = on.at_home(all.hub, all.plan, no_server, written);
+    CHECK(there.error == "");
+    CHECK(there == on.alone(written));
+    CHECK(there.calls.here == 0);
+}
+
+TEST_CASE("dispatch policies choose among holders") {
+    random_stream draw(19, 0);
+    node_bench on("olmoe");
+    const run_result texts = on.alone(written);
+    for (const char *policy : {"prism", "slim", "cost", "load_all", "overlap"}) {
+        CAPTURE(policy);
+        on.config.dispatch.plugin = policy;
+        cluster all(on, 4, random_holders(on.pages(), 4, draw));
+        const run_result there = on.at_home(all.hub, all.plan, 0, written);
+        CHECK(there.error == "");
+        CHECK(there == texts);
+        CHECK(there.calls.replies != 0);
+    }
+}
+
+TEST_CASE("homes that call each other serve each other") {
+    random_stream draw(23, 0);
+    node_bench on("qwen2_moe");
+    on.config.batch = 2;
+    const run_result texts = on.alone(written);
+    // Nobody has what it needs: each page is at one of the three, two of which nobody else runs.
+    std::vector<std::vector<uint32_t>> holders(on.pages());
+    for (uint32_t page = 0; page < on.pages(); ++page) holders[page] = {page % 3};
+    cluster all(on, 3, holders, 3);
+    run_result results[3];
+    std::deque<node_bench> benches;
+    for (int i = 0; i < 3; ++i) {
+        benches.emplace_back("qwen2_moe");
+        benches.back().config.batch = 2;
+    }
+    std::vector<std::thread> homes;
+    for (uint32_t i = 0; i < 3; ++i)
+        homes.emplace_back(
+            [&, i] { results[i] = benches[i].at_home(all.hub, all.plan, i, written); });
+    for (std::thread &one : homes) one.join();
+    for (const run_result &there : results) {
+        CHECK(there.error == "");
+        CHECK(there == texts);
+        CHECK(there.calls.calls != 0);
+    }
+}
+
+TEST_CASE("callers at the same time get what each would alone") {
+    random_stream draw(29, 0);
+    node_bench on("deepseek_v2_lite");
+    std::vector<std::vector<uint32_t>> holders(on.pages(), {0});
+    cluster all(on, 1, holders, 0);
+    constexpr uint32_t homes = 4;
+    std::deque<node_bench> benches;
+    std::vector<run_result> texts(homes), results(homes);
+    for (uint32_t i = 0; i < homes; ++i) {
+        benches.emplace_back("deepseek_v2_lite");
+        benches.back().config.prefill = i % 2 ? 8 : 0;
+        benches.back().config.batch = 1 + i % 3;
+        texts[i] = benches.back().alone(written);
+    }
+    std::vector<std::thread> threads;
+    for (uint32_t i = 0; i < homes; ++i)
+        threads.emplace_back(
+            [&, i] { results[i] = benches[i].at_home(all.hub, all.plan, no_server, written); });
+    for (std::thread &one : threads) one.join();
+    for (uint32_t i = 0; i < homes; ++i) {
+        CHECK(results[i].error == "");
+        CHECK(results[i] == texts[i]);
+        CHECK(results[i].calls.here == 0);
+    }
+    all.nodes.front().stop();
+    CHECK(all.nodes.front().lent() == 0);
+    CHECK(all.nodes.front().node().serving().figures().calls ==
+          results[0].calls.calls + results[1].calls.calls + results[2].calls.calls +
+              results[3].calls.calls);
+}
