@@ -162,8 +162,7 @@ void caller::answered(link &from, const frame &of) {
         if (read(of.body, why).why != refusal_reason::none) why.why = refusal_reason::unexpected;
         ++figures_.failed;
         if (why.why == refusal_reason::draining) from.draining = true;
-        // It would say the same of the next call.
-        if (why.why == refusal_reason::epoch || why.why == refusal_reason::busy) pause(from.server);
+        pause(from.server);  // it would say the same of the next call
         return fail_over(std::move(done));
     }
     reply_view reply;

@@ -216,12 +216,7 @@ refusal_reason links::differs(const greeting &theirs, std::string &text) const {
 // The first message of a connection: a greeting, or why there is none.
 void links::greeted(link &from, const frame &of) {
     const auto wanted = from.dialed ? message_kind::welcome : message_kind::hello;
-    if (from.dialed && of.header.kind == message_kind::refusal) {
-        refusal_view why;
-        const bool said = read(of.body, why).why == refusal_reason::none;
-        dials_[from.server].trouble = said ? visible(why.text) : "it refuses and does not say why";
-        return lose(from, true);
-    }
+    if (from.dialed && of.header.kind == message_kind::refusal) return refused(from, of);
     greeting theirs;
     if (of.header.kind != wanted)
         return refuse(from, refusal_reason::unexpected, "a connection begins with a greeting");
@@ -263,9 +258,13 @@ void links::refuse(link &who, refusal_reason why, const std::string &text) {
     lose(who, false);
 }
 
-void links::note_trouble(const link &of, std::string_view text) {
-    dials_[of.server].trouble = visible(text);
-    log_warning(format("node: {} says: {}", plan_.servers[of.server].name, visible(text)));
+void links::refused(link &by, const frame &of) {
+    refusal_view why;
+    const bool said = read(of.body, why).why == refusal_reason::none;
+    const std::string text = said ? visible(why.text) : "it refuses and does not say why";
+    if (by.dialed) dials_[by.server].trouble = text;
+    log_info(format("node: {} says: {}", visible(by.address), text));
+    lose(by, true);
 }
 
 link *links::to(uint32_t server) {

@@ -103,8 +103,8 @@ public:
     bool idle() const;
     void close(link &one) { lose(one, false); }
     size_t count_open() const { return links_.size(); }
-    // What the server says is wrong.
-    void note_trouble(const link &of, std::string_view text);
+    // The other says what is wrong, and will close.
+    void refused(link &by, const frame &of);
     const link_figures &figures() const { return figures_; }
     // Why the server was not reached the last time; empty: it was, or was not tried.
     const std::string &trouble(uint32_t server) const { return dials_[server].trouble; }

@@ -29,17 +29,23 @@ void peer_node::serve(const std::function<bool()> &over) {
 }
 
 bool peer_node::arrived(link &from, const frame &of, uint64_t lent) {
-    if (!from.dialed) return holder_.arrived(from, of, lent);
-    if (of.header.kind == message_kind::goodbye) {
-        if (answers_) answers_->gone(from.server);
-    } else if (of.header.kind == message_kind::reply || of.header.kind == message_kind::failed) {
-        if (answers_) answers_->answered(from, of);
-    } else if (of.header.kind == message_kind::refusal) {
-        refusal_view why;
-        if (read(of.body, why).why == refusal_reason::none) links_.note_trouble(from, why.text);
-    } else if (of.header.kind != message_kind::pong) {
-        links_.refuse(from, refusal_reason::unexpected, "it was not asked for that");
+    switch (of.header.kind) {
+        case message_kind::refusal:
+            links_.refused(from, of);
+            return false;
+        case message_kind::pong:
+            return false;
+        case message_kind::goodbye:
+            if (from.dialed && answers_) answers_->gone(from.server);
+            return false;
+        default:
+            break;
     }
+    if (!from.dialed) return holder_.arrived(from, of, lent);
+    if (of.header.kind != message_kind::reply && of.header.kind != message_kind::failed)
+        links_.refuse(from, refusal_reason::unexpected, "it was not asked for that");
+    else if (answers_)
+        answers_->answered(from, of);
     return false;
 }
 

@@ -9,12 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/log.h"
 #include "core/base/random.h"
 #include "core/node/fingerprint.h"
 #include "core/node/home.h"
 #include "core/node/peer_node.h"
 #include "tests/golden/golden_fixture.h"
 #include "tests/unit/loop_wire.h"
+#include "tests/unit/tampering_wire.h"
 
 namespace moorage::test {
 
@@ -52,10 +54,12 @@ inline std::vector<std::vector<uint32_t>> random_holders(uint32_t pages, uint32_
 // A node that serves on a thread of its own until it is stopped or dies.
 class running_node {
 public:
-    running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server)
-        : wire_(hub),
+    running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server,
+                 tampering change = {}, uint64_t incarnation = 1000)
+        : loop_(new loop_wire(hub)),
+          wire_(std::unique_ptr<wire>(loop_), std::move(change)),
           pool_(1),
-          node_({&wire_, &plan, {server, 1000 + server, "test"}, &of, &pool_}) {
+          node_({&wire_, &plan, {server, incarnation + server, "test"}, &of, &pool_}) {
         REQUIRE(node_.listen(plan.servers[server].addresses.front()).ok());
         thread_ = std::thread([this] { node_.serve([this] { return over_.load(); }); });
     }
@@ -65,14 +69,16 @@ public:
         over_ = true;
         wire_.wake();
         if (thread_.joinable()) thread_.join();
+        loop_->die();
     }
     // As after SIGKILL: whoever is connected finds the connection lost. It may still be computing.
-    void kill() { wire_.die(); }
+    void kill() { loop_->die(); }
     const peer_node &node() const { return node_; }  // once it has stopped
-    size_t lent() { return wire_.lent(); }
+    size_t lent() { return loop_->lent(); }
 
 private:
-    loop_wire wire_;
+    loop_wire *loop_;  // below wire_
+    tampering_wire wire_;
     thread_pool pool_;
     peer_node node_;
     std::atomic<bool> over_ = false;
@@ -93,6 +99,7 @@ struct run_result {
 class node_bench {
 public:
     explicit node_bench(const std::string &name) {
+        set_log_level(log_level::error);
         const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
                                                          "plugins"};
         REQUIRE(shared.scan(plugins).ok());

@@ -1,0 +1,262 @@
+// node_faults_test.cpp - goal: whatever one node does or fails to do, the home writes what one
+// process would, or says which expert is computed by nobody; and every fault is counted as what it
+// is. Method: a cluster of a home, a faulty holder and, where there is one, a sound one; the faulty
+// one's messages are changed on their way.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tests/golden/node_fixture.h"
+
+namespace {
+
+using namespace moorage::test;
+
+const std::vector<model_request> requests = {{{5, 3, 9, 2, 7, 1}, 12, 0}, {{8, 8, 4}, 12, 0}};
+
+// Sound replies before the fault, so that a deadline is known and short.
+constexpr int sound_replies = 12;
+
+// What becomes of a reply, and which count tells.
+struct fault {
+    const char *name;
+    int (*change)(said &);
+    uint64_t caller_figures::*counted;
+};
+
+template <class Value>
+void put(said &what, size_t offset, Value value) {
+    std::memcpy(what.body().data() + offset, &value, sizeof(value));
+}
+
+const fault faults[] = {
+    {"hangs", [](said &) { return 0; }, &caller_figures::late},
+    {"not a number",
+     [](said &what) { return put(what, 24, std::numeric_limits<float>::quiet_NaN()), 1; },
+     &caller_figures::wrong},
+    {"infinite",
+     [](said &what) { return put(what, 28, std::numeric_limits<float>::infinity()), 1; },
+     &caller_figures::wrong},
+    {"too little",
+     [](said &what) {
+         uint32_t pairs = 0;
+         std::memcpy(&pairs, what.body().data() + 16, 4);
+         const size_t row = (what.body().size() - 24) / pairs;
+         what.bytes.resize(what.bytes.size() - row);
+         put(what, 16, pairs - 1);
+         return 1;
+     },
+     &caller_figures::wrong},
+    {"another layer",
+     [](said &what) {
+         uint32_t layer = 0;
+         std::memcpy(&layer, what.body().data(), 4);
+         put(what, 0, layer == 0 ? 1u : 0u);
+         return 1;
+     },
+     &caller_figures::wrong},
+    {"a layer that is not there", [](said &what) { return put(what, 0, 99u), 1; },
+     &caller_figures::wrong},
+    {"other sizes", [](said &what) { return put(what, 4, 7u), 1; }, &caller_figures::wrong},
+    {"a stale epoch", [](said &what) { return what.header.epoch = 0, 1; }, &caller_figures::wrong},
+    {"to another call", [](said &what) { return what.header.id += 1'000'000, 1; },
+     &caller_figures::late},
+    {"another incarnation", [](said &what) { return ++what.header.incarnation, 1; },
+     &caller_figures::lost},
+    {"as another server", [](said &what) { return what.header.sender = 0, 1; },
+     &caller_figures::lost},
+    {"a kind that is not its to send",
+     [](said &what) { return what.header.kind = message_kind::call, 1; }, &caller_figures::lost},
+    {"no message at all",
+     [](said &what) {
+         // Behind the checksums: the header is not made anew.
+         what.bytes.resize(frame_header_bytes);
+         what.header.version = 7;
+         return 1;
+     },
+     &caller_figures::lost},
+    {"lacks it",
+     [](said &what) {
+         begin_frame(what.bytes);
+         write(what.bytes,
+               refusal_view{
+                   .why = refusal_reason::lacks, .layer = 0, .expert = 0, .text = "it is gone"});
+         what.header.kind = message_kind::failed;
+         return 1;
+     },
+     &caller_figures::failed},
+    {"is busy",
+     [](said &what) {
+         begin_frame(what.bytes);
+         write(what.bytes,
+               refusal_view{
+                   .why = refusal_reason::busy, .layer = 0, .expert = 0, .text = "come again"});
+         what.header.kind = message_kind::failed;
+         return 1;
+     },
+     &caller_figures::failed}};
+
+tampering after_sound_replies(const fault &of) {
+    return [&of, replies = 0](said &what) mutable {
+        if (what.header.kind != message_kind::reply || ++replies <= sound_replies) return 1;
+        return of.change(what);
+    };
+}
+
+std::vector<std::vector<uint32_t>> all_at(const node_bench &on, std::vector<uint32_t> servers) {
+    return std::vector<std::vector<uint32_t>>(on.pages(), std::move(servers));
+}
+
+}  // namespace
+
+TEST_CASE("a faulty holder beside a sound one") {
+    node_bench on("mixtral");
+    on.config.prefill = 4;
+    const run_result texts = on.alone(requests);
+    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    for (const fault &of : faults) {
+        CAPTURE(of.name);
+        loop_hub hub;
+        running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
+        // Slow, so that the other one is called as long as it answers.
+        running_node sound(hub, plan, *on.of, 2, [](said &what) {
+            if (what.header.kind == message_kind::reply)
+                std::this_thread::sleep_for(std::chrono::milliseconds(4));
+            return 1;
+        });
+        const run_result there = on.at_home(hub, plan, 0, requests);
+        CHECK(there.error == "");
+        CHECK(there == texts);
+        CHECK(there.calls.*of.counted != 0);
+    }
+}
+
+TEST_CASE("a faulty holder alone: own disk") {
+    node_bench on("olmoe");
+    const run_result texts = on.alone(requests);
+    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    for (const fault &of : faults) {
+        CAPTURE(of.name);
+        loop_hub hub;
+        running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
+        const run_result there = on.at_home(hub, plan, 0, requests);
+        CHECK(there.error == "");
+        CHECK(there == texts);
+        CHECK(there.calls.*of.counted != 0);
+        CHECK(there.calls.here != 0);
+    }
+}
+
+TEST_CASE("a faulty holder alone, and nothing may be read from disk: an error names the expert") {
+    node_bench on("olmoe");
+    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    for (const fault &of : faults) {
+        CAPTURE(of.name);
+        loop_hub hub;
+        running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
+        const run_result there = on.at_home(hub, plan, 0, requests, /*own_disk=*/false);
+        CHECK(there.error.find("expert ") == 0);
+        CHECK(there.error.find("is computed by nobody") != std::string::npos);
+        CHECK(there.error.find("server1") != std::string::npos);
+    }
+}
+
+TEST_CASE("a late reply is dropped, one that comes twice counts once") {
+    node_bench on("mixtral");
+    const run_result texts = on.alone(requests);
+    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    loop_hub hub;
+    running_node twice(hub, plan, *on.of, 1,
+                       [](said &what) { return what.header.kind == message_kind::reply ? 2 : 1; });
+    run_result there = on.at_home(hub, plan, 0, requests);
+    CHECK(there == texts);
+    CHECK(there.calls.replies == there.calls.calls);
+    CHECK(there.calls.dropped + 2 >= there.calls.replies);
+    twice.stop();
+
+    running_node late(hub, plan, *on.of, 1, [replies = 0](said &what) mutable {
+        if (what.header.kind == message_kind::reply && ++replies == sound_replies + 1)
+            std::this_thread::sleep_for(std::chrono::milliseconds(120));
+        return 1;
+    });
+    there = on.at_home(hub, plan, 0, requests);
+    CHECK(there == texts);
+    CHECK(there.calls.late != 0);
+    CHECK(there.calls.here != 0);
+}
+
+TEST_CASE("holders that die, drain and come back") {
+    node_bench on("qwen2_moe");
+    const std::vector<model_request> long_ones = {{{5, 3, 9, 2, 7, 1}, 40, 0}};
+    const run_result texts = on.alone(long_ones);
+    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    for (const bool kill : {true, false}) {
+        CAPTURE(kill);
+        loop_hub hub;
+        auto first = std::make_unique<running_node>(hub, plan, *on.of, 1);
+        auto second = std::make_unique<running_node>(hub, plan, *on.of, 2);
+        int passes = 0;
+        const run_result there = on.at_home(hub, plan, 0, long_ones, true, [&](const caller &) {
+            ++passes;
+            const auto end = [&](std::unique_ptr<running_node> &one) {
+                if (kill) one->kill();
+                one->stop();
+            };
+            if (passes == 8) end(first);
+            if (passes == 16)
+                first = std::make_unique<running_node>(hub, plan, *on.of, 1, tampering(), 5000);
+            if (passes == 20) {
+                end(second);
+                // Long enough that whoever came back has been found.
+                std::this_thread::sleep_for(std::chrono::milliseconds(200));
+            }
+        });
+        CHECK(there.error == "");
+        CHECK(there == texts);
+        CHECK(there.calls.late == 0);
+        first->stop();
+        CHECK(first->node().serving().figures().calls != 0);
+    }
+}
+
+TEST_CASE("nobody is there at all") {
+    node_bench on("mixtral");
+    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    loop_hub hub;
+    const run_result there = on.at_home(hub, plan, 0, requests);
+    CHECK(there == on.alone(requests));
+    CHECK(there.calls.calls == 0);
+    CHECK(there.calls.here != 0);
+    const run_result none = on.at_home(hub, plan, 0, requests, /*own_disk=*/false);
+    CHECK(none.error.find("no holder is there") != std::string::npos);
+}
+
+TEST_CASE("who greets with something else is refused, and both values are said") {
+    node_bench on("mixtral");
+    const auto holders = all_at(on, {1});
+    const node_plan plan = plan_of(*on.of, 2, holders);
+    struct difference {
+        void (*change)(node_plan &);
+        refusal_reason counted;
+    };
+    for (const auto &[change, counted] :
+         {difference{[](node_plan &of) { ++of.model; }, refusal_reason::model},
+          difference{[](node_plan &of) { of.model_name = "other", ++of.sizes.experts; },
+                     refusal_reason::model},
+          difference{[](node_plan &of) { ++of.cluster; }, refusal_reason::cluster},
+          difference{[](node_plan &of) { ++of.plan; }, refusal_reason::epoch}}) {
+        CAPTURE(name_of(counted));
+        loop_hub hub;
+        node_plan other = plan;
+        change(other);
+        if (other.sizes.experts != plan.sizes.experts) other = plan, ++other.model;
+        running_node stranger(hub, other, *on.of, 1);
+        const run_result there = on.at_home(hub, plan, 0, requests);
+        CHECK(there == on.alone(requests));
+        CHECK(there.calls.calls == 0);
+        stranger.stop();
+        CHECK(stranger.node().connections().figures().refused[static_cast<size_t>(counted)] != 0);
+    }
+}

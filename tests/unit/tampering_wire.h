@@ -1,0 +1,70 @@
+// tampering_wire.h - a wire that changes, swallows or sends again what a node says, for tests of
+// what the others make of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/node/wire.h"
+#include "core/protocol/frame.h"
+
+namespace moorage::test {
+
+// The message, whose header it may change, too; checksums are made anew. Returns how often it is
+// sent.
+struct said {
+    core::frame_header header;
+    std::vector<std::byte> bytes;  // header and body
+    std::span<std::byte> body() { return std::span(bytes).subspan(core::frame_header_bytes); }
+};
+using tampering = std::function<int(said &)>;
+
+class tampering_wire final : public core::wire {
+public:
+    // Without a function it changes nothing.
+    tampering_wire(std::unique_ptr<core::wire> through, tampering change)
+        : through_(std::move(through)), change_(std::move(change)) {}
+
+    core::result<std::string> listen(const std::string &address) override {
+        return through_->listen(address);
+    }
+    core::result<uint64_t> connect(int32_t channel,
+                                   std::span<const std::string> addresses) override {
+        return through_->connect(channel, addresses);
+    }
+    uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts,
+                  uint64_t user) override {
+        if (!change_) return through_->send(connection, parts, user);
+        const auto *from = static_cast<const std::byte *>(parts[0].host_data);
+        said what;
+        what.bytes.assign(from, from + parts[0].bytes);
+        core::frame whole;
+        (void)core::read_frame(what.bytes, whole);
+        what.header = whole.header;
+        const std::vector<std::byte> before = what.bytes;
+        const core::frame_header header = what.header;
+        const int times = change_(what);
+        if (what.bytes != before || !(what.header == header))
+            core::end_frame(what.bytes, what.header);
+        for (int i = 0; i < times; ++i) {
+            const moorage_wire_part part{what.bytes.data(), what.bytes.size(), 0};
+            // The bytes are gone when this returns, and nobody asks for SENT.
+            while (through_->send(connection, {&part, 1}, user) == MOORAGE_WIRE_FULL) continue;
+        }
+        return MOORAGE_WIRE_DONE;
+    }
+    uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns) override {
+        return through_->poll(events, wait_ns);
+    }
+    void wake() override { through_->wake(); }
+    void release(uint64_t message) override { through_->release(message); }
+    void close(uint64_t number, bool at_once) override { through_->close(number, at_once); }
+
+private:
+    std::unique_ptr<core::wire> through_;
+    tampering change_;
+};
+
+}  // namespace moorage::test
