@@ -98,6 +98,22 @@ status check_workload(const std::vector<Entry> &entries, const names &workloads)
     return success();
 }
 
+// Of nodes: two cannot listen in one place.
+status check_addresses(const std::vector<cluster_server> &servers) {
+    names taken;
+    for (const cluster_server &one : servers)
+        for (const std::string *list : {&one.address, &one.status})
+            for (const std::string &address : split(*list, ','))
+                if (const auto [at, fresh] = taken.emplace(address, one.name);
+                    !address.empty() && !fresh)
+                    return wrong(
+                        format("{}: server {}: {} is server {}'s already; a node listens "
+                               "at addresses of its own, counted ones in turn: address = "
+                               "[\"host:7301\", \"host:7302\"]",
+                               one.place, one.name, address, at->second));
+    return success();
+}
+
 // Pairs of servers with a link, in the order from, to.
 class link_matrix {
 public:
@@ -214,6 +230,7 @@ status complete_cluster_config(cluster_config &config) {
     for (cluster_workload &workload : config.workloads)
         if (const status complete = complete_models(config, models, workload); !complete)
             return complete;
+    if (const status apart = check_addresses(config.servers); !apart) return apart;
     if (const status known = check_workload(config.servers, workloads); !known) return known;
     if (const status known = check_workload(config.users, workloads); !known) return known;
     const bool asks = !config.users.empty() ||

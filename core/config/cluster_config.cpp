@@ -52,7 +52,7 @@ private:
 
     void read_name(section_reader &from, std::string &out);
     void read_place(section_reader &from, std::optional<position> &out);
-    void read_turn(section_reader &from, uint32_t index, std::string &out);
+    void read_turn(section_reader &from, const char *key, uint32_t index, std::string &out);
     void read_path(section_reader &from, const char *key, std::filesystem::path &out);
     void read_rate(section_reader &from, const char *key, double &out);
     void read_bytes(section_reader &from, const char *key, uint64_t &out);
@@ -209,9 +209,10 @@ void cluster_reader::read_place(section_reader &from, std::optional<position> &o
 }
 
 // A workload for each instance of a counted entry in turn.
-void cluster_reader::read_turn(section_reader &from, uint32_t index, std::string &out) {
+void cluster_reader::read_turn(section_reader &from, const char *key, uint32_t index,
+                               std::string &out) {
     std::vector<std::string> names;
-    from.read_texts("workload", names);
+    from.read_texts(key, names);
     if (!names.empty()) out = names[index % names.size()];
 }
 
@@ -245,6 +246,7 @@ void cluster_reader::read_model(section_reader &from, uint32_t, cluster_model &o
     }
     from.read("value_bits", out.value_bits, 1, 64);
     from.read("groups", out.groups, 1, 1 << 16);
+    read_path(from, "weights", out.weights);
 }
 
 void cluster_reader::read_server(section_reader &from, uint32_t index, cluster_server &out) {
@@ -284,7 +286,9 @@ void cluster_reader::read_server(section_reader &from, uint32_t index, cluster_s
                    out.place, out.name));
     read_rate(from, "load_bytes_per_s", out.load_bytes_per_s);
     read_place(from, out.at);
-    read_turn(from, index, out.workload);
+    read_turn(from, "workload", index, out.workload);
+    read_turn(from, "address", index, out.address);
+    read_turn(from, "status", index, out.status);
 }
 
 void cluster_reader::read_link(section_reader &from, uint32_t, cluster_link &out) {
@@ -304,7 +308,7 @@ void cluster_reader::read_user(section_reader &from, uint32_t index, cluster_use
     read_rate(from, "flops", out.flops);
     from.read("local_experts", out.local_experts, 0, 1 << 24);
     from.require("workload", "say what the user asks for");
-    read_turn(from, index, out.workload);
+    read_turn(from, "workload", index, out.workload);
     if (!from.failed() && out.local_experts > 0 && out.flops == 0)
         from.fail(*from.find("local_experts"), "a user that holds experts needs flops, too");
 }
@@ -435,8 +439,9 @@ result<cluster_config> cluster_reader::read() {
         if (!value.raw || value.key.find('.') == std::string::npos) root_.add(value);
     const std::vector<std::string> tables = {"models", "servers", "links",    "cloud",
                                              "radio",  "users",   "workloads"};
-    std::vector<std::string> known = {"serial_calls", "returns_each", "duration_s",      "requests",
-                                      "bucket_s",     "offers_max",   "local_bits_per_s"};
+    std::vector<std::string> known = {"serial_calls",     "returns_each", "duration_s",
+                                      "requests",         "bucket_s",     "offers_max",
+                                      "local_bits_per_s", "own_disk"};
     known.insert(known.end(), tables.begin(), tables.end());
     root_.expect(known);
     for (const given &value : cluster_.values())
@@ -451,13 +456,14 @@ result<cluster_config> cluster_reader::read() {
     root_.read_above("bucket_s", config.bucket_s, 0, seconds_max, /*or_equal=*/true);
     root_.read("offers_max", config.offers_max, 1, 256);
     root_.read_above("local_bits_per_s", config.local_bits_per_s, 0, 1e15, /*or_equal=*/true);
-    read_list<cluster_model>("models",
-                             {"name", "shape", "expert_bytes", "value_bits", "groups", "count"},
-                             models_max, config.models, &cluster_reader::read_model);
+    root_.read("own_disk", config.own_disk);
+    read_list<cluster_model>(
+        "models", {"name", "shape", "expert_bytes", "value_bits", "groups", "weights", "count"},
+        models_max, config.models, &cluster_reader::read_model);
     read_list<cluster_server>(
         "servers",
         {"name", "gpus", "gpu_count", "flops", "expert_memory_bytes", "expert_memory_share",
-         "load_bytes_per_s", "host_experts", "position", "workload", "count"},
+         "load_bytes_per_s", "host_experts", "position", "workload", "address", "status", "count"},
         servers_max, config.servers, &cluster_reader::read_server);
     read_list<cluster_link>("links", {"from", "to", "symmetric", "bits_per_s", "latency_s"},
                             links_max, config.links, &cluster_reader::read_link);

@@ -31,6 +31,7 @@ struct cluster_model {
     std::optional<uint64_t> expert_bytes;  // where experts are stored smaller than the shape says
     uint32_t value_bits = 16;              // of a hidden state on the way
     uint32_t groups = 1;                   // that its router limits tokens to
+    std::filesystem::path weights;  // directory that nodes read it from; empty: they are told
 };
 
 // Metres in a plane.
@@ -48,10 +49,13 @@ struct cluster_server {
     // 0): what the profile leaves beside the non-expert weights of the models of its workload.
     uint64_t expert_memory_bytes = 0;
     double expert_memory_share = 0;
-    bool host_experts = false;  // its main memory holds every expert, so that they can be loaded
+    bool host_experts = false;    // its main memory holds every expert, so that they can be loaded
     double load_bytes_per_s = 0;  // into each device; 0: the profile's, of an ideal one not limited
     std::optional<position> at;   // set for all where there is a radio
     std::string workload;         // of tokens that enter here; empty: none
+    // Of the node that it is in reality: where others call it, "host:port" or several with commas
+    // between; where it says how it is, over HTTP. Empty: nobody can.
+    std::string address, status;
 };
 
 struct cluster_link {
@@ -124,11 +128,12 @@ struct cluster_config {
     bool serial_calls = false;
     bool returns_each = false;
     // Of a run.
-    double duration_s = 0;       // requests come for so long; 0: until `requests`
-    uint64_t requests = 0;       // of each home; 0: until `duration_s`
-    double bucket_s = 0;         // of figures over time; 0: a 60th of the duration
-    uint32_t offers_max = 8;     // servers that a home considers for an expert, the nearest
+    double duration_s = 0;        // requests come for so long; 0: until `requests`
+    uint64_t requests = 0;        // of each home; 0: until `duration_s`
+    double bucket_s = 0;          // of figures over time; 0: a 60th of the duration
+    uint32_t offers_max = 8;      // servers that a home considers for an expert, the nearest
     double local_bits_per_s = 0;  // between the devices of a server; 0: takes no time
+    bool own_disk = true;  // a node computes from its model directory what no other node does
     std::vector<cluster_model> models;
     std::vector<cluster_server> servers;
     std::vector<cluster_link> links;

@@ -44,8 +44,8 @@ const std::vector<closed_section> &closed_sections() {
         {"plugins", {"path", "on_fault", "guard", "call_limit_ms"}},
         {"cluster",
          {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
-          "offers_max", "local_bits_per_s", "models", "servers", "links", "cloud", "radio", "users",
-          "workloads"}},
+          "offers_max", "local_bits_per_s", "own_disk", "models", "servers", "links", "cloud",
+          "radio", "users", "workloads"}},
         {"report", {"title"}},
     };
     return sections;
@@ -69,7 +69,7 @@ constexpr std::string_view host_table = "host";
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
     for (const auto &[name, keys] : closed_sections()) names.push_back(name);
-    names.insert(names.end(), stage_kinds.begin(), stage_kinds.end());
+    names.insert(names.end(), std::begin(kinds), std::end(kinds));
     return names;
 }
 
@@ -549,7 +549,7 @@ status builder::build(run_config &config) {
     read_placement(config);
     section("report").read("title", config.title);
     read_router(config);
-    for (const std::string_view kind : stage_kinds) read_stage(kind, config);
+    for (const std::string_view kind : kinds) read_stage(kind, config);
     read_stage(host_cache_stage, config);
     for (const std::string &name : section_names())
         if (section(name).failed()) return section(name).failure();

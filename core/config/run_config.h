@@ -91,6 +91,7 @@ struct run_config {
     stage_config router{"topk", "default", {}}, cache{"lfu", "default", {}},
         budget{"uniform", "default", {}}, prefetch{"none", "default", {}},
         dispatch{"load_all", "default", {}}, placement{}, transport{"direct", "default", {}};
+    stage_config wire{"tcp", "default", {}};        // of nodes; an emulated cluster has none
     stage_config host_cache{"lfu", "default", {}};  // [cache.host]: of host memory
     bool host_cache_given = false;
     // [router] beside the policy's own: keys of the host, which hold it back.
@@ -104,7 +105,7 @@ struct run_config {
 
     // The executor; the first of all where there is none of the name, which loading refuses.
     const executor_kind &runs_on() const;
-    // Requires: one of `stage_kinds`, or host_cache_stage.
+    // Requires: one of `kinds`, or host_cache_stage.
     stage_config &stage(std::string_view kind);
     const stage_config &stage(std::string_view kind) const;
     bool reads_disk() const { return host_experts || host_bytes; }

@@ -27,12 +27,12 @@ const executor_kind &run_config::runs_on() const {
 
 stage_config &run_config::stage(std::string_view kind) {
     if (kind == host_cache_stage) return host_cache;
-    stage_config *const all[] = {&router,   &cache,     &budget,   &prefetch,
-                                 &dispatch, &placement, &transport};
-    static_assert(std::size(all) == stage_kinds.size());
-    const auto found = std::ranges::find(stage_kinds, kind);
-    assert(found != stage_kinds.end());
-    return *all[found - stage_kinds.begin()];
+    stage_config *const all[] = {&router,   &cache,     &budget,    &prefetch,
+                                 &dispatch, &placement, &transport, &wire};
+    static_assert(std::size(all) == std::size(kinds));
+    const auto found = std::ranges::find(kinds, kind);
+    assert(found != std::end(kinds));
+    return *all[found - std::begin(kinds)];
 }
 
 const stage_config &run_config::stage(std::string_view kind) const {

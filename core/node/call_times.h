@@ -7,10 +7,16 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 namespace moorage::core {
+
+// Of a histogram of times: the first ends at 32 us, each at twice the one before, the last never.
+constexpr size_t call_buckets = 18;
+constexpr double bucket_end_us(size_t bucket) { return 32.0 * static_cast<double>(1u << bucket); }
 
 class call_times {
 public:
@@ -27,7 +33,13 @@ public:
         nn_ = nn_ * keeps + n * n;
         nt_ = nt_ * keeps + n * t;
         ++count_;
+        size_t bucket = 0;
+        while (bucket + 1 < call_buckets && t > 1000 * bucket_end_us(bucket)) ++bucket;
+        ++histogram_[bucket];
+        sum_us_ += ns / 1000;
     }
+    const std::array<uint64_t, call_buckets> &histogram() const { return histogram_; }
+    uint64_t sum_us() const { return sum_us_; }
     bool known() const { return count_ >= 8; }
     uint64_t count() const { return count_; }
     // What a call of so many pairs takes; before anything is known, what a LAN would.
@@ -59,7 +71,8 @@ private:
         return std::max({0.25 * mean_t, mean_t + rise * (n - mean_n), beyond});
     }
 
-    uint64_t count_ = 0;
+    std::array<uint64_t, call_buckets> histogram_{};
+    uint64_t count_ = 0, sum_us_ = 0;
     double weight_ = 0, n_ = 0, t_ = 0, nn_ = 0, nt_ = 0, spread_ = 0;
 };
 

@@ -197,7 +197,9 @@ status home_run::make_pipeline() {
 
 result<home_result> home_run::drive() {
     caller_->connect(options_.connect_ns);
+    home_result done;
     while (line_->next_pass()) {
+        done.layer_steps += source_->layers();
         if (options_.after_pass) options_.after_pass(*caller_);
         if (options_.stop && options_.stop()) return error{"stopped, as its output has no taker"};
     }
@@ -207,7 +209,6 @@ result<home_result> home_run::drive() {
                      "go on with the host's default)"};
     if (where_->failed()) return error{where_->failure()};
     if (!source_->failure().empty()) return error{source_->failure()};
-    home_result done;
     line_->finish(done.report);
     describe(done.report);
     done.calls = caller_->figures();

@@ -31,6 +31,7 @@ struct home_options {
 struct home_result {
     run_report report;
     caller_figures calls;
+    uint64_t layer_steps = 0;
 };
 
 // Requires: config.model is open in `shared` as `at` has it, config.executor is cpu. `pool` is the

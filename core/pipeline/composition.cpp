@@ -169,6 +169,12 @@ status checker::operator()() {
                             "[cluster]; give one (configs/clusters), or leave [placement] out",
                             placement.place, placement.plugin),
                      true};
+    const stage_config &wire = of_.config.wire;
+    if (wire.place != run_config{}.wire.place && !of_.config.cluster)
+        return error{format("{}: a wire is between the nodes of a cluster; describe one in "
+                            "[cluster] (docs/cluster.md), or leave [wire] out",
+                            wire.place),
+                     true};
     for (const auto &[kind, one] : of_.policies.each())
         if (const status met = check_needs(kind, one->from()); !met) return met;
     if (const status met = check_prefetch(); !met) return met;

@@ -25,5 +25,7 @@ command install_eval(parser &app);
 command install_model(parser &app);
 command install_tokenize(parser &app);
 command install_profile(parser &app);
+command install_node(parser &app);
+command install_cluster(parser &app);
 
 }  // namespace moorage::tool

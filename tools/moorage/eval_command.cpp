@@ -11,6 +11,7 @@
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"
+#include "tools/moorage/node_run.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {
@@ -21,6 +22,7 @@ using namespace moorage::core;
 
 struct arguments {
     model_run_options common;
+    node_run_options at;
     std::string text, windows;
     bool figures = false;
 };
@@ -47,7 +49,7 @@ std::string line_of(const std::string &name, uint64_t scored, double nll) {
 }
 
 int evaluate(const arguments &given) {
-    auto config = model_config_of(given.common);
+    auto config = config_of(given.common, given.at);
     if (!config) return fail(config.failure());
     if (given.text.empty() == given.windows.empty())
         return fail({"give --text FILE or --windows FILE.json, one of them", true});
@@ -57,8 +59,12 @@ int evaluate(const arguments &given) {
     run_options options;
     progress shown("eval", 0);
     options.progress = [&](uint64_t tokens) { shown.advance(tokens); };
-    const auto report = run(*config, shared, options);
+    std::string calls;
+    const auto report = given.at.cluster.empty()
+                            ? run(*config, shared, options)
+                            : run_at_server(*config, given.at, shared, options, calls);
     if (!report) return fail(report.failure());
+    if (!calls.empty()) print_error(calls + "\n");
     const text_report &text = report->text;
     if (given.common.json_file != "-") {
         if (!text.parts.empty()) {
@@ -86,6 +92,7 @@ command install_eval(parser &app) {
     parser *sub = app.add_subcommand("eval", "negative log-likelihood and perplexity of a text");
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
+    add_node_options(*sub, given->at);
     sub->add_option("--text", given->text, "text file; scored in windows of [source] window ids")
         ->type_name("FILE");
     sub->add_option("--windows", given->windows,

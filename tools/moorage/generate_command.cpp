@@ -11,6 +11,7 @@
 #include "core/report/substitution.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_run.h"
+#include "tools/moorage/node_run.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {
@@ -21,6 +22,7 @@ using namespace moorage::core;
 
 struct arguments {
     model_run_options common;
+    node_run_options at;
     std::vector<std::string> prompts;
     uint32_t max_tokens = 0;
     double temperature = -1, top_p = -1;
@@ -73,13 +75,19 @@ void print_figures(const run_report &report) {
     print_error(line + "\n");
 }
 
-int generate(const arguments &given) {
-    auto config = model_config_of(given.common);
-    if (!config) return fail(config.failure());
+result<run_config> config_of(const arguments &given) {
+    auto config = config_of(given.common, given.at);
+    if (!config) return config;
     config->prompts = given.prompts;
     if (given.max_tokens) config->max_tokens = given.max_tokens;
     if (given.temperature >= 0) config->temperature = given.temperature;
     if (given.top_p > 0) config->top_p = given.top_p;
+    return config;
+}
+
+int generate(const arguments &given) {
+    const auto config = config_of(given);
+    if (!config) return fail(config.failure());
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
     const auto opened = shared.open_model(config->model);
@@ -95,10 +103,14 @@ int generate(const arguments &given) {
     options.on_token = [&](uint64_t, int32_t id) { shown.token(id); };
     options.stop = [&] { return shown.streams() && output_failed(); };
     options.own_routing = given.figures || !given.common.json_file.empty();
-    const auto report = run(*config, shared, options);
+    std::string calls;
+    const auto report = given.at.cluster.empty()
+                            ? run(*config, shared, options)
+                            : run_at_server(*config, given.at, shared, options, calls);
     if (!report) return fail(report.failure());
     shown.end(report->text, to_stdout);
     if (!given.quiet) print_figures(*report);
+    if (!given.quiet && !calls.empty()) print_error(calls + "\n");
     for (const std::string &warning : report->warnings)
         if (!given.quiet) print_error(format("moorage: warning: {}\n", warning));
     if (given.figures) print_error("\n" + to_text(*report));
@@ -114,6 +126,7 @@ command install_generate(parser &app) {
     parser *sub = app.add_subcommand("generate", "continue a prompt with a model");
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
+    add_node_options(*sub, given->at);
     add_prompt_options(*sub, given->prompts, given->max_tokens)->required();
     sub->add_option("--temperature", given->temperature,
                     "0: always the most probable token (default); higher: drawn, by [run] seed")

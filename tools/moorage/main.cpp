@@ -20,10 +20,13 @@ namespace moorage::tool {
 namespace {
 
 // In the order of --help. A new subcommand is one line here and one file beside this one.
-constexpr command (*installers[])(parser &) = {install_run,      install_generate, install_eval,
-                                               install_compare,  install_place,    install_tune,
-                                               install_replay,   install_trace,    install_model,
-                                               install_tokenize, install_profile,  install_plugins};
+constexpr command (*installers[])(parser &) = {
+    install_run,     install_generate, install_eval,   install_compare, install_place,
+    install_tune,    install_replay,   install_trace,  install_model,   install_tokenize,
+    install_profile, install_plugins,  install_cluster};
+// What serves until it is told to end is a process of its own: it drains in its own time, and
+// whoever started it sees how it ends.
+constexpr command (*servers[])(parser &) = {install_node};
 
 // The options by which commands name what they write.
 constexpr const char *outputs[] = {"--json", "--html", "--timeline", "--out"};
@@ -70,6 +73,11 @@ int run(int argc, char **argv) {
         command action = install(app);
         commands.emplace_back(app.last_subcommand(), std::move(action));
     }
+    std::vector<std::pair<parser *, command>> serving;
+    for (const auto install : servers) {
+        command action = install(app);
+        serving.emplace_back(app.last_subcommand(), std::move(action));
+    }
     if (const auto told = app.parse(argc, argv)) return *told;
     if (verbose) core::set_log_level(core::log_level::info);
     const given_values files = app.given(outputs);
@@ -77,6 +85,8 @@ int run(int argc, char **argv) {
         return fail(distinct.failure());
     for (const auto &[command, action] : commands)
         if (command->parsed()) return supervised(action, files);
+    for (const auto &[command, action] : serving)
+        if (command->parsed()) return guarded(action);
     return exit_usage;
 }
 

@@ -1,0 +1,244 @@
+// http.cpp - listens, answers, asks.
+#include "core/node/http.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/node/links.h"
+
+namespace moorage::core {
+
+namespace {
+
+class file_handle {
+public:
+    explicit file_handle(int of = -1) : of_(of) {}
+    file_handle(file_handle &&other) noexcept : of_(std::exchange(other.of_, -1)) {}
+    file_handle &operator=(file_handle &&other) noexcept {
+        std::swap(of_, other.of_);
+        return *this;
+    }
+    ~file_handle() {
+        if (of_ >= 0) ::close(of_);
+    }
+    int get() const { return of_; }
+    int release() { return std::exchange(of_, -1); }
+
+private:
+    int of_;
+};
+
+struct address_list {
+    addrinfo *first = nullptr;
+    ~address_list() {
+        if (first) freeaddrinfo(first);
+    }
+};
+
+status resolve(const std::string &address, bool to_listen, address_list &out) {
+    const size_t colon = address.rfind(':');
+    if (colon == std::string::npos || colon == 0)
+        return error{
+            format("{} is no address; write host:port, for example 127.0.0.1:9301", address), true};
+    std::string host = address.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    addrinfo hints{};
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = (to_listen ? AI_PASSIVE : 0) | AI_NUMERICSERV;
+    const int failed =
+        getaddrinfo(host.c_str(), address.substr(colon + 1).c_str(), &hints, &out.first);
+    if (failed != 0) return error{format("{}: {}", address, gai_strerror(failed))};
+    return success();
+}
+
+error failed(const std::string &address, const char *what) {
+    return error{format("{}: {}: {}", address, what, std::strerror(errno))};
+}
+
+std::string bound_address(int socket) {
+    sockaddr_storage at{};
+    socklen_t bytes = sizeof(at);
+    if (getsockname(socket, reinterpret_cast<sockaddr *>(&at), &bytes) != 0) return "";
+    char host[NI_MAXHOST], port[NI_MAXSERV];
+    if (getnameinfo(reinterpret_cast<sockaddr *>(&at), bytes, host, sizeof(host), port,
+                    sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+        return "";
+    return std::string(at.ss_family == AF_INET6 ? format("[{}]", host) : host) + ":" + port;
+}
+
+std::string whole(const http_answer &of) {
+    const char *const reason = of.code == 200   ? "OK"
+                               : of.code == 404 ? "Not Found"
+                               : of.code == 503 ? "Service Unavailable"
+                                                : "Bad Request";
+    return format(
+        "HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nCache-Control: "
+        "no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n{}",
+        of.code, reason, of.type, of.body.size(), of.body);
+}
+
+// One that has connected: it asks, then it is answered.
+struct asking {
+    file_handle socket;
+    uint64_t until_ns = 0;
+    std::string request, answer;
+    size_t sent = 0;
+
+    // Whether it goes on.
+    bool read(const http_server::handler &by) {
+        char some[2048];
+        const ssize_t count = ::recv(socket.get(), some, sizeof(some), 0);
+        if (count < 0) return errno == EAGAIN || errno == EINTR;
+        if (count == 0) return false;
+        request.append(some, static_cast<size_t>(count));
+        if (request.find("\r\n\r\n") == std::string::npos)
+            return request.size() <= http_server::request_bytes_max;
+        const std::string_view path = path_of_request(request);
+        answer =
+            whole(path.empty() ? http_answer{400, "text/plain", "GET and a path\n"} : by(path));
+        return write();
+    }
+    bool write() {
+        const ssize_t count =
+            ::send(socket.get(), answer.data() + sent, answer.size() - sent, MSG_NOSIGNAL);
+        if (count < 0) return errno == EAGAIN || errno == EINTR;
+        sent += static_cast<size_t>(count);
+        return sent < answer.size();
+    }
+};
+
+bool wait_for(int socket, short what, uint64_t until_ns) {
+    const uint64_t now_ns = steady_ns();
+    if (now_ns >= until_ns) return false;
+    pollfd one{socket, what, 0};
+    return ::poll(&one, 1, static_cast<int>((until_ns - now_ns) / 1'000'000 + 1)) > 0;
+}
+
+}  // namespace
+
+std::string_view path_of_request(std::string_view request) {
+    constexpr std::string_view verb = "GET ";
+    const std::string_view line = request.substr(0, request.find("\r\n"));
+    if (!line.starts_with(verb)) return {};
+    const std::string_view rest = line.substr(verb.size());
+    const size_t end = rest.find(' ');
+    if (end == std::string_view::npos || !rest.substr(end + 1).starts_with("HTTP/1.")) return {};
+    const std::string_view path = rest.substr(0, std::min(end, rest.find('?')));
+    return path.starts_with('/') ? path : std::string_view();
+}
+
+result<std::unique_ptr<http_server>> http_server::listen(const std::string &address,
+                                                         handler answer) {
+    address_list at;
+    if (const status known = resolve(address, true, at); !known) return known.failure();
+    file_handle listener(
+        ::socket(at.first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (listener.get() < 0) return failed(address, "socket");
+    const int yes = 1;
+    ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (::bind(listener.get(), at.first->ai_addr, at.first->ai_addrlen) != 0)
+        return failed(address, "cannot be listened at");
+    if (::listen(listener.get(), 64) != 0) return failed(address, "cannot be listened at");
+    file_handle waker(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (waker.get() < 0) return failed(address, "eventfd");
+    std::unique_ptr<http_server> made(new http_server());
+    made->address_ = bound_address(listener.get());
+    made->listener_ = listener.release();
+    made->waker_ = waker.release();
+    made->answer_ = std::move(answer);
+    made->thread_ = std::thread([server = made.get()] { server->run(); });
+    return made;
+}
+
+http_server::~http_server() {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t told = ::write(waker_, &one, sizeof(one));
+    if (thread_.joinable()) thread_.join();
+    ::close(listener_);
+    ::close(waker_);
+}
+
+void http_server::run() {
+    std::list<asking> all;
+    std::vector<pollfd> watched;
+    for (;;) {
+        watched.assign(
+            {{waker_, POLLIN, 0},
+             {listener_, static_cast<short>(all.size() < connections_max ? POLLIN : 0), 0}});
+        for (const asking &one : all)
+            watched.push_back(
+                {one.socket.get(), static_cast<short>(one.answer.empty() ? POLLIN : POLLOUT), 0});
+        constexpr int look_ms = 500;
+        if (::poll(watched.data(), watched.size(), all.empty() ? -1 : look_ms) < 0 &&
+            errno != EINTR)
+            return;
+        if (watched[0].revents != 0) return;
+        size_t at = 2;
+        for (auto one = all.begin(); one != all.end(); ++at) {
+            bool goes_on = steady_ns() < one->until_ns;
+            if (goes_on && watched[at].revents != 0)
+                goes_on = one->answer.empty() ? one->read(answer_) : one->write();
+            one = goes_on ? std::next(one) : all.erase(one);
+        }
+        if ((watched[1].revents & POLLIN) == 0) continue;
+        file_handle came(::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (came.get() >= 0) all.push_back({std::move(came), steady_ns() + answer_ns, {}, {}, 0});
+    }
+}
+
+result<std::string> http_get(const std::string &address, const std::string &path,
+                             uint64_t within_ns) {
+    constexpr size_t answer_bytes_max = 1 << 24;
+    const uint64_t until_ns = steady_ns() + within_ns;
+    address_list at;
+    if (const status known = resolve(address, false, at); !known) return known.failure();
+    const file_handle socket(
+        ::socket(at.first->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (socket.get() < 0) return failed(address, "socket");
+    if (::connect(socket.get(), at.first->ai_addr, at.first->ai_addrlen) != 0 &&
+        errno != EINPROGRESS)
+        return failed(address, "cannot be reached");
+    const error silent{format("{}: no answer within {} ms", address, within_ns / 1'000'000)};
+    if (!wait_for(socket.get(), POLLOUT, until_ns)) return silent;
+    int wrong = 0;
+    socklen_t bytes = sizeof(wrong);
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &wrong, &bytes);
+    errno = wrong;
+    if (wrong != 0) return failed(address, "cannot be reached");
+    const std::string request =
+        format("GET {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", path, address);
+    if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(request.size()))
+        return failed(address, "takes no request");
+    std::string answer;
+    for (char some[4096]; wait_for(socket.get(), POLLIN, until_ns);) {
+        const ssize_t count = ::recv(socket.get(), some, sizeof(some), 0);
+        if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+        if (count < 0) return failed(address, "breaks off");
+        answer.append(some, static_cast<size_t>(count));
+        if (answer.size() > answer_bytes_max) return error{address + ": an answer without end"};
+        if (count != 0) continue;
+        const size_t body = answer.find("\r\n\r\n");
+        if (body == std::string::npos) return error{address + ": it does not speak HTTP"};
+        if (!answer.starts_with("HTTP/1.1 200") && !answer.starts_with("HTTP/1.0 200"))
+            return error{format("{}: {}", address, answer.substr(0, answer.find("\r\n")))};
+        return answer.substr(body + 4);
+    }
+    return silent;
+}
+
+}  // namespace moorage::core

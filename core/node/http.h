@@ -1,0 +1,52 @@
+// http.h - as much of HTTP/1.1 as a node needs to say how it is: GET, one answer a connection.
+//
+// The server has a thread of its own, which computes nothing. Bounds: connections_max at one time,
+// request_bytes_max of a request, answer_ns from accepting until the answer is taken; beyond them
+// connections are closed. What is asked is looked at up to the end of the first line, no more.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+struct http_answer {
+    int code = 200;
+    std::string type = "text/plain; charset=utf-8", body;
+};
+
+class http_server {
+public:
+    static constexpr size_t connections_max = 32, request_bytes_max = 8192;
+    static constexpr uint64_t answer_ns = 2'000'000'000;
+    using handler = std::function<http_answer(std::string_view path)>;
+
+    // "host:port", port 0: any that is free. `answer` is called on the server's thread.
+    static result<std::unique_ptr<http_server>> listen(const std::string &address, handler answer);
+    ~http_server();
+    const std::string &address() const { return address_; }
+
+private:
+    http_server() = default;
+    void run();
+
+    int listener_ = -1, waker_ = -1;
+    std::string address_;
+    handler answer_;
+    std::thread thread_;
+};
+
+// The body of what is there, if it is 200, within the time.
+result<std::string> http_get(const std::string &address, const std::string &path,
+                             uint64_t within_ns);
+
+// The path of a request's first line; empty: it is none that is answered.
+std::string_view path_of_request(std::string_view request);
+
+}  // namespace moorage::core

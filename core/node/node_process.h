@@ -1,0 +1,46 @@
+// node_process.h - what a process needs to be a node: threads, wire, node, and the page that says
+// how it is.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/config/run_config.h"
+#include "core/execute/cpu/thread_pool.h"
+#include "core/host/registry.h"
+#include "core/node/http.h"
+#include "core/node/node_setup.h"
+#include "core/node/node_status.h"
+#include "core/node/peer_node.h"
+#include "core/node/wire.h"
+
+namespace moorage::core {
+
+class node_process {
+public:
+    // `setup` is borrowed. Listens where the setup says; `must_listen`: an address that is taken is
+    // an error, else only said: a home beside the node of its server.
+    static result<std::unique_ptr<node_process>> start(const run_config &config,
+                                                       const registry &policies,
+                                                       const node_setup &setup, bool must_listen);
+
+    peer_node &node() { return *node_; }
+    thread_pool &pool() { return *pool_; }
+    node_status &status() { return status_; }
+    const std::string &address() const { return address_; }  // empty: nobody can call
+    std::string status_address() const { return http_ ? http_->address() : std::string(); }
+    // Why nobody can; empty: they can, or it was not wanted.
+    const std::string &trouble() const { return trouble_; }
+
+private:
+    node_process() = default;
+    // In the order of construction.
+    std::unique_ptr<thread_pool> pool_;
+    std::unique_ptr<wire> wire_;
+    std::unique_ptr<peer_node> node_;
+    node_status status_;
+    std::unique_ptr<http_server> http_;
+    std::string address_, trouble_;
+};
+
+}  // namespace moorage::core

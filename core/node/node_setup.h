@@ -1,0 +1,30 @@
+// node_setup.h - one server of a cluster file as a node: model, plan, addresses.
+#pragma once
+
+#include <string>
+
+#include "core/config/run_config.h"
+#include "core/node/node_plan.h"
+#include "core/pipeline/run.h"
+
+namespace moorage::core {
+
+struct node_setup {
+    const opened_model *opened = nullptr;
+    std::filesystem::path directory;  // that it was opened from
+    node_plan plan;
+    uint32_t server = 0;  // which of the plan's this one is
+    std::string listens;  // where; empty: nowhere
+    std::string status;   // where it says how it is; empty: nowhere
+};
+
+// The registry of nodes is the file: each reads the same one and comes to the same plan, which they
+// compare when they connect. The directory is config.model, else what [[cluster.models]] weights
+// says. Requires: shared.scan() went well.
+result<node_setup> set_up_node(const run_config &config, const std::string &server,
+                               run_resources &shared);
+
+// Rows of the longest call; of memory only what calls have is taken.
+constexpr uint32_t call_rows_max = 1024;
+
+}  // namespace moorage::core

@@ -1,0 +1,269 @@
+// node_status.cpp - copies figures, writes them out.
+#include "core/node/node_status.h"
+
+#include <algorithm>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t note_ns = 250'000'000;
+// A loop that was not there for so long is no longer serving.
+constexpr uint64_t stuck_ns = 10'000'000'000;
+
+double seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// A label's value, by the rules of the format.
+std::string escaped(std::string_view text) {
+    std::string made;
+    for (const char one : text) {
+        if (one == '\\' || one == '"') made += '\\';
+        if (one == '\n')
+            made += "\\n";
+        else
+            made += one;
+    }
+    return made;
+}
+
+class metrics_writer {
+public:
+    void head(const char *name, const char *type, const char *help) {
+        text += format("# HELP moorage_node_{} {}\n# TYPE moorage_node_{} {}\n", name, help, name,
+                       type);
+    }
+    template <class Value>
+    void row(const char *name, const std::string &labels, Value value) {
+        text +=
+            format("moorage_node_{}{} {}\n", name, labels.empty() ? "" : "{" + labels + "}", value);
+    }
+    template <class Value>
+    void one(const char *name, const char *type, const char *help, Value value) {
+        head(name, type, help);
+        row(name, "", value);
+    }
+    std::string text;
+};
+
+void write_served(metrics_writer &to, const node_snapshot &of) {
+    const holder_figures &served = of.served;
+    to.one("served_calls_total", "counter", "calls computed for others", served.calls);
+    to.one("served_rows_total", "counter", "rows of hidden states in them", served.rows);
+    to.one("served_batches_total", "counter", "loops in which they were computed", served.batches);
+    to.one("served_seconds_total", "counter", "time of those loops", seconds(served.computed_ns));
+    to.one("queued_seconds_total", "counter", "time that calls waited", seconds(served.queued_ns));
+    to.one("waiting_calls", "gauge", "calls that wait now", of.waiting);
+    to.one("cancelled_calls_total", "counter", "calls given up before they began",
+           served.cancelled + served.dropped);
+    to.head("refused_total", "counter", "messages and connections refused, by reason");
+    for (uint32_t i = 1; i < refusal_reasons; ++i)
+        to.row("refused_total", format("reason=\"{}\"", name_of(static_cast<refusal_reason>(i))),
+               of.connections.refused[i]);
+}
+
+void write_called(metrics_writer &to, const node_snapshot &of) {
+    const caller_figures &called = of.called;
+    to.one("calls_total", "counter", "calls to others", called.calls);
+    to.one("called_experts_total", "counter", "experts in them", called.experts);
+    to.one("calls_under_way", "gauge", "calls that are out now", of.under_way);
+    to.head("calls_elsewhere_total", "counter", "calls that went to somebody else, by cause");
+    for (const auto &[cause, count] : {std::pair{"late", called.late},
+                                       {"failed", called.failed},
+                                       {"lost", called.lost},
+                                       {"wrong", called.wrong}})
+        to.row("calls_elsewhere_total", format("cause=\"{}\"", cause), count);
+    to.one("dropped_replies_total", "counter", "replies that came too late", called.dropped);
+    to.one("own_disk_experts_total", "counter", "experts that nobody else computed", called.here);
+    to.one("waited_seconds_total", "counter", "time in which only replies were waited for",
+           seconds(called.waited_ns));
+}
+
+void write_peers(metrics_writer &to, const node_snapshot &of) {
+    to.head("peer_up", "gauge", "1: the server takes calls of this node");
+    for (const peer_status &one : of.peers)
+        to.row("peer_up", format("peer=\"{}\"", escaped(one.name)),
+               one.stands == "ready" || one.stands == "self" ? 1 : 0);
+    to.head("call_seconds", "histogram", "times of calls to a server");
+    for (const peer_status &one : of.peers) {
+        const std::string peer = format("peer=\"{}\"", escaped(one.name));
+        uint64_t sum = 0;
+        for (size_t bucket = 0; bucket < call_buckets; ++bucket) {
+            sum += one.histogram[bucket];
+            const bool last = bucket + 1 == call_buckets;
+            to.row("call_seconds_bucket",
+                   peer + (last ? std::string(",le=\"+Inf\"")
+                                : format(",le=\"{}\"", bucket_end_us(bucket) / 1e6)),
+                   sum);
+        }
+        to.row("call_seconds_sum", peer, static_cast<double>(one.called_us) / 1e6);
+        to.row("call_seconds_count", peer, sum);
+    }
+}
+
+json json_of(const peer_status &one) {
+    json made = {{"server", one.name},
+                 {"address", one.address},
+                 {"stands", one.stands},
+                 {"connected_to_this", one.calls_us},
+                 {"calls", one.calls}};
+    if (!one.trouble.empty()) made["trouble"] = one.trouble;
+    if (one.calls != 0) {
+        made["expected_us"] = one.expected_us;
+        made["deadline_us"] = one.deadline_us;
+    }
+    return made;
+}
+
+peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
+    const node_server &named = of.plan().servers[server];
+    peer_status one;
+    one.name = named.name;
+    one.address = named.addresses.empty() ? "" : named.addresses.front();
+    links &all = of.connections();
+    if (calls) {
+        const call_times &times = calls->times(server);
+        one.calls = times.count();
+        one.expected_us = times.expected_ns(1) / 1000;
+        one.deadline_us = times.deadline_ns(1) / 1000;
+        one.histogram = times.histogram();
+        one.called_us = times.sum_us();
+    }
+    const link *const to = all.to(server);
+    one.stands = server == of.own().server        ? "self"
+                 : to == nullptr                  ? "away"
+                 : calls && calls->paused(server) ? "paused"
+                                                  : "ready";
+    if (!to) one.trouble = all.trouble(server);
+    all.each([&](const link &from) {
+        if (!from.dialed && from.stands == link::stand::ready && from.server == server)
+            one.calls_us = true;
+    });
+    return one;
+}
+
+}  // namespace
+
+void node_status::note(peer_node &of, const caller *calls, bool now) {
+    const uint64_t now_ns = steady_ns();
+    if (!now && now_ns - noted_ns_ < note_ns) return;
+    noted_ns_ = now_ns;
+    node_snapshot made;
+    const node_plan &plan = of.plan();
+    const bool is_server = of.own().server < plan.servers.size();
+    made.name = is_server ? plan.servers[of.own().server].name : "";
+    made.model = plan.model_name;
+    made.software = of.own().software;
+    made.incarnation = of.own().incarnation;
+    made.epoch = plan.epoch;
+    made.plan = plan.plan;
+    made.since_ns = since_ns_;
+    made.taken_ns = now_ns;
+    made.held = is_server ? plan.held_by(of.own().server) : 0;
+    made.pages = plan.pages();
+    made.layers = plan.sizes.layers;
+    made.experts = plan.sizes.experts;
+    made.draining = of.connections().draining();
+    made.home = calls != nullptr;
+    made.waiting = of.serving().waiting();
+    made.connections = of.connections().figures();
+    made.served = of.serving().figures();
+    if (calls) made.called = calls->figures(), made.under_way = calls->under_way();
+    for (uint32_t server = 0; server < plan.servers.size(); ++server)
+        made.peers.push_back(status_of(of, calls, server));
+    made.layer_rows.assign(made.layers, 0);
+    for (uint32_t page = 0; page < made.pages; ++page)
+        made.layer_rows[page / made.experts] += of.serving().activations()[page];
+    const std::lock_guard lock(guard_);
+    latest_ = std::move(made);
+}
+
+node_snapshot node_status::latest() const {
+    const std::lock_guard lock(guard_);
+    return latest_;
+}
+
+std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
+    metrics_writer to;
+    to.head("info", "gauge", "what runs here");
+    to.row("info",
+           format("server=\"{}\",model=\"{}\",software=\"{}\"", escaped(of.name), escaped(of.model),
+                  escaped(of.software)),
+           1);
+    to.one("up_seconds", "counter", "since the process began", seconds(now_ns - of.since_ns));
+    to.one("loop_age_seconds", "gauge", "since the loop that computes was last seen",
+           seconds(now_ns - of.taken_ns));
+    to.one("plan_epoch", "gauge", "epoch of the plan it goes by", of.epoch);
+    to.one("held_experts", "gauge", "experts that the plan gives this node", of.held);
+    to.one("draining", "gauge", "1: no more calls are taken", of.draining ? 1 : 0);
+    to.one("messages_in_total", "counter", "messages received", of.connections.messages_in);
+    to.one("messages_out_total", "counter", "messages sent", of.connections.messages_out);
+    to.one("bytes_in_total", "counter", "bytes received", of.connections.bytes_in);
+    to.one("bytes_out_total", "counter", "bytes sent", of.connections.bytes_out);
+    to.one("connections_lost_total", "counter", "connections that ended", of.connections.losses);
+    write_served(to, of);
+    write_called(to, of);
+    write_peers(to, of);
+    return to.text;
+}
+
+json to_json(const node_snapshot &of, uint64_t now_ns) {
+    json peers = json::array();
+    for (const peer_status &one : of.peers) peers.push_back(json_of(one));
+    json refused = json::object();
+    for (uint32_t i = 1; i < refusal_reasons; ++i)
+        if (of.connections.refused[i] != 0)
+            refused[name_of(static_cast<refusal_reason>(i))] = of.connections.refused[i];
+    json made = {{"server", of.name},
+                 {"model", of.model},
+                 {"software", of.software},
+                 {"incarnation", of.incarnation},
+                 {"epoch", of.epoch},
+                 {"plan", format("{:016x}", of.plan)},
+                 {"up_s", seconds(now_ns - of.since_ns)},
+                 {"loop_age_s", seconds(now_ns - of.taken_ns)},
+                 {"draining", of.draining},
+                 {"experts_held", of.held},
+                 {"experts_all", of.pages},
+                 {"served",
+                  {{"calls", of.served.calls},
+                   {"rows", of.served.rows},
+                   {"batches", of.served.batches},
+                   {"joined_calls", of.served.joined},
+                   {"waiting", of.waiting},
+                   {"computed_s", seconds(of.served.computed_ns)},
+                   {"queued_s", seconds(of.served.queued_ns)},
+                   {"rows_of_layers", of.layer_rows}}},
+                 {"refused", refused},
+                 {"bytes", {{"in", of.connections.bytes_in}, {"out", of.connections.bytes_out}}},
+                 {"peers", peers}};
+    if (of.home)
+        made["called"] = {
+            {"calls", of.called.calls},        {"under_way", of.under_way},
+            {"experts", of.called.experts},    {"layers_calling", of.called.layers_calling},
+            {"late", of.called.late},          {"failed", of.called.failed},
+            {"lost", of.called.lost},          {"wrong", of.called.wrong},
+            {"from_own_disk", of.called.here}, {"waited_s", seconds(of.called.waited_ns)}};
+    return made;
+}
+
+http_answer node_status::answer(std::string_view path) const {
+    const node_snapshot now = latest();
+    const uint64_t now_ns = steady_ns();
+    if (path == "/metrics")
+        return {200, "text/plain; version=0.0.4; charset=utf-8", to_metrics(now, now_ns)};
+    const char *const is_json = "application/json";
+    if (path == "/status") return {200, is_json, to_json(now, now_ns).dump(1) + "\n"};
+    if (path == "/health") {
+        const bool stuck = now_ns - now.taken_ns > stuck_ns;
+        const char *const word = stuck ? "stuck" : now.draining ? "draining" : "serving";
+        return {
+            stuck || now.draining ? 503 : 200, is_json,
+            json({{"state", word}, {"loop_age_s", seconds(now_ns - now.taken_ns)}}).dump() + "\n"};
+    }
+    return {404, "text/plain; charset=utf-8", "there are /metrics, /health and /status\n"};
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,63 @@
+// node_status.h - how a node is, for whoever asks over HTTP: a copy that its loop makes now and
+// then, so that the thread which answers shares nothing with the one that computes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/node/caller.h"
+#include "core/node/http.h"
+#include "core/node/peer_node.h"
+
+namespace moorage::core {
+
+struct peer_status {
+    std::string name, address, stands;  // stands: "self", "ready", "paused", "draining", "away"
+    std::string trouble;                // why it is away
+    uint64_t calls = 0, expected_us = 0, deadline_us = 0;
+    std::array<uint64_t, call_buckets> histogram{};  // of the times of its calls
+    uint64_t called_us = 0;                          // their sum
+    bool calls_us = false;                           // it is connected to this node
+};
+
+struct node_snapshot {
+    std::string name, model, software;
+    uint64_t incarnation = 0, epoch = 0, plan = 0;
+    uint64_t since_ns = 0, taken_ns = 0;  // of the steady clock
+    uint32_t held = 0, pages = 0, layers = 0, experts = 0;
+    bool draining = false, home = false;
+    uint64_t waiting = 0, under_way = 0;
+    link_figures connections;
+    holder_figures served;
+    caller_figures called;
+    std::vector<peer_status> peers;    // [servers]
+    std::vector<uint64_t> layer_rows;  // [layers] computed for others
+};
+
+class node_status {
+public:
+    node_status() : since_ns_(steady_ns()) {}
+    // From the node's loop; `calls` is null where nobody calls. Copies no more than four times a
+    // second unless `now`.
+    void note(peer_node &of, const caller *calls, bool now = false);
+    // From any thread.
+    node_snapshot latest() const;
+    // /metrics, /health and /status.
+    http_answer answer(std::string_view path) const;
+
+private:
+    const uint64_t since_ns_;
+    mutable std::mutex guard_;
+    node_snapshot latest_;
+    uint64_t noted_ns_ = 0;
+};
+
+// Prometheus' text format; `now_ns` of the steady clock.
+std::string to_metrics(const node_snapshot &of, uint64_t now_ns);
+json to_json(const node_snapshot &of, uint64_t now_ns);
+
+}  // namespace moorage::core

@@ -1,0 +1,90 @@
+// node_command.cpp - moorage node: serves the experts that a plan gives to one server of a cluster.
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/node/node_process.h"
+#include "core/pipeline/run.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/node_run.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    node_run_options common;
+    std::string weights;
+};
+
+volatile std::sig_atomic_t asked_to_end = 0;
+
+void keep_asking(int) { asked_to_end = 1; }
+
+std::string summary(node_process &process, const node_setup &setup) {
+    const node_plan &plan = setup.plan;
+    std::string line =
+        format("{} serves {} of {} experts of {} at {}", plan.servers[setup.server].name,
+               plan.held_by(setup.server), plan.pages(), plan.model_name, process.address());
+    if (!process.status_address().empty())
+        line += format(", says how it is at http://{}/status", process.status_address());
+    return line + "\n";
+}
+
+int serve(const arguments &given) {
+    auto config = node_config_of(given.common, given.weights);
+    if (!config) return fail(config.failure());
+    run_resources shared;
+    if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
+    const auto setup = set_up_node(*config, given.common.server, shared);
+    if (!setup) return fail(setup.failure());
+    if (setup->listens.empty())
+        return fail({format("{}: server {} has no address, so nobody can call it; give address = "
+                            "\"host:port\" in its [[cluster.servers]]",
+                            given.common.cluster, given.common.server),
+                     true});
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, keep_asking);
+    auto process = node_process::start(*config, shared.policies(), *setup, /*must_listen=*/true);
+    if (!process) return fail(process.failure());
+    print(summary(**process, *setup));
+    output_failed();  // seen at once
+    (*process)->node().serve([&] {
+        (*process)->status().note((*process)->node(), nullptr);
+        return asked_to_end != 0;
+    });
+    const holder_figures &done = (*process)->node().serving().figures();
+    print(format("{} ends: {} calls served, {} rows, {} batches\n", given.common.server, done.calls,
+                 done.rows, done.batches));
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_node(parser &app) {
+    parser *sub = app.add_subcommand("node", "serve a server's experts of a cluster");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("cluster", given->common.cluster, "the cluster's TOML file")
+        ->required()
+        ->type_name("CLUSTER.toml");
+    sub->add_option("--server", given->common.server, "which of [[cluster.servers]] this one is")
+        ->required()
+        ->type_name("NAME");
+    sub->add_option("--weights", given->weights,
+                    "model directory; default: [[cluster.models]] weights")
+        ->type_name("DIR");
+    sub->add_option("--set", given->common.overrides, "replace a setting of the file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    sub->footer(
+        "Every node reads the same file and comes to the same plan, as moorage place does. SIGTERM "
+        "or\nctrl-c: calls that wait are answered, then it ends. docs/cluster.md shows a cluster.");
+    return [given] { return serve(*given); };
+}
+
+}  // namespace moorage::tool
