@@ -46,7 +46,7 @@ public:
     uint64_t expected_ns(uint32_t pairs) const {
         constexpr double first_ns = 500e3, first_pair_ns = 50e3;
         const double of = count_ != 0 ? predicted(pairs) : first_ns + first_pair_ns * pairs;
-        return static_cast<uint64_t>(std::clamp(of, 1e3, 1e12));
+        return static_cast<uint64_t>(std::llround(std::clamp(of, 1e3, 1e12)));
     }
     // Beyond it the call is given up. Four times what is expected and eight spreads: a late call is
     // computed twice, so a deadline that is met by chance alone costs more than one that is long.

@@ -192,7 +192,7 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
            format("server=\"{}\",model=\"{}\",software=\"{}\"", escaped(of.name), escaped(of.model),
                   escaped(of.software)),
            1);
-    to.one("up_seconds", "counter", "since the process began", seconds(now_ns - of.since_ns));
+    to.one("up_seconds", "gauge", "since the process began", seconds(now_ns - of.since_ns));
     to.one("loop_age_seconds", "gauge", "since the loop that computes was last seen",
            seconds(now_ns - of.taken_ns));
     to.one("plan_epoch", "gauge", "epoch of the plan it goes by", of.epoch);

@@ -1,0 +1,196 @@
+// node_command_test.cpp - goal: real processes over real sockets write what one process does, while
+// nodes are killed, stopped and told to end. Method: the built program, three nodes of the demo
+// model on loopback, `generate` and `eval` as homes, against the same without a cluster.
+#include <doctest/doctest.h>
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <map>
+#include <thread>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/node/http.h"
+#include "tests/unit/program.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
+
+// Ports that are free; all held until the last is known, so that they differ.
+std::vector<uint16_t> free_ports(size_t count) {
+    std::vector<int> held;
+    std::vector<uint16_t> ports;
+    for (size_t i = 0; i < count; ++i) {
+        held.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t bytes = sizeof(at);
+        REQUIRE(::bind(held.back(), reinterpret_cast<sockaddr *>(&at), bytes) == 0);
+        REQUIRE(::getsockname(held.back(), reinterpret_cast<sockaddr *>(&at), &bytes) == 0);
+        ports.push_back(ntohs(at.sin_port));
+    }
+    for (const int one : held) ::close(one);
+    return ports;
+}
+
+// configs/clusters/local.toml at ports of its own.
+class local_cluster {
+public:
+    program at;
+    std::string file;
+
+    local_cluster() : ports_(free_ports(6)) {
+        std::ifstream in(home + "/configs/clusters/local.toml");
+        std::string text{std::istreambuf_iterator<char>(in), {}};
+        const auto replace = [&](const std::string &what, const std::string &by) {
+            const size_t place = text.find(what);
+            REQUIRE(place != std::string::npos);
+            text.replace(place, what.size(), by);
+        };
+        replace("../demo", demo);
+        for (size_t i = 0; i < 3; ++i) {
+            replace(format(":730{}", i + 1), format(":{}", ports_[i]));
+            replace(format(":930{}", i + 1), format(":{}", ports_[3 + i]));
+        }
+        file = at.file("cluster.toml");
+        std::ofstream(file) << text;
+    }
+    ~local_cluster() {
+        for (const auto &[name, process] : nodes_)
+            ::kill(-process, SIGKILL), program::wait(process);
+    }
+    std::string status_address(size_t server) const {
+        return format("127.0.0.1:{}", ports_[3 + server]);
+    }
+    // Until it serves.
+    void start(size_t server) {
+        const char *const names[] = {"one", "two", "three"};
+        const int out = ::open(at.file(format("out{}", server)).c_str(),
+                               O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        nodes_[server] = at.start({"node", file, "--server", names[server]}, out, out);
+        ::close(out);
+        for (int tries = 0; tries < 600; ++tries) {
+            if (http_get(status_address(server), "/health", 1'000'000'000)) return;
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
+        FAIL(at.read(format("out{}", server)));
+    }
+    int end(size_t server, int signal) {
+        const pid_t process = nodes_.at(server);
+        nodes_.erase(server);
+        ::kill(process, SIGCONT);
+        ::kill(process, signal);
+        return program::wait(process);
+    }
+    void pause(size_t server) { ::kill(nodes_.at(server), SIGSTOP); }
+    json status(size_t server) const {
+        const auto text = http_get(status_address(server), "/status", 5'000'000'000);
+        REQUIRE(text.ok());
+        return json::parse(*text);
+    }
+    ended generate(const std::string &more = "") const {
+        return run_line(
+            "generate " + demo + " --prompt 'The President said' --max-tokens 40 " + more,
+            at.file("errors"));
+    }
+    std::string at_server(const char *name) const {
+        return "--cluster " + file + " --server " + name;
+    }
+
+private:
+    std::vector<uint16_t> ports_;
+    std::map<size_t, pid_t> nodes_;
+};
+
+}  // namespace
+
+TEST_CASE("three processes write what one does; one is killed, one is stopped, one drains") {
+    local_cluster all;
+    const ended alone = all.generate("-q");
+    REQUIRE(alone.code == 0);
+    for (const size_t server : {0, 1, 2}) all.start(server);
+    const ended there = all.generate(all.at_server("one"));
+    CHECK(there.code == 0);
+    CHECK(there.out == alone.out);
+    CHECK(there.says("layer steps called other nodes"));
+    CHECK_FALSE(there.says("own disk"));
+    // A node notes its figures now and then.
+    for (const size_t server : {1, 2})
+        while (all.status(server)["served"]["calls"] == 0)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    CHECK(all.status(0)["served"]["calls"] == 0);  // what one holds, its home has itself
+    const auto metrics = http_get(all.status_address(1), "/metrics", 5'000'000'000);
+    REQUIRE(metrics.ok());
+    CHECK(metrics->find("moorage_node_held_experts 70") != std::string::npos);
+
+    CHECK(all.end(1, SIGKILL) == 128 + SIGKILL);
+    const ended without = all.generate(all.at_server("one"));
+    CHECK(without.out == alone.out);
+    CHECK(without.says("two is not there"));
+    CHECK(without.says("own disk"));
+    const ended listed = run_line("cluster status " + all.file, all.at.file("errors"));
+    CHECK(listed.code == 1);
+    CHECK(listed.out.find("away") != std::string::npos);
+
+    all.pause(2);
+    const ended hung = all.generate(all.at_server("one") + " --set cluster.own_disk=true");
+    CHECK(hung.out == alone.out);
+    CHECK(all.end(2, SIGTERM) == 0);
+    CHECK(all.at.read("out2").find("three ends: ") != std::string::npos);
+    const ended disk = all.generate(all.at_server("one"));
+    CHECK(disk.out == alone.out);
+    const ended strict = all.generate(all.at_server("one") + " --set cluster.own_disk=false -q");
+    CHECK(strict.code == 1);
+    CHECK(strict.says("is computed by nobody"));
+}
+
+TEST_CASE("eval as a home has the likelihood of one process") {
+    local_cluster all;
+    std::ofstream(all.at.file("text")) << "The old man went to the sea and saw that it was cold.";
+    const auto line = [&](const std::string &more) {
+        const ended done = run_line("eval " + demo + " --text " + all.at.file("text") + " " + more,
+                                    all.at.file("errors"));
+        REQUIRE(done.code == 0);
+        return done.out;
+    };
+    const std::string alone = line("");
+    for (const size_t server : {1, 2}) all.start(server);
+    CHECK(line(all.at_server("one")) == alone);
+    CHECK(line(all.at_server("one") + " --set run.prefill=3") == line("--set run.prefill=3"));
+}
+
+TEST_CASE("what is wrong is said, with what to do") {
+    local_cluster all;
+    const auto refused = [&](const std::string &arguments, const std::string &says, int code = 2) {
+        const ended how = run_line(arguments, all.at.file("errors"));
+        CAPTURE(arguments);
+        CAPTURE(how.errors);
+        CHECK(how.code == code);
+        CHECK(how.says(says));
+    };
+    const std::string node = "node " + all.file + " --server ";
+    refused(node + "too", "there is no server too; did you mean two");
+    refused("node " + home + "/configs/clusters/tiny.toml --server edge.0", "nodes serve one");
+    refused(node + "one --weights " + home + "/tests/golden/mixtral", "name its own shape");
+    refused(node + "one --set wire.plugin=tpc", "did you mean tcp");
+    refused(node + "one --set wire.pol_us=3", "did you mean poll_us");
+    refused(node +
+                "one --set cluster.servers.two.address=127.0.0.1:1 --set "
+                "cluster.servers.three.address=127.0.0.1:1",
+            "is server two's already");
+    refused("node " + home + "/configs/quickstart.toml --server one", "no [cluster]");
+    refused("generate " + demo + " --prompt x --cluster " + all.file, "go together");
+    refused("generate " + demo + " --prompt x --executor cpu --server one --cluster " + all.file,
+            "leave --config and --executor out");
+    refused("run " + home + "/configs/quickstart.toml --set wire.plugin=tcp", "leave [wire] out");
+    all.start(0);
+    refused(node + "one", "7", 1);  // its address is taken
+}
