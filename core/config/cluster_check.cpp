@@ -102,7 +102,7 @@ status check_workload(const std::vector<Entry> &entries, const names &workloads)
 status check_addresses(const std::vector<cluster_server> &servers) {
     names taken;
     for (const cluster_server &one : servers)
-        for (const std::string *list : {&one.address, &one.status})
+        for (const std::string *list : {&one.address, &one.heartbeats, &one.status})
             for (const std::string &address : split(*list, ','))
                 if (const auto [at, fresh] = taken.emplace(address, one.name);
                     !address.empty() && !fresh)

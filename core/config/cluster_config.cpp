@@ -288,6 +288,7 @@ void cluster_reader::read_server(section_reader &from, uint32_t index, cluster_s
     read_place(from, out.at);
     read_turn(from, "workload", index, out.workload);
     read_turn(from, "address", index, out.address);
+    read_turn(from, "heartbeats", index, out.heartbeats);
     read_turn(from, "status", index, out.status);
 }
 
@@ -460,11 +461,11 @@ result<cluster_config> cluster_reader::read() {
     read_list<cluster_model>(
         "models", {"name", "shape", "expert_bytes", "value_bits", "groups", "weights", "count"},
         models_max, config.models, &cluster_reader::read_model);
-    read_list<cluster_server>(
-        "servers",
-        {"name", "gpus", "gpu_count", "flops", "expert_memory_bytes", "expert_memory_share",
-         "load_bytes_per_s", "host_experts", "position", "workload", "address", "status", "count"},
-        servers_max, config.servers, &cluster_reader::read_server);
+    read_list<cluster_server>("servers",
+                              {"name", "gpus", "gpu_count", "flops", "expert_memory_bytes",
+                               "expert_memory_share", "load_bytes_per_s", "host_experts",
+                               "position", "workload", "address", "heartbeats", "status", "count"},
+                              servers_max, config.servers, &cluster_reader::read_server);
     read_list<cluster_link>("links", {"from", "to", "symmetric", "bits_per_s", "latency_s"},
                             links_max, config.links, &cluster_reader::read_link);
     read_list<cluster_user>("users",

@@ -54,8 +54,8 @@ struct cluster_server {
     std::optional<position> at;   // set for all where there is a radio
     std::string workload;         // of tokens that enter here; empty: none
     // Of the node that it is in reality: where others call it, "host:port" or several with commas
-    // between; where it says how it is, over HTTP. Empty: nobody can.
-    std::string address, status;
+    // between; where it answers heartbeats; where it says how it is, over HTTP. Empty: nowhere.
+    std::string address, heartbeats, status;
 };
 
 struct cluster_link {

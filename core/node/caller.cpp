@@ -52,7 +52,7 @@ void caller::connect(uint64_t wait_ns) {
 
 bool caller::usable(uint32_t server, uint64_t now_ns) {
     return server != node_.own().server && of_[server].paused_until_ns <= now_ns &&
-           node_.connections().to(server) != nullptr;
+           node_.connections().to(server) != nullptr && !node_.dead(server);
 }
 
 void caller::offers(uint32_t page, uint32_t tokens, uint32_t, std::vector<remote_offer> &out) {
@@ -87,7 +87,8 @@ void caller::start(flight &&made) {
         if (own_disk_) return compute_here(made.experts);
         return fail_over(std::move(made));  // to somebody who is paused, if there is anybody
     }
-    link *const to = node_.connections().to(made.server);
+    link *to = node_.connections().to(made.server);
+    if (to && compute_.expert_input().size() / plan_.sizes.hidden > to->rows_max) to = nullptr;
     for (const expert_work &one : made.experts)
         made.pairs +=
             static_cast<uint32_t>(compute_.rows_of(one.page % plan_.sizes.experts).size());
@@ -219,6 +220,7 @@ uint32_t caller::next_holder(uint32_t page, const flight &lost, uint64_t now_ns)
     for (const uint32_t server : plan_.holders_of(page)) {
         if (std::ranges::find(lost.tried, server) != lost.tried.end()) continue;
         if (server == node_.own().server || !node_.connections().to(server)) continue;
+        if (node_.dead(server)) continue;
         const bool its = usable(server, now_ns);
         if (!its && own_disk_) continue;
         if (best != no_server &&
@@ -274,17 +276,18 @@ void caller::compute_here(std::span<const expert_work> experts) {
     here_.insert(here_.end(), experts.begin(), experts.end());
 }
 
+// Of calls that are late, or out to somebody whose heart has stopped.
 void caller::check_deadlines() {
     if (flights_.empty()) return;
     const uint64_t now_ns = steady_ns();
-    std::deque<flight> late;
+    std::deque<flight> over;
     std::erase_if(flights_, [&](flight &one) {
-        if (one.due_ns > now_ns) return false;
-        late.push_back(std::move(one));
+        if (one.due_ns > now_ns && !node_.dead(one.server)) return false;
+        over.push_back(std::move(one));
         return true;
     });
-    for (flight &one : late) {
-        ++figures_.late;
+    for (flight &one : over) {
+        ++(one.due_ns <= now_ns ? figures_.late : figures_.lost);
         log_info(format("node: {} did not answer for {} ms", plan_.servers[one.server].name,
                         (now_ns - one.sent_ns) / 1'000'000));
         pause(one.server);

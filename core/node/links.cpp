@@ -126,6 +126,8 @@ void links::connected(const moorage_wire_event &event) {
     one->stands = link::stand::greeting;
     one->since_ns = steady_ns();
     one->address = event.plugin_address ? event.plugin_address : "";
+    one->secure = (event.flags & MOORAGE_WIRE_SECURE) != 0;
+    one->identity = event.plugin_identity ? event.plugin_identity : "";
     if (one->dialed) say_hello(*one, message_kind::hello);
 }
 
@@ -229,6 +231,14 @@ void links::greeted(link &from, const frame &of) {
         return refuse(
             from, refusal_reason::cluster,
             format("server {} answers where server {} is meant to", of.header.sender, from.server));
+    if (const std::string named = of.header.sender < plan_.servers.size()
+                                      ? plan_.servers[of.header.sender].name
+                                      : "no server";
+        from.secure && from.identity != named)
+        return refuse(from, refusal_reason::cluster,
+                      format("its certificate is {}'s, and it says that it is {}; give each server "
+                             "a certificate with its name",
+                             visible(from.identity), named));
     from.server = of.header.sender;
     from.incarnation = of.header.incarnation;
     from.rows_max = theirs.sizes.rows_max;
@@ -375,7 +385,7 @@ void links::closed(const moorage_wire_event &event) {
         // back in step.
         of.again_ns = steady_ns() + of.pause_ns / 2 + chance_.below(of.pause_ns / 2 + 1);
         of.pause_ns = std::min(2 * of.pause_ns, retry_ns_max);
-        if (of.trouble.empty() && event.plugin_text) of.trouble = event.plugin_text;
+        if (of.trouble.empty() && event.plugin_text) of.trouble = visible(event.plugin_text);
     }
     if (one->stands != link::stand::ready) return;
     ++figures_.losses;

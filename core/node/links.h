@@ -45,6 +45,8 @@ struct link {
     uint64_t since_ns = 0;        // of the stand
     uint64_t rows_max = 0;        // of a call that the other takes
     std::string address;
+    bool secure = false;                // it has proved who it is ...
+    std::string identity;               // ... and this is who
     std::deque<message_bytes> waiting;  // that the wire did not take yet
     uint64_t waiting_bytes = 0;
     uint64_t sent_bytes = 0, received_bytes = 0;

@@ -1,8 +1,10 @@
 // node_process.cpp - starts the parts of a node, one after the other.
 #include "core/node/node_process.h"
 
+#include <algorithm>
 #include <random>
 
+#include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/node/wire_plugin.h"
 
@@ -25,6 +27,8 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
                                                .own = {setup.server, incarnation, "moorage"},
                                                .of = setup.opened->of.get(),
                                                .pool = made->pool_.get()});
+    if (const core::status begun = made->watch_others(config, policies, setup); !begun)
+        return begun.failure();
     made->status_.note(*made->node_, nullptr, true);
     const auto start_part = [&](const std::string &at, auto &&part) -> core::status {
         if (at.empty()) return success();
@@ -52,6 +56,24 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
         });
     if (!answering) return answering.failure();
     return made;
+}
+
+// Where any server has an address for heartbeats. One that is taken is the node's of this server.
+status node_process::watch_others(const run_config &config, const registry &policies,
+                                  const node_setup &setup) {
+    const auto &servers = setup.beats.servers;
+    if (std::ranges::all_of(servers, [](const auto &one) { return one.addresses.empty(); }))
+        return success();
+    auto over = open_wire(config, policies, setup.beats);
+    if (!over) return over.failure();
+    watch_ = std::make_unique<watch>(std::move(*over), setup.beats, node_->own(),
+                                     [to = wire_.get()] { to->wake(); });
+    if (const auto &own = servers[setup.server].addresses; !own.empty())
+        if (const auto bound = watch_->listen(own.front()); !bound)
+            log_info(format("answers no heartbeats: {}", bound.failure().text));
+    watch_->begin();
+    node_->watch_with(watch_.get());
+    return success();
 }
 
 }  // namespace moorage::core

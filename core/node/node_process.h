@@ -34,10 +34,13 @@ public:
 
 private:
     node_process() = default;
+    core::status watch_others(const run_config &config, const registry &policies,
+                              const node_setup &setup);
     // In the order of construction.
     std::unique_ptr<thread_pool> pool_;
     std::unique_ptr<wire> wire_;
     std::unique_ptr<peer_node> node_;
+    std::unique_ptr<watch> watch_;
     node_status status_;
     std::unique_ptr<http_server> http_;
     std::string address_, trouble_;

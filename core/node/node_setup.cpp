@@ -38,9 +38,9 @@ status check_shape(const cluster_model &named, const model_shape &shape, const m
                  true};
 }
 
-std::vector<std::string> addresses_of(const cluster_server &server) {
+std::vector<std::string> addresses_of(const std::string &list) {
     std::vector<std::string> all;
-    for (std::string one : split(server.address, ',')) {
+    for (std::string one : split(list, ',')) {
         std::erase(one, ' ');
         if (!one.empty()) all.push_back(std::move(one));
     }
@@ -79,7 +79,7 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
                             named.place, named.name),
                      true};
     for (const cluster_server &one : cluster.servers)
-        made.plan.servers.push_back({one.name, addresses_of(one)});
+        made.plan.servers.push_back({one.name, addresses_of(one.address)});
     if (const status found = find_server(cluster, server, made); !found) return found.failure();
     const auto opened = shared.open_model(made.directory);
     if (!opened) return opened.failure();
@@ -102,6 +102,10 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
     for (const moorage_copy &copy : first->made.copies)
         holders[copy.expert].push_back(all->cluster.device_server[copy.device]);
     set_holders(plan, holders);
+    made.beats = plan;
+    made.beats.sizes.rows_max = 1;
+    for (size_t i = 0; i < cluster.servers.size(); ++i)
+        made.beats.servers[i].addresses = addresses_of(cluster.servers[i].heartbeats);
     return made;
 }
 

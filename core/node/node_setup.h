@@ -16,6 +16,7 @@ struct node_setup {
     uint32_t server = 0;  // which of the plan's this one is
     std::string listens;  // where; empty: nowhere
     std::string status;   // where it says how it is; empty: nowhere
+    node_plan beats;      // plan, with the addresses of heartbeats
 };
 
 // The registry of nodes is the file: each reads the same one and comes to the same plan, which they

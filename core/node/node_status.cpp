@@ -110,6 +110,7 @@ json json_of(const peer_status &one) {
                  {"connected_to_this", one.calls_us},
                  {"calls", one.calls}};
     if (!one.trouble.empty()) made["trouble"] = one.trouble;
+    if (one.beat_us != 0) made["heartbeat_us"] = one.beat_us;
     if (one.calls != 0) {
         made["expected_us"] = one.expected_us;
         made["deadline_us"] = one.deadline_us;
@@ -136,6 +137,7 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
                  : to == nullptr                  ? "away"
                  : calls && calls->paused(server) ? "paused"
                                                   : "ready";
+    if (of.heartbeats()) one.beat_us = of.heartbeats()->round_trip_ns(server) / 1000;
     if (!to) one.trouble = all.trouble(server);
     all.each([&](const link &from) {
         if (!from.dialed && from.stands == link::stand::ready && from.server == server)
@@ -255,7 +257,9 @@ http_answer node_status::answer(std::string_view path) const {
     if (path == "/metrics")
         return {200, "text/plain; version=0.0.4; charset=utf-8", to_metrics(now, now_ns)};
     const char *const is_json = "application/json";
-    if (path == "/status") return {200, is_json, to_json(now, now_ns).dump(1) + "\n"};
+    if (path == "/status")
+        return {200, is_json,
+                to_json(now, now_ns).dump(1, ' ', false, json::error_handler_t::replace) + "\n"};
     if (path == "/health") {
         const bool stuck = now_ns - now.taken_ns > stuck_ns;
         const char *const word = stuck ? "stuck" : now.draining ? "draining" : "serving";

@@ -16,11 +16,12 @@
 namespace moorage::core {
 
 struct peer_status {
-    std::string name, address, stands;  // stands: "self", "ready", "paused", "draining", "away"
+    std::string name, address, stands;  // stands: "self", "ready", "paused", "dead", "away"
     std::string trouble;                // why it is away
     uint64_t calls = 0, expected_us = 0, deadline_us = 0;
     std::array<uint64_t, call_buckets> histogram{};  // of the times of its calls
     uint64_t called_us = 0;                          // their sum
+    uint64_t beat_us = 0;                            // round trip of a heartbeat; 0: none came
     bool calls_us = false;                           // it is connected to this node
 };
 

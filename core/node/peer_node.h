@@ -18,6 +18,7 @@
 #include "core/node/holder.h"
 #include "core/node/links.h"
 #include "core/node/node_plan.h"
+#include "core/node/watch.h"
 #include "core/node/wire.h"
 
 namespace moorage::core {
@@ -47,6 +48,12 @@ public:
     result<std::string> listen(const std::string &address) { return links_.listen(address); }
     void dial() { links_.dial(); }
     void attach(call_answers *answers) { answers_ = answers; }
+    // Whose heartbeats say who is dead; null: nobody's.
+    void watch_with(const watch *heartbeats) { heartbeats_ = heartbeats; }
+    bool dead(uint32_t server) const {
+        return heartbeats_ && heartbeats_->of(server) == pulse::dead;
+    }
+    const watch *heartbeats() const { return heartbeats_; }
     // Takes in what has come, at most so long after, and computes what others wait for.
     void turn(uint64_t wait_ns);
     // Until `over` says so: serves. Then drains: what waits is answered, for drain_ns at most.
@@ -71,6 +78,7 @@ private:
     links links_;
     holder holder_;
     call_answers *answers_ = nullptr;
+    const watch *heartbeats_ = nullptr;
 };
 
 }  // namespace moorage::core

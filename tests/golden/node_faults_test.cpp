@@ -260,3 +260,24 @@ TEST_CASE("who greets with something else is refused, and both values are said")
         CHECK(stranger.node().connections().figures().refused[static_cast<size_t>(counted)] != 0);
     }
 }
+
+TEST_CASE("whoever proves to be another server than it says is refused, on either side") {
+    node_bench on("mixtral");
+    const node_plan plan = plan_of(*on.of, 2, all_at(on, {1}));
+    struct names {
+        const char *home, *holder;
+        bool right;
+    };
+    for (const names &of : {names{"server0", "server1", true},
+                            {"server0", "server0", false},
+                            {"server1", "server1", false},
+                            {"", "server1", true}}) {
+        CAPTURE(of.home);
+        CAPTURE(of.holder);
+        loop_hub hub;
+        running_node holder(hub, plan, *on.of, 1, {}, 1000, of.holder);
+        const run_result there = on.at_home(hub, plan, 0, requests, true, {}, of.home);
+        CHECK(there == on.alone(requests));
+        CHECK((there.calls.calls != 0) == of.right);
+    }
+}

@@ -55,8 +55,9 @@ inline std::vector<std::vector<uint32_t>> random_holders(uint32_t pages, uint32_
 class running_node {
 public:
     running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server,
-                 tampering change = {}, uint64_t incarnation = 1000)
-        : loop_(new loop_wire(hub)),
+                 tampering change = {}, uint64_t incarnation = 1000,
+                 const std::string &identity = "")
+        : loop_(new loop_wire(hub, identity)),
           wire_(std::unique_ptr<wire>(loop_), std::move(change)),
           pool_(1),
           node_({&wire_, &plan, {server, incarnation + server, "test"}, &of, &pool_}) {
@@ -148,9 +149,10 @@ public:
     }
     run_result at_home(loop_hub &hub, const node_plan &plan, uint32_t server,
                        const std::vector<model_request> &requests, bool own_disk = true,
-                       std::function<void(const caller &)> after_pass = {}) {
+                       std::function<void(const caller &)> after_pass = {},
+                       const std::string &identity = "") {
         run_result made;
-        loop_wire wire(hub);
+        loop_wire wire(hub, identity);
         thread_pool pool(1);
         peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool});
         if (server != no_server) {
@@ -159,12 +161,14 @@ public:
         }
         home_options options;
         options.own_disk = own_disk;
+        options.connect_ns = connect_ns;
         options.requests = &requests;
         options.after_pass = std::move(after_pass);
         options.on_token = [&](uint64_t request, int32_t id) {
             made.tokens.emplace_back(request, id);
         };
         auto done = run_home(config, shared, own, pool, options);
+        while (stays && stays()) own.turn(1'000'000);
         if (!done) {
             made.error = done.failure().text;
             return made;
@@ -177,6 +181,8 @@ public:
     run_resources shared;
     run_config config;
     const model *of = nullptr;
+    uint64_t connect_ns = 2'000'000'000;
+    std::function<bool()> stays;  // serves on after its own text
 };
 
 }  // namespace moorage::test

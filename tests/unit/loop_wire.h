@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/text.h"
@@ -32,7 +33,9 @@ struct loop_hub {
 
 class loop_wire final : public core::wire {
 public:
-    explicit loop_wire(loop_hub &hub) : hub_(hub) {}
+    // `identity`: that it proves to others; empty: nobody proves anything.
+    explicit loop_wire(loop_hub &hub, std::string identity = "")
+        : hub_(hub), identity_(std::move(identity)) {}
     // As a process that dies: whoever is connected finds the connection lost.
     ~loop_wire() override { die(); }
     void die() {
@@ -57,9 +60,14 @@ public:
             const uint64_t there = hub_.next_number++;
             ends_[here] = {at->second, there};
             at->second->ends_[there] = {this, here};
-            happens({.kind = MOORAGE_WIRE_CONNECTED, .channel = channel, .connection = here});
-            at->second->happens(
-                {.kind = MOORAGE_WIRE_ACCEPTED, .channel = channel, .connection = there});
+            happens({.kind = MOORAGE_WIRE_CONNECTED,
+                     .channel = channel,
+                     .connection = here,
+                     .identity = at->second->identity_.c_str()});
+            at->second->happens({.kind = MOORAGE_WIRE_ACCEPTED,
+                                 .channel = channel,
+                                 .connection = there,
+                                 .identity = identity_.c_str()});
             return here;
         }
         happens(
@@ -111,7 +119,9 @@ public:
             out.message = of.message;
             out.plugin_data = of.data;
             out.bytes = of.bytes;
-            out.plugin_identity = out.plugin_text = "";
+            out.flags = *of.identity ? uint32_t{MOORAGE_WIRE_SECURE} : 0;
+            out.plugin_identity = of.identity;
+            out.plugin_text = "";
             out.plugin_address = "loop";
         }
         return count;
@@ -140,6 +150,7 @@ private:
         uint64_t connection = 0, user = 0, message = 0;
         const void *data = nullptr;
         uint64_t bytes = 0;
+        const char *identity = "";  // of a wire that outlives the event
     };
     struct end {
         loop_wire *other;
@@ -159,6 +170,7 @@ private:
     }
 
     loop_hub &hub_;
+    const std::string identity_;
     std::condition_variable came_;
     std::deque<event> events_;
     std::map<uint64_t, end> ends_;

@@ -47,7 +47,7 @@ public:
     program at;
     std::string file;
 
-    local_cluster() : ports_(free_ports(6)) {
+    local_cluster() : ports_(free_ports(9)) {
         std::ifstream in(home + "/configs/clusters/local.toml");
         std::string text{std::istreambuf_iterator<char>(in), {}};
         const auto replace = [&](const std::string &what, const std::string &by) {
@@ -59,6 +59,7 @@ public:
         for (size_t i = 0; i < 3; ++i) {
             replace(format(":730{}", i + 1), format(":{}", ports_[i]));
             replace(format(":930{}", i + 1), format(":{}", ports_[3 + i]));
+            replace(format(":830{}", i + 1), format(":{}", ports_[6 + i]));
         }
         file = at.file("cluster.toml");
         std::ofstream(file) << text;

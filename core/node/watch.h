@@ -1,0 +1,65 @@
+// watch.h - which nodes are alive, by heartbeats on a thread that never computes.
+//
+// It has a wire and connections of its own, so neither a long computation here nor a long message
+// there delays a beat. Each server with an address for it is pinged every `beat_ns`; whose
+// connection is lost, or who does not answer for `dead_after` beats, is dead until it answers
+// again. A server that was never reached is unknown, which nobody acts on: it may have no such
+// address. A process that is stopped is found so, too; one whose loop stands still is alive, and
+// found by the deadlines of its calls.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "core/node/links.h"
+
+namespace moorage::core {
+
+enum class pulse : uint8_t { unknown, alive, dead };
+
+class watch final : public link_events {
+public:
+    static constexpr uint64_t beat_ns_usual = 400'000'000, dead_after = 3;
+
+    // Takes the wire. The plan's addresses are those of heartbeats; it and the rest are borrowed.
+    // `changed` is called on its thread when somebody has died.
+    watch(std::unique_ptr<wire> over, const node_plan &plan, const node_identity &own,
+          std::function<void()> changed, uint64_t beat_ns = beat_ns_usual);
+    ~watch() override;
+    // Before begin().
+    result<std::string> listen(const std::string &address) { return links_.listen(address); }
+    void begin();
+
+    // From any thread.
+    pulse of(uint32_t server) const { return pulses_[server].load(std::memory_order_relaxed); }
+    uint64_t round_trip_ns(uint32_t server) const {
+        return trips_ns_[server].load(std::memory_order_relaxed);
+    }
+
+private:
+    void run();
+    void beat(uint64_t now_ns);
+    void set(uint32_t server, pulse now);
+    void ready(link &which) override;
+    bool arrived(link &from, const frame &of, uint64_t lent) override;
+    void gone(link &which) override;
+
+    std::unique_ptr<wire> wire_;
+    const node_plan &plan_;
+    const node_identity own_;
+    links links_;
+    const std::function<void()> changed_;
+    const uint64_t beat_ns_;
+    std::vector<std::atomic<pulse>> pulses_;       // [servers]
+    std::vector<std::atomic<uint64_t>> trips_ns_;  // [servers] of the latest answer
+    std::vector<uint64_t> heard_ns_;               // [servers] when
+    uint64_t next_beat_ns_ = 0;
+    std::atomic<bool> over_ = false;
+    std::thread thread_;
+};
+
+}  // namespace moorage::core
