@@ -69,8 +69,9 @@ void caller::offers(uint32_t page, uint32_t tokens, uint32_t, std::vector<remote
 }
 
 void caller::call(const remote_call &work) {
-    const bool first = flights_.empty() && here_.empty() && ready_.empty();
-    figures_.layers_calling += first;
+    // Calls of a step come together, those of the next when all of them have ended.
+    if (flights_.empty() && here_.empty() && ready_.empty()) counted_ = false;
+    if (work.server != count_ && !std::exchange(counted_, true)) ++figures_.layers_calling;
     layer_ = work.layer;
     shared_due_ = true;
     flight made;

@@ -99,6 +99,7 @@ private:
     std::deque<flight> flights_;
     std::vector<expert_work> here_;  // to be computed from own disk
     uint32_t layer_ = 0;             // of the step
+    bool counted_ = false;           // the step, among those that call
     bool shared_due_ = false;        // the step's shared expert may be computed while calls are out
     ring<completion> ready_;
     uint64_t next_id_ = 1, looked_ns_ = 0;

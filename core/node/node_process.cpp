@@ -15,7 +15,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
                                                           const node_setup &setup,
                                                           bool must_listen) {
     std::unique_ptr<node_process> made(new node_process());
-    auto through = open_wire(config, policies, setup.plan);
+    auto through = open_wire(config, policies, setup.plan, wire_calls::noted);
     if (!through) return through.failure();
     made->wire_ = std::move(*through);
     made->pool_ = std::make_unique<thread_pool>(config.threads);
@@ -64,7 +64,7 @@ status node_process::watch_others(const run_config &config, const registry &poli
     const auto &servers = setup.beats.servers;
     if (std::ranges::all_of(servers, [](const auto &one) { return one.addresses.empty(); }))
         return success();
-    auto over = open_wire(config, policies, setup.beats);
+    auto over = open_wire(config, policies, setup.beats, wire_calls::beside);
     if (!over) return over.failure();
     watch_ = std::make_unique<watch>(std::move(*over), setup.beats, node_->own(),
                                      [to = wire_.get()] { to->wake(); });

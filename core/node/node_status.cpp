@@ -134,6 +134,7 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
     }
     const link *const to = all.to(server);
     one.stands = server == of.own().server        ? "self"
+                 : of.dead(server)                ? "dead"
                  : to == nullptr                  ? "away"
                  : calls && calls->paused(server) ? "paused"
                                                   : "ready";

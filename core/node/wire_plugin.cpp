@@ -30,8 +30,8 @@ moorage_wire_limits limits_of(const node_plan &of) {
 
 class wire_plugin final : public wire {
 public:
-    explicit wire_plugin(std::unique_ptr<instance> made)
-        : made_(std::move(made)), table_(*made_->wire) {}
+    wire_plugin(std::unique_ptr<instance> made, wire_calls calls)
+        : made_(std::move(made)), table_(*made_->wire), noted_(calls == wire_calls::noted) {}
 
     status open(const moorage_wire_limits &limits) {
         return made_->control(entry_point::wire_open,
@@ -56,6 +56,11 @@ public:
         target.host_addresses = texts.data();
         target.address_count = static_cast<uint32_t>(texts.size());
         uint64_t connection = 0;
+        if (!noted_) {
+            if (table_.connect(made_->plugin(), &target, &connection) == MOORAGE_OK)
+                return connection;
+            return error{format("no connection to {} can begin", addresses.front())};
+        }
         const status done = made_->control(entry_point::wire_connect, [&](moorage_plugin *plugin) {
             return table_.connect(plugin, &target, &connection);
         });
@@ -64,33 +69,40 @@ public:
     }
     uint32_t send(uint64_t connection, std::span<const moorage_wire_part> parts,
                   uint64_t user) override {
-        return made_->call(entry_point::wire_send, table_.send, connection, parts.data(),
-                           static_cast<uint32_t>(parts.size()), user);
+        return call(entry_point::wire_send, table_.send, connection, parts.data(),
+                    static_cast<uint32_t>(parts.size()), user);
     }
     uint32_t poll(std::span<moorage_wire_event> events, uint64_t wait_ns) override {
-        const uint32_t count = made_->call(entry_point::wire_poll, table_.poll, events.data(),
-                                           static_cast<uint32_t>(events.size()), wait_ns);
+        const uint32_t count = call(entry_point::wire_poll, table_.poll, events.data(),
+                                    static_cast<uint32_t>(events.size()), wait_ns);
         return std::min(count, static_cast<uint32_t>(events.size()));
     }
     // From any thread, so not noted as the call at work.
     void wake() override { table_.wake(made_->plugin()); }
     void release(uint64_t message) override {
-        made_->call(entry_point::wire_release, table_.release, message);
+        call(entry_point::wire_release, table_.release, message);
     }
     void close(uint64_t number, bool at_once) override {
-        made_->call(entry_point::wire_close, table_.close, number,
-                    static_cast<uint32_t>(at_once ? 1 : 0));
+        call(entry_point::wire_close, table_.close, number, static_cast<uint32_t>(at_once ? 1 : 0));
     }
 
 private:
+    template <class Answer, class... Parameters, class... Arguments>
+    Answer call(entry_point which, Answer (*function)(moorage_plugin *, Parameters...),
+                Arguments... arguments) {
+        return noted_ ? made_->call(which, function, arguments...)
+                      : function(made_->plugin(), arguments...);
+    }
+
     std::unique_ptr<instance> made_;
     const moorage_wire &table_;
+    const bool noted_;
 };
 
 }  // namespace
 
 result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry &policies,
-                                        const node_plan &of) {
+                                        const node_plan &of, wire_calls calls) {
     const auto chosen = find_policy(policies, config.wire, "wire");
     if (!chosen) return chosen.failure();
     auto made = instance::create(**chosen, config.wire.params, environment{.seed = config.seed});
@@ -98,7 +110,7 @@ result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry
     moorage_limits none{};
     none.size = sizeof(none);
     if (const status active = (*made)->activate(none); !active) return active.failure();
-    auto through = std::make_unique<wire_plugin>(std::move(*made));
+    auto through = std::make_unique<wire_plugin>(std::move(*made), calls);
     if (const status open = through->open(limits_of(of)); !open)
         return error{config.wire.place + ": " + open.failure().text, open.failure().usage};
     return std::unique_ptr<wire>(std::move(through));

@@ -1,6 +1,7 @@
 // wire_plugin.h - a plugin of kind wire as nodes use it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "core/base/result.h"
@@ -11,8 +12,13 @@
 
 namespace moorage::core {
 
+// Whether calls are noted as those of a run's policies are, so that whoever looks knows who was at
+// work. There is one such note in a process (core/host/call.h): a wire that another thread drives
+// beside the run goes without.
+enum class wire_calls : uint8_t { noted, beside };
+
 // The wire that [wire] names, open, with limits for the messages of the plan.
 result<std::unique_ptr<wire>> open_wire(const run_config &config, const registry &policies,
-                                        const node_plan &of);
+                                        const node_plan &of, wire_calls calls);
 
 }  // namespace moorage::core

@@ -142,12 +142,16 @@ TEST_CASE("three processes write what one does; one is killed, one is stopped, o
     CHECK(listed.out.find("away") != std::string::npos);
 
     all.pause(2);
+    // Its heart is missed, by a node that does not call it.
+    while (all.status(0)["peers"][2]["stands"] != "dead")
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const ended hung = all.generate(all.at_server("one") + " --set cluster.own_disk=true");
     CHECK(hung.out == alone.out);
     CHECK(all.end(2, SIGTERM) == 0);
     CHECK(all.at.read("out2").find("three ends: ") != std::string::npos);
     const ended disk = all.generate(all.at_server("one"));
     CHECK(disk.out == alone.out);
+    CHECK(disk.says("\n0 of "));  // layer steps called
     const ended strict = all.generate(all.at_server("one") + " --set cluster.own_disk=false -q");
     CHECK(strict.code == 1);
     CHECK(strict.says("is computed by nobody"));

@@ -111,6 +111,7 @@ title = "a title"
     std::string names;
     for (const std::string_view kind : stage_kinds) names += config.stage(kind).plugin;
     CHECK(names == "rcbpdlt");
+    CHECK(config.stage("wire").plugin == "tcp");
     REQUIRE(config.cache.params.size() == 4);
     CHECK(param(config.cache, "whole")->value == setting_value{int64_t{-3}});
     CHECK(param(config.cache, "share")->value == setting_value{0.25});

@@ -70,7 +70,8 @@ void expert_batch::operator()(std::span<const batch_item> items) {
         size_t together = first.rows.size();
         for (end = begin + 1; end < order_.size(); ++end) {
             const batch_item &next = *order_[end];
-            if (next.weights != first.weights || streams(next) != streams(first)) break;
+            if (next.weights != first.weights) break;
+            // Who has few comes first, so this parts them from who has many, too.
             if (streams(first) && together + next.rows.size() > STREAM_TOKENS_MAX) break;
             together += next.rows.size();
         }
