@@ -103,14 +103,16 @@ status check_addresses(const std::vector<cluster_server> &servers) {
     names taken;
     for (const cluster_server &one : servers)
         for (const std::string *list : {&one.address, &one.heartbeats, &one.status})
-            for (const std::string &address : split(*list, ','))
-                if (const auto [at, fresh] = taken.emplace(address, one.name);
-                    !address.empty() && !fresh)
-                    return wrong(
-                        format("{}: server {}: {} is server {}'s already; a node listens "
-                               "at addresses of its own, counted ones in turn: address = "
-                               "[\"host:7301\", \"host:7302\"]",
-                               one.place, one.name, address, at->second));
+            for (std::string address : split(*list, ',')) {
+                std::erase(address, ' ');
+                const auto [at, fresh] = taken.emplace(address, one.name);
+                if (fresh || address.empty()) continue;
+                return wrong(
+                    format("{}: server {}: {} is server {}'s already; a node listens at "
+                           "addresses of its own, counted ones in turn: address = "
+                           "[\"host:7301\", \"host:7302\"]",
+                           one.place, one.name, address, at->second));
+            }
     return success();
 }
 

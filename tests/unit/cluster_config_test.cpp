@@ -465,3 +465,30 @@ TEST_CASE("mistakes between entries") {
     REQUIRE_FALSE(lone.ok());
     CHECK(lone.failure().text.find("of use on a cluster only") != std::string::npos);
 }
+
+TEST_CASE("what nodes need stands beside what is emulated") {
+    const description plain;
+    CHECK(accepted(plain).own_disk);
+    CHECK(accepted(plain).servers[0].address.empty());
+    description of;
+    of.cluster = "[cluster]\nown_disk = false\n";
+    of.model += "weights = \"../models/m\"\n";
+    of.servers =
+        "[[cluster.servers]]\nname = \"a\"\ngpus = \"a100_40gb\"\nworkload = \"w\"\ncount = 2\n"
+        "address = [\"h:1\", \"h:2, g:2\"]\nheartbeats = [\"h:3\", \"h:4\"]\n"
+        "status = [\"h:5\", \"h:6\"]\n";
+    of.links = "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e6\n";
+    const cluster_config config = accepted(of);
+    CHECK_FALSE(config.own_disk);
+    CHECK(config.models[0].weights == "models/m");  // from the file's folder, conf
+    CHECK(config.servers[0].address == "h:1");
+    CHECK(config.servers[1].address == "h:2, g:2");
+    CHECK(config.servers[1].heartbeats == "h:4");
+    CHECK(config.servers[1].status == "h:6");
+
+    of.servers += "[[cluster.servers]]\nname = \"c\"\ngpus = \"a100_40gb\"\naddress = \"h:3\"\n";
+    refused(of, {"conf/run.toml:", "server c", "h:3", "a.0", "in turn"});
+    description twice = plain;
+    twice.servers += "count = 2\naddress = \"h:1\"\n";
+    refused(twice, {"server b.1", "h:1", "b.0"});
+}
