@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <set>
 
 #include "core/base/log.h"
@@ -86,6 +87,23 @@ error unknown(std::string_view key, const std::string &name,
                  true};
 }
 
+// A file whose list `aliases` has the name.
+std::optional<fs::path> file_with_alias(const std::string &name, std::string_view kind,
+                                        const std::vector<fs::path> &roots) {
+    for (const fs::path &file : files_in(roots, fs::path("hw_profiles") / kind)) {
+        const auto text = read_document(file);
+        const auto root =
+            text ? parse_document(*text, file.string()) : result<node>(text.failure());
+        if (!root) continue;
+        for (const entry &key : root->entries)
+            if (key.key == "aliases" && std::ranges::any_of(key.value.items, [&](const node &one) {
+                    return one.text == name;
+                }))
+                return file;
+    }
+    return {};
+}
+
 result<fs::path> find_profile(const std::string &name, std::string_view kind,
                               const fs::path &base) {
     const std::string key = kind == "device" ? "[hardware] profile" : format("[hardware] {}", kind);
@@ -94,10 +112,11 @@ result<fs::path> find_profile(const std::string &name, std::string_view kind,
     for (const fs::path &root : roots)
         for (const fs::path &folder : folders_of(kind))
             if (fs::path file = root / folder / (name + ".toml"); is_file(file)) return file;
+    if (const auto known = file_with_alias(name, kind, roots)) return *known;
     return unknown(key, name, names_of(roots, kind));
 }
 
-// Finds, reads and parses one of the three files of a profile.
+// Finds, reads and parses one of the files of a profile.
 template <class Value>
 result<Value> load_part(const std::string &name, std::string_view kind, const fs::path &base,
                         result<Value> (*parse)(std::string_view, std::string_view)) {
@@ -140,11 +159,63 @@ std::vector<fs::path> data_roots() {
     return roots;
 }
 
+result<device_profile> load_device_profile(const std::string &name, const fs::path &base) {
+    return load_part<device_profile>(name, "device", base, parse_device);
+}
+result<link_profile> load_link_profile(const std::string &name, const fs::path &base) {
+    return load_part<link_profile>(name, "link", base, parse_link);
+}
+result<node_profile> load_node_profile(const std::string &name, const fs::path &base) {
+    return load_part<node_profile>(name, "node", base, parse_node);
+}
+result<engine_profile> load_engine_profile(const std::string &name, const fs::path &base) {
+    return load_part<engine_profile>(name, "engine", base, parse_engine);
+}
+
+status use_engine(hardware_profile &of, const engine_profile &engine) {
+    of.engine = engine;
+    if (engine.is_own()) return success();
+    device_profile &device = of.device;
+    const char *lacking = device.vector_flops_per_s == 0 ? "vector_flops_per_s"
+                          : device.kernel_ns == 0        ? "kernel_ns"
+                                                         : nullptr;
+    if (lacking)
+        return error{format("[hardware] engine: the figures of {} are multiples of {}, which the "
+                            "file of {} does not give; add it, or leave the engine out",
+                            engine.name, lacking, device.name),
+                     true};
+    // What a layer costs depends on the model: cost_model puts it into layer_ns.
+    device.memory_efficiency = engine.memory_share;
+    device.flops_efficiency = engine.product_share;
+    device.attention_kernels = device.expert_kernels = 0;
+    device.layer_ns = device.expert_ns = device.token_ns = device.pass_ns = 0;
+    device.context_bytes_per_s = 0;
+    device.sync_ns = engine.sync_ns;
+    of.link.issue_ns = engine.copies * engine.copy_ns;
+    if (engine.copy_bytes_per_s != 0)
+        of.link.h2d_bytes_per_s = std::min(of.link.h2d_bytes_per_s, engine.copy_bytes_per_s);
+    node_profile &node = of.node;
+    const double sockets = node.sockets;
+    if (node.memory_theory_bytes_per_s != 0) {
+        const double theory = node.memory_theory_bytes_per_s * sockets;
+        node.cpu_bytes_per_s = theory * engine.cpu_memory_share;
+        if (node.threads != 0 && engine.thread_bytes_per_s != 0)
+            node.cpu_bytes_per_s =
+                std::min(node.cpu_bytes_per_s, node.threads * engine.thread_bytes_per_s);
+        node.memory_bytes_per_s = std::max(node.memory_bytes_per_s * sockets, node.cpu_bytes_per_s);
+    }
+    node.cpu_flops_per_s *=
+        engine.cpu_flops_share * (1 + (sockets - 1) * engine.socket_flops_share);
+    node.cpu_issue_ns = 0;
+    node.cpu_handover_ns = engine.cpu_layer_ns;
+    return success();
+}
+
 result<hardware_profile> load_hardware(const hardware_choice &choice) {
     hardware_profile profile;
     profile.id =
         is_path(choice.profile) ? fs::path(choice.profile).stem().string() : choice.profile;
-    auto device = load_part<device_profile>(choice.profile, "device", choice.base, parse_device);
+    auto device = load_device_profile(choice.profile, choice.base);
     if (!device) return device.failure();
     profile.device = std::move(*device);
     // A machine's file names no others: its own parts are meant.
@@ -153,12 +224,17 @@ result<hardware_profile> load_hardware(const hardware_choice &choice) {
     };
     const std::string link = part_name(choice.link, profile.device.link);
     const std::string node = part_name(choice.node, profile.device.node);
-    auto loaded_link = load_part<link_profile>(link, "link", choice.base, parse_link);
+    auto loaded_link = load_link_profile(link, choice.base);
     if (!loaded_link) return loaded_link.failure();
     profile.link = std::move(*loaded_link);
-    auto loaded_node = load_part<node_profile>(node, "node", choice.base, parse_node);
+    auto loaded_node = load_node_profile(node, choice.base);
     if (!loaded_node) return loaded_node.failure();
     profile.node = std::move(*loaded_node);
+    if (!choice.engine.empty()) {
+        const auto engine = load_engine_profile(choice.engine, choice.base);
+        if (!engine) return engine.failure();
+        if (const status fits = use_engine(profile, *engine); !fits) return fits.failure();
+    }
     if (choice.disk.empty()) return profile;
     auto disk = load_part<disk_profile>(choice.disk, "disk", choice.base, parse_disk);
     if (!disk) return disk.failure();
@@ -193,7 +269,7 @@ result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
         all[i].peer_through_host = of.peer.empty();
         all[i].peer = through_host(all[0].link, all[i].link);
         if (of.peer.empty()) continue;
-        auto between = load_part<link_profile>(of.peer, "link", of.base, parse_link);
+        auto between = load_link_profile(of.peer, of.base);
         if (!between) return between.failure();
         all[i].peer = std::move(*between);
     }

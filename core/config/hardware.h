@@ -5,7 +5,8 @@
 // from. `[hardware] profile` names the device; it names its usual link and node, which
 // `[hardware] link` and `node` replace. Names are file names without .toml, found in the folder of
 // their kind or in hw_profiles/measured; a path works too. Every figure has an entry of the same
-// key under [sources] in its file, saying where it comes from.
+// key under [sources] in its file, saying where it comes from. `[hardware] engine` names a file
+// that says how a piece of software spends time on such a machine; without one it is this one.
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,9 @@ struct device_profile {
                                      // after the weights; 0: at the memory's rate, together
     uint64_t cache_bytes = 0;        // weights of a pass that are no more come from the cache
     double cache_bytes_per_s = 0;    // and at this rate; 0: there is none
+    // What engines' figures are shares or multiples of; 0: an engine cannot be named.
+    double vector_flops_per_s = 0;  // 32-bit, outside the tensor units
+    uint64_t kernel_ns = 0;         // of a kernel that has nothing to do, behind another one
 };
 
 struct link_profile {
@@ -69,6 +73,62 @@ struct node_profile {
     double cpu_bytes_per_s = 0;     // what the CPU expert kernel reads alone
     double cpu_flops_per_s = 0;
     uint64_t cpu_issue_ns = 0;  // per expert: hand-over to the pool and back
+    // Terms that a profile may leave out; engines' figures are shares of the first.
+    double memory_theory_bytes_per_s = 0;  // of one socket's channels; 0: an engine's experts on
+                                           // the CPU are read at cpu_bytes_per_s
+    uint32_t sockets = 1;
+    uint32_t threads = 0;          // that compute experts; 0: enough of them
+    uint64_t launch_ns = 0;        // of the host's time, per kernel it launches
+    uint64_t cpu_handover_ns = 0;  // of an engine: to a pool that was idle, and back
+};
+
+// When the loads of a layer's absent experts are under way: nothing computes beside them, the
+// layer's other experts do, or the layer before does.
+enum class load_overlap : uint8_t { none, layer, ahead };
+
+// How software spends time on a machine, whichever software it is: hw_profiles/engine. A layer
+// takes kernels_per_product kernels for each of its weight products (model_shape::products), its
+// weights are read at memory_share of the memory's rate and, where they are quantised, unpacked by
+// the vector units; several tokens add arithmetic. An expert's load is `copies` copies.
+struct engine_profile {
+    std::string name;  // empty: none is named, or the device's own figures hold
+    std::vector<std::string> aliases;
+
+    bool graph = false;              // a pass of one token is launched as a whole
+    double kernels_per_product = 0;  // with what goes along: norms, quantising, additions
+    uint64_t launch_gap_ns = 0;      // between kernels that are launched one by one
+    uint64_t layer_ns = 0;           // software's own time in a layer
+    uint64_t expert_loop_ns = 0;     // software's own time for each expert of a layer, used or not
+    uint64_t batch_layer_ns = 0;     // more in a layer where a pass has several tokens
+    uint64_t sync_ns = 0;    // in a layer some of whose experts are absent: the host decides
+    uint64_t prompt_ns = 0;  // once for a prompt
+
+    double memory_share = 1;           // of the memory's rate, large kernels
+    double unpack_operations = 0;      // of the vector units, for a weight below 16 bits
+    double product_share = 1;          // of the tensor rate, many tokens
+    double tile_tokens = 0;            // an expert's products are as long as for so many more
+    double context_share = 1;          // of the memory's rate, cached keys and values
+    double context_product_share = 1;  // of the tensor rate, attention's own products
+
+    uint32_t copies = 1;          // of an expert
+    uint64_t copy_ns = 0;         // of each, beside its bytes
+    double copy_bytes_per_s = 0;  // at most so fast: from pageable memory; 0: as fast as the link
+    load_overlap overlap = load_overlap::layer;
+    uint32_t prompt_load_tokens = 0;  // passes of so many tokens load what is absent; fewer: the
+                                      // CPU computes it; 0: as in decode
+    bool prompt_loads_all = false;  // whole layers, whatever their tokens use
+    bool prompt_overlaps = false;   // beside computing
+    uint32_t microbatch = 0;        // tokens of a pass of a prompt; 0: all
+    double prompt_skew = 0;         // of experts' popularity in its prompts, Zipf's exponent
+
+    double cpu_memory_share = 1;    // of the channels' rate, experts on the CPU
+    double thread_bytes_per_s = 0;  // that one thread reads of experts; 0: any number
+    double cpu_flops_share = 1;     // of the CPU's
+    double socket_flops_share = 1;  // of a socket beyond the first
+    uint64_t cpu_layer_ns = 0;      // a layer's hand-over to the CPU and back
+
+    // The figures of devices and links are used as they are.
+    bool is_own() const { return name.empty(); }
 };
 
 struct hardware_profile {
@@ -77,6 +137,7 @@ struct hardware_profile {
     link_profile link;
     node_profile node;
     disk_profile disk;  // without a name: none is given
+    engine_profile engine;
     // Of a device beyond the first: between it and that one, h2d towards it.
     link_profile peer;
     bool peer_through_host = false;
@@ -98,6 +159,13 @@ struct model_shape {
     uint64_t dense_bytes = 0;           // of them, read for every token (input embedding excluded)
     uint64_t kv_token_layer_bytes = 0;  // KV cache of one token in one layer
     uint32_t vocabulary = 0;
+
+    // Terms that a shape may leave out. Bits of a weight, scales included; 0: 8 x weight_bytes.
+    double expert_bits = 0, dense_bits = 0, head_bits = 0, embedding_bits = 0;
+    uint32_t products = 8;          // by weights, in a layer: query, key, value, output, gate, and
+                                    // three of experts; more with other attention, shared experts
+    double context_operations = 0;  // of a token with one cached token, in a layer
+    double bits(double given) const { return given != 0 ? given : 8 * weight_bytes; }
 };
 
 // Directories in whose hw_profiles/ and configs/models/ names are looked up, first match wins:
@@ -111,7 +179,17 @@ struct hardware_choice {
     std::filesystem::path base;       // directory of the config
     std::string disk = {};            // empty: none
     std::string peer = {};            // empty: devices reach each other through host memory
+    std::string engine = {};          // empty: this one
 };
+result<device_profile> load_device_profile(const std::string &name,
+                                           const std::filesystem::path &base);
+result<link_profile> load_link_profile(const std::string &name, const std::filesystem::path &base);
+result<node_profile> load_node_profile(const std::string &name, const std::filesystem::path &base);
+result<engine_profile> load_engine_profile(const std::string &name,
+                                           const std::filesystem::path &base);
+// The machine as the engine uses it: what its figures are shares of is taken from the profile.
+// Fails where that lacks something.
+status use_engine(hardware_profile &of, const engine_profile &engine);
 result<hardware_profile> load_hardware(const hardware_choice &choice);
 // The devices of a machine: the first is `of`, the others are named. What they have besides is
 // chosen as for it.

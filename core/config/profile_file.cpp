@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include "core/base/text.h"
 #include "core/config/document.h"
@@ -18,14 +20,14 @@ namespace {
 constexpr uint64_t bytes_max = uint64_t{1} << 50, ns_max = 1'000'000'000;
 constexpr double rate_max = 1e16, flops_max = 1e20;
 constexpr uint32_t count_max = 1 << 24, kernels_max = 1000;
-constexpr double weight_bytes_max = 8;
+constexpr double weight_bytes_max = 8, share_max = 4, skew_max = 8;
 
-constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]"};
+constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]", "[fit]"};
 
 // One profile file while it is read. Each figure() is required and has to have a source.
 class profile_reader {
 public:
-    // `kind` is "device", "link", "node", "disk" or "model".
+    // `kind` is "device", "link", "node", "disk", "engine" or "model".
     // `within`: the list is a table of a machine's file, whose name says its kind.
     profile_reader(const node &root, std::string_view file, std::string kind, bool within)
         : kind_(std::move(kind)),
@@ -84,6 +86,39 @@ public:
     }
     void maybe_positive(const std::string &key, double &out, double max) {
         if (maybe(key)) top_.read_above(key, out, 0, max);
+    }
+    // Of a model, whose figures have their sources by group.
+    void maybe_size(const std::string &key, double &out, double max) {
+        known_.push_back(key);
+        top_.read_above(key, out, 0, max);
+    }
+    void maybe_count(const std::string &key, uint32_t &out, uint32_t min, uint32_t max) {
+        known_.push_back(key);
+        top_.read(key, out, min, max);
+    }
+    void not_negative(const std::string &key, double &out, double max) {
+        figure(key);
+        top_.read_above(key, out, 0, max, /*or_equal=*/true);
+    }
+    // A word that stands for a value.
+    template <class Value>
+    void choice(const std::string &key, Value &out,
+                std::span<const std::pair<std::string_view, Value>> words) {
+        figure(key);
+        const given *found = top_.find(key);
+        if (!found) return;
+        std::string all;
+        for (const auto &[word, value] : words) {
+            if (found->value.text == word) out = value;
+            if (found->value.text == word) return;
+            all += format("{}\"{}\"", all.empty() ? "" : " or ", word);
+        }
+        top_.fail(*found, all + " is needed");
+    }
+    // Further names by which the file is found (hardware.cpp).
+    void aliases() {
+        std::vector<std::string> names;
+        texts("aliases", names);
     }
     // The file of another part; within a machine's file the part of the same file is usual.
     void neighbour(const std::string &key, std::string &out) {
@@ -145,7 +180,7 @@ private:
         if (!marked)
             sources_.fail(*sources_.find(key),
                           "it begins with a mark: [S] stated, [M] measured, [D] "
-                          "derived, [2] second-hand, [R] recalled, [G] guess");
+                          "derived, [2] second-hand, [R] recalled, [G] guess, [fit] fitted");
     }
 
     std::string kind_;
@@ -166,16 +201,18 @@ void check_shape_file(section_reader &top, const shape_file &parsed) {
         fail("moe_layers", format("layers is {}, and no more can be MoE layers", shape.layers));
     if (shape.top_k > shape.experts)
         fail("top_k", format("experts is {}, and no more can be chosen", shape.experts));
-    const double matrix = static_cast<double>(shape.hidden) * shape.weight_bytes;
+    const double matrix = shape.hidden * shape.bits(shape.expert_bits) / 8;
     const double expert = matrix * shape.matrices * shape.moe_intermediate;
     if (!is_near(static_cast<double>(shape.expert_bytes), expert))
         fail("expert_bytes",
-             format("matrices x hidden x moe_intermediate x weight_bytes is {:.0f}", expert));
+             format("matrices x hidden x moe_intermediate x {} is {:.0f}",
+                    shape.expert_bits != 0 ? "expert_bits / 8" : "weight_bytes", expert));
     if (shape.dense_bytes > shape.non_expert_bytes)
         return fail("dense_bytes", format("non_expert_bytes is {}, and this is a part of it",
                                           shape.non_expert_bytes));
     // A tied embedding is read whole as the output matrix, so then nothing is excluded.
-    const double embedding = matrix * shape.vocabulary;
+    const double embedding =
+        static_cast<double>(shape.hidden) * shape.vocabulary * shape.bits(shape.embedding_bits) / 8;
     const auto excluded = static_cast<double>(shape.non_expert_bytes - shape.dense_bytes);
     if (excluded != 0 && !is_near(excluded, embedding))
         fail("dense_bytes", format("non_expert_bytes less the input embedding of {:.0f} is needed, "
@@ -209,6 +246,9 @@ void read_device(profile_reader &file, device_profile &device) {
     file.maybe_positive("context_bytes_per_s", device.context_bytes_per_s, rate_max);
     file.maybe_bytes("cache_bytes", device.cache_bytes);
     file.maybe_positive("cache_bytes_per_s", device.cache_bytes_per_s, rate_max);
+    file.maybe_positive("vector_flops_per_s", device.vector_flops_per_s, flops_max);
+    file.maybe_ns("kernel_ns", device.kernel_ns);
+    file.aliases();
 }
 void check_device(section_reader &top, const device_profile &device) {
     if (device.reserved_bytes >= device.memory_bytes)
@@ -240,6 +280,9 @@ void read_node(profile_reader &file, node_profile &node) {
     file.positive("cpu_bytes_per_s", node.cpu_bytes_per_s, rate_max);
     file.positive("cpu_flops_per_s", node.cpu_flops_per_s, flops_max);
     file.ns("cpu_issue_ns", node.cpu_issue_ns);
+    file.maybe_positive("memory_theory_bytes_per_s", node.memory_theory_bytes_per_s, rate_max);
+    file.maybe_ns("launch_ns", node.launch_ns);
+    file.aliases();
 }
 void check_node(section_reader &top, const node_profile &node) {
     if (node.cpu_bytes_per_s > node.memory_bytes_per_s)
@@ -247,6 +290,58 @@ void check_node(section_reader &top, const node_profile &node) {
                  format("memory_bytes_per_s, the ceiling of all readers together, is {:.4g}",
                         node.memory_bytes_per_s));
 }
+
+void read_launches(profile_reader &file, engine_profile &engine) {
+    file.flag("graph", engine.graph);
+    file.not_negative("kernels_per_product", engine.kernels_per_product, kernels_max);
+    file.ns("launch_gap_ns", engine.launch_gap_ns);
+    file.ns("layer_ns", engine.layer_ns);
+    file.ns("expert_loop_ns", engine.expert_loop_ns);
+    file.ns("batch_layer_ns", engine.batch_layer_ns);
+    file.ns("sync_ns", engine.sync_ns);
+    file.ns("prompt_ns", engine.prompt_ns);
+}
+void read_kernels(profile_reader &file, engine_profile &engine) {
+    file.positive("memory_share", engine.memory_share, 1);
+    file.not_negative("unpack_operations", engine.unpack_operations, kernels_max);
+    file.positive("product_share", engine.product_share, share_max);
+    file.not_negative("tile_tokens", engine.tile_tokens, kernels_max);
+    file.positive("context_share", engine.context_share, 1);
+    file.positive("context_product_share", engine.context_product_share, share_max);
+}
+void read_loads(profile_reader &file, engine_profile &engine) {
+    constexpr std::pair<std::string_view, load_overlap> overlaps[] = {
+        {"none", load_overlap::none},
+        {"layer", load_overlap::layer},
+        {"ahead", load_overlap::ahead}};
+    file.count("copies", engine.copies, 1u, kernels_max);
+    file.ns("copy_ns", engine.copy_ns);
+    file.maybe_positive("copy_bytes_per_s", engine.copy_bytes_per_s, rate_max);
+    file.choice<load_overlap>("overlap", engine.overlap, overlaps);
+    file.count("prompt_load_tokens", engine.prompt_load_tokens, 0u, count_max);
+    file.flag("prompt_loads_all", engine.prompt_loads_all);
+    file.flag("prompt_overlaps", engine.prompt_overlaps);
+    file.count("microbatch", engine.microbatch, 0u, count_max);
+    file.not_negative("prompt_skew", engine.prompt_skew, skew_max);
+}
+// `costs` says whether the file has figures at all, so that a forgotten one is never a zero.
+void read_engine(profile_reader &file, engine_profile &engine) {
+    constexpr std::pair<std::string_view, bool> costs[] = {{"device", true}, {"engine", false}};
+    bool own = false;
+    file.label("name", engine.name);
+    file.texts("aliases", engine.aliases);
+    file.choice<bool>("costs", own, costs);
+    if (own) return engine.name.clear();
+    read_launches(file, engine);
+    read_kernels(file, engine);
+    read_loads(file, engine);
+    file.positive("cpu_memory_share", engine.cpu_memory_share, 1);
+    file.maybe_positive("thread_bytes_per_s", engine.thread_bytes_per_s, rate_max);
+    file.positive("cpu_flops_share", engine.cpu_flops_share, share_max);
+    file.not_negative("socket_flops_share", engine.socket_flops_share, 1);
+    file.ns("cpu_layer_ns", engine.cpu_layer_ns);
+}
+void check_engine(section_reader &, const engine_profile &) {}
 
 void read_shape(profile_reader &file, shape_file &parsed) {
     model_shape &shape = parsed.shape;
@@ -265,6 +360,13 @@ void read_shape(profile_reader &file, shape_file &parsed) {
     file.bytes("dense_bytes", shape.dense_bytes);
     file.bytes("kv_token_layer_bytes", shape.kv_token_layer_bytes);
     file.count("vocabulary", shape.vocabulary, 1u, count_max);
+    for (auto [key, out] :
+         {std::pair{"expert_bits", &shape.expert_bits}, std::pair{"dense_bits", &shape.dense_bits},
+          std::pair{"head_bits", &shape.head_bits},
+          std::pair{"embedding_bits", &shape.embedding_bits}})
+        file.maybe_size(key, *out, 8 * weight_bytes_max);
+    file.maybe_count("products", shape.products, 1u, kernels_max);
+    file.maybe_size("context_operations", shape.context_operations, flops_max);
     if (const node *config = file.table("config")) parsed.config = json_text_of(*config, shape);
 }
 
@@ -321,6 +423,9 @@ result<node_profile> parse_node(std::string_view text, std::string_view name) {
 }
 result<disk_profile> parse_disk(std::string_view text, std::string_view name) {
     return parse_file<disk_profile>(text, name, "disk", read_disk, check_disk);
+}
+result<engine_profile> parse_engine(std::string_view text, std::string_view name) {
+    return parse_file<engine_profile>(text, name, "engine", read_engine, check_engine);
 }
 result<shape_file> parse_shape(std::string_view text, std::string_view name) {
     return parse_file<shape_file>(text, name, "model", read_shape, check_shape_file);

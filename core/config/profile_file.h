@@ -20,6 +20,7 @@ result<device_profile> parse_device(std::string_view text, std::string_view name
 result<link_profile> parse_link(std::string_view text, std::string_view name);
 result<node_profile> parse_node(std::string_view text, std::string_view name);
 result<disk_profile> parse_disk(std::string_view text, std::string_view name);
+result<engine_profile> parse_engine(std::string_view text, std::string_view name);
 
 struct shape_file {
     model_shape shape;

@@ -34,7 +34,7 @@ const std::vector<closed_section> &closed_sections() {
         {"run",
          {"executor", "tokens", "batch", "prefill", "seed", "threads", "device", "guard",
           "guard_window", "guard_margin"}},
-        {"hardware", {"profile", "devices", "peer", "spread", "link", "node", "disk"}},
+        {"hardware", {"profile", "devices", "peer", "spread", "link", "node", "disk", "engine"}},
         {"source",
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
           "top_k", "stop", "window"}},
@@ -209,7 +209,8 @@ void builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
     if (config.runs_on().real) config.profile = "host";
     for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
-                            std::pair{"node", &config.node}, std::pair{"disk", &config.disk}}) {
+                            std::pair{"node", &config.node}, std::pair{"disk", &config.disk},
+                            std::pair{"engine", &config.engine}}) {
         hardware.read(key, *out);
         anchor(hardware.find(key), *out);
     }

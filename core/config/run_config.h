@@ -55,7 +55,7 @@ struct run_config {
     uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
     double guard_margin = 0.02;  // by which one has to be faster than the other
     // [hardware]; with a real executor the profile is "host" unless another is given
-    std::string profile, link, node, disk;
+    std::string profile, link, node, disk, engine;
     device_config devices;  // several GPUs; profile is the first one's
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.

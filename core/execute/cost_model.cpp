@@ -16,10 +16,13 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
     : hardware_(hardware), shape_(shape) {
     // The head reads vocabulary x hidden weights once per pass; everything else that is read for
     // every token is spread evenly over the MoE layers, dense layers included.
-    const double head = static_cast<double>(shape.vocabulary) * shape.hidden * shape.weight_bytes;
+    const double head =
+        static_cast<double>(shape.vocabulary) * shape.hidden * (shape.bits(shape.head_bits) / 8);
     head_bytes_ = std::min(head, static_cast<double>(shape.dense_bytes));
     layer_bytes_ = (static_cast<double>(shape.dense_bytes) - head_bytes_) / shape.moe_layers;
-    weights_per_byte_ = 1.0 / shape.weight_bytes;
+    expert_ = format_of(shape.bits(shape.expert_bits));
+    dense_ = format_of(shape.bits(shape.dense_bits));
+    head_ = format_of(shape.bits(shape.head_bits));
     const device_profile &device = hardware_.device;
     read_bytes_per_s_ = device.memory_bytes_per_s * device.memory_efficiency;
     // What a token reads comes round with the next one: it stays in the cache, or none of it does.
@@ -28,7 +31,42 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
         static_cast<double>(shape.expert_bytes) * shape.top_k * shape.moe_layers;
     if (of_token <= static_cast<double>(device.cache_bytes))
         read_bytes_per_s_ = device.cache_bytes_per_s;
+    if (!hardware_.engine.is_own()) price_layer();
     price_one();
+}
+
+cost_model::weight_format cost_model::format_of(double bits) const {
+    constexpr double whole_bits = 16;  // from here on a weight is converted, which is one operation
+    const engine_profile &engine = hardware_.engine;
+    const double weights_per_byte = 8 / bits;
+    if (engine.is_own()) return {weights_per_byte, 0};
+    const double operations = bits < whole_bits ? engine.unpack_operations : 1;
+    // A rate counts multiplication and addition as two.
+    return {weights_per_byte,
+            weights_per_byte * operations / (hardware_.device.vector_flops_per_s / 2)};
+}
+
+// What software adds to a layer, whatever its weights: launches are a layer's, not an expert's.
+// The host launches while the GPU works, and only what it lacks is waited for.
+void cost_model::price_layer() {
+    const engine_profile &engine = hardware_.engine;
+    device_profile &device = hardware_.device;
+    const double kernels = shape_.products * engine.kernels_per_product;
+    const double layers = static_cast<double>(shape_.layers) / shape_.moe_layers;
+    const double work_ns =
+        1e9 * (work_s(dense_, layer_bytes_, 1, 0) / layers +
+               shape_.top_k * work_s(expert_, static_cast<double>(shape_.expert_bytes), 1, 0));
+    const auto priced = [&](bool graph) {
+        const auto gap_ns = static_cast<double>(graph ? 0 : engine.launch_gap_ns);
+        const double device_ns = kernels * (static_cast<double>(device.kernel_ns) + gap_ns);
+        const double host_ns = graph ? 0 : kernels * static_cast<double>(hardware_.node.launch_ns);
+        const double waits_ns = std::max(0.0, host_ns - device_ns - work_ns);
+        const double software_ns = static_cast<double>(engine.layer_ns);
+        return rounded_up((device_ns + waits_ns + software_ns) * layers) +
+               engine.expert_loop_ns * shape_.experts;
+    };
+    device.layer_ns = priced(engine.graph);
+    several_ns_ = priced(false) + engine.batch_layer_ns - std::min(device.layer_ns, priced(false));
 }
 
 void cost_model::price_one() {
@@ -37,10 +75,16 @@ void cost_model::price_one() {
     load_one_ns_ = price_load(shape_.expert_bytes);
 }
 
-double cost_model::compute_s(double bytes, uint64_t tokens) const {
+double cost_model::work_s(const weight_format &of, double bytes, uint64_t tokens,
+                          double tile_tokens) const {
     const device_profile &device = hardware_.device;
-    const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
-    return operations / (device.flops_per_s * device.flops_efficiency);
+    const double rate = device.flops_per_s * device.flops_efficiency;
+    const double operations = 2.0 * bytes * of.weights_per_byte;
+    if (hardware_.engine.is_own())
+        return std::max(read_s(bytes), operations * static_cast<double>(tokens) / rate);
+    // Kernels for one token do their arithmetic on the vector units, while they unpack.
+    const double together = tokens == 1 ? 0 : static_cast<double>(tokens) + tile_tokens;
+    return read_s(bytes) + bytes * of.unpack_byte_s + operations * together / rate;
 }
 
 uint64_t cost_model::corrected(term which, uint64_t ns) const {
@@ -57,36 +101,53 @@ void cost_model::observe(term which, uint64_t modelled_ns, uint64_t measured_ns)
     price_one();
 }
 
-uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context) const {
+uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context, uint64_t sequences) const {
     const device_profile &device = hardware_.device;
+    const uint64_t constant =
+        attention_overhead_ns() + (std::max<uint64_t>(tokens, 1) - 1) * device.token_ns;
+    if (!hardware_.engine.is_own())
+        return constant + (tokens > 1 ? several_ns_ : 0) +
+               whole_ns(work_s(dense_, layer_bytes_, tokens, 0) +
+                        look_back_s(tokens, context, sequences));
     const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
     const bool apart = device.context_bytes_per_s != 0;
     const double read = read_s(apart ? layer_bytes_ : layer_bytes_ + cache);
     const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
-    const uint64_t constant =
-        attention_overhead_ns() + (std::max<uint64_t>(tokens, 1) - 1) * device.token_ns;
-    const double worked = std::max(read, compute_s(layer_bytes_, tokens)) + looked_back;
+    const double worked = std::max(read, work_s(dense_, layer_bytes_, tokens, 0)) + looked_back;
     return corrected(attention, constant + whole_ns(worked));
+}
+
+// Of an engine: cached keys and values are read once for all tokens of a sequence, and multiplied
+// for each.
+double cost_model::look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const {
+    const engine_profile &engine = hardware_.engine;
+    const device_profile &device = hardware_.device;
+    const double layers = static_cast<double>(shape_.layers) / shape_.moe_layers;
+    const double cached = static_cast<double>(context) / static_cast<double>(tokens);
+    const double read = cached * static_cast<double>(sequences) * shape_.kv_token_layer_bytes /
+                        (device.memory_bytes_per_s * engine.context_share);
+    const double multiplied = static_cast<double>(context) * shape_.context_operations /
+                              (device.flops_per_s * engine.context_product_share);
+    return layers * std::max(read, multiplied);
 }
 
 uint64_t cost_model::head_ns(uint64_t tokens) const {
     const device_profile &device = hardware_.device;
     if (tokens == 0) return device.pass_ns;
-    return head_overhead_ns() +
-           whole_ns(std::max(read_s(head_bytes_), compute_s(head_bytes_, tokens)));
+    return head_overhead_ns() + whole_ns(work_s(head_, head_bytes_, tokens, 0));
 }
 
 uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share) const {
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
-    return corrected(gpu_expert, expert_overhead_ns() +
-                                     whole_ns(std::max(read_s(bytes), compute_s(bytes, tokens))));
+    const double worked = work_s(expert_, bytes, tokens, hardware_.engine.tile_tokens);
+    return corrected(gpu_expert, expert_overhead_ns() + whole_ns(worked));
 }
 
 uint64_t cost_model::price_cpu_expert(uint64_t tokens, double share) const {
     const node_profile &node = hardware_.node;
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
     const double read = bytes / std::min(node.cpu_bytes_per_s, node.memory_bytes_per_s);
-    const double operations = 2.0 * bytes * weights_per_byte_ * static_cast<double>(tokens);
+    const double operations = 2.0 * bytes * expert_.weights_per_byte * static_cast<double>(tokens);
     return corrected(cpu_expert, node.cpu_issue_ns +
                                      whole_ns(std::max(read, operations / node.cpu_flops_per_s)));
 }
@@ -109,13 +170,13 @@ uint64_t cost_model::read_ns(uint64_t bytes) const {
 }
 
 uint64_t cost_model::there_ns(uint64_t tokens) const {
-    return hardware_.peer.issue_ns + whole_ns(static_cast<double>(activation_bytes(tokens)) /
-                                              hardware_.peer.h2d_bytes_per_s);
+    return hardware_.peer.issue_ns +
+           whole_ns(static_cast<double>(activation_bytes(tokens)) / hardware_.peer.h2d_bytes_per_s);
 }
 
 uint64_t cost_model::back_ns(uint64_t tokens) const {
-    return hardware_.peer.issue_ns + whole_ns(static_cast<double>(activation_bytes(tokens)) /
-                                              hardware_.peer.d2h_bytes_per_s);
+    return hardware_.peer.issue_ns +
+           whole_ns(static_cast<double>(activation_bytes(tokens)) / hardware_.peer.d2h_bytes_per_s);
 }
 
 uint64_t cost_model::part_bytes(double share) const {

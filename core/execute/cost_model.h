@@ -2,8 +2,9 @@
 //
 // Roofline terms (bytes over bandwidth, operations over rate, whichever is longer) plus the
 // constants without which real systems are mispredicted: per kernel launch, per layer, per
-// hand-over to the host, per transfer. Durations are whole nanoseconds, rounded up. Pure functions
-// of their arguments.
+// hand-over to the host, per transfer. With an engine (hardware.h) reading, unpacking and
+// arithmetic add up, and what a layer's launches and software take is one constant. Durations are
+// whole nanoseconds, rounded up. Pure functions of their arguments.
 #pragma once
 
 #include <array>
@@ -36,8 +37,13 @@ public:
     cost_model(const hardware_profile &hardware, const model_shape &shape);
 
     // Attention, norms, gate and shared experts of one layer for `tokens` tokens that look back on
-    // `context` cached tokens altogether; the hand-over of the gate's result is not included.
-    uint64_t attention_ns(uint64_t tokens, uint64_t context) const;
+    // `context` cached tokens altogether, those of a prompt, one sequence, mostly on the same; the
+    // hand-over of the gate's result is not included. Requires: tokens > 0 where there is an
+    // engine.
+    uint64_t attention_ns(uint64_t tokens, uint64_t context, uint64_t sequences) const;
+    uint64_t attention_ns(uint64_t tokens, uint64_t context) const {
+        return attention_ns(tokens, context, tokens);
+    }
     // Output head for `tokens` tokens, and what else a pass costs once.
     uint64_t head_ns(uint64_t tokens) const;
     // `share` of an expert (1: whole) for `tokens` tokens.
@@ -97,7 +103,15 @@ public:
 
 private:
     double read_s(double bytes) const { return bytes / read_bytes_per_s_; }
-    double compute_s(double bytes, uint64_t tokens) const;
+    // Of weights: how many a byte holds, and what unpacking a byte of them takes.
+    struct weight_format {
+        double weights_per_byte = 0, unpack_byte_s = 0;
+    };
+    weight_format format_of(double bits) const;
+    // Reading the weights and multiplying them, `tile_tokens` more than there are.
+    double work_s(const weight_format &of, double bytes, uint64_t tokens, double tile_tokens) const;
+    double look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const;
+    void price_layer();
     uint64_t price_gpu_expert(uint64_t tokens, double share) const;
     uint64_t price_cpu_expert(uint64_t tokens, double share) const;
     uint64_t price_load(uint64_t bytes) const;
@@ -107,7 +121,9 @@ private:
 
     hardware_profile hardware_;
     model_shape shape_;
-    double layer_bytes_ = 0, head_bytes_ = 0, weights_per_byte_ = 0;
+    double layer_bytes_ = 0, head_bytes_ = 0;
+    weight_format expert_, dense_, head_;
+    uint64_t several_ns_ = 0;      // more in a layer of a pass of several tokens
     double read_bytes_per_s_ = 0;  // of weights, by the device
     uint64_t context_ = 1;
     std::array<double, term_count> factors_{1, 1, 1, 1, 1};

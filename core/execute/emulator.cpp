@@ -20,10 +20,13 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
 
 uint64_t emulator::price_of_attention(const pass &tokens) {
     const uint64_t count = tokens.tokens.size(), context = tokens.context();
-    if (count != attention_tokens_ || context != attention_context_) {
+    const uint64_t sequences = tokens.sequences();
+    if (count != attention_tokens_ || context != attention_context_ ||
+        sequences != attention_sequences_) {
         attention_tokens_ = count;
         attention_context_ = context;
-        attention_ns_ = costs_.attention_ns(count, context) + sync_ns_;
+        attention_sequences_ = sequences;
+        attention_ns_ = costs_.attention_ns(count, context, sequences) + sync_ns_;
     }
     return attention_ns_;
 }
@@ -35,7 +38,7 @@ void emulator::settle_until_now() {
 
 void emulator::queued(stream &on) {
     if (on.queue.size() != 1) return;
-    if (&on == &cpu_) return start_cpu();
+    if (&on == &cpu_) return start_cpu(costs_.hardware().node.cpu_handover_ns);
     on.front_since_ns = now_;
     start(on, now_);
 }
@@ -50,9 +53,9 @@ void emulator::start(stream &on, uint64_t now_ns) {
     on.due_ns = now_ns + work.price_ns;
 }
 
-void emulator::start_cpu() {
+void emulator::start_cpu(uint64_t handover_ns) {
     const operation &work = cpu_.queue.front();
-    flows_.start_cpu(now_, costs_, work.share, work.price_ns);
+    flows_.start_cpu(now_, costs_, work.share, work.price_ns, handover_ns);
 }
 
 void emulator::send(const link_piece &piece) {
@@ -124,7 +127,7 @@ inline void emulator::finish(stream &on, completion &done) {
 
 void emulator::finish_cpu(completion &done) {
     end_on_cpu(flows_.started_ns(memory_flows::cpu), now_, done);
-    if (!cpu_.queue.empty()) start_cpu();
+    if (!cpu_.queue.empty()) start_cpu(0);
 }
 
 }  // namespace moorage::core

@@ -56,7 +56,7 @@ private:
     bool take(completion &done);
     void settle_until_now();
     void start(stream &on, uint64_t now_ns);
-    void start_cpu();
+    void start_cpu(uint64_t handover_ns);  // to a pool that was idle, else 0
     void finish(stream &on, completion &done);
     bool take_flow(completion &done);
     void finish_cpu(completion &done);
@@ -65,7 +65,8 @@ private:
     const uint64_t sync_ns_;
     const double link_rates_[link_count];  // bytes per ns
     // The price of attention is that of a pass: all its layers ask for the same.
-    uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_ns_ = 0;
+    uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_sequences_ = 0;
+    uint64_t attention_ns_ = 0;
     uint64_t events_ = 0;
     memory_flows flows_;
     uint32_t pages_[link_count] = {};  // that the pieces are of

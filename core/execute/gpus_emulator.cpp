@@ -30,7 +30,7 @@ void gpus_emulator::hidden_states(uint32_t device, uint32_t tokens, bool back) {
 
 void gpus_emulator::queued(stream &on) {
     if (on.queue.size() != 1) return;
-    if (&on == &cpu_) return start_cpu();
+    if (&on == &cpu_) return start_cpu(costs_.first.hardware().node.cpu_handover_ns);
     on.front_since_ns = now_;
     start(&on == &device_ ? 0 : static_cast<uint32_t>(&on - more_.data()) + 1);
 }
@@ -60,9 +60,9 @@ void gpus_emulator::start(uint32_t device) {
     on.due_ns = now_ + work.price_ns;
 }
 
-void gpus_emulator::start_cpu() {
+void gpus_emulator::start_cpu(uint64_t handover_ns) {
     const operation &work = cpu_.queue.front();
-    flows_.start_cpu(now_, costs_.first, work.share, work.price_ns);
+    flows_.start_cpu(now_, costs_.first, work.share, work.price_ns, handover_ns);
 }
 
 void gpus_emulator::send(const link_piece &piece) {
@@ -145,7 +145,7 @@ void gpus_emulator::finish(uint32_t device, uint64_t duration_ns, completion &do
 
 void gpus_emulator::finish_cpu(completion &done) {
     end_on_cpu(flows_.started_ns(flows::cpu), now_, done);
-    if (!cpu_.queue.empty()) start_cpu();
+    if (!cpu_.queue.empty()) start_cpu(0);
 }
 
 }  // namespace moorage::core

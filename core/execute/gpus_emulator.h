@@ -58,7 +58,8 @@ private:
     }
 
     uint64_t price_of_attention(const pass &tokens) const {
-        return costs_.first.attention_ns(tokens.tokens.size(), tokens.context()) +
+        return costs_.first.attention_ns(tokens.tokens.size(), tokens.context(),
+                                         tokens.sequences()) +
                costs_.first.sync_ns();
     }
     uint64_t price_of_head(uint32_t tokens) const { return costs_.first.head_ns(tokens); }
@@ -74,7 +75,7 @@ private:
     cause waits_for() const;
 
     void start(uint32_t device);
-    void start_cpu();
+    void start_cpu(uint64_t handover_ns);  // to a pool that was idle, else 0
     void finish(uint32_t device, uint64_t duration_ns, completion &done);
     void finish_cpu(completion &done);
 

@@ -42,7 +42,8 @@ private:
     };
 
     uint64_t price_of_attention(const pass &tokens) const {
-        return costs_.attention_ns(tokens.tokens.size(), tokens.context()) + costs_.sync_ns();
+        return costs_.attention_ns(tokens.tokens.size(), tokens.context(), tokens.sequences()) +
+               costs_.sync_ns();
     }
     uint64_t price_of_head(uint32_t tokens) const { return costs_.head_ns(tokens); }
     // The same kernels on the same cores, wherever the weights lie: the device's figures hold.

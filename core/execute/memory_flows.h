@@ -40,11 +40,13 @@ public:
             find_first();
     }
     // An expert, of which `share` is read, that takes the CPU `price_ns` alone.
-    void start_cpu(uint64_t now_ns, const cost_model &costs, double share, uint64_t price_ns) {
+    // `handover_ns` is beside that.
+    void start_cpu(uint64_t now_ns, const cost_model &costs, double share, uint64_t price_ns,
+                   uint64_t handover_ns = 0) {
         const uint64_t constant_ns = costs.hardware().node.cpu_issue_ns;
         const double bytes = static_cast<double>(costs.expert_bytes(share));
         const uint64_t alone_ns = price_ns - constant_ns;
-        start(cpu, now_ns, constant_ns, bytes,
+        start(cpu, now_ns, constant_ns + handover_ns, bytes,
               bytes / static_cast<double>(std::max<uint64_t>(alone_ns, 1)));
     }
     // The earliest event is due now. The user that has ended with it, or `users`.

@@ -9,9 +9,10 @@ namespace moorage::core {
 void pipeline::learn(const completion &done) {
     switch (done.kind) {
         case event_kind::gate:
-            return costs_.observe(cost_model::attention,
-                                  costs_.attention_ns(pass_.tokens.size(), pass_.context()),
-                                  done.duration_ns);
+            return costs_.observe(
+                cost_model::attention,
+                costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences()),
+                done.duration_ns);
         case event_kind::gpu_expert: {
             const uint32_t tokens = work_.tokens_of(done.tag);
             return costs_.observe(

@@ -504,10 +504,9 @@ void runner::describe(run_report &report) {
                      {"sharing", config_.per_layer ? "per-layer" : "shared"},
                      {"buffer_experts", memory_.buffer_slots}};
     if (memory_.host_experts != 0) all["memory"]["host_experts"] = memory_.host_experts;
-    if (config_.reads_disk()) {
-        all["memory"]["from_disk"] = true;
-        all["hardware"]["disk"] = hardware.disk.name;
-    }
+    if (config_.reads_disk()) all["memory"]["from_disk"] = true;
+    if (config_.reads_disk()) all["hardware"]["disk"] = hardware.disk.name;
+    if (!config_.engine.empty()) all["hardware"]["engine"] = config_.engine;
     if (memory_.share < 1) {
         all["memory"]["split"] = memory_.share;
         all["memory"]["slots"] = memory_.slots;

@@ -9,7 +9,7 @@ static_assert(gpus_max == devices_max, "as many devices can be listed as there a
 
 status run_hardware::load(const run_config &config) {
     auto loaded = load_devices({config.profile, config.link, config.node, config.file.parent_path(),
-                                config.disk, config.devices.peer},
+                                config.disk, config.devices.peer, config.engine},
                                config.devices.profiles);
     if (!loaded) return loaded.failure();
     profiles_ = std::move(*loaded);

@@ -55,7 +55,10 @@ public:
     explicit step_work(const parts &of);
 
     // A pass begins, whose tokens and context are known.
-    void begin_pass() { attention_ns_ = costs_.attention_ns(pass_.tokens.size(), pass_.context()); }
+    void begin_pass() {
+        attention_ns_ =
+            costs_.attention_ns(pass_.tokens.size(), pass_.context(), pass_.sequences());
+    }
     // Counts hits by what is resident now, and pins every expert of the step.
     void look_up(layer_report &account);
     // Cuts off what was prefetched and not asked for, and takes over what is on its way.

@@ -38,6 +38,8 @@ struct pass {
         for (const pass_token &token : tokens) sum += token.position + 1;
         return sum;
     }
+    // That look back on caches of their own: the tokens of a prompt share one.
+    uint64_t sequences() const { return phase == MOORAGE_PREFILL ? 1 : tokens.size(); }
 };
 
 class source {

@@ -1,0 +1,176 @@
+// Goal: an engine's file changes what operations take as its words say, and the engine `ours`
+// changes nothing. Method: the toy machine with round figures; each expected number is worked out
+// in its comment.
+#include "core/config/hardware.h"
+
+#include <doctest/doctest.h>
+
+#include "core/config/profile_file.h"
+#include "core/execute/cost_model.h"
+#include "toy_engine.h"
+#include "toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+// 4,000 operations a ns on tensor units, 2,000 on vector units, of which a weight's conversion is
+// half of one: 1,000 a ns.
+hardware_profile machine() {
+    hardware_profile all = toy::hardware();
+    all.device.flops_per_s = 4e12;
+    all.device.vector_flops_per_s = 2e12;
+    all.device.kernel_ns = 10;
+    all.node.memory_theory_bytes_per_s = 100e9;
+    all.node.cpu_flops_per_s = 1e12;
+    return all;
+}
+
+engine_profile engine() {
+    const auto parsed = parse_engine(toy::engine_text(), "toy.toml");
+    REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
+    return *parsed;
+}
+
+cost_model costs(const engine_profile &of, const model_shape &shape, uint64_t launch_ns = 0) {
+    hardware_profile all = machine();
+    all.node.launch_ns = launch_ns;
+    REQUIRE(use_engine(all, of).ok());
+    return cost_model(all, shape);
+}
+
+bool holds(const std::string &text, const std::string &part) {
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("launches are a layer's; weights are read, unpacked and multiplied one after the other") {
+    const model_shape shape = toy::shape(2, 4, 1);
+    const cost_model one = costs(engine(), shape);
+    // 8 products x 2 kernels x 10 ns, 7 of software, 4 experts x 1: 171. 20,000 bytes at half of
+    // 1,000 a ns: 40; 10,000 weights of 16 bits, an operation each: 10.
+    CHECK(one.attention_ns(1, 0) == 171 + 40 + 10);
+    CHECK(one.attention_overhead_ns() == 171);
+    CHECK(one.gpu_expert_ns(1, 1) == 200 + 50);
+    CHECK(one.gpu_expert_ns(1, 0.5) == 100 + 25);
+    CHECK(one.head_ns(1) == 20 + 5);
+    // Two tokens: no graph, so gaps of 5 behind 16 kernels, and 40 more; 2 x 2 x 10,000 operations
+    // at half of 4,000 a ns.
+    CHECK(one.attention_ns(2, 0) == 171 + 80 + 40 + 40 + 10 + 20);
+    // Three tokens of an expert and two of its tile: 2 x 5 x 50,000 at 2,000 a ns.
+    CHECK(one.gpu_expert_ns(3, 1) == 200 + 50 + 250);
+    // The CPU reads at half of 100 bytes a ns.
+    CHECK(one.cpu_expert_ns(1, 1) == 2000);
+    CHECK(one.load_ns(100'000) == 3 * 100 + 10'000);
+
+    SUBCASE("of weights of 4 bits there are more, and each takes 4 operations") {
+        model_shape quantised = shape;
+        quantised.expert_bits = 4;
+        CHECK(costs(engine(), quantised).gpu_expert_ns(1, 1) == 200 + 800);
+        CHECK(costs(engine(), quantised).attention_ns(1, 0) == 221);
+    }
+    SUBCASE("layers without experts take launches and software too") {
+        model_shape dense = shape;
+        dense.layers = 4;
+        CHECK(costs(engine(), dense).attention_ns(1, 0) == 2 * (160 + 7) + 4 + 50);
+    }
+    SUBCASE("the host is waited for where its launches take longer than the GPU's work") {
+        engine_profile launched = engine();
+        launched.graph = false;
+        // The GPU: 16 x 15 = 240, and 50 + 250 of work. The host: 16 x 33 = 528, or 16 x 40 = 640.
+        CHECK(costs(launched, shape, 33).attention_ns(1, 0) == 240 + 11 + 50);
+        CHECK(costs(launched, shape, 40).attention_ns(1, 0) == 240 + 11 + 50 + 100);
+        CHECK(costs(engine(), shape, 40).attention_ns(1, 0) == 221);
+    }
+    SUBCASE("cached tokens are read once a sequence and multiplied for each token") {
+        model_shape cached = shape;
+        cached.kv_token_layer_bytes = 500;
+        cached.context_operations = 1'000;
+        const cost_model more = costs(engine(), cached);
+        // 10 x 500 bytes at a quarter of 1,000 a ns; 10 x 1,000 operations at a quarter of 4,000.
+        CHECK(more.attention_ns(1, 10) == 221 + 20);
+        // Two tokens that look back on 20 each: of one sequence 10,000 bytes, 40,000 operations.
+        const uint64_t several = 171 + 80 + 40 + 40 + 10 + 20;
+        CHECK(more.attention_ns(2, 40, 1) == several + 40);
+        CHECK(more.attention_ns(2, 40, 2) == several + 80);
+    }
+}
+
+TEST_CASE("sockets, threads and pageable memory bound what the CPU and the link do") {
+    hardware_profile all = machine();
+    all.node.sockets = 2;
+    engine_profile of = engine();
+    REQUIRE(use_engine(all, of).ok());
+    CHECK(all.node.cpu_bytes_per_s == doctest::Approx(100e9));
+    CHECK(all.node.cpu_flops_per_s == doctest::Approx(0.75e12));
+    CHECK(all.node.cpu_handover_ns == 60);
+    CHECK(all.link.h2d_bytes_per_s == doctest::Approx(10e9));
+    all = machine();
+    all.node.threads = 3;
+    of.thread_bytes_per_s = 10e9;
+    of.copy_bytes_per_s = 2e9;
+    REQUIRE(use_engine(all, of).ok());
+    CHECK(all.node.cpu_bytes_per_s == doctest::Approx(30e9));
+    CHECK(all.link.h2d_bytes_per_s == doctest::Approx(2e9));
+}
+
+TEST_CASE("an engine needs the figures that its own are multiples of") {
+    hardware_profile all = machine();
+    all.device.vector_flops_per_s = 0;
+    const auto refused = use_engine(all, engine());
+    REQUIRE_FALSE(refused.ok());
+    CHECK(holds(refused.failure().text, "vector_flops_per_s"));
+    CHECK(holds(refused.failure().text, "toy GPU"));
+}
+
+TEST_CASE("ours is what a profile says without an engine") {
+    const auto without = load_hardware({"rtx_4090", "", "", ""});
+    const auto with = load_hardware({"rtx_4090", "", "", "", "", "", "ours"});
+    REQUIRE(with.ok());
+    const auto shape = load_shape("qwen3_30b_a3b", "");
+    REQUIRE(shape.ok());
+    const cost_model a(*without, *shape), b(*with, *shape);
+    for (const uint64_t tokens : {1, 2, 7, 512}) {
+        CHECK(a.attention_ns(tokens, 1000) == b.attention_ns(tokens, 1000));
+        CHECK(a.gpu_expert_ns(tokens, 1) == b.gpu_expert_ns(tokens, 1));
+        CHECK(a.cpu_expert_ns(tokens, 1) == b.cpu_expert_ns(tokens, 1));
+        CHECK(a.head_ns(tokens) == b.head_ns(tokens));
+    }
+    CHECK(a.load_ns(1'000'000) == b.load_ns(1'000'000));
+}
+
+TEST_CASE("every bundled engine loads on every bundled device, and has a file of its own name") {
+    for (const char *name :
+         {"ours", "llama_cpp_cuda", "llama_cpp_vulkan", "ik_llama_cpp", "imp", "ktransformers",
+          "ktransformers_0_2", "pytorch_eager", "moe_infinity"}) {
+        CAPTURE(name);
+        for (const char *device : {"rtx_5090", "gtx_1080", "rx_7900_xt", "a100_80gb"}) {
+            const auto loaded = load_hardware({device, "", "", "", "", "", name});
+            CHECK_MESSAGE(loaded.ok(), (loaded ? "" : loaded.failure().text));
+        }
+    }
+    const auto unknown = load_hardware({"rtx_4090", "", "", "", "", "", "llama_cpp"});
+    REQUIRE_FALSE(unknown.ok());
+    CHECK(holds(unknown.failure().text, "[hardware] engine llama_cpp"));
+    CHECK(load_hardware({"tesla_t4", "", "", ""}).ok());  // by an alias
+}
+
+TEST_CASE("an engine's file is refused where a figure or its source is missing or odd") {
+    const auto message = [](const std::string &from, const std::string &to) {
+        std::string text = toy::engine_text();
+        const size_t at = text.find(from);
+        REQUIRE(at != std::string::npos);
+        text.replace(at, from.size(), to);
+        const auto parsed = parse_engine(text, "toy.toml");
+        REQUIRE_FALSE(parsed.ok());
+        return parsed.failure().text;
+    };
+    CHECK(holds(message("copies = 3\n", ""), "copies"));
+    CHECK(holds(message("copies = \"[G]\"\n", ""), "copies"));
+    CHECK(holds(message("copies = 3", "copies = 0"), "copies"));
+    CHECK(holds(message("memory_share = 0.5", "memory_share = 1.5"), "memory_share"));
+    CHECK(holds(message("overlap = \"none\"", "overlap = \"some\""), "\"none\" or \"layer\""));
+    CHECK(holds(message("costs = \"engine\"", "costs = \"device\""), "graph"));
+    CHECK(holds(message("[G]", "guess"), "mark"));
+}
