@@ -1,4 +1,5 @@
-// chart.h - the plots of a report as inline SVG: lines, dots by row, bars, and heat maps.
+// chart.h - the plots of a report as inline SVG: lines, dots by row, scatters, bars, and
+// heat maps.
 //
 // Each function gives one <svg> element with title texts on everything that can be pointed at, or
 // "" when there is nothing to draw. Styles are the page's (html.cpp).
@@ -61,6 +62,15 @@ struct dot_chart {
     std::vector<dot_row> rows;
 };
 std::string draw(const dot_chart &chart);
+
+// Dots on two axes of one unit, both by powers of ten, with the diagonal on which y is x, and lines
+// a factor of `band` above and below it.
+struct scatter_chart {
+    std::string label, x_title, y_title;
+    std::vector<chart_series> series;  // markers count, lines are not drawn
+    double band = 1.25;
+};
+std::string draw(const scatter_chart &chart);
 
 // Blocks of bars, one bar a series in each; what is part of a bar is drawn paler at its end.
 struct bar_block {

@@ -24,6 +24,7 @@ command install_generate(parser &app);
 command install_eval(parser &app);
 command install_model(parser &app);
 command install_tokenize(parser &app);
+command install_validate(parser &app);
 command install_profile(parser &app);
 command install_node(parser &app);
 command install_cluster(parser &app);

@@ -1,0 +1,147 @@
+// lookup.cpp - profiles and shapes by the names that measurements give them.
+#include "core/validate/lookup.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr const char *usual_node = "ddr5_desktop";
+
+uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
+
+// "0.2.1 + SGLang" -> "0_2_1_sglang"
+std::string as_name(std::string_view text) {
+    std::string name;
+    for (const char c : text) {
+        const bool letter = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+        const bool capital = c >= 'A' && c <= 'Z';
+        if (letter || capital)
+            name += capital ? static_cast<char>(c + 32) : c;
+        else if (!name.empty() && name.back() != '_')
+            name += '_';
+    }
+    while (name.ends_with('_')) name.pop_back();
+    return name;
+}
+
+}  // namespace
+
+uint32_t count_of(double value, uint32_t absent) {
+    return value == unknown ? absent : static_cast<uint32_t>(value);
+}
+
+result<engine_profile> find_engine(const measurement &figure, const setting_sources &sources) {
+    std::string version = as_name(figure.engine_version);
+    while (!version.empty()) {
+        auto found = load_engine_profile(as_name(figure.engine) + "_" + version, sources.base);
+        if (found) return found;
+        const size_t end = version.rfind('_');
+        version.resize(end == std::string::npos ? 0 : end);
+    }
+    return load_engine_profile(as_name(figure.engine), sources.base);
+}
+
+result<model_shape> find_geometry(const std::string &name, const setting_sources &sources) {
+    for (std::string part = as_name(name); !part.empty();) {
+        if (auto found = load_shape(part, sources.base)) return found;
+        for (const model_shape &one : sources.shapes)
+            if (one.name == part) return one;
+        const size_t end = part.rfind('_');
+        part.resize(end == std::string::npos ? 0 : end);
+    }
+    return error{format("model_shape {}: its geometry is not known", name)};
+}
+
+status take_formats(const measurement &figure, model_shape &shape,
+                    std::vector<std::string> &assumed) {
+    const double head_weights = static_cast<double>(shape.vocabulary) * shape.hidden;
+    const double before = shape.bits(shape.dense_bits), head = shape.bits(shape.head_bits);
+    const double dense_weights =
+        (static_cast<double>(shape.dense_bytes) - head_weights * head / 8) * 8 / before;
+    const double weights = static_cast<double>(shape.matrices) * shape.hidden *
+                           static_cast<double>(shape.moe_intermediate);
+    if (figure.expert_bits > 0) shape.expert_bits = figure.expert_bits;
+    if (figure.expert_bytes > 0)
+        shape.expert_bytes = whole(figure.expert_bytes);
+    else if (figure.expert_bits > 0)
+        shape.expert_bytes = whole(weights * figure.expert_bits / 8);
+    if (figure.expert_bits <= 0) shape.expert_bits = 8.0 * double(shape.expert_bytes) / weights;
+    if (figure.dense_bits > 0) shape.dense_bits = figure.dense_bits;
+    if (figure.dense_bits <= 0) shape.dense_bits = before;
+    shape.head_bits = figure.head_bits > 0    ? figure.head_bits
+                      : figure.dense_bits > 0 ? figure.dense_bits
+                                              : head;
+    if (figure.dense_bytes > 0) {
+        shape.dense_bytes = whole(figure.dense_bytes);
+    } else {
+        shape.dense_bytes =
+            whole(dense_weights * shape.dense_bits / 8 + head_weights * shape.head_bits / 8);
+        if (figure.dense_bits <= 0 && figure.expert_bits > 0)
+            assumed.push_back(format("dense part at {:.3g} bits a weight", shape.dense_bits));
+    }
+    if (figure.top_k > shape.experts)
+        return error{
+            format("top_k {}: {} has {} experts", figure.top_k, shape.name, shape.experts)};
+    if (figure.top_k > 0) shape.top_k = static_cast<uint32_t>(figure.top_k);
+    return success();
+}
+
+status take_link(const measurement &figure, const setting_sources &sources, hardware_profile &to) {
+    if (!figure.link_gen.empty()) {
+        const std::string width = figure.link_width.empty() ? "16" : figure.link_width;
+        // Of a card of fewer lanes its own file says so.
+        const bool own =
+            figure.link_width.empty() && to.device.link.starts_with("pcie" + figure.link_gen);
+        auto link = load_link_profile(
+            own ? to.device.link : format("pcie{}_x{}", figure.link_gen, width), sources.base);
+        if (!link) return link.failure();
+        to.link = std::move(*link);
+    }
+    const bool reached = figure.link_basis == "measured" || figure.link_basis == "published";
+    if (figure.link_gb_s > 0 && reached) to.link.h2d_bytes_per_s = figure.link_gb_s * 1e9;
+    return success();
+}
+
+// A host that has no file: a desktop with the memory that the row names.
+static void take_memory(const measurement &figure, node_profile &node,
+                        std::vector<std::string> &assumed) {
+    const double channel = figure.memory_type.starts_with("ddr5") ? 44.8e9 : 25.6e9;
+    const double sockets = std::max(figure.sockets, 1.0);
+    if (figure.memory_gb_s > 0)
+        node.memory_theory_bytes_per_s = figure.memory_gb_s * 1e9 / sockets;
+    else if (figure.memory_channels > 0 && !figure.memory_type.empty())
+        node.memory_theory_bytes_per_s = figure.memory_channels * channel;
+    assumed.push_back(format("host: {}, memory {:.4g} GB/s a socket",
+                             figure.cpu_model.empty() ? "a desktop" : figure.cpu_model,
+                             node.memory_theory_bytes_per_s / 1e9));
+    node.memory_bytes_per_s = std::max(node.memory_bytes_per_s, node.memory_theory_bytes_per_s);
+}
+
+status take_node(const measurement &figure, const setting_sources &sources, hardware_profile &to,
+                 std::vector<std::string> &assumed) {
+    const std::string name = as_name(figure.cpu_model);
+    auto node = load_node_profile(name.empty() ? usual_node : name, sources.base);
+    const bool known = node && !name.empty();
+    if (!node) node = load_node_profile(usual_node, sources.base);
+    if (!node) return node.failure();
+    to.node = std::move(*node);
+    if (known && figure.memory_gb_s > 0)
+        to.node.memory_theory_bytes_per_s =
+            figure.memory_gb_s * 1e9 / std::max(figure.sockets, 1.0);
+    if (!known) take_memory(figure, to.node, assumed);
+    to.node.sockets = std::max(count_of(figure.sockets, 1), 1u);
+    // Threads fewer than a socket's cores leave the other socket alone.
+    if (figure.threads > 0 && figure.cores > 0 && figure.threads <= figure.cores) {
+        to.node.sockets = 1;
+        to.node.cpu_flops_per_s *= figure.threads / figure.cores;
+    }
+    to.node.threads = count_of(figure.threads, 0);
+    return success();
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,174 @@
+// setting.cpp - a row's machine as its engine uses it, and where the experts are.
+#include "core/validate/setting.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/validate/lookup.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Copies from pageable memory: 8.0 to 9.1 GB/s published (imp PR 1412), whatever the link.
+constexpr double pageable_bytes_per_s = 8.5e9;
+// Passes of more tokens are prompts, fewer are batches: where arithmetic begins to take the time.
+constexpr uint32_t batch_tokens_max = 128;
+constexpr uint32_t tokens_max = 1 << 20;
+constexpr uint64_t layer_copies = 2;  // of each of an expert's tensors, for a layer in one piece
+
+// The share of a layer's experts that are on the GPU, for the layers in which some are not.
+result<double> resident_share(const measurement &figure, const figure_setting &to) {
+    const model_shape &shape = to.shape;
+    const double all = static_cast<double>(shape.moe_layers) * shape.experts;
+    const std::string &kind = figure.residency;
+    if (kind == "resident") return 1.0;
+    if (kind == "none" || kind == "cpu_layers" || kind == "cpu_all") return 0.0;
+    if (kind == "fill_memory") {
+        const device_profile &device = to.hardware.device;
+        const double free = double(device.memory_bytes) - double(device.reserved_bytes) -
+                            double(shape.non_expert_bytes);
+        return std::clamp(free / (all * double(shape.expert_bytes)), 0.0, 1.0);
+    }
+    const double of = kind == "slots_per_layer" ? shape.experts
+                      : kind == "slots_total"   ? all
+                      : kind == "experts_share" ? 1.0
+                                                : 0.0;
+    if (of == 0)
+        return error{format("residency_kind {}: where the experts are is not known", kind)};
+    if (figure.residency_value == unknown)
+        return error{format("residency_kind {}: residency_value is not published", kind)};
+    return std::clamp(figure.residency_value / of, 0.0, 1.0);
+}
+
+status place_experts(const measurement &figure, figure_setting &to) {
+    const auto share = resident_share(figure, to);
+    if (!share) return share.failure();
+    const uint32_t layers = to.shape.moe_layers;
+    double host = figure.host_layers == unknown ? layers : figure.host_layers;
+    if (figure.residency == "cpu_layers") {
+        host = figure.residency_value == unknown ? figure.host_layers : figure.residency_value;
+        if (host == unknown) return error{"cpu_layers: how many is not published"};
+    }
+    to.host_layers = *share == 1 ? 0 : static_cast<uint32_t>(std::min<double>(host, layers));
+    to.hit_share = figure.hit_rate != unknown ? figure.hit_rate : *share;
+    if (to.host_layers != 0 && *share > 0 && figure.hit_rate == unknown)
+        to.assumed.push_back(
+            format("hit rate {:.3g}, the share of experts that are there", *share));
+    return success();
+}
+
+// What happens to absent experts, and in which order.
+status place_misses(const measurement &figure, figure_setting &to) {
+    const engine_profile &engine = to.hardware.engine;
+    to.overlap = engine.overlap;
+    to.on_cpu = figure.miss_action == "cpu";
+    if (to.prompt && engine.prompt_load_tokens != 0)
+        to.on_cpu = to.pass_tokens < engine.prompt_load_tokens;
+    else if (to.host_layers != 0 && !to.on_cpu && figure.miss_action != "load")
+        return error{
+            "miss_action: whether absent experts are loaded or computed on the CPU is not "
+            "published"};
+    if (!to.prompt) return success();
+    to.loads_all = engine.prompt_loads_all;
+    to.overlap = engine.prompt_overlaps ? load_overlap::ahead : load_overlap::none;
+    return success();
+}
+
+void classify(figure_setting &to) {
+    const bool few = to.pass_tokens > 1 && to.pass_tokens <= batch_tokens_max;
+    if (to.host_layers != 0 && !to.prompt)
+        to.of = to.on_cpu ? figure_class::cpu_layers : figure_class::pcie;
+    else if (to.host_layers == 0 && few)
+        to.of = figure_class::batch;
+    else
+        to.of = to.prompt ? figure_class::prompt : figure_class::resident;
+}
+
+status take_work(const measurement &figure, figure_setting &to) {
+    to.prompt = figure.prompt;
+    if (figure.prompt && figure.prompt_tokens <= 0)
+        return error{"prompt_tokens: the length of the prompt is not published"};
+    to.tokens = count_of(figure.prompt ? figure.prompt_tokens : figure.batch, 1);
+    to.tokens = std::clamp(to.tokens, 1u, tokens_max);
+    const uint32_t usual = to.hardware.engine.microbatch;
+    const uint32_t pass = figure.microbatch > 0 ? count_of(figure.microbatch, 0) : usual;
+    to.pass_tokens = to.prompt && pass != 0 ? std::min(pass, to.tokens) : to.tokens;
+    const double middle =
+        figure.prompt || figure.measured_tokens == unknown ? 0 : figure.measured_tokens / 2;
+    to.context = static_cast<uint64_t>(std::max(figure.context_tokens, 0.0) + middle);
+    return success();
+}
+
+// Without a GPU the cores do all of it: a device with their rates, whose memory is the host's.
+void compute_on_cpu(figure_setting &to) {
+    hardware_profile &of = to.hardware;
+    engine_profile engine = of.engine;
+    of.device.memory_bytes_per_s = of.node.cpu_bytes_per_s;
+    of.device.flops_per_s = of.node.cpu_flops_per_s;
+    of.device.memory_efficiency = of.device.flops_efficiency = 1;
+    of.device.vector_flops_per_s = 1e18;
+    of.device.sync_ns = 0;
+    engine.kernels_per_product = engine.tile_tokens = 0;
+    engine.layer_ns = engine.cpu_layer_ns;
+    engine.batch_layer_ns = 0;
+    engine.unpack_operations = 0;
+    engine.context_share = engine.context_product_share = 1;
+    of.engine = engine;
+    to.host_layers = 0;
+}
+
+status take_machine(const measurement &figure, const setting_sources &sources, figure_setting &to) {
+    hardware_profile &of = to.hardware;
+    const bool has_gpu = figure.gpu != "none";
+    auto device = load_device_profile(has_gpu ? figure.gpu : "rtx_4090", sources.base);
+    if (!device) return error{"gpu " + device.failure().text};
+    of.device = std::move(*device);
+    auto link = load_link_profile(of.device.link, sources.base);
+    if (!link) return link.failure();
+    of.link = std::move(*link);
+    if (const status done = take_link(figure, sources, of); !done) return done;
+    if (const status done = take_node(figure, sources, of, to.assumed); !done) return done;
+    auto engine = find_engine(figure, sources);
+    if (!engine) return error{"engine " + engine.failure().text};
+    if (figure.graphs == "on" || figure.graphs == "off") engine->graph = figure.graphs == "on";
+    if (figure.link_memory == "pageable") engine->copy_bytes_per_s = pageable_bytes_per_s;
+    if (const status done = use_engine(of, *engine); !done) return done;
+    if (figure.gpu_count > 1)
+        to.assumed.push_back(format("layers one after the other on {} GPUs", figure.gpu_count));
+    return success();
+}
+
+}  // namespace
+
+result<figure_setting> setting_of(const measurement &figure, const setting_sources &sources) {
+    // Whoever collected the figures knows best what of them is not published.
+    if (figure.emulable.starts_with("no") &&
+        figure.emulable.find("unpublished") != std::string::npos)
+        return error{"the file says: " + figure.emulable};
+    figure_setting to;
+    auto shape = find_geometry(figure.model_shape, sources);
+    if (!shape) return shape.failure();
+    to.shape = std::move(*shape);
+    if (const status done = take_formats(figure, to.shape, to.assumed); !done)
+        return done.failure();
+    if (const status done = take_machine(figure, sources, to); !done) return done.failure();
+    if (const status done = take_work(figure, to); !done) return done.failure();
+    if (const status done = place_experts(figure, to); !done) return done.failure();
+    if (const status done = place_misses(figure, to); !done) return done.failure();
+    hardware_profile &of = to.hardware;
+    const engine_profile &engine = of.engine;
+    classify(to);
+    // Where every expert is there the host decides nothing.
+    of.device.sync_ns = of.device.sync_ns * to.host_layers / to.shape.moe_layers;
+    if (figure.copy_piece.starts_with("whole layer"))
+        of.link.issue_ns = layer_copies * engine.copies * engine.copy_ns / to.shape.experts;
+    if (figure.gpu == "none" || figure.residency == "cpu_all") {
+        compute_on_cpu(to);
+        to.of = to.prompt ? figure_class::prompt : figure_class::cpu_layers;
+    }
+    return to;
+}
+
+}  // namespace moorage::core

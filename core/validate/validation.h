@@ -1,0 +1,64 @@
+// validation.h - the emulator held against published figures: row by row, class by class, pair by
+// pair.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/validate/setting.h"
+
+namespace moorage::core {
+
+struct validated_row {
+    measurement figure;
+    std::string reason;  // why it was not emulated; empty: it was
+    figure_class of = figure_class::resident;
+    std::vector<std::string> assumed;
+    double emulated_ms = 0;  // as measurement::time_ms()
+
+    bool emulated() const { return reason.empty(); }
+    double ratio() const {
+        return figure.time_ms() / emulated_ms;
+    }  // emulated speed over published
+};
+
+struct validated_pair {
+    measured_pair pair;
+    std::string reason;
+    double emulated = 0;  // slowdown
+    bool is_emulated() const { return reason.empty(); }
+    double ratio() const { return emulated / pair.slowdown; }
+};
+
+// Of errors |ratio - 1|.
+struct error_summary {
+    std::string name;
+    size_t rows = 0;
+    double median = 0, ninth_tenth = 0, worst = 0, median_ratio = 1;
+    std::string worst_id;
+};
+
+struct validation {
+    std::string file, pairs_file;
+    std::vector<validated_row> rows;
+    std::vector<validated_pair> pairs;
+
+    size_t emulated() const;
+    // Every class that has rows, then all of them.
+    std::vector<error_summary> summaries() const;
+    // Of pairs: how far a slowdown is off, either way.
+    error_summary pair_summary() const;
+};
+
+result<validation> validate(const csv_table &rows, const csv_table *pairs,
+                            const setting_sources &sources);
+
+json to_json(const validation &found);
+std::string to_text(const validation &found);
+// One page: the scatter by class, tables. `command` makes it again.
+std::string to_html(const validation &found, const std::string &command);
+// The scatter alone, as one <svg> element.
+std::string scatter_of(const validation &found);
+
+}  // namespace moorage::core
