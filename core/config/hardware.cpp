@@ -17,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *shape_folder = "configs/models";
+// Names that shapes give themselves are looked for in the first of them.
+constexpr const char *shape_folders[] = {"configs/models", "configs/models/quantised"};
 
 std::vector<fs::path> folders_of(std::string_view kind) {
     return {fs::path("hw_profiles") / kind, "hw_profiles/measured"};
@@ -286,9 +287,10 @@ result<fs::path> find_shape(const std::string &name, const fs::path &base) {
     if (name.ends_with(".toml")) return (base / name).lexically_normal();
     const std::vector<fs::path> roots = roots_from(base);
     for (const fs::path &root : roots)
-        if (fs::path file = root / shape_folder / (name + ".toml"); is_file(file)) return file;
+        for (const char *folder : shape_folders)
+            if (fs::path file = root / folder / (name + ".toml"); is_file(file)) return file;
     std::set<std::string> known;
-    for (const fs::path &file : files_in(roots, shape_folder)) {
+    for (const fs::path &file : files_in(roots, shape_folders[0])) {
         result<shape_file> parsed = load_shape_file(file);
         if (!parsed) {
             log_warning(parsed.failure().text);
@@ -349,8 +351,9 @@ std::vector<std::string> known_profiles() { return names_of(data_roots(), "devic
 
 std::vector<std::string> known_shapes() {
     std::set<std::string> names;
-    for (const fs::path &file : files_in(data_roots(), shape_folder))
-        names.insert(file.stem().string());
+    for (const char *folder : shape_folders)
+        for (const fs::path &file : files_in(data_roots(), folder))
+            names.insert(file.stem().string());
     return {names.begin(), names.end()};
 }
 

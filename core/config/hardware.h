@@ -116,10 +116,10 @@ struct engine_profile {
     load_overlap overlap = load_overlap::layer;
     uint32_t prompt_load_tokens = 0;  // passes of so many tokens load what is absent; fewer: the
                                       // CPU computes it; 0: as in decode
-    bool prompt_loads_all = false;  // whole layers, whatever their tokens use
-    bool prompt_overlaps = false;   // beside computing
-    uint32_t microbatch = 0;        // tokens of a pass of a prompt; 0: all
-    double prompt_skew = 0;         // of experts' popularity in its prompts, Zipf's exponent
+    bool prompt_loads_all = false;    // whole layers, whatever their tokens use
+    bool prompt_overlaps = false;     // beside computing
+    uint32_t microbatch = 0;          // tokens of a pass of a prompt; 0: all
+    double prompt_experts_share = 1;  // of a layer's, that its prompts ever use
 
     double cpu_memory_share = 1;    // of the channels' rate, experts on the CPU
     double thread_bytes_per_s = 0;  // that one thread reads of experts; 0: any number

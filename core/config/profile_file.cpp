@@ -20,7 +20,7 @@ namespace {
 constexpr uint64_t bytes_max = uint64_t{1} << 50, ns_max = 1'000'000'000;
 constexpr double rate_max = 1e16, flops_max = 1e20;
 constexpr uint32_t count_max = 1 << 24, kernels_max = 1000;
-constexpr double weight_bytes_max = 8, share_max = 4, skew_max = 8;
+constexpr double weight_bytes_max = 8, share_max = 4;
 
 constexpr std::string_view marks[] = {"[S]", "[M]", "[D]", "[2]", "[R]", "[G]", "[fit]"};
 
@@ -322,7 +322,7 @@ void read_loads(profile_reader &file, engine_profile &engine) {
     file.flag("prompt_loads_all", engine.prompt_loads_all);
     file.flag("prompt_overlaps", engine.prompt_overlaps);
     file.count("microbatch", engine.microbatch, 0u, count_max);
-    file.not_negative("prompt_skew", engine.prompt_skew, skew_max);
+    file.positive("prompt_experts_share", engine.prompt_experts_share, 1);
 }
 // `costs` says whether the file has figures at all, so that a forgotten one is never a zero.
 void read_engine(profile_reader &file, engine_profile &engine) {

@@ -71,7 +71,7 @@ private:
     double asked_by(uint32_t tokens) {
         if (tokens != asked_tokens_)
             asked_ = distinct_experts(shape().experts, shape().top_k, tokens,
-                                      of_.hardware.engine.prompt_skew);
+                                      of_.hardware.engine.prompt_experts_share);
         asked_tokens_ = tokens;
         return asked_;
     }
@@ -226,26 +226,11 @@ void figure_run::queue_experts(uint32_t layer, uint32_t tokens) {
 
 }  // namespace
 
-double distinct_experts(uint32_t experts, uint32_t top_k, uint32_t tokens, double skew) {
+double distinct_experts(uint32_t experts, uint32_t top_k, uint32_t tokens, double share) {
     if (tokens <= 1) return top_k;
-    std::vector<double> popular(experts);
-    for (uint32_t i = 0; i < experts; ++i) popular[i] = portable_pow(i + 1.0, -skew);
-    // The chance that one token asks for an expert is 1 - exp(-c x its popularity), so that the
-    // chances of all sum to top_k.
-    double low = 0, high = 1;
-    const auto sum = [&](double c) {
-        double all = 0;
-        for (const double one : popular) all += 1 - portable_exp(-c * one);
-        return all;
-    };
-    while (sum(high) < top_k && high < 1e12) high *= 2;
-    for (int i = 0; i < 60; ++i) {
-        const double middle = (low + high) / 2;
-        (sum(middle) < top_k ? low : high) = middle;
-    }
-    double asked = 0;
-    for (const double one : popular) asked += 1 - portable_exp(-high * one * tokens);
-    return std::clamp(asked, double(top_k), double(experts));
+    const double used = std::max<double>(top_k, share * experts);
+    const double missed = 1 - top_k / used;  // by one token, of those that are used
+    return missed <= 0 ? used : used * (1 - portable_exp(tokens * portable_log(missed)));
 }
 
 double emulate(const figure_setting &of) { return figure_run(of).run(); }

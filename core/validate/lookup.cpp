@@ -112,6 +112,8 @@ static void take_memory(const measurement &figure, node_profile &node,
                         std::vector<std::string> &assumed) {
     const double channel = figure.memory_type.starts_with("ddr5") ? 44.8e9 : 25.6e9;
     const double sockets = std::max(figure.sockets, 1.0);
+    constexpr double core_flops_per_s = 0.13e12;  // 4 GHz, 32 operations a cycle
+    if (figure.cores > 0) node.cpu_flops_per_s = figure.cores * core_flops_per_s;
     if (figure.memory_gb_s > 0)
         node.memory_theory_bytes_per_s = figure.memory_gb_s * 1e9 / sockets;
     else if (figure.memory_channels > 0 && !figure.memory_type.empty())

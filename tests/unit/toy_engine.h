@@ -28,7 +28,7 @@ inline std::string engine_text() {
                                       {"prompt_loads_all", "false"},
                                       {"prompt_overlaps", "false"},
                                       {"microbatch", "0"},
-                                      {"prompt_skew", "0.0"},
+                                      {"prompt_experts_share", "1.0"},
                                       {"cpu_memory_share", "0.5"},
                                       {"cpu_flops_share", "0.5"},
                                       {"socket_flops_share", "0.5"},
