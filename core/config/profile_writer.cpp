@@ -2,21 +2,13 @@
 #include "core/config/profile_writer.h"
 
 #include "core/base/text.h"
+#include "core/config/toml_text.h"
 
 namespace moorage::core {
 
 namespace {
 
 // A basic string of TOML: what could end it or is no printable ASCII is escaped or dropped.
-std::string quoted(const std::string &text) {
-    std::string out = "\"";
-    for (const char c : text) {
-        if (c == '"' || c == '\\') out += '\\';
-        if (c >= ' ' && c <= '~') out += c;
-    }
-    return out + "\"";
-}
-
 // One table and, behind it, its sources.
 class part_writer {
 public:

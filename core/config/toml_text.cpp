@@ -165,4 +165,13 @@ std::string decoded_text(std::string_view text) {
     return out;
 }
 
+std::string quoted(const std::string &text) {
+    std::string out = "\"";
+    for (const char c : text) {
+        if (c == '"' || c == '\\') out += '\\';
+        if (c >= ' ' && c <= '~') out += c;
+    }
+    return out + "\"";
+}
+
 }  // namespace moorage::core

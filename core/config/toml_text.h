@@ -22,4 +22,7 @@ std::string encoded_text(std::string_view text);
 // Requires: `text` was parsed from an encoded_text() that passed check_text() before.
 std::string decoded_text(std::string_view text);
 
+// As a TOML value.
+std::string quoted(const std::string &text);
+
 }  // namespace moorage::core

@@ -10,6 +10,8 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/config/profile_file.h"
+#include "core/config/shape_writer.h"
 #include "core/report/figures.h"
 #include "tests/unit/model_files.h"
 
@@ -102,3 +104,40 @@ TEST_CASE("what needs a GPU says which build has it, and writes nothing") {
     }
 }
 #endif
+
+TEST_CASE("a directory's shape is a file that loads again, with bits of each part") {
+    const outcome result = program("model shape " + demo);
+    REQUIRE(result.code == 0);
+    const auto parsed = parse_shape(result.out, "demo.toml");
+    REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
+    const model_shape &shape = parsed->shape;
+    const auto bundled = load_shape("demo", "");
+    REQUIRE(bundled.ok());
+    CHECK(shape.layers == bundled->layers);
+    CHECK(shape.expert_bytes == bundled->expert_bytes);
+    CHECK(shape.non_expert_bytes == bundled->non_expert_bytes);
+    CHECK(shape.dense_bytes == bundled->dense_bytes);
+    CHECK(shape.kv_token_layer_bytes == bundled->kv_token_layer_bytes);
+    // All of it is bf16; a tied embedding is the head.
+    for (const double bits :
+         {shape.expert_bits, shape.dense_bits, shape.head_bits, shape.embedding_bits})
+        CHECK(bits == doctest::Approx(16));
+    CHECK(shape.products == 11);  // four of attention, the gate, three of experts and of the shared
+    CHECK(program("model shape /nonexistent").code != 0);
+}
+
+TEST_CASE("every bundled shape is the same after it was written") {
+    for (const std::string &name : known_shapes()) {
+        CAPTURE(name);
+        const auto shape = load_shape(name, "");
+        REQUIRE(shape.ok());
+        const auto again = parse_shape(to_toml(*shape, "[G] test", "[G] test"), name);
+        REQUIRE_MESSAGE(again.ok(), (again ? "" : again.failure().text));
+        CHECK(again->shape.expert_bytes == shape->expert_bytes);
+        CHECK(again->shape.weight_bytes == shape->weight_bytes);
+        CHECK(again->shape.dense_bits == shape->dense_bits);
+        CHECK(again->shape.head_bits == shape->head_bits);
+        CHECK(again->shape.products == shape->products);
+        CHECK(again->shape.context_operations == shape->context_operations);
+    }
+}

@@ -6,6 +6,7 @@
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_check.h"
 #include "tools/moorage/model_info.h"
+#include "tools/moorage/model_shape.h"
 
 namespace moorage::tool {
 
@@ -15,7 +16,7 @@ command install_model(parser &app) {
     // shared: std::function wants copies, and the list is the same for all of them
     using entries = std::vector<std::pair<parser *, command>>;
     const auto parts = std::make_shared<entries>();
-    for (const auto install : {install_model_info, install_model_check}) {
+    for (const auto install : {install_model_info, install_model_check, install_model_shape}) {
         command action = install(*sub);
         parts->emplace_back(sub->last_subcommand(), std::move(action));
     }

@@ -1,0 +1,96 @@
+// model_shape.cpp - counts what a directory's headers say into a file of configs/models.
+#include "tools/moorage/model_shape.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "core/base/text.h"
+#include "core/config/profile_file.h"
+#include "core/config/shape_writer.h"
+#include "core/model/model.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    std::string directory, out_file = "-";
+};
+
+// Products by weights that a token passes in a layer with experts (model_shape::products).
+uint32_t products_of(const model_config &config) {
+    const attention_config &attention = config.attention;
+    constexpr uint32_t output_and_router = 2, mlp = 3, latent_keys_values = 3;
+    const uint32_t queries = attention.query_lora_rank != 0 ? 2 : 1;
+    const uint32_t keys_values = attention.kind == attention_kind::latent ? latent_keys_values : 2;
+    return queries + keys_values + output_and_router + mlp +
+           (config.shared_intermediate != 0 ? mlp : 0);
+}
+
+// Of a token with one cached token: scores and sums, a multiplication and an addition each. Latent
+// attention works on the compressed vector.
+double context_operations_of(const model_config &config) {
+    const attention_config &of = config.attention;
+    const double width = of.kind == attention_kind::latent
+                             ? 2.0 * of.kv_lora_rank + config.rope.dimensions
+                             : double(of.head_dim) + of.value_dim;
+    return 2 * of.heads * width;
+}
+
+model_shape with_formats(const model &of, model_shape shape) {
+    const model_config &config = of.config();
+    const model_sizes &sizes = of.sizes();
+    const double vocabulary = static_cast<double>(config.vocabulary) * config.hidden;
+    const double experts = static_cast<double>(shape.moe_layers) * shape.experts * shape.matrices *
+                           config.hidden * config.moe_intermediate;
+    const double dense_weights = static_cast<double>(sizes.parameters) - experts -
+                                 vocabulary * (config.tied_embedding ? 1 : 2);
+    const auto dense_bytes = static_cast<double>(sizes.shared_bytes + sizes.attention_bytes +
+                                                 sizes.dense_bytes + sizes.router_bytes);
+    const auto bits = [](uint64_t bytes, double weights) {
+        return 8 * static_cast<double>(bytes) / weights;
+    };
+    shape.expert_bits = 8 * shape.weight_bytes;
+    shape.embedding_bits = bits(sizes.embedding_bytes, vocabulary);
+    shape.head_bits =
+        config.tied_embedding ? shape.embedding_bits : bits(sizes.head_bytes, vocabulary);
+    if (dense_weights > 0) shape.dense_bits = 8 * dense_bytes / dense_weights;
+    shape.products = products_of(config);
+    shape.context_operations = context_operations_of(config);
+    return shape;
+}
+
+int write_shape(const arguments &given) {
+    const auto opened = open_model(given.directory);
+    if (!opened) return fail(opened.failure());
+    const model &of = **opened;
+    const std::filesystem::path path = of.directory().lexically_normal();
+    const std::string name = (path.has_filename() ? path : path.parent_path()).filename();
+    const std::string text =
+        to_toml(with_formats(of, shape_of(of, name)), "[S] config.json of " + name,
+                "[D] counted from the headers of its weights; KV cache at 2 bytes a value");
+    // Whoever gets the file can load it.
+    if (const auto read = parse_shape(text, name); !read) return fail(read.failure());
+    if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_model_shape(parser &model) {
+    parser *sub = model.add_subcommand("shape", "a model's geometry and sizes as a shape file");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("model", given->directory, "model directory")->required();
+    sub->add_option("--out", given->out_file, "the file; default: standard output")
+        ->type_name("FILE.toml");
+    sub->footer(
+        "Bits a weight of experts, dense part, head and embedding each. `[source] shape` takes the "
+        "file; weights\nstay on disk: only headers are read.");
+    return [given] { return write_shape(*given); };
+}
+
+}  // namespace moorage::tool
