@@ -107,21 +107,23 @@ status take_link(const measurement &figure, const setting_sources &sources, hard
     return success();
 }
 
-// A host that has no file: a desktop with the memory that the row names.
-static void take_memory(const measurement &figure, node_profile &node,
-                        std::vector<std::string> &assumed) {
-    const double channel = figure.memory_type.starts_with("ddr5") ? 44.8e9 : 25.6e9;
-    const double sockets = std::max(figure.sockets, 1.0);
-    constexpr double core_flops_per_s = 0.13e12;  // 4 GHz, 32 operations a cycle
-    if (figure.cores > 0) node.cpu_flops_per_s = figure.cores * core_flops_per_s;
-    if (figure.memory_gb_s > 0)
-        node.memory_theory_bytes_per_s = figure.memory_gb_s * 1e9 / sockets;
-    else if (figure.memory_channels > 0 && !figure.memory_type.empty())
-        node.memory_theory_bytes_per_s = figure.memory_channels * channel;
-    assumed.push_back(format("host: {}, memory {:.4g} GB/s a socket",
-                             figure.cpu_model.empty() ? "a desktop" : figure.cpu_model,
-                             node.memory_theory_bytes_per_s / 1e9));
-    node.memory_bytes_per_s = std::max(node.memory_bytes_per_s, node.memory_theory_bytes_per_s);
+// A channel moves 8 bytes a transfer: "ddr5_6000" says how many million of them a second.
+static double channel_bytes_per_s(const std::string &type, bool &stated) {
+    const size_t at = type.find_last_not_of("0123456789") + 1;
+    const size_t digits = type.size() - at;
+    stated = at != 0 && digits >= 3 && digits <= 5;
+    const double usual = type.starts_with("ddr5") ? 5600 : 3200;
+    return 8e6 * (stated ? std::stod(type.substr(at)) : usual);
+}
+
+// What the row says of one socket's memory; 0: nothing. A host with a file keeps its own channels'
+// rate where the row does not state one.
+static double memory_of(const measurement &figure, bool known) {
+    if (figure.memory_gb_s > 0) return figure.memory_gb_s * 1e9 / std::max(figure.sockets, 1.0);
+    if (figure.memory_channels <= 0 || figure.memory_type.empty()) return 0;
+    bool stated = false;
+    const double channel = channel_bytes_per_s(figure.memory_type, stated);
+    return known && !stated ? 0 : figure.memory_channels * channel;
 }
 
 status take_node(const measurement &figure, const setting_sources &sources, hardware_profile &to,
@@ -132,10 +134,17 @@ status take_node(const measurement &figure, const setting_sources &sources, hard
     if (!node) node = load_node_profile(usual_node, sources.base);
     if (!node) return node.failure();
     to.node = std::move(*node);
-    if (known && figure.memory_gb_s > 0)
-        to.node.memory_theory_bytes_per_s =
-            figure.memory_gb_s * 1e9 / std::max(figure.sockets, 1.0);
-    if (!known) take_memory(figure, to.node, assumed);
+    if (const double memory = memory_of(figure, known); memory > 0) {
+        to.node.memory_theory_bytes_per_s = memory;
+        to.node.memory_bytes_per_s = std::max(to.node.memory_bytes_per_s, memory);
+    }
+    if (!known) {
+        constexpr double core_flops_per_s = 0.13e12;  // 4 GHz, 32 operations a cycle
+        if (figure.cores > 0) to.node.cpu_flops_per_s = figure.cores * core_flops_per_s;
+        assumed.push_back(format("host: {}, memory {:.4g} GB/s a socket",
+                                 name.empty() ? "a desktop" : figure.cpu_model,
+                                 to.node.memory_theory_bytes_per_s / 1e9));
+    }
     to.node.sockets = std::max(count_of(figure.sockets, 1), 1u);
     // Threads fewer than a socket's cores leave the other socket alone.
     if (figure.threads > 0 && figure.cores > 0 && figure.threads <= figure.cores) {
