@@ -105,16 +105,16 @@ std::string_view csv_table::cell(size_t row, std::string_view column) const {
     return at < columns_.size() ? std::string_view(cells_[row][at]) : std::string_view();
 }
 
-result<double> csv_table::number(size_t row, std::string_view column, double absent,
-                                 double max) const {
+result<double> csv_table::number(size_t row, std::string_view column, double absent, double max,
+                                 double min) const {
     const std::string_view text = cell(row, column);
     if (text.empty()) return absent;
     double value = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (code != std::errc() || end != text.data() + text.size() || !std::isfinite(value) ||
-        value < 0 || value > max)
-        return error{format("{}: {} {}: a number from 0 to {:.4g} is needed, or nothing",
-                            place(row), column, shown(text), max),
+        value < 0 || value > max || (value > 0 && value < min))
+        return error{format("{}: {} {}: a number from {:.4g} to {:.4g} is needed, or nothing",
+                            place(row), column, shown(text), min, max),
                      true};
     return value;
 }

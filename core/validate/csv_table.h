@@ -20,8 +20,9 @@ public:
     bool has(std::string_view column) const;
     // Empty where the file has no such column.
     std::string_view cell(size_t row, std::string_view column) const;
-    // Finite, from 0 to `max`; `absent` where the cell is empty.
-    result<double> number(size_t row, std::string_view column, double absent, double max) const;
+    // Finite, 0 or from `min` to `max`; `absent` where the cell is empty.
+    result<double> number(size_t row, std::string_view column, double absent, double max,
+                          double min = 0) const;
     // "measurements.csv:12"
     std::string place(size_t row) const;
     const std::string &name() const { return name_; }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char *usual_node = "ddr5_desktop";
 
-uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(bytes)); }
+uint64_t whole(double bytes) { return static_cast<uint64_t>(std::llround(std::max(bytes, 0.0))); }
 
 // "0.2.1 + SGLang" -> "0_2_1_sglang"
 std::string as_name(std::string_view text) {
@@ -69,7 +69,7 @@ status take_formats(const measurement &figure, model_shape &shape,
     if (figure.expert_bytes > 0)
         shape.expert_bytes = whole(figure.expert_bytes);
     else if (figure.expert_bits > 0)
-        shape.expert_bytes = whole(weights * figure.expert_bits / 8);
+        shape.expert_bytes = std::max(uint64_t{1}, whole(weights * figure.expert_bits / 8));
     if (figure.expert_bits <= 0) shape.expert_bits = 8.0 * double(shape.expert_bytes) / weights;
     if (figure.dense_bits > 0) shape.dense_bits = figure.dense_bits;
     if (figure.dense_bits <= 0) shape.dense_bits = before;

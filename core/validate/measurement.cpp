@@ -10,8 +10,8 @@ namespace moorage::core {
 
 namespace {
 
-constexpr double bytes_max = 1e15, tokens_max = 1 << 24, count_max = 1 << 20, rate_max = 1e9;
-constexpr double time_ms_max = 1e9;
+constexpr double bytes_max = 1e13, tokens_max = 1 << 24, count_max = 1 << 20, rate_max = 1e9;
+constexpr double time_ms_max = 1e9, time_ms_min = 1e-9, bits_min = 0.1, rate_min = 1e-3;
 
 // Cells of one row, and the first that could not be read.
 class row_reader {
@@ -19,9 +19,9 @@ public:
     row_reader(const csv_table &table, size_t row) : table_(table), row_(row) {}
 
     void read(const char *column, std::string &out) { out = table_.cell(row_, column); }
-    void read(const char *column, double &out, double max) {
+    void read(const char *column, double &out, double max, double min = 0) {
         if (!done_) return;
-        const auto value = table_.number(row_, column, unknown, max);
+        const auto value = table_.number(row_, column, unknown, max, min);
         if (value)
             out = *value;
         else
@@ -47,20 +47,20 @@ void read_machine(row_reader &row, measurement &one) {
     row.read("threads", one.threads, count_max);
     row.read("memory_type", one.memory_type);
     row.read("memory_channels", one.memory_channels, count_max);
-    row.read("memory_gb_s", one.memory_gb_s, rate_max);
+    row.read("memory_gb_s", one.memory_gb_s, rate_max, rate_min);
     row.read("link_gen", one.link_gen);
     row.read("link_width", one.link_width);
     row.read("link_basis", one.link_basis);
     row.read("link_memory", one.link_memory);
-    row.read("link_gb_s", one.link_gb_s, rate_max);
+    row.read("link_gb_s", one.link_gb_s, rate_max, rate_min);
     row.read("copy_piece", one.copy_piece);
 }
 
 void read_model(row_reader &row, measurement &one) {
     row.read("model_shape", one.model_shape);
-    row.read("bits_experts", one.expert_bits, 64);
-    row.read("bits_dense", one.dense_bits, 64);
-    row.read("bits_head", one.head_bits, 64);
+    row.read("bits_experts", one.expert_bits, 64, bits_min);
+    row.read("bits_dense", one.dense_bits, 64, bits_min);
+    row.read("bits_head", one.head_bits, 64, bits_min);
     row.read("expert_bytes", one.expert_bytes, bytes_max);
     row.read("dense_bytes_per_token", one.dense_bytes, bytes_max);
     row.read("head_bytes", one.head_bytes, bytes_max);
@@ -86,8 +86,8 @@ void read_work(row_reader &row, measurement &one) {
 void read_figure(row_reader &row, measurement &one) {
     std::string phase;
     row.read("phase", phase);
-    row.read("tpot_ms", one.step_ms, time_ms_max);
-    row.read("prefill_tokens_per_s", one.prompt_tokens_per_s, rate_max);
+    row.read("tpot_ms", one.step_ms, time_ms_max, time_ms_min);
+    row.read("prefill_tokens_per_s", one.prompt_tokens_per_s, rate_max, time_ms_min);
     one.prompt = phase == "prefill";
     if (!one.prompt && phase != "decode")
         row.fail(format("phase {}: decode or prefill is needed", shown(phase)));
@@ -149,7 +149,7 @@ result<std::vector<measured_pair>> read_pairs(const csv_table &table) {
         row.read("effect", one.effect);
         row.read("strength", one.strength);
         row.read("unit", unit);
-        row.read("slowdown_b_over_a", one.slowdown, time_ms_max);
+        row.read("slowdown_b_over_a", one.slowdown, time_ms_max, time_ms_min);
         one.per_token = unit == "ms a token";
         if (one.slowdown <= 0) row.fail("slowdown_b_over_a: a number above 0 is needed");
         if (!row.done()) return row.done().failure();

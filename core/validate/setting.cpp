@@ -140,6 +140,27 @@ status take_machine(const measurement &figure, const setting_sources &sources, f
     return success();
 }
 
+// What would take the emulator hours, or its clock beyond its end, is refused.
+status check_extent(const figure_setting &to) {
+    constexpr double operations_max = 5e7, seconds_max = 1e8;
+    const hardware_profile &of = to.hardware;
+    const double passes = std::ceil(double(to.tokens) / to.pass_tokens);
+    const double each = std::min<double>(double(to.pass_tokens) * to.shape.top_k, to.shape.experts);
+    const double operations = passes * to.shape.moe_layers * (each + 1);
+    const double rate = std::min({of.device.memory_bytes_per_s, of.link.h2d_bytes_per_s,
+                                  of.node.cpu_bytes_per_s, of.node.memory_bytes_per_s}) *
+                        of.device.memory_efficiency;
+    const double bytes = double(to.shape.expert_bytes) * to.shape.experts * to.shape.moe_layers +
+                         double(to.shape.dense_bytes);
+    if (operations > operations_max)
+        return error{format("{:.3g} operations, {:.3g} is the limit: fewer passes of more tokens",
+                            operations, operations_max)};
+    if (!(passes * bytes / rate < seconds_max))
+        return error{format("{:.3g} s at the slowest rate, {:.3g} is the limit",
+                            passes * bytes / rate, seconds_max)};
+    return success();
+}
+
 }  // namespace
 
 result<figure_setting> setting_of(const measurement &figure, const setting_sources &sources) {
@@ -160,6 +181,7 @@ result<figure_setting> setting_of(const measurement &figure, const setting_sourc
     hardware_profile &of = to.hardware;
     const engine_profile &engine = of.engine;
     classify(to);
+    if (const status done = check_extent(to); !done) return done.failure();
     // Where every expert is there the host decides nothing.
     of.device.sync_ns = of.device.sync_ns * to.host_layers / to.shape.moe_layers;
     if (figure.copy_piece.starts_with("whole layer"))

@@ -10,24 +10,25 @@ namespace {
 
 status read_sizes(const csv_table &table, size_t row, model_shape &one) {
     status done = success();
-    const auto read = [&](const char *column, auto &out, double max) {
-        const auto value = table.number(row, column, 0, max);
+    const auto read = [&](const char *column, auto &out, double max, double min = 0) {
+        const auto value = table.number(row, column, 0, max, min);
         if (value) out = static_cast<std::remove_reference_t<decltype(out)>>(*value);
         if (done && !value) done = value.failure();
     };
-    constexpr double count_max = 1 << 24, bytes_max = 1e15;
-    read("layers", one.layers, count_max);
-    read("moe_layers", one.moe_layers, count_max);
-    read("experts", one.experts, count_max);
-    read("top_k", one.top_k, count_max);
+    constexpr double count_max = 1 << 24, layers_max = 1 << 12, experts_max = 1 << 16;
+    constexpr double bytes_max = 1e13, bits_min = 0.1;
+    read("layers", one.layers, layers_max);
+    read("moe_layers", one.moe_layers, layers_max);
+    read("experts", one.experts, experts_max);
+    read("top_k", one.top_k, experts_max);
     read("hidden", one.hidden, count_max);
     read("moe_intermediate", one.moe_intermediate, count_max);
     read("matrices", one.matrices, 3);
     read("vocabulary", one.vocabulary, count_max);
     read("kv_token_layer_bytes", one.kv_token_layer_bytes, bytes_max);
-    read("bits_experts", one.expert_bits, 64);
-    read("bits_dense", one.dense_bits, 64);
-    read("bits_head", one.head_bits, 64);
+    read("bits_experts", one.expert_bits, 64, bits_min);
+    read("bits_dense", one.dense_bits, 64, bits_min);
+    read("bits_head", one.head_bits, 64, bits_min);
     read("expert_bytes", one.expert_bytes, bytes_max);
     read("dense_bytes_per_token", one.dense_bytes, bytes_max);
     read("embedding_bytes", one.non_expert_bytes, bytes_max);

@@ -193,6 +193,43 @@ TEST_CASE("what cannot be expressed is listed with the reason") {
     CHECK(holds(found.rows[0].assumed[0], "unheard_of"));
 }
 
+TEST_CASE("a host's memory is what the row states, else what its file says") {
+    const toy_data data;
+    measurement figure;
+    figure.model_shape = figure.gpu = figure.engine = "toy";
+    figure.residency = "resident";
+    const auto memory = [&](const char *cpu, const char *type, double channels) {
+        figure.cpu_model = cpu;
+        figure.memory_type = type;
+        figure.memory_channels = channels;
+        const auto to = setting_of(figure, data.sources());
+        REQUIRE_MESSAGE(to.ok(), (to ? "" : to.failure().text));
+        return to->hardware.node.memory_theory_bytes_per_s / 1e9;
+    };
+    CHECK(memory("unheard_of", "ddr5_6000", 2) == doctest::Approx(96));
+    CHECK(memory("unheard_of", "ddr4", 8) == doctest::Approx(204.8));
+    CHECK(memory("toy", "ddr5_6000", 2) == doctest::Approx(96));
+    CHECK(memory("toy", "ddr5", 2) == doctest::Approx(100));  // the file's
+    figure.memory_gb_s = 60;
+    figure.sockets = 2;
+    CHECK(memory("toy", "ddr5_6000", 2) == doctest::Approx(30));
+}
+
+TEST_CASE("what is out of all proportion is listed, not computed") {
+    const toy_data data;
+    const csv_table shapes = table_of(
+        "shape,layers,moe_layers,experts,top_k,hidden,moe_intermediate,matrices,vocabulary,"
+        "expert_bytes,bits_experts\nbig,4096,4096,65536,4,1,1,3,1,10000000000000,1\n");
+    const auto read = read_shapes(shapes, "");
+    REQUIRE(read.ok());
+    const csv_table one = table_of(
+        columns + std::string("a,g,decode,1,,A,yes,big,toy,toy,toy,,none,0,load,,0,,,1\n"));
+    const auto big = validate(one, nullptr, {data.sources().base, *read});
+    REQUIRE(big.ok());
+    CHECK(holds(big->rows[0].reason, "limit"));
+    CHECK_FALSE(read_shapes(table_of("shape,layers\nx,1e9\n"), "").ok());
+}
+
 TEST_CASE("independent tokens ask for as many experts as chance says") {
     for (const uint32_t tokens : {2, 5, 100}) {
         CHECK(distinct_experts(32, 4, tokens, 1) ==
