@@ -33,6 +33,12 @@ void read_experts(section_reader &memory, device_config &out) {
 
 void read_devices(section_reader &hardware, section_reader &memory, const executor_kind &where,
                   bool in_cluster, device_config &out) {
+    if (const given *engine = hardware.find("engine"); engine && (in_cluster || where.real))
+        return hardware.fail(
+            *engine, in_cluster ? "servers of a cluster are emulated with this engine; leave it out"
+                                : format("executor {} runs this engine; set [run] executor = "
+                                         "\"{}\" to emulate another one, or leave it out",
+                                         where.name, executors[0].name));
     const given *const found = hardware.find("devices"), *const one = hardware.find("profile");
     const bool replaced = found && one && one->raw && !found->raw;
     if (replaced) log_info(format("{}: devices is not used, --set gives profile", found->place));

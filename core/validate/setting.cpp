@@ -179,6 +179,7 @@ result<figure_setting> setting_of(const measurement &figure, const setting_sourc
     if (const status done = place_experts(figure, to); !done) return done.failure();
     if (const status done = place_misses(figure, to); !done) return done.failure();
     hardware_profile &of = to.hardware;
+    of.engine.overlap = to.overlap;
     const engine_profile &engine = of.engine;
     classify(to);
     if (const status done = check_extent(to); !done) return done.failure();

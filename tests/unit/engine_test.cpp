@@ -7,6 +7,7 @@
 
 #include "core/config/profile_file.h"
 #include "core/execute/cost_model.h"
+#include "core/execute/emulator.h"
 #include "toy_engine.h"
 #include "toy_machine.h"
 
@@ -173,4 +174,36 @@ TEST_CASE("an engine's file is refused where a figure or its source is missing o
     CHECK(holds(message("overlap = \"none\"", "overlap = \"some\""), "\"none\" or \"layer\""));
     CHECK(holds(message("costs = \"engine\"", "costs = \"device\""), "graph"));
     CHECK(holds(message("[G]", "guess"), "mark"));
+}
+
+TEST_CASE("an engine that blocks computes nothing beside a load") {
+    const auto layer_ns = [](load_overlap overlap) {
+        engine_profile of = engine();
+        of.overlap = overlap;
+        const cost_model price = costs(of, toy::shape(2, 4, 2));
+        emulator machine(price, 4, nullptr);
+        pass tokens;
+        tokens.tokens.push_back({});
+        machine.attention(0, tokens);
+        CHECK(machine.wait().kind == event_kind::gate);
+        // One expert is there, two are loaded one after the other.
+        machine.expert_on_gpu({0, 1, 1, MOORAGE_NONE, 0});
+        for (uint32_t transfer : {0u, 1u}) {
+            machine.expect(transfer);
+            machine.expert_on_gpu({transfer + 1, 1, 1, transfer, transfer + 1});
+        }
+        machine.send({link_h2d, 1, MOORAGE_WHOLE, 0, 100'000});
+        for (uint32_t experts = 0, pieces = 0; experts < 3;) {
+            if (machine.wait().kind != event_kind::piece) {
+                ++experts;
+                continue;
+            }
+            machine.arrived(pieces);
+            if (pieces++ == 0) machine.send({link_h2d, 2, MOORAGE_WHOLE, 0, 100'000});
+        }
+        return *machine.clock();
+    };
+    // The gate is known after 221 and 100 for the host; a load takes 10,300, an expert 250.
+    CHECK(layer_ns(load_overlap::layer) == 321 + 2 * 10'300 + 250);
+    CHECK(layer_ns(load_overlap::none) == 321 + 2 * 10'300 + 3 * 250);
 }

@@ -230,6 +230,9 @@ TEST_CASE("what a run cannot do without is asked for") {
     CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[memory]\nexperts = 1\n"),
                 "[source] is not given"));
     CHECK(holds(refused("[hardware]\nprofile = \"h\"\n[source]\ntrace = \"t\"\n"), "experts = 96"));
+    CHECK(holds(refused("[run]\nexecutor = \"cpu\"\n[hardware]\nengine = \"imp\"\n"
+                        "[source]\nmodel = \"m\"\n"),
+                "executor cpu runs this engine"));
     CHECK(holds(refused(least + "bytes = 5\n"), "both experts and bytes"));
     CHECK(holds(refused(least, {"memory.experts=4", "memory.bytes=5"}), "both experts and bytes"));
     // A size from --set replaces the file's, whichever unit that one has.
