@@ -17,8 +17,9 @@ std::span<const float> part_of(std::span<const float> bias, uint32_t first, uint
 matrix rows_of(const matrix &of, uint32_t first, uint32_t count) {
     matrix part = of;
     part.rows = count;
+    assert(of.scales == nullptr || first % format_of(of.type).scale_rows == 0);
     part.data += first * of.row_bytes;
-    if (part.scales != nullptr) part.scales += first * of.scale_row_bytes;
+    part.scales = scales_at(of, first);
     return part;
 }
 
@@ -27,6 +28,7 @@ matrix columns_of(const matrix &of, uint32_t first, uint32_t count) {
     part.columns = count;
     part.data += bytes_of_columns(of.type, first);
     if (part.scales != nullptr) part.scales += scale_bytes_of(of.type, first);
+    if (part.group_of != nullptr) part.group_of += first;
     return part;
 }
 
@@ -39,11 +41,11 @@ segment_image::segment_image(const mlp_weights &expert, uint32_t first, uint32_t
     size_t at = 0;
     for (const matrix *one : {&part.gate, &part.up, &part.down}) {
         const uint64_t values = bytes_of_columns(one->type, one->columns);
-        const uint64_t scales = scale_bytes_of(one->type, one->columns);
+        const uint64_t scales = scale_bytes_of(*one), scale_rows = scale_rows_of(*one);
         stretches_[at++] = {one->data, bytes_, values, one->row_bytes, one->rows};
         bytes_ += values * one->rows;
-        stretches_[at++] = {one->scales, bytes_, scales, one->scale_row_bytes, one->rows};
-        bytes_ += scales * one->rows;
+        stretches_[at++] = {one->scales, bytes_, scales, one->scale_row_bytes, scale_rows};
+        bytes_ += scales * scale_rows;
     }
 }
 

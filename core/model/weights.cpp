@@ -9,7 +9,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint32_t part_unit = 32, parts_max = 8;
+constexpr uint32_t parts_max = 8;
 
 }  // namespace
 
@@ -26,18 +26,35 @@ matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const st
     return made;
 }
 
+uint64_t scale_bytes_of(const matrix &of) {
+    // Of all groups, in the order in which they came.
+    if (of.type == weight_type::int4_ordered) return of.scale_row_bytes;
+    return scale_bytes_of(of.type, of.columns);
+}
+
+uint32_t scale_rows_of(const matrix &of) {
+    const uint32_t shared = format_of(of.type).scale_rows;
+    return (of.rows + shared - 1) / shared;
+}
+
 uint64_t bytes_of(const matrix &of) {
-    return of.rows * (bytes_of_columns(of.type, of.columns) + scale_bytes_of(of.type, of.columns));
+    return of.rows * bytes_of_columns(of.type, of.columns) + scale_rows_of(of) * scale_bytes_of(of);
 }
 
-expert_parts parts_of(uint32_t intermediate) {
+expert_parts parts_of(uint32_t intermediate, uint32_t unit) {
     assert(intermediate > 0);
+    if (unit > usual_part_unit && intermediate % unit != 0) return {intermediate, intermediate};
     const uint32_t least = (intermediate + parts_max - 1) / parts_max;
-    return {intermediate, (least + part_unit - 1) / part_unit * part_unit};
+    return {intermediate, (least + unit - 1) / unit * unit};
 }
 
-uint32_t top_rows(uint32_t intermediate, double theta) {
-    const expert_parts parts = parts_of(intermediate);
+uint32_t part_unit_of(const matrix &down) {
+    if (down.type == weight_type::int4_ordered) return down.columns;
+    return std::max(usual_part_unit, format_of(down.type).block);
+}
+
+uint32_t top_rows(uint32_t intermediate, double theta, uint32_t unit) {
+    const expert_parts parts = parts_of(intermediate, unit);
     if (!(theta < 1)) return intermediate;
     const double wanted = std::max(theta, 0.0) * intermediate;
     uint32_t best = std::min(parts.part, intermediate);

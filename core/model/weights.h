@@ -22,13 +22,22 @@ struct matrix {
     const std::byte *scales = nullptr;  // of its blocks, rows at scale_row_bytes; null: not apart
     weight_type type = usual_weights;
     uint32_t rows = 0, columns = 0;
-    uint64_t row_bytes = 0;  // from one row to the next
-    uint64_t scale_row_bytes = 0;
+    uint64_t row_bytes = 0;              // from one row to the next
+    uint64_t scale_row_bytes = 0;        // likewise, of scales (weight_format::scale_rows)
+    const uint32_t *group_of = nullptr;  // int4_ordered: [columns] the group of each
     explicit operator bool() const { return data != nullptr; }
 };
 // A matrix without gaps between its rows; `scales` only where the format keeps them apart.
 matrix packed_matrix(weight_type type, uint32_t rows, uint32_t columns, const std::byte *data,
                      const std::byte *scales = nullptr);
+// Bytes of a row of the scales that lie apart, and how many such rows there are.
+uint64_t scale_bytes_of(const matrix &of);
+uint32_t scale_rows_of(const matrix &of);
+// Where row `row` has its scales; null: not apart.
+inline const std::byte *scales_at(const matrix &of, uint64_t row) {
+    return of.scales ? of.scales + row / format_of(of.type).scale_rows * of.scale_row_bytes
+                     : nullptr;
+}
 // Bytes of the values and scales of the whole matrix, gaps between rows not counted.
 uint64_t bytes_of(const matrix &of);
 
@@ -42,15 +51,19 @@ struct mlp_weights {
 // Along the intermediate dimension an expert is computed and stored in parts: sums over it are
 // always taken part by part, in order, so that a result has the same bits however the expert is
 // split into segments (on a part's border) and whoever computes it. Parts are equal, a multiple of
-// 32 rows, but for the last; at most eight.
+// `unit` rows, but for the last; at most eight, and one alone where larger units than the usual do
+// not divide the whole.
+inline constexpr uint32_t usual_part_unit = 32;
 struct expert_parts {
     uint32_t intermediate, part;  // rows; part: of every part but the last
     uint32_t count() const { return (intermediate + part - 1) / part; }
 };
-expert_parts parts_of(uint32_t intermediate);
+expert_parts parts_of(uint32_t intermediate, uint32_t unit = usual_part_unit);
+// The least unit whose borders cut no block of `down`.
+uint32_t part_unit_of(const matrix &down);
 // Rows of the top segment for the split ratio `theta`: the nearest border of a part, at least one
 // part; all rows for theta = 1.
-uint32_t top_rows(uint32_t intermediate, double theta);
+uint32_t top_rows(uint32_t intermediate, double theta, uint32_t unit = usual_part_unit);
 
 struct norm_weights {
     std::span<const float> weight, bias;  // bias: layer norm only
@@ -61,6 +74,8 @@ struct attention_weights {
     matrix query_a, query_b;           // latent with q_lora
     matrix kv_a;                       // latent: [kv_lora_rank + rope, hidden]
     matrix kv_b;                       // latent: [heads (nope + value), kv_lora_rank]
+    // In place of kv_b where a file has its halves apart, that of the keys turned round:
+    matrix key_up, value_up;  // [heads kv_lora_rank, nope], [heads value, kv_lora_rank]
     std::span<const float> query_bias, key_bias, value_bias, output_bias;
     std::span<const float> query_norm, key_norm;  // query_key_norm
     std::span<const float> query_a_norm, kv_a_norm;
@@ -77,6 +92,24 @@ struct layer_weights {
     std::span<const float> router_bias, correction_bias;  // [experts]
     std::vector<mlp_weights> experts;
 };
+
+// Calls body(matrix) for every matrix of a layer, or with the experts' alone.
+template <class Body>
+void each_matrix(const mlp_weights &of, Body &&body) {
+    for (const matrix *one : {&of.gate, &of.up, &of.down})
+        if (*one) body(*one);
+}
+template <class Body>
+void each_matrix(const layer_weights &of, Body &&body) {
+    const attention_weights &a = of.attention;
+    for (const matrix *one :
+         {&a.query, &a.key, &a.value, &a.output, &a.query_a, &a.query_b, &a.kv_a, &a.kv_b,
+          &a.key_up, &a.value_up, &of.shared_gate, &of.router})
+        if (*one) body(*one);
+    each_matrix(of.dense, body);
+    each_matrix(of.shared, body);
+    for (const mlp_weights &expert : of.experts) each_matrix(expert, body);
+}
 
 struct model_weights {
     matrix embedding;  // [vocabulary, hidden]

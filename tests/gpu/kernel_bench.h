@@ -137,6 +137,8 @@ private:
                 kept = std::ldexp(magnitudes[code & 7] * (code & 8 ? -1 : 1), scale - 127);
                 break;
             }
+            default:  // no GPU reads it
+                break;
         }
         of.values.push_back(kept);
     }

@@ -14,8 +14,11 @@
 namespace moorage::core {
 namespace {
 
-constexpr weight_type TYPES[] = {weight_type::f32, weight_type::f16, weight_type::bf16,
-                                 weight_type::mxfp4};
+// Those of groups share their loops; their readers are held to their definitions elsewhere.
+constexpr weight_type TYPES[] = {
+    weight_type::f32,   weight_type::f16,     weight_type::bf16,
+    weight_type::mxfp4, weight_type::q5_1,    weight_type::q6_k,
+    weight_type::fp8,   weight_type::int4_64, weight_type::int4_ordered};
 
 // Runs `body` with each instruction set.
 template <class Body>
@@ -39,7 +42,8 @@ bool close(float got, double want, double size) {
 
 uint32_t columns_for(std::mt19937_64 &random, weight_type type, uint32_t most) {
     const uint32_t columns = 1 + random() % most;
-    return type == weight_type::mxfp4 ? (columns + 31) / 32 * 32 : columns;
+    const uint32_t block = format_of(type).block;
+    return (columns + block - 1) / block * block;
 }
 
 void check_product(const random_matrix &weights, const float_rows &input, uint32_t tokens,
@@ -155,11 +159,11 @@ struct random_expert {
         mlp_weights part{gate.view(), up.view(), down.view(), gate_bias, up_bias, down_bias};
         for (matrix *rows : {&part.gate, &part.up}) {
             rows->data += first * rows->row_bytes;
-            if (rows->scales) rows->scales += first * rows->scale_row_bytes;
+            rows->scales = scales_at(*rows, first);
             rows->rows = count;
         }
         part.down.data += bytes_of_columns(part.down.type, first);
-        if (part.down.scales) part.down.scales += first / 32;
+        if (part.down.scales) part.down.scales += scale_bytes_of(part.down.type, first);
         part.down.columns = count;
         if (!gate_bias.empty()) {
             part.gate_bias = part.gate_bias.subspan(first, count);
@@ -236,7 +240,8 @@ TEST_CASE("experts: gathered tokens, biases, adding, every activation") {
                               tokens <= 70 && round % 3 ? gathered.data() : nullptr,
                               input.view(),
                               a.view(),
-                              add};
+                              add,
+                              part_unit_of(expert.down.view())};
                 CAPTURE(name_of(type));
                 CAPTURE(tokens);
                 CAPTURE(hidden);
@@ -259,22 +264,25 @@ TEST_CASE("an expert in segments has the bits of the whole, however it is split"
     mlp_kernel alone(one), pair(two);
     with_each_target([&] {
         for (const weight_type type : TYPES)
-            for (const uint32_t intermediate : {64u, 320u, 704u})
+            for (uint32_t intermediate : {64u, 320u, 704u})
                 for (const uint32_t tokens : {1u, 3u, 5u, 30u}) {
-                    const uint32_t hidden = 96;
+                    const uint32_t block = format_of(type).block;
+                    const uint32_t hidden = (96 + block - 1) / block * block;
+                    intermediate = (intermediate + block - 1) / block * block;
                     const random_expert expert(random, type, hidden, intermediate, true);
+                    const uint32_t unit = part_unit_of(expert.down.view());
                     float_rows input(random, tokens, hidden);
                     const auto call = [&](const mlp_weights &weights, uint32_t first,
                                           uint32_t count, float_rows &output) {
                         return mlp_call{
-                            &weights,  intermediate, first,   count,        activation_kind::silu,
-                            0,         tokens,       nullptr, input.view(), output.view(),
-                            first != 0};
+                            &weights,   intermediate, first,   count,        activation_kind::silu,
+                            0,          tokens,       nullptr, input.view(), output.view(),
+                            first != 0, unit};
                     };
                     float_rows whole(tokens, hidden);
                     const mlp_weights all = expert.segment(0, intermediate);
                     alone(call(all, 0, intermediate, whole));
-                    const expert_parts parts = parts_of(intermediate);
+                    const expert_parts parts = parts_of(intermediate, unit);
                     // Every set of borders between parts.
                     const uint32_t borders = parts.count() - 1;
                     for (uint32_t set = 0; set < (1u << borders); ++set) {

@@ -55,6 +55,7 @@ struct mlp_call {
     const_rows input;  // [.., hidden]
     rows output;       // [tokens, hidden]
     bool add;
+    uint32_t unit = usual_part_unit;  // of the expert's parts
 };
 // Scratch grows to what the largest call needs and stays.
 class mlp_kernel {

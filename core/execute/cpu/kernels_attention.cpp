@@ -159,8 +159,8 @@ void score_panels(const attention_item &item, const packed_tokens &queries, size
     const uint32_t width = vector_panels().width;
     for (uint32_t at = 0; at < count; at += width) {
         panel_source panel;
-        panel.type = weight_type::f32;
-        panel.ahead = width * item.plan.call.key_stride * sizeof(float);
+        panel.sides[0] = panel.sides[1] = {weight_type::f32, nullptr,
+                                           width * item.plan.call.key_stride * sizeof(float)};
         for (uint32_t lane = 0; lane < width; ++lane) {
             const size_t position = begin + std::min(at + lane, count - 1);
             panel.rows[lane] = reinterpret_cast<const std::byte *>(item.keys(position));

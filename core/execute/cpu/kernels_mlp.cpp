@@ -64,7 +64,7 @@ void stream_down(const mlp_call &call, uint32_t first, uint32_t count, const flo
     task.weights = &call.weights->down;
     task.first = first;
     task.count = count;
-    task.part = parts_of(call.intermediate).part;
+    task.part = parts_of(call.intermediate, call.unit).part;
     task.tokens = call.tokens;
     for (uint32_t t = 0; t < call.tokens; ++t)
         task.inputs[t] = activations + size_t{t} * call.count;
@@ -90,8 +90,8 @@ void block_gate_up(const mlp_call &call, const packed_tokens &input, uint32_t fi
     const uint32_t width = vector_panels().width, half = width / 2;
     const uint32_t count = std::min(half, call.count - first);
     panel_source panel;
-    point_at_rows(weights.gate, first, 0, half, panel);
-    point_at_rows(weights.up, first, half, half, panel);
+    point_at_rows(weights.gate, first, 0, panel);
+    point_at_rows(weights.up, first, 1, panel);
     float start[PANEL_WIDTH_MAX] = {};
     for (uint32_t i = 0; i < count; ++i) {
         if (!weights.gate_bias.empty()) start[i] = weights.gate_bias[first + i];
@@ -113,7 +113,7 @@ void block_down(const mlp_call &call, const packed_tokens &input, uint32_t first
     const matrix &down = call.weights->down;
     const uint32_t width = vector_panels().width;
     panel_source panel;
-    point_at_rows(down, first, 0, width, panel);
+    point_at_rows(down, first, panel);
     multiply_panel(panel, input, std::min(width, down.rows - first), down_start(call, first),
                    call.add, {call.output.data + first, call.output.stride});
 }
@@ -157,7 +157,7 @@ mlp_kernel::scratch::work mlp_kernel::scratch::plan(thread_pool &pool,
     for (size_t job = 0; job < calls.size(); ++job) {
         const mlp_call &call = calls[job];
         const mlp_weights &weights = *call.weights;
-        assert(call.first % parts_of(call.intermediate).part == 0);
+        assert(call.first % parts_of(call.intermediate, call.unit).part == 0);
         call_plan &plan = plans[job];
         plan.packed = all.floats;
         if (!streams(call)) {

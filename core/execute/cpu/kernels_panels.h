@@ -64,19 +64,25 @@ inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t 
 
 inline uint32_t divide_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }
 
-// Points a panel's lanes [lane, lane + count) at rows from `first` on; the last
-// row of the matrix fills up.
-inline void point_at_rows(const matrix &weights, uint32_t first, uint32_t lane, uint32_t count,
+// Points one half of a panel at rows from `first` on, as many as it is wide; the last row of the
+// matrix fills up.
+inline void point_at_rows(const matrix &weights, uint32_t first, uint32_t side,
                           panel_source &panel) {
-    panel.type = weights.type;
+    const weight_format &format = format_of(weights.type);
     // The block of columns that follows the one being packed.
-    panel.ahead = bytes_of_columns(weights.type, PANEL_COLUMNS_MAX);
-    for (uint32_t i = 0; i < count; ++i) {
+    panel.sides[side] = {weights.type, weights.group_of,
+                         size_t{PANEL_COLUMNS_MAX} * format.bytes / format.block};
+    const uint32_t half = vector_panels().width / 2, lane = side * half;
+    for (uint32_t i = 0; i < half; ++i) {
         const uint64_t row = std::min(first + i, weights.rows - 1);
         panel.rows[lane + i] = weights.data + row * weights.row_bytes;
-        panel.scales[lane + i] =
-            weights.scales ? weights.scales + row * weights.scale_row_bytes : nullptr;
+        panel.scales[lane + i] = scales_at(weights, row);
     }
+}
+// Both halves at rows of one matrix.
+inline void point_at_rows(const matrix &weights, uint32_t first, panel_source &panel) {
+    point_at_rows(weights, first, 0, panel);
+    point_at_rows(weights, first + vector_panels().width / 2, 1, panel);
 }
 
 // Input of all tokens, tile after tile, each [columns, tokens of the tile].

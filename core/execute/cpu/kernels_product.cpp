@@ -78,7 +78,7 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
         const product &one = all[job];
         const uint32_t first = index * kernels.width;
         panel_source panel;
-        point_at_rows(*one.weights, first, 0, kernels.width, panel);
+        point_at_rows(*one.weights, first, panel);
         multiply_panel(panel, {scratch + places[job], one.weights->columns, tiles},
                        std::min(kernels.width, one.weights->rows - first),
                        one.bias.empty() ? nullptr : one.bias.data() + first,

@@ -53,16 +53,36 @@ struct row_kernels {
 };
 const row_kernels &vector_rows();
 
+// Where the values of a row lie, of a format in groups.
+struct group_row {
+    const std::byte *values, *scales;  // scales: where they lie apart
+    const uint32_t *group_of;          // matrix::group_of
+};
+// Columns [begin, begin + count) as floats, both multiples of group_values; by type.
+struct group_kernels {
+    void (*widen[weight_format_count])(const group_row &row, uint32_t begin, uint32_t count,
+                                       float *out);
+};
+const group_kernels &vector_groups();
+inline group_row group_row_of(const matrix &of, uint64_t row) {
+    return {of.data + row * of.row_bytes, scales_at(of, row), of.group_of};
+}
+
 // A panel is a block of weights turned round and widened: [columns][width]
 // floats, width rows side by side. Input is packed to match: [columns][tokens]
 // for up to `tokens` tokens.
 constexpr uint32_t PANEL_WIDTH_MAX = 32;
 constexpr uint32_t PANEL_COLUMNS_MAX = 128;
 struct panel_source {
-    weight_type type;
+    // Of the first and the second half of the width, which may be of two matrices.
+    struct side {
+        weight_type type;
+        const uint32_t *group_of;  // matrix::group_of
+        size_t ahead;  // bytes from a weight to one that will be packed next, to ask for
+    };
+    side sides[2];
     const std::byte *rows[PANEL_WIDTH_MAX];    // all valid: repeat one where there are fewer
     const std::byte *scales[PANEL_WIDTH_MAX];  // where they lie apart
-    size_t ahead;  // bytes from a weight to one that will be packed next, to ask for
 };
 // output[t, lane] = or += sum over columns of input[column, t] panel[column,
 // lane], columns ascending and one after the other, so that a sum may be cut

@@ -83,14 +83,15 @@ HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t
 }
 
 template <weight_type type>
-HWY_INLINE void pack_blocks(const panel_source &from, uint32_t first_row, uint32_t begin,
+HWY_INLINE void pack_blocks(const panel_source &from, uint32_t side, uint32_t begin,
                             uint32_t count, float *panel) {
+    const uint32_t first_row = side * LANES;
     const float_tag d;
     for (uint32_t column = begin; column < begin + count; column += 2 * LANES) {
         float_vector even[LANES], odd[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
             const std::byte *const row = from.rows[first_row + r];
-            ask_ahead<type>(row, column, from.ahead);
+            ask_ahead<type>(row, column, from.sides[side].ahead);
             const auto scale = reader<type>::scale(from.scales[first_row + r], column);
             reader<type>::load_two(row, column, even[r], odd[r]);
             even[r] = hn::Mul(even[r], scale);
@@ -107,22 +108,50 @@ HWY_INLINE void pack_blocks(const panel_source &from, uint32_t first_row, uint32
 }
 
 template <weight_type type>
-void pack_type(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+void pack_type(const panel_source &from, uint32_t side, uint32_t begin, uint32_t count,
+               float *panel) {
     constexpr weight_format FORMAT = format_of(type);
-    for (uint32_t row = 0; row < WIDTH; row += LANES) {
-        if constexpr (FORMAT.block > 1) {
-            pack_blocks<type>(from, row, begin, count, panel + row);
-        } else {
-            uint32_t done = 0;
-            if constexpr (FORMAT.bytes == 2)
-                done = pack_pairs<type>(from.rows + row, from.ahead, begin, count, panel + row);
-            pack_floats<type>(from.rows + row, from.ahead, begin, done, count, panel + row);
-        }
+    if constexpr (FORMAT.order == value_order::pairs) {
+        pack_blocks<type>(from, side, begin, count, panel);
+    } else {
+        const std::byte *const *rows = from.rows + side * LANES;
+        const size_t ahead = from.sides[side].ahead;
+        uint32_t done = 0;
+        if constexpr (FORMAT.bytes == 2)
+            done = pack_pairs<type>(rows, ahead, begin, count, panel);
+        pack_floats<type>(rows, ahead, begin, done, count, panel);
+    }
+}
+
+// Through a copy as floats, which stays in the nearest cache.
+void pack_groups(const panel_source &from, uint32_t side, uint32_t begin, uint32_t count,
+                 float *panel) {
+    const auto widen = vector_groups().widen[static_cast<size_t>(from.sides[side].type)];
+    alignas(64) float values[LANES][PANEL_COLUMNS_MAX];
+    for (uint32_t r = 0; r < LANES; ++r) {
+        const uint32_t row = side * LANES + r;
+        hwy::Prefetch(reinterpret_cast<const uint8_t *>(from.rows[row]) + from.sides[side].ahead);
+        widen({from.rows[row], from.scales[row], from.sides[side].group_of}, begin, count,
+              values[r]);
+    }
+    const float_tag d;
+    for (uint32_t column = 0; column < count; column += LANES) {
+        float_vector v[LANES];
+        for (uint32_t r = 0; r < LANES; ++r) v[r] = hn::Load(d, values[r] + column);
+        store_turned(v, LANES, panel + size_t{column} * WIDTH);
     }
 }
 
 void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
-    with_type(from.type, [&](auto type) HWY_ATTR { pack_type<type()>(from, begin, count, panel); });
+    for (uint32_t side = 0; side < 2; ++side) {
+        float *const half = panel + side * LANES;
+        if (!on_gpu(from.sides[side].type))
+            pack_groups(from, side, begin, count, half);
+        else
+            with_type(from.sides[side].type, [&](auto type) HWY_ATTR {
+                pack_type<type()>(from, side, begin, count, half);
+            });
+    }
 }
 
 void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {

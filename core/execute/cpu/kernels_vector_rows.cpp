@@ -29,7 +29,12 @@ constexpr uint64_t AHEAD_BYTES = 8192;
 struct row_at {
     const std::byte *weights, *scales;
     uint64_t ahead;  // bytes from a weight to the one to ask for, of the same column
+    const uint32_t *group_of;
 };
+
+// Stands for all formats in groups, whose reader is chosen at run time.
+constexpr weight_type GROUPS = weight_type::q8_0;
+constexpr uint32_t GROUP_COLUMNS = 256;  // that are made floats of at a time
 
 // The sum over columns [begin, end) of single values for each token, one to a
 // vector.
@@ -115,6 +120,35 @@ HWY_INLINE void dot_blocks(const row_at *rows, const float *const *inputs, uint3
         for (uint32_t t = 0; t < tokens; ++t) sums[r * step + t] = sum[r][t];
 }
 
+// The same of formats in groups: the floats of some columns lie in the nearest cache while every
+// token meets them. `count` of the rows differ; the others' sums are those of the last.
+template <uint32_t tokens>
+HWY_INLINE void dot_groups(weight_type type, const row_at *rows, uint32_t count,
+                           const float *const *inputs, uint32_t begin, uint32_t end,
+                           float_vector *sums, uint32_t step) {
+    const float_tag d;
+    const auto widen = vector_groups().widen[static_cast<size_t>(type)];
+    alignas(64) float values[ROWS][GROUP_COLUMNS];
+    float_vector sum[ROWS][tokens];
+    for (uint32_t r = 0; r < ROWS; ++r)
+        for (uint32_t t = 0; t < tokens; ++t) sum[r][t] = hn::Zero(d);
+    for (uint32_t at = begin; at < end; at += GROUP_COLUMNS) {
+        const uint32_t columns = HWY_MIN(GROUP_COLUMNS, end - at);
+        for (uint32_t r = 0; r < count; ++r)
+            widen({rows[r].weights, rows[r].scales, rows[r].group_of}, at, columns, values[r]);
+        for (uint32_t column = 0; column < columns; column += LANES)
+            for (uint32_t t = 0; t < tokens; ++t) {
+                const auto input = hn::LoadU(d, inputs[t] + at + column);
+                for (uint32_t r = 0; r < ROWS; ++r) {
+                    const auto weight = hn::Load(d, values[HWY_MIN(r, count - 1)] + column);
+                    sum[r][t] = hn::MulAdd(weight, input, sum[r][t]);
+                }
+            }
+    }
+    for (uint32_t r = 0; r < ROWS; ++r)
+        for (uint32_t t = 0; t < tokens; ++t) sums[r * step + t] = sum[r][t];
+}
+
 // Up to PARTS parts of up to ROWS rows, added to totals[token][row].
 template <weight_type type, uint32_t tokens>
 HWY_INLINE void add_parts(const row_task &task, const row_at *rows, uint32_t count, uint32_t begin,
@@ -124,7 +158,12 @@ HWY_INLINE void add_parts(const row_task &task, const row_at *rows, uint32_t cou
         for (uint32_t part = 0, from = begin; from < end; ++part, from += task.part)
             body(part, from, HWY_MIN(from + task.part, end));
     };
-    if constexpr (format_of(type).block > 1) {
+    if constexpr (type == GROUPS) {
+        each_part([&](uint32_t part, uint32_t from, uint32_t to) HWY_ATTR {
+            dot_groups<tokens>(task.weights->type, rows, count, task.inputs, from, to,
+                               sums[0][part], PARTS * tokens);
+        });
+    } else if constexpr (format_of(type).order == value_order::pairs) {
         each_part([&](uint32_t part, uint32_t from, uint32_t to) HWY_ATTR {
             dot_blocks<type, tokens>(rows, task.inputs, from, to, sums[0][part], PARTS * tokens);
         });
@@ -162,8 +201,12 @@ void multiply_rows(const row_task &task) {
             // Rows beyond the last are the last once more; their sums are not kept.
             const uint64_t at = uint64_t{task.first} + row + HWY_MIN(r, count - 1);
             rows[r].weights = weights.data + at * weights.row_bytes;
-            if constexpr (format_of(type).scale_bytes != 0)
+            if constexpr (type == GROUPS) {
+                rows[r].scales = scales_at(weights, at);
+                rows[r].group_of = weights.group_of;
+            } else if constexpr (format_of(type).scale_bytes != 0) {
                 rows[r].scales = weights.scales + at * weights.scale_row_bytes;
+            }
             rows[r].ahead = ahead;
             for (uint32_t t = 0; t < tokens && r < count; ++t) {
                 if (task.add) totals[t][r] = task.output[t * task.output_stride + row + r];
@@ -195,6 +238,7 @@ void multiply_type(const row_task &task) {
 }
 
 void multiply_few(const row_task &task) {
+    if (!on_gpu(task.weights->type)) return multiply_type<GROUPS>(task);
     with_type(task.weights->type, [&](auto type) HWY_ATTR { multiply_type<type()>(task); });
 }
 
@@ -242,9 +286,12 @@ HWY_INLINE void widen_blocks(const std::byte *row, const std::byte *scales, uint
 }
 
 void widen(const matrix &from, uint32_t row, float *out) {
+    if (!on_gpu(from.type))
+        return vector_groups().widen[static_cast<size_t>(from.type)](group_row_of(from, row), 0,
+                                                                     from.columns, out);
     const std::byte *data = from.data + row * from.row_bytes;
     with_type(from.type, [&](auto type) HWY_ATTR {
-        if constexpr (format_of(type()).block > 1)
+        if constexpr (format_of(type()).order == value_order::pairs)
             widen_blocks<type()>(data, from.scales + row * from.scale_row_bytes, from.columns, out);
         else
             widen_row<type()>(data, from.columns, out);

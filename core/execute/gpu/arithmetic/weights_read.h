@@ -81,7 +81,8 @@ MOORAGE_HOST_DEVICE inline float weight_of(weight_type type, const std::byte *ro
                                            const std::byte *scales, uint32_t column) {
     if constexpr (index < weight_format_count) {
         constexpr weight_type candidate = weight_formats[index].type;
-        if (type == candidate) return widening<candidate>::at(row, scales, column);
+        if constexpr (on_gpu(candidate))
+            if (type == candidate) return widening<candidate>::at(row, scales, column);
         return weight_of<index + 1>(type, row, scales, column);
     } else {
         return 0;
