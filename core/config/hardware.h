@@ -152,7 +152,8 @@ struct model_shape {
     uint32_t top_k = 0;
     uint32_t hidden = 0;
     uint32_t moe_intermediate = 0;
-    uint32_t matrices = 3;  // per expert: 3 gated, 2 not
+    uint32_t part_unit = 32;  // of the parts that an expert may be split into (model/weights.h)
+    uint32_t matrices = 3;    // per expert: 3 gated, 2 not
     double weight_bytes = 2;
     uint64_t expert_bytes = 0;
     uint64_t non_expert_bytes = 0;      // everything but routed experts

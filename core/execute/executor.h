@@ -53,7 +53,9 @@ struct link_piece {
     std::array<part, 2> parts(uint64_t top_bytes, uint64_t bottom_bytes) const {
         const uint64_t top = segments & first_segment ? top_bytes : 0;
         const uint64_t all = top + (segments & last_segment ? bottom_bytes : 0);
-        const uint64_t begin = offset_bytes, end = std::min(begin + bytes, all);
+        // Transfers are as long as the largest expert; what others lack is no part of them.
+        const uint64_t begin = std::min(offset_bytes, all),
+                       end = std::min(offset_bytes + bytes, all);
         return {{{std::min(begin, top), std::min(end, top)},
                  {std::max(begin, top) - top, std::max(end, top) - top}}};
     }

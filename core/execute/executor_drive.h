@@ -37,7 +37,7 @@ public:
                  of.config().moe_intermediate, 0, options.slots),
           of_(of),
           options_(options),
-          top_rows_(top_rows(of.config().moe_intermediate, options.theta)),
+          top_rows_(top_rows(of.config().moe_intermediate, options.theta, of.config().part_unit)),
           rule_(of.config()),
           random_(options.seed) {
         // Nothing is cached in the arena's sense: every expert lies in a frame, top and bottom.

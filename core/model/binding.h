@@ -4,6 +4,7 @@
 // first failure; after one the walk ends early and the weights are of no use.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <span>
@@ -25,11 +26,13 @@ inline constexpr size_t model_part_count = 7;
 
 template <class Supply>
 concept tensor_supply = requires(Supply supply, const std::string &name, model_part part,
-                                 std::vector<mlp_weights> &experts) {
+                                 std::vector<mlp_weights> &experts, attention_weights &attention) {
     { supply.read_matrix(name, 1u, 1u, part) } -> std::same_as<matrix>;
     { supply.read_vector(name, 1u, part) } -> std::same_as<std::span<const float>>;
     // Of the layer whose names begin with `name`.
     { supply.read_experts(name, experts) } -> std::same_as<void>;
+    // Of the attention whose names begin with `name`: kv_b or its halves.
+    { supply.read_latent(name, attention) } -> std::same_as<void>;
     { supply.failed() } -> std::same_as<bool>;
 };
 
@@ -135,8 +138,7 @@ private:
                           config_.hidden);
         out.kv_a_norm =
             supply_.read_vector(prefix + "kv_a_layernorm.weight", of.kv_lora_rank, of_attention);
-        out.kv_b =
-            weight(prefix + "kv_b_proj", of.heads * (of.nope_dim + of.value_dim), of.kv_lora_rank);
+        supply_.read_latent(prefix, out);
         out.output = weight(prefix + "o_proj", config_.hidden, of.heads * of.value_dim);
     }
 
@@ -167,12 +169,28 @@ private:
     Supply &supply_;
 };
 
+// The unit of the parts that all experts can be cut into (weights.h).
+inline uint32_t part_unit_of(const model_config &config, const model_weights &bound) {
+    uint32_t unit = usual_part_unit;
+    for (const uint32_t layer : config.moe_layers())
+        for (const mlp_weights &expert : bound.layers[layer].experts) {
+            // Rows of gate and up share scales, too.
+            for (const matrix *one : {&expert.gate, &expert.up})
+                unit = std::max(unit, format_of(one->type).scale_rows);
+            unit = std::max(unit, part_unit_of(expert.down));
+        }
+    return unit;
+}
+
 // Bytes of each part, as the supply has counted them.
 template <class Supply>
 model_sizes sizes_of(const model_config &config, const model_weights &bound, const Supply &supply) {
-    const mlp_weights &expert = bound.layers[config.moe_layers().front()].experts.front();
     model_sizes sizes;
-    sizes.expert_bytes = segment_image(expert, 0, config.moe_intermediate).bytes();
+    // Of the largest, where layers are of different formats.
+    for (const uint32_t layer : config.moe_layers())
+        for (const mlp_weights &expert : bound.layers[layer].experts)
+            sizes.expert_bytes = std::max(
+                sizes.expert_bytes, segment_image(expert, 0, config.moe_intermediate).bytes());
     sizes.experts_bytes = supply.bytes(model_part::experts);
     sizes.shared_bytes = supply.bytes(model_part::shared);
     sizes.attention_bytes = supply.bytes(model_part::attention);

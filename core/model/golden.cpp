@@ -57,9 +57,30 @@ struct reader {
 
 }  // namespace
 
+namespace {
+
+// "mixtral.ref.safetensors" for "mixtral.gguf" and for "mixtral-00001-of-00002.gguf".
+std::filesystem::path golden_path(const std::filesystem::path &model) {
+    if (model.extension() != ".gguf") return model / "golden.safetensors";
+    constexpr size_t part = std::string_view("-00001-of-00002").size();
+    std::string stem = model.stem().string();
+    if (stem.size() > part && stem.substr(stem.size() - part).starts_with("-00001-of-"))
+        stem.resize(stem.size() - part);
+    return model.parent_path() / (stem + ".ref.safetensors");
+}
+
+// The best of what the file has under `names`; null: none of them.
+const char *first_of(const safetensors &file, std::initializer_list<const char *> names) {
+    for (const char *name : names)
+        if (file.find(name) != nullptr) return name;
+    return nullptr;
+}
+
+}  // namespace
+
 result<golden_data> read_golden(const std::filesystem::path &directory,
                                 const model_config &config) {
-    const std::filesystem::path path = directory / "golden.safetensors";
+    const std::filesystem::path path = golden_path(directory);
     const std::string name = path.string();
     std::error_code unused;
     if (!std::filesystem::exists(path, unused))
@@ -74,23 +95,35 @@ result<golden_data> read_golden(const std::filesystem::path &directory,
     const reader from{*parsed, name};
     auto input = from.ids("input_ids", config.vocabulary);
     if (!input) return input.failure();
-    auto greedy = from.ids("greedy", config.vocabulary);
+    const char *logits_name =
+        first_of(*parsed, {"published_float64_logits", "float64_logits", "logits"});
+    const bool published = logits_name == std::string_view("published_float64_logits");
+    // A text that others made follows other logits.
+    const char *greedy_name = first_of(*parsed, {"float64_greedy", "greedy"});
+    result<std::vector<int32_t>> greedy = std::vector<int32_t>();
+    if (!published)
+        greedy = from.ids(greedy_name != nullptr ? greedy_name : "greedy", config.vocabulary);
     if (!greedy) return greedy.failure();
     const uint64_t count = input->size();
     if (count < golden_prompt)
         return error{format("{}: tensor input_ids: {} ids, at least {} are needed", name, count,
                             golden_prompt)};
+    const bool is_gguf = directory.extension() == ".gguf";
     // Written with its prompt in front, or without.
     const auto prompt = input->begin() + golden_prompt;
-    if (greedy->size() >= golden_prompt && std::equal(input->begin(), prompt, greedy->begin()))
+    if (!is_gguf && greedy->size() >= golden_prompt &&
+        std::equal(input->begin(), prompt, greedy->begin()))
         greedy->erase(greedy->begin(), greedy->begin() + golden_prompt);
-    auto logits = from.values<float>("logits", dtype::f32, {count, config.vocabulary});
+    auto logits = from.values<float>(logits_name != nullptr ? logits_name : "logits", dtype::f32,
+                                     {count, config.vocabulary});
     if (!logits) return logits.failure();
-    auto hidden = from.values<float>("hidden_states", dtype::f32,
-                                     {config.layers + uint64_t{1}, count, config.hidden});
+    result<std::vector<float>> hidden = std::vector<float>();
+    if (parsed->find("hidden_states") != nullptr)
+        hidden = from.values<float>("hidden_states", dtype::f32,
+                                    {config.layers + uint64_t{1}, count, config.hidden});
     if (!hidden) return hidden.failure();
     return golden_data{std::move(*input), std::move(*greedy), std::move(*logits),
-                       std::move(*hidden)};
+                       std::move(*hidden), is_gguf ? static_cast<uint32_t>(count) : golden_prompt};
 }
 
 double relative_error(std::span<const float> is, std::span<const float> expected) {

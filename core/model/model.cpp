@@ -85,7 +85,7 @@ public:
         return std::unique_ptr<model>(std::move(made));
     }
 
-    std::string odd_weight() const {
+    std::string odd_weight() const override {
         for (const stored_tensor &one : shards_.tensors())
             if (one.used)
                 if (const std::string odd = odd_value(*one.what); !odd.empty())
@@ -130,6 +130,7 @@ private:
         weights_ = weight_binding(config_, row, supply).bind();
         if (supply.failed()) return supply.failure();
 
+        config_.part_unit = part_unit_of(config_, weights_);
         sizes_ = sizes_of(config_, weights_, supply);
         sizes_.parameters = supply.parameters();
         count_tensors();
@@ -174,10 +175,7 @@ result<std::unique_ptr<model>> open_model(const fs::path &directory) {
     }
 }
 
-std::string odd_weight(const model &of) {
-    const auto *stored = dynamic_cast<const model_directory *>(&of);
-    return stored ? stored->odd_weight() : std::string();  // random weights are finite
-}
+std::string odd_weight(const model &of) { return of.odd_weight(); }
 
 result<model_config> config_of_shape(const std::string &name, const fs::path &base) {
     const result<std::string> text = load_shape_config(name, base);
@@ -196,6 +194,7 @@ model_shape shape_of(const model &of, const std::string &name) {
     shape.top_k = config.top_k;
     shape.hidden = config.hidden;
     shape.moe_intermediate = config.moe_intermediate;
+    shape.part_unit = config.part_unit;
     shape.matrices = 3;
     shape.expert_bytes = sizes.expert_bytes;
     shape.weight_bytes =

@@ -1,4 +1,5 @@
-// model.h - a model directory in Hugging Face layout, opened: configuration and mapped weights.
+// model.h - a model directory in Hugging Face layout, or a GGUF file (the first of them, where a
+// model is split), opened: configuration and mapped weights.
 //
 //   auto opened = open_model("models/demo");
 //   if (!opened) return opened.failure();
@@ -33,7 +34,7 @@ struct generation_config {
 
 // Bytes in the files, by what they are.
 struct model_sizes {
-    uint64_t total_bytes = 0, expert_bytes = 0;  // expert_bytes: one routed expert
+    uint64_t total_bytes = 0, expert_bytes = 0;  // expert_bytes: the largest routed expert
     uint64_t experts_bytes = 0;                  // all of them
     uint64_t shared_bytes = 0, attention_bytes = 0, dense_bytes = 0, router_bytes = 0;
     uint64_t embedding_bytes = 0, head_bytes = 0;  // head_bytes 0: tied
@@ -46,11 +47,13 @@ class model {
 public:
     model(const model &) = delete;
     virtual ~model() = default;
-    const std::filesystem::path &directory() const { return directory_; }
+    const std::filesystem::path &directory() const { return directory_; }  // or the GGUF file
     const model_config &config() const { return config_; }
     const generation_config &generation() const { return generation_; }
     const model_weights &weights() const { return weights_; }
     const model_sizes &sizes() const { return sizes_; }
+    // Which tensor holds what is no finite number (odd_weight.h); empty: none.
+    virtual std::string odd_weight() const { return {}; }
     // Files and tensors, for `model info`.
     uint32_t file_count() const { return file_count_; }
     uint32_t tensor_count() const { return tensor_count_; }

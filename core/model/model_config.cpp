@@ -2,6 +2,7 @@
 #include "core/model/model_config.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <utility>
 
@@ -34,21 +35,101 @@ constexpr std::pair<const char *, const char *> unsupported[] = {
     {"index_topk", "sparse attention is not supported"},
 };
 
-void refuse_unsupported(config_reader &reader, const architecture &row) {
+void refuse_unsupported(config_reader &reader) {
     for (const auto &[key, why] : unsupported) {
         const json *value = reader.find({key});
         if (value == nullptr || (value->is_boolean() && !value->get<bool>())) continue;
         reader.fail(key, format("is {}; {}", described(*value), why));
     }
-    if (const json *quantised = reader.object({"quantization_config"})) {
-        config_reader inner(*quantised, reader.name());
-        const std::string method = inner.text({"quant_method"}, "not named");
-        if (method != "mxfp4" || !row.tensors.turned)
-            reader.fail("quantization_config",
-                        format("has the method {}; only mxfp4 of gpt_oss is supported, convert "
-                               "the weights to bfloat16",
-                               shown(method)));
+}
+
+void expect(config_reader &in, const char *key, const std::string &is, std::string_view wanted) {
+    if (is != wanted) in.fail(key, format("is {}; {} is supported", shown(is), wanted));
+}
+
+// -1 stands for one group of all columns.
+uint32_t read_group(config_reader &in, spellings keys) {
+    const json *given = in.find(keys);
+    return given == nullptr || *given == -1 ? 0 : in.count(keys, 1, hidden_max);
+}
+
+void read_fp8(config_reader &in) {
+    expect(in, "fmt", in.text({"fmt"}, "e4m3"), "e4m3");
+    const std::vector<uint32_t> blocks = in.counts({"weight_block_size"}, hidden_max, 2);
+    if (blocks != std::vector<uint32_t>{128, 128})
+        in.fail("weight_block_size", "has to be [128, 128]; other scales are not supported");
+}
+
+void read_gptq(config_reader &in, packing_config &out) {
+    if (in.count({"bits"}, 1, 64) != 4) in.fail("bits", "has to be 4");
+    out.group = read_group(in, {"group_size"});
+    const std::string layout = in.text({"checkpoint_format"}, "gptq");
+    out.zeros_less_one = layout == "gptq";
+    if (layout != "gptq" && layout != "gptq_v2")
+        in.fail("checkpoint_format",
+                format("is {}; gptq and gptq_v2 are supported", shown(layout)));
+}
+
+void read_awq(config_reader &in, packing_config &out) {
+    if (in.count({"bits", "w_bit"}, 1, 64) != 4) in.fail("bits", "has to be 4");
+    out.group = read_group(in, {"group_size", "q_group_size"});
+    std::string version = in.text({"version"}, "gemm");
+    std::ranges::transform(version, version.begin(), [](unsigned char letter) {
+        return static_cast<char>(std::tolower(letter));
+    });
+    expect(in, "version", version, "gemm");
+}
+
+// One group of settings, for all linear layers that are not ignored.
+void read_compressed(config_reader &in, packing_config &out) {
+    expect(in, "format", in.text({"format"}, ""), "pack-quantized");
+    const json *groups = in.object({"config_groups"});
+    if (groups == nullptr || groups->size() != 1 || !groups->begin()->is_object())
+        return in.fail("config_groups", "has to hold one group of settings");
+    config_reader group(*groups->begin(), in.name());
+    const json *weights = group.object({"weights"});
+    if (weights == nullptr) {
+        group.fail("weights", "is missing");
+    } else {
+        config_reader held(*weights, in.name());
+        if (held.count({"num_bits"}, 1, 64) != 4) held.fail("num_bits", "has to be 4");
+        expect(held, "type", held.text({"type"}, "int"), "int");
+        const std::string strategy = held.text({"strategy"}, "group");
+        if (strategy != "group" && strategy != "channel")
+            held.fail("strategy",
+                      format("is {}; group and channel are supported", shown(strategy)));
+        out.group = strategy == "channel" ? 0 : read_group(held, {"group_size"});
+        group.adopt(held);
     }
+    in.adopt(group);
+}
+
+void read_packing(config_reader &reader, const architecture &row, model_config &config) {
+    constexpr std::pair<std::string_view, packing_kind> methods[] = {
+        {"mxfp4", packing_kind::mxfp4},
+        {"fp8", packing_kind::fp8},
+        {"gptq", packing_kind::gptq},
+        {"awq", packing_kind::awq},
+        {"compressed-tensors", packing_kind::compressed}};
+    const json *given = reader.object({"quantization_config"});
+    if (given == nullptr) return;
+    packing_config &packing = config.packing;
+    config_reader in(*given, reader.name() + ": quantization_config");
+    const std::string method = in.text({"quant_method"}, "not named");
+    for (const auto &[name, kind] : methods)
+        if (method == name) packing.kind = kind;
+    if (packing.kind == packing_kind::none ||
+        (packing.kind == packing_kind::mxfp4) != row.tensors.turned)
+        reader.fail("quantization_config",
+                    format("has the method {}; mxfp4 of gpt_oss, and fp8, gptq, awq and "
+                           "compressed-tensors of others are supported, or convert the weights to "
+                           "bfloat16",
+                           shown(method)));
+    if (packing.kind == packing_kind::fp8) read_fp8(in);
+    if (packing.kind == packing_kind::gptq) read_gptq(in, packing);
+    if (packing.kind == packing_kind::awq) read_awq(in, packing);
+    if (packing.kind == packing_kind::compressed) read_compressed(in, packing);
+    reader.adopt(in);
 }
 
 void read_activation(config_reader &reader, const architecture &row, model_config &config) {
@@ -344,7 +425,8 @@ result<model_config> parse_model_config(std::string_view text, const std::string
     }
     if (reader.failed()) return reader.failure();
 
-    refuse_unsupported(reader, *row);
+    refuse_unsupported(reader);
+    read_packing(reader, *row, config);
     read_sizes(reader, *row, config);
     if (reader.failed()) return reader.failure();
     read_activation(reader, *row, config);

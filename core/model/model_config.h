@@ -84,6 +84,14 @@ struct router_config {
     bool correction_bias = false;  // added to the scores for choosing only
 };
 
+// How a checkpoint has packed its matrices, as quantization_config says; none: as they are.
+enum class packing_kind : uint8_t { none, mxfp4, fp8, gptq, awq, compressed };
+struct packing_config {
+    packing_kind kind = packing_kind::none;
+    uint32_t group = 0;           // columns that share a scale; 0: all
+    bool zeros_less_one = false;  // gptq: zero points are stored less one
+};
+
 struct model_config {
     std::string architecture;  // "qwen2_moe", as in model_type
     uint32_t layers = 0;
@@ -99,6 +107,7 @@ struct model_config {
     uint32_t experts = 0;  // routed, per MoE layer
     uint32_t top_k = 0;
     uint32_t moe_intermediate = 0;
+    uint32_t part_unit = 32;  // of the parts of experts (weights.h), as their weights' formats ask
     uint32_t shared_intermediate = 0;  // all shared experts as one; 0: none
     bool shared_gate = false;          // its output times a sigmoid
     uint32_t dense_intermediate = 0;   // of layers without experts
@@ -106,6 +115,8 @@ struct model_config {
     activation_kind activation = activation_kind::silu;
     double activation_limit = 7;  // clamped_swiglu
     bool expert_bias = false;
+
+    packing_config packing;
 
     bool tied_embedding = false;  // the head is the embedding
     bool head_bias = false;

@@ -110,6 +110,12 @@ public:
         all = before + (all - before) / distinct_ * config_.experts;
     }
 
+    void read_latent(const std::string &, attention_weights &out) {
+        const attention_config &of = config_.attention;
+        out.kv_b = read_matrix({}, of.heads * (of.nope_dim + of.value_dim), of.kv_lora_rank,
+                               model_part::attention);
+    }
+
     bool failed() const { return false; }
     uint64_t bytes() const { return bytes_; }
     uint64_t bytes(model_part part) const { return bytes_of_part_[static_cast<size_t>(part)]; }

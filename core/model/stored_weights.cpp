@@ -52,7 +52,7 @@ void stored_weights::fail(const std::string &text) {
 }
 
 const stored_tensor *stored_weights::take(const std::string &name, const shape &wanted,
-                                          model_part part) {
+                                          model_part part, bool counted) {
     if (failed()) return nullptr;
     stored_tensor *found = shards_.find(name);
     if (found == nullptr) {
@@ -67,7 +67,7 @@ const stored_tensor *stored_weights::take(const std::string &name, const shape &
     }
     if (!found->used) {
         bytes_[static_cast<size_t>(part)] += found->what->bytes.size();
-        if (found->what->type != dtype::u8) parameters_ += found->what->elements();
+        if (counted && found->what->type != dtype::u8) parameters_ += found->what->elements();
     }
     found->used = true;
     return found;
@@ -86,13 +86,23 @@ std::optional<weight_type> stored_weights::type_of(const stored_tensor &tensor) 
 }
 
 std::byte *stored_weights::own(uint64_t bytes, const std::string &purpose) {
-    result<memory_block> made = memory_block::create(bytes, purpose);
-    if (!made) {
-        fail(made.failure().text);
-        return nullptr;
+    // Many small matrices share a block.
+    constexpr uint64_t block_bytes = 16u << 20, alignment = 64;
+    const uint64_t taken = (bytes + alignment - 1) / alignment * alignment;
+    if (taken > owned_.left_bytes) {
+        const uint64_t wanted = taken > block_bytes / 4 ? taken : block_bytes;
+        result<memory_block> made = memory_block::create(wanted, purpose);
+        if (!made) {
+            fail(made.failure().text);
+            return nullptr;
+        }
+        owned_.blocks.push_back(std::move(*made));
+        owned_.left_bytes = wanted;
     }
-    owned_.blocks.push_back(std::move(*made));
-    return owned_.blocks.back().data();
+    const memory_block &last = owned_.blocks.back();
+    std::byte *place = last.data() + (last.bytes() - owned_.left_bytes);
+    owned_.left_bytes -= taken;
+    return place;
 }
 
 const std::byte *stored_weights::values_of(const stored_tensor &tensor) {
@@ -106,6 +116,7 @@ const std::byte *stored_weights::values_of(const stored_tensor &tensor) {
 
 matrix stored_weights::read_matrix(const std::string &name, uint32_t rows, uint32_t columns,
                                    model_part part) {
+    if (std::optional<matrix> packed = read_packed(name, rows, columns, part)) return *packed;
     const stored_tensor *found = take(name, {rows, columns}, part);
     if (found == nullptr) return {};
     const std::optional<weight_type> type = type_of(*found);
@@ -148,8 +159,12 @@ void stored_weights::read_experts(const std::string &layer, std::vector<mlp_weig
     else
         read_separate(layer, out);
     if (config_.expert_bias) read_biases(layer, out);
-    for (uint32_t expert = 0; expert < config_.experts && !failed(); ++expert)
-        check_type(layer, out[expert], expert);
+}
+
+void stored_weights::read_latent(const std::string &prefix, attention_weights &out) {
+    const attention_config &of = config_.attention;
+    out.kv_b = read_matrix(prefix + "kv_b_proj.weight", of.heads * (of.nope_dim + of.value_dim),
+                           of.kv_lora_rank, model_part::attention);
 }
 
 void stored_weights::read_separate(const std::string &layer, std::vector<mlp_weights> &out) {
@@ -288,17 +303,6 @@ void stored_weights::read_biases(const std::string &layer, std::vector<mlp_weigh
         out[expert].up_bias = in_values.subspan(begin + inner, inner);
         out[expert].down_bias = down_values.subspan(size_t{expert} * hidden, hidden);
     }
-}
-
-void stored_weights::check_type(const std::string &layer, const mlp_weights &expert,
-                                uint32_t number) {
-    if (!expert_type_) expert_type_ = expert.gate.type;
-    for (const matrix *one : {&expert.gate, &expert.up, &expert.down})
-        if (one->type != *expert_type_)
-            fail(
-                format("{}: expert {} of {} has a matrix of type {}, the first expert of the "
-                       "model {}; all experts need one type",
-                       shards_.place(), number, layer, name_of(one->type), name_of(*expert_type_)));
 }
 
 }  // namespace moorage::core

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <deque>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,7 +19,10 @@ namespace moorage::core {
 struct owned_weights {
     std::deque<std::vector<float>> vectors;
     std::deque<memory_block> blocks;
+    uint64_t left_bytes = 0;                   // of the last block
+    std::deque<std::vector<uint32_t>> orders;  // matrix::group_of
 };
+struct packed_int4;
 
 class stored_weights {
 public:
@@ -30,6 +34,7 @@ public:
     matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part);
     std::span<const float> read_vector(const std::string &name, uint32_t count, model_part part);
     void read_experts(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_latent(const std::string &prefix, attention_weights &out);
 
     bool failed() const { return failure_.has_value(); }
     const error &failure() const { return *failure_; }
@@ -40,27 +45,38 @@ private:
     using shape = std::vector<uint64_t>;
     void fail(const std::string &text);
     // The tensor, its shape checked and counted as used; null after a failure.
-    const stored_tensor *take(const std::string &name, const shape &wanted, model_part part);
+    // `counted`: its values are parameters of the model.
+    const stored_tensor *take(const std::string &name, const shape &wanted, model_part part,
+                              bool counted = true);
     std::optional<weight_type> type_of(const stored_tensor &tensor);
     // Its bytes, copied where the file does not align them to the type.
     const std::byte *values_of(const stored_tensor &tensor);
+    // Memory of the model's own, aligned to 64 bytes.
     std::byte *own(uint64_t bytes, const std::string &purpose);
     std::vector<float> floats_of(const stored_tensor &tensor);
     std::span<const float> keep(std::vector<float> values);
+
+    // In stored_packed.cpp.
+    const stored_tensor *take_of_type(const std::string &name, const shape &wanted, model_part part,
+                                      std::initializer_list<dtype> types);
+    std::optional<matrix> read_packed(const std::string &name, uint32_t rows, uint32_t columns,
+                                      model_part part);
+    matrix read_fp8(const std::string &stem, uint32_t rows, uint32_t columns, model_part part);
+    matrix read_int4(const std::string &stem, uint32_t rows, uint32_t columns, model_part part);
+    std::vector<uint32_t> read_order(const std::string &name, const packed_int4 &of,
+                                     model_part part);
 
     void read_separate(const std::string &layer, std::vector<mlp_weights> &out);
     void read_halves(const std::string &layer, std::vector<mlp_weights> &out);
     void read_turned(const std::string &layer, std::vector<mlp_weights> &out);
     void read_mxfp4(const std::string &layer, std::vector<mlp_weights> &out);
     void read_biases(const std::string &layer, std::vector<mlp_weights> &out);
-    void check_type(const std::string &layer, const mlp_weights &expert, uint32_t number);
 
     const model_config &config_;
     const architecture &row_;
     shards &shards_;
     owned_weights &owned_;
     std::optional<error> failure_;
-    std::optional<weight_type> expert_type_;
     std::array<uint64_t, model_part_count> bytes_{};
     uint64_t parameters_ = 0;
 };

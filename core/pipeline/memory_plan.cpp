@@ -197,7 +197,7 @@ result<memory_plan> planner::operator()() {
     plan_.experts = static_cast<uint32_t>(std::min(*asked, all));
     if (const status planned = plan_host(all); !planned) return planned.failure();
     plan_.rows = shape.moe_intermediate;
-    plan_.top_rows = top_rows(shape.moe_intermediate, config_.split);
+    plan_.top_rows = top_rows(shape.moe_intermediate, config_.split, shape.part_unit);
     plan_.share = static_cast<double>(plan_.top_rows) / shape.moe_intermediate;
     if (const status divided = divide_experts(); !divided) return divided.failure();
     if (config_.split != 1 && plan_.top_rows == shape.moe_intermediate)
@@ -206,7 +206,7 @@ result<memory_plan> planner::operator()() {
                    "experts stay whole",
                    config_.split, shape.moe_intermediate, shape.name));
     plan_.in_place = on_host() && plan_.slots == all && !plan_.split();
-    const expert_parts parts = parts_of(shape.moe_intermediate);
+    const expert_parts parts = parts_of(shape.moe_intermediate, shape.part_unit);
     // What is read into rows of host memory lies there as it was divided.
     const bool stays_divided = config_.reads_disk() && config_.runs_on().memory == fast_memory::gpu;
     if (config_.per_layer && !plan_.in_place && parts.count() > 1 && !stays_divided)

@@ -180,7 +180,8 @@ TEST_CASE("order, segments and place of experts give the same bits") {
         const model &of = *opened;
         const std::vector<int32_t> ids = golden_of(of).input_ids;
         const std::vector<float> expected = logits_of_prompt(of, ids);
-        const uint32_t rows = of.config().moe_intermediate, top = top_rows(rows, 0.5);
+        const uint32_t rows = of.config().moe_intermediate,
+                       top = top_rows(rows, 0.5, of.config().part_unit);
         const std::vector<uint32_t> layers = of.config().moe_layers();
         std::mt19937 random(11);
 

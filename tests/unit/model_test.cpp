@@ -371,11 +371,17 @@ TEST_CASE("what is wrong is named: tensors") {
     CHECK(holds(shape, victim + " has the shape [48, 24]; config.json makes it [24, 48]"));
     const std::string type = with([&](raw_file &file) { file[victim].dtype = "I16"; });
     CHECK(holds(type, victim + " is of type I16"));
-    const std::string mixed = with([&](raw_file &file) { file[victim].dtype = "F16"; });
-    CHECK(holds(mixed, "expert 7 of model.layers.2."));
     const std::string vector =
         with([&](raw_file &file) { file["model.norm.weight"].shape = "[24, 2]"; });
     CHECK(holds(vector, "model.norm.weight has the shape [24, 2]"));
+
+    // Matrices of an expert may be of several types.
+    raw_file mixed = good;
+    mixed[victim].dtype = "F16";
+    place.write_weights(mixed);
+    const auto both = opened(place.path());
+    CHECK(both->weights().layers[2].experts[7].up.type == weight_type::f16);
+    CHECK(both->weights().layers[2].experts[7].gate.type == weight_type::bf16);
 
     // Weights for further tokens, and what older files carry along, are no error.
     raw_file file = good;

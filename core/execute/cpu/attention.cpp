@@ -38,6 +38,18 @@ widths widths_of(const model_config &config) {
     return out;
 }
 
+bool shares_scales(const matrix &of) { return format_of(of.type).scale_rows > 1; }
+
+// Each head's rows of a matrix that has those of all.
+std::vector<matrix> heads_of(const matrix &all, uint32_t heads) {
+    std::vector<matrix> each(heads, all);
+    for (uint32_t head = 0; head < heads; ++head) {
+        each[head].rows = all.rows / heads;
+        each[head].data += uint64_t{head} * each[head].rows * all.row_bytes;
+    }
+    return each;
+}
+
 }  // namespace
 
 attention_block::attention_block(const model &of, thread_pool &pool, kv_cache cache,
@@ -63,41 +75,68 @@ attention_block::attention_block(const model &of, thread_pool &pool, kv_cache ca
 
 attention_block::~attention_block() = default;
 
-// The key half of kv_b is [nope, rank] for each head; the query needs its transpose.
+// The halves of kv_b, head by head. The key half is [nope, rank] for each head and the query needs
+// its transpose: of the weights themselves where values lie alone, else of the floats they stand
+// for. A model that has the halves apart has them so.
 void attention_block::absorb_keys(const model_weights &weights) {
     const attention_config &of = config_.attention;
-    const size_t nope = of.nope_dim, rank = of.kv_lora_rank, head_rows = nope + of.value_dim;
+    const size_t halves = size_t{of.heads} * of.kv_lora_rank;
     std::vector<size_t> begins;
     size_t bytes = 0;
     for (const layer_weights &layer : weights.layers) {
-        assert(format_of(layer.attention.kv_b.type).block == 1);
+        const attention_weights &own = layer.attention;
         begins.push_back(bytes);
-        bytes += of.heads * nope * bytes_of_columns(layer.attention.kv_b.type, rank);
+        if (own.key_up) continue;
+        const size_t width = on_gpu(own.kv_b.type) ? format_of(own.kv_b.type).bytes : sizeof(float);
+        bytes += halves * of.nope_dim * width;
+        if (shares_scales(own.kv_b)) bytes += halves * of.value_dim * sizeof(float);
     }
     turned_.resize(bytes);
     latent_.resize(weights.layers.size());
     pool_.each(static_cast<uint32_t>(latent_.size()), [&](uint32_t layer) {
-        const matrix &source = weights.layers[layer].attention.kv_b;
-        const size_t width = bytes_of_columns(source.type, 1);
-        std::byte *target = turned_.data() + begins[layer];
-        for (size_t head = 0; head < of.heads; ++head, target += nope * rank * width) {
-            const std::byte *from = source.data + head * head_rows * source.row_bytes;
-            for (size_t row = 0; row < nope; ++row)
-                for (size_t column = 0; column < rank; ++column)
-                    std::memcpy(target + (column * nope + row) * width,
-                                from + row * source.row_bytes + column * width, width);
-            matrix key_up = source;
-            key_up.data = target;
-            key_up.rows = of.kv_lora_rank;
-            key_up.columns = of.nope_dim;
-            key_up.row_bytes = nope * width;
-            matrix value_up = source;
-            value_up.data = from + nope * source.row_bytes;
-            value_up.rows = of.value_dim;
-            latent_[layer].key_up.push_back(key_up);
-            latent_[layer].value_up.push_back(value_up);
-        }
+        const attention_weights &own = weights.layers[layer].attention;
+        if (own.key_up)
+            latent_[layer] = {heads_of(own.key_up, of.heads), heads_of(own.value_up, of.heads)};
+        else
+            absorb(own.kv_b, turned_.data() + begins[layer], latent_[layer]);
     });
+}
+
+void attention_block::absorb(const matrix &source, std::byte *target, latent_matrices &out) const {
+    const attention_config &of = config_.attention;
+    const size_t nope = of.nope_dim, rank = of.kv_lora_rank, head_rows = nope + of.value_dim;
+    const bool single = format_of(source.type).order == value_order::single;
+    const size_t width = single ? format_of(source.type).bytes : sizeof(float);
+    const weight_type type = single ? source.type : weight_type::f32;
+    std::vector<float> values(rank);
+    for (size_t head = 0; head < of.heads; ++head, target += nope * rank * width) {
+        for (size_t row = 0; row < nope; ++row) {
+            const size_t at = head * head_rows + row;
+            if (!single) widen(source, static_cast<uint32_t>(at), values.data());
+            const std::byte *from = single ? source.data + at * source.row_bytes
+                                           : reinterpret_cast<const std::byte *>(values.data());
+            for (size_t column = 0; column < rank; ++column)
+                std::memcpy(target + (column * nope + row) * width, from + column * width, width);
+        }
+        out.key_up.push_back(packed_matrix(type, of.kv_lora_rank, of.nope_dim, target));
+    }
+    for (size_t head = 0; head < of.heads; ++head) {
+        const size_t first = head * head_rows + nope;
+        matrix value_up = source;
+        value_up.rows = of.value_dim;
+        if (shares_scales(source)) {
+            // A head may begin within the rows that share a scale.
+            for (size_t row = 0; row < of.value_dim; ++row)
+                widen(source, static_cast<uint32_t>(first + row),
+                      reinterpret_cast<float *>(target) + row * rank);
+            value_up = packed_matrix(weight_type::f32, of.value_dim, of.kv_lora_rank, target);
+            target += of.value_dim * rank * sizeof(float);
+        } else {
+            value_up.data += first * source.row_bytes;
+            value_up.scales = scales_at(source, first);
+        }
+        out.value_up.push_back(value_up);
+    }
 }
 
 void attention_block::begin(const pass &tokens) {

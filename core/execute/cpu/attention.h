@@ -50,13 +50,14 @@ private:
     void finish_heads(uint32_t token, const attention_weights &weights, uint32_t layer);
     void finish_latent(uint32_t token, const attention_weights &weights, uint32_t layer);
     void rotate(uint32_t token, float *values) const;
-    void absorb_keys(const model_weights &weights);
 
     // The halves of kv_b, per head.
     struct latent_matrices {
         std::vector<matrix> key_up;    // [heads] of [kv_lora_rank, nope]: turned round
         std::vector<matrix> value_up;  // [heads] of [value_dim, kv_lora_rank]
     };
+    void absorb_keys(const model_weights &weights);
+    void absorb(const matrix &source, std::byte *target, latent_matrices &out) const;
 
     const model &model_;
     const model_config &config_;
@@ -75,7 +76,7 @@ private:
     std::vector<const float *> key_caches_, value_caches_;  // [tokens] of the layer at hand
     std::vector<product> products_;                         // [heads]
     std::vector<latent_matrices> latent_;                   // [layers]
-    std::vector<std::byte> turned_;                         // memory of every key_up
+    std::vector<std::byte> turned_;                         // memory of what absorb() makes
 };
 
 }  // namespace moorage::core

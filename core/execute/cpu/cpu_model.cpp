@@ -37,17 +37,6 @@ status check_memory(const model_config &of, const cpu_model_limits &limits) {
                human_bytes(scratch), human_bytes(available))};
 }
 
-status check_weights(const model &of) {
-    for (size_t layer = 0; layer < of.weights().layers.size(); ++layer)
-        if (const weight_format &has = format_of(of.weights().layers[layer].attention.kv_b.type);
-            has.block != 1)
-            return error{
-                format("{}: layer {}: kv_b is {}, which latent attention on the cpu "
-                       "does not read; convert it to {}",
-                       of.directory().string(), layer, has.name, name_of(usual_weights))};
-    return success();
-}
-
 }  // namespace
 
 struct cpu_model::state {
@@ -186,6 +175,7 @@ mlp_call cpu_model::state::call_of(const mlp_weights &by, uint32_t intermediate,
     mlp_call call{};
     call.weights = &by;
     call.intermediate = call.count = intermediate;
+    call.unit = part_unit_of(by.down);
     call.activation = config.activation;
     call.limit = static_cast<float>(config.activation_limit);
     call.tokens = tokens;
@@ -307,7 +297,6 @@ void cpu_model::state::add_shared(uint32_t at) {
 result<std::unique_ptr<cpu_model>> cpu_model::create(const model &of, thread_pool &pool,
                                                      const cpu_model_limits &limits) {
     if (const status enough = check_memory(of.config(), limits); !enough) return enough.failure();
-    if (const status known = check_weights(of); !known) return known.failure();
     auto cache = kv_cache::create(of.config(), {limits.streams, limits.context_max});
     if (!cache) return cache.failure();
     auto made = std::make_unique<state>(of, pool, limits, std::move(*cache));
@@ -392,6 +381,7 @@ mlp_call cpu_model::state::call_of_expert(uint32_t at, const expert_call &of, ml
         by = &part;
     }
     mlp_call call = call_of(*by, config.moe_intermediate, normed);
+    call.unit = config.part_unit;
     call.first = of.first;
     call.count = of.count;
     const uint32_t begin = expert_begins[of.expert], end = expert_begins[of.expert + 1];

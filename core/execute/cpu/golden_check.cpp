@@ -17,7 +17,7 @@ cpu_model_limits golden_limits(const golden_data &golden) {
     const auto continued = static_cast<uint32_t>(golden.greedy.size());
     cpu_model_limits limits;
     limits.tokens_max = limits.outputs_max = count;
-    limits.context_max = std::max(count, golden_prompt + continued);
+    limits.context_max = std::max(count, golden.prompt + continued);
     return limits;
 }
 
@@ -27,7 +27,7 @@ namespace {
 template <class Run, class AfterPrompt>
 status check_with(const golden_data &golden, const pass_results &computed, golden_report &report,
                   Run &&run, AfterPrompt &&after_prompt) {
-    const std::span prompt = std::span(golden.input_ids).first(golden_prompt);
+    const std::span prompt = std::span(golden.input_ids).first(golden.prompt);
     const auto continued = static_cast<uint32_t>(golden.greedy.size());
     if (const status done = run(prompt_pass(golden.input_ids, 0, 0, true)); !done) return done;
     report.logits_error = relative_error(computed.logits(), golden.logits);
@@ -38,7 +38,7 @@ status check_with(const golden_data &golden, const pass_results &computed, golde
         const int32_t next[] = {most_probable(computed.logits())};
         report.greedy.push_back(next[0]);
         if (i + 1 == continued) break;
-        const status done = run(prompt_pass(next, 0, golden_prompt + i, false));
+        const status done = run(prompt_pass(next, 0, golden.prompt + i, false));
         if (!done) return done;
     }
     const auto apart = std::ranges::mismatch(report.greedy, golden.greedy);
@@ -59,6 +59,7 @@ result<golden_report> check_golden(const model &of, const golden_data &golden, t
     forward run(compute, of);
     golden_report report;
     const auto compare_hidden = [&] {
+        if (golden.hidden_states.empty()) return;
         const size_t layer_values = golden.input_ids.size() * config.hidden;
         for (size_t layer = 0; layer <= config.layers; ++layer)
             report.hidden_error.push_back(relative_error(

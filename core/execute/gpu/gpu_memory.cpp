@@ -48,6 +48,22 @@ status check_model(const model &of, const char *executor) {
             format("executor {} computes attention of up to 512 values and an even number of up "
                    "to 576 keys a head, the model has {} and {}; set executor to cpu",
                    executor, values, keys)};
+    const matrix *refused = nullptr;
+    const auto look = [&](const matrix &one) {
+        if (!on_gpu(one.type)) refused = &one;
+    };
+    look(of.weights().embedding);
+    look(of.weights().head);
+    for (const layer_weights &layer : of.weights().layers) {
+        each_matrix(layer, look);
+        if (layer.attention.key_up) refused = &layer.attention.key_up;
+    }
+    if (refused != nullptr)
+        return error{
+            format("executor {} reads weights in {}, the model has some in {}{}; set "
+                   "executor to cpu",
+                   executor, "bf16, f16, f32 and mxfp4", name_of(refused->type),
+                   on_gpu(refused->type) ? " that are halves of kv_b" : "")};
     for (const layer_weights &layer : of.weights().layers) {
         for (const mlp_weights *one : {&layer.dense, &layer.shared})
             if (one->gate && one->gate.type != one->up.type)

@@ -1,0 +1,45 @@
+// packed_int4.h - four-bit weights of GPTQ, AWQ and compressed-tensors, in the order that kernels
+// read: rows of outputs, groups with their scale and zero point (weight_types.h).
+//
+//   packed_int4 from{.kind = packing_kind::awq, .rows = 768, .columns = 2048};
+//   from.codes = qweight; from.zeros = qzeros; from.scales = scales;
+//   if (auto made = layout_of(from)) pack(from, *made, memory, columns)
+//
+// A value is scale (code - zero point), exact to the one product.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/result.h"
+#include "core/base/safetensors.h"
+#include "core/model/model_config.h"
+#include "core/model/weights.h"
+
+namespace moorage::core {
+
+// The tensors of one matrix as they are stored; shapes are checked by whoever fills this.
+struct packed_int4 {
+    packing_kind kind = packing_kind::gptq;
+    uint32_t rows = 0, columns = 0, groups = 1;
+    uint32_t group = 0;           // columns that share a scale, in order; 0: all
+    bool zeros_less_one = false;  // gptq
+    const tensor *codes = nullptr, *scales = nullptr;
+    const tensor *zeros = nullptr;   // null: 8 everywhere
+    std::vector<uint32_t> group_of;  // [columns]; empty: in order
+};
+
+// What pack() makes: the format, and the memory that it takes.
+struct int4_layout {
+    weight_type type = weight_type::int4_ordered;
+    uint64_t data_bytes = 0, scale_bytes = 0;
+};
+// An error where the columns or the groups are of no layout.
+result<int4_layout> layout_of(const packed_int4 &from);
+// Into `target` of that size, aligned to a float; `group_of` is kept by the caller beside it.
+matrix pack(const packed_int4 &from, const int4_layout &layout, std::byte *target,
+            const uint32_t *group_of);
+
+}  // namespace moorage::core

@@ -1,0 +1,216 @@
+// packed_weights_test.cpp - goal: matrices of GPTQ, AWQ, compressed-tensors and FP8 checkpoints
+// have the values that their publishers mean, bit for bit, by definition and by kernel. Method:
+// tensors with their values, made apart from this program (tests/data/quant, more beside the
+// project); groups out of order and odd sizes worked out by hand.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+
+#include "core/base/mapped_file.h"
+#include "core/execute/cpu/kernels.h"
+#include "core/model/packed_int4.h"
+#include "core/model/weight_values.h"
+#include "tests/skip.h"
+
+namespace moorage::core {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct packed_file {
+    mapped_file mapped;
+    safetensors all;
+    explicit packed_file(const fs::path &path) {
+        auto opened = mapped_file::open(path);
+        REQUIRE(opened.ok());
+        mapped = std::move(*opened);
+        auto parsed = parse_safetensors(mapped.bytes(), path.string());
+        REQUIRE(parsed.ok());
+        all = std::move(*parsed);
+    }
+    const tensor *find(const std::string &name) const { return all.find(name); }
+};
+
+bool same_values(const matrix &of, const tensor &values) {
+    REQUIRE(values.shape == std::vector<uint64_t>{of.rows, of.columns});
+    std::vector<float> row(of.columns);
+    for (uint32_t r = 0; r < of.rows; ++r) {
+        const std::byte *expected = values.bytes.data() + uint64_t{r} * of.columns * sizeof(float);
+        const uint64_t bytes = of.columns * sizeof(float);
+        read_row(of, r, row);
+        if (std::memcmp(row.data(), expected, bytes) != 0) return false;
+        if (of.columns % group_values != 0) continue;
+        widen(of, r, row.data());
+        if (std::memcmp(row.data(), expected, bytes) != 0) return false;
+    }
+    return true;
+}
+
+// A matrix and what it points into.
+struct made_matrix {
+    std::vector<float> memory;
+    std::vector<uint32_t> order;
+    matrix of;
+};
+made_matrix packed(packed_int4 from) {
+    made_matrix made;
+    const auto layout = layout_of(from);
+    REQUIRE(layout.ok());
+    made.memory.resize((layout->data_bytes + layout->scale_bytes + 3) / 4);
+    made.order = from.group_of;
+    made.of =
+        pack(from, *layout, reinterpret_cast<std::byte *>(made.memory.data()), made.order.data());
+    return made;
+}
+
+made_matrix read(const packed_file &from, const std::string &stem, packing_kind kind) {
+    packed_int4 of;
+    of.kind = kind;
+    const tensor &values = *from.find(stem + ".values");
+    of.rows = static_cast<uint32_t>(values.shape[0]);
+    of.columns = static_cast<uint32_t>(values.shape[1]);
+    of.group = 128;
+    of.groups = (of.columns + 127) / 128;
+    of.zeros_less_one = stem.starts_with("gptq.");
+    const bool compressed = kind == packing_kind::compressed;
+    of.codes = from.find(stem + (compressed ? ".weight_packed" : ".qweight"));
+    of.scales = from.find(stem + (compressed ? ".weight_scale" : ".scales"));
+    of.zeros = from.find(stem + (compressed ? ".weight_zero_point" : ".qzeros"));
+    if (const tensor *order = from.find(stem + ".g_idx")) {
+        of.group_of.resize(of.columns);
+        std::memcpy(of.group_of.data(), order->bytes.data(), order->bytes.size());
+        bool in_order = true;
+        for (uint32_t i = 0; i < of.columns; ++i) in_order = in_order && of.group_of[i] == i / 128;
+        if (in_order) of.group_of.clear();
+    }
+    return packed(of);
+}
+
+uint32_t check_all(const packed_file &from) {
+    uint32_t checked = 0;
+    for (const tensor &one : from.all.tensors) {
+        if (!one.name.ends_with(".values") || one.name.starts_with("e4m3")) continue;
+        const std::string stem = one.name.substr(0, one.name.rfind('.'));
+        CAPTURE(stem);
+        ++checked;
+        if (stem.starts_with("fp8")) {
+            const tensor &codes = *from.find(stem + ".weight");
+            CHECK(
+                same_values(packed_matrix(weight_type::fp8, static_cast<uint32_t>(codes.shape[0]),
+                                          static_cast<uint32_t>(codes.shape[1]), codes.bytes.data(),
+                                          from.find(stem + ".weight_scale_inv")->bytes.data()),
+                            one));
+            continue;
+        }
+        const packing_kind kind = stem.starts_with("gptq")  ? packing_kind::gptq
+                                  : stem.starts_with("awq") ? packing_kind::awq
+                                                            : packing_kind::compressed;
+        CHECK(same_values(read(from, stem, kind).of, one));
+    }
+    return checked;
+}
+
+tensor tensor_of(const std::vector<uint32_t> &words) {
+    tensor made;
+    made.type = dtype::i32;
+    made.bytes = std::as_bytes(std::span(words));
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("packed matrices have the values that their publishers mean") {
+    CHECK(check_all(packed_file(fs::path(MOORAGE_SOURCE_DIR) /
+                                "tests/data/quant/published.safetensors")) == 7);
+}
+
+TEST_CASE("more packed matrices") {
+    const fs::path beside = fs::path(MOORAGE_SHARED_DATA) / "quant/blocks/published.safetensors";
+    if (!fs::exists(beside)) return test::skip(beside.string() + " is not here");
+    CHECK(check_all(packed_file(beside)) == 18);
+}
+
+TEST_CASE("groups of every size, and in any order") {
+    // Eight rows of 96 columns as compressed-tensors has them: column c of row r has the code
+    // (r + c) % 16, the scale of group g in row r is 1 + g + r / 8, zero points are 8.
+    constexpr uint32_t rows = 8, columns = 96;
+    std::vector<uint32_t> words(rows * columns / 8);
+    for (uint32_t r = 0; r < rows; ++r)
+        for (uint32_t c = 0; c < columns; ++c)
+            words[(r * columns + c) / 8] |= (r + c) % 16 << 4 * (c % 8);
+    const tensor codes = tensor_of(words);
+    for (const uint32_t group : {32u, 96u, 48u}) {
+        CAPTURE(group);
+        packed_int4 of;
+        of.kind = packing_kind::compressed;
+        of.rows = rows, of.columns = columns, of.group = group, of.groups = columns / group;
+        of.codes = &codes;
+        std::vector<float> scales(rows * of.groups);
+        for (uint32_t r = 0; r < rows; ++r)
+            for (uint32_t g = 0; g < of.groups; ++g)
+                scales[r * of.groups + g] =
+                    1.0F + static_cast<float>(g) + static_cast<float>(r) / 8;
+        tensor held;
+        held.type = dtype::f32;
+        held.bytes = std::as_bytes(std::span(scales));
+        of.scales = &held;
+        const auto check = [&](const matrix &made, auto &&group_of) {
+            for (uint32_t r = 0; r < rows; ++r) {
+                std::vector<float> row(columns);
+                widen(made, r, row.data());
+                for (uint32_t c = 0; c < columns; ++c) {
+                    const float expected = scales[r * of.groups + group_of(c)] *
+                                           (static_cast<float>((r + c) % 16) - 8);
+                    CHECK(row[c] == expected);
+                    CHECK(weight_at(made, r, c) == expected);
+                }
+            }
+        };
+        if (group % 32 == 0) {
+            const made_matrix made = packed(of);
+            CHECK(made.of.type == weight_type::int4_32);
+            check(made.of, [&](uint32_t c) { return c / group; });
+        } else {
+            const auto refused = layout_of(of);
+            REQUIRE_FALSE(refused.ok());
+            CHECK(refused.failure().text ==
+                  "has groups of 48 columns; multiples of 32 are supported");
+        }
+        // Every second column of another group.
+        of.group_of.resize(columns);
+        for (uint32_t c = 0; c < columns; ++c) of.group_of[c] = c % of.groups;
+        const made_matrix ordered = packed(of);
+        CHECK(ordered.of.type == weight_type::int4_ordered);
+        CHECK(bytes_of(ordered.of) == rows * (columns / 2 + of.groups * 8));
+        check(ordered.of, [&](uint32_t c) { return c % of.groups; });
+        CHECK(part_unit_of(ordered.of) == columns);
+    }
+    packed_int4 narrow;
+    narrow.rows = 8, narrow.columns = 40;
+    REQUIRE_FALSE(layout_of(narrow).ok());
+    CHECK(layout_of(narrow).failure().text ==
+          "has rows of 40 four-bit values; multiples of 32 are supported");
+}
+
+TEST_CASE("parts of experts end with blocks") {
+    CHECK(parts_of(1408, 256).part == 1408);  // 256 does not divide it: one part
+    CHECK(parts_of(1536, 256).part == 256);
+    CHECK(parts_of(1536, 256).count() == 6);
+    CHECK(parts_of(14336, 256).part == 1792);
+    CHECK(parts_of(704).part == 96);
+    CHECK(top_rows(1536, 0.5, 256) == 768);
+    CHECK(top_rows(1536, 0.4, 256) == 512);
+    matrix down;
+    down.columns = 512;
+    for (const auto &[type, unit] :
+         {std::pair{weight_type::bf16, 32u}, std::pair{weight_type::q4_0, 32u},
+          std::pair{weight_type::q4_k, 256u}, std::pair{weight_type::fp8, 128u},
+          std::pair{weight_type::int4_64, 64u}, std::pair{weight_type::int4_ordered, 512u}}) {
+        down.type = type;
+        CHECK(part_unit_of(down) == unit);
+    }
+}
+
+}  // namespace moorage::core

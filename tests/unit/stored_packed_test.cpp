@@ -1,0 +1,99 @@
+// stored_packed_test.cpp - goal: packed matrices of a directory are found by their tensors, and
+// what is wrong with those is named. Method: a golden model with one matrix packed by hand, then
+// with each of its tensors wrong; values are compared with codes and scales written here.
+#include <doctest/doctest.h>
+
+#include "core/model/model.h"
+#include "core/model/weight_values.h"
+#include "tests/unit/model_files.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+const std::string stem = "model.layers.2.mlp.experts.7.up_proj";
+
+std::unique_ptr<model> opened(const std::filesystem::path &directory) {
+    auto made = open_model(directory);
+    REQUIRE_MESSAGE(made.ok(), made.failure().text);
+    return std::move(*made);
+}
+std::string refusal(const std::filesystem::path &directory) {
+    const auto made = open_model(directory);
+    return made ? "" : made.failure().text;
+}
+bool holds(const std::string &text, std::string_view part) {
+    CAPTURE(text);
+    return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("8-bit floats with scales of blocks") {
+    const scratch_directory place(golden_directory("deepseek_v3"));
+    place.edit_config(
+        {{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}}});
+    raw_file good = place.read_weights();
+    std::vector<uint8_t> codes(24 * 48);
+    for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i % 120);
+    good[stem + ".weight"] = {stem + ".weight", "F8_E4M3", "[24, 48]", raw<uint8_t>(codes)};
+    const std::string scales = stem + ".weight_scale_inv";
+    const auto with = [&](auto edit) {
+        raw_file file = good;
+        edit(file);
+        place.write_weights(file);
+    };
+    for (const bool half : {false, true}) {
+        with([&](raw_file &file) {
+            file[scales] = half ? raw_tensor{scales, "BF16", "[1, 1]", raw<uint16_t>({0x4020})}
+                                : raw_tensor{scales, "F32", "[1, 1]", raw<float>({2.5F})};
+        });
+        const auto made = opened(place.path());
+        const matrix &up = made->weights().layers[2].experts[7].up;
+        // 48 columns are no whole groups: such rows are kept as floats.
+        CHECK(up.type == weight_type::f32);
+        for (uint32_t row = 0; row < 24; ++row)
+            for (uint32_t column = 0; column < 48; ++column)
+                CHECK(weight_at(up, row, column) == 2.5F * float_of_e4m3(codes[row * 48 + column]));
+        CHECK(made->weights().layers[2].experts[6].up.type == weight_type::bf16);
+    }
+    with([](raw_file &) {});
+    CHECK(holds(refusal(place.path()), scales + " of shape [1, 1] is missing"));
+    with([&](raw_file &file) { file[scales] = {scales, "I16", "[1, 1]", raw<uint16_t>({1})}; });
+    CHECK(holds(refusal(place.path()), "is of type I16; F32, BF16 or F16 are needed"));
+}
+
+TEST_CASE("what is wrong with four-bit tensors is named") {
+    const scratch_directory place(golden_directory("deepseek_v3"));
+    place.edit_config(
+        {{"quantization_config", {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 16}}}});
+    raw_file good = place.read_weights();
+    good.remove(stem + ".weight");
+    const std::string codes = stem + ".qweight", zeros = stem + ".qzeros",
+                      factors = stem + ".scales", order = stem + ".g_idx";
+    good[codes] = {codes, "I32", "[6, 24]", raw<uint32_t>(std::vector<uint32_t>(144))};
+    good[zeros] = {zeros, "I32", "[3, 3]", raw<uint32_t>(std::vector<uint32_t>(9))};
+    good[factors] = {factors, "F32", "[3, 24]", raw<float>(std::vector<float>(72, 1))};
+    const auto text = [&](auto edit) {
+        raw_file file = good;
+        edit(file);
+        place.write_weights(file);
+        return refusal(place.path());
+    };
+    CHECK(holds(text([](raw_file &) {}), stem + " has rows of 48 four-bit values"));
+    CHECK(holds(text([&](raw_file &file) { file.remove(zeros); }), zeros));
+    CHECK(holds(text([&](raw_file &file) { file[codes].dtype = "F32"; }),
+                "is of type F32; I32 is needed"));
+    CHECK(holds(text([&](raw_file &file) {
+                    file[order] = {order, "I32", "[48]", raw<int32_t>(std::vector<int32_t>(48, 3))};
+                }),
+                order + " holds 3 at 0; the matrix has 3 groups"));
+    CHECK(
+        holds(text([&](raw_file &file) {
+                  file[order] = {order, "I32", "[48]", raw<int32_t>(std::vector<int32_t>(48, -1))};
+              }),
+              order + " holds -1 at 0"));
+    CHECK(holds(text([&](raw_file &file) { file[factors].shape = "[24, 3]"; }),
+                "has the shape [24, 3]; config.json makes it [3, 24]"));
+}
