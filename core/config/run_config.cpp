@@ -249,10 +249,10 @@ void builder::read_source(run_config &config) {
         source.read("model", path);
         if (!source.failed()) config.model = resolved(path, *model);
     } else if (!config.cluster) {
-        source.fail(
-            format("{}: [source] is not given; name a trace file or a model directory, for "
-                   "example trace = \"demo.long.safetensors\" or model = \"demo\"",
-                   file_));
+        source.fail(format(
+            "{}: [source] is not given; name a trace file, a model directory or a GGUF file, "
+            "for example trace = \"demo.long.safetensors\" or model = \"demo\"",
+            file_));
     }
     source.read("shape", config.shape);
     anchor(source.find("shape"), config.shape);

@@ -76,7 +76,9 @@ const merge_table::merge *merge_table::find(int32_t left, int32_t right) const {
     return at.key == UINT64_MAX ? nullptr : &at.what;
 }
 
-result<bpe> bpe::make(vocabulary words, const merge_list &merges, bpe_rules rules) {
+result<bpe> bpe::make(vocabulary words, const merge_list &merges, bpe_rules rules,
+                      const std::vector<uint32_t> &ranks) {
+    assert(ranks.empty() || ranks.size() == merges.size());
     bpe made(std::move(words), merges.size());
     for (size_t rank = 0; rank < merges.size(); ++rank) {
         const auto &[left, right] = merges[rank];
@@ -89,7 +91,8 @@ result<bpe> bpe::make(vocabulary words, const merge_list &merges, bpe_rules rule
                                     ids[0] < 0   ? left
                                     : ids[1] < 0 ? right
                                                  : left + right)};
-        made.merges_.add(ids[0], ids[1], {static_cast<uint32_t>(rank), ids[2]});
+        const uint32_t own = ranks.empty() ? static_cast<uint32_t>(rank) : ranks[rank];
+        made.merges_.add(ids[0], ids[1], {own, ids[2]});
     }
     if (!rules.unknown_token.empty()) {
         made.unknown_id_ = made.words_.id_of(rules.unknown_token);
@@ -151,12 +154,32 @@ status bpe::encode(std::string_view word, workspace &memory, std::vector<int32_t
             return success();
         }
     memory.ids.clear();
+    const size_t from = out.size();
     if (status done = begin(word, memory.ids); !done) return done;
     if (memory.ids.size() <= short_word_symbols)
         merge_short(memory, out);
     else
         merge_long(memory, out);
+    if (rules_.hidden_from != INT32_MAX) spell_hidden(out, from);
     return success();
+}
+
+void bpe::spell_hidden(std::vector<int32_t> &ids, size_t from) const {
+    std::vector<int32_t> spelt;
+    for (size_t i = from; i < ids.size(); ++i) {
+        if (ids[i] < rules_.hidden_from) {
+            spelt.push_back(ids[i]);
+            continue;
+        }
+        const std::string &character = *words_.token_of(ids[i]);
+        const auto byte_id = [&](char byte) { return byte_ids_[static_cast<uint8_t>(byte)]; };
+        if (std::ranges::all_of(character, [&](char byte) { return byte_id(byte) >= 0; }))
+            for (const char byte : character) spelt.push_back(byte_id(byte));
+        else if (unknown_id_ >= 0)
+            spelt.push_back(unknown_id_);
+    }
+    ids.resize(from);
+    ids.insert(ids.end(), spelt.begin(), spelt.end());
 }
 
 void bpe::merge_short(workspace &memory, std::vector<int32_t> &out) const {

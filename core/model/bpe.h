@@ -4,6 +4,7 @@
 // a space) with a heap, in n log n.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -64,13 +65,18 @@ struct bpe_rules {
     bool fuse_unknown = false;  // one unknown token for a run of unknown characters
     bool byte_fallback = false;
     bool ignore_merges = false;  // a word that is a token as a whole is that token
+    // Ids from here on are characters that merge but are no tokens: what is left of them becomes
+    // bytes, or the unknown token. Requires: entries of one character each.
+    int32_t hidden_from = INT32_MAX;
 };
 
 class bpe {
 public:
     using merge_list = std::vector<std::pair<std::string, std::string>>;
-    // Errors name the merge or the token that the vocabulary lacks.
-    static result<bpe> make(vocabulary words, const merge_list &merges, bpe_rules rules);
+    // Errors name the merge or the token that the vocabulary lacks. `ranks`: of the merges, below
+    // 2^32 - 1; none: their places in the list.
+    static result<bpe> make(vocabulary words, const merge_list &merges, bpe_rules rules,
+                            const std::vector<uint32_t> &ranks = {});
 
     // Memory that encode uses again and again; one per thread.
     struct workspace {
@@ -92,6 +98,9 @@ public:
     // vocabulary lacks, where there is no unknown token.
     status encode(std::string_view word, workspace &memory, std::vector<int32_t> &out) const;
     const vocabulary &words() const { return words_; }
+    uint32_t tokens() const {  // ids of tokens are below it
+        return std::min(words_.size(), static_cast<uint32_t>(rules_.hidden_from));
+    }
 
 private:
     bpe(vocabulary words, size_t merges) : words_(std::move(words)), merges_(merges) {}
@@ -100,6 +109,7 @@ private:
     void merge_short(workspace &memory, std::vector<int32_t> &out) const;
     void merge_long(workspace &memory, std::vector<int32_t> &out) const;
     void consider(workspace &memory, uint32_t left) const;
+    void spell_hidden(std::vector<int32_t> &ids, size_t from) const;
 
     vocabulary words_;
     merge_table merges_;

@@ -12,6 +12,8 @@
 #include "core/config/shape_config.h"
 #include "core/model/architectures.h"
 #include "core/model/config_reader.h"
+#include "core/model/gguf.h"
+#include "core/model/gguf_model.h"
 #include "core/model/odd_weight.h"
 #include "core/model/shards.h"
 #include "core/model/stored_weights.h"
@@ -169,7 +171,7 @@ std::vector<const mlp_weights *> experts_of(const model &of) {
 
 result<std::unique_ptr<model>> open_model(const fs::path &directory) {
     try {
-        return model_directory::open(directory);
+        return is_gguf(directory) ? open_gguf_model(directory) : model_directory::open(directory);
     } catch (const std::bad_alloc &) {
         return error{format("{}: not enough memory to open it", directory.string())};
     }

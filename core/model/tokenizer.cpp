@@ -3,6 +3,7 @@
 
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/model/gguf_tokenizer.h"
 #include "core/model/tokenizer_parts.h"
 
 namespace moorage::core {
@@ -31,8 +32,28 @@ result<std::unique_ptr<tokenizer>> tokenizer::parse(std::string_view json,
                                                     const std::string &name) {
     result<tokenizer_parts> parts = parse_tokenizer(json, name);
     if (!parts) return parts.failure();
+    return make(std::move(parts).value());
+}
+
+result<std::unique_ptr<tokenizer>> tokenizer::of_model(const std::filesystem::path &model) {
+    if (is_gguf(model)) {
+        const result<gguf_files> files = gguf_files::open(model);
+        if (!files) return files.failure();
+        return open_gguf_tokenizer(*files);
+    }
+    const std::filesystem::path file = model / "tokenizer.json";
+    std::error_code code;
+    if (!std::filesystem::exists(file, code)) return std::unique_ptr<tokenizer>();
+    return open(file);
+}
+
+const char *tokenizer_place(const std::filesystem::path &model) {
+    return is_gguf(model) ? "tokenizer.ggml.model" : "tokenizer.json";
+}
+
+std::unique_ptr<tokenizer> tokenizer::make(tokenizer_parts parts) {
     return std::unique_ptr<tokenizer>(
-        new tokenizer(std::make_unique<tokenizer_parts>(std::move(parts).value())));
+        new tokenizer(std::make_unique<tokenizer_parts>(std::move(parts))));
 }
 
 // `text` lies between added tokens that are looked for in the raw text; `first`: at its begin.
@@ -56,6 +77,10 @@ status tokenizer::encode_part(std::string_view text, bool first, const encode_op
         for (const text_words::word &word : words.words) {
             const std::string_view held =
                 std::string_view(words.text).substr(word.begin, word.end - word.begin);
+            if (parts_->pieces) {
+                parts_->pieces->encode(held, ids);
+                continue;
+            }
             if (status encoded = parts_->model.encode(held, memory, ids); !encoded) return encoded;
         }
     }
@@ -95,10 +120,13 @@ uint32_t tokenizer::size() const { return parts_->size; }
 
 int32_t tokenizer::id_of(std::string_view token) const {
     const auto added = parts_->added_ids.find(std::string(token));
-    return added != parts_->added_ids.end() ? added->second : parts_->model.words().id_of(token);
+    if (added != parts_->added_ids.end()) return added->second;
+    const int32_t id = parts_->model.words().id_of(token);
+    return id < static_cast<int32_t>(parts_->size) ? id : -1;
 }
 
 std::string_view tokenizer::token_of(int32_t id) const {
+    if (id >= static_cast<int32_t>(parts_->size)) return {};
     if (const std::string *token = parts_->model.words().token_of(id)) return *token;
     const auto added = parts_->added.find(id);
     return added != parts_->added.end() ? added->second.content : std::string_view();

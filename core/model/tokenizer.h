@@ -37,9 +37,15 @@ struct decode_options {
     bool skip_special = true;
 };
 
+// Where a model has its tokenizer: "tokenizer.json", or "tokenizer.ggml.model" of a GGUF file.
+const char *tokenizer_place(const std::filesystem::path &model);
+
 class tokenizer {
 public:
     static result<std::unique_ptr<tokenizer>> open(const std::filesystem::path &file);
+    // Of a model: a directory's tokenizer.json, or what a GGUF file holds. Null: it has none.
+    static result<std::unique_ptr<tokenizer>> of_model(const std::filesystem::path &model);
+    static std::unique_ptr<tokenizer> make(tokenizer_parts parts);
     // `name` stands for the file in messages. For tests and the fuzz target.
     static result<std::unique_ptr<tokenizer>> parse(std::string_view json, const std::string &name);
     ~tokenizer();

@@ -142,19 +142,21 @@ void read_added_tokens(const component_reader &in, tokenizer_parts &to) {
 }
 
 // `place` within `name`, empty for the file itself.
+// `made`: the model; none: the file has it.
 std::optional<tokenizer_parts> read_parts(const tokenizer_json &root, const std::string &name,
-                                          std::optional<error> &problem) {
+                                          std::optional<bpe> made, std::optional<error> &problem) {
     const component_reader in(root, name, problem);
     const auto part = [&](const char *key) -> std::optional<component_reader> {
         if (problem || !in.find(key)) return std::nullopt;
         return component_reader(*in.find(key), format("{}: {}", name, key), problem);
     };
     const auto model = part("model");
-    if (!model) {
+    if (!model && !made) {
         in.refuse("model is missing");
         return std::nullopt;
     }
-    std::optional<bpe> made = read_model(*model);
+    if (!made)
+        if (std::optional<bpe> read = read_model(*model)) made.emplace(std::move(*read));
     if (!made) return std::nullopt;
     tokenizer_parts parts{.name = name,
                           .added_raw = {},
@@ -162,12 +164,13 @@ std::optional<tokenizer_parts> read_parts(const tokenizer_json &root, const std:
                           .added_normalized = {},
                           .word_steps = {},
                           .model = std::move(*made),
+                          .pieces = std::nullopt,
                           .prefix = {},
                           .suffix = {},
                           .decoders = {},
                           .added = {},
                           .added_ids = {}};
-    parts.size = parts.model.words().size();
+    parts.size = parts.model.tokens();
     if (const auto held = part("normalizer")) read_normalizer(*held, parts.normalizers);
     if (!problem && in.find("added_tokens")) read_added_tokens(in, parts);
     if (const auto held = part("pre_tokenizer")) read_pre_tokenizer(*held, parts.word_steps);
@@ -194,7 +197,15 @@ result<tokenizer_parts> parse_tokenizer(std::string_view text, const std::string
                             shown(from == std::string::npos ? what : what.substr(from + 2)))};
     }
     std::optional<error> problem;
-    std::optional<tokenizer_parts> parts = read_parts(root, name, problem);
+    std::optional<tokenizer_parts> parts = read_parts(root, name, std::nullopt, problem);
+    if (problem) return *problem;
+    return std::move(*parts);
+}
+
+result<tokenizer_parts> make_tokenizer(const tokenizer_json &root, const std::string &name,
+                                       bpe model) {
+    std::optional<error> problem;
+    std::optional<tokenizer_parts> parts = read_parts(root, name, std::move(model), problem);
     if (problem) return *problem;
     return std::move(*parts);
 }

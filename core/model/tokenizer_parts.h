@@ -2,16 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/model/bpe.h"
 #include "core/model/tokenizer_added.h"
 #include "core/model/tokenizer_decode.h"
 #include "core/model/tokenizer_steps.h"
+#include "core/model/unigram.h"
 
 namespace moorage::core {
 
@@ -23,6 +26,7 @@ struct tokenizer_parts {
     added_finder added_normalized;
     std::vector<word_step> word_steps;
     bpe model;
+    std::optional<unigram> pieces;  // cuts texts instead of it, which then only knows the words
     std::vector<int32_t> prefix, suffix;  // of the post-processor
     std::vector<decoder_step> decoders;
 
@@ -33,5 +37,8 @@ struct tokenizer_parts {
 
 // Errors name file, place within it, and what is known where something is not.
 result<tokenizer_parts> parse_tokenizer(std::string_view text, const std::string &name);
+// Of a tokenizer.json without its model, which is made.
+result<tokenizer_parts> make_tokenizer(const nlohmann::json &root, const std::string &name,
+                                       bpe model);
 
 }  // namespace moorage::core

@@ -34,13 +34,9 @@ result<const opened_model *> run_resources::open_model(const std::filesystem::pa
     if (known.of) return &known;
     auto opened = moorage::core::open_model(directory);
     if (!opened) return opened.failure();
-    const std::filesystem::path words = directory / "tokenizer.json";
-    std::error_code code;
-    if (std::filesystem::exists(words, code)) {
-        auto read = tokenizer::open(words);
-        if (!read) return read.failure();
-        known.words = std::move(read).value();
-    }
+    auto words = tokenizer::of_model(directory);
+    if (!words) return words.failure();
+    known.words = std::move(words).value();
     known.of = std::move(opened).value();
     return &known;
 }

@@ -67,8 +67,8 @@ private:
 result<std::vector<int32_t>> job_builder::encode(std::string_view text,
                                                  const std::string &place) const {
     if (!words_)
-        return error{format("{}: text needs a tokenizer, and {} has no tokenizer.json", place,
-                            config_.model.string()),
+        return error{format("{}: text needs a tokenizer, and {} has no {}", place,
+                            config_.model.string(), tokenizer_place(config_.model)),
                      true};
     auto ids = words_->encode(text, {});
     if (!ids) return error{format("{}: {}", place, ids.failure().text)};

@@ -93,6 +93,43 @@ TEST_CASE("the same likelihoods with a quarter of the experts in memory") {
     }
 }
 
+TEST_CASE("quantised experts in slots, halves and from disk") {
+    // Blocks of 32 that are cut in two; beside the project also blocks of 256, whose experts stay
+    // whole, and layers of different formats, so that some experts are smaller than others.
+    using std::filesystem::path;
+    std::vector<path> models;
+    for (const char *name : {"qwen3moe-tied-iq4_nl.gguf", "deepseek2-q4_0.gguf"})
+        models.push_back(path(MOORAGE_SOURCE_DIR) / "tests/golden/quantised/models" / name);
+    const path mixed = path(MOORAGE_SHARED_DATA) / "quant/models/mixtral-q4_k_m.gguf";
+    if (std::filesystem::exists(mixed)) models.push_back(mixed);
+    for (const path &name : models) {
+        CAPTURE(name.string());
+        bench on(name);
+        on.config.prefill = 4;
+        const run_report whole = on.run_it();
+        REQUIRE(whole.text.scored == 15);
+        for (const bool disk : {false, true})
+            for (const char *cache : {"lru", "lfu", "score", "hybrimoe"})
+                for (const double split : {1.0, 0.5})
+                    for (const char *dispatch : {"load_all", "overlap", "cpu_all"}) {
+                        CAPTURE(disk);
+                        CAPTURE(std::string(cache));
+                        CAPTURE(std::string(dispatch));
+                        bench other(name);
+                        other.config.prefill = 4;
+                        other.config.cache.plugin = cache;
+                        other.config.dispatch.plugin = dispatch;
+                        other.config.split = split;
+                        if (disk)
+                            other.quarter();
+                        else
+                            other.config.experts = 5;
+                        const run_report made = other.run_it();
+                        CHECK(made.text.nll == whole.text.nll);
+                    }
+    }
+}
+
 TEST_CASE("the demo model writes the same text") {
     bench on(std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/demo");
     on.config.prompts = {"To be", "fn main() {"};

@@ -93,9 +93,9 @@ int generate(const arguments &given) {
     const auto opened = shared.open_model(config->model);
     if (!opened) return fail(opened.failure());
     if (!(*opened)->words)
-        return fail({format("{} has no tokenizer.json, so there is no text; moorage run takes "
+        return fail({format("{} has no tokenizer ({}), so there is no text; moorage run takes "
                             "windows of ids",
-                            config->model.string()),
+                            config->model.string(), tokenizer_place(config->model)),
                      true});
     const bool to_stdout = given.common.json_file != "-";
     printer shown(*config, *(*opened)->words, to_stdout);

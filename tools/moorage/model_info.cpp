@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -58,8 +60,29 @@ const char *name_of(score_kind kind) {
     return names[static_cast<size_t>(kind)];
 }
 
-weight_type expert_type(const model &of) {
-    return of.weights().layers[of.config().moe_layers().front()].experts.front().gate.type;
+// Bytes of matrices by the name of their format, the largest first: of experts, or of all.
+std::vector<std::pair<std::string, uint64_t>> formats_of(const model &of, bool experts) {
+    std::map<std::string, uint64_t> bytes;
+    const auto add = [&](const matrix &one) { bytes[core::name_of(one.type)] += bytes_of(one); };
+    for (const layer_weights &layer : of.weights().layers) {
+        if (!experts) each_matrix(layer, add);
+        for (const mlp_weights &one : layer.experts)
+            if (experts) each_matrix(one, add);
+    }
+    if (!experts) {
+        add(of.weights().embedding);
+        if (!of.config().tied_embedding) add(of.weights().head);
+    }
+    std::vector<std::pair<std::string, uint64_t>> sorted(bytes.begin(), bytes.end());
+    std::ranges::stable_sort(sorted, std::greater<>{}, [](const auto &one) { return one.second; });
+    return sorted;
+}
+
+// "q4_k and q6_k"
+std::string expert_formats(const model &of) {
+    std::vector<std::string> names;
+    for (const auto &[name, bytes] : formats_of(of, /*experts=*/true)) names.push_back(name);
+    return listed(names, "and");
 }
 
 uint32_t sliding_layers(const model_config &config) {
@@ -123,11 +146,18 @@ std::string head_text(const summary &what) {
     out += line("context", format("{} positions, {} RoPE", with_commas(config.positions_max),
                                   name_of(config.rope.kind)));
     out += line("vocabulary", with_commas(config.vocabulary));
-    out += line("weights",
-                format("{} parameters, experts in {}; {} tensors in {} file{}",
-                       with_commas(what.of.sizes().parameters), core::name_of(expert_type(what.of)),
-                       with_commas(what.of.tensor_count()), what.of.file_count(),
-                       what.of.file_count() == 1 ? "" : "s"));
+    out += line("weights", format("{} parameters, experts in {}; {} tensors in {} file{}",
+                                  with_commas(what.of.sizes().parameters), expert_formats(what.of),
+                                  with_commas(what.of.tensor_count()), what.of.file_count(),
+                                  what.of.file_count() == 1 ? "" : "s"));
+    const auto formats = formats_of(what.of, /*experts=*/false);
+    std::vector<std::string> shares;
+    uint64_t all = 0;
+    for (const auto &[name, bytes] : formats) all += bytes;
+    for (const auto &[name, bytes] : formats)
+        shares.push_back(
+            format("{} {}", name, percent(static_cast<double>(bytes), static_cast<double>(all))));
+    if (shares.size() > 1) out += line("formats", listed(shares, "and"));
     return out;
 }
 
@@ -208,6 +238,8 @@ json to_json(const summary &what) {
                         {"needed", one.needed_bytes},
                         {"experts", one.experts},
                         {"share", stable(one.share)}});
+    json formats = json::object();
+    for (const auto &[name, bytes] : formats_of(what.of, /*experts=*/false)) formats[name] = bytes;
     const bool latent = config.attention.kind == attention_kind::latent;
     return {{"model", what.of.directory().string()},
             {"architecture", config.architecture},
@@ -226,7 +258,8 @@ json to_json(const summary &what) {
               {"heads", config.attention.heads},
               {"kv_heads", config.attention.kv_heads},
               {"head_dim", config.attention.head_dim}}},
-            {"type", core::name_of(expert_type(what.of))},
+            {"type", expert_formats(what.of)},
+            {"formats", formats},
             {"parameters", sizes.parameters},
             {"files", what.of.file_count()},
             {"tensors", what.of.tensor_count()},
@@ -293,7 +326,7 @@ command install_model_info(parser &model) {
     parser *sub = model.add_subcommand(
         "info", "what a model is, how large each part is, and what fits on which profile");
     const auto given = std::make_shared<arguments>();
-    sub->add_option("model", given->directory, "model directory")->required();
+    sub->add_option("model", given->directory, "model directory or GGUF file")->required();
     sub->add_option("--json", given->json_file, "write the figures as JSON; - for standard output")
         ->type_name("FILE");
     sub->add_option("--profile", given->profiles, "only these profiles; repeatable")

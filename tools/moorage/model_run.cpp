@@ -6,7 +6,9 @@
 namespace moorage::tool {
 
 void add_model_options(parser &command, model_run_options &options) {
-    command.add_option("model", options.directory, "model directory in Hugging Face layout")
+    command
+        .add_option("model", options.directory,
+                    "model directory in Hugging Face layout, or GGUF file")
         ->required()
         ->type_name("MODEL_DIR");
     command

@@ -11,6 +11,7 @@
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/model/gguf.h"
 #include "core/model/tokenizer.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
@@ -120,8 +121,11 @@ int decode(const arguments &given, const tokenizer &with) {
 }
 
 int tokenize(const arguments &given) {
-    const auto opened = tokenizer::open(std::filesystem::path(given.directory) / "tokenizer.json");
+    const std::filesystem::path path = given.directory;
+    const auto opened =
+        is_gguf(path) ? tokenizer::of_model(path) : tokenizer::open(path / "tokenizer.json");
     if (!opened) return fail(opened.failure());
+    if (*opened == nullptr) return fail({format("{}: has no tokenizer", given.directory)});
     const tokenizer &with = **opened;
     const encode_options options{.add_special = !given.plain, .parse_special = !given.plain};
     if (given.decode) return decode(given, with);
@@ -139,7 +143,7 @@ int tokenize(const arguments &given) {
 command install_tokenize(parser &app) {
     parser *sub = app.add_subcommand("tokenize", "a text's token ids, or the text of ids");
     const auto given = std::make_shared<arguments>();
-    sub->add_option("model", given->directory, "a directory with a tokenizer.json")
+    sub->add_option("model", given->directory, "a directory with a tokenizer.json, or a GGUF file")
         ->required()
         ->type_name("MODEL_DIR");
     option *text = sub->add_option("--text", given->text, "instead of standard input");

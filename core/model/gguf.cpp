@@ -1,0 +1,476 @@
+// gguf.cpp - one pass over a header with a reader that never leaves the file, then the tensors'
+// places; the files of a split model.
+#include "core/model/gguf.h"
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cctype>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "core/base/safetensors.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<char, 4> magic = {'G', 'G', 'U', 'F'};
+constexpr uint64_t name_bytes_max = 1 << 16, alignment_max = 1 << 20, parts_max = 9999;
+constexpr uint32_t dimensions_max = 4;
+
+enum class value_type : uint32_t {
+    u8,
+    i8,
+    u16,
+    i16,
+    u32,
+    i32,
+    f32,
+    boolean,
+    text,
+    array,
+    u64,
+    i64,
+    f64
+};
+constexpr uint32_t value_types = 13;
+constexpr std::array<uint32_t, value_types> value_bytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+
+// Types of tensors that nothing here computes with, for messages.
+constexpr std::pair<uint32_t, const char *> other_types[] = {
+    {4, "Q4_2"},    {5, "Q4_3"},     {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"},
+    {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},
+    {24, "I8"},     {25, "I16"},     {26, "I32"},   {27, "I64"},   {28, "F64"},
+    {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {40, "NVFP4"}};
+
+std::string supported_types() {
+    std::vector<std::string> names;
+    for (const weight_format &format : weight_formats) {
+        if (format.gguf_id == no_gguf_id) continue;
+        names.emplace_back(format.name);
+        for (char &letter : names.back()) letter = static_cast<char>(std::toupper(letter));
+    }
+    return listed(names, "and");
+}
+
+const weight_format *format_of_id(uint32_t id) {
+    const auto *found = std::ranges::find(weight_formats, id, &weight_format::gguf_id);
+    return id == no_gguf_id || found == std::end(weight_formats) ? nullptr : found;
+}
+
+template <class Value>
+Value read_at(const std::byte *from) {
+    Value value;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+}
+
+double number_at(value_type type, const std::byte *from) {
+    switch (type) {
+        case value_type::u8:
+        case value_type::boolean:
+            return read_at<uint8_t>(from);
+        case value_type::i8:
+            return read_at<int8_t>(from);
+        case value_type::u16:
+            return read_at<uint16_t>(from);
+        case value_type::i16:
+            return read_at<int16_t>(from);
+        case value_type::u32:
+            return read_at<uint32_t>(from);
+        case value_type::i32:
+            return read_at<int32_t>(from);
+        case value_type::f32:
+            return read_at<float>(from);
+        case value_type::u64:
+            return static_cast<double>(read_at<uint64_t>(from));
+        case value_type::i64:
+            return static_cast<double>(read_at<int64_t>(from));
+        case value_type::f64:
+            return read_at<double>(from);
+        default:
+            return 0;
+    }
+}
+
+gguf_value value_of(value_type type, const std::byte *from) {
+    switch (type) {
+        case value_type::boolean:
+            return read_at<uint8_t>(from) != 0;
+        case value_type::f32:
+        case value_type::f64:
+            return number_at(type, from);
+        case value_type::u64:
+            return read_at<uint64_t>(from);
+        case value_type::i64:
+            return read_at<int64_t>(from);
+        default:
+            return static_cast<int64_t>(number_at(type, from));
+    }
+}
+
+// Reads from the front; after the first failure everything is empty.
+class header_reader {
+public:
+    header_reader(std::span<const std::byte> file, const std::string &name)
+        : file_(file), name_(name) {}
+
+    bool failed() const { return failure_.has_value(); }
+    const error &failure() const { return *failure_; }
+    uint64_t at() const { return at_; }
+    uint64_t left() const { return file_.size() - at_; }
+    void fail(const std::string &what) {
+        if (!failure_) failure_ = error{format("{}: {}", name_, what)};
+    }
+
+    std::span<const std::byte> take(uint64_t bytes, const std::string &what) {
+        if (failed()) return {};
+        if (bytes > left()) {
+            fail(format("{} of {} bytes at {} reaches beyond the {} bytes of the file", what, bytes,
+                        at_, file_.size()));
+            return {};
+        }
+        const auto taken = file_.subspan(at_, bytes);
+        at_ += bytes;
+        return taken;
+    }
+    template <class Value>
+    Value number(const std::string &what) {
+        const auto bytes = take(sizeof(Value), what);
+        return bytes.empty() ? Value{} : read_at<Value>(bytes.data());
+    }
+    std::string_view text(const std::string &what, uint64_t bytes_max = UINT64_MAX) {
+        const auto length = number<uint64_t>("the length of " + what);
+        if (!failed() && length > bytes_max)
+            fail(format("{} has {} bytes; {} is the limit", what, length, bytes_max));
+        const auto bytes = take(length, what);
+        return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
+    }
+    // So many of something that takes at least `each` bytes.
+    uint64_t count(const std::string &what, uint64_t each) {
+        const auto number_of = number<uint64_t>(what);
+        if (!failed() && number_of > left() / each)
+            fail(format("{} is {}, more than the {} bytes that follow can hold", what, number_of,
+                        left()));
+        return failed() ? 0 : number_of;
+    }
+
+private:
+    std::span<const std::byte> file_;
+    const std::string &name_;
+    std::optional<error> failure_;
+    uint64_t at_ = 0;
+};
+
+gguf_value read_array(header_reader &in, const std::string &key) {
+    const auto type = in.number<uint32_t>("the type of the elements of " + key);
+    if (in.failed()) return false;
+    if (type == static_cast<uint32_t>(value_type::array) || type >= value_types) {
+        in.fail(format("{}: elements of type {}; arrays hold numbers or texts", key, type));
+        return false;
+    }
+    if (type == static_cast<uint32_t>(value_type::text)) {
+        gguf_texts texts;
+        const uint64_t count = in.count("the number of elements of " + key, sizeof(uint64_t));
+        texts.reserve(count);
+        const std::string what = "a text of " + key;
+        for (uint64_t i = 0; i < count && !in.failed(); ++i) texts.push_back(in.text(what));
+        return texts;
+    }
+    const uint64_t count = in.count("the number of elements of " + key, value_bytes[type]);
+    return gguf_numbers{type, in.take(count * value_bytes[type], "the elements of " + key), count};
+}
+
+void read_metadata(header_reader &in, uint64_t count, gguf_metadata &out) {
+    for (uint64_t i = 0; i < count && !in.failed(); ++i) {
+        const std::string key(in.text(format("key {}", i), name_bytes_max));
+        const auto type = in.number<uint32_t>("the type of a key");
+        if (in.failed()) return;
+        if (key.empty()) return in.fail(format("key {} has no name", i));
+        const std::string label = shown(key);
+        gguf_value value;
+        if (type == static_cast<uint32_t>(value_type::text)) {
+            value = in.text(label);
+        } else if (type == static_cast<uint32_t>(value_type::array)) {
+            value = read_array(in, label);
+        } else if (type < value_types) {
+            const auto bytes = in.take(value_bytes[type], label);
+            if (!in.failed()) value = value_of(static_cast<value_type>(type), bytes.data());
+        } else {
+            return in.fail(format("{} is of type {}, which does not exist", label, type));
+        }
+        if (!in.failed() && !out.emplace(key, std::move(value)).second)
+            in.fail(format("{} is there twice", label));
+    }
+}
+
+// Bytes of a tensor, its dimensions checked; 0 after a failure.
+uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of,
+                         const weight_format &format_of_it) {
+    const std::string label = shown(of.name);
+    uint64_t values = 1;
+    for (const uint64_t extent : of.shape) {
+        if (extent == 0 || extent > (uint64_t{1} << 56) / values) {
+            in.fail(format("tensor {}: the shape {} is of no tensor that fits a file", label,
+                           shape_text(of.shape)));
+            return 0;
+        }
+        values *= extent;
+    }
+    if (of.shape.back() % format_of_it.block == 0)
+        return values / format_of_it.block * format_of_it.bytes;
+    in.fail(format("tensor {}: rows of {} values are no whole blocks of {}, which have {}", label,
+                   of.shape.back(), format_of_it.name, format_of_it.block));
+    return 0;
+}
+
+// The table's entry without its bytes, which are noted as the size of a span over nothing yet.
+gguf_tensor read_tensor(header_reader &in, uint64_t number, uint64_t &bytes) {
+    gguf_tensor made;
+    made.name = in.text(format("the name of tensor {}", number), name_bytes_max);
+    const std::string label = format("tensor {}", shown(made.name));
+    const auto dimensions = in.number<uint32_t>(label);
+    if (!in.failed() && (dimensions == 0 || dimensions > dimensions_max))
+        in.fail(format("{} has {} dimensions; 1 to {} are supported", label, dimensions,
+                       dimensions_max));
+    for (uint32_t i = 0; i < dimensions && !in.failed(); ++i)
+        made.shape.push_back(in.number<uint64_t>(label));
+    std::ranges::reverse(made.shape);
+    const auto id = in.number<uint32_t>(label);
+    made.offset_bytes = in.number<uint64_t>(label);
+    if (in.failed()) return made;
+    const weight_format *known = format_of_id(id);
+    if (known == nullptr) {
+        const auto *other =
+            std::ranges::find(other_types, id, [](const auto &one) { return one.first; });
+        in.fail(format("{} is of type {}{}; supported are {}", label, id,
+                       other == std::end(other_types) ? "" : format(" ({})", other->second),
+                       supported_types()));
+        return made;
+    }
+    made.type = known->type;
+    bytes = bytes_of_tensor(in, made, *known);
+    return made;
+}
+
+uint64_t alignment_of(header_reader &in, const gguf_metadata &metadata) {
+    if (!metadata.contains("general.alignment")) return 32;
+    const auto given = gguf_count(metadata, "general.alignment");
+    if (given && *given >= 4 && *given <= alignment_max && (*given & (*given - 1)) == 0)
+        return *given;
+    in.fail(format("general.alignment is {}; a power of two from 4 to {} is needed",
+                   given ? format("{}", *given) : "no whole number", alignment_max));
+    return 32;
+}
+
+// Gives every tensor its bytes: within the file, aligned, none in another's.
+void place_tensors(header_reader &in, std::span<const std::byte> file, uint64_t alignment,
+                   const std::vector<uint64_t> &bytes, gguf_header &out) {
+    const std::span<const std::byte> data =
+        file.subspan(std::min<uint64_t>(out.data_offset, file.size()));
+    std::vector<size_t> order(out.tensors.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+        order[i] = i;
+        gguf_tensor &one = out.tensors[i];
+        if (one.offset_bytes % alignment != 0)
+            return in.fail(format("tensor {}: the offset {} is no multiple of the alignment, {}",
+                                  shown(one.name), one.offset_bytes, alignment));
+        if (one.offset_bytes > data.size() || bytes[i] > data.size() - one.offset_bytes)
+            return in.fail(
+                format("tensor {}: {} bytes at {} reach beyond the {} bytes of data; is "
+                       "the file complete?",
+                       shown(one.name), bytes[i], one.offset_bytes, data.size()));
+        one.bytes = data.subspan(one.offset_bytes, bytes[i]);
+    }
+    std::ranges::sort(order, {}, [&](size_t i) { return out.tensors[i].offset_bytes; });
+    for (size_t i = 1; i < order.size(); ++i) {
+        const gguf_tensor &before = out.tensors[order[i - 1]], &one = out.tensors[order[i]];
+        if (before.offset_bytes + before.bytes.size() > one.offset_bytes)
+            return in.fail(
+                format("tensors {} and {} share bytes", shown(before.name), shown(one.name)));
+    }
+}
+
+}  // namespace
+
+double gguf_numbers::at(uint64_t index) const {
+    assert(index < count);
+    return number_at(static_cast<value_type>(type), bytes.data() + index * value_bytes[type]);
+}
+
+uint64_t gguf_tensor::values() const {
+    uint64_t all = 1;
+    for (const uint64_t extent : shape) all *= extent;
+    return all;
+}
+
+result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name) {
+    header_reader in(file, name);
+    const auto first = in.take(magic.size(), "the magic number");
+    if (!in.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0)
+        in.fail("is no GGUF file: it does not begin with GGUF");
+    const auto version = in.number<uint32_t>("the version");
+    if (!in.failed() && (version == 0x03000000u || version == 0x02000000u))
+        in.fail(
+            "its numbers have their highest byte first; files of such machines are not "
+            "supported");
+    if (!in.failed() && version != 2 && version != 3)
+        in.fail(format("GGUF version {}; 2 and 3 are supported", version));
+    // A tensor takes at least a name, a dimension, a type and an offset; a key its name and value.
+    const uint64_t tensors = in.count("the number of tensors", 32);
+    const uint64_t keys = in.count("the number of keys", 13);
+    gguf_header made;
+    read_metadata(in, keys, made.metadata);
+    std::vector<uint64_t> bytes(in.failed() ? 0 : tensors);
+    for (uint64_t i = 0; i < tensors && !in.failed(); ++i)
+        made.tensors.push_back(read_tensor(in, i, bytes[i]));
+    const uint64_t alignment = in.failed() ? 32 : alignment_of(in, made.metadata);
+    made.data_offset = (in.at() + alignment - 1) / alignment * alignment;
+    if (!in.failed()) place_tensors(in, file, alignment, bytes, made);
+    if (in.failed()) return in.failure();
+    return made;
+}
+
+bool is_gguf(const fs::path &path) {
+    std::error_code code;
+    if (path.extension() == ".gguf") return true;
+    if (!fs::is_regular_file(path, code)) return false;
+    std::array<char, 4> first{};
+    std::ifstream(path, std::ios::binary).read(first.data(), first.size());
+    return first == magic;
+}
+
+result<gguf_header> gguf_files::add(const fs::path &path) {
+    auto made = std::make_unique<file>();
+    made->path = path.string();
+    result<mapped_file> mapped = mapped_file::open(path);
+    if (!mapped) return mapped.failure();
+    made->mapped = std::move(*mapped);
+    files_.push_back(std::move(made));
+    return add(files_.back()->mapped.bytes());
+}
+
+// Of the last file.
+result<gguf_header> gguf_files::add(std::span<const std::byte> bytes) {
+    const file &kept = *files_.back();
+    result<gguf_header> header = parse_gguf(bytes, kept.path);
+    if (!header) return header;
+    for (gguf_tensor &one : header->tensors) {
+        one.file = &kept.path;
+        tensors_.push_back(std::move(one));
+    }
+    return header;
+}
+
+// The parts of "NAME-00001-of-00003.gguf".
+status gguf_files::add_others(const fs::path &path) {
+    const auto count = gguf_count(metadata_, "split.count");
+    if (!count || *count <= 1) return success();
+    const auto number = gguf_count(metadata_, "split.no");
+    if (*count > parts_max)
+        return error{format("{}: split.count is {}; at most {} parts are supported", place(),
+                            *count, parts_max)};
+    if (number != 0)
+        return error{format("{}: is part {} of {}; name the first part, which has the metadata",
+                            place(), number.value_or(0) + 1, *count)};
+    const std::string name = path.filename().string(), end = format("-00001-of-{:05}.gguf", *count);
+    if (!name.ends_with(end))
+        return error{
+            format("{}: is the first of {} parts, but its name does not end in {}, so the "
+                   "others cannot be found",
+                   place(), *count, end)};
+    for (uint64_t i = 1; i < *count; ++i) {
+        const fs::path part =
+            path.parent_path() / format("{}-{:05}-of-{:05}.gguf",
+                                        name.substr(0, name.size() - end.size()), i + 1, *count);
+        const result<gguf_header> header = add(part);
+        if (!header) return header.failure();
+        if (gguf_count(header->metadata, "split.no") != i ||
+            gguf_count(header->metadata, "split.count") != count)
+            return error{
+                format("{}: does not say that it is part {} of {}", part.string(), i + 1, *count)};
+    }
+    const auto tensors = gguf_count(metadata_, "split.tensors.count");
+    if (tensors && *tensors != tensors_.size())
+        return error{format("{}: split.tensors.count is {}, and the {} parts have {} tensors",
+                            place(), *tensors, *count, tensors_.size())};
+    return success();
+}
+
+status gguf_files::index() {
+    for (size_t i = 0; i < tensors_.size(); ++i)
+        if (!numbers_.emplace(tensors_[i].name, i).second)
+            return error{
+                format("{}: tensor {} is there twice", *tensors_[i].file, shown(tensors_[i].name))};
+    return success();
+}
+
+result<gguf_files> gguf_files::open(const fs::path &path) {
+    gguf_files opened;
+    result<gguf_header> first = opened.add(path);
+    if (!first) return first.failure();
+    opened.metadata_ = std::move(first->metadata);
+    if (const status added = opened.add_others(path); !added) return added.failure();
+    if (const status done = opened.index(); !done) return done.failure();
+    return opened;
+}
+
+result<gguf_files> gguf_files::parse(std::span<const std::byte> bytes, const std::string &name) {
+    gguf_files opened;
+    opened.files_.push_back(std::make_unique<file>(file{name, {}}));
+    result<gguf_header> header = opened.add(bytes);
+    if (!header) return header.failure();
+    opened.metadata_ = std::move(header->metadata);
+    if (const status done = opened.index(); !done) return done.failure();
+    return opened;
+}
+
+gguf_tensor *gguf_files::find(std::string_view name) {
+    const auto found = numbers_.find(name);
+    return found == numbers_.end() ? nullptr : &tensors_[found->second];
+}
+
+const gguf_tensor *gguf_files::find(std::string_view name) const {
+    const auto found = numbers_.find(name);
+    return found == numbers_.end() ? nullptr : &tensors_[found->second];
+}
+
+std::optional<double> gguf_number(const gguf_metadata &of, std::string_view key) {
+    const auto found = of.find(key);
+    if (found == of.end()) return std::nullopt;
+    if (const auto *whole = std::get_if<int64_t>(&found->second))
+        return static_cast<double>(*whole);
+    if (const auto *whole = std::get_if<uint64_t>(&found->second))
+        return static_cast<double>(*whole);
+    if (const auto *number = std::get_if<double>(&found->second)) return *number;
+    return std::nullopt;
+}
+
+std::optional<uint64_t> gguf_count(const gguf_metadata &of, std::string_view key) {
+    const auto found = of.find(key);
+    if (found == of.end()) return std::nullopt;
+    if (const auto *whole = std::get_if<int64_t>(&found->second))
+        return *whole < 0 ? std::nullopt : std::optional(static_cast<uint64_t>(*whole));
+    if (const auto *whole = std::get_if<uint64_t>(&found->second)) return *whole;
+    return std::nullopt;
+}
+
+std::optional<std::string_view> gguf_text(const gguf_metadata &of, std::string_view key) {
+    const auto found = of.find(key);
+    const auto *text = found == of.end() ? nullptr : std::get_if<std::string_view>(&found->second);
+    return text == nullptr ? std::nullopt : std::optional(*text);
+}
+
+std::optional<bool> gguf_flag(const gguf_metadata &of, std::string_view key) {
+    const auto found = of.find(key);
+    const auto *flag = found == of.end() ? nullptr : std::get_if<bool>(&found->second);
+    return flag == nullptr ? std::nullopt : std::optional(*flag);
+}
+
+}  // namespace moorage::core

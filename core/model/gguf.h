@@ -1,0 +1,103 @@
+// gguf.h - the checked header of a GGUF file, and a model's files opened: tensors by name,
+// metadata.
+//
+//   auto opened = gguf_files::open("model-00001-of-00003.gguf");   // or the one file
+//   const gguf_tensor *found = opened->find("blk.0.attn_q.weight");
+//   opened->metadata().find("general.architecture")
+//
+// Files are mapped; no weight is read. Every count, length, offset and alignment is checked before
+// it is used. The format: github.com/ggml-org/ggml, docs/gguf.md, version 3 (and 2, which has the
+// same layout).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "core/base/mapped_file.h"
+#include "core/base/result.h"
+#include "core/model/weight_types.h"
+
+namespace moorage::core {
+
+// Numbers of an array as they lie in the file, or texts.
+struct gguf_numbers {
+    uint32_t type;  // of an element, as the file says it
+    std::span<const std::byte> bytes;
+    uint64_t count;
+    double at(uint64_t index) const;
+};
+using gguf_texts = std::vector<std::string_view>;
+// Whole numbers of any width are int64_t (those of 64 bits without a sign uint64_t).
+using gguf_value =
+    std::variant<bool, int64_t, uint64_t, double, std::string_view, gguf_numbers, gguf_texts>;
+using gguf_metadata = std::map<std::string, gguf_value, std::less<>>;
+
+struct gguf_tensor {
+    std::string name;
+    weight_type type = usual_weights;
+    std::vector<uint64_t> shape;  // the length of a row last, as elsewhere
+    uint64_t offset_bytes = 0;    // from where the data begins
+    std::span<const std::byte> bytes;
+    const std::string *file = nullptr;  // its path, for messages
+    bool used = false;                  // set by who reads it
+    uint64_t values() const;
+};
+
+struct gguf_header {
+    gguf_metadata metadata;
+    std::vector<gguf_tensor> tensors;
+    uint64_t data_offset = 0;  // in the file
+};
+// `file` is the whole file, borrowed; `name` is what errors call it.
+result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name);
+
+// Whether the path is that of a file with GGUF's first four bytes, or ends in .gguf.
+bool is_gguf(const std::filesystem::path &path);
+
+class gguf_files {
+public:
+    // The file, or the first of a split model whose others lie beside it.
+    static result<gguf_files> open(const std::filesystem::path &path);
+    // One file in memory, borrowed, under a name for messages. For tests and the fuzz target.
+    static result<gguf_files> parse(std::span<const std::byte> bytes, const std::string &name);
+
+    // Of the first file, which alone has all of it.
+    const gguf_metadata &metadata() const { return metadata_; }
+    gguf_tensor *find(std::string_view name);  // null: no such tensor
+    const gguf_tensor *find(std::string_view name) const;
+    const std::vector<gguf_tensor> &tensors() const { return tensors_; }
+    uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
+    const std::string &place() const { return files_.front()->path; }
+
+private:
+    struct file {
+        std::string path;
+        mapped_file mapped;
+    };
+    result<gguf_header> add(const std::filesystem::path &path);
+    result<gguf_header> add(std::span<const std::byte> bytes);
+    status add_others(const std::filesystem::path &path);
+    status index();
+
+    std::vector<std::unique_ptr<file>> files_;  // stay where they are: others point into them
+    gguf_metadata metadata_;
+    std::vector<gguf_tensor> tensors_;
+    std::map<std::string_view, size_t> numbers_;
+};
+
+// The value of a key as a number, a text, ...; none: another type, or no such key.
+std::optional<double> gguf_number(const gguf_metadata &of, std::string_view key);
+std::optional<uint64_t> gguf_count(const gguf_metadata &of, std::string_view key);
+std::optional<std::string_view> gguf_text(const gguf_metadata &of, std::string_view key);
+std::optional<bool> gguf_flag(const gguf_metadata &of, std::string_view key);
+
+}  // namespace moorage::core

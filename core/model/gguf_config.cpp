@@ -1,0 +1,371 @@
+// gguf_config.cpp - a table of architectures and one of keys; the rest is asked of the tensors.
+#include "core/model/gguf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/base/json.h"
+#include "core/base/safetensors.h"
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/weight_values.h"
+
+namespace moorage::core {
+
+namespace {
+
+struct gguf_architecture {
+    const char *name;   // general.architecture
+    const char *model;  // model_type of config.json
+    // Queries and keys are stored so that neighbours turn together.
+    bool neighbours = false;
+    // The norm before the experts.
+    const char *mlp_norm = "ffn_norm";
+    bool normalises = false;  // weights of the chosen experts, where no key says it
+    bool slides = false;      // sliding_window means what it says
+};
+constexpr gguf_architecture table[] = {
+    {.name = "llama", .model = "mixtral", .neighbours = true, .slides = true},
+    {.name = "qwen2moe", .model = "qwen2_moe"},
+    {.name = "qwen3moe", .model = "qwen3_moe", .normalises = true},
+    {.name = "olmoe", .model = "olmoe"},
+    {.name = "deepseek2", .model = "deepseek_v2"},  // or deepseek_v3, which scores by sigmoid
+    {.name = "phimoe", .model = "phimoe", .slides = true},
+    {.name = "granitemoe", .model = "granitemoe", .neighbours = true},
+    {.name = "gpt-oss", .model = "gpt_oss", .mlp_norm = "post_attention_norm", .slides = true},
+    {.name = "glm4moe", .model = "glm4_moe", .mlp_norm = "post_attention_norm"},
+};
+
+// Keys whose presence changes the result in a way that nothing here computes.
+constexpr std::pair<const char *, const char *> unsupported[] = {
+    {"attn_logit_softcapping", "soft-capped logits are not supported"},
+    {"final_logit_softcapping", "soft-capped logits are not supported"},
+    {"interleave_moe_layer_step", "layers with experts have to follow the dense ones"},
+    {"attention.max_alibi_bias", "only rotary position embeddings are supported"},
+    {"attention.temperature_length", "scaled attention of long texts is not supported"},
+};
+
+enum gating : uint64_t {
+    gating_unsaid = 0,
+    gating_softmax = 1,
+    gating_sigmoid = 2,
+    gating_late = 3
+};
+
+const gguf_architecture *architecture_of(const gguf_files &of) {
+    const auto name = gguf_text(of.metadata(), "general.architecture");
+    const auto *found = std::ranges::find_if(
+        table, [&](const gguf_architecture &one) { return name && one.name == *name; });
+    return found == std::end(table) ? nullptr : found;
+}
+
+class config_builder {
+public:
+    config_builder(const gguf_files &of, const gguf_architecture &row) : of_(of), row_(row) {}
+
+    result<model_config> build() {
+        for (const auto &[key, why] : unsupported)
+            if (of_.metadata().contains(full(key))) fail(key, format("is given; {}", why));
+        json config = json::object();
+        config["model_type"] = model();
+        read_sizes(config);
+        read_attention(config);
+        read_experts(config);
+        read_router(config);
+        read_rope(config);
+        if (failure_) return *failure_;
+        result<model_config> made = parse_model_config(config.dump(), words());
+        if (made && row_.neighbours) made->rope.interleaved = true;
+        return made;
+    }
+
+private:
+    std::string full(std::string_view key) const { return format("{}.{}", row_.name, key); }
+    // What errors call the keys that config.json has for those of the file.
+    std::string words() const { return format("{}: in the words of config.json", of_.place()); }
+    void fail(std::string_view key, const std::string &what) {
+        if (!failure_) failure_ = error{format("{}: {} {}", of_.place(), full(key), what)};
+    }
+
+    // A number, or a list of the same number for each layer.
+    std::optional<double> number(std::string_view key) {
+        const auto found = of_.metadata().find(full(key));
+        if (found == of_.metadata().end()) return std::nullopt;
+        if (const auto *list = std::get_if<gguf_numbers>(&found->second)) {
+            if (list->count == 0) return std::nullopt;
+            for (uint64_t i = 1; i < list->count; ++i)
+                if (list->at(i) != list->at(0))
+                    fail(key, "differs between layers; the same for all is supported");
+            return list->at(0);
+        }
+        const auto value = gguf_number(of_.metadata(), full(key));
+        if (!value || !std::isfinite(*value)) fail(key, "is no number");
+        return value;
+    }
+    std::optional<uint64_t> count(std::string_view key) {
+        const auto value = number(key);
+        if (!value) return std::nullopt;
+        if (*value < 0 || *value > 0x1p53 || *value != std::floor(*value)) {
+            fail(key, format("is {:g}; a whole number is needed", *value));
+            return 0;
+        }
+        return static_cast<uint64_t>(*value);
+    }
+    uint64_t needed(std::string_view key) {
+        const auto value = count(key);
+        if (!value) fail(key, "is missing");
+        return value.value_or(0);
+    }
+    void put(json &config, const char *name, std::string_view key) {
+        if (const auto value = number(key)) config[name] = *value;
+    }
+    void put_count(json &config, const char *name, std::string_view key) {
+        if (const auto value = count(key)) config[name] = *value;
+    }
+
+    const gguf_tensor *tensor(const std::string &name) const { return of_.find(name); }
+    // That of the first layer that has one.
+    const gguf_tensor *of_layers(std::string_view name) const {
+        for (uint64_t layer = 0; layer < layers_; ++layer)
+            if (const auto *found = tensor(format("blk.{}.{}", layer, name))) return found;
+        return nullptr;
+    }
+    bool in_layers(std::string_view name) const { return of_layers(name) != nullptr; }
+
+    std::string model() {
+        const bool sigmoid = count("expert_gating_func") == gating_sigmoid;
+        return row_.model == std::string_view("deepseek_v2") && sigmoid ? "deepseek_v3"
+                                                                        : row_.model;
+    }
+    bool latent() const { return row_.name == std::string_view("deepseek2"); }
+
+    void read_sizes(json &config) {
+        layers_ = needed("block_count");
+        const uint64_t further = count("nextn_predict_layers").value_or(0);
+        if (further >= std::max<uint64_t>(layers_, 1))
+            fail("nextn_predict_layers", format("is {} of {} layers", further, layers_));
+        // Limits on layers are config.json's; here it only has to end.
+        layers_ = std::min<uint64_t>(layers_ - std::min(further, layers_), 1 << 16);
+        config["num_hidden_layers"] = layers_;
+        config["hidden_size"] = needed("embedding_length");
+        config["max_position_embeddings"] = needed("context_length");
+        const gguf_tensor *embedding = tensor("token_embd.weight");
+        if (embedding == nullptr || embedding->shape.size() != 2)
+            failure_ = failure_.value_or(error{format(
+                "{}: tensor token_embd.weight, of two dimensions, is missing", of_.place())});
+        else
+            config["vocab_size"] = embedding->shape[0];
+        const auto epsilon = number("attention.layer_norm_rms_epsilon");
+        const auto other = number("attention.layer_norm_epsilon");
+        if (!epsilon && !other) fail("attention.layer_norm_rms_epsilon", "is missing");
+        config["rms_norm_eps"] = epsilon ? *epsilon : other.value_or(0);
+        config["tie_word_embeddings"] = tensor("output.weight") == nullptr;
+        config["lm_head_bias"] = tensor("output.bias") != nullptr;
+        put(config, "embedding_multiplier", "embedding_scale");
+        put(config, "residual_multiplier", "residual_scale");
+        put(config, "logits_scaling", "logit_scale");
+    }
+
+    void read_attention(json &config) {
+        const uint64_t heads = needed("attention.head_count");
+        config["num_attention_heads"] = heads;
+        rotated_ = count("rope.dimension_count").value_or(0);
+        if (latent()) return read_latent(config);
+        const uint64_t width = config["hidden_size"].get<uint64_t>();
+        head_dim_ = count("attention.key_length").value_or(heads == 0 ? 0 : width / heads);
+        const uint64_t values = count("attention.value_length").value_or(head_dim_);
+        if (values != head_dim_)
+            fail("attention.value_length", format("is {}, and attention.key_length {}; the same is "
+                                                  "supported",
+                                                  values, head_dim_));
+        config["head_dim"] = head_dim_;
+        put_count(config, "num_key_value_heads", "attention.head_count_kv");
+        const bool bias = in_layers("attn_q.bias") || in_layers("attn_qkv.bias");
+        config["attention_bias"] = config["qkv_bias"] = bias;
+        config["use_qk_norm"] = in_layers("attn_q_norm.weight");
+        put(config, "attention_multiplier", "attention.scale");
+        if (!config.contains("attention_multiplier") && head_dim_ != 0)
+            config["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(head_dim_));
+        if (number("attention.clamp_kqv").value_or(0) > 0)
+            put(config, "clip_qkv", "attention.clamp_kqv");
+        if (row_.slides && count("attention.sliding_window").value_or(0) > 0)
+            put_count(config, "sliding_window", "attention.sliding_window");
+    }
+
+    // Files of before 2025-04 have kv_b as one matrix and give the sizes of the heads as
+    // key_length; newer ones give those of the compressed cache there.
+    void read_latent(json &config) {
+        const auto key = count("attention.key_length_mla"),
+                   value = count("attention.value_length_mla");
+        const uint64_t whole = key ? *key : needed("attention.key_length");
+        if (rotated_ == 0 || rotated_ >= whole)
+            fail("rope.dimension_count",
+                 format("is {} of heads of {}; a part is needed", rotated_, whole));
+        config["qk_rope_head_dim"] = rotated_;
+        config["qk_nope_head_dim"] = whole - std::min(rotated_, whole);
+        config["v_head_dim"] = value ? *value : needed("attention.value_length");
+        config["kv_lora_rank"] = needed("attention.kv_lora_rank");
+        if (const gguf_tensor *low = of_layers("attn_q_a.weight"))
+            config["q_lora_rank"] = low->shape.front();
+    }
+
+    void read_experts(json &config) {
+        config["num_experts"] = needed("expert_count");
+        config["num_experts_per_tok"] = needed("expert_used_count");
+        if (config["num_experts"] == 0)
+            fail("expert_count", "is 0; models with experts are supported");
+        const uint64_t inner = expert_rows();
+        const auto said = count("expert_feed_forward_length");
+        if (said && *said != 0 && inner != 0 && *said != inner)
+            fail("expert_feed_forward_length",
+                 format("is {}, but experts have {} rows", *said, inner));
+        const auto *row = find_architecture(model());
+        const uint64_t dense = count("feed_forward_length").value_or(0);
+        config["intermediate_size"] = dense;
+        config[row->expert_size_key] = inner;
+        if (row->dense == dense_rule::first)
+            config["first_k_dense_replace"] = count("leading_dense_block_count").value_or(0);
+        const gguf_tensor *shared = of_layers("ffn_up_shexp.weight");
+        const uint64_t shared_rows = shared == nullptr ? 0 : shared->shape.front();
+        if (row->shared == shared_rule::none && shared != nullptr)
+            failure_ = failure_.value_or(
+                error{format("{}: tensor {}: shared experts are not supported for {}", of_.place(),
+                             shared->name, row_.name)});
+        if (row->shared == shared_rule::sized)
+            config["shared_expert_intermediate_size"] = shared_rows;
+        if (row->shared == shared_rule::counted && inner != 0)
+            config["n_shared_experts"] = shared_rows / inner;
+    }
+    // Of the stacked matrix, or of the first expert of one matrix each.
+    uint64_t expert_rows() {
+        if (const auto *down = of_layers("ffn_down_exps.weight")) return down->shape.back();
+        if (const auto *down = of_layers("ffn_down.0.weight")) return down->shape.back();
+        failure_ = failure_.value_or(error{format(
+            "{}: no layer has ffn_down_exps.weight, the experts of the layer", of_.place())});
+        return 0;
+    }
+
+    void read_router(json &config) {
+        const architecture &row = *find_architecture(model());
+        const uint64_t gating = count("expert_gating_func").value_or(gating_unsaid);
+        const bool sigmoid = row.score == score_kind::sigmoid;
+        const bool late = row.score == score_kind::softmax_of_chosen && gating == gating_late;
+        if (gating != gating_unsaid && !late &&
+            gating != (sigmoid ? gating_sigmoid : gating_softmax))
+            fail("expert_gating_func", format("is {}; for {} {} is supported", gating, row_.name,
+                                              sigmoid ? "2 (sigmoid)" : "1 (softmax)"));
+        if (row.normalise == norm_weights_rule::by_key || row.grouped_routing)
+            config["norm_topk_prob"] =
+                gguf_flag(of_.metadata(), full("expert_weights_norm")).value_or(row_.normalises);
+        if (!row.grouped_routing) return;
+        const double scale = number("expert_weights_scale").value_or(0);
+        config["routed_scaling_factor"] = scale == 0 ? 1.0 : scale;
+        const uint64_t groups = count("expert_group_count").value_or(0);
+        if (groups <= 1) return;
+        config["n_group"] = groups;
+        put_count(config, "topk_group", "expert_group_used_count");
+        if (!sigmoid) config["topk_method"] = "group_limited_greedy";
+    }
+
+    void read_rope(json &config) {
+        json rope = {{"rope_theta", number("rope.freq_base").value_or(10000.0)},
+                     {"rope_type", "default"}};
+        // Half more than the count: the share is cut to a whole number again.
+        if (!latent() && rotated_ != 0 && head_dim_ != 0)
+            rope["partial_rotary_factor"] =
+                rotated_ == head_dim_
+                    ? 1.0
+                    : (static_cast<double>(rotated_) + 0.5) / static_cast<double>(head_dim_);
+        else if (!latent())
+            rope["partial_rotary_factor"] = 1.0;
+        const std::string type(
+            gguf_text(of_.metadata(), full("rope.scaling.type")).value_or("none"));
+        if (type == "linear" || type == "yarn")
+            rope["factor"] = number("rope.scaling.factor").value_or(1.0);
+        if (const auto trained = count("rope.scaling.original_context_length"))
+            rope["original_max_position_embeddings"] = *trained;
+        if (tensor("rope_freqs.weight") != nullptr)
+            read_factors(rope, "rope_freqs.weight", "rope_freqs.weight", 1);
+        else if (tensor("rope_factors_long.weight") != nullptr)
+            read_factors(rope, "rope_factors_short.weight", "rope_factors_long.weight",
+                         number("rope.scaling.attn_factor").value_or(1));
+        else if (type == "yarn")
+            read_yarn(rope);
+        else if (type == "linear")
+            rope["rope_type"] = "linear";
+        else if (type != "none")
+            fail("rope.scaling.type",
+                 format("is {}; none, linear, yarn and factors in tensors are supported",
+                        shown(type)));
+        config["rope_parameters"] = rope;
+    }
+    void read_yarn(json &rope) {
+        rope["rope_type"] = "yarn";
+        if (const auto fast = number("rope.scaling.yarn_beta_fast")) rope["beta_fast"] = *fast;
+        if (const auto slow = number("rope.scaling.yarn_beta_slow")) rope["beta_slow"] = *slow;
+        // gpt-oss' published bounds are not rounded; llama.cpp rounds them.
+        if (row_.name == std::string_view("gpt-oss")) rope["truncate"] = false;
+        const double factor = rope["factor"].get<double>();
+        const double usual = factor <= 1 ? 1 : 0.1 * std::log(factor) + 1;
+        if (const auto own = number("rope.scaling.attn_factor"))
+            rope["attention_factor"] = *own * usual;
+        if (!latent()) return;
+        // Cosines stay as they are; the scores are scaled instead.
+        rope["attention_factor"] = 1.0;
+        rope["mscale"] = rope["mscale_all_dim"] =
+            number("rope.scaling.yarn_log_multiplier").value_or(0) / 0.1;
+    }
+    // Each pair's frequency is divided by its number.
+    void read_factors(json &rope, const char *short_name, const char *long_name, double magnitude) {
+        const auto list = [&](const char *name) {
+            std::vector<float> values;
+            const gguf_tensor *found = tensor(name);
+            if (found == nullptr || found->shape.size() != 1 || found->shape[0] > (1 << 16)) {
+                failure_ = failure_.value_or(
+                    error{format("{}: tensor {}, a vector of a number for each rotated pair, is "
+                                 "missing",
+                                 of_.place(), name)});
+                return values;
+            }
+            values.resize(found->shape[0]);
+            read_row(packed_matrix(found->type, 1, static_cast<uint32_t>(values.size()),
+                                   found->bytes.data()),
+                     0, values);
+            return values;
+        };
+        rope["rope_type"] = "longrope";
+        rope["short_factor"] = list(short_name);
+        rope["long_factor"] = list(long_name);
+        rope["attention_factor"] = magnitude;
+    }
+
+    const gguf_files &of_;
+    const gguf_architecture &row_;
+    std::optional<error> failure_;
+    uint64_t layers_ = 0, head_dim_ = 0, rotated_ = 0;
+};
+
+}  // namespace
+
+result<model_config> read_gguf_config(const gguf_files &of) {
+    const gguf_architecture *row = architecture_of(of);
+    if (row != nullptr) return config_builder(of, *row).build();
+    const auto name = gguf_text(of.metadata(), "general.architecture");
+    return error{format("{}: general.architecture is {}; supported are {}", of.place(),
+                        name ? shown(*name) : "missing",
+                        fmt::join(known_gguf_architectures(), ", "))};
+}
+
+std::vector<std::string> known_gguf_architectures() {
+    std::vector<std::string> names;
+    for (const gguf_architecture &row : table) names.emplace_back(row.name);
+    return names;
+}
+
+const char *gguf_mlp_norm(const gguf_files &of) {
+    const gguf_architecture *row = architecture_of(of);
+    return row == nullptr ? "ffn_norm" : row->mlp_norm;
+}
+
+}  // namespace moorage::core

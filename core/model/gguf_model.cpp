@@ -1,0 +1,119 @@
+// gguf_model.cpp - files, configuration from the metadata, weights in place, sizes.
+#include "core/model/gguf_model.h"
+
+#include <utility>
+
+#include "core/base/finite.h"
+#include "core/base/log.h"
+#include "core/base/safetensors.h"
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/gguf_config.h"
+#include "core/model/gguf_weights.h"
+#include "core/model/weight_values.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t unused_names_max = 8;
+
+class gguf_model final : public model {
+public:
+    static result<std::unique_ptr<model>> open(const std::filesystem::path &path) {
+        result<gguf_files> files = gguf_files::open(path);
+        if (!files) return files.failure();
+        std::unique_ptr<gguf_model> made(new gguf_model(std::move(*files)));
+        made->directory_ = path;
+        result<model_config> config = read_gguf_config(made->files_);
+        if (!config) return config.failure();
+        made->config_ = std::move(*config);
+        if (const status done = made->bind(); !done) return done.failure();
+        made->read_generation();
+        return std::unique_ptr<model>(std::move(made));
+    }
+
+    std::string odd_weight() const override {
+        for (const gguf_tensor &one : files_.tensors()) {
+            if (!one.used) continue;
+            std::vector<float> row(one.shape.back());
+            const uint64_t rows = one.values() / row.size();
+            const matrix all = packed_matrix(one.type, static_cast<uint32_t>(rows),
+                                             static_cast<uint32_t>(row.size()), one.bytes.data());
+            for (uint32_t number = 0; number < rows; ++number) {
+                read_row(all, number, row);
+                if (const size_t odd = first_odd(row); odd != row.size())
+                    return format("{}: tensor {} holds {} in row {} at {}", *one.file, one.name,
+                                  row[odd], number, odd);
+            }
+        }
+        return {};
+    }
+
+private:
+    explicit gguf_model(gguf_files files) : files_(std::move(files)) {}
+
+    status bind() {
+        const architecture &row = *find_architecture(config_.architecture);
+        gguf_weights supply(config_, files_, gguf_mlp_norm(files_), owned_);
+        weights_ = weight_binding(config_, row, supply).bind();
+        if (supply.failed()) return supply.failure();
+        config_.part_unit = part_unit_of(config_, weights_);
+        sizes_ = sizes_of(config_, weights_, supply);
+        sizes_.parameters = supply.parameters();
+        count_tensors();
+        return success();
+    }
+
+    // Without a chance in the file, text is greedy.
+    void read_generation() {
+        const auto id = [&](const char *key) -> std::optional<int32_t> {
+            const auto value = gguf_count(files_.metadata(), format("tokenizer.ggml.{}", key));
+            if (!value || *value >= config_.vocabulary) return std::nullopt;
+            return static_cast<int32_t>(*value);
+        };
+        generation_.begin_id = id("bos_token_id").value_or(-1);
+        for (const char *key : {"eos_token_id", "eot_token_id", "eom_token_id"})
+            if (const auto end = id(key);
+                end && std::ranges::find(generation_.end_ids, *end) == generation_.end_ids.end())
+                generation_.end_ids.push_back(*end);
+    }
+
+    void count_tensors() {
+        file_count_ = files_.file_count();
+        tensor_count_ = static_cast<uint32_t>(files_.tensors().size());
+        const std::string *surprising = nullptr;
+        for (const gguf_tensor &one : files_.tensors()) {
+            sizes_.total_bytes += one.bytes.size();
+            if (one.used) continue;
+            sizes_.unused_bytes += one.bytes.size();
+            if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(one.name);
+            if (surprising == nullptr && !known_extra(one.name)) surprising = &one.name;
+        }
+        if (surprising != nullptr)
+            log_warning(format("{}: some tensors are used by no part of {}, for example {}",
+                               directory_.string(), config_.architecture, shown(*surprising)));
+    }
+
+    // Factors of rotations are read with the configuration; layers behind the last one predict
+    // further tokens.
+    bool known_extra(const std::string &name) const {
+        if (name.starts_with("rope_f")) return true;
+        uint64_t layer = 0;
+        if (!name.starts_with("blk.")) return false;
+        for (size_t at = 4; at < name.size() && name[at] >= '0' && name[at] <= '9' && at < 12; ++at)
+            layer = layer * 10 + static_cast<uint64_t>(name[at] - '0');
+        return layer >= config_.layers;
+    }
+
+    gguf_files files_;
+    owned_weights owned_;
+};
+
+}  // namespace
+
+result<std::unique_ptr<model>> open_gguf_model(const std::filesystem::path &path) {
+    return gguf_model::open(path);
+}
+
+}  // namespace moorage::core

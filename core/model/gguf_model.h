@@ -1,0 +1,14 @@
+// gguf_model.h - a GGUF file, or the first of a split model, opened as a model.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "core/base/result.h"
+#include "core/model/model.h"
+
+namespace moorage::core {
+
+result<std::unique_ptr<model>> open_gguf_model(const std::filesystem::path &path);
+
+}  // namespace moorage::core

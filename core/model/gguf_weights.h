@@ -1,0 +1,64 @@
+// gguf_weights.h - the supply of weights from GGUF files: tensors under their names there, in
+// place.
+//
+// The binding asks by the names of Hugging Face. Experts are stacked, or one tensor each (files of
+// before 2024-04); query, key and value may be one matrix, as may gate and up.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/model/binding.h"
+#include "core/model/gguf.h"
+#include "core/model/stored_weights.h"
+
+namespace moorage::core {
+
+class gguf_weights {
+public:
+    // All are borrowed. `mlp_norm`: the name of the norm before the experts.
+    gguf_weights(const model_config &config, gguf_files &from, const char *mlp_norm,
+                 owned_weights &owned)
+        : config_(config), files_(from), mlp_norm_(mlp_norm), owned_(owned) {}
+
+    matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part);
+    std::span<const float> read_vector(const std::string &name, uint32_t count, model_part part);
+    void read_experts(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_latent(const std::string &prefix, attention_weights &out);
+
+    bool failed() const { return failure_.has_value(); }
+    const error &failure() const { return *failure_; }
+    uint64_t bytes(model_part part) const { return bytes_[static_cast<size_t>(part)]; }
+    uint64_t parameters() const { return parameters_; }
+
+private:
+    using shape = std::vector<uint64_t>;
+    void fail(const std::string &text);
+    // "blk.3.attn_q.weight" of "model.layers.3.self_attn.q_proj.weight".
+    std::string name_of(const std::string &wanted) const;
+    // The tensor, its shape checked and counted as used; null after a failure.
+    const gguf_tensor *take(const std::string &name, const shape &wanted, model_part part);
+    std::span<const float> floats_of(const gguf_tensor &of, uint64_t first, uint64_t count);
+
+    // Which rows of a fused query, key and value belong to `name`; none: to no part of one.
+    struct stretch {
+        std::string name;
+        uint64_t first = 0, all = 0;
+    };
+    std::optional<stretch> in_fused(const std::string &name) const;
+    void read_stacked(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_separate(const std::string &layer, std::vector<mlp_weights> &out);
+    void read_biases(const std::string &layer, std::vector<mlp_weights> &out);
+
+    const model_config &config_;
+    gguf_files &files_;
+    const char *mlp_norm_;
+    owned_weights &owned_;
+    std::optional<error> failure_;
+    std::array<uint64_t, model_part_count> bytes_{};
+    uint64_t parameters_ = 0;
+};
+
+}  // namespace moorage::core

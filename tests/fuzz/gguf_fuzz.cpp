@@ -1,0 +1,81 @@
+// gguf_fuzz.cpp - feeds any bytes to the readers of GGUF files: header, configuration, tokenizer.
+// Checked besides the sanitizers: tensors lie in the file, none in another, and have the bytes of
+// their shapes; numbers of arrays can be read; a configuration has no more layers than it may; ids
+// of a text are tokens; a refusal is one line of text.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <string>
+
+#include "core/model/gguf_config.h"
+#include "core/model/gguf_tokenizer.h"
+#include "core/model/weight_values.h"
+
+using namespace moorage::core;
+
+namespace {
+
+void require(bool holds) {
+    if (!holds) std::abort();
+}
+
+void require_line(const error &failure) {
+    require(!failure.text.empty());
+    require(failure.text.find('\n') == std::string::npos);
+}
+
+void check_tensors(const gguf_files &files, std::span<const std::byte> file) {
+    std::vector<std::span<const std::byte>> all;
+    volatile float sum = 0;
+    for (const gguf_tensor &one : files.tensors()) {
+        require(one.bytes.data() >= file.data());
+        require(one.bytes.data() + one.bytes.size() <= file.data() + file.size());
+        require(one.bytes.size() ==
+                one.values() / format_of(one.type).block * format_of(one.type).bytes);
+        all.push_back(one.bytes);
+        const auto width = static_cast<uint32_t>(std::min<uint64_t>(one.shape.back(), 1 << 20));
+        const matrix row = packed_matrix(one.type, 1, width / 256 * 256, one.bytes.data());
+        for (uint32_t i = 0; i < row.columns; ++i) sum = sum + weight_at(row, 0, i);
+    }
+    std::ranges::sort(all, {}, [](const auto &bytes) { return bytes.data(); });
+    for (size_t i = 1; i < all.size(); ++i)
+        require(all[i - 1].data() + all[i - 1].size() <= all[i].data());
+}
+
+void check_numbers(const gguf_metadata &of) {
+    volatile double sum = 0;
+    for (const auto &[key, value] : of)
+        if (const auto *list = std::get_if<gguf_numbers>(&value))
+            for (uint64_t i = 0; i < list->count; ++i) sum = sum + list->at(i);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    const std::span<const std::byte> file = std::as_bytes(std::span(data, size));
+    const auto files = gguf_files::parse(file, "fuzz.gguf");
+    if (!files) {
+        require_line(files.failure());
+        return 0;
+    }
+    check_tensors(*files, file);
+    check_numbers(files->metadata());
+    const auto config = read_gguf_config(*files);
+    if (config)
+        require(config->layers >= 1 && config->moe.size() == config->layers);
+    else
+        require_line(config.failure());
+    const auto words = open_gguf_tokenizer(*files);
+    if (!words) {
+        require_line(words.failure());
+        return 0;
+    }
+    if (*words == nullptr) return 0;
+    const auto ids = (*words)->encode("To be,  or 12345 n\xc3\xb6t <s>\n", {});
+    if (ids)
+        for (const int32_t id : *ids)
+            require(id >= 0 && static_cast<uint32_t>(id) < (*words)->size());
+    return 0;
+}

@@ -1,0 +1,129 @@
+// quantised_test.cpp - goal: quantised models compute, with float32 activations, what float64
+// arithmetic makes of the values that their weights stand for, and cut texts as ggml's library
+// does. Method: GGUF models and packed directories with references made apart from this program,
+// some of them in tests/golden/quantised, more beside the project (../shared/data/quant, skipped
+// where absent).
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/mapped_file.h"
+#include "core/base/safetensors.h"
+#include "core/execute/cpu/golden_check.h"
+#include "core/model/tokenizer.h"
+#include "tests/golden/golden_fixture.h"
+#include "tests/skip.h"
+
+using namespace moorage::test;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path here = fs::path(MOORAGE_SOURCE_DIR) / "tests/golden/quantised",
+               beside = fs::path(MOORAGE_SHARED_DATA) / "quant";
+
+// Root mean square of the difference, over the standard deviation of the reference.
+double rms_error(std::span<const float> is, std::span<const float> expected) {
+    REQUIRE(is.size() == expected.size());
+    double apart = 0, sum = 0, squares = 0;
+    for (size_t i = 0; i < is.size(); ++i) {
+        apart += (double{is[i]} - expected[i]) * (double{is[i]} - expected[i]);
+        sum += expected[i];
+        squares += double{expected[i]} * expected[i];
+    }
+    const auto count = static_cast<double>(is.size());
+    return std::sqrt(apart / (squares - sum * sum / count));
+}
+
+// The files that a model is opened by.
+std::vector<fs::path> models(const fs::path &folder) {
+    std::vector<fs::path> all;
+    for (const auto &entry : fs::directory_iterator(folder / "models")) {
+        const std::string name = entry.path().filename().string();
+        const size_t part = name.find("-of-");
+        const bool further = part != std::string::npos && !name.substr(0, part).ends_with("-00001");
+        if (name.ends_with(".gguf") && !further) all.push_back(entry.path());
+    }
+    std::ranges::sort(all);
+    return all;
+}
+
+fs::path reference_of(fs::path model) {
+    std::string stem = model.stem().string();
+    if (const size_t part = stem.find("-00001-of-"); part != std::string::npos) stem.resize(part);
+    return model.parent_path() / (stem + ".ref.safetensors");
+}
+
+std::vector<float> logits_of_prompt(const model &of, const std::vector<int32_t> &ids) {
+    thread_pool pool(2);
+    cpu_model_limits limits;
+    limits.tokens_max = limits.outputs_max = static_cast<uint32_t>(ids.size());
+    limits.context_max = 64;
+    const auto compute = compute_of(of, pool, limits);
+    forward run(*compute, of);
+    run(prompt_pass(ids, 0, 0, true));
+    return copied(compute->logits());
+}
+
+void check_model(const fs::path &path) {
+    CAPTURE(path.filename().string());
+    const auto opened = open_or_fail(path);
+    const golden_data golden = golden_of(*opened);
+    const double error = rms_error(logits_of_prompt(*opened, golden.input_ids), golden.logits);
+    MESSAGE(path.filename().string() << ": " << error);
+    CHECK(error <= 2e-6);
+    thread_pool pool(2);
+    const auto report = check_golden(*opened, golden, pool);
+    REQUIRE(report.ok());
+    CHECK(report->greedy == golden.greedy);
+}
+
+void check_texts(const fs::path &path) {
+    CAPTURE(path.filename().string());
+    const auto words = tokenizer::of_model(path);
+    REQUIRE_MESSAGE(words.ok(), words.failure().text);
+    REQUIRE(*words != nullptr);
+    const auto mapped = mapped_file::open(reference_of(path));
+    REQUIRE(mapped.ok());
+    const auto file = parse_safetensors(mapped->bytes(), "reference");
+    REQUIRE(file.ok());
+    uint32_t texts = 0;
+    for (;; ++texts) {
+        const tensor *text = file->find("text." + std::to_string(texts));
+        const tensor *ids = file->find("text." + std::to_string(texts) + ".ids");
+        if (text == nullptr || ids == nullptr) break;
+        CAPTURE(texts);
+        std::vector<int32_t> expected(ids->elements());
+        std::memcpy(expected.data(), ids->bytes.data(), ids->bytes.size());
+        const auto is = (*words)->encode(
+            {reinterpret_cast<const char *>(text->bytes.data()), text->bytes.size()}, {});
+        REQUIRE_MESSAGE(is.ok(), is.failure().text);
+        CHECK(*is == expected);
+    }
+    CHECK(texts == 8);
+}
+
+}  // namespace
+
+TEST_CASE("GGUF models compute what float64 makes of their weights") {
+    for (const fs::path &path : models(here)) check_model(path);
+}
+
+TEST_CASE("packed directories compute what their publishers' weights mean") {
+    for (const auto &entry : fs::directory_iterator(here / "published")) check_model(entry.path());
+}
+
+TEST_CASE("tokenizers inside GGUF files cut texts as the library does") {
+    for (const fs::path &path : models(here)) check_texts(path);
+}
+
+TEST_CASE("more models in more formats") {
+    if (!fs::exists(beside)) return skip(beside.string() + " is not here");
+    for (const auto &entry : fs::directory_iterator(beside / "published"))
+        check_model(entry.path());
+    for (const fs::path &path : models(beside)) {
+        check_model(path);
+        check_texts(path);
+    }
+}

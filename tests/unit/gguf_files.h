@@ -1,0 +1,117 @@
+// gguf_files.h - GGUF files made in memory, for tests: keys and tensors one by one, any part of
+// them wrong on purpose.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace moorage::test {
+
+class gguf_bytes {
+public:
+    template <class Value>
+    gguf_bytes &put(Value value) {
+        const auto *from = reinterpret_cast<const std::byte *>(&value);
+        bytes.insert(bytes.end(), from, from + sizeof value);
+        return *this;
+    }
+    gguf_bytes &text(const std::string &value) {
+        put(uint64_t{value.size()});
+        const auto *from = reinterpret_cast<const std::byte *>(value.data());
+        bytes.insert(bytes.end(), from, from + value.size());
+        return *this;
+    }
+    std::vector<std::byte> bytes;
+};
+
+struct gguf_maker {
+    struct tensor {
+        std::string name;
+        std::vector<uint64_t> shape;  // the length of a row first, as the file has it
+        uint32_t type;
+        uint64_t offset, bytes;
+    };
+    uint32_t version = 3;
+    uint64_t alignment = 32;
+    gguf_bytes keys;
+    uint64_t key_count = 0;
+    std::vector<tensor> tensors;
+    uint64_t data_bytes = 0;
+    std::vector<std::byte> data;  // the front of it; zeros behind
+
+    gguf_maker &number(const std::string &key, uint32_t value) {
+        ++key_count;
+        keys.text(key).put(uint32_t{4}).put(value);
+        return *this;
+    }
+    gguf_maker &real(const std::string &key, float value) {
+        ++key_count;
+        keys.text(key).put(uint32_t{6}).put(value);
+        return *this;
+    }
+    gguf_maker &flag(const std::string &key, bool value) {
+        ++key_count;
+        keys.text(key).put(uint32_t{7}).put(static_cast<uint8_t>(value));
+        return *this;
+    }
+    gguf_maker &text(const std::string &key, const std::string &value) {
+        ++key_count;
+        keys.text(key).put(uint32_t{8}).text(value);
+        return *this;
+    }
+    gguf_maker &texts(const std::string &key, const std::vector<std::string> &values) {
+        ++key_count;
+        keys.text(key).put(uint32_t{9}).put(uint32_t{8}).put(uint64_t{values.size()});
+        for (const std::string &value : values) keys.text(value);
+        return *this;
+    }
+    gguf_maker &reals(const std::string &key, const std::vector<float> &values) {
+        ++key_count;
+        keys.text(key).put(uint32_t{9}).put(uint32_t{6}).put(uint64_t{values.size()});
+        for (const float value : values) keys.put(value);
+        return *this;
+    }
+    gguf_maker &numbers(const std::string &key, const std::vector<int32_t> &values) {
+        ++key_count;
+        keys.text(key).put(uint32_t{9}).put(uint32_t{5}).put(uint64_t{values.size()});
+        for (const int32_t value : values) keys.put(value);
+        return *this;
+    }
+    // Of float32 values behind those before.
+    gguf_maker &floats(const std::string &name, const std::vector<uint64_t> &shape) {
+        uint64_t bytes = 4;
+        for (const uint64_t extent : shape) bytes *= extent;
+        tensors.push_back({name, shape, 0, data_bytes, bytes});
+        data_bytes += (bytes + alignment - 1) / alignment * alignment;
+        return *this;
+    }
+    gguf_maker &floats(const std::string &name, const std::vector<uint64_t> &shape,
+                       const std::vector<float> &values) {
+        data.resize(data_bytes);
+        const auto *from = reinterpret_cast<const std::byte *>(values.data());
+        data.insert(data.end(), from, from + values.size() * sizeof(float));
+        return floats(name, shape);
+    }
+    std::vector<std::byte> make() const {
+        gguf_bytes out;
+        for (const char letter : {'G', 'G', 'U', 'F'}) out.put(letter);
+        out.put(version).put(uint64_t{tensors.size()}).put(key_count);
+        out.bytes.insert(out.bytes.end(), keys.bytes.begin(), keys.bytes.end());
+        for (const tensor &one : tensors) {
+            out.text(one.name).put(static_cast<uint32_t>(one.shape.size()));
+            for (const uint64_t extent : one.shape) out.put(extent);
+            out.put(one.type).put(one.offset);
+        }
+        const uint64_t begin = (out.bytes.size() + alignment - 1) / alignment * alignment;
+        out.bytes.resize(begin);
+        out.bytes.insert(out.bytes.end(), data.begin(), data.end());
+        out.bytes.resize(begin + data_bytes);
+        return std::move(out.bytes);
+    }
+};
+
+}  // namespace moorage::test

@@ -1,0 +1,364 @@
+// gguf_test.cpp - goal: GGUF headers are read as they are written, and what is wrong in one is
+// refused in words before anything of it is used. Method: small files made byte by byte; each with
+// one thing wrong; a right one cut at every byte; split models with parts missing or mixed up.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "core/model/gguf_config.h"
+#include "core/model/gguf_tokenizer.h"
+#include "core/model/model.h"
+#include "tests/unit/gguf_files.h"
+#include "tests/unit/model_files.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+std::string refusal(const std::vector<std::byte> &bytes) {
+    const auto parsed = parse_gguf(bytes, "a.gguf");
+    return parsed ? "" : parsed.failure().text;
+}
+
+gguf_maker small() {
+    gguf_maker made;
+    made.text("general.architecture", "llama").number("llama.block_count", 2);
+    made.real("llama.rope.freq_base", 1e6F).flag("a.flag", true).numbers("a.list", {-1, 2});
+    made.texts("a.texts", {"x", "yz"});
+    made.floats("first", {8, 3}).floats("second", {5});
+    return made;
+}
+
+// The keys of a Mixtral of two layers and tensors enough for its configuration.
+gguf_maker mixtral() {
+    gguf_maker made;
+    made.text("general.architecture", "llama").number("llama.block_count", 2);
+    made.number("llama.embedding_length", 64).number("llama.context_length", 128);
+    made.number("llama.feed_forward_length", 32).number("llama.attention.head_count", 4);
+    made.number("llama.attention.head_count_kv", 2);
+    made.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    made.number("llama.expert_count", 4).number("llama.expert_used_count", 2);
+    made.floats("token_embd.weight", {64, 20}).floats("blk.0.ffn_down_exps.weight", {32, 64, 4});
+    return made;
+}
+
+std::string config_refusal(const gguf_maker &made) {
+    const std::vector<std::byte> bytes = made.make();
+    const auto files = gguf_files::parse(bytes, "a.gguf");
+    REQUIRE_MESSAGE(files.ok(), files.failure().text);
+    const auto config = read_gguf_config(*files);
+    return config ? "" : config.failure().text;
+}
+
+std::string words_refusal(const gguf_maker &made) {
+    const std::vector<std::byte> bytes = made.make();
+    const auto files = gguf_files::parse(bytes, "a.gguf");
+    REQUIRE_MESSAGE(files.ok(), files.failure().text);
+    const auto words = open_gguf_tokenizer(*files);
+    return words ? "" : words.failure().text;
+}
+
+bool says(const std::string &text, std::string_view what) {
+    CAPTURE(text);
+    return text.find(what) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a header is read as it is written") {
+    const std::vector<std::byte> bytes = small().make();
+    const auto parsed = parse_gguf(bytes, "a.gguf");
+    REQUIRE_MESSAGE(parsed.ok(), parsed.failure().text);
+    const gguf_metadata &keys = parsed->metadata;
+    CHECK(gguf_text(keys, "general.architecture") == "llama");
+    CHECK(gguf_count(keys, "llama.block_count") == 2);
+    CHECK(gguf_number(keys, "llama.rope.freq_base") == 1e6);
+    CHECK(gguf_flag(keys, "a.flag") == true);
+    CHECK_FALSE(gguf_count(keys, "a.flag"));
+    CHECK_FALSE(gguf_text(keys, "nothing"));
+    const auto &list = std::get<gguf_numbers>(keys.at("a.list"));
+    CHECK((list.count == 2 && list.at(0) == -1 && list.at(1) == 2));
+    CHECK(std::get<gguf_texts>(keys.at("a.texts"))[1] == "yz");
+    REQUIRE(parsed->tensors.size() == 2);
+    CHECK(parsed->tensors[0].shape == std::vector<uint64_t>{3, 8});
+    CHECK(parsed->tensors[0].bytes.size() == 96);
+    CHECK(parsed->tensors[1].bytes.data() - parsed->tensors[0].bytes.data() == 96);
+    CHECK(parsed->data_offset % 32 == 0);
+    gguf_maker old = small();
+    old.version = 2;
+    CHECK(refusal(old.make()).empty());
+}
+
+TEST_CASE("a file cut anywhere is refused in one line") {
+    const std::vector<std::byte> whole = small().make();
+    for (size_t length = 0; length < whole.size(); ++length) {
+        CAPTURE(length);
+        const std::string text = refusal({whole.begin(), whole.begin() + length});
+        // Behind the last tensor's bytes nothing is missed.
+        if (length >= whole.size() - 12) continue;
+        REQUIRE_FALSE(text.empty());
+        CHECK(text.find('\n') == std::string::npos);
+        CHECK(text.starts_with("a.gguf: "));
+    }
+}
+
+TEST_CASE("wrong headers are refused by what is wrong") {
+    using change = std::function<void(gguf_maker &)>;
+    const std::pair<change, const char *> wrong[] = {
+        {[](gguf_maker &m) { m.version = 1; }, "GGUF version 1; 2 and 3 are supported"},
+        {[](gguf_maker &m) { m.version = 0x03000000; }, "highest byte first"},
+        {[](gguf_maker &m) { m.number("a.flag", 1); }, "a.flag is there twice"},
+        {[](gguf_maker &m) { ++m.key_count; }, "a.gguf: "},
+        {[](gguf_maker &m) { m.key_count = 1ull << 60; }, "the number of keys is"},
+        {[](gguf_maker &m) { m.number("general.alignment", 48); }, "general.alignment is 48"},
+        {[](gguf_maker &m) { m.number("general.alignment", 0); }, "general.alignment is 0"},
+        {[](gguf_maker &m) { m.tensors[0].type = 16; }, "type 16 (IQ2_XXS); supported are BF16"},
+        {[](gguf_maker &m) { m.tensors[0].type = 99; }, "is of type 99; supported are"},
+        {[](gguf_maker &m) { m.tensors[1].offset += 4; }, "is no multiple of the alignment, 32"},
+        {[](gguf_maker &m) { m.tensors[1].offset = 0; }, "tensors first and second share bytes"},
+        {[](gguf_maker &m) { m.tensors[1].offset = 1 << 20; }, "reach beyond the"},
+        {[](gguf_maker &m) { m.tensors[1].offset = ~31ull; }, "reach beyond the"},
+        {[](gguf_maker &m) { m.tensors[1].shape = {0}; }, "is of no tensor that fits a file"},
+        {[](gguf_maker &m) {
+             m.tensors[1].shape = {1ull << 40, 1ull << 40};
+         },
+         "fits a file"},
+        {[](gguf_maker &m) { m.tensors[1].shape = {}; }, "has 0 dimensions"},
+        {[](gguf_maker &m) {
+             m.tensors[1].shape = {1, 1, 1, 1, 1};
+         },
+         "has 5 dimensions"},
+        {[](gguf_maker &m) { m.tensors[0].type = 2; },
+         "rows of 8 values are no whole blocks of q4_0"},
+        {[](gguf_maker &m) {
+             ++m.key_count;
+             m.keys.text("b").put(uint32_t{9}).put(uint32_t{9}).put(uint64_t{0});
+         },
+         "arrays hold numbers or texts"},
+        {[](gguf_maker &m) {
+             ++m.key_count;
+             m.keys.text("b").put(uint32_t{13});
+         },
+         "b is of type 13, which does not exist"},
+        {[](gguf_maker &m) {
+             ++m.key_count;
+             m.keys.text("b").put(uint32_t{9}).put(uint32_t{4}).put(uint64_t{1} << 62);
+         },
+         "the number of elements of b is"}};
+    for (const auto &[change, text] : wrong) {
+        CAPTURE(std::string(text));
+        gguf_maker made = small();
+        change(made);
+        CHECK(says(refusal(made.make()), text));
+    }
+    std::vector<std::byte> other = small().make();
+    other[0] = std::byte{'x'};
+    CHECK(says(refusal(other), "does not begin with GGUF"));
+    gguf_maker twice = small();
+    twice.floats("first", {4});
+    const std::vector<std::byte> bytes = twice.make();
+    const auto files = gguf_files::parse(bytes, "a.gguf");
+    REQUIRE_FALSE(files.ok());
+    CHECK(files.failure().text == "a.gguf: tensor first is there twice");
+}
+
+TEST_CASE("metadata is a configuration") {
+    const std::vector<std::byte> bytes = mixtral().make();
+    const auto files = gguf_files::parse(bytes, "a.gguf");
+    REQUIRE(files.ok());
+    const auto config = read_gguf_config(*files);
+    REQUIRE_MESSAGE(config.ok(), config.failure().text);
+    CHECK(config->architecture == "mixtral");
+    CHECK(config->layers == 2);
+    CHECK(config->moe_intermediate == 32);
+    CHECK(config->vocabulary == 20);
+    CHECK(config->attention.head_dim == 16);
+    CHECK(config->attention.kv_heads == 2);
+    CHECK(config->rope.interleaved);
+    CHECK(config->rope.dimensions == 16);
+    CHECK(config->rope.theta == 10000);
+    CHECK(config->tied_embedding);
+    CHECK(config->router.normalise);
+}
+
+TEST_CASE("what metadata asks for and nothing computes is refused") {
+    const std::pair<std::function<void(gguf_maker &)>, const char *> wrong[] = {
+        {[](gguf_maker &m) { m.real("llama.attn_logit_softcapping", 30); },
+         "llama.attn_logit_softcapping is given; soft-capped logits are not supported"},
+        {[](gguf_maker &m) { m.number("llama.expert_gating_func", 2); },
+         "llama.expert_gating_func is 2; for llama 1 (softmax) is supported"},
+        {[](gguf_maker &m) { m.number("llama.expert_feed_forward_length", 48); },
+         "llama.expert_feed_forward_length is 48, but experts have 32 rows"},
+        {[](gguf_maker &m) { m.number("llama.attention.value_length", 8); },
+         "llama.attention.value_length is 8, and attention.key_length 16"},
+        {[](gguf_maker &m) { m.text("llama.rope.scaling.type", "su"); },
+         "llama.rope.scaling.type is su"},
+        {[](gguf_maker &m) { m.number("llama.nextn_predict_layers", 2); }, "is 2 of 2 layers"},
+        {[](gguf_maker &m) {
+             m.floats("blk.0.ffn_up_shexp.weight", {64, 32});
+         },
+         "shared experts are not supported for llama"}};
+    for (const auto &[change, text] : wrong) {
+        CAPTURE(std::string(text));
+        gguf_maker made = mixtral();
+        change(made);
+        CHECK(says(config_refusal(made), text));
+    }
+    gguf_maker bert;
+    bert.text("general.architecture", "bert");
+    CHECK(
+        says(config_refusal(bert), "general.architecture is bert; supported are llama, qwen2moe"));
+    CHECK(says(config_refusal({}), "general.architecture is missing"));
+    gguf_maker dense;
+    dense.text("general.architecture", "llama").number("llama.block_count", 1);
+    CHECK(says(config_refusal(dense), "llama.embedding_length is missing"));
+}
+
+TEST_CASE("byte-level tokenizers, whose cuts have a name") {
+    const std::vector<std::string> tokens = {"a",  "b", "\u0120", "\u0120a",
+                                             "ab", "1", "<end>",  "<s>"};
+    const auto made = [&](const char *pre) {
+        gguf_maker of;
+        of.text("tokenizer.ggml.model", "gpt2").texts("tokenizer.ggml.tokens", tokens);
+        of.numbers("tokenizer.ggml.token_type", {1, 1, 1, 1, 1, 1, 3, 3});
+        of.texts("tokenizer.ggml.merges", {"\u0120 a", "a b"}).text("tokenizer.ggml.pre", pre);
+        of.number("tokenizer.ggml.bos_token_id", 7);
+        return of;
+    };
+    const auto ids = [&](const gguf_maker &of, std::string_view text) {
+        const std::vector<std::byte> bytes = of.make();
+        const auto files = gguf_files::parse(bytes, "a.gguf");
+        const auto words = open_gguf_tokenizer(*files);
+        REQUIRE_MESSAGE(words.ok(), words.failure().text);
+        const auto found = (*words)->encode(text, {});
+        REQUIRE_MESSAGE(found.ok(), found.failure().text);
+        CHECK((*words)->decode(*found, {.skip_special = true}) == "ab ab11");
+        return *found;
+    };
+    CHECK(ids(made("qwen2"), "ab ab11<end>") == std::vector<int32_t>{4, 3, 1, 5, 5, 6});
+    // llama-bpe begins texts with <s>, unless the file says otherwise.
+    CHECK(ids(made("llama-bpe"), "ab ab11") == std::vector<int32_t>{7, 4, 3, 1, 5, 5});
+    CHECK(ids(made("llama-bpe").flag("tokenizer.ggml.add_bos_token", false), "ab ab11") ==
+          std::vector<int32_t>{4, 3, 1, 5, 5});
+    CHECK(says(words_refusal(made("klingon")),
+               "tokenizer.ggml.pre is klingon; supported are a.x-4.0, chatglm-bpe"));
+    gguf_maker bare;
+    bare.text("tokenizer.ggml.model", "gpt2");
+    CHECK(says(words_refusal(bare), "tokenizer.ggml.tokens is missing"));
+    gguf_maker other;
+    other.text("tokenizer.ggml.model", "rwkv");
+    CHECK(says(words_refusal(other), "tokenizer.ggml.model is rwkv; gpt2, llama, t5"));
+}
+
+TEST_CASE("tokenizers that merge by scores") {
+    // The higher score merges first, of equal ones the left; d is no token alone, yet merges.
+    gguf_maker of;
+    of.text("tokenizer.ggml.model", "llama");
+    of.texts("tokenizer.ggml.tokens",
+             {"<unk>", "<s>", "\u2581", "a", "b", "c", "ab", "bc", "cd", "<0x64>", "aa"});
+    of.reals("tokenizer.ggml.scores", {0, 0, -9, -9, -9, -9, -2, -1, -3, 0, -4});
+    of.numbers("tokenizer.ggml.token_type", {2, 3, 1, 1, 1, 1, 1, 1, 1, 6, 1});
+    of.number("tokenizer.ggml.bos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 0);
+    const std::vector<std::byte> bytes = of.make();
+    const auto files = gguf_files::parse(bytes, "a.gguf");
+    const auto words = open_gguf_tokenizer(*files);
+    REQUIRE_MESSAGE(words.ok(), words.failure().text);
+    const tokenizer &with = **words;
+    const auto ids = [&](std::string_view text) { return *with.encode(text, {}); };
+    CHECK(ids("abc") == std::vector<int32_t>{1, 2, 3, 7});
+    CHECK(ids("aaa") == std::vector<int32_t>{1, 2, 10, 3});
+    CHECK(ids("acd") == std::vector<int32_t>{1, 2, 3, 8});
+    CHECK(ids("d") == std::vector<int32_t>{1, 2, 9});
+    CHECK(ids("z") == std::vector<int32_t>{1, 2, 0});
+    CHECK(ids("a<s>a") == std::vector<int32_t>{1, 2, 3, 1, 2, 3});  // a space after a special one
+    CHECK(with.size() == 11);
+    CHECK(with.id_of("d") == -1);
+    CHECK(with.token_of(11).empty());
+    CHECK(with.decode(std::vector<int32_t>{2, 3, 8, 9}, {}) == "acdd");
+    gguf_maker odd = of;
+    odd.reals("tokenizer.ggml.scores2", {});
+    gguf_maker few;
+    few.text("tokenizer.ggml.model", "llama").texts("tokenizer.ggml.tokens", {"a", "b"});
+    few.reals("tokenizer.ggml.scores", {0});
+    CHECK(says(words_refusal(few), "tokenizer.ggml.scores is missing, or no list"));
+}
+
+TEST_CASE("tokenizers of a unigram model") {
+    // Of all ways to spell a text the best sum: ab + c is -3, a + bc -4, abc -5; unknown characters
+    // cost ten more than the least score and are one token together.
+    gguf_maker of;
+    of.text("tokenizer.ggml.model", "t5");
+    of.texts("tokenizer.ggml.tokens", {"<pad>", "</s>", "<unk>", "\u2581", "a", "b", "c", "ab",
+                                       "bc", "abc", "\u2581a", "<x>"});
+    of.reals("tokenizer.ggml.scores", {0, 0, 0, -2, -3, -3, -1, -2, -1, -5, -4, 0});
+    of.numbers("tokenizer.ggml.token_type", {3, 3, 2, 1, 1, 1, 1, 1, 1, 1, 1, 4});
+    of.number("tokenizer.ggml.eos_token_id", 1).number("tokenizer.ggml.unknown_token_id", 2);
+    const auto ids = [](const gguf_maker &made, std::string_view text) {
+        const std::vector<std::byte> bytes = made.make();
+        const auto files = gguf_files::parse(bytes, "a.gguf");
+        const auto words = open_gguf_tokenizer(*files);
+        REQUIRE_MESSAGE(words.ok(), words.failure().text);
+        return *(*words)->encode(text, {});
+    };
+    CHECK(ids(of, "abc") == std::vector<int32_t>{7, 6, 1});
+    CHECK(ids(of, "zzab") == std::vector<int32_t>{2, 7, 1});
+    CHECK(ids(of, "a b") == std::vector<int32_t>{4, 3, 5, 1});
+    CHECK(ids(of, "<x>c") == std::vector<int32_t>{11, 6, 1});
+    gguf_maker merged = of;
+    merged.flag("tokenizer.ggml.add_space_prefix", true);
+    merged.flag("tokenizer.ggml.remove_extra_whitespaces", true);
+    merged.flag("tokenizer.ggml.add_eos_token", false);
+    CHECK(ids(merged, "  c   c ") == std::vector<int32_t>{3, 6, 3, 6});
+    CHECK(ids(merged, "a") == std::vector<int32_t>{10});
+    // A double array of one entry: "B" becomes "ab". The root's children lie from 256 on.
+    std::vector<uint32_t> words(1024, 0);
+    words[0] = 256u << 10;                          // offset 256
+    words[256 ^ 'B'] = (1u << 10) | 1u << 8 | 'B';  // ends a word; its value lies beside it
+    words[(256 ^ 'B') ^ 1] = 1u << 31 | 0u;
+    gguf_maker mapped = of;
+    ++mapped.key_count;
+    mapped.keys.text("tokenizer.ggml.precompiled_charsmap").put(uint32_t{9}).put(uint32_t{0});
+    mapped.keys.put(uint64_t{4 + 4096 + 3}).put(uint32_t{4096});
+    for (const uint32_t word : words) mapped.keys.put(word);
+    for (const char letter : {'a', 'b', '\0'}) mapped.keys.put(letter);
+    CHECK(ids(mapped, "Bc") == std::vector<int32_t>{7, 6, 1});
+    gguf_maker cut = of;
+    ++cut.key_count;
+    cut.keys.text("tokenizer.ggml.precompiled_charsmap").put(uint32_t{9}).put(uint32_t{0});
+    cut.keys.put(uint64_t{5}).put(uint32_t{4096}).put(uint8_t{0});
+    CHECK(says(words_refusal(cut), "precompiled_charsmap has 5 bytes, of which 4096"));
+}
+
+TEST_CASE("a split model is opened by its first part") {
+    const scratch_directory place;
+    const auto part = [](uint32_t number, uint32_t count) {
+        gguf_maker made = number == 0 ? mixtral() : gguf_maker();
+        made.number("split.no", number).number("split.count", count);
+        if (number != 0) made.floats("further." + std::to_string(number), {4});
+        return made.make();
+    };
+    const auto write = [&](const char *name, const std::vector<std::byte> &bytes) {
+        write_file(place.path() / name, bytes);
+    };
+    const std::filesystem::path first = place.path() / "m-00001-of-00003.gguf";
+    write("m-00001-of-00003.gguf", part(0, 3));
+    write("m-00002-of-00003.gguf", part(1, 3));
+    const auto text = [&](const std::filesystem::path &path) {
+        const auto opened = gguf_files::open(path);
+        return opened ? "" : opened.failure().text;
+    };
+    CHECK(says(text(first), "m-00003-of-00003.gguf"));
+    write("m-00003-of-00003.gguf", part(2, 3));
+    const auto opened = gguf_files::open(first);
+    REQUIRE_MESSAGE(opened.ok(), opened.failure().text);
+    CHECK(opened->file_count() == 3);
+    CHECK(opened->find("further.2") != nullptr);
+    CHECK(
+        says(text(place.path() / "m-00002-of-00003.gguf"), "is part 2 of 3; name the first part"));
+    write("m-00003-of-00003.gguf", part(1, 3));
+    CHECK(says(text(first), "does not say that it is part 3 of 3"));
+    write("other.gguf", part(0, 3));
+    CHECK(says(text(place.path() / "other.gguf"), "does not end in -00001-of-00003.gguf"));
+}
