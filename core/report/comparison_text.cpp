@@ -11,6 +11,7 @@
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
 #include "core/report/text_table.h"
+#include "core/report/time_parts.h"
 
 namespace moorage::core {
 
@@ -165,29 +166,15 @@ std::string fastest_sentence(const comparison &compared, const comparison_view &
 
 std::string time_sentence(const comparison &compared, const comparison_view &view,
                           const std::vector<size_t> &rows) {
-    time_ms sum;
-    double total_ms = 0;
+    time_causes sum;
+    bool gpu = true;
     for (const size_t i : rows) {
         if (view.offline[i]) continue;
         const run_report &report = compared.rows[i].report;
-        total_ms += report.total_ms;
-        sum.compute += report.time.compute;
-        sum.stall += report.time.stall;
-        sum.transfer += report.time.transfer;
-        sum.cpu += report.time.cpu;
+        for (const time_causes &phase : causes_of(report)) sum += phase;
+        gpu = gpu && has_gpu(report);
     }
-    if (total_ms <= 0) return "";
-    std::string text = format(
-        "the GPU computes {} of the time and waits for experts {}; the link is "
-        "busy {}",
-        percent(sum.compute, total_ms), percent(sum.stall, total_ms),
-        percent(sum.transfer, total_ms));
-    if (sum.cpu > 0) text += format(", the CPU {}", percent(sum.cpu, total_ms));
-    const char *decides = sum.stall > sum.compute && sum.transfer >= sum.cpu ? "transfers decide"
-                          : sum.cpu > sum.compute && sum.cpu > sum.transfer  ? "CPU experts decide"
-                          : sum.compute >= sum.stall                         ? "GPU compute decides"
-                                                                             : "waiting decides";
-    return text + format(": {} the speed", decides);
+    return time_sentence(sum, gpu);
 }
 
 // Where the highest hit rate is not the highest speed, once: the first size where the speeds are

@@ -11,6 +11,7 @@
 #include "core/report/html_parts.h"
 #include "core/report/substitution.h"
 #include "core/report/svg.h"
+#include "core/report/time_parts.h"
 
 namespace moorage::core {
 
@@ -55,28 +56,28 @@ std::string facts(const comparison &compared, const comparison_view &view) {
     return html + "</dl>\n";
 }
 
-// Where the time of one run went, as one bar: computing, waiting, the rest.
+// Where the time of one run went, as one bar: a part a cause.
 std::string time_bar(const run_report &report) {
-    const double total = std::max(report.total_ms, report.time.compute + report.time.stall);
-    if (total <= 0) return "";
+    time_causes sum;
+    for (const time_causes &phase : causes_of(report)) sum += phase;
+    if (sum.sum() == 0) return "";
     constexpr double width = 130;
-    const double compute = width * report.time.compute / total;
-    const double stall = width * report.time.stall / total;
-    const std::string hint =
-        format("computing {}, waiting for experts {}, other {}; link busy {}, CPU busy {}",
-               percent(report.time.compute, total), percent(report.time.stall, total),
-               percent(total - report.time.compute - report.time.stall, total),
-               percent(report.time.transfer, total), percent(report.time.cpu, total));
-    const auto part = [](double x, double part_width, const char *css) {
-        return format("<rect x=\"{}\" y=\"0\" width=\"{}\" height=\"11\" class=\"{}\"/>", pixels(x),
-                      pixels(part_width), css);
-    };
-    return format(
-               "<svg class=\"time\" viewBox=\"0 0 {} 11\" role=\"img\" aria-label=\"{}\">"
-               "<title>{}</title>",
-               pixels(width), escape_markup(hint), escape_markup(hint)) +
-           part(0, width, "other") + part(0, compute, "compute") + part(compute, stall, "stall") +
-           "</svg>";
+    const std::string hint = time_sentence(sum, has_gpu(report));
+    std::string html = format(
+        "<svg class=\"time\" viewBox=\"0 0 {} 11\" role=\"img\" aria-label=\"{}\">"
+        "<title>{}</title>",
+        pixels(width), escape_markup(hint), escape_markup(hint));
+    uint64_t before = 0;
+    for (size_t i = 0; i < cause_count; ++i) {
+        const auto share = [&](uint64_t ns) {
+            return width * static_cast<double>(ns) / static_cast<double>(sum.sum());
+        };
+        if (sum.ns[i] != 0)
+            html += format("<rect x=\"{}\" y=\"0\" width=\"{}\" height=\"11\" class=\"{}\"/>",
+                           pixels(share(before)), pixels(share(sum.ns[i])), cause_names[i]);
+        before += sum.ns[i];
+    }
+    return html + "</svg>";
 }
 
 std::string table_row(const comparison &compared, const comparison_view &view, size_t i) {
@@ -139,10 +140,18 @@ std::string tables(const comparison &compared, const comparison_view &view) {
     return html;
 }
 
-constexpr const char *legend =
-    "<p class=\"note\"><span class=\"key compute\"></span> GPU computing "
-    "<span class=\"key stall\"></span> GPU waiting for experts <span class=\"key other\"></span> "
-    "other. Bold: fastest of its profile and size. Italic: sees the future, a bound.</p>\n";
+// The causes that any row has.
+std::string legend(const comparison &compared) {
+    time_causes sum;
+    for (const comparison_row &row : compared.rows)
+        for (const time_causes &phase : causes_of(row.report)) sum += phase;
+    std::string html = "<p class=\"note\">";
+    for (size_t i = 0; i < cause_count; ++i)
+        if (sum.ns[i] != 0)
+            html += format("<span class=\"key {}\"></span> {} ", cause_names[i],
+                           label_of(static_cast<cause>(i)));
+    return html + "Bold: fastest of its profile and size. Italic: sees the future, a bound.</p>\n";
+}
 
 constexpr const char *words =
     "<dt>TPOT, TTFT</dt><dd>time per output token after the first; time to the first token</dd>\n"
@@ -206,7 +215,7 @@ std::string to_html(const comparison &compared, const std::string &command) {
                     grid_of(cache));
     html += chapter("Layers", "Hit rate of each layer.", layer_maps(compared, view));
     const bool machines = !all_clusters(compared);
-    if (machines) html += chapter("Results", "", legend + tables(compared, view));
+    if (machines) html += chapter("Results", "", legend(compared) + tables(compared, view));
     html +=
         chapter("Guard",
                 "What each run tried to do without: mean time per token of its last trial, with "

@@ -10,14 +10,16 @@ std::string html_style() {
   --grid: #e6e9ee; --accent: #0072b2; --warn: #8a4b00; --warn-back: #fff4e0;
   --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #b8509a; --c4: #c98a00; --c5: #3d9fd6;
   --c6: #6a51a3; --c7: #7a4f2b; --bound: #8b94a1;
-  --compute: #0072b2; --stall: #e69f00; --other: #cfd5dd;
+  --compute: #0072b2; --launch: #8cb8d9; --link: #e69f00;
+  --disk: #d55e00; --cpu: #009e73; --away: #cc79a7; --host: #cfd5dd;
 }
 @media (prefers-color-scheme: dark) { :root {
   --page: #12161c; --card: #1a2029; --ink: #e4e8ee; --soft: #9aa5b4; --rule: #333c49;
   --grid: #29313c; --accent: #58b4f0; --warn: #ffc46b; --warn-back: #33270f;
   --c0: #4aa8e8; --c1: #ff8a42; --c2: #2fc79b; --c3: #e48cc4; --c4: #f0b93a; --c5: #9ad7ff;
   --c6: #b19df0; --c7: #c79a72; --bound: #8b94a1;
-  --compute: #4aa8e8; --stall: #d9962a; --other: #3d4754;
+  --compute: #4aa8e8; --launch: #2f5f86; --link: #d9962a;
+  --disk: #e0703a; --cpu: #2fb893; --away: #c486ab; --host: #3d4754;
 } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--ink);
@@ -66,8 +68,12 @@ g rect.pale { fill: var(--c); opacity: .45; }
 .c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }
 .bound, .plain { --c: var(--bound); }
 .compute { fill: var(--compute); background: var(--compute); }
-.stall { fill: var(--stall); background: var(--stall); }
-.other { fill: var(--other); background: var(--other); }
+.launch { fill: var(--launch); background: var(--launch); }
+.link { fill: var(--link); background: var(--link); }
+.disk { fill: var(--disk); background: var(--disk); }
+.cpu { fill: var(--cpu); background: var(--cpu); }
+.away { fill: var(--away); background: var(--away); }
+.host { fill: var(--host); background: var(--host); }
 .key { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-left: 10px; }
 .key:first-child { margin-left: 0; }
 .wide { overflow-x: auto; }
@@ -84,7 +90,8 @@ tr.offline, tr.offline th { font-style: italic; color: var(--soft); }
   :root { --page: #ffffff; --card: #ffffff; --ink: #000000; --soft: #444444; --rule: #cccccc;
     --grid: #e2e2e2; --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #b8509a; --c4: #c98a00;
     --c5: #3d9fd6; --c6: #6a51a3; --c7: #7a4f2b; --bound: #777777; --compute: #0072b2;
-    --stall: #e69f00; --other: #cfd5dd; --warn: #5a3000; --warn-back: #ffffff; }
+    --launch: #8cb8d9; --link: #e69f00; --disk: #d55e00; --cpu: #009e73; --away: #cc79a7;
+    --host: #cfd5dd; --warn: #5a3000; --warn-back: #ffffff; }
   body { font-size: 12px; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   main { max-width: none; padding: 0; }
   figure, tbody, li, pre { break-inside: avoid; }

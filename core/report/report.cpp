@@ -11,6 +11,7 @@
 #include "core/config/executors.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
+#include "core/report/time_parts.h"
 
 namespace moorage::core {
 
@@ -69,6 +70,15 @@ json to_json(const layer_report &layer, bool has_predictions, bool lossy) {
     return object;
 }
 
+json layers_json(const run_report &report) {
+    json layers = json::array();
+    for (size_t i = 0; i < report.layers.size(); ++i) {
+        layers.push_back(to_json(report.layers[i], report.has_predictions, report.lossy));
+        if (i < report.causes.size()) layers.back()["causes"] = causes_json(report.causes[i]);
+    }
+    return layers;
+}
+
 std::string headline(const run_report &report) {
     std::string text;
     if (!report.title.empty()) text += shortened(report.title, text_columns) + "\n";
@@ -112,12 +122,6 @@ std::string expert_lines(const run_report &report) {
     if (!report.opt_reason.empty())
         text += labelled("optimum", "not compared: " + report.opt_reason);
     return text;
-}
-
-// With the CPU as the device, fast memory is slots in main memory.
-bool has_gpu(const run_report &report) {
-    const executor_kind *found = find_executor(report.executor);
-    return found == nullptr || found->memory != fast_memory::host;
 }
 
 std::string host_line(const host_report &host, uint64_t tokens) {
@@ -190,35 +194,6 @@ std::string text_lines(const text_report &text) {
     return labelled("perplexity",
                     format("{:.4f} (nll {:.5f}) over {} tokens{}", text.perplexity(), text.nll,
                            with_commas(text.scored), text.texts.empty() ? "" : " that it wrote"));
-}
-
-std::string time_lines(const run_report &report) {
-    if (report.total_ms <= 0 || report.tokens == 0) return "";
-    const std::string heading = format("  where the time goes: {} a token in all",
-                                       human_ms(report.total_ms / double(report.tokens)));
-    std::string text = "\n" + padded_right(heading, 55) + "   share   a token\n";
-    struct part {
-        const char *name;
-        double ms;
-        bool always;
-    };
-    const bool gpu = has_gpu(report);
-    const part parts[] = {{gpu ? "GPU compute" : "compute", report.time.compute, true},
-                          {gpu ? "GPU waiting" : "waiting", report.time.stall, true},
-                          {gpu ? "CPU experts" : "in place", report.time.cpu, false},
-                          {gpu ? "link busy" : "copying", report.time.transfer, true},
-                          {"disk busy", gpu && report.host ? report.host->disk_ms : 0, false},
-                          {"policies", report.time.policy, false}};
-    for (const auto &[name, ms, always] : parts) {
-        if (!always && ms == 0) continue;
-        text += format("  {:<12}{} {} {}\n", name,
-                       padded_right(block_bar(ms / report.total_ms, 40), 40),
-                       padded_left(percent(ms, report.total_ms), 8),
-                       padded_left(human_ms(ms / double(report.tokens)), 10));
-    }
-    return text +
-           (gpu ? "  (the link, the CPU and the GPU work at the same time: no sum to 100 %)\n"
-                : "  (copies go on while experts are computed: no sum to 100 %)\n");
 }
 
 // "0.0 % in layer 3 to 91.2 % in layer 17"
@@ -315,9 +290,6 @@ static json facts_json(const run_report &report) {
 }
 
 json to_json(const run_report &report) {
-    json layers = json::array();
-    for (const layer_report &layer : report.layers)
-        layers.push_back(to_json(layer, report.has_predictions, report.lossy));
     json faults = json::object();
     for (const auto &[plugin, count] : report.faults) faults[plugin] = count;
     const byte_counts &bytes = report.bytes;
@@ -352,7 +324,7 @@ json to_json(const run_report &report) {
                 {"prediction",
                  {{"accuracy",
                    accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
-                {"layers", std::move(layers)},
+                {"layers", layers_json(report)},
                 {"config", report.config->is_null() ? json::object() : *report.config},
                 {"faults", std::move(faults)},
                 {"title", report.title},
@@ -363,6 +335,7 @@ json to_json(const run_report &report) {
                   {"first_ms", stable(report.arrangement.first_ms)}}},
                 {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
                 {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
+                {"causes", report.causes.empty() ? json() : causes_json(causes_of(report))},
                 {"warnings", report.warnings}};
     for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
     if (!report.facts.empty()) all["facts"] = facts_json(report);

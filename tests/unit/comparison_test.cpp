@@ -41,6 +41,9 @@ comparison_row row_of(const choice &chosen) {
     report.time.compute = report.total_ms / 4;
     report.time.stall = report.total_ms / 2;
     report.time.transfer = report.total_ms * 0.55;
+    report.causes = {{{}, {}}};
+    report.causes[0][1][cause::compute] = static_cast<uint64_t>(report.total_ms * 0.25e6);
+    report.causes[0][1][cause::link] = static_cast<uint64_t>(report.total_ms * 0.75e6);
     report.opt_misses = 200;
     *report.config = {{"run", {{"batch", 1}, {"seed", 0}}},
                       {"hardware", {{"profile", chosen.profile}}},
@@ -254,18 +257,20 @@ TEST_CASE("the reading names the fastest, its lead and what takes the time") {
     CHECK(
         lines[0].starts_with("rtx3090: lfu is fastest at 2 of 2 sizes, 2.00 times as fast as lru"));
     CHECK(contains(lines[0], "belady, which sees the future, would be 1.25 times as fast as lfu"));
-    CHECK(contains(lines[0], "the GPU computes 25.0 % of the time and waits for experts 50.0 %"));
-    CHECK(contains(lines[0], "the link is busy 55.0 %: transfers decide the speed"));
+    CHECK(contains(lines[0], "of the time the GPU waits for transfers 75.0 % and computes 25.0 %"));
 }
 
-TEST_CASE("the reading says what else rules the time") {
+TEST_CASE("the reading says what the time goes to, down to half a percent of it") {
     comparison_row row = row_of({});
-    row.report.time = {.compute = 1500, .transfer = 100, .stall = 100, .cpu = 0, .policy = 0};
+    row.report.causes = {{{}, {}}};
+    time_causes &of = row.report.causes[0][1];
+    of[cause::compute] = 630, of[cause::cpu] = 365, of[cause::launch] = 5;
     comparison made = compared({row});
-    CHECK(contains(reading(made, view_of(made)).at(0), "75.0 % of the time"));
-    CHECK(contains(reading(made, view_of(made)).at(0), "GPU compute decides the speed"));
-    made.rows[0].report.time.cpu = 1800;
-    CHECK(contains(reading(made, view_of(made)).at(0), "the CPU 90.0 %: CPU experts decide"));
+    CHECK(contains(reading(made, view_of(made)).at(0),
+                   "of the time the GPU computes 63.0 %, waits for the CPU 36.5 % and launches and "
+                   "synchronises 0.5 %"));
+    made.rows[0].report.causes[0][1][cause::launch] = 4;
+    CHECK_FALSE(contains(reading(made, view_of(made)).at(0), "synchronises"));
 }
 
 TEST_CASE("what lossy runs change stands beside their speed") {

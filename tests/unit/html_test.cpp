@@ -97,6 +97,9 @@ comparison_row row_of(const std::string &profile, const std::string &cache, uint
     report.tokens_per_s = 50;
     report.experts = {.requested = 800, .hits = 400 + slots, .misses = 400 - slots};
     report.time = {.compute = 500, .transfer = 1000, .stall = 1200, .cpu = 0, .policy = 0};
+    report.causes = {{{}, {}}};
+    report.causes[0][1][cause::compute] = 500'000'000;
+    report.causes[0][1][cause::link] = 1'200'000'000;
     report.opt_misses = 200;
     *report.config = {{"cache", {{"plugin", cache}}}, {"memory", {{"experts", slots}}}};
     for (uint64_t layer = 0; layer < 4; ++layer) {

@@ -19,7 +19,8 @@ using namespace moorage::core;
 
 namespace {
 
-// 1000 tokens in 20 s: 25 % computing, 60 % waiting. 8000 experts asked for, 6000 hit.
+// 1000 tokens in 20 s: 25 % computing, 60 % waiting, 15 % launches, those of prefill. 8000 experts
+// asked for, 6000 hit.
 run_report hand_made() {
     run_report report;
     report.tokens = 1000;
@@ -48,6 +49,10 @@ run_report hand_made() {
                     .prefetch_used = 300'000'000,
                     .prefetch_wasted = 100'000'000};
     report.time = {.compute = 5000, .transfer = 10000, .stall = 12000, .cpu = 1000, .policy = 0};
+    report.causes.resize(3);
+    report.causes[0][1][cause::compute] = 5'000'000'000;
+    report.causes[1][1][cause::link] = 12'000'000'000;
+    report.causes[2][0][cause::launch] = 3'000'000'000;
     report.has_predictions = true;
     report.predicted = 4000;
     report.predicted_right = 3000;
@@ -277,10 +282,15 @@ TEST_CASE("text shows the figures worked out by hand") {
     CHECK(contains(text, "75.0 % of the experts asked for were among the first predicted"));
     // 5000, 12000 and 10000 of 20000 ms; 20 ms a token.
     CHECK(contains(text, "20.0 ms a token"));
-    CHECK(contains(text, "GPU compute ██████████ "));
+    CHECK(contains(text, "computing   ██████████ "));
     CHECK(contains(text, "25.0 %    5.00 ms"));
     CHECK(contains(text, "60.0 %    12.0 ms"));
-    CHECK(contains(text, "50.0 %    10.0 ms"));
+    CHECK(contains(text, "15.0 %    3.00 ms"));
+    CHECK_FALSE(contains(text, "disk wait"));
+    CHECK(contains(text, "prefill     15.0 % of it: launches and synchronises 100.0 %"));
+    CHECK(contains(text,
+                   "decode      85.0 % of it: waits for transfers 70.6 % and computes 29.4 %"));
+    CHECK(contains(text, "meanwhile   the link is busy 50.0 % and the CPU computes 5.0 %"));
     CHECK(contains(text, "hit rate    ▅█\n"));  // 0.5 of 7 steps is 3.5, rounded up; 1
     CHECK(contains(text, "50.0 % in layer 0 to 100.0 % in layer 1"));
     CHECK(contains(text, "fault: plugin mine gave 2 pieces of invalid advice"));

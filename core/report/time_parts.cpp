@@ -1,0 +1,129 @@
+// time_parts.cpp - causes of a run's time as text and JSON.
+#include "core/report/time_parts.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/config/executors.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr size_t bar_columns = 40;
+constexpr const char *phase_names[] = {"prefill", "decode"};
+
+struct words {
+    std::string_view label;  // of 11 columns at most
+    std::string_view said;   // in a sentence
+};
+// In the order of causes.
+constexpr std::array<words, cause_count> cause_texts{{
+    {"computing", "computes"},
+    {"launches", "launches and synchronises"},
+    {"link wait", "waits for transfers"},
+    {"disk wait", "waits for the disk"},
+    {"CPU wait", "waits for the CPU"},
+    {"others wait", "waits for other machines or a request"},
+    {"host", "waits for the host's decisions"},
+}};
+
+double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+
+time_causes sum_of(const std::array<time_causes, 2> &phases) {
+    time_causes sum = phases[0];
+    return sum += phases[1];
+}
+
+// "computes 71.2 %, waits for the link 28.8 %": what is half a percent or more, the largest first.
+std::vector<std::string> shares_of(const time_causes &of) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < cause_count; ++i)
+        if (of.ns[i] * 200 >= of.sum()) order.push_back(i);
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return of.ns[a] > of.ns[b]; });
+    std::vector<std::string> all;
+    for (const size_t i : order)
+        all.push_back(format("{} {}", cause_texts[i].said, percent(ms(of.ns[i]), ms(of.sum()))));
+    return all;
+}
+
+std::string phase_lines(const std::array<time_causes, 2> &phases) {
+    const time_causes sum = sum_of(phases);
+    if (phases[0].sum() == 0 || phases[1].sum() == 0) return "";
+    std::string text;
+    for (size_t phase = 0; phase < phases.size(); ++phase)
+        text += labelled(phase_names[phase],
+                         format("{} of it: {}", percent(ms(phases[phase].sum()), ms(sum.sum())),
+                                listed(shares_of(phases[phase]), "and")));
+    return text;
+}
+
+// What works beside the device, so that it sums to nothing.
+std::string meanwhile(const run_report &report) {
+    const bool gpu = has_gpu(report);
+    std::vector<std::string> busy;
+    const auto add = [&](std::string_view what, double busy_ms) {
+        if (busy_ms > 0) busy.push_back(format("{} {}", what, percent(busy_ms, report.total_ms)));
+    };
+    add(gpu ? "the link is busy" : "copies take", report.time.transfer);
+    add(gpu ? "the CPU computes" : "computed in place", report.time.cpu);
+    add("the disk is busy", gpu && report.host ? report.host->disk_ms : 0);
+    add("policies decide", report.time.policy);
+    return busy.empty() ? "" : labelled("meanwhile", listed(busy, "and"));
+}
+
+}  // namespace
+
+std::array<time_causes, 2> causes_of(const run_report &report) {
+    std::array<time_causes, 2> sum{};
+    for (const auto &layer : report.causes)
+        for (size_t phase = 0; phase < sum.size(); ++phase) sum[phase] += layer[phase];
+    return sum;
+}
+
+std::string_view label_of(cause which) { return cause_texts[static_cast<size_t>(which)].label; }
+
+bool has_gpu(const run_report &report) {
+    const executor_kind *found = find_executor(report.executor);
+    return found == nullptr || found->memory != fast_memory::host;
+}
+
+std::string time_lines(const run_report &report) {
+    const std::array<time_causes, 2> phases = causes_of(report);
+    const time_causes sum = sum_of(phases);
+    if (sum.sum() == 0 || report.tokens == 0) return "";
+    const double all_ms = ms(sum.sum()), tokens = static_cast<double>(report.tokens);
+    std::string text =
+        "\n" +
+        padded_right(format("  where the time goes: {} a token in all", human_ms(all_ms / tokens)),
+                     55) +
+        "   share   a token\n";
+    for (size_t i = 0; i < cause_count; ++i) {
+        if (sum.ns[i] == 0) continue;
+        const double part_ms = ms(sum.ns[i]);
+        text += format("  {:<12}{} {} {}\n", label_of(static_cast<cause>(i)),
+                       padded_right(block_bar(part_ms / all_ms, bar_columns), bar_columns),
+                       padded_left(percent(part_ms, all_ms), 8),
+                       padded_left(human_ms(part_ms / tokens), 10));
+    }
+    return text + phase_lines(phases) + meanwhile(report);
+}
+
+std::string time_sentence(const time_causes &sum, bool gpu) {
+    if (sum.sum() == 0) return "";
+    return format("of the time the {} {}", gpu ? "GPU" : "CPU", listed(shares_of(sum), "and"));
+}
+
+json causes_json(const std::array<time_causes, 2> &phases) {
+    json all = json::object();
+    for (size_t phase = 0; phase < phases.size(); ++phase)
+        for (size_t i = 0; i < cause_count; ++i)
+            all[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
+                stable(ms(phases[phase].ns[i]));
+    return all;
+}
+
+}  // namespace moorage::core

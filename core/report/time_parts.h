@@ -1,0 +1,30 @@
+// time_parts.h - where the time of a run went, for people and programs: by cause, which sum to the
+// whole, and what went on beside it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "core/base/causes.h"
+#include "core/base/json_fwd.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+// Of a run's layers and what lies between them; [prefill, decode].
+std::array<time_causes, 2> causes_of(const run_report &report);
+
+std::string_view label_of(cause which);  // "computing", "link wait"
+// With the CPU as the device, fast memory is slots in main memory.
+bool has_gpu(const run_report &report);
+
+// A table of causes, bars and shares, with a line of what was busy meanwhile; "" without causes.
+std::string time_lines(const run_report &report);
+// "the GPU computes 71.2 % of the time, waits for the link 20.1 % and ...", of causes above half a
+// percent, the largest first; "" of nothing.
+std::string time_sentence(const time_causes &sum, bool gpu);
+
+// {"prefill": {"compute_ms": ...}, "decode": {...}}: every cause.
+json causes_json(const std::array<time_causes, 2> &phases);
+
+}  // namespace moorage::core
