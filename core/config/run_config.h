@@ -22,6 +22,7 @@
 #include "core/config/cluster_config.h"
 #include "core/config/device_config.h"
 #include "core/config/executors.h"
+#include "core/config/resources.h"
 #include "core/host/call.h"
 #include "core/host/faults.h"
 
@@ -56,7 +57,8 @@ struct run_config {
     double guard_margin = 0.02;  // by which one has to be faster than the other
     // [hardware]; with a real executor the profile is "host" unless another is given
     std::string profile, link, node, disk, engine;
-    device_config devices;  // several GPUs; profile is the first one's
+    device_config devices;    // several GPUs; profile is the first one's
+    resource_factors faster;  // than the profiles say: no key of a file, but a question (--what-if)
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.
     std::filesystem::path trace;

@@ -15,6 +15,7 @@ status run_hardware::load(const run_config &config) {
     profiles_ = std::move(*loaded);
     const bool on_host = config.runs_on().memory == fast_memory::host || first().device.is_host;
     if (config.reads_disk() && on_host) load_from_disk(profiles_.front());
+    for (hardware_profile &one : profiles_) speed_up(one, config.faster);
     return success();
 }
 

@@ -1,5 +1,6 @@
 // run_command.cpp - moorage run: one configuration, its report, and its timeline.
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "core/report/timeline.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/what_if_rows.h"
 
 namespace moorage::tool {
 
@@ -21,7 +23,24 @@ using namespace moorage::core;
 struct arguments {
     std::string config, json_file, timeline_file;
     std::vector<std::string> overrides;
+    bool what_if = false;
 };
+
+// The text first: a file that cannot be written must not take the result with it.
+int tell(const arguments &given, const run_report &report, const std::optional<what_if> &asked) {
+    if (given.json_file != "-") {
+        for (size_t i = 0; i < report.text.texts.size(); ++i)
+            print(report.text.prompts[i] + report.text.texts[i] + "\n\n");
+        print(to_text(report));
+        if (asked) print(to_text(*asked));
+    }
+    if (given.json_file.empty()) return exit_ok;
+    json figures = to_json(report);
+    if (asked) figures["what_if"] = to_json(*asked);
+    if (const status done = write_json(given.json_file, figures); !done)
+        return fail(done.failure());
+    return exit_ok;
+}
 
 int run_one(const arguments &given) {
     const auto overrides = read_overrides(given.overrides);
@@ -63,15 +82,13 @@ int run_one(const arguments &given) {
     if (events)
         if (const status done = events->close(); !done) return fail(done.failure());
     if (!report) return fail(report.failure());
-    // The text first: a file that cannot be written must not take the result with it.
-    if (given.json_file != "-") {
-        for (size_t i = 0; i < report->text.texts.size(); ++i)
-            print(report->text.prompts[i] + report->text.texts[i] + "\n\n");
-        print(to_text(*report));
+    std::optional<what_if> asked;
+    if (given.what_if) {
+        auto answered = ask_what_if(*config, *report, shared);
+        if (!answered) return fail(answered.failure());
+        asked = std::move(answered).value();
     }
-    if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, to_json(*report)); !done)
-            return fail(done.failure());
+    if (const int code = tell(given, *report, asked); code != exit_ok) return code;
     if (events) print(format("timeline: {} (open it in ui.perfetto.dev)\n", given.timeline_file));
     return exit_ok;
 }
@@ -92,6 +109,8 @@ command install_run(parser &app) {
         ->type_name("FILE");
     sub->add_option("--timeline", given->timeline_file, "write what ran when, for Perfetto")
         ->type_name("FILE");
+    sub->add_flag("--what-if", given->what_if,
+                  "run it again with a tenth more of each resource, and say which one decides");
     return [given] { return run_one(*given); };
 }
 

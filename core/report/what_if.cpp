@@ -1,0 +1,88 @@
+// what_if.cpp - savings by resource as a table and a sentence.
+#include "core/report/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Less than this is not worth the word "decides".
+constexpr double share_least = 0.005;
+constexpr size_t bar_columns = 30;
+
+std::string sentence(const what_if &asked, const std::vector<const what_if::row *> &order) {
+    const std::string more = format("{:.3g} %", 100 * (asked.factor - 1));
+    if (order.empty()) return "no run with more of anything ended";
+    const what_if::row &first = *order.front();
+    if (asked.saved(first) < share_least)
+        return format(
+            "nothing decides alone: {} more of any one resource saves less than half a "
+            "percent",
+            more);
+    std::string text = format("{} decides: {} more of it saves {:.1f} %", first.words, more,
+                              100 * asked.saved(first));
+    if (order.size() > 1 && asked.saved(*order[1]) >= share_least)
+        text +=
+            format("; next is {}, with {:.1f} %", order[1]->words, 100 * asked.saved(*order[1]));
+    return text;
+}
+
+}  // namespace
+
+what_if what_if_of(const run_report &base) {
+    what_if asked;
+    asked.metric = base.tpot_ms.mean > 0 ? "tpot_ms" : "ttft_ms";
+    asked.base_ms = figure_of(asked, base);
+    return asked;
+}
+
+double figure_of(const what_if &asked, const run_report &of) {
+    return asked.metric == "tpot_ms" ? of.tpot_ms.mean : of.ttft_ms.mean;
+}
+
+std::string to_text(const what_if &asked) {
+    std::vector<const what_if::row *> order;
+    for (const what_if::row &one : asked.rows)
+        if (one.ms) order.push_back(&one);
+    std::ranges::stable_sort(order, [](const auto *a, const auto *b) { return *a->ms < *b->ms; });
+    std::string text =
+        format("\n  what would help: {} with {:.3g} % more of one resource\n",
+               asked.metric == "tpot_ms" ? "TPOT" : "TTFT", 100 * (asked.factor - 1));
+    double top = share_least;
+    for (const what_if::row *one : order) top = std::max(top, asked.saved(*one));
+    for (const what_if::row *one : order) {
+        const double saved = asked.saved(*one);
+        std::string line = format("  {} {} {} {}", padded_right(one->words, 20),
+                                  padded_left(human_ms(*one->ms), 10),
+                                  padded_left(format("{:+.1f} %", -100 * saved + 0.0), 9),
+                                  block_bar(std::max(0.0, saved) / top, bar_columns));
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + "\n";
+    }
+    for (const what_if::row &one : asked.rows)
+        if (!one.why.empty()) text += labelled("", one.words + ": " + one.why);
+    for (const std::string &part : wrapped(sentence(asked, order), text_columns - 2))
+        text += "  " + part + "\n";
+    return text;
+}
+
+json to_json(const what_if &asked) {
+    json rows = json::array();
+    for (const what_if::row &one : asked.rows)
+        rows.push_back({{"resource", one.resource},
+                        {"value", one.ms ? json(stable(*one.ms)) : json()},
+                        {"saved", one.ms ? json(stable(asked.saved(one))) : json()},
+                        {"error", one.why.empty() ? json() : json(one.why)}});
+    return {{"factor", asked.factor},
+            {"metric", asked.metric},
+            {"base", stable(asked.base_ms)},
+            {"rows", std::move(rows)}};
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,38 @@
+// what_if.h - what a run would gain by more of each resource: the same run, once for each.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+struct what_if {
+    struct row {
+        std::string resource;      // as of resource_names, or "expert_memory"
+        std::string words;         // "the link"
+        std::optional<double> ms;  // none: its run failed
+        std::string why;           // it did, or what the machine lacks for it
+    };
+    double factor = 1.1;  // of each, one at a time
+    std::string metric;   // "tpot_ms", or "ttft_ms" of a run without decoding
+    double base_ms = 0;
+    std::vector<row> rows;
+
+    // Of the metric, saved by the row; below 0 where more makes it slower. Requires: its run ended.
+    double saved(const row &one) const { return 1 - *one.ms / base_ms; }
+};
+
+// Of the metric that is to be compared: TPOT where a token was decoded.
+what_if what_if_of(const run_report &base);
+double figure_of(const what_if &asked, const run_report &of);
+
+// A table, the largest saving first, and the sentence that follows from it; at most 80 columns.
+std::string to_text(const what_if &asked);
+// {"factor", "metric", "base", "rows": [{"resource", "value", "saved", "error"}]}
+json to_json(const what_if &asked);
+
+}  // namespace moorage::core

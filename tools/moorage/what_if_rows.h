@@ -1,0 +1,14 @@
+// what_if_rows.h - a configuration's runs with more of each resource.
+#pragma once
+
+#include "core/cluster/cluster_run.h"
+#include "core/report/what_if.h"
+
+namespace moorage::tool {
+
+// `base` is the report of the configuration itself. Refused, with the remedy, where time is not
+// virtual or a cluster runs.
+core::result<core::what_if> ask_what_if(const core::run_config &config,
+                                        const core::run_report &base, core::run_resources &shared);
+
+}  // namespace moorage::tool
