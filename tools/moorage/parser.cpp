@@ -1,17 +1,62 @@
 // parser.cpp - the only file that includes CLI11.
 #include "tools/moorage/parser.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
+#include "core/base/text.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {
 
 namespace {
+
+std::vector<std::string> names_of(const CLI::App &command) {
+    std::vector<std::string> names;
+    for (const CLI::Option *one : command.get_options()) {
+        for (const std::string &name : one->get_lnames()) names.push_back("--" + name);
+        for (const std::string &name : one->get_snames()) names.push_back("-" + name);
+    }
+    return names;
+}
+
+// The first word that should be a command and is none, or option that its command does not have,
+// with the nearest that there is; "": what is wrong is something else.
+std::string first_unknown(const CLI::App &program, const std::vector<std::string> &words) {
+    const CLI::App *command = &program;
+    std::vector<std::string> options = names_of(program);
+    for (const std::string &word : words) {
+        std::vector<std::string> commands;
+        const CLI::App *chosen = nullptr;
+        for (const CLI::App *one :
+             command->get_subcommands([](const CLI::App *) { return true; })) {
+            commands.push_back(one->get_name());
+            if (one->get_name() == word) chosen = one;
+        }
+        const std::string name = word.substr(0, word.find('='));
+        if (word.starts_with("--") && word.size() > 2) {
+            if (std::ranges::find(options, name) == options.end())
+                return core::format("{}: no option of {}{}; {} --help lists them", name,
+                                    command->get_name(), core::did_you_mean(name, options),
+                                    command->get_name());
+        } else if (chosen) {
+            command = chosen;
+            const std::vector<std::string> more = names_of(*chosen);
+            options.insert(options.end(), more.begin(), more.end());
+        } else if (!commands.empty() && !word.starts_with('-')) {
+            return core::format("{}: no command of {}{}; {} --help lists them", word,
+                                command->get_name(), core::did_you_mean(word, commands),
+                                command->get_name());
+        }
+    }
+    return "";
+}
 
 void append_given(given_values &to, const CLI::App &command, std::span<const char *const> names) {
     for (const char *name : names)
@@ -129,6 +174,9 @@ std::optional<int> parser::parse(int argc, char **argv) {
     } catch (const CLI::ParseError &error) {
         std::ostringstream out, errors;
         const int code = of_->exit(error, out, errors) == 0 ? exit_ok : exit_usage;
+        if (const std::string unknown = first_unknown(*of_, {argv + 1, argv + argc});
+            code == exit_usage && !unknown.empty())
+            errors.str(unknown + "\n");
         print(out.str());
         print_error(errors.str());
         return finish_output(code);
