@@ -10,6 +10,7 @@
 #include "core/base/mapped_file.h"
 #include "core/base/safetensors.h"
 #include "core/execute/cpu/golden_check.h"
+#include "core/execute/gpu/gpu_memory.h"
 #include "core/model/tokenizer.h"
 #include "tests/golden/golden_fixture.h"
 #include "tests/skip.h"
@@ -116,6 +117,19 @@ TEST_CASE("packed directories compute what their publishers' weights mean") {
 
 TEST_CASE("tokenizers inside GGUF files cut texts as the library does") {
     for (const fs::path &path : models(here)) check_texts(path);
+}
+
+TEST_CASE("a GPU refuses what it does not read") {
+    const auto refusal = [](const fs::path &path) {
+        const auto opened = open_or_fail(path);
+        const auto checked = gpu::check_model(*opened, "cuda");
+        return checked ? std::string() : checked.failure().text;
+    };
+    CHECK(refusal(here / "models/mixtral-qkv-q4_1.gguf") ==
+          "executor cuda reads weights in bf16, f16, f32 and mxfp4, the model has some in q4_1; "
+          "set executor to cpu");
+    CHECK(refusal(here / "published/gptq-mixtral").find("some in int4;") != std::string::npos);
+    CHECK(refusal(golden_path("mixtral")).empty());
 }
 
 TEST_CASE("more models in more formats") {
