@@ -6,6 +6,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/dispatch/machine_table.h"
 #include "core/execute/cpu/cpu_executor.h"
 #include "core/pipeline/composition.h"
 #include "core/pipeline/pipeline.h"
@@ -144,19 +145,8 @@ status home_run::make_store() {
 }
 
 moorage_limits home_run::limits() const {
-    moorage_limits limits{};
-    limits.size = sizeof(limits);
-    limits.layers = source_->layers();
-    limits.experts = source_->experts();
-    limits.top_k = source_->top_k();
-    limits.tokens_max = source_->tokens_max();
-    limits.requests_max = source_->streams();
-    limits.pools = 1;
+    moorage_limits limits = limits_of(*source_);
     limits.slots = capacity_;
-    limits.segments = 1;
-    limits.predictions_max = source_->experts();
-    limits.servers = caller_->servers();
-    limits.links = link_disk;  // there is none
     limits.transfers_max = transfers_;
     limits.expert_bytes = hardware_.costs().shape().expert_bytes;
     return limits;
@@ -170,7 +160,11 @@ status home_run::make_policies() {
                                 .where = {truth_->view(), hardware_.shown().lent(), where_->clock(),
                                           nullptr, config_.seed, &faults_}};
     if (const status done = policies_.make(request); !done) return done;
-    if (const status done = policies_.activate(limits()); !done) return done;
+    moorage_limits bounds = limits();
+    const machine_table table({hardware_.costs(), {}}, {{capacity_}}, MOORAGE_NONE,
+                              caller_->distances());
+    table.show_in(bounds);
+    if (const status done = policies_.activate(bounds); !done) return done;
     return check_composition({config_, policies_, source_->experts(), 0, caller_->servers() - 1},
                              warnings_);
 }
