@@ -105,6 +105,15 @@ TEST_CASE("every number of a report is measured by some run") {
         on.run_it(lossy);
     }
 
+    run_config read = on.config;  // experts beyond host memory, in both phases
+    read.host_experts = 22;
+    read.disk = (on.folder / "disk.toml").string();
+    read.prefill = 4;
+    on.run_it(read);
+    read.host_cache = filled.cache;
+    read.host_cache_given = true;
+    on.run_it(read);
+
     run_config real;  // host time of decisions, text
     real.file = on.folder / "real.toml";
     real.executor = "cpu";
