@@ -75,13 +75,17 @@ struct widening<weight_type::mxfp4> {
     }
 };
 
+// A constant, as device code calls no function of the host, not even for one.
+template <weight_type type>
+inline constexpr bool is_read = on_gpu(type);
+
 // Of a type that is not known before.
 template <size_t index = 0>
 MOORAGE_HOST_DEVICE inline float weight_of(weight_type type, const std::byte *row,
                                            const std::byte *scales, uint32_t column) {
     if constexpr (index < weight_format_count) {
         constexpr weight_type candidate = weight_formats[index].type;
-        if constexpr (on_gpu(candidate))
+        if constexpr (is_read<candidate>)
             if (type == candidate) return widening<candidate>::at(row, scales, column);
         return weight_of<index + 1>(type, row, scales, column);
     } else {
