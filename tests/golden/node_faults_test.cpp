@@ -247,7 +247,8 @@ TEST_CASE("who greets with something else is refused, and both values are said")
                      refusal_reason::model},
           difference{[](node_plan &of) { ++of.cluster; }, refusal_reason::cluster},
           difference{[](node_plan &of) { ++of.plan; }, refusal_reason::epoch}}) {
-        CAPTURE(name_of(counted));
+        const refusal_reason reason = counted;  // clang 14 captures no bindings
+        CAPTURE(name_of(reason));
         loop_hub hub;
         node_plan other = plan;
         change(other);

@@ -148,7 +148,8 @@ TEST_CASE("wrong headers are refused by what is wrong") {
          },
          "the number of elements of b is"}};
     for (const auto &[change, text] : wrong) {
-        CAPTURE(std::string(text));
+        const std::string said = text;
+        CAPTURE(said);
         gguf_maker made = small();
         change(made);
         CHECK(says(refusal(made.make()), text));
@@ -201,7 +202,8 @@ TEST_CASE("what metadata asks for and nothing computes is refused") {
          },
          "shared experts are not supported for llama"}};
     for (const auto &[change, text] : wrong) {
-        CAPTURE(std::string(text));
+        const std::string said = text;
+        CAPTURE(said);
         gguf_maker made = mixtral();
         change(made);
         CHECK(says(config_refusal(made), text));

@@ -102,7 +102,8 @@ TEST_CASE("a ping, byte by byte") {
     bytes head = bytes_of({'M', 'O', 'O', 'R', 1, 0, 8, 0, 0x44, 0x33, 0x22, 0x11});
     const bytes body = bytes_of({8, 7, 6, 5, 4, 3, 2, 1});
     const auto append = [&](uint64_t value, size_t count) {
-        for (size_t i = 0; i < count; ++i) head.push_back(static_cast<std::byte>(value >> 8 * i));
+        for (size_t i = 0; i < count; ++i)
+            head.push_back(static_cast<std::byte>(i < 8 ? value >> 8 * i : 0));
     };
     append(crc32c_by_table(body), 4);
     append(0x2122232425262728, 8);
