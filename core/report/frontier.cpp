@@ -5,13 +5,12 @@
 #include <cassert>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/html_parts.h"
-#include "core/report/text_table.h"
+#include "core/report/tuning_parts.h"
 
 namespace moorage::core {
 
@@ -46,10 +45,8 @@ public:
     status operator()() {
         std::vector<std::pair<size_t, size_t>> next;  // curve, index of the value
         for (const tuned_point &base : combinations_of(of_)) curves_.push_back({base, {}});
-        const size_t count = allowed_.size(), samples = std::min<size_t>(count, limits_.samples);
-        for (size_t i = 0; i < samples; ++i)
-            for (size_t curve = 0; curve < curves_.size(); ++curve)
-                next.emplace_back(curve, samples == 1 ? 0 : i * (count - 1) / (samples - 1));
+        for (const size_t index : spread_indices(allowed_.size(), limits_.samples))
+            for (size_t curve = 0; curve < curves_.size(); ++curve) next.emplace_back(curve, index);
         while (!next.empty() && of_.trials.size() < limits_.runs_max) {
             next.resize(std::min(next.size(), limits_.runs_max - of_.trials.size()));
             if (const status done = try_all(next); !done) return done.failure();
@@ -163,18 +160,9 @@ std::string frontier_text(const tuning &of) {
     const std::vector<size_t> front = pareto_set(of);
     std::string text = format("{} runs; what nothing beats in {} and {}:\n\n", of.trials.size(),
                               of.params[0].name, of.targets[0].metric);
-    std::vector<table_column> columns;
-    for (size_t param = 0; param < of.params.size(); ++param) {
-        columns.push_back({of.params[param].name, {}, true});
-        for (const size_t i : front)
-            columns.back().cells.push_back(of.params[param].text_of(of.trials[i].at[param]));
-    }
-    columns.push_back({of.targets[0].metric, {}, false});
+    const std::vector<table_column> columns = trial_columns(of, front);
     double top = 0;
-    for (const size_t i : front) {
-        columns.back().cells.push_back(format("{:.6g}", figure_at(of, i)));
-        top = std::max(top, std::abs(figure_at(of, i)));
-    }
+    for (const size_t i : front) top = std::max(top, std::abs(figure_at(of, i)));
     const std::vector<size_t> widths = fitted_widths(columns, text_columns - bar_columns - 4);
     text += heading_line(columns, widths);
     for (size_t row = 0; row < front.size(); ++row) {
@@ -199,11 +187,7 @@ json frontier_json(const tuning &of) {
                 {"samples", whole["samples"]},
                 {"stopped", whole["stopped"]},
                 {"frontier", json::array()}};
-    tuning alone = of;
-    for (const size_t i : pareto_set(of)) {
-        alone.trials = {of.trials[i]};
-        all["frontier"].push_back(to_json(alone)["samples"][0]);
-    }
+    for (const size_t i : pareto_set(of)) all["frontier"].push_back(trial_json(of, of.trials[i]));
     if (whole.contains("failed")) all["failed"] = whole["failed"];
     return all;
 }

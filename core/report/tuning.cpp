@@ -1,5 +1,5 @@
 // tuning.cpp - the search for values that meet targets.
-#include "core/report/tuning.h"
+#include "core/report/tuning_parts.h"
 
 #include <algorithm>
 #include <cassert>
@@ -164,11 +164,8 @@ std::vector<size_t> value_search::within_edge(const line &on) const {
 
 status value_search::search(line &on) {
     const size_t count = allowed_[on.param].size();
-    const size_t samples =
-        std::min<size_t>(count, of_.params[on.param].is_number() ? limits_.samples : count);
-    std::vector<size_t> next;
-    for (size_t i = 0; i < samples; ++i)
-        next.push_back(samples == 1 ? 0 : i * (count - 1) / (samples - 1));
+    const size_t samples = of_.params[on.param].is_number() ? limits_.samples : count;
+    std::vector<size_t> next = spread_indices(count, samples);
     if (const status done = try_at(on, next); !done) return done.failure();
     if (!of_.params[on.param].is_number()) return success();
     settle_trend(on);
@@ -210,6 +207,14 @@ std::vector<double> value_grid::values() const {
     for (double i = 0; i <= steps; ++i) add(std::min(from + i * step, to));
     add(to);
     return all;
+}
+
+std::vector<size_t> spread_indices(size_t count, size_t samples) {
+    const size_t taken = std::min(count, samples);
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < taken; ++i)
+        indices.push_back(taken == 1 ? 0 : i * (count - 1) / (taken - 1));
+    return indices;
 }
 
 std::string tuned_param::text_of(double value) const {

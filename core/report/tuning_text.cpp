@@ -7,8 +7,7 @@
 #include "core/base/text.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
-#include "core/report/text_table.h"
-#include "core/report/tuning.h"
+#include "core/report/tuning_parts.h"
 
 namespace moorage::core {
 
@@ -51,27 +50,10 @@ std::vector<size_t> rows_of(const tuning &found) {
     return rows;
 }
 
-std::vector<table_column> cells_of(const tuning &found, const std::vector<size_t> &rows) {
-    std::vector<table_column> columns;
-    for (size_t param = 0; param < found.params.size(); ++param) {
-        table_column column{found.params[param].name, {}, true};
-        for (const size_t row : rows)
-            column.cells.push_back(found.params[param].text_of(found.trials[row].at[param]));
-        columns.push_back(std::move(column));
-    }
-    for (size_t target = 0; target < found.targets.size(); ++target) {
-        table_column column{found.targets[target].metric, {}, false};
-        for (const size_t row : rows)
-            column.cells.push_back(shown(found.trials[row].figures[target]));
-        columns.push_back(std::move(column));
-    }
-    return columns;
-}
-
 std::string table_of(const tuning &found) {
     const std::vector<size_t> rows = rows_of(found);
     if (rows.empty()) return "";
-    const std::vector<table_column> columns = cells_of(found, rows);
+    const std::vector<table_column> columns = trial_columns(found, rows);
     const std::vector<size_t> widths = fitted_widths(columns, text_columns - 20);
     double top = 0;
     for (const size_t row : rows) top = std::max(top, std::abs(found.trials[row].figures[0]));
@@ -133,24 +115,6 @@ std::string misfit_text(const tuning &found) {
     return least ? point_text(found, least->at) + ": " + least->misfit : "";
 }
 
-json sample_json(const tuning &found, const trial &one) {
-    json values = json::object(), figures = json::object();
-    for (size_t i = 0; i < one.at.size(); ++i) {
-        const tuned_param &param = found.params[i];
-        values[param.name] = param.is_number() ? json(one.at[i]) : json(param.text_of(one.at[i]));
-    }
-    for (size_t i = 0; i < one.figures.size(); ++i)
-        figures[found.targets[i].metric] = stable(one.figures[i]);
-    json sample = {{"values", std::move(values)},
-                   {"figures", std::move(figures)},
-                   {"fits", one.misfit.empty()},
-                   {"met", found.meets(one)}};
-    if (found.params.size() == 1) sample["value"] = sample["values"][found.params[0].name];
-    if (found.targets.size() == 1 && !one.figures.empty())
-        sample["measured"] = stable(one.figures[0]);
-    return sample;
-}
-
 json param_json(const tuned_param &param) {
     if (!param.is_number()) return {{"name", param.name}, {"words", param.words}};
     return {{"name", param.name},
@@ -167,6 +131,41 @@ json target_json(const metric_target &target) {
 }
 
 }  // namespace
+
+std::vector<table_column> trial_columns(const tuning &found, const std::vector<size_t> &rows) {
+    std::vector<table_column> columns;
+    for (size_t param = 0; param < found.params.size(); ++param) {
+        table_column column{found.params[param].name, {}, true};
+        for (const size_t row : rows)
+            column.cells.push_back(found.params[param].text_of(found.trials[row].at[param]));
+        columns.push_back(std::move(column));
+    }
+    for (size_t target = 0; target < found.targets.size(); ++target) {
+        table_column column{found.targets[target].metric, {}, false};
+        for (const size_t row : rows)
+            column.cells.push_back(shown(found.trials[row].figures[target]));
+        columns.push_back(std::move(column));
+    }
+    return columns;
+}
+
+json trial_json(const tuning &found, const trial &one) {
+    json values = json::object(), figures = json::object();
+    for (size_t i = 0; i < one.at.size(); ++i) {
+        const tuned_param &param = found.params[i];
+        values[param.name] = param.is_number() ? json(one.at[i]) : json(param.text_of(one.at[i]));
+    }
+    for (size_t i = 0; i < one.figures.size(); ++i)
+        figures[found.targets[i].metric] = stable(one.figures[i]);
+    json sample = {{"values", std::move(values)},
+                   {"figures", std::move(figures)},
+                   {"fits", one.misfit.empty()},
+                   {"met", found.meets(one)}};
+    if (found.params.size() == 1) sample["value"] = sample["values"][found.params[0].name];
+    if (found.targets.size() == 1 && !one.figures.empty())
+        sample["measured"] = stable(one.figures[0]);
+    return sample;
+}
 
 std::string to_text(const tuning &found) {
     std::string text = table_of(found);
@@ -193,11 +192,11 @@ json to_json(const tuning &found) {
     for (const tuned_param &param : found.params) all["params"].push_back(param_json(param));
     for (const metric_target &one : found.targets) all["targets"].push_back(target_json(one));
     for (const size_t row : rows_of(found))
-        all["samples"].push_back(sample_json(found, found.trials[row]));
+        all["samples"].push_back(trial_json(found, found.trials[row]));
     const auto best = found.best();
-    all["chosen"] = found.chosen ? sample_json(found, found.trials[*found.chosen]) : json();
+    all["chosen"] = found.chosen ? trial_json(found, found.trials[*found.chosen]) : json();
     all["met"] = found.chosen.has_value();
-    all["best"] = best ? sample_json(found, found.trials[*best]) : json();
+    all["best"] = best ? trial_json(found, found.trials[*best]) : json();
     all["stopped"] = found.stopped;
     if (found.params.size() == 1) {
         all["param"] = found.params[0].name;

@@ -1,0 +1,22 @@
+// tuning_parts.h - what searches and frontiers share: where samples lie, and trials as columns and
+// JSON.
+#pragma once
+
+#include <vector>
+
+#include "core/report/text_table.h"
+#include "core/report/tuning.h"
+
+namespace moorage::core {
+
+// Of `samples` indices below `count`, evenly, the first and the last among them; all where there
+// are no more. Requires: count above 0, samples above 1.
+std::vector<size_t> spread_indices(size_t count, size_t samples);
+
+// A column a parameter and a target; `rows` are trials with figures.
+std::vector<table_column> trial_columns(const tuning &of, const std::vector<size_t> &rows);
+
+// {"values", "figures", "fits", "met"}, and "value" and "measured" where there is one of each.
+json trial_json(const tuning &of, const trial &one);
+
+}  // namespace moorage::core
