@@ -13,25 +13,14 @@
 #include "core/model/packed_int4.h"
 #include "core/model/weight_values.h"
 #include "tests/skip.h"
+#include "tests/unit/vector_file.h"
 
 namespace moorage::core {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct packed_file {
-    mapped_file mapped;
-    safetensors all;
-    explicit packed_file(const fs::path &path) {
-        auto opened = mapped_file::open(path);
-        REQUIRE(opened.ok());
-        mapped = std::move(*opened);
-        auto parsed = parse_safetensors(mapped.bytes(), path.string());
-        REQUIRE(parsed.ok());
-        all = std::move(*parsed);
-    }
-    const tensor *find(const std::string &name) const { return all.find(name); }
-};
+using packed_file = test::vector_file;
 
 bool same_values(const matrix &of, const tensor &values) {
     REQUIRE(values.shape == std::vector<uint64_t>{of.rows, of.columns});

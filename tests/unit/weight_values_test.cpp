@@ -17,6 +17,7 @@
 #include "core/execute/cpu/kernels_vector.h"
 #include "core/model/weight_values.h"
 #include "tests/skip.h"
+#include "tests/unit/vector_file.h"
 #include "tests/unit/random_weights.h"
 
 namespace moorage::core {
@@ -30,18 +31,7 @@ std::string lower(std::string text) {
     return text;
 }
 
-struct vectors {
-    mapped_file mapped;
-    safetensors all;
-    explicit vectors(const fs::path &path) {
-        auto opened = mapped_file::open(path);
-        REQUIRE(opened.ok());
-        mapped = std::move(*opened);
-        auto parsed = parse_safetensors(mapped.bytes(), path.string());
-        REQUIRE(parsed.ok());
-        all = std::move(*parsed);
-    }
-};
+using vectors = test::vector_file;
 
 // The float with these bits; all that are no numbers are the same.
 uint32_t bits_of(float value) {
