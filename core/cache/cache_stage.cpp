@@ -62,7 +62,8 @@ uint32_t cache_stage::first_evictable(uint32_t pool, std::span<const uint32_t> t
     return MOORAGE_NONE;
 }
 
-bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause) {
+bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause,
+                               bool shrinks) {
     assert(count > 0 && count <= victims_.capacity());
     const moorage_room room{sizeof(room), 0, pool, layer, count, cause};
     victims_.assign(count, MOORAGE_NONE);
@@ -90,9 +91,11 @@ bool cache_stage::find_victims(uint32_t pool, uint32_t layer, uint32_t count, in
     bool told = false;  // that there were too few: one fault a call, however many lack
     for (uint32_t i = 0; i < count; ++i) {
         if (victims_[i] != MOORAGE_NONE && i < named) continue;
-        const uint32_t page = first_evictable(pool, victims_, cause != MOORAGE_BUDGET);
+        uint32_t page = first_evictable(pool, victims_, /*spares=*/true);
+        const bool owed = page != MOORAGE_NONE;
+        if (!owed && shrinks) page = first_evictable(pool, victims_, /*spares=*/false);
         if (page == MOORAGE_NONE) break;
-        if (i >= named && !told) {
+        if (owed && i >= named && !told) {
             told = true;
             if (!faults_.report(policy_.name(),
                                 format("{} of {} victims given though {} may go", named, count,
@@ -119,7 +122,7 @@ bool cache_stage::load(std::span<const uint32_t> pages, int32_t cause, bool at_o
     uint32_t spare = truth_.free(pool);
     const uint32_t ask = std::min(missing > spare ? missing - spare : 0, truth_.slots(pool));
     victims_.clear();
-    if (ask > 0 && !find_victims(pool, layer, ask, cause)) return false;
+    if (ask > 0 && !find_victims(pool, layer, ask, cause, /*shrinks=*/false)) return false;
 
     const moorage_cache &cache = *policy_.cache;
     const uint32_t segments = segments_of(layer);
@@ -238,7 +241,7 @@ bool cache_stage::shrink(uint32_t pool, std::vector<uint32_t> &evicted) {
         // A room asks for no more than the pool has slots, so a deep cut takes several rounds.
         const uint32_t surplus = truth_.used(pool) - truth_.slots(pool);
         const uint32_t ask = std::min(surplus, std::max(truth_.slots(pool), 1u));
-        if (!find_victims(pool, layer, ask, MOORAGE_BUDGET)) return false;
+        if (!find_victims(pool, layer, ask, MOORAGE_BUDGET, /*shrinks=*/true)) return false;
         if (victims_.empty()) return true;
         for (const uint32_t page : victims_) {
             evict(page, MOORAGE_BUDGET);

@@ -46,6 +46,7 @@ public:
     // A step of `layer` has ended: pages that the policy gives up now lose their slots; they are
     // appended to `evicted`. False: the run has to end. [step]
     bool give_up(uint32_t layer, std::vector<uint32_t> &evicted);
+    bool gives_up() const { return policy_.cache->give_up != nullptr; }  // the policy may
 
     // A placement puts a whole page into its pool, or takes it out; the policy is told (cause
     // MOORAGE_MIGRATION). Requires: it is absent; it may go. [step]
@@ -65,8 +66,8 @@ private:
     }
     uint32_t first_evictable(uint32_t pool, std::span<const uint32_t> taken, bool spares) const;
     // Fills victims_ with `count` checked victims of the pool, in order (fewer if there are no
-    // more).
-    bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause);
+    // more). `shrinks`: the pool does, so that even what the policy holds goes if need be.
+    bool find_victims(uint32_t pool, uint32_t layer, uint32_t count, int32_t cause, bool shrinks);
 
     instance &policy_;
     ledger &truth_;

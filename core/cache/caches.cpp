@@ -7,9 +7,7 @@
 namespace moorage::core {
 
 caches::caches(std::span<instance *const> policies, const memories &truth, fault_log &faults)
-    : truth_(truth), gives_up_(std::ranges::any_of(policies, [](const instance *one) {
-          return one->cache->give_up != nullptr;
-      })) {
+    : truth_(truth) {
     assert(policies.size() == truth.devices());
     each_.reserve(policies.size());
     for (uint32_t device = 0; device < policies.size(); ++device)

@@ -23,7 +23,7 @@ public:
         return each_.size() == 1 ? each_.front().load(pages, cause, at_once, out)
                                  : load_on_each(pages, cause, at_once, out);
     }
-    bool gives_up() const { return gives_up_; }  // the policy may
+    bool gives_up() const { return each_.front().gives_up(); }  // the policy may
     bool give_up(uint32_t layer, std::vector<uint32_t> &evicted) {
         for (cache_stage &one : each_)
             if (!one.give_up(layer, evicted)) return false;
@@ -39,7 +39,6 @@ private:
 
     const memories &truth_;
     std::vector<cache_stage> each_;
-    const bool gives_up_;
     std::vector<uint32_t> pages_;  // of one device
     std::vector<placement_in_cache> placed_;
 };
