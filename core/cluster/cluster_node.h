@@ -49,7 +49,7 @@ public:
     uint32_t servers() const override { return static_cast<uint32_t>(prices_.distances().size()); }
     std::span<const uint8_t> distances() const override { return prices_.distances(); }
     bool serial() const override { return all_.serial(); }
-    bool can_load(uint32_t) const override { return parts_.loads; }
+    bool loads() const override { return parts_.loads; }
     void offers(uint32_t page, uint32_t tokens, uint32_t, std::vector<remote_offer> &out) override {
         prices_.offers(page, tokens, out);
     }

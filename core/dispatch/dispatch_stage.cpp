@@ -136,7 +136,7 @@ void dispatch_stage::find_offers(const step_item &item, uint32_t index, uint32_t
         if (offer.all_ns < least_ns) least_ns = offer.all_ns, best = device;
     }
     const bool under_way = item.transfers[0] != MOORAGE_NONE || item.transfers[1] != MOORAGE_NONE;
-    if (under_way || others_->can_load(item.page)) return;
+    if (under_way || others_->loads()) return;
     load_ns_[index] = MOORAGE_NEVER;
     default_devices_[index] = best;
 }

@@ -35,8 +35,8 @@ public:
     virtual uint32_t servers() const = 0;
     virtual std::span<const uint8_t> distances() const = 0;  // [servers] MOORAGE_DISTANCE_*
     virtual bool serial() const = 0;                         // MOORAGE_ITEMS_SERIAL
-    // Whether the home's own host memory has the page, so that it can be loaded.
-    virtual bool can_load(uint32_t page) const = 0;
+    // Whether the home's own host memory has the experts, so that what is absent can be loaded.
+    virtual bool loads() const = 0;
     // Appends the servers that have the page, ascending. `tokens` are to be computed by it, of
     // `step_tokens` that the step has in all.
     virtual void offers(uint32_t page, uint32_t tokens, uint32_t step_tokens,

@@ -48,7 +48,7 @@ public:
     uint32_t servers() const override { return count_ + 1; }
     std::span<const uint8_t> distances() const override { return distances_; }
     bool serial() const override { return false; }
-    bool can_load(uint32_t) const override { return false; }
+    bool loads() const override { return false; }
     void offers(uint32_t page, uint32_t tokens, uint32_t step_tokens,
                 std::vector<remote_offer> &out) override;
     void call(const remote_call &work) override;

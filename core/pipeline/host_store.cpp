@@ -52,14 +52,14 @@ void host_store::promote(uint32_t page) {
     if (transfers_[page] != MOORAGE_NONE) transport_.promote(transfers_[page]);
 }
 
-// A slot of the cache, or else a frame beside it.
+// A slot of the cache, or else a frame beside it: those of free slots stay theirs.
 bool host_store::find_room(uint32_t page, owner of) {
     placement_in_cache placed{};
     if (!cache_.load({&page, 1}, cause_of(of), false, {&placed, 1})) return false;
     if (placed.cached) {
         if (placed.victim != MOORAGE_NONE) forget(placed.victim);
         truth_.expect_kept(page, MOORAGE_WHOLE);
-    } else if (truth_.has_room(page, MOORAGE_WHOLE, false)) {
+    } else if (truth_.rows().in_frame(page) || truth_.rows().free_frames() > truth_.free(0)) {
         truth_.expect_passing(page, MOORAGE_WHOLE);
     } else {
         return false;
@@ -119,6 +119,14 @@ void host_store::done(uint32_t page) {
     else if (!keeps)
         truth_.drop(page, MOORAGE_WHOLE);
     read_waiting();
+}
+
+void host_store::give_up(uint32_t layer) {
+    if (!cache_.gives_up()) return;
+    given_.clear();
+    cache_.give_up(layer, given_);
+    for (const uint32_t page : given_) forget(page);
+    if (!given_.empty()) read_waiting();
 }
 
 bool host_store::choose_first(std::vector<uint32_t> &pages) {

@@ -50,6 +50,8 @@ public:
     // Asks the policy for the first content: `pages`, each of which fill() is to be called with.
     // False: the run has to end. [control]
     bool choose_first(std::vector<uint32_t> &pages);
+    // A step of `layer` has ended: what the policy gives up loses its slot.
+    void give_up(uint32_t layer);
     bool fill(uint32_t page);                      // false: no transfer is free
     uint32_t filling() const { return filling_; }  // reads of it under way
 
@@ -79,6 +81,7 @@ private:
     std::vector<uint32_t> transfers_;  // [pages] of the read, from its asking to its end
     std::deque<uint32_t> waiting_;     // pages without a place: their reads are held
     std::vector<uint32_t> ahead_;      // pages that bring() reads
+    std::vector<uint32_t> given_;      // of one give_up()
     uint32_t filling_ = 0;
     uint64_t requested_ = 0, hits_ = 0, first_bytes_ = 0;
 };

@@ -27,6 +27,7 @@ step_work::step_work(const parts &of)
       devices_(truth_.devices()),
       from_disk_(of.from_disk),
       predicts_(prefetch_.from_resident() && executor_.predicts()),
+      others_(of.others),
       places_of_items_(truth_.all().experts()),
       placed_(truth_.all().experts()),
       spare_(devices_),
@@ -559,7 +560,8 @@ void step_work::end(layer_report &account) {
         if (devices_ > 1) account_.devices[truth_.device_of(item.page)].loaded += loaded;
     }
     dispatch_.outcome(layer(), items_);
-    if (!cache_.gives_up()) return;
+    if (host_) host_->give_up(layer());
+    if (!cache_.gives_up() || (others_ && !others_->loads())) return;  // it could not come again
     given_.clear();
     cache_.give_up(layer(), given_);
     behind_.release(given_);

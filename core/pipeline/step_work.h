@@ -143,6 +143,7 @@ private:
     const uint32_t layers_, devices_;
     const bool from_disk_;
     const bool predicts_;  // executor::predict() comes before prefetches are planned
+    peers *const others_;  // null: there are none
 
     std::vector<step_item> items_;
     std::vector<uint32_t> places_of_items_;  // [distinct experts of the step] in items_

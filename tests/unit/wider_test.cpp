@@ -100,6 +100,23 @@ TEST_CASE("what a cache policy gives up is gone, and its figures stand in the re
     CHECK_FALSE(to_json(without).contains("facts"));
 }
 
+TEST_CASE("what the policy of host memory gives up is read again") {
+    for (const bool give_up : {false, true}) {
+        bench on;
+        on.config.disk = (on.folder / "disk.toml").string();
+        on.config.experts = 1;
+        on.config.host_experts = 2;
+        on.config.host_cache.plugin = "keeper";
+        on.config.host_cache.params = {{"give_up", give_up, "test"}};
+        const run_report report = on.run_on({{{0}}, {{1}}, {{0}}});
+        REQUIRE(report.host);
+        CHECK(report.host->requested == 3);
+        CHECK(report.host->hits == (give_up ? 0 : 1));
+        CHECK(report.host->disk_bytes == (give_up ? 300'000 : 200'000));
+        CHECK(fact_of(report, "keeper", "given_up") == (give_up ? 3 : 0));
+    }
+}
+
 TEST_CASE("dropped experts are neither brought nor computed, and count as substituted") {
     bench on;
     trace_data data = toy::routing({{{0, 1}}, {{2, 1}}, {{0, 3}}}, 4, {0, 3}, false);

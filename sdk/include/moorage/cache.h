@@ -62,7 +62,8 @@ typedef struct moorage_cache {
     uint32_t (*hold)(moorage_plugin *plugin, uint32_t page);
     /* Names up to room->count pages of a pool that are to go now, though nobody wants their room:
      * asked when a step of that pool has ended (cause MOORAGE_ADVICE); each goes through on_evict.
-     * As victims they must be evictable, and named once. Null: none. [step] */
+     * As victims they must be evictable, and named once. Null: none. Not asked of a server that
+     * could not load them again. [step] */
     uint32_t (*give_up)(moorage_plugin *plugin, const moorage_room *room, uint32_t *host_pages);
 } moorage_cache;
 MOORAGE_ASSERT(sizeof(moorage_cache) == 64, "moorage_cache layout");
