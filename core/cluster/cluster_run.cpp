@@ -46,7 +46,8 @@ private:
     status make_nodes();
     status make_node(const home_place &place, uint32_t part, uint32_t parts);
     result<run_report> drive();
-    run_report report_of(const rebalancer &balance);
+    result<run_report> report_of(const rebalancer &balance);
+    status state_facts(run_report &report) const;
     void describe(json &all) const;
     status fault() const;
     void show_links();
@@ -197,7 +198,7 @@ result<run_report> cluster_runner::drive() {
     return report_of(balance);
 }
 
-run_report cluster_runner::report_of(const rebalancer &balance) {
+result<run_report> cluster_runner::report_of(const rebalancer &balance) {
     cluster_sums sums(scene_, *all_, cluster_);
     for (const auto &one : nodes_) sums.add(one->node(), one->line(), one->requests());
     run_report report = sums.report(balance, plan_.policy);
@@ -212,7 +213,19 @@ run_report cluster_runner::report_of(const rebalancer &balance) {
         if (std::ranges::find(report.warnings, warning) == report.warnings.end())
             report.warnings.push_back(std::move(warning));
     describe(*report.config);
+    if (const status told = state_facts(report); !told) return told.failure();
     return report;
+}
+
+// Policies of one name run at each home: their facts are told apart by it.
+status cluster_runner::state_facts(run_report &report) const {
+    for (const auto &one : nodes_) {
+        std::map<std::string, std::vector<fact>> stated;
+        if (const status told = one->policies().state_facts(stated); !told) return told;
+        for (auto &[policy, facts] : stated)
+            report.facts[format("{} at {}", policy, one->name())] = std::move(facts);
+    }
+    return success();
 }
 
 void cluster_runner::describe(json &all) const {

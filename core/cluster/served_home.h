@@ -32,11 +32,12 @@ public:
     const arrival_source *requests() const { return requests_; }  // null where none enter
     const policy_set &policies() const { return policies_; }
 
-private:
-    bool on_gpu() const { return place_.device != MOORAGE_NONE; }
     const std::string &name() const {
         return on_gpu() ? of_.device_names[place_.device] : of_.home_names[place_.home];
     }
+
+private:
+    bool on_gpu() const { return place_.device != MOORAGE_NONE; }
     status take_sizes();
     status make_source(const request_share &share);
     void make_store();

@@ -26,11 +26,13 @@ struct bench {
         "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 8e9\n"
         "latency_s = 500e-9\n";
     std::string workload;  // further keys of it, and further ones
+    std::string server;    // further keys of each
     uint32_t room = 1;     // experts of a server
 
     bench() {
+        const std::filesystem::path built(MOORAGE_BINARY_DIR);
         REQUIRE(
-            shared.scan(std::vector{std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins"}).ok());
+            shared.scan(std::vector{built / "plugins", built / "tests/policies/wider.so"}).ok());
     }
     void write(const trace_data &data, uint32_t servers, uint32_t homes, const std::string &csv) {
         toy::write_files(folder, data.layers, data.experts, data.top_k);
@@ -42,7 +44,7 @@ struct bench {
         for (uint32_t i = 0; i < servers; ++i) {
             text += "[[cluster.servers]]\nname = \"" + std::string(1, char('a' + i)) +
                     "\"\ngpus = \"device.toml\"\nexpert_memory_bytes = " +
-                    std::to_string(room * 100'000) + "\n";
+                    std::to_string(room * 100'000) + "\n" + server;
             if (i < homes) text += "workload = \"some\"\n";
         }
         text += links;
@@ -237,6 +239,29 @@ interval_s = 0
           doctest::Approx(ns(170 + 510 + 11'100 + 510 + 10)));
     CHECK(report.experts.loaded == 1);
     CHECK(report.bytes.h2d == 200'000);
+}
+
+TEST_CASE("a server that could not load it again is not asked to give up an expert") {
+    for (const bool loads : {false, true}) {
+        bench on;
+        on.placement += "[cache]\nplugin = \"keeper\"\ngive_up = true\n";
+        if (loads) on.server = "host_experts = true\n";
+        on.write(toy::routing({{{0}}, {{0}}, {{1}}}, 2, {0, 3}, false), 2, 1, "0.000001,1,3\n");
+        const run_report report = on.run_it();
+        CHECK(report.cluster->homes[0].tokens == 3);
+        // Policies of each home state their facts for themselves.
+        REQUIRE(report.facts.size() == report.cluster->devices.size());
+        for (const auto &[name, facts] : report.facts) {
+            CHECK(name.starts_with("keeper at "));
+            REQUIRE(facts.size() == 1);
+            CHECK(facts[0].name == "given_up");
+        }
+        const double given = report.facts.begin()->second[0].value;
+        if (loads)
+            CHECK(given != 0);
+        else
+            CHECK(given == 0);
+    }
 }
 
 namespace {
