@@ -108,7 +108,10 @@ std::string config_maker::stage(random_stream &draws, std::string_view kind, uin
         if (one.is(of_kind) && (any || (one.descriptor->needs & lacking) == 0)) fit.push_back(&one);
     if (fit.empty()) return "";
     std::ranges::sort(fit, {}, [](const core::policy *one) { return one->name(); });
-    const core::policy &chosen = *one_of(draws, fit);
+    const auto wild = std::ranges::find_if(
+        fit, [](const core::policy *one) { return one->name().starts_with("anything_"); });
+    const core::policy &chosen =
+        wild != fit.end() && chance(draws, 60) ? **wild : *one_of(draws, fit);
     std::string text = format("[{}]\nplugin = \"{}\"\n{}", kind, chosen.name(), more);
     for (const moorage_param &p : chosen.params)
         if (chance(draws, 30)) text += format("{} = {}\n", p.plugin_key, value_of(draws, p));
@@ -211,6 +214,17 @@ config_maker::drawn config_maker::draw(uint64_t seed) const {
     if (sort < 2) return {of_cluster(draws, sources_[number]), file};
     if (sort == 2) return {of_model(draws), file};
     return {of_trace(draws, sources_[number]), file};
+}
+
+config_maker::drawn config_maker::draw_anywhere(uint64_t seed) const {
+    switch (seed % 3) {
+        case 0:
+            return draw_on_disk(seed);
+        case 1:
+            return draw_on_gpus(seed);
+        default:
+            return draw(seed);
+    }
 }
 
 config_maker::drawn config_maker::draw_on_gpus(uint64_t seed) const {

@@ -13,7 +13,8 @@
 
 namespace moorage::random {
 
-// Draws over the policies of a registry. Its traces and profiles are files, gone with it.
+// Draws over the policies of a registry; one named `anything_...` comes more often. Its traces and
+// profiles are files, gone with it.
 class config_maker {
 public:
     // `demo` is a model's directory.
@@ -28,6 +29,8 @@ public:
     drawn draw_on_disk(uint64_t seed) const;
     // One of a trace over two or three unequal GPUs.
     drawn draw_on_gpus(uint64_t seed) const;
+    // One of these.
+    drawn draw_anywhere(uint64_t seed) const;
 
 private:
     struct source_file {

@@ -1,7 +1,8 @@
-// random_runs.cpp - random_runs [N] [SEED] [--hashes | --disk | --gpus]: draws N configurations,
-// runs them, checks what holds for all runs, and names the seed of what does not. --hashes: a line
-// `seed N HASH` for each report (tests/matrix). --disk: of those whose experts are on disk. --gpus:
-// of those over several GPUs.
+// random_runs.cpp - random_runs [N] [SEED] [--hashes | --disk | --gpus | --anything]: draws N
+// configurations, runs them, checks what holds for all runs, and names the seed of what does not.
+// --hashes: a line `seed N HASH` for each report (tests/matrix). --disk: of those whose experts are
+// on disk. --gpus: of those over several GPUs. --anything: of all of these, mostly with policies
+// that do whatever a policy may (policies/anything.cpp).
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -65,9 +66,10 @@ uint64_t hash_of(const core::run_report &report) {
 void run_one(uint64_t seed, const random::config_maker &from, core::run_resources &shared,
              std::string_view mode, tally &counts) {
     const bool hashes = mode == "--hashes";
-    const auto [toml, file] = mode == "--disk"   ? from.draw_on_disk(seed)
-                              : mode == "--gpus" ? from.draw_on_gpus(seed)
-                                                 : from.draw(seed);
+    const auto [toml, file] = mode == "--disk"       ? from.draw_on_disk(seed)
+                              : mode == "--gpus"     ? from.draw_on_gpus(seed)
+                              : mode == "--anything" ? from.draw_anywhere(seed)
+                                                     : from.draw(seed);
     std::snprintf(under_way, sizeof under_way, "seed %llu did not survive:\n%s\n",
                   static_cast<unsigned long long>(seed), toml.c_str());
     const auto config = core::parse_run_config(toml, file, {});
@@ -100,8 +102,9 @@ int main(int count, char **arguments) {
     const uint64_t first = count > 2 ? std::strtoull(arguments[2], nullptr, 10) : 1;
     const std::string_view mode = count > 3 ? arguments[3] : "";
     core::run_resources shared;
-    const std::vector<std::filesystem::path> plugins{std::filesystem::path(MOORAGE_BINARY_DIR) /
-                                                     "plugins"};
+    const std::filesystem::path built(MOORAGE_BINARY_DIR);
+    std::vector<std::filesystem::path> plugins{built / "plugins"};
+    if (mode == "--anything") plugins.push_back(built / "tests/policies/anything.so");
     if (const core::status found = shared.scan(plugins); !found) {
         std::cerr << found.failure().text << "\n";
         return 1;
