@@ -9,12 +9,14 @@
 //
 // Lazy: every pair has an upper bound of its gain, and is asked for the gain itself only when its
 // bound comes to the top. For K = 1 an old gain is such a bound, because gains only fall. Beyond,
-// a pick can raise the gain of those chosen together with it: their bounds rise by the most that
-// the sets they share can bring (all that the expert can ever save, where computing dominates). The
-// result is that of asking for every gain before every pick, to the bit.
+// a pick can raise the gain of those chosen together with it: where messages dominate their bounds
+// rise by the most that the sets they share can bring, else by what these sets do bring, and a
+// little for the rounding of such sums. The result is that of asking for every gain before every
+// pick, to the bit.
 //
 // Cost: a walk up a tree for each bound that changes and a gain for each that comes to the top; a
-// pick changes servers * (1 + experts that share a set with it) of them. Guarantee: half of the
+// pick changes servers * (1 + experts that share a set with it) of them, and looks up twice the
+// time of each set that it is in for each of its experts on each server. Guarantee: half of the
 // optimum for K = 1, one device a server and equal sizes (the servers are a partition matroid; the
 // paper's 1 - 1/e holds for one server). With different sizes or K > 1 there is none.
 #pragma once
@@ -74,10 +76,11 @@ public:
           servers_(model.cluster().servers),
           ratios_(size_t{model.experts()} * servers_),
           bound_(size_t{model.experts()} * servers_),
-          exact_(bound_.size(), 0),
+          gain_(bound_.size(), unasked),
           open_(bound_.size(), 1) {
         for (uint32_t m = 0; m < model.cluster().models; ++m)
             for (uint32_t n = 0; n < servers_; ++n) target_.push_back(find(m, n));
+        change_.resize(bound_.size(), 0);
         for (uint32_t x = 0; x < model.experts(); ++x) {
             most_.push_back(model.gain_most(x) * (1 + slack));
             for (uint32_t n = 0; n < servers_; ++n) {
@@ -94,7 +97,7 @@ public:
             const uint32_t device = room_.find(x, n);
             if (device == latency_model::none)
                 close(x, n);
-            else if (exact_[best] == 0)
+            else if (gain_[best] != exact)
                 ask(x, n, device);
             else
                 pick(x, n, device);
@@ -105,10 +108,13 @@ public:
 private:
     // Room for the rounding of sums in other orders: a bound stays a bound.
     static constexpr double slack = 1e-9;
+    // Of a bound: above the gain by how much is not known; the gain itself; the same up to rounding.
+    enum : uint8_t { unasked, exact, summed };
 
     size_t index(uint32_t x, uint32_t n) const { return size_t{x} * servers_ + n; }
     double ratio(uint32_t x, uint32_t n) const {
-        const double bound = bound_[index(x, n)];
+        const double bound =
+            bound_[index(x, n)] + (gain_[index(x, n)] == summed ? slack * most_[x] : 0);
         return per_byte_ ? bound / static_cast<double>(model_.bytes(x)) : bound;
     }
     uint32_t find(uint32_t m, uint32_t n) const {
@@ -128,7 +134,7 @@ private:
     void ask(uint32_t x, uint32_t n, uint32_t device) {
         ++marginals_;
         bound_[index(x, n)] = model_.gain(x, device);
-        exact_[index(x, n)] = 1;
+        gain_[index(x, n)] = exact;
         const bool saves = bound_[index(x, n)] >= moorage::slim::gain_min_s;
         ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::out);
     }
@@ -138,16 +144,22 @@ private:
             double &bound = bound_[index(x, n)];
             if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
             bound = std::min(most_[x], (std::max(bound, 0.0) + by) * (1 + slack));
-            exact_[index(x, n)] = 0;
+            gain_[index(x, n)] = unasked;
             ratios_.change(index(x, n), ratio(x, n));
         }
     }
     void pick(uint32_t x, uint32_t n, uint32_t device) {
-        model_.add(x, device);
-        room_.take(x, device);
         close(x, n);
-        const bool falls = model_.messages_dominate();
-        loosen(x, falls ? 0 : most_[x]);
+        if (model_.messages_dominate())
+            pick_bounded(x, device);
+        else
+            pick_summed(x, device);
+        room_.take(x, device);
+        if (model_.device_begin(n) + 1 < model_.device_begin(n + 1)) retarget(n);
+    }
+    void pick_bounded(uint32_t x, uint32_t device) {
+        model_.add(x, device);
+        loosen(x, 0);
         raised_.resize(model_.experts());
         partners_.clear();
         model_.for_partners(x, [&](uint32_t other, double most) {
@@ -155,22 +167,45 @@ private:
             raised_[other] += most;
         });
         for (const uint32_t other : partners_) {
-            loosen(other, falls ? raised_[other] : most_[other]);
+            loosen(other, raised_[other]);
             raised_[other] = 0;
         }
-        if (model_.device_begin(n) + 1 < model_.device_begin(n + 1)) retarget(n);
+    }
+    // Of gains that were asked for once, an account is kept.
+    void pick_summed(uint32_t x, uint32_t device) {
+        partners_.clear();
+        model_.add_telling(
+            x, device,
+            [&](uint32_t other, uint32_t n) {
+                const size_t at = index(other, n);
+                if (open_[at] == 0 || gain_[at] == unasked) return latency_model::none;
+                return target_[size_t{model_.model_of(other)} * servers_ + n];
+            },
+            [&](uint32_t other, uint32_t n, double change_s) {
+                const size_t at = index(other, n);
+                if (change_[at] == 0) partners_.push_back(static_cast<uint32_t>(at));
+                change_[at] += change_s;
+            });
+        for (const uint32_t at : partners_) {
+            if (change_[at] == 0) continue;  // named twice, or nothing in the end
+            bound_[at] += change_[at];
+            change_[at] = 0;
+            gain_[at] = summed;
+            ratios_.change(at, ratio(at / servers_, at % servers_));
+        }
+        loosen(x, most_[x]);
     }
     // Where experts go to another device of the server from now on, of another speed perhaps.
     void retarget(uint32_t n) {
         const moorage_demand &demand = model_.demand();
         for (uint32_t m = 0; m < demand.models; ++m) {
             uint32_t &target = target_[size_t{m} * servers_ + n];
-            if (find(m, n) == target) continue;
+            if (find(m, n) == target) continue;  // which may be that nothing more fits
             target = find(m, n);
             for (uint32_t x = demand.host_model_first[m]; x < demand.host_model_first[m + 1]; ++x) {
                 if (open_[index(x, n)] == 0 || most_[x] <= 0) continue;
                 bound_[index(x, n)] = most_[x];
-                exact_[index(x, n)] = 0;
+                gain_[index(x, n)] = unasked;
                 ratios_.change(index(x, n), ratio(x, n));
             }
         }
@@ -182,9 +217,10 @@ private:
     const uint32_t servers_;
     tournament ratios_;
     std::vector<double> bound_, most_;   // seconds a token: [X, N], and for good [X]
-    std::vector<uint8_t> exact_, open_;  // [X, N] the bound is the gain; neither held nor full
+    std::vector<double> change_;         // [X, N] while picking
+    std::vector<uint8_t> gain_, open_;   // [X, N] what the bound is; neither held nor full
     std::vector<uint32_t> target_;       // [M, N] first device with room for the model's experts
-    std::vector<double> raised_;         // [X] while picking
+    std::vector<double> raised_;  // [X] while picking
     std::vector<uint32_t> partners_;
     uint64_t marginals_ = 0;
 };

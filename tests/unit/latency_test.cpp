@@ -103,6 +103,78 @@ TEST_CASE("sets of eight experts have their best assignment") {
 
 namespace {
 
+scene_shape any_shape(uint64_t seed) {
+    scene_shape shape;
+    shape.flags = static_cast<uint32_t>(seed % 4), shape.devices = 1 + seed / 4 % 2;
+    shape.experts = 6, shape.layers = 2, shape.servers = 1 + static_cast<uint32_t>(seed % 5);
+    shape.top_k = {1 + static_cast<uint32_t>(seed % 6), 2};
+    shape.messages_dominate = seed % 3 == 0, shape.linked = seed % 7 == 0 ? 0.6 : 1;
+    return shape;
+}
+
+}  // namespace
+
+TEST_CASE("what is remembered is what a fresh model works out, to the bit") {
+    for (uint64_t seed = 1; seed <= 80; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene = random_scene(any_shape(seed), seed);
+        const moorage_cluster cluster = scene.cluster();
+        moorage_demand demand = scene.demand();
+        if (seed % 8 == 0) demand.calls = 0;  // frequencies alone
+        latency_model walked(cluster, demand);
+        std::mt19937_64 generator(seed);
+        for (int step = 0; step < 60; ++step) {
+            const auto x = static_cast<uint32_t>(generator() % scene.count());
+            const auto d = static_cast<uint32_t>(generator() % scene.devices());
+            generator() % 3 == 0 ? walked.remove(x, d) : walked.add(x, d);
+            walked.gain(x, static_cast<uint32_t>(generator() % scene.devices()));
+            if (step % 12 != 0) continue;
+            latency_model fresh(cluster, demand);
+            fresh.assign(walked.copies());
+            CHECK(fresh.token_s() == walked.token_s());
+            for (uint32_t at = 0; at < scene.count() * scene.devices(); ++at) {
+                const uint32_t of = at / scene.devices(), to = at % scene.devices();
+                CHECK(fresh.gain(of, to) == walked.gain(of, to));
+                CHECK(fresh.loss(of, to) == walked.loss(of, to));
+            }
+        }
+    }
+}
+
+TEST_CASE("what an expert does to the gains of its partners is told in full") {
+    for (uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        placement_scene scene = random_scene(any_shape(seed), seed);
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        std::mt19937_64 generator(seed);
+        model.assign(random_copies(scene, generator, 4));
+        std::vector<double> before, told(size_t{scene.count()} * scene.servers, 0);
+        // Each server's last device; no copy where it has one.
+        const auto target = [&](uint32_t x, uint32_t n) {
+            return model.holds(x, n) ? latency_model::none : model.device_begin(n + 1) - 1;
+        };
+        for (uint32_t x = 0; x < scene.count(); ++x)
+            for (uint32_t n = 0; n < scene.servers; ++n)
+                before.push_back(target(x, n) == latency_model::none ? 0
+                                                                     : model.gain(x, target(x, n)));
+        const auto placed = static_cast<uint32_t>(generator() % scene.count());
+        const auto device = static_cast<uint32_t>(generator() % scene.devices());
+        model.add_telling(placed, device, target, [&](uint32_t x, uint32_t n, double change_s) {
+            told[size_t{x} * scene.servers + n] += change_s;
+        });
+        for (uint32_t x = 0; x < scene.count(); ++x)
+            for (uint32_t n = 0; n < scene.servers; ++n) {
+                const size_t at = size_t{x} * scene.servers + n;
+                if (x == placed || target(x, n) == latency_model::none) continue;
+                CHECK(std::abs(model.gain(x, target(x, n)) - before[at] - told[at]) < 1e-11);
+            }
+    }
+}
+
+namespace {
+
 // Servers A to D in a row, one device each, one home at A that always chooses experts 0 and 1.
 struct appendix_b {
     appendix_b() {

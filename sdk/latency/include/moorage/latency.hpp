@@ -4,6 +4,7 @@
 //   double saved = model.gain(expert, device);           // seconds a token, were it placed there
 //   model.add(expert, device);
 //   double worse = model.loss(expert, device);           // seconds a token, were it taken away
+//   model.assign(copies);                                // a whole placement at once
 //   moorage::latency_figures all = model.figures();      // per home, remote calls, local ratio
 //
 // One layer of one token (SlimCaching, Eq. 5-12). The home computes alone what it holds, if that is
@@ -27,7 +28,10 @@
 //
 // Without a cloud an expert that no reachable server holds has no latency. It then counts as
 // absent_s(): more than any call can take, so that gains stay finite and lead to coverage, and
-// figures().absent says how many there are. Same arrays, same order of calls: same bits.
+// figures().absent says how many there are. Same arrays, same placement: same bits.
+//
+// A set takes as long whenever the same devices would serve its experts, so times of sets are
+// remembered by that (latency_known.inl). Not for several threads at once, const functions neither.
 #pragma once
 
 #include <algorithm>
@@ -108,6 +112,11 @@ public:
     // The placement.
     void clear();
     void add(uint32_t expert, uint32_t device);     // no effect where it is there
+    // add(), and `each(other, server, change_s)` of what it does, set by set, to the gains of the
+    // experts chosen together with it: of a copy on the device that `target(other, server)` names,
+    // none where the server has the other already or the gain is not asked for.
+    template <class Target, class Each>
+    void add_telling(uint32_t expert, uint32_t device, Target target, Each each);
     void remove(uint32_t expert, uint32_t device);  // no effect where it is not
     void assign(std::span<const moorage_copy> copies);
     bool holds(uint32_t expert, uint32_t server) const {
@@ -188,8 +197,7 @@ private:
     uint32_t fastest_copy(uint32_t expert, uint32_t server, uint32_t except) const;
 
     single single_s(uint32_t expert, uint32_t entry, const change &with) const;
-    void set_term(uint32_t term);
-    void set_single(uint32_t expert, uint32_t entry);
+    void set_singles(uint32_t expert);
     double singles_difference(uint32_t expert, const change &with) const;
     double plain_difference(uint32_t term, uint32_t position, uint32_t server) const;
     double terms_difference(uint32_t expert, const change &with) const;
@@ -206,6 +214,14 @@ private:
         return serving_[size_t{of.experts[position]} * servers_ + server];
     }
     void refresh(uint32_t expert);
+    static uint64_t mixed(uint64_t x);
+    void begin_known();
+    uint64_t code_with(uint32_t expert, uint32_t entry, const change &with) const;
+    double known_s(uint32_t term, uint64_t key, const change &with) const;
+    void move_terms(uint32_t expert, bool at_once);
+    template <class Target, class Each>
+    void tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
+                       Each each) const;
     double home_s(uint32_t home) const;
 
     moorage_cluster cluster_;
@@ -245,6 +261,17 @@ private:
     std::vector<uint8_t> single_found_;
     std::vector<double> term_s_;
     std::vector<uint32_t> term_found_;
+    // Times of sets by what serves their experts. A device has a random number, an expert seen from
+    // an entry the sum over the devices that would serve it, a set the sum over its experts times a
+    // random factor of the position: two that differ are alike with a chance of 2^-64.
+    struct known {
+        uint64_t key = 0;
+        double seconds = 0;
+    };
+    std::vector<uint64_t> device_code_, place_code_;  // [G], [16]
+    std::vector<uint64_t> code_, term_key_;           // [X, entries], [terms]
+    mutable std::vector<known> known_;
+    uint32_t known_shift_ = 0;
 };
 
 // Free bytes of the devices, filled in order: an expert goes to its server's first with room.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "latency.hpp"
+#include "latency_known.inl"
 #include "latency_layer.inl"
 
 namespace moorage {
@@ -32,6 +33,7 @@ inline latency_model::latency_model(const moorage_cluster &cluster, const moorag
         expert_model_.resize(demand.host_model_first[m + 1], m);
     read_timing();
     read_demand();
+    begin_known();
     clear();
     empty_s_ = token_s();
 }
@@ -327,14 +329,15 @@ inline void latency_model::clear() {
     serving_.assign(size_t{experts_} * servers_, none);
     single_s_.resize(size_t{experts_} * entries_);
     single_found_.resize(single_s_.size());
-    term_s_.resize(term_entry_.size()), term_found_.resize(term_entry_.size());
-    for (uint32_t x = 0; x < experts_; ++x)
-        for (uint32_t e = 0; e < entries_; ++e) set_single(x, e);
-    for (uint32_t t = 0; t < term_entry_.size(); ++t) {  // set_term() of what is nowhere
-        const size_t key = pair(model_of(term_set(t)[0]), term_entry_[t]);
-        term_s_[t] =
-            last_once_s_[key] + static_cast<double>(term_set(t).size()) * last_each_s_[key];
-        term_found_[t] = 0;
+    term_s_.resize(term_entry_.size()), term_found_.assign(term_entry_.size(), 0);
+    term_key_.resize(term_entry_.size());
+    for (uint32_t x = 0; x < experts_; ++x) set_singles(x);
+    if (grouped_) code_.assign(single_s_.size(), 0);
+    for (uint32_t t = 0; t < term_entry_.size(); ++t) {  // what is nowhere
+        const std::span<const uint32_t> set = term_set(t);
+        const size_t key = pair(model_of(set[0]), term_entry_[t]);
+        term_s_[t] = last_once_s_[key] + static_cast<double>(set.size()) * last_each_s_[key];
+        term_key_[t] = mixed(key * 17 + set.size());
     }
 }
 
@@ -346,22 +349,38 @@ inline uint32_t latency_model::fastest_copy(uint32_t expert, uint32_t server,
     return best;
 }
 
-inline void latency_model::set_single(uint32_t expert, uint32_t entry) {
-    const single now = single_s(expert, entry, {});
-    single_s_[size_t{expert} * entries_ + entry] = now.seconds;
-    single_found_[size_t{expert} * entries_ + entry] = now.found;
-}
-
-inline void latency_model::set_term(uint32_t term) {
-    sought of(model_of(term_set(term)[0]), term_entry_[term], term_set(term), {});
-    term_s_[term] = layer_s(of);
-    term_found_[term] = of.found;
+// single_s() of every entry: over holders, so that memory is read in its order.
+inline void latency_model::set_singles(uint32_t expert) {
+    const uint32_t model = model_of(expert);
+    const uint32_t *serving = serving_.data() + size_t{expert} * servers_;
+    double *now = single_s_.data() + size_t{expert} * entries_;
+    uint8_t *found = single_found_.data() + size_t{expert} * entries_;
+    std::fill_n(now, entries_, std::numeric_limits<double>::infinity());
+    for (size_t word = 0; word < server_words_; ++word)
+        for (uint64_t left = holders_[size_t{expert} * server_words_ + word]; left != 0;
+             left &= left - 1) {
+            const size_t n = word * 64 + static_cast<size_t>(std::countr_zero(left));
+            const double *alone =
+                alone_s_.data() + (size_t{model} * devices_ + serving[n]) * entries_;
+            for (uint32_t e = 0; e < entries_; ++e) now[e] = std::min(now[e], alone[e]);
+        }
+    for (uint32_t e = 0; e < entries_; ++e) {
+        const uint32_t near = serving[entry_server_[e]];
+        const size_t key = pair(model, e);
+        found[e] = near != none ? found_near : found_far;
+        if (near != none) {
+            now[e] = call_s(near, model);
+        } else if (!(now[e] < std::numeric_limits<double>::infinity())) {
+            now[e] = last_once_s_[key] + last_each_s_[key];
+            found[e] = not_found;
+        }
+    }
 }
 
 // After a change of the expert's holders.
 inline void latency_model::refresh(uint32_t expert) {
-    for (uint32_t e = 0; e < entries_; ++e) set_single(expert, e);
-    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) set_term(use_term_[u]);
+    set_singles(expert);
+    if (use_first_[expert] != use_first_[expert + 1]) move_terms(expert, /*at_once=*/true);
 }
 
 inline void latency_model::add(uint32_t expert, uint32_t device) {
@@ -387,9 +406,26 @@ inline void latency_model::remove(uint32_t expert, uint32_t device) {
     refresh(expert);
 }
 
+// Holders first, and what follows from them once an expert.
 inline void latency_model::assign(std::span<const moorage_copy> copies) {
     clear();
-    for (const moorage_copy &copy : copies) add(copy.expert, copy.device);
+    std::vector<uint8_t> moved(experts_, 0);
+    for (const moorage_copy &copy : copies) {
+        assert(copy.expert < experts_ && copy.device < devices_);
+        const uint32_t n = server_of(copy.device);
+        uint32_t &serving = serving_[size_t{copy.expert} * servers_ + n];
+        copies_[size_t{copy.expert} * device_words_ + copy.device / 64] |= uint64_t{1}
+                                                                          << (copy.device % 64);
+        if (!better(copy.device, serving, model_of(copy.expert))) continue;
+        serving = copy.device, moved[copy.expert] = 1;
+        holders_[size_t{copy.expert} * server_words_ + n / 64] |= uint64_t{1} << (n % 64);
+    }
+    for (uint32_t x = 0; x < experts_; ++x) {
+        if (moved[x] == 0) continue;
+        set_singles(x);
+        if (use_first_[x] != use_first_[x + 1]) move_terms(x, /*at_once=*/false);
+    }
+    for (uint32_t t = 0; t < term_s_.size(); ++t) term_s_[t] = known_s(t, term_key_[t], {});
 }
 
 inline std::vector<moorage_copy> latency_model::copies() const {
@@ -461,9 +497,13 @@ inline double latency_model::plain_difference(uint32_t term, uint32_t position,
 }
 
 inline double latency_model::terms_difference(uint32_t expert, const change &with) const {
+    if (use_first_[expert] == use_first_[expert + 1]) return 0;
     double sum = 0;
     const bool plain = serial_ && uniform_[model_of(expert)] != 0 && with.device != none &&
                        !holds(expert, with.server);
+    std::array<uint64_t, 64> shift{};
+    for (uint32_t e = 0; e < entries_; ++e)
+        shift[e] = code_with(expert, e, with) - code_[size_t{expert} * entries_ + e];
     for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
         const uint32_t term = use_term_[u];
         if (plain) {
@@ -473,9 +513,12 @@ inline double latency_model::terms_difference(uint32_t expert, const change &wit
                 continue;
             }
         }
+        const uint64_t moved = shift[term_entry_[term]];
+        if (moved == 0) continue;
         change here = with;
         here.mask = 1u << use_position_[u];
-        sum += term_weight_[term] * (term_s_[term] - term_s(term, here));
+        const uint64_t key = term_key_[term] + moved * place_code_[use_position_[u]];
+        sum += term_weight_[term] * (term_s_[term] - known_s(term, key, here));
     }
     return sum;
 }
@@ -575,17 +618,10 @@ inline latency_figures latency_model::figures() const {
     if (all.calls_per_s > 0) all.local_ratio = 1 - all.remote_calls_per_s / all.calls_per_s;
     if (has_cloud()) return all;
     for (uint32_t x = 0; x < experts_; ++x) {
-        bool unreached = false;
-        for (uint32_t e = 0; e < entries_ && asked(x); ++e) {
-            bool reached = false;
-            for (uint32_t n = 0; n < servers_; ++n)
-                reached = reached ||
-                          (holds(x, n) && there_s_[pair(model_of(x), e) * servers_ + n] +
-                                                  back_s_[pair(model_of(x), e) * servers_ + n] <
-                                              std::numeric_limits<double>::infinity());
-            unreached = unreached || !reached;
-        }
-        all.absent += unreached ? 1 : 0;
+        const uint8_t *found = single_found_.data() + size_t{x} * entries_;
+        const bool unreached =
+            std::any_of(found, found + entries_, [](uint8_t of) { return of == not_found; });
+        all.absent += unreached && asked(x) ? 1 : 0;
     }
     return all;
 }

@@ -1,0 +1,111 @@
+// latency_known.inl - times of sets looked up by what serves their experts, for latency.hpp.
+#pragma once
+
+#include "latency.hpp"
+
+namespace moorage {
+
+// splitmix64's last steps.
+inline uint64_t latency_model::mixed(uint64_t x) {
+    x += 0x9e3779b97f4a7c15ull;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+    return x ^ x >> 31;
+}
+
+inline void latency_model::begin_known() {
+    if (!grouped_) return;
+    for (uint32_t d = 0; d < devices_; ++d) device_code_.push_back(mixed(d));
+    for (uint32_t i = 0; i < 16; ++i) place_code_.push_back(mixed(~uint64_t{i}) | 1);
+    const auto bits = static_cast<uint32_t>(std::bit_width(4 * term_entry_.size()));
+    known_shift_ = 64 - std::clamp(bits, 6u, 18u);
+    known_.assign(uint64_t{1} << (64 - known_shift_), {});
+}
+
+// Of the expert seen from the entry, with the change: the home's own server alone where it has it,
+// else all that it reaches.
+inline uint64_t latency_model::code_with(uint32_t expert, uint32_t entry,
+                                         const change &with) const {
+    const uint32_t *serving = serving_.data() + size_t{expert} * servers_;
+    const uint32_t at = entry_server_[entry];
+    const uint32_t near = at == with.server ? with.device : serving[at];
+    if (near != none) return device_code_[near];
+    uint64_t holders = holders_[size_t{expert} * server_words_];
+    if (with.server != none) {
+        const uint64_t bit = uint64_t{1} << with.server;
+        holders = with.device == none ? holders & ~bit : holders | bit;
+    }
+    uint64_t code = 0;
+    for (uint64_t left = holders & reach_[entry]; left != 0; left &= left - 1) {
+        const auto n = static_cast<uint32_t>(std::countr_zero(left));
+        code += device_code_[n == with.server ? with.device : serving[n]];
+    }
+    return code;
+}
+
+// term_s(), or what it was the last time that the same devices served the set.
+inline double latency_model::known_s(uint32_t term, uint64_t key, const change &with) const {
+    known &slot = known_[key >> known_shift_];
+    if (slot.key != key || key == 0) slot = {key, term_s(term, with)};
+    return slot.seconds;
+}
+
+// Keys of sets after a change of the expert's holders and, `at_once`, what they then take: not
+// before all that changes has changed.
+inline void latency_model::move_terms(uint32_t expert, bool at_once) {
+    std::array<uint64_t, 64> shift{};
+    for (uint32_t e = 0; e < entries_; ++e) {
+        uint64_t &code = code_[size_t{expert} * entries_ + e];
+        const uint64_t then = code_with(expert, e, {});
+        shift[e] = then - code;
+        code = then;
+    }
+    const uint8_t *found = single_found_.data() + size_t{expert} * entries_;
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
+        const uint32_t term = use_term_[u], e = term_entry_[term], at = 2 * use_position_[u];
+        if (shift[e] == 0) continue;
+        term_key_[term] += shift[e] * place_code_[use_position_[u]];
+        term_found_[term] = (term_found_[term] & ~(3u << at)) | uint32_t{found[e]} << at;
+        if (at_once) term_s_[term] = known_s(term, term_key_[term], {});
+    }
+}
+
+// `sign` times the gains of the expert's partners in sets that are asked for from `entries`.
+template <class Target, class Each>
+void latency_model::tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
+                                  Each each) const {
+    for (uint64_t u = use_first_[expert]; u < use_first_[expert + 1]; ++u) {
+        const uint32_t term = use_term_[u], e = term_entry_[term], at = entry_server_[e];
+        if ((entries >> e & 1) == 0) continue;
+        const std::span<const uint32_t> set = term_set(term);
+        const double weight = sign * term_weight_[term];
+        for (uint32_t i = 0; i < set.size(); ++i) {
+            // A copy elsewhere does not help where the home's own server has one.
+            if (set[i] == expert || (term_found_[term] >> (2 * i) & 3) == found_near) continue;
+            const uint64_t code = code_[size_t{set[i]} * entries_ + e];
+            for (uint64_t left = reach_[e]; left != 0; left &= left - 1) {
+                const auto n = static_cast<uint32_t>(std::countr_zero(left));
+                const uint32_t device = target(set[i], n);
+                if (device == none) continue;
+                const uint64_t shift = device_code_[device] - (n == at ? code : 0);
+                const uint64_t key = term_key_[term] + shift * place_code_[i];
+                each(set[i], n, weight * (term_s_[term] - known_s(term, key, {n, device, 1u << i})));
+            }
+        }
+    }
+}
+
+template <class Target, class Each>
+void latency_model::add_telling(uint32_t expert, uint32_t device, Target target, Each each) {
+    const uint32_t n = server_of(device);
+    uint64_t entries = 0;  // from which something changes
+    if (grouped_ && better(device, serving_[size_t{expert} * servers_ + n], model_of(expert)))
+        for (uint32_t e = 0; e < entries_; ++e)
+            if (code_with(expert, e, {n, device, 0}) != code_[size_t{expert} * entries_ + e])
+                entries |= uint64_t{1} << e;
+    tell_partners(expert, entries, -1, target, each);
+    add(expert, device);
+    tell_partners(expert, entries, 1, target, each);
+}
+
+}  // namespace moorage
