@@ -108,7 +108,8 @@ public:
 private:
     // Room for the rounding of sums in other orders: a bound stays a bound.
     static constexpr double slack = 1e-9;
-    // Of a bound: above the gain by how much is not known; the gain itself; the same up to rounding.
+    // Of a bound: above the gain by how much is not known; the gain itself; the same up to
+    // rounding.
     enum : uint8_t { unasked, exact, summed };
 
     size_t index(uint32_t x, uint32_t n) const { return size_t{x} * servers_ + n; }
@@ -216,11 +217,11 @@ private:
     const bool per_byte_;
     const uint32_t servers_;
     tournament ratios_;
-    std::vector<double> bound_, most_;   // seconds a token: [X, N], and for good [X]
-    std::vector<double> change_;         // [X, N] while picking
-    std::vector<uint8_t> gain_, open_;   // [X, N] what the bound is; neither held nor full
-    std::vector<uint32_t> target_;       // [M, N] first device with room for the model's experts
-    std::vector<double> raised_;  // [X] while picking
+    std::vector<double> bound_, most_;  // seconds a token: [X, N], and for good [X]
+    std::vector<double> change_;        // [X, N] while picking
+    std::vector<uint8_t> gain_, open_;  // [X, N] what the bound is; neither held nor full
+    std::vector<uint32_t> target_;      // [M, N] first device with room for the model's experts
+    std::vector<double> raised_;        // [X] while picking
     std::vector<uint32_t> partners_;
     uint64_t marginals_ = 0;
 };

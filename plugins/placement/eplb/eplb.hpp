@@ -1,0 +1,277 @@
+// eplb.hpp - DeepSeek's expert parallelism load balancer: copies of the most loaded experts, packed
+// so that all devices have equally much to do.
+//
+// Source: the published EPLB (DeepSeek-V3, Section 3.4.1; algorithm.hpp), with servers as its
+// nodes. The load of an expert is what all servers activate. Where the router's groups divide by
+// the servers, groups are packed to servers first (hierarchical), else devices alone count
+// (global). Devices that are equal get the published result on `replicas` places of every layer: as
+// many as each device's memory holds in all layers alike. A second copy of an expert on its device
+// would be of no use; its place goes to another expert (duplicates). Unequal devices, or such as
+// hold too few for equal layers, are served by unequal.hpp: places by memory, load by the
+// speed of one call. Which homes ask for an expert, the algorithm does not see. Of several models
+// each gets memory in proportion to its activations times the size of its experts. Migration is
+// judged by the host's rule. Cost of a plan: O(layers * replicas * (log replicas + devices)).
+#pragma once
+
+#include "algorithm.hpp"
+#include "unequal.hpp"
+#include "../server_demand.hpp"
+
+namespace moorage::policies {
+
+class eplb {
+public:
+    static constexpr moorage::about about{
+        .name = "eplb",
+        .summary = "copies of the most loaded experts, equal loads on the devices",
+        .source = "EPLB as published (DeepSeek-V3, Section 3.4.1); Prism, Section IV-A",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::text("policy", "auto", "auto|hierarchical|global",
+                      "groups go to servers first where they divide by them (auto, as published), "
+                      "wherever they fit, or never"),
+        moorage::integer("replicas", 0, 0, 1 << 24,
+                         "places of a layer in all, rounded down to a multiple of equal devices; "
+                         "0: what the devices hold"),
+        moorage::text("leftover", "empty", "empty|fill",
+                      "places that do not divide by the layers: empty (as published), or one more "
+                      "for some layers"),
+        moorage::text("duplicates", "exchange", "exchange|replace|drop",
+                      "a second copy on a device changes places with an expert of another device, "
+                      "or makes place for the largest load per copy that its device lacks (also "
+                      "where no exchange helps), or for nothing"),
+        moorage::integer("refine", 0, 0, 10000,
+                         "exchanges a layer and server that may even out the published packing "
+                         "further; 0: as published"),
+        placement::cover_parameter,
+    };
+
+    explicit eplb(const moorage::setup &setup)
+        : hierarchical_(setup.text("policy") != "global"),
+          forced_(setup.text("policy") == "hierarchical"),
+          fill_(setup.text("leftover") == "fill"),
+          replace_(setup.text("duplicates") != "drop"),
+          always_cover_(setup.text("cover") == "always"),
+          replicas_(static_cast<uint32_t>(setup.integer("replicas"))),
+          more_{setup.text("duplicates") == "exchange",
+                static_cast<uint32_t>(setup.integer("refine"))} {}
+
+    void reset() { published_ = layers_ = copies_ = imbalance_sum_ = imbalance_max_ = 0; }
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy>, moorage::copies &out) {
+        reset();
+        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
+        if (of.models.empty()) return;
+        const std::vector<double> rate = total_rates(of);
+        const placement::device_slots slots =
+            placement::memory_division(of, weights(of, rate)).divide();
+        for (size_t m = 0; m < of.models.size(); ++m) {
+            devices_.clear();
+            for (uint32_t device = 0; device < of.devices; ++device)
+                devices_.push_back({of.device_server[device],
+                                    slots.at(device, m),
+                                    speed(cluster, device, of.models[m].id),
+                                    {}});
+            place_model(of, of.models[m], rate, out);
+        }
+    }
+
+    uint32_t facts(std::span<moorage_fact> out) {
+        const double layers = layers_ > 0 ? layers_ : 1;
+        const moorage_fact all[] = {{"imbalance_mean", imbalance_sum_ / layers},
+                                    {"imbalance_max", imbalance_max_},
+                                    {"copies_per_layer", copies_ / layers},
+                                    {"published_share", published_ / layers}};
+        const size_t count = std::min(out.size(), std::size(all));
+        std::copy(all, all + count, out.begin());
+        return static_cast<uint32_t>(count);
+    }
+
+private:
+    static std::vector<double> total_rates(const placement::scene &of) {
+        std::vector<double> rate(of.experts, 0);
+        for (uint32_t server = 0; server < of.servers; ++server)
+            for (uint32_t expert = 0; expert < of.experts; ++expert)
+                rate[expert] += of.rate[size_t{server} * of.experts + expert];
+        return rate;
+    }
+    static std::vector<double> weights(const placement::scene &of, std::span<const double> rate) {
+        const size_t models = of.models.size();
+        std::vector<double> weight(of.servers * models, 0);
+        for (size_t m = 0; m < models; ++m) {
+            const auto own = rate.subspan(of.models[m].first, of.models[m].count());
+            const double sum = std::accumulate(own.begin(), own.end(), 0.0);
+            for (uint32_t server = 0; server < of.servers; ++server)
+                weight[server * models + m] = sum * static_cast<double>(of.models[m].expert_bytes);
+        }
+        return weight;
+    }
+    // Of one call; devices without a time are alike.
+    static double speed(const moorage_cluster &cluster, uint32_t device, uint32_t model) {
+        const double call_s = cluster.host_device_call_s[size_t{device} * cluster.models + model];
+        return call_s > 0 && call_s < 1e30 ? 1 / call_s : 1;
+    }
+
+    // Equal devices with room for equal layers: the published algorithm applies.
+    bool published(const placement::scene &of, const placement::model &of_model,
+                   moorage::eplb::shape &shape) const {
+        const moorage::eplb::device &first = devices_.front();
+        for (const moorage::eplb::device &each : devices_)
+            if (each.slots != first.slots || each.speed != first.speed) return false;
+        const bool nodes = hierarchical_ && of_model.groups % of.servers == 0;
+        uint32_t places =
+            std::min(first.slots / of_model.layers, of_model.experts / (nodes ? of.servers : 1));
+        if (replicas_ > 0) places = std::min(places, replicas_ / of.devices);
+        if (fill_ && places < of_model.experts && places * of_model.layers < first.slots &&
+            replicas_ == 0)
+            return false;
+        shape = {of_model.experts, places * of.devices, of_model.groups, of.servers, of.devices};
+        if (!hierarchical_) shape.groups = shape.nodes = 1;
+        if (forced_ && !shape.hierarchical()) return false;
+        for (uint32_t server = 0; shape.hierarchical() && server < shape.nodes; ++server)
+            if (shape.nodes > 1 &&
+                (of.first_device[server + 1] - of.first_device[server]) * shape.nodes != of.devices)
+                return false;
+        return shape.valid();
+    }
+
+    void place_model(const placement::scene &of, const placement::model &of_model,
+                     std::span<const double> rate, moorage::copies &out) {
+        if (replicas_ > 0 && replicas_ < of_model.experts && of.cover)
+            throw std::invalid_argument("replicas = " + std::to_string(replicas_) +
+                                        " is below the " + std::to_string(of_model.experts) +
+                                        " experts of a layer; raise it or set it to 0");
+        moorage::eplb::shape shape{};
+        const bool equal = published(of, of_model, shape);
+        const std::vector<uint32_t> slots = device_slots();
+        std::vector<float> weight(of_model.experts);
+        for (uint32_t layer = 0; layer < of_model.layers; ++layer) {
+            const uint32_t first = of_model.first + layer * of_model.experts;
+            for (uint32_t expert = 0; expert < of_model.experts; ++expert)
+                weight[expert] = static_cast<float>(rate[first + expert]);
+            for (moorage::eplb::device &each : devices_) each.experts.clear();
+            if (equal)
+                place_published(weight, shape);
+            else
+                place_unequal(of, of_model, weight, layer, slots);
+            for (uint32_t device = 0; device < of.devices; ++device)
+                for (const uint32_t expert : devices_[device].experts)
+                    out.push(first + expert, device);
+            judge(weight);
+            published_ += equal;
+        }
+    }
+    std::vector<uint32_t> device_slots() const {
+        std::vector<uint32_t> slots;
+        for (const moorage::eplb::device &each : devices_) slots.push_back(each.slots);
+        return slots;
+    }
+
+    void place_published(std::span<const float> weight, const moorage::eplb::shape &shape) {
+        place_expert_.resize(shape.replicas);
+        counts_.resize(shape.experts);
+        moorage::eplb::rebalance(weight, shape, place_expert_, counts_, work_, more_);
+        const uint32_t places = shape.replicas / shape.gpus;
+        if (all_distinct(shape, places)) {
+            for (uint32_t gpu = 0; gpu < shape.gpus; ++gpu)
+                devices_[gpu].experts.assign(place_expert_.begin() + gpu * places,
+                                             place_expert_.begin() + (gpu + 1) * places);
+            return;
+        }
+        moorage::eplb::unequal_layer layer(weight, devices_);
+        for (uint32_t gpu = 0; gpu < shape.gpus; ++gpu) {
+            devices_[gpu].slots = places;
+            layer.take(gpu, std::span(place_expert_).subspan(size_t{gpu} * places, places));
+        }
+        if (!replace_) return;
+        const uint32_t nodes = shape.hierarchical() ? shape.nodes : 1;
+        const uint32_t node_places = shape.replicas / nodes, node_gpus = shape.gpus / nodes;
+        for (uint32_t node = 0; node < nodes; ++node) {
+            // Of its own groups alone.
+            std::vector<uint32_t> scope(place_expert_.begin() + node * node_places,
+                                        place_expert_.begin() + (node + 1) * node_places);
+            std::sort(scope.begin(), scope.end());
+            scope.erase(std::unique(scope.begin(), scope.end()), scope.end());
+            layer.refill(scope, node * node_gpus, (node + 1) * node_gpus);
+        }
+    }
+    bool all_distinct(const moorage::eplb::shape &shape, uint32_t places) {
+        last_gpu_.assign(shape.experts, moorage::none);
+        for (uint32_t place = 0; place < shape.replicas; ++place) {
+            uint32_t &last = last_gpu_[place_expert_[place]];
+            if (last == place / places) return false;
+            last = place / places;
+        }
+        return true;
+    }
+
+    void place_unequal(const placement::scene &of, const placement::model &of_model,
+                       std::span<const float> weight, uint32_t layer,
+                       std::span<const uint32_t> slots) {
+        divide_slots(of, of_model, layer, slots);
+        moorage::eplb::unequal_layer placed(weight, devices_);
+        const bool divides = of_model.groups % of.servers == 0 || (forced_ && of_model.groups > 1);
+        if (hierarchical_ && divides && of_model.experts % of_model.groups == 0 && of.servers > 1 &&
+            placed.place_by_groups(of_model.groups, of.servers))
+            return;
+        placed.place_all();
+    }
+    // Places of this layer on each device: equally many in every layer, and what does not divide
+    // to the layers in turn, where it is to be used or is needed to cover all experts.
+    void divide_slots(const placement::scene &of, const placement::model &of_model, uint32_t layer,
+                      std::span<const uint32_t> slots) {
+        uint64_t even = 0;
+        for (const uint32_t each : slots)
+            even += std::min(each / of_model.layers, of_model.experts);
+        const bool use_rest = fill_ || (of.cover && even < of_model.experts);
+        uint64_t sum = 0, turn = 0;
+        for (uint32_t device = 0; device < of.devices; ++device) {
+            const uint32_t rest = slots[device] % of_model.layers;
+            const auto place =
+                static_cast<uint32_t>((layer + of_model.layers - turn) % of_model.layers);
+            uint32_t &own = devices_[device].slots;
+            own = slots[device] / of_model.layers + (use_rest && place < rest ? 1 : 0);
+            own = std::min(own, of_model.experts);
+            sum += own;
+            turn = (turn + rest) % of_model.layers;
+        }
+        for (; replicas_ > 0 && sum > replicas_; --sum)
+            --std::max_element(devices_.begin(), devices_.end(),
+                               [](const moorage::eplb::device &a, const moorage::eplb::device &b) {
+                                   return a.slots < b.slots;
+                               })
+                  ->slots;
+    }
+
+    // Loads when the copies of an expert share its activations equally.
+    void judge(std::span<const float> weight) {
+        counts_.assign(weight.size(), 0);
+        for (const moorage::eplb::device &each : devices_)
+            for (const uint32_t expert : each.experts) ++counts_[expert];
+        double most = 0, sum = 0, speed = 0;
+        for (const moorage::eplb::device &each : devices_) {
+            double load = 0;
+            for (const uint32_t expert : each.experts)
+                load += double{weight[expert]} / counts_[expert];
+            most = std::max(most, load / each.speed);
+            sum += load;
+            speed += each.speed;
+            copies_ += static_cast<double>(each.experts.size());
+        }
+        const double imbalance = sum > 0 ? most / (sum / speed) : 1;
+        imbalance_sum_ += imbalance;
+        imbalance_max_ = std::max(imbalance_max_, imbalance);
+        ++layers_;
+    }
+
+    const bool hierarchical_, forced_, fill_, replace_, always_cover_;
+    const uint32_t replicas_;
+    const moorage::eplb::extras more_;
+    std::vector<moorage::eplb::device> devices_;
+    std::vector<uint32_t> place_expert_, counts_, last_gpu_;
+    moorage::eplb::workspace work_;
+    double published_ = 0, layers_ = 0, copies_ = 0, imbalance_sum_ = 0, imbalance_max_ = 0;
+};
+
+}  // namespace moorage::policies

@@ -1,0 +1,193 @@
+// prism.hpp - Prism: the places of a server go to layers by the entropy of their activations, in a
+// layer to the experts that the server activates most, and every expert gets one somewhere.
+//
+// Source: Prism, Section III-C, Algorithms 1 and 2 (prism_algorithm.hpp), Eq. (3) and (4). Servers
+// are what the paper calls servers: homes that enter by one count together. Of several models each
+// gets, on every device, memory in proportion to the tokens that its server sends through it times
+// the sum of its layers' entropies, and is then placed by itself: with one model, the paper's.
+// Inside a server the heaviest expert goes first, to the least loaded GPU with room.
+// Where there is a cloud, no expert needs a copy (cover); each server then keeps what it uses most.
+//
+// A candidate is adopted if C(P') + T_mig < C(P), C being remote calls of an interval times the
+// measured seconds of one, T_mig the seconds of all added and removed copies.
+// Cost of a plan: O(servers * experts of all layers * log) and one pass a replaced copy.
+#pragma once
+
+#include "prism_algorithm.hpp"
+#include "server_demand.hpp"
+
+namespace moorage::policies {
+
+class prism {
+public:
+    static constexpr moorage::about about{
+        .name = "prism",
+        .summary = "experts where they are activated, layers by entropy, every expert somewhere",
+        .source = "Prism, Section III-C, Algorithms 1 and 2, Eq. 2-4",
+    };
+    static constexpr moorage::param params[] = {
+        moorage::text("leftover", "fill", "fill|empty",
+                      "places that rounding leaves over: to the server's most frequent missing "
+                      "experts, or empty (Algorithm 1 as printed)"),
+        placement::cover_parameter,
+        moorage::real("cost_per_remote", 0, 0, 1e9,
+                      "seconds that a remote call adds (Eq. 4); 0: as measured, and no move before "
+                      "anything is measured"),
+        moorage::flag("count_removals", true,
+                      "removed copies cost as much as added ones (Eq. 3 as printed)"),
+    };
+
+    explicit prism(const moorage::setup &setup)
+        : fill_(setup.text("leftover") == "fill"),
+          always_cover_(setup.text("cover") == "always"),
+          count_removals_(setup.flag("count_removals")),
+          cost_per_remote_(setup.real("cost_per_remote")) {}
+
+    void reset() { remote_ = asked_ = replaced_ = empty_ = 0; }
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy> current, moorage::copies &out) {
+        reset();
+        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
+        if (of.models.empty()) return;
+        placement::device_slots slots = placement::memory_division(of, weights(of)).divide();
+        std::vector<moorage::prism::problem> problems;
+        std::vector<moorage::prism::assignment> placed;
+        problems.reserve(of.models.size());  // assignments keep references
+        for (size_t m = 0; m < of.models.size(); ++m) {
+            problems.push_back(problem_of(of, m));
+            problems.back().slots = slots.of_servers(of, m);
+            const std::vector<uint32_t> counts =
+                moorage::prism::layer_counts(problems.back()).allocate();
+            placed.emplace_back(problems.back(), counts);
+            replaced_ += static_cast<double>(placed.back().replaced());
+            empty_ += static_cast<double>(fill_ ? placed.back().fill() : left(problems[m], counts));
+            remote_ += moorage::prism::remote_calls(problems.back(), placed.back());
+        }
+        asked_ = std::accumulate(of.rate.begin(), of.rate.end(), 0.0);
+        for (uint32_t server = 0; server < of.servers; ++server)
+            spread(cluster, of, server, placed, current, slots, out);
+    }
+
+    // Eq. (4), strictly: no move for nothing.
+    bool adopt(const moorage_move &move) {
+        const double each = cost_per_remote_ > 0 ? cost_per_remote_ : move.remote_call_s;
+        const double current = move.remote_per_s_current * move.interval_s * each;
+        const double candidate = move.remote_per_s_candidate * move.interval_s * each;
+        return candidate + move.added_s + (count_removals_ ? move.removed_s : 0) < current;
+    }
+
+    uint32_t facts(std::span<moorage_fact> out) {
+        const moorage_fact all[] = {{"remote_calls_per_s", remote_},
+                                    {"remote_share", asked_ > 0 ? remote_ / asked_ : 0},
+                                    {"replaced_copies", replaced_},
+                                    {"empty_slots", empty_}};
+        const size_t count = std::min(out.size(), std::size(all));
+        std::copy(all, all + count, out.begin());
+        return static_cast<uint32_t>(count);
+    }
+
+private:
+    static moorage::prism::problem problem_of(const placement::scene &of, size_t m) {
+        const placement::model &each = of.models[m];
+        return {of.servers, each.layers, each.experts,    of.rate.data() + each.first,
+                of.experts, {},          of.server_bytes, of.cover};
+    }
+    // Of a server's memory for each model.
+    static std::vector<double> weights(const placement::scene &of) {
+        const size_t models = of.models.size();
+        std::vector<double> weight(of.servers * models, 1);
+        if (models == 1) return weight;
+        for (size_t m = 0; m < models; ++m) {
+            const moorage::prism::problem each = problem_of(of, m);
+            for (uint32_t server = 0; server < of.servers; ++server) {
+                double diversity = 0;
+                for (uint32_t layer = 0; layer < each.layers; ++layer)
+                    diversity += moorage::prism::entropy(each.row(server, layer));
+                weight[server * models + m] = diversity * of.tokens[server * models + m];
+            }
+        }
+        return weight;
+    }
+    static uint64_t left(const moorage::prism::problem &of, std::span<const uint32_t> counts) {
+        return std::accumulate(of.slots.begin(), of.slots.end(), uint64_t{0}) -
+               std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+    }
+
+    struct item {
+        uint32_t expert;
+        size_t model;
+        double rate;
+    };
+    // The device of the server that each expert of the plan in force is on; none: not there.
+    static std::vector<uint32_t> device_now(const placement::scene &of, uint32_t server,
+                                            std::span<const moorage_copy> current) {
+        std::vector<uint32_t> now(of.experts, moorage::none);
+        for (const moorage_copy &copy : current)
+            if (of.device_server[copy.device] == server) now[copy.expert] = copy.device;
+        return now;
+    }
+    // Experts that the server has already stay on their GPU: no paper says which GPU is whose, and
+    // a move within a server gains nothing that its writing would not cost. The others go, heaviest
+    // first, to the least loaded with room. Load is in calls, weighted by how much longer one takes
+    // than on the server's fastest GPU.
+    static void spread(const moorage_cluster &cluster, const placement::scene &of, uint32_t server,
+                       std::span<const moorage::prism::assignment> placed,
+                       std::span<const moorage_copy> current, placement::device_slots &slots,
+                       moorage::copies &out) {
+        const std::vector<uint32_t> now = device_now(of, server, current);
+        std::vector<item> items = held_by(of, server, placed);
+        std::stable_sort(items.begin(), items.end(), [&](const item &a, const item &b) {
+            const bool a_stays = now[a.expert] != moorage::none;
+            const bool b_stays = now[b.expert] != moorage::none;
+            return a_stays != b_stays ? a_stays : a.rate > b.rate;
+        });
+        const uint32_t first = of.first_device[server], last = of.first_device[server + 1];
+        std::vector<double> load(last - first, 0);
+        for (const item &each : items) {
+            uint32_t best = last;
+            const uint32_t stays = now[each.expert];
+            if (stays != moorage::none && slots.at(stays, each.model) > 0) {
+                best = stays;
+            } else {
+                for (uint32_t device = first; device < last; ++device)
+                    if (slots.at(device, each.model) > 0 &&
+                        (best == last || load[device - first] < load[best - first]))
+                        best = device;
+            }
+            if (best == last) throw std::logic_error("prism: a server without room for its share");
+            --slots.count[size_t{best} * slots.models + each.model];
+            load[best - first] +=
+                each.rate * slowness(cluster, of, server, best, of.models[each.model].id);
+            out.push(each.expert, best);
+        }
+    }
+    static std::vector<item> held_by(const placement::scene &of, uint32_t server,
+                                     std::span<const moorage::prism::assignment> placed) {
+        std::vector<item> items;
+        for (size_t m = 0; m < of.models.size(); ++m) {
+            const placement::model &each = of.models[m];
+            for (uint32_t i = 0; i < each.count(); ++i)
+                if (placed[m].holds(server, i / each.experts, i % each.experts))
+                    items.push_back(
+                        {each.first + i, m, of.rate[size_t{server} * of.experts + each.first + i]});
+        }
+        return items;
+    }
+    static double slowness(const moorage_cluster &cluster, const placement::scene &of,
+                           uint32_t server, uint32_t device, uint32_t model) {
+        const auto call_s = [&](uint32_t of_device) {
+            return cluster.host_device_call_s[size_t{of_device} * cluster.models + model];
+        };
+        double least = call_s(device);
+        for (uint32_t d = of.first_device[server]; d < of.first_device[server + 1]; ++d)
+            least = std::min(least, call_s(d));
+        return least > 0 ? call_s(device) / least : 1;
+    }
+
+    const bool fill_, always_cover_, count_removals_;
+    const double cost_per_remote_;
+    double remote_ = 0, asked_ = 0, replaced_ = 0, empty_ = 0;  // of the last plan
+};
+
+}  // namespace moorage::policies

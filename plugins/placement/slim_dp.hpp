@@ -1,0 +1,79 @@
+// slim_dp.hpp - server after server, each an exact knapsack (SlimCaching, Algorithm 2).
+//
+// A server's experts are valued by what each would save as the first one there, given the servers
+// before it; the set of largest value that fits is placed, then the next server's turn comes. The
+// knapsack is solved by dynamic programming over units of memory. A printed slip is not followed:
+// Algorithm 2 returns before its traceback.
+//
+// Cost: a server takes experts * units steps and as many bits; the unit is the greatest common
+// divisor of the sizes. slim_maxconv gives a set of the same value in a fraction of the time.
+// Guarantee: (1 - curvature) / 2 of the optimum, 1 - curvature for a single device, where the gains
+// of a server are modular plus supermodular (Proposition 4; K = 3 has exceptions).
+#pragma once
+
+#include "slim_parts.hpp"
+
+namespace moorage::policies {
+
+namespace dp {
+
+using moorage::slim::item;
+using moorage::slim::knapsack;
+
+// One row of the table: values with the item allowed, and a bit for each room that takes it.
+inline void next_row(const item &of, std::span<const double> before, std::span<double> after,
+                     std::span<uint64_t> taken) {
+    const size_t first = of.units;
+    std::copy_n(before.begin(), std::min(first, before.size()), after.begin());
+    for (size_t q = first; q < before.size();) {
+        const size_t end = std::min(before.size(), (q / 64 + 1) * 64);
+        uint64_t bits = 0;
+        for (size_t at = q; at < end; ++at) {
+            const double with = before[at - first] + of.value;
+            const bool more = with > before[at];
+            after[at] = more ? with : before[at];
+            bits |= uint64_t{more} << (at % 64);
+        }
+        taken[q / 64] |= bits;
+        q = end;
+    }
+}
+
+inline std::vector<uint32_t> solve(const knapsack &bag) {
+    const size_t rooms = size_t{bag.units} + 1, words = (rooms + 63) / 64;
+    std::vector<double> before(rooms, 0), after(rooms, 0);
+    std::vector<uint64_t> taken(bag.items.size() * words, 0);
+    for (size_t i = 0; i < bag.items.size(); ++i) {
+        next_row(bag.items[i], before, after, std::span(taken).subspan(i * words, words));
+        before.swap(after);
+    }
+    std::vector<uint32_t> chosen;
+    size_t q = bag.units;
+    for (size_t i = bag.items.size(); i-- > 0;) {
+        if ((taken[i * words + q / 64] >> (q % 64) & 1) == 0) continue;
+        chosen.push_back(static_cast<uint32_t>(i));
+        q -= bag.items[i].units;
+    }
+    return chosen;
+}
+
+}  // namespace dp
+
+class slim_dp : public moorage::slim::knapsack_planner {
+public:
+    static constexpr moorage::about about{
+        .name = "slim_dp",
+        .summary = "solves one server after the other as a knapsack, by dynamic programming",
+        .source = "SlimCaching, Algorithm 2"};
+    static constexpr moorage::param params[] = {units_parameter(1 << 20)};
+
+    using knapsack_planner::knapsack_planner;
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy>, moorage::copies &out) {
+        moorage::slim::place_successively(about.name, cluster, demand, units_max_, out, facts_,
+                                          dp::solve);
+    }
+};
+
+}  // namespace moorage::policies

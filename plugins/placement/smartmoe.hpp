@@ -1,0 +1,107 @@
+// smartmoe.hpp - SmartMoE's placement: equally many experts of a layer on every device, loads even.
+//
+// Source: SmartMoE's placement module as Prism, Section IV-A, compares with it. Layer by layer the
+// expert that all servers together activate most goes first, to the least loaded device that is
+// below its share; no copies. Experts that do not divide by the devices go one each to devices with
+// memory to spare. Of devices equally loaded in the layer the one with less load, then with fewer
+// experts, of the layers before comes first, then the first.
+// With a cloud, experts that find no room are the cloud's.
+// Cost of a plan: O(experts * devices).
+#pragma once
+
+#include "even_shares.hpp"
+
+namespace moorage::policies {
+
+class smartmoe {
+public:
+    static constexpr moorage::about about{
+        .name = "smartmoe",
+        .summary = "as many experts on every device, heaviest first to the least loaded",
+        .source = "SmartMoE's placement, as in Prism, Section IV-A",
+    };
+    static constexpr moorage::param params[] = {placement::cover_parameter};
+
+    explicit smartmoe(const moorage::setup &setup)
+        : always_cover_(setup.text("cover") == "always") {}
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy>, moorage::copies &out) {
+        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
+        if (of.models.empty()) return;
+        devices_.assign(of.devices, {});
+        // What the whole shares leave is for the experts that do not divide.
+        uint64_t needs = 0;
+        for (const placement::model &each : of.models)
+            needs += uint64_t{each.experts / of.devices} * each.layers * each.expert_bytes;
+        for (uint32_t device = 0; device < of.devices; ++device) {
+            if (of.cover && of.device_bytes[device] < needs)
+                placement::fail_share(device, of.device_bytes[device], needs);
+            devices_[device].left = of.device_bytes[device];
+            devices_[device].reserved = std::min(needs, of.device_bytes[device]);
+        }
+        for (const placement::model &each : of.models)
+            for (uint32_t layer = 0; layer < each.layers; ++layer) place(of, each, layer, out);
+    }
+
+private:
+    struct device {
+        uint64_t left = 0, reserved = 0;  // bytes
+        double load = 0, load_before = 0;
+        uint32_t count = 0, count_before = 0;
+    };
+    // Whether one more expert of the layer may go there: of its share, or beyond it.
+    static bool takes(const device &at, uint64_t bytes, uint32_t share, uint32_t beyond) {
+        if (at.count < share) return at.left >= bytes;
+        return at.count == share && beyond > 0 && at.left >= at.reserved + bytes;
+    }
+    static bool lighter(const device &a, const device &b) {
+        if (a.load != b.load) return a.load < b.load;
+        if (a.load_before != b.load_before) return a.load_before < b.load_before;
+        return a.count_before < b.count_before;
+    }
+    void place(const placement::scene &of, const placement::model &of_model, uint32_t layer,
+               moorage::copies &out) {
+        const uint32_t first = of_model.first + layer * of_model.experts;
+        const uint32_t share = of_model.experts / of.devices;
+        const uint64_t bytes = of_model.expert_bytes;
+        uint32_t beyond = of_model.experts % of.devices;
+        std::vector<double> load(of_model.experts);
+        std::vector<uint32_t> order(of_model.experts);
+        std::iota(order.begin(), order.end(), 0u);
+        for (const uint32_t expert : order) load[expert] = of.total_rate(first + expert);
+        std::stable_sort(order.begin(), order.end(),
+                         [&](uint32_t a, uint32_t b) { return load[a] > load[b]; });
+        for (const uint32_t expert : order) {
+            device *best = nullptr;
+            for (device &each : devices_)
+                if (takes(each, bytes, share, beyond) && (!best || lighter(each, *best)))
+                    best = &each;
+            if (best == nullptr) {
+                if (!of.cover) continue;
+                throw std::invalid_argument(
+                    "no device has room for expert " + std::to_string(first + expert) +
+                    " beside its even share; give the devices more memory or a cloud");
+            }
+            if (best->count == share)
+                --beyond;
+            else
+                best->reserved -= std::min(best->reserved, bytes);
+            best->left -= bytes;
+            best->load += load[expert];
+            ++best->count;
+            out.push(first + expert, static_cast<uint32_t>(best - devices_.data()));
+        }
+        for (device &each : devices_) {
+            each.load_before += each.load;
+            each.count_before += each.count;
+            each.load = 0;
+            each.count = 0;
+        }
+    }
+
+    const bool always_cover_;
+    std::vector<device> devices_;  // of the running plan
+};
+
+}  // namespace moorage::policies

@@ -1,0 +1,87 @@
+// uniform.hpp - every device holds an equal share of every layer, no expert twice.
+//
+// Source: baseline of Prism, Section IV-A: the placement of expert parallelism. Shares are
+// contiguous blocks of experts, or random ones; what does not divide is given out in turn
+// (even_shares.hpp). With a cloud a device keeps what fits, every layer in turn, the rest is the
+// cloud's. It places once and then stays: no candidate is adopted, as in the paper.
+// Cost of a plan: O(experts of all layers).
+#pragma once
+
+#include "even_shares.hpp"
+
+namespace moorage::policies {
+
+class uniform {
+public:
+    static constexpr moorage::about about{
+        .name = "uniform",
+        .summary = "an equal share of every layer on every device, no copies",
+        .source = "Prism, Section IV-A, baseline Uniform",
+        .flags = MOORAGE_POLICY_RANDOMISED,
+    };
+    static constexpr moorage::param params[] = {
+        moorage::text("order", "contiguous", "contiguous|random",
+                      "shares are blocks of neighbouring experts, or drawn"),
+        placement::cover_parameter,
+    };
+
+    explicit uniform(const moorage::setup &setup)
+        : host_(setup.host),
+          random_(setup.text("order") == "random"),
+          always_cover_(setup.text("cover") == "always") {}
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy>, moorage::copies &out) {
+        const placement::scene of = placement::read_scene(cluster, demand, always_cover_);
+        if (of.models.empty()) return;
+        shares_.assign(of.devices, {});
+        placement::for_each_layer(of, [&](const placement::model &of_model, uint32_t layer,
+                                          uint32_t turn) { deal(of, of_model, layer, turn); });
+        for (uint32_t device = 0; device < of.devices; ++device) give(of, device, out);
+    }
+    bool adopt(const moorage_move &) { return false; }
+
+private:
+    struct entry {
+        uint32_t rank;  // in the device's share of the layer
+        uint32_t expert;
+        uint64_t bytes;
+    };
+    void deal(const placement::scene &of, const placement::model &of_model, uint32_t layer,
+              uint32_t turn) {
+        std::vector<uint32_t> order(of_model.experts);
+        std::iota(order.begin(), order.end(), of_model.first + layer * of_model.experts);
+        for (uint32_t i = 0; random_ && i + 1 < of_model.experts; ++i)
+            std::swap(order[i], order[i + host_.random_below(of_model.experts - i)]);
+        uint32_t next = 0;
+        for (uint32_t block = 0; block < of.devices; ++block) {
+            const uint32_t size =
+                of_model.experts / of.devices + (block < of_model.experts % of.devices ? 1 : 0);
+            for (uint32_t i = 0; i < size; ++i)
+                shares_[(block + turn) % of.devices].push_back(
+                    {i, order[next++], of_model.expert_bytes});
+        }
+    }
+    // By rank, so that where not all fits the layers keep about equally many.
+    void give(const placement::scene &of, uint32_t device, moorage::copies &out) {
+        std::vector<entry> &share = shares_[device];
+        std::stable_sort(share.begin(), share.end(),
+                         [](const entry &a, const entry &b) { return a.rank < b.rank; });
+        uint64_t needs = 0;
+        for (const entry &each : share) needs += each.bytes;
+        if (of.cover && needs > of.device_bytes[device])
+            placement::fail_share(device, of.device_bytes[device], needs);
+        uint64_t left = of.device_bytes[device];
+        for (const entry &each : share) {
+            if (each.bytes > left) continue;
+            left -= each.bytes;
+            out.push(each.expert, device);
+        }
+    }
+
+    const moorage::host host_;
+    const bool random_, always_cover_;
+    std::vector<std::vector<entry>> shares_;  // of the running plan
+};
+
+}  // namespace moorage::policies

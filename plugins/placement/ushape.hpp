@@ -1,0 +1,178 @@
+// ushape.hpp - whole layers, not experts (SlimCaching, Section VI-A, "U-shaped (layer)").
+//
+// A server takes whole layers, models by their popularity among its own homes, then layer by layer;
+// a layer that does not fit is skipped and the next one tried. Models that none of its homes asks
+// for are left out.
+//
+// The plan is judged twice. objective_s is the latency of SlimCaching's routing over it, as for any
+// other plan. ushape_s is the latency of U-shaped inference, for which the paper gives no formula;
+// modelled here: layers that a home holds whole, from the first on and from the last back, run at
+// home. For the rest the token goes up once, along the servers that hold the layers on the way with
+// the least time, and down once. If some of these layers is whole on no server, all of them run in
+// the cloud. Left out where that would need a cloud and there is none.
+// Cost: layers * (experts + servers^2).
+#pragma once
+
+#include "slim_parts.hpp"
+
+namespace moorage::policies {
+
+using moorage::device_room;
+using moorage::latency_model;
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// A layer's experts.
+struct span_of {
+    uint32_t begin, end;
+};
+inline span_of layer_of(const moorage_demand &demand, uint32_t model, uint32_t layer) {
+    const uint32_t begin =
+        demand.host_model_first[model] + layer * demand.host_model_experts[model];
+    return {begin, begin + demand.host_model_experts[model]};
+}
+
+// Places the layer on the server, or nothing of it.
+inline void place_layer(latency_model &model, device_room &room, span_of layer, uint32_t server) {
+    std::vector<uint32_t> devices;
+    for (uint32_t x = layer.begin; x < layer.end; ++x) {
+        const uint32_t device = room.find(x, server);
+        if (device == latency_model::none) break;
+        room.take(x, device);
+        devices.push_back(device);
+    }
+    const bool whole = devices.size() == layer.end - layer.begin;
+    for (uint32_t i = 0; i < devices.size(); ++i) {
+        if (whole)
+            model.add(layer.begin + i, devices[i]);
+        else
+            room.give(layer.begin + i, devices[i]);
+    }
+}
+
+// U-shaped inference over a plan.
+class ushape_latency {
+public:
+    explicit ushape_latency(const latency_model &model)
+        : model_(model), cluster_(model.cluster()), demand_(model.demand()) {}
+
+    // Mean over homes, by their tokens; infinite where a cloud is missing.
+    double token_s() const {
+        double all = 0, sum = 0;
+        for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
+        for (uint32_t h = 0; h < demand_.homes; ++h) {
+            const double weight =
+                all > 0 ? demand_.host_home_tokens_per_s[h] / all : 1.0 / demand_.homes;
+            for (uint32_t m = 0; m < demand_.models; ++m) {
+                const double share = demand_.host_home_model[size_t{h} * demand_.models + m];
+                if (share > 0 && weight > 0) sum += weight * share * home_s(h, m);
+            }
+        }
+        return sum;
+    }
+
+private:
+    bool at_home(uint32_t home, uint32_t model, uint32_t layer) const {
+        if (!demand_.host_home_holds) return false;
+        const span_of of = layer_of(demand_, model, layer);
+        const uint8_t *held = demand_.host_home_holds + size_t{home} * model_.experts();
+        return std::all_of(held + of.begin, held + of.end, [](uint8_t h) { return h != 0; });
+    }
+    // Time of a layer on a server; infinite where it is not whole there.
+    double compute_s(uint32_t model, uint32_t layer, uint32_t server) const {
+        const span_of of = layer_of(demand_, model, layer);
+        for (uint32_t x = of.begin; x < of.end; ++x)
+            if (!model_.holds(x, server)) return infinity;
+        double longest = 0;
+        for (uint32_t d = model_.device_begin(server); d < model_.device_begin(server + 1); ++d)
+            longest =
+                std::max(longest, cluster_.host_device_call_s[size_t{d} * cluster_.models + model]);
+        return longest;
+    }
+    double message_s(uint32_t from, uint32_t to, double bytes) const {
+        if (from == to) return 0;
+        const size_t link = size_t{from} * cluster_.servers + to;
+        const double rate = cluster_.host_link_bytes_per_s[link];
+        return rate > 0 ? cluster_.host_link_s[link] + bytes / rate : infinity;
+    }
+    // From the home's server through layers [from, to) and back to it.
+    double chain_s(uint32_t start, uint32_t model, uint32_t from, uint32_t to) const {
+        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
+        std::vector<double> at(cluster_.servers, infinity), next(cluster_.servers);
+        at[start] = 0;
+        for (uint32_t layer = from; layer < to; ++layer) {
+            for (uint32_t n = 0; n < cluster_.servers; ++n) {
+                next[n] = infinity;
+                const double compute = compute_s(model, layer, n);
+                for (uint32_t p = 0; p < cluster_.servers && compute < infinity; ++p)
+                    next[n] = std::min(next[n], at[p] + message_s(p, n, bytes) + compute);
+            }
+            at.swap(next);
+        }
+        double least = infinity;
+        for (uint32_t n = 0; n < cluster_.servers; ++n)
+            least = std::min(least, at[n] + message_s(n, start, bytes));
+        return least;
+    }
+    double home_s(uint32_t home, uint32_t model) const {
+        const uint32_t layers = demand_.host_model_layers[model];
+        uint32_t from = 0, to = layers;
+        while (from < layers && at_home(home, model, from)) ++from;
+        while (to > from && at_home(home, model, to - 1)) --to;
+        const double local = (layers - (to - from)) *
+                             cluster_.host_home_call_s[size_t{home} * cluster_.models + model];
+        if (from == to) return local;
+        const auto bytes = static_cast<double>(demand_.host_hidden_bytes[model]);
+        const uint32_t server = cluster_.host_home_server[home];
+        const double radio = bytes / cluster_.host_home_up_bytes_per_s[home] +
+                             bytes / cluster_.host_home_down_bytes_per_s[home];
+        const double chain = chain_s(server, model, from, to);
+        if (chain < infinity) return local + radio + chain;
+        if (!model_.has_cloud()) return infinity;
+        return local + radio + 2 * cluster_.host_cloud_s[server] +
+               bytes / cluster_.host_cloud_up_bytes_per_s[server] +
+               bytes / cluster_.host_cloud_down_bytes_per_s[server] +
+               (to - from) * cluster_.host_cloud_call_s[model];
+    }
+
+    const latency_model &model_;
+    const moorage_cluster &cluster_;
+    const moorage_demand &demand_;
+};
+
+class ushape : public moorage::slim::planner {
+public:
+    static constexpr moorage::about about{
+        .name = "ushape",
+        .summary = "places whole layers, most popular models first",
+        .source = "SlimCaching, Section VI-A (baseline: U-shaped, layer)"};
+
+    explicit ushape(const moorage::setup &) {}
+
+    void plan(const moorage_cluster &cluster, const moorage_demand &demand,
+              std::span<const moorage_copy>, moorage::copies &out) {
+        latency_model model(cluster, demand);
+        device_room room(model);
+        facts_.clear();
+        for (uint32_t n = 0; n < cluster.servers; ++n) {
+            std::vector<double> asked(demand.models, 0);
+            for (uint32_t h = 0; h < demand.homes; ++h)
+                for (uint32_t m = 0; m < demand.models; ++m)
+                    if (cluster.host_home_server[h] == n)
+                        asked[m] += demand.host_home_tokens_per_s[h] *
+                                    demand.host_home_model[size_t{h} * demand.models + m];
+            std::vector<uint32_t> order(demand.models);
+            std::iota(order.begin(), order.end(), 0u);
+            std::stable_sort(order.begin(), order.end(),
+                             [&](uint32_t a, uint32_t b) { return asked[a] > asked[b]; });
+            for (const uint32_t m : order)
+                for (uint32_t l = 0; asked[m] > 0 && l < demand.host_model_layers[m]; ++l)
+                    place_layer(model, room, layer_of(demand, m, l), n);
+        }
+        moorage::slim::finish(about.name, model, room, out, facts_);
+        const double chained_s = ushape_latency(model).token_s();
+        if (chained_s < infinity) facts_.add("ushape_s", chained_s);
+    }
+};
+
+}  // namespace moorage::policies
