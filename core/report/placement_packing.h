@@ -14,10 +14,10 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), plan> {
 }
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), latency_figures> {
-    auto &[token_s, empty_s, saved_s, home_token_s, home_local_ratio, calls_per_s,
+    auto &[token_s, empty_s, saved_s, batch_token_s, home_token_s, home_local_ratio, calls_per_s,
            remote_calls_per_s, local_ratio, absent] = of;
-    each(token_s, empty_s, saved_s, home_token_s, home_local_ratio, calls_per_s, remote_calls_per_s,
-         local_ratio, absent);
+    each(token_s, empty_s, saved_s, batch_token_s, home_token_s, home_local_ratio, calls_per_s,
+         remote_calls_per_s, local_ratio, absent);
 }
 
 }  // namespace moorage::core

@@ -347,6 +347,59 @@ TEST_CASE("a second copy can raise the latency where computing dominates") {
     CHECK(model.gain(0, 0) == doctest::Approx(1 - 3));
 }
 
+TEST_CASE("on a shared interface each further call keeps the layer waiting") {
+    // A second there, a second back, a quarter of latency each: a call of one expert takes 3 s.
+    placement_scene scene;
+    scene.flags = MOORAGE_LINKS_SHARED;
+    scene.add_model(1, 3, 3, 10, 1000);
+    for (uint32_t n = 0; n < 3; ++n) scene.add_server(), scene.add_device(n, 100, 0.5);
+    for (uint32_t n = 1; n < 3; ++n) scene.link(0, n, 1000, 0.25);
+    scene.link(1, 2, 1000);
+    scene.add_home(0), scene.add_call(0, {0, 1}, 1);
+    const moorage_cluster cluster = scene.cluster();
+    const moorage_demand demand = scene.demand();
+    latency_model model(cluster, demand);
+    model.add(0, 1), model.add(1, 2);
+    CHECK(model.token_s() == doctest::Approx(3 + 1));
+    // Both at one server: one message each way, two computations one after another.
+    CHECK(model.gain(1, 1) == doctest::Approx(4 - 3.5));
+    model.add(1, 1);
+    CHECK(model.token_s() == doctest::Approx(3.5));
+    scene.flags = 0;
+    latency_model apart(scene.cluster(), demand);
+    apart.assign(model.copies());
+    CHECK(apart.token_s() == doctest::Approx(3));
+}
+
+TEST_CASE("a batch takes what one token takes and what the others add") {
+    placement_scene scene;
+    scene.flags = 0;
+    scene.add_model(1, 2, 1, 10, 1000);
+    for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
+    scene.link(0, 1, 1000);
+    scene.add_home(0), scene.add_call(0, {0}, 0.5), scene.add_call(0, {1}, 0.5);
+    const auto batch_token_s = [&](uint32_t flags, double batch) {
+        scene.flags = flags, scene.home_batch = {batch};
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        model.add(0, 0), model.add(1, 1);
+        CHECK(model.token_s() == doctest::Approx(0.5 * 0.5 + 0.5 * 2.5));
+        return model.figures().batch_token_s;
+    };
+    CHECK(batch_token_s(0, 1) == doctest::Approx(1.5));
+    // Of four tokens, 15/16 use an expert at all, two do on average: half a second for the first,
+    // a tenth for each further; two hidden states go to the other server and two come back.
+    const double work = 15.0 / 16 * 0.5 + (2 - 15.0 / 16) * 0.1, sent = 2 * 2;
+    CHECK(batch_token_s(0, 4) == doctest::Approx((1.5 + (sent + work) - (1 + 0.25)) / 4));
+    // One after another both servers' work counts; of one token, too.
+    CHECK(batch_token_s(MOORAGE_CALLS_SERIAL, 4) ==
+          doctest::Approx((1.5 + (work + sent + work) - (0.25 + 1 + 0.25)) / 4));
+    // Messages of a shared interface beside the longest work.
+    CHECK(batch_token_s(MOORAGE_LINKS_SHARED, 4) ==
+          doctest::Approx((1.5 + (sent + work) - (1 + 0.25)) / 4));
+}
+
 TEST_CASE("where only frequencies are known each expert counts alone") {
     placement_scene scene;
     scene.flags = 0;

@@ -24,13 +24,16 @@ enum {
     MOORAGE_CALLS_SERIAL = 1u,
     /* A server returns the outputs of its experts one by one (SlimCaching, Eq. 7). Without it, it
      * returns their weighted sum: one hidden state a token. */
-    MOORAGE_RETURNS_EACH = 2u
+    MOORAGE_RETURNS_EACH = 2u,
+    /* Links of a server share its interface: of what it sends one message is under way at a time,
+     * and of what it receives one, each at the rate of its link. Without it links are apart. */
+    MOORAGE_LINKS_SHARED = 4u
 };
 
 /* The servers and what connects them. N servers, G devices in all, H homes, M models. */
 typedef struct moorage_cluster {
     uint32_t size;
-    uint32_t flags;                             /* MOORAGE_CALLS_*, MOORAGE_RETURNS_* */
+    uint32_t flags;                             /* MOORAGE_CALLS_*, RETURNS_*, LINKS_* */
     uint32_t servers;                           /* N, 1 or more */
     uint32_t devices;                           /* G */
     uint32_t homes;                             /* H */

@@ -18,13 +18,17 @@
 //                         once, in the time of its slowest device (SlimCaching, Eq. 7, 9-11)
 //   otherwise             the layer waits for the slowest of them; a device computes its experts
 //                         one after another, devices work side by side (Prism, Eq. 1)
+//   MOORAGE_LINKS_SHARED  without SERIAL: the layer waits for the slowest, and for the messages of
+//                         the others, which the home's server sends or receives meanwhile
 //
-// A token passes alone: batches and queues are not part of the model. Only direct links count.
+// A token passes alone: what batches add is in batch.hpp, queues are not part of the model. Only
+// direct links count.
 //
 // Which sets of experts are chosen together is used where it is known (demand.calls) and there are
 // at most 64 servers and 16 experts a set. Otherwise every chosen expert counts as a layer of its
 // own: exact for top-1, else too much, but never wrong about which holder is nearest. Among several
 // holders the best assignment is found exactly up to 8 experts; beyond, each goes to its nearest.
+// Where links are shared, each goes to its nearest of the best set of up to 6 servers.
 //
 // Without a cloud an expert that no reachable server holds has no latency. It then counts as
 // absent_s(): more than any call can take, so that gains stay finite and lead to coverage, and
@@ -44,6 +48,7 @@
 #include <span>
 #include <vector>
 
+#include "moorage/batch.hpp"
 #include "moorage/placement.h"
 
 namespace moorage {
@@ -51,9 +56,12 @@ namespace moorage {
 // Of a placement under a demand. Means over homes are weighted by their tokens_per_s (equally where
 // all are 0), which is 1/U of SlimCaching's Eq. 17 for equal users.
 struct latency_figures {
-    double token_s = 0;                    // a token's time in all MoE layers, mean over homes
-    double empty_s = 0;                    // the same if no server held anything (T_max)
-    double saved_s = 0;                    // empty_s - token_s: SlimCaching's F
+    double token_s = 0;  // a token's time in all MoE layers, mean over homes
+    double empty_s = 0;  // the same if no server held anything (T_max)
+    double saved_s = 0;  // empty_s - token_s: SlimCaching's F
+    // token_s where the tokens of a home's batch pass each layer together (batch.hpp); of batches
+    // of one the same.
+    double batch_token_s = 0;
     std::vector<double> home_token_s;      // [H]
     std::vector<double> home_local_ratio;  // [H] of expert calls; 1 where there are none
     double calls_per_s = 0;                // expert calls of all homes
@@ -111,7 +119,7 @@ public:
 
     // The placement.
     void clear();
-    void add(uint32_t expert, uint32_t device);     // no effect where it is there
+    void add(uint32_t expert, uint32_t device);  // no effect where it is there
     // add(), and `each(other, server, change_s)` of what it does, set by set, to the gains of the
     // experts chosen together with it: of a copy on the device that `target(other, server)` names,
     // none where the server has the other already or the gain is not asked for.
@@ -206,7 +214,10 @@ private:
     double serial_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double forced_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
     double assigned_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
-    double nearest_s(const sought &of, std::span<const uint32_t> rest) const;
+    double nearest_s(const sought &of, std::span<const uint32_t> rest, uint64_t allowed) const;
+    double shared_s(const sought &of, std::span<const uint32_t> rest, uint64_t all) const;
+    // Of a server's part, how long its messages keep the home's server from sending or receiving.
+    double line_s(const sought &of, uint32_t server, size_t count) const;
     double server_s(const sought &of, uint32_t server, std::span<const uint32_t> served) const;
     double compute_s(const sought &of, uint32_t server, std::span<const uint32_t> served) const;
     uint32_t device_at(const sought &of, uint32_t position, uint32_t server) const {
@@ -223,18 +234,21 @@ private:
     void tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
                        Each each) const;
     double home_s(uint32_t home) const;
+    class holder_view;
+    double batch_token_s(const batch_model &batches) const;
 
     moorage_cluster cluster_;
     moorage_demand demand_;
     uint32_t servers_, devices_, experts_, entries_ = 0;
     size_t server_words_, device_words_;
-    bool serial_, each_, grouped_, messages_dominate_;
+    bool serial_, each_, shared_, grouped_, messages_dominate_;
     std::vector<uint32_t> server_device_;  // [N + 1]
     std::vector<uint32_t> entry_server_;   // [entries] servers that some home enters by
     std::vector<uint32_t> server_entry_;   // [N]
     std::vector<uint32_t> expert_model_;   // [X]
     // Times by (model, entry): of messages to and from a server, alone with what a device adds.
     std::vector<double> there_s_, back_s_;            // [M, entries, N]
+    std::vector<double> there_line_s_, back_line_s_;  // [M, entries, N] shared: without latency
     std::vector<double> call_fix_s_, call_return_s_;  // [M, entries, N] serial: once, an expert
     std::vector<double> alone_s_;                     // [M, G, entries]
     std::vector<double> last_once_s_, last_each_s_;   // [M, entries] the cloud, or absence

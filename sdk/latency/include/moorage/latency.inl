@@ -1,7 +1,8 @@
-// latency.inl - definitions of latency.hpp: the demand, the placement, changes of it, figures.
+// latency.inl - definitions of latency.hpp: the demand, the placement, changes of it.
 #pragma once
 
 #include "latency.hpp"
+#include "latency_figures.inl"
 #include "latency_known.inl"
 #include "latency_layer.inl"
 
@@ -17,6 +18,7 @@ inline latency_model::latency_model(const moorage_cluster &cluster, const moorag
       device_words_((size_t{devices_} + 63) / 64),
       serial_((cluster.flags & MOORAGE_CALLS_SERIAL) != 0),
       each_((cluster.flags & MOORAGE_RETURNS_EACH) != 0),
+      shared_((cluster.flags & MOORAGE_LINKS_SHARED) != 0 && !serial_),
       grouped_(demand.calls != 0 && servers_ <= 64),
       messages_dominate_(serial_ && each_) {
     server_device_.assign(size_t{servers_} + 1, 0);
@@ -44,6 +46,7 @@ inline void latency_model::read_timing() {
     call_fix_s_.resize(pairs * servers_), call_return_s_.resize(pairs * servers_);
     alone_s_.resize(size_t{cluster_.models} * devices_ * entries_);
     last_once_s_.resize(pairs), last_each_s_.resize(pairs);
+    if (shared_) there_line_s_.resize(pairs * servers_), back_line_s_.resize(pairs * servers_);
     reach_.assign(entries_, 0);
     trip_s_.resize(pairs), far_s_.resize(pairs);
     for (uint32_t m = 0; m < cluster_.models; ++m) {
@@ -62,6 +65,12 @@ inline void latency_model::read_timing() {
                                       cluster_.host_link_s[to]);
                     back = message_s(bytes, cluster_.host_link_bytes_per_s[from],
                                      cluster_.host_link_s[from]);
+                }
+                if (shared_ && n != at) {
+                    there_line_s_[pair(m, e) * servers_ + n] =
+                        message_s(bytes, cluster_.host_link_bytes_per_s[to], 0);
+                    back_line_s_[pair(m, e) * servers_ + n] =
+                        message_s(bytes, cluster_.host_link_bytes_per_s[from], 0);
                 }
                 const bool reached = there + back < std::numeric_limits<double>::infinity();
                 if (reached && n < 64) reach_[e] |= uint64_t{1} << n;
@@ -415,7 +424,7 @@ inline void latency_model::assign(std::span<const moorage_copy> copies) {
         const uint32_t n = server_of(copy.device);
         uint32_t &serving = serving_[size_t{copy.expert} * servers_ + n];
         copies_[size_t{copy.expert} * device_words_ + copy.device / 64] |= uint64_t{1}
-                                                                          << (copy.device % 64);
+                                                                           << (copy.device % 64);
         if (!better(copy.device, serving, model_of(copy.expert))) continue;
         serving = copy.device, moved[copy.expert] = 1;
         holders_[size_t{copy.expert} * server_words_ + n / 64] |= uint64_t{1} << (n % 64);
@@ -548,82 +557,6 @@ inline double latency_model::gain_last(uint32_t expert, uint32_t device) const {
         sum += term_weight_[term] * (term_s(term, without) - term_s(term, with));
     }
     return sum;
-}
-
-// ---- figures ---------------------------------------------------------------------------------
-
-inline double latency_model::home_s(uint32_t home) const {
-    const uint8_t *held =
-        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
-    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
-    const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;
-    double sum = 0;
-    if (!grouped_) {
-        const double *frequency = demand_.host_frequency + size_t{home} * experts_;
-        for (uint32_t x = 0; x < experts_; ++x) {
-            if (frequency[x] <= 0) continue;
-            const uint32_t m = model_of(x);
-            sum +=
-                frequency[x] * (held && held[x] != 0
-                                    ? call[m] / std::max(1u, demand_.host_model_top_k[m])
-                                    : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
-        }
-        return sum;
-    }
-    std::vector<uint32_t> missing;
-    for (uint64_t c = demand_.host_home_first_call[home];
-         c < demand_.host_home_first_call[home + 1]; ++c) {
-        const uint32_t group = demand_.host_call_group[c];
-        const std::span<const uint32_t> chosen(
-            demand_.host_group_experts + demand_.host_group_first[group],
-            demand_.host_group_first[group + 1] - demand_.host_group_first[group]);
-        if (chosen.empty()) continue;
-        missing.clear();
-        for (const uint32_t expert : chosen)
-            if (!held || held[expert] == 0) missing.push_back(expert);
-        const uint32_t m = model_of(chosen[0]);
-        double layer = missing.empty() ? call[m] : base_s(home, m, missing.size());
-        if (missing.size() == 1 || missing.size() > 16) {
-            for (const uint32_t expert : missing)
-                layer += single_s_[size_t{expert} * entries_ + entry];
-        } else if (!missing.empty()) {
-            sought of(m, entry, missing, {});
-            layer += layer_s(of);
-        }
-        sum += demand_.host_call_share[c] * layer;
-    }
-    return sum;
-}
-
-inline latency_figures latency_model::figures() const {
-    latency_figures all;
-    all.token_s = token_s(), all.empty_s = empty_s_;
-    all.saved_s = empty_s_ - all.token_s;
-    for (uint32_t h = 0; h < demand_.homes; ++h) {
-        all.home_token_s.push_back(home_s(h));
-        const uint32_t at = cluster_.host_home_server[h];
-        double calls = 0, remote = 0;
-        for (uint32_t x = 0; x < experts_; ++x) {
-            const double f = demand_.host_frequency[size_t{h} * experts_ + x];
-            if (f <= 0) continue;
-            calls += f;
-            const bool held =
-                demand_.host_home_holds && demand_.host_home_holds[size_t{h} * experts_ + x] != 0;
-            if (!held && !holds(x, at)) remote += f;
-        }
-        all.home_local_ratio.push_back(calls > 0 ? 1 - remote / calls : 1);
-        all.calls_per_s += calls * demand_.host_home_tokens_per_s[h];
-        all.remote_calls_per_s += remote * demand_.host_home_tokens_per_s[h];
-    }
-    if (all.calls_per_s > 0) all.local_ratio = 1 - all.remote_calls_per_s / all.calls_per_s;
-    if (has_cloud()) return all;
-    for (uint32_t x = 0; x < experts_; ++x) {
-        const uint8_t *found = single_found_.data() + size_t{x} * entries_;
-        const bool unreached =
-            std::any_of(found, found + entries_, [](uint8_t of) { return of == not_found; });
-        all.absent += unreached && asked(x) ? 1 : 0;
-    }
-    return all;
 }
 
 }  // namespace moorage

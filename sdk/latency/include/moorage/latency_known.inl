@@ -89,7 +89,8 @@ void latency_model::tell_partners(uint32_t expert, uint64_t entries, double sign
                 if (device == none) continue;
                 const uint64_t shift = device_code_[device] - (n == at ? code : 0);
                 const uint64_t key = term_key_[term] + shift * place_code_[i];
-                each(set[i], n, weight * (term_s_[term] - known_s(term, key, {n, device, 1u << i})));
+                each(set[i], n,
+                     weight * (term_s_[term] - known_s(term, key, {n, device, 1u << i})));
             }
         }
     }

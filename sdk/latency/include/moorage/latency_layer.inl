@@ -27,18 +27,25 @@ inline double latency_model::server_s(const sought &of, uint32_t server,
            (each_ ? static_cast<double>(served.size()) : 1.0) * back_s_[at];
 }
 
-// Each expert by the holder that is nearest for it alone; then what that takes together.
-inline double latency_model::nearest_s(const sought &of, std::span<const uint32_t> rest) const {
+inline double latency_model::line_s(const sought &of, uint32_t server, size_t count) const {
+    const size_t at = pair(of.model, of.entry) * servers_ + server;
+    return std::max(there_line_s_[at],
+                    (each_ ? static_cast<double>(count) : 1.0) * back_line_s_[at]);
+}
+
+// Each expert by the allowed holder that is nearest for it alone; then what that takes together.
+inline double latency_model::nearest_s(const sought &of, std::span<const uint32_t> rest,
+                                       uint64_t allowed) const {
     std::array<uint32_t, 16> chosen{};
     for (size_t i = 0; i < rest.size(); ++i) {
         double best = std::numeric_limits<double>::infinity();
-        for (uint64_t left = of.holders[rest[i]]; left != 0; left &= left - 1) {
+        for (uint64_t left = of.holders[rest[i]] & allowed; left != 0; left &= left - 1) {
             const auto n = static_cast<uint32_t>(std::countr_zero(left));
             const double alone = server_s(of, n, rest.subspan(i, 1));
             if (alone < best) best = alone, chosen[i] = n;
         }
     }
-    double total = 0;
+    double total = 0, lines = 0;
     std::array<uint32_t, 16> served{};
     for (size_t i = 0; i < rest.size(); ++i) {
         size_t count = 0;
@@ -49,9 +56,24 @@ inline double latency_model::nearest_s(const sought &of, std::span<const uint32_
         }
         if (count == 0) continue;
         const double part = server_s(of, chosen[i], {served.data(), count});
-        total = serial_ ? total + part : std::max(total, part);
+        const double line = shared_ ? line_s(of, chosen[i], count) : 0;
+        total = serial_ ? total + part : std::max(total, part - line);
+        lines += line;
     }
-    return total;
+    return total + lines;
+}
+
+// The best set of servers to call where each call keeps the others waiting.
+inline double latency_model::shared_s(const sought &of, std::span<const uint32_t> rest,
+                                      uint64_t all) const {
+    double best = nearest_s(of, rest, all);
+    if (std::popcount(all) > 6) return best;
+    for (uint64_t used = (all - 1) & all; used != 0; used = (used - 1) & all) {
+        const bool enough =
+            std::ranges::all_of(rest, [&](uint32_t i) { return (of.holders[i] & used) != 0; });
+        if (enough) best = std::min(best, nearest_s(of, rest, used));
+    }
+    return best;
 }
 
 // The least that servers take for all of `rest`: over the servers of `all`, one by one, the least
@@ -161,7 +183,9 @@ inline double latency_model::layer_s(sought &of) const {
         if (simple && !choice)
             part = forced_s(of, sought_rest, all);
         else if (!choice || rest_count > 8)
-            part = nearest_s(of, sought_rest);
+            part = nearest_s(of, sought_rest, all);
+        else if (shared_)
+            part = shared_s(of, sought_rest, all);
         else if (simple && std::popcount(all) <= 6)
             part = serial_s(of, sought_rest, all);
         else

@@ -1,0 +1,122 @@
+// latency_figures.inl - what a placement comes to, a token alone and in batches, for latency.hpp.
+#pragma once
+
+#include "latency.hpp"
+
+namespace moorage {
+
+// The placement, as batch.hpp wants to see it.
+class latency_model::holder_view {
+public:
+    explicit holder_view(const latency_model &of) : of_(of) {}
+    uint32_t at(uint32_t x, uint32_t n) const { return of_.serving_[size_t{x} * of_.servers_ + n]; }
+    template <class Each>
+    void each(uint32_t x, Each call) const {
+        for (size_t word = 0; word < of_.server_words_; ++word)
+            for (uint64_t left = of_.holders_[size_t{x} * of_.server_words_ + word]; left != 0;
+                 left &= left - 1) {
+                const auto n = static_cast<uint32_t>(word * 64) +
+                               static_cast<uint32_t>(std::countr_zero(left));
+                call(n, at(x, n));
+            }
+    }
+
+private:
+    const latency_model &of_;
+};
+
+// What layers take a token alone, by the tokens of a batch, and what more tokens add.
+inline double latency_model::batch_token_s(const batch_model &batches) const {
+    const holder_view holders(*this);
+    double sum = constant_s_;
+    for (size_t i = 0; i < single_weight_.size(); ++i)
+        if (single_weight_[i] > 0)
+            sum += single_weight_[i] * single_s_[i] /
+                   batches.batch(static_cast<uint32_t>(i % entries_));
+    for (size_t t = 0; t < term_s_.size(); ++t)
+        sum += term_weight_[t] * term_s_[t] / batches.batch(term_entry_[t]);
+    for (uint32_t m = 0; m < demand_.models; ++m)
+        for (uint32_t l = 0; l < demand_.host_model_layers[m]; ++l)
+            for (uint32_t e = 0; e < entries_; ++e)
+                sum += batches.extra_s(
+                    e, demand_.host_model_first[m] + l * demand_.host_model_experts[m], holders);
+    return sum;
+}
+
+inline double latency_model::home_s(uint32_t home) const {
+    const uint8_t *held =
+        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
+    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
+    const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;
+    double sum = 0;
+    if (!grouped_) {
+        const double *frequency = demand_.host_frequency + size_t{home} * experts_;
+        for (uint32_t x = 0; x < experts_; ++x) {
+            if (frequency[x] <= 0) continue;
+            const uint32_t m = model_of(x);
+            sum +=
+                frequency[x] * (held && held[x] != 0
+                                    ? call[m] / std::max(1u, demand_.host_model_top_k[m])
+                                    : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
+        }
+        return sum;
+    }
+    std::vector<uint32_t> missing;
+    for (uint64_t c = demand_.host_home_first_call[home];
+         c < demand_.host_home_first_call[home + 1]; ++c) {
+        const uint32_t group = demand_.host_call_group[c];
+        const std::span<const uint32_t> chosen(
+            demand_.host_group_experts + demand_.host_group_first[group],
+            demand_.host_group_first[group + 1] - demand_.host_group_first[group]);
+        if (chosen.empty()) continue;
+        missing.clear();
+        for (const uint32_t expert : chosen)
+            if (!held || held[expert] == 0) missing.push_back(expert);
+        const uint32_t m = model_of(chosen[0]);
+        double layer = missing.empty() ? call[m] : base_s(home, m, missing.size());
+        if (missing.size() == 1 || missing.size() > 16) {
+            for (const uint32_t expert : missing)
+                layer += single_s_[size_t{expert} * entries_ + entry];
+        } else if (!missing.empty()) {
+            sought of(m, entry, missing, {});
+            layer += layer_s(of);
+        }
+        sum += demand_.host_call_share[c] * layer;
+    }
+    return sum;
+}
+
+inline latency_figures latency_model::figures() const {
+    latency_figures all;
+    const batch_model batches(cluster_, demand_);
+    all.token_s = token_s(), all.empty_s = empty_s_;
+    all.saved_s = empty_s_ - all.token_s;
+    all.batch_token_s = batches.any() ? batch_token_s(batches) : all.token_s;
+    for (uint32_t h = 0; h < demand_.homes; ++h) {
+        all.home_token_s.push_back(home_s(h));
+        const uint32_t at = cluster_.host_home_server[h];
+        double calls = 0, remote = 0;
+        for (uint32_t x = 0; x < experts_; ++x) {
+            const double f = demand_.host_frequency[size_t{h} * experts_ + x];
+            if (f <= 0) continue;
+            calls += f;
+            const bool held =
+                demand_.host_home_holds && demand_.host_home_holds[size_t{h} * experts_ + x] != 0;
+            if (!held && !holds(x, at)) remote += f;
+        }
+        all.home_local_ratio.push_back(calls > 0 ? 1 - remote / calls : 1);
+        all.calls_per_s += calls * demand_.host_home_tokens_per_s[h];
+        all.remote_calls_per_s += remote * demand_.host_home_tokens_per_s[h];
+    }
+    if (all.calls_per_s > 0) all.local_ratio = 1 - all.remote_calls_per_s / all.calls_per_s;
+    if (has_cloud()) return all;
+    for (uint32_t x = 0; x < experts_; ++x) {
+        const uint8_t *found = single_found_.data() + size_t{x} * entries_;
+        const bool unreached =
+            std::any_of(found, found + entries_, [](uint8_t of) { return of == not_found; });
+        all.absent += unreached && asked(x) ? 1 : 0;
+    }
+    return all;
+}
+
+}  // namespace moorage
