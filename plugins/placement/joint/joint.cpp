@@ -3,12 +3,15 @@
 //
 // What is minimised is state.hpp's cost: the latency of moorage/latency.hpp, if wanted with
 // remote calls, queueing at devices and links, and what moving copies costs. Plans to start from
-// are made in several ways (gain a byte; a relaxation's holders; calls of the own homes, with and
-// without a copy of everything first; everything everywhere, then what is missed least goes; the
-// plan in force), the best of them are improved (search.hpp: add, drop, replace, trade, move,
-// exchange), and what time is left goes into disturbing the best one and improving it again. Where
-// millions of sets are known, all that is done on a sample of them first. A plan in force is only
-// left for a better one. bound.hpp gives the bound.
+// are those of the other policies (starts.hpp), and some that are made in several ways (gain a
+// byte; a relaxation's holders; calls of the own homes, with and without a copy of everything
+// first; everything everywhere, then what is missed least goes; the plan in force). The best of
+// them are improved (search.hpp: add, drop, replace, trade, move, exchange, whole layers, whole
+// servers), and what time is left goes into disturbing the best one and improving it again. Where
+// millions of sets are known, all that is done on a sample of them first. In the end the best one
+// is compared with all that it started from, by the exact latency: it is never worse than a plan
+// of another policy. A plan in force is only left for a better one. bound.hpp gives the bound,
+// where layers are small layer_bound.hpp a tighter one.
 //
 // Facts: objective_s latency of a token, bound_s what no plan can fall below (objective "latency"),
 // gap = objective_s / bound_s - 1; saved_s, saved_bound_s and saved_gap the same as savings against
@@ -16,10 +19,10 @@
 // remote_bound; steps of evaluation taken; start, the number of the winning way to start.
 //
 // Deterministic: no clock, no random numbers but of a fixed seed, limits in steps of evaluation.
-#include "../greedy_search.hpp"
 #include "bound.hpp"
-#include "prism.hpp"
+#include "layer_bound.hpp"
 #include "search.hpp"
+#include "starts.hpp"
 
 #include <stdexcept>
 #include <string>
@@ -34,6 +37,7 @@ using moorage::joint::layer_time;
 using moorage::joint::lower_bound;
 using moorage::joint::none;
 using moorage::joint::search;
+using moorage::joint::starts;
 using moorage::joint::state;
 
 class joint {
@@ -46,8 +50,7 @@ public:
         moorage::text("objective", "auto", "auto|latency|both|remote",
                       "what is minimised: a token's latency; the same with no more remote calls "
                       "than Prism's plan has (both); or remote calls (Prism, Eq. 2), with the "
-                      "latency to decide between equals. auto: latency where there is a cloud, "
-                      "else both"),
+                      "latency to decide between equals. auto: latency"),
         moorage::real("remote_s", 0, 0, 1e9,
                       "seconds that a remote call counts beside its latency: spares links"),
         moorage::real("load_weight", 0, 0, 1e9,
@@ -66,7 +69,8 @@ public:
     };
 
     explicit joint(const moorage::setup &setup)
-        : objective_(setup.text("objective")),
+        : host_(setup.host.table()),
+          objective_(setup.text("objective")),
           remote_(objective_ == "remote"),
           remote_s_(setup.real("remote_s")),
           load_weight_(setup.real("load_weight")),
@@ -97,11 +101,10 @@ public:
         start(run, current);
         if (run.best.empty()) fail(cluster, demand);
         disturb(run);
-        run.of.restore(run.best);
+        choose(run);
         for (uint32_t x = 0; x < model.experts(); ++x)
             for (uint32_t n = 0; n < cluster.servers; ++n)
                 if (run.of.at(x, n) != none) out.push(x, run.of.at(x, n));
-        run.of.count_all();
         state_facts(run);
     }
 
@@ -126,6 +129,11 @@ public:
     }
 
 private:
+    struct start_plan {
+        std::vector<uint32_t> placement;
+        double cost;
+        uint32_t number;
+    };
     struct planning {
         const latency_model &model;
         const layer_time &time;
@@ -136,12 +144,10 @@ private:
         std::vector<uint32_t> best = {};  // placement
         double best_cost = moorage::joint::infinity;
         uint32_t best_start = 0;
+        std::vector<start_plan> starts = {};
     };
-    struct start_plan {
-        std::vector<uint32_t> placement;
-        double cost;
-        uint32_t number;
-    };
+
+    static constexpr uint32_t starts_max = 8;  // that are improved
 
     // Sets with more members in all are searched by a sample of them first.
     static constexpr uint64_t members_most = 1'500'000;
@@ -153,7 +159,7 @@ private:
                 {model, time, weights(), stride},
                 {model, time, bounded(), cover, stride},
                 cover,
-                objective_ == "both" || (objective_ == "auto" && cover),
+                objective_ == "both",
                 stride > 1};
     }
     cost_weights weights() const {
@@ -181,6 +187,12 @@ private:
         }
         of.forget();
     }
+    static void put(state &of, std::span<const moorage_copy> copies) {
+        of.clear();
+        of.begin_many();
+        hold(of, copies);
+        of.end_many();
+    }
     void price_moves(planning &run, std::span<const moorage_copy> current) const {
         std::vector<double> added_s;
         for (uint32_t d = 0; d < run.time.devices(); ++d) {
@@ -207,16 +219,23 @@ private:
             moves.by_calls(first);
             take(first ? 2 : 1, moves.cover());
         }
-        of.clear();
-        if (put_prism(of, moves)) take(6, moves.cover());
+        starts others(host_, run.model.cluster(), run.model.demand());
+        others.prism([&](std::span<const moorage_copy> copies) {
+            put(of, copies);
+            take(6, true);
+        });
         if (run.both) limit(of, all);
         if (!current.empty()) {
             price_moves(run, current);
-            of.clear();
-            hold(of, current);
+            put(of, current);
             take(0, moves.shrink() && moves.cover());
         }
-        if (!run.cover && !run.sampled) take(9, put_greedy(run));
+        uint32_t number = 10;
+        if (!run.sampled)
+            others.each([&](std::span<const moorage_copy> copies) {
+                put(of, copies);
+                take(number++, true);
+            });
         if (!run.hint.empty()) {
             of.restore(run.hint);
             take(8, true);
@@ -237,16 +256,23 @@ private:
         std::stable_sort(all.begin(), all.end(),
                          [](const start_plan &a, const start_plan &b) { return a.cost < b.cost; });
         improve_starts(run, moves, all);
+        run.starts = std::move(all);
     }
-    // As slim_greedy has it, so that no plan is worse than its.
-    bool put_greedy(planning &run) const {
-        if (remote_ || run.model.demand().calls == 0) return false;
-        latency_model model(run.model.cluster(), run.model.demand());
-        moorage::device_room room(model);
-        moorage::slim::greedy_search(model, room, /*per_byte=*/true).run();
-        run.of.clear();
-        hold(run.of, model.copies());
-        return true;
+    // By the exact cost, of which the search sees no more than the nearest holders.
+    void choose(planning &run) const {
+        run.of.count_all();
+        run.of.restore(run.best);
+        run.of.settle();
+        run.best_cost = run.of.total();
+        for (const start_plan &each : run.starts) {
+            run.of.restore(each.placement);
+            run.of.settle();
+            if (run.of.total() >= run.best_cost) continue;
+            run.best = each.placement, run.best_cost = run.of.total();
+            run.best_start = each.number;
+        }
+        run.of.restore(run.best);
+        run.of.settle();
     }
     // No more remote calls than Prism's plan, or than those by calls where it has none: a
     // thousandth of one above costs as much as all latency.
@@ -299,23 +325,30 @@ private:
     }
     // Whether the bound leaves nothing to gain. It is that of the cost without load and moves.
     bool proven(const planning &run) const {
-        return !remote_ && !run.sampled &&
+        return !remote_ && !run.sampled && !run.of.batched() &&
                run.best_cost - run.bound.value() < 1e-9 * std::abs(run.best_cost);
     }
-    // The best one as far as it goes, the others with what it leaves.
+    // The best one as far as it goes, others with what it leaves.
     void improve_starts(planning &run, search &moves, const std::vector<start_plan> &all) {
+        uint32_t improved = 0;
+        double cost_before = -moorage::joint::infinity;
         for (const start_plan &each : all) {
             if (run.best.empty() || each.cost < run.best_cost)
                 run.best = each.placement, run.best_cost = each.cost, run.best_start = each.number;
-            if (moves.spent() || proven(run)) continue;
+            if (moves.spent() || proven(run) || improved == starts_max) continue;
+            // Two policies often have one plan.
+            if (each.cost - cost_before <= search::least_s) continue;
+            cost_before = each.cost;
+            ++improved;
             // Where sets do not couple experts the bound often meets the plan.
-            const bool close = run.of.uses() == 0 && run.bound.enumerated() && !run.both;
+            const bool close =
+                run.of.uses() == 0 && run.bound.enumerated() && !run.both && !run.of.batched();
             for (int i = 0; i < 6 && close && &each == &all[1] && !proven(run); ++i)
                 run.bound.ascend(run.best_cost, 20);
             if (proven(run)) continue;
             run.of.restore(each.placement);
             run.of.settle();
-            moves.improve();
+            moves.improve(/*layers=*/true);
             moves.fill();
             run.of.settle();
             if (run.of.total() < run.best_cost - search::least_s) {
@@ -325,7 +358,7 @@ private:
         }
     }
     void disturb(planning &run) {
-        if (!remote_ && !run.both && run.of.uses() * 50 < effort_)
+        if (!remote_ && !run.both && !run.of.batched() && run.of.uses() * 50 < effort_)
             run.bound.ascend(run.best_cost, 20);
         if (proven(run)) return;
         search moves(run.of, run.cover, effort_, 2);
@@ -372,7 +405,9 @@ private:
         };
         run.bound.weigh({1, 0, 0});
         run.bound.ascend(run.of.latency_s(), run.bound.steps());
-        const double bound_s = run.model.fixed_s() + run.bound.value();
+        moorage::joint::layer_bound whole(run.model, run.time, run.cover);
+        const double least_s = whole.value(run.of.latency_s(), /*steps=*/100);
+        const double bound_s = run.model.fixed_s() + std::max(run.bound.value(), least_s);
         add("bound_s", bound_s);
         add("gap", bound_s > 0 ? objective_s / bound_s - 1 : 0);
         if (run.cover) return;
@@ -399,6 +434,7 @@ private:
                                     "or a cloud");
     }
 
+    const moorage_host *host_;
     const std::string objective_;
     const bool remote_;
     const double remote_s_, load_weight_, payback_s_, move_cost_s_;

@@ -1,4 +1,4 @@
-// search.hpp - moves of the joint policy: fill, cover, shrink, replace, exchange, kick.
+// search.hpp - moves of the joint policy: fill, cover, shrink, replace, exchange, whole, kick.
 //
 // All of them ask the state for exact differences. Lists of candidates are ranked by differences
 // that may be out of date by the time a candidate comes up; what a move really brings is found by
@@ -38,8 +38,8 @@ public:
     bool shrink();
     // Every server holds everything, room or not.
     void put_everywhere();
-    // Until nothing helps any more, or the limit.
-    void improve();
+    // Until nothing helps any more, or the limit; `layers`: moves of whole layers and servers, too.
+    void improve(bool layers = false);
     // Disturbs the placement at random and repairs it. False: it could not be repaired.
     bool kick();
 
@@ -92,6 +92,12 @@ private:
     bool evict_for(uint32_t x);
     bool swap_in(uint32_t x);
     bool shrink(uint32_t device);
+    bool whole();
+    template <class Change>
+    bool attempt(Change change);
+    void take_layer(uint32_t n, uint32_t first);
+    void drop_layer(uint32_t n, uint32_t first);
+    void exchange_servers(uint32_t a, uint32_t b);
     void disturb_few();
     void disturb_swap();
     bool repack(uint32_t device);

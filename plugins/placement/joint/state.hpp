@@ -11,6 +11,10 @@
 //     each call goes to the holder that is nearest for it alone. From r = 0.9 on a straight line.
 //   + what copies cost that were not there before
 //
+// Where tokens pass in batches the latency of a token is that of its part of a pass: what it takes
+// alone over the batch, and what the other tokens add (moorage/batch.hpp, recomputed for a layer
+// whenever a holder of it changes).
+//
 // A set of experts costs the same whenever its experts have the same holders, so times of sets are
 // looked up: what serves an expert, seen from a server, is a pattern; patterns have random 64-bit
 // codes, a set's key is their sum, and a change of one expert changes the key by a difference.
@@ -96,8 +100,10 @@ public:
     double total() const { return total_; }
     void settle();
 
-    // Of the placement: the latency that depends on it, and remote calls, of a token.
+    // Of the placement: the latency that depends on it, and remote calls, of a token. Alone, not
+    // in a batch: what bounds are of.
     double latency_s() const;
+    bool batched() const { return batches_.any(); }
     double remote_calls() const;
 
     // What putting the expert on `device` of server n, or taking it from there (none), would cost.
@@ -143,7 +149,12 @@ private:
         uint32_t x, n, device;
     };
 
+    class holder_view;
+    void read_layers();
     void read_sets(uint32_t stride);
+    double batch(uint32_t e) const { return batches_.any() ? batches_.batch(e) : 1; }
+    // What batches add, seen from the entry, in the expert's layer with the change.
+    double extra_s(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
     void refresh();
     void read_calls();
     size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
@@ -189,6 +200,7 @@ private:
 
     const latency_model &model_;
     const layer_time &time_;
+    const batch_model batches_;
     cost_weights weights_;
     const uint32_t servers_, experts_, entries_;
     const std::vector<uint64_t> bytes_;  // [M]
@@ -199,7 +211,9 @@ private:
     std::vector<uint32_t> members_;
     std::vector<size_t> use_first_;  // [X * entries + 1] sets of an expert
     std::vector<uint32_t> use_;
+    std::vector<uint32_t> layer_, layer_first_;  // [X], [layers]
     // Placement and what follows from it.
+    std::vector<double> extra_;  // [layers, entries] what batches add
     std::vector<uint32_t> at_, copies_;
     std::vector<int64_t> free_;
     std::vector<uint32_t> by_;  // (expert, entry): what serves it alone

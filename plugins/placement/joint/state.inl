@@ -9,6 +9,7 @@ inline state::state(const latency_model &model, const layer_time &time, const co
                     uint32_t stride)
     : model_(model),
       time_(time),
+      batches_(model.cluster(), model.demand()),
       weights_(weights),
       servers_(model.cluster().servers),
       experts_(model.experts()),
@@ -24,9 +25,47 @@ inline state::state(const latency_model &model, const layer_time &time, const co
       by_(size_t{experts_} * entries_, none),
       far_max_(servers_ > 8 ? 4 : 64),
       known_(size_t{1} << known_bits) {
+    read_layers();
     read_calls();
     read_sets(stride);
     settle();
+}
+
+inline void state::read_layers() {
+    if (!batched()) return;
+    const moorage_demand &demand = model_.demand();
+    for (uint32_t m = 0; m < demand.models; ++m)
+        for (uint32_t l = 0; l < demand.host_model_layers[m]; ++l) {
+            layer_first_.push_back(demand.host_model_first[m] + l * demand.host_model_experts[m]);
+            layer_.insert(layer_.end(), demand.host_model_experts[m],
+                          static_cast<uint32_t>(layer_first_.size() - 1));
+        }
+    extra_.assign(layer_first_.size() * entries_, 0);
+}
+
+// The placement with a change, as moorage/batch.hpp wants to see it.
+class state::holder_view {
+public:
+    holder_view(const state &of, uint32_t x, uint32_t n, uint32_t device)
+        : of_(of), x_(x), n_(n), device_(device) {}
+    uint32_t at(uint32_t x, uint32_t n) const {
+        return x == x_ && n == n_ ? device_ : of_.at(x, n);
+    }
+    template <class Each>
+    void each(uint32_t x, Each call) const {
+        for (uint32_t n = 0; n < of_.servers_; ++n)
+            if (const uint32_t device = at(x, n); device != none) call(n, device);
+    }
+
+private:
+    const state &of_;
+    const uint32_t x_, n_, device_;
+};
+
+inline double state::extra_s(uint32_t x, uint32_t e, uint32_t n, uint32_t device) {
+    const uint32_t first = layer_first_[layer_[x]];
+    work_ += model_.demand().host_model_experts[model_.model_of(x)];
+    return batches_.extra_s(e, first, holder_view(*this, x, n, device));
 }
 
 inline void state::read_calls() {
@@ -45,7 +84,7 @@ inline void state::read_calls() {
     }
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t e = 0; e < entries_; ++e)
-            single_[flow(x, e)] = model_.single_weight(x, time_.entry_server(e));
+            single_[flow(x, e)] = model_.single_weight(x, time_.entry_server(e)) / batch(e);
 }
 
 inline void state::read_sets(uint32_t stride) {
@@ -56,8 +95,9 @@ inline void state::read_sets(uint32_t stride) {
         if (number++ % stride != 0) return;
         const uint32_t entry = time_.server_entry(server);
         const uint32_t context = entry * models + model_.model_of(of[0]);
-        sets_.push_back({0, 0, weight * stride, static_cast<uint32_t>(members_.size()),
-                         static_cast<uint32_t>(of.size()), context});
+        sets_.push_back({0, 0, weight * stride / batch(entry),
+                         static_cast<uint32_t>(members_.size()), static_cast<uint32_t>(of.size()),
+                         context});
         members_.insert(members_.end(), of.begin(), of.end());
         for (const uint32_t x : of) ++use_first_[flow(x, entry) + 1];
     });
@@ -86,6 +126,9 @@ inline void state::refresh() {
             of.key += patterns_.code(pattern_[flow(members_[of.first + i], entry)]);
         of.value_s = set_s(of, of.key, none, none);
     }
+    for (size_t i = 0; i < extra_.size(); ++i)
+        extra_[i] =
+            extra_s(layer_first_[i / entries_], static_cast<uint32_t>(i % entries_), none, none);
     work_ += use_.size();
 }
 
@@ -126,6 +169,7 @@ inline void state::settle() {
     remote_ = remote_calls();
     total_ += remote_cost(remote_);
     for (const set &of : sets_) total_ += weights_.latency * of.weight * of.value_s;
+    for (const double each : extra_) total_ += weights_.latency * each;
     if (weights_.load <= 0) return;
     load_.assign(model_.cluster().devices + size_t{servers_} * servers_, 0);
     for (uint32_t x = 0; x < experts_; ++x)
@@ -139,8 +183,10 @@ inline double state::latency_s() const {
     double sum = 0;
     for (uint32_t x = 0; x < experts_; ++x)
         for (uint32_t e = 0; e < entries_; ++e)
-            sum += single_[flow(x, e)] * time_.alone_s(model_.model_of(x), e, by_[flow(x, e)]);
-    for (const set &of : sets_) sum += of.weight * of.value_s;
+            sum += batch(e) * single_[flow(x, e)] *
+                   time_.alone_s(model_.model_of(x), e, by_[flow(x, e)]);
+    for (const set &of : sets_)
+        sum += batch(of.context / model_.demand().models) * of.weight * of.value_s;
     return sum;
 }
 
@@ -276,6 +322,9 @@ inline double state::change_s(uint32_t x, uint32_t n, uint32_t device) {
                 remote += remote_of(i, e, by) - remote_of(i, e, by_[i]);
             }
         }
+        if (!extra_.empty() && calls_[i] > 0 && seen_from(x, e, n))
+            sum += weights_.latency *
+                   (extra_s(x, e, n, device) - extra_[layer_[x] * size_t{entries_} + e]);
         if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) continue;
         const uint32_t pattern = pattern_with(x, e, n, device);
         if (pattern == pattern_[i]) continue;
@@ -312,6 +361,12 @@ inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
             remote += remote_of(i, e, by) - remote_of(i, e, by_[i]);
         }
         by_[i] = by;
+        if (!extra_.empty() && calls_[i] > 0 && seen_from(x, e, n)) {
+            double &extra = extra_[layer_[x] * size_t{entries_} + e];
+            const double then = extra_s(x, e, n, device);
+            sum += weights_.latency * (then - extra);
+            extra = then;
+        }
         if (use_first_[i] == use_first_[i + 1] || !seen_from(x, e, n)) continue;
         const uint32_t pattern = pattern_with(x, e, n, device);
         if (pattern == pattern_[i]) continue;

@@ -31,6 +31,7 @@ public:
           servers_(cluster_.servers),
           serial_((cluster_.flags & MOORAGE_CALLS_SERIAL) != 0),
           each_((cluster_.flags & MOORAGE_RETURNS_EACH) != 0),
+          shared_((cluster_.flags & MOORAGE_LINKS_SHARED) != 0 && !serial_),
           server_entry_(servers_, none) {
         for (uint32_t h = 0; h < cluster_.homes; ++h)
             server_entry_[cluster_.host_home_server[h]] = 0;
@@ -123,6 +124,11 @@ private:
                     back =
                         message_s(cluster_.host_link_bytes_per_s[from], cluster_.host_link_s[from]);
                 }
+                const bool lined = shared_ && n != at;
+                there_line_s_.push_back(lined ? message_s(cluster_.host_link_bytes_per_s[to], 0)
+                                              : 0);
+                back_line_s_.push_back(lined ? message_s(cluster_.host_link_bytes_per_s[from], 0)
+                                             : 0);
                 if (there + back == infinity) there = back = infinity;
                 there_s_.push_back(there), back_s_.push_back(back);
             }
@@ -174,11 +180,44 @@ private:
             least = std::max(least, alone_s(model, entry, chosen[i]));
         }
         const double nearest = chosen_s(model, entry, {chosen.data(), of.size()});
+        if (shared_ && choice && of.size() <= 8) return shared_s(model, entry, of, nearest);
         if (!choice || of.size() > 8 || (!serial_ && nearest <= least)) return nearest;
         return std::min(nearest, assigned_s(model, entry, of));
     }
+    // The best set of servers to call where each call keeps the others waiting (latency.hpp).
+    double shared_s(uint32_t model, uint32_t entry, std::span<const holders> of,
+                    double best) const {
+        std::vector<uint32_t> servers;
+        for (const holders &each : of)
+            for (const uint32_t d : each) servers.push_back(server_of(d));
+        std::sort(servers.begin(), servers.end());
+        servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+        if (servers.size() > 6) return best;
+        for (uint32_t used = (1u << servers.size()) - 2; used != 0; --used) {
+            std::array<uint32_t, 16> chosen{};
+            bool enough = true;
+            for (size_t i = 0; i < of.size(); ++i) {
+                chosen[i] = none;
+                for (const uint32_t d : of[i]) {
+                    const auto at = std::lower_bound(servers.begin(), servers.end(), server_of(d));
+                    if ((used >> (at - servers.begin()) & 1) == 0) continue;
+                    if (chosen[i] == none ||
+                        alone_s(model, entry, d) < alone_s(model, entry, chosen[i]))
+                        chosen[i] = d;
+                }
+                enough = enough && chosen[i] != none;
+            }
+            if (enough) best = std::min(best, chosen_s(model, entry, {chosen.data(), of.size()}));
+        }
+        return best;
+    }
+    double line_s(uint32_t model, uint32_t entry, uint32_t server, size_t count) const {
+        const size_t at = link(model, entry, server);
+        return std::max(there_line_s_[at],
+                        (each_ ? static_cast<double>(count) : 1.0) * back_line_s_[at]);
+    }
     double chosen_s(uint32_t model, uint32_t entry, std::span<const uint32_t> chosen) const {
-        double total = 0;
+        double total = 0, lines = 0;
         std::array<uint32_t, 16> devices{};
         for (size_t i = 0; i < chosen.size(); ++i) {
             size_t count = 0;
@@ -190,9 +229,11 @@ private:
             }
             if (counted) continue;
             const double part = server_s(model, entry, {devices.data(), count});
-            total = serial_ ? total + part : std::max(total, part);
+            const double line = shared_ ? line_s(model, entry, server_of(chosen[i]), count) : 0;
+            total = serial_ ? total + part : std::max(total, part - line);
+            lines += line;
         }
-        return total;
+        return total + lines;
     }
 
     // A server that may serve some of the experts.
@@ -254,9 +295,10 @@ private:
     const moorage_cluster cluster_;
     const moorage_demand demand_;
     const uint32_t servers_;
-    const bool serial_, each_;
+    const bool serial_, each_, shared_;
     std::vector<uint32_t> server_entry_, entry_server_;
     std::vector<double> there_s_, back_s_;               // [M, entries, N]
+    std::vector<double> there_line_s_, back_line_s_;     // [M, entries, N] without latency
     std::vector<double> alone_s_;                        // [M, entries, G]
     std::vector<double> absent_once_s_, absent_each_s_;  // [M, entries]
 };

@@ -1,0 +1,257 @@
+// layer_bound.hpp - a bound for the joint policy that does not divide layers: for few experts.
+//
+// bound.hpp takes a mean of plans, and in the mean a server may hold half of every layer, each set
+// half. No plan can: where K experts are chosen together, a layer waits unless all of them are
+// near. So here whole choices are counted. Of a server n and a layer, A is what n holds of it; a
+// set S of the homes that enter by n then takes
+//
+//     at least  near(|S & A|)            where S is in A: computed on n alone
+//     at least  far, or near + far       else, waiting for the longest or for one after another:
+//                                        far is the least that any other server, or the cloud,
+//                                        takes
+//
+// and h(A) is the sum over the layer's sets, found for every A of up to 14 experts. The least sum
+// over a server's layers within its room is a knapsack, solved exactly over how many experts of
+// each layer it holds; servers are apart but for coverage: without a cloud every x is worth
+// lambda(x) >= 0 wherever it is held, and the sum over x of lambda(x) is added. Any lambda gives a
+// bound; they follow subgradient steps.
+#pragma once
+
+#include <bit>
+#include <numeric>
+
+#include "time.hpp"
+
+namespace moorage::joint {
+
+class layer_bound {
+public:
+    // All are borrowed for the call alone.
+    layer_bound(const latency_model &model, const layer_time &time, bool cover);
+
+    // Whether the instance is small enough to count; value() is -infinity where not.
+    bool counted() const { return counted_; }
+    // Of the latency that depends on the placement, rounded down, after so many steps; `target` is
+    // that of some plan.
+    double value(double target, uint32_t steps);
+
+private:
+    static constexpr uint32_t experts_most = 14;
+    static constexpr uint64_t work_most = uint64_t{1} << 26, units_most = 1 << 13;
+
+    struct block {  // a layer on a server
+        uint32_t server, first, count;
+        size_t units;                // of one expert
+        std::vector<double> cost;    // [2^count] h(A); empty: nobody asks there
+        std::vector<double> best;    // [count + 1] least of so many experts, lambda taken off
+        std::vector<uint32_t> held;  // [count + 1] which they are
+    };
+    struct chosen_set {
+        uint32_t mask;
+        double weight;
+    };
+    void read_server(const latency_model &model, const layer_time &time, uint32_t server);
+    void count_sets(const latency_model &model, const layer_time &time, block &of,
+                    const std::vector<chosen_set> &sets) const;
+    void price(block &of);
+    double knapsack(uint32_t server);
+
+    bool counted_ = true, cover_;
+    uint64_t unit_ = 0;
+    std::vector<uint8_t> wanted_;                             // [M]
+    std::vector<size_t> room_;                                // [N] units
+    std::vector<std::vector<std::vector<chosen_set>>> sets_;  // [N][layers]
+    std::vector<block> blocks_;
+    std::vector<size_t> server_block_;  // [N + 1]
+    std::vector<double> lambda_, sum_;  // [X], [2^experts]
+    std::vector<uint32_t> copies_;      // [X] by the last knapsacks
+};
+
+inline layer_bound::layer_bound(const latency_model &model, const layer_time &time, bool cover)
+    : cover_(cover), lambda_(model.experts(), 0), copies_(model.experts(), 0) {
+    const moorage_cluster &cluster = model.cluster();
+    const moorage_demand &demand = model.demand();
+    std::vector<uint32_t> layer_of, layer_first;  // [X]
+    for (uint32_t m = 0; m < demand.models; ++m) {
+        bool wanted = false;
+        for (uint32_t h = 0; h < demand.homes; ++h)
+            wanted = wanted || demand.host_home_model[size_t{h} * demand.models + m] > 0;
+        wanted_.push_back(wanted ? 1 : 0);
+        if (wanted) unit_ = std::gcd(unit_, demand.host_expert_bytes[m]);
+        counted_ = counted_ && demand.host_model_experts[m] <= experts_most;
+        for (uint32_t l = 0; l < demand.host_model_layers[m]; ++l) {
+            const auto layer = static_cast<uint32_t>(layer_first.size());
+            layer_first.push_back(demand.host_model_first[m] + l * demand.host_model_experts[m]);
+            layer_of.resize(layer_of.size() + demand.host_model_experts[m], layer);
+        }
+    }
+    room_.assign(cluster.servers, 0);
+    for (uint32_t d = 0; d < cluster.devices && unit_ > 0; ++d)
+        room_[time.server_of(d)] += cluster.host_device_bytes[d] / unit_;
+    sets_.assign(cluster.servers, std::vector<std::vector<chosen_set>>(layer_first.size()));
+    uint64_t work = 0;
+    model.for_sets([&](uint32_t server, double weight, std::span<const uint32_t> of) {
+        if (!counted_) return;
+        uint32_t mask = 0;
+        for (const uint32_t x : of) mask |= 1u << (x - layer_first[layer_of[x]]);
+        sets_[server][layer_of[of[0]]].push_back({mask, weight});
+        work += uint64_t{1} << demand.host_model_experts[model.model_of(of[0])];
+    });
+    for (uint32_t n = 0; n < cluster.servers && counted_; ++n) {
+        for (uint32_t x = 0; x < model.experts(); ++x) {
+            if (const double alone = model.single_weight(x, n); alone > 0) {
+                const uint32_t layer = layer_of[x];
+                sets_[n][layer].push_back({1u << (x - layer_first[layer]), alone});
+                work += uint64_t{1} << demand.host_model_experts[model.model_of(x)];
+            }
+        }
+        // More room than everything takes is as good as that.
+        room_[n] = std::min<size_t>(room_[n], size_t{1} << 40);
+    }
+    counted_ = counted_ && work <= work_most && unit_ > 0;
+    server_block_.push_back(0);
+    for (uint32_t n = 0; n < cluster.servers && counted_; ++n) {
+        read_server(model, time, n);
+        server_block_.push_back(blocks_.size());
+    }
+    sets_.clear();
+}
+
+inline void layer_bound::read_server(const latency_model &model, const layer_time &time,
+                                     uint32_t server) {
+    const moorage_demand &demand = model.demand();
+    size_t layer = 0, all_units = 0;
+    for (uint32_t m = 0; m < demand.models; ++m)
+        for (uint32_t l = 0; l < demand.host_model_layers[m]; ++l, ++layer) {
+            if (wanted_[m] == 0) continue;
+            block made{server,
+                       demand.host_model_first[m] + l * demand.host_model_experts[m],
+                       demand.host_model_experts[m],
+                       demand.host_expert_bytes[m] / unit_,
+                       {},
+                       {},
+                       {}};
+            all_units += made.units * made.count;
+            if (!sets_[server][layer].empty())
+                count_sets(model, time, made, sets_[server][layer]);
+            else if (!cover_)
+                continue;
+            made.best.resize(made.count + 1), made.held.resize(made.count + 1);
+            blocks_.push_back(std::move(made));
+        }
+    room_[server] = std::min(room_[server], all_units);
+    counted_ = counted_ && room_[server] <= units_most;
+}
+
+// h(A) for all A.
+inline void layer_bound::count_sets(const latency_model &model, const layer_time &time, block &of,
+                                    const std::vector<chosen_set> &sets) const {
+    const uint32_t m = model.model_of(of.first), e = time.server_entry(of.server);
+    const bool apart = time.serial() && time.returns_each();
+    double call_s = infinity, once_s = time.absent_once_s(m, e), each_s = time.absent_each_s(m, e);
+    if (!apart) once_s += each_s, each_s = 0;
+    uint32_t devices = 0;
+    for (uint32_t d = 0; d < time.devices(); ++d) {
+        const uint32_t n = time.server_of(d);
+        if (n == of.server) {
+            call_s = std::min(call_s, time.call_s(d, m)), ++devices;
+        } else if (time.reached(e, n)) {
+            const double back_s = time.back_s(m, e, n);
+            once_s =
+                std::min(once_s, time.there_s(m, e, n) + time.call_s(d, m) + (apart ? 0 : back_s));
+            each_s = std::min(each_s, apart ? back_s : 0);
+        }
+    }
+    std::array<std::array<double, experts_most + 1>, experts_most + 1> takes{};  // near, missing
+    for (uint32_t near = 0; near <= of.count; ++near)
+        for (uint32_t missing = 0; near + missing <= of.count; ++missing) {
+            double near_s = 0;
+            if (near > 0 && devices > 0)
+                near_s = call_s * (time.serial() ? 1 : (near + devices - 1) / devices);
+            const double far_s = missing > 0 ? once_s + missing * each_s : 0;
+            takes[near][missing] = time.serial() ? near_s + far_s : std::max(near_s, far_s);
+        }
+    of.cost.assign(size_t{1} << of.count, 0);
+    for (uint32_t held = 0; held < of.cost.size(); ++held)
+        for (const chosen_set &each : sets)
+            of.cost[held] += each.weight *
+                             takes[static_cast<size_t>(std::popcount(each.mask & held))]
+                                  [static_cast<size_t>(std::popcount(each.mask & ~held))];
+}
+
+// The least of the block by how many experts it holds.
+inline void layer_bound::price(block &of) {
+    std::fill(of.best.begin(), of.best.end(), infinity);
+    sum_.resize(std::max(sum_.size(), size_t{1} << of.count));
+    sum_[0] = 0;
+    for (uint32_t held = 0; held < 1u << of.count; ++held) {
+        const auto lowest = static_cast<uint32_t>(std::countr_zero(held));
+        if (held != 0) sum_[held] = sum_[held & (held - 1)] + lambda_[of.first + lowest];
+        const double cost = (of.cost.empty() ? 0 : of.cost[held]) - sum_[held];
+        const auto count = static_cast<size_t>(std::popcount(held));
+        if (cost < of.best[count]) of.best[count] = cost, of.held[count] = held;
+    }
+}
+
+// The least of a server's layers within its room; counts what it holds.
+inline double layer_bound::knapsack(uint32_t server) {
+    const size_t begin = server_block_[server], end = server_block_[server + 1];
+    const size_t rooms = room_[server] + 1;
+    std::vector<double> before(rooms, 0), after(rooms);
+    std::vector<uint8_t> taken((end - begin) * rooms, 0);
+    for (size_t b = begin; b < end; ++b) {
+        block &of = blocks_[b];
+        price(of);
+        for (size_t room = 0; room < rooms; ++room) {
+            after[room] = infinity;
+            for (uint32_t count = 0; count <= of.count && count * of.units <= room; ++count)
+                if (const double sum = before[room - count * of.units] + of.best[count];
+                    sum < after[room])
+                    after[room] = sum,
+                    taken[(b - begin) * rooms + room] = static_cast<uint8_t>(count);
+        }
+        before.swap(after);
+    }
+    size_t room = rooms - 1;
+    for (size_t b = end; b-- > begin;) {
+        const uint32_t count = taken[(b - begin) * rooms + room];
+        for (uint32_t left = blocks_[b].held[count]; left != 0; left &= left - 1)
+            ++copies_[blocks_[b].first + static_cast<uint32_t>(std::countr_zero(left))];
+        room -= count * blocks_[b].units;
+    }
+    return before[rooms - 1];
+}
+
+inline double layer_bound::value(double target, uint32_t steps) {
+    if (!counted_) return -infinity;
+    std::vector<uint8_t> needed(lambda_.size(), 0);
+    for (const block &of : blocks_)
+        for (uint32_t x = of.first; cover_ && x < of.first + of.count; ++x) needed[x] = 1;
+    double best = -infinity, length = 1;
+    uint32_t since = 0;
+    std::vector<double> best_lambda = lambda_;
+    for (uint32_t step = 0; step <= steps && length > 1e-4; ++step) {
+        std::fill(copies_.begin(), copies_.end(), 0u);
+        double sum = std::accumulate(lambda_.begin(), lambda_.end(), 0.0);
+        for (uint32_t n = 0; n + 1 < server_block_.size(); ++n) sum += knapsack(n);
+        ++since;
+        if (sum > best) {
+            if (sum > best + 1e-4 * std::abs(target - best)) since = 0;
+            best = sum, best_lambda = lambda_;
+        }
+        if (!cover_) break;
+        if (since > 8) length /= 2, since = 0, lambda_ = best_lambda;
+        double norm = 0;
+        for (size_t x = 0; x < lambda_.size(); ++x)
+            if (needed[x] != 0 && (copies_[x] == 0 || lambda_[x] > 0))
+                norm += (1.0 - copies_[x]) * (1.0 - copies_[x]);
+        if (norm <= 0) break;
+        const double stride = length * std::max(target - sum, 1e-9 * std::abs(target)) / norm;
+        for (size_t x = 0; x < lambda_.size(); ++x)
+            if (needed[x] != 0)
+                lambda_[x] = std::max(0.0, lambda_[x] + stride * (1.0 - copies_[x]));
+    }
+    return best - 1e-11 * (std::abs(best) + std::abs(target));
+}
+
+}  // namespace moorage::joint

@@ -1,0 +1,98 @@
+// starts.hpp - plans of the other policies as they are by themselves, for the joint policy to start
+// from: so no plan of theirs is better than its own, whatever the search does.
+//
+// Left out are those that draw (random, redundance, uniform with order = random): the same input
+// gives the same plan.
+#pragma once
+
+#include <initializer_list>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "../eplb/eplb.hpp"
+#include "../lfu.hpp"
+#include "../prism.hpp"
+#include "../slim_dp.hpp"
+#include "../slim_greedy.hpp"
+#include "../slim_maxconv.hpp"
+#include "../smartmoe.hpp"
+#include "../uniform.hpp"
+#include "../ushape.hpp"
+
+namespace moorage::joint {
+
+class starts {
+public:
+    // All are borrowed; `host` is that of the policy that asks.
+    starts(const moorage_host *host, const moorage_cluster &cluster, const moorage_demand &demand)
+        : host_(host),
+          cluster_(cluster),
+          demand_(demand),
+          copies_(size_t{demand.host_model_first[demand.models]} * cluster.devices) {}
+
+    // Calls `take(copies)` with every plan that there is; policies that refuse have none.
+    template <class Take>
+    void each(Take take) {
+        plan<policies::slim_greedy>(take, {});
+        plan<policies::slim_greedy>(take, {{"per_byte", number(0)}});
+        plan<policies::slim_maxconv>(take, {});
+        plan<policies::slim_dp>(take, {});
+        plan<policies::lfu>(take, {});
+        plan<policies::ushape>(take, {});
+        plan<policies::uniform>(take, {});
+        plan<policies::smartmoe>(take, {});
+        plan<policies::eplb>(take, {});
+        plan<policies::eplb>(take, {{"leftover", text("fill")}});
+    }
+    // Prism's alone, which the objective "both" refers to.
+    template <class Take>
+    void prism(Take take) {
+        plan<policies::prism>(take, {});
+    }
+
+private:
+    using given = std::initializer_list<std::pair<std::string_view, moorage_value>>;
+    static moorage_value number(int64_t integer) {
+        moorage_value value{};
+        value.integer = integer;
+        return value;
+    }
+    static moorage_value text(const char *of) {
+        moorage_value value{};
+        value.host_text = of;
+        return value;
+    }
+
+    // With the policy's defaults, but for what is given.
+    template <class Policy, class Take>
+    void plan(Take take, given changed) {
+        std::span<const param> declared;
+        if constexpr (requires { Policy::params; }) declared = Policy::params;
+        std::vector<moorage_value> values;
+        for (const param &each : declared) {
+            moorage_value value{};
+            value.integer = each.integer_default, value.real = each.real_default;
+            value.host_text = each.plugin_text_default;
+            for (const auto &[key, instead] : changed)
+                if (key == each.plugin_key) value = instead;
+            values.push_back(value);
+        }
+        Policy policy(setup(host_, declared, values.data()));
+        copies out(copies_.data(), copies_.size());
+        try {
+            policy.plan(cluster_, demand_, {}, out);
+        } catch (const std::invalid_argument &) {
+            return;
+        }
+        take(out.all());
+    }
+
+    const moorage_host *host_;
+    const moorage_cluster &cluster_;
+    const moorage_demand &demand_;
+    std::vector<moorage_copy> copies_;
+};
+
+}  // namespace moorage::joint
