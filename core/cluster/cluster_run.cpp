@@ -13,6 +13,7 @@
 #include "core/cluster/rebalancer.h"
 #include "core/cluster/served_home.h"
 #include "core/placement/placement_stage.h"
+#include "core/placement/zones.h"
 #include "core/placement/plan.h"
 #include "core/placement/scene.h"
 
@@ -71,6 +72,12 @@ status cluster_runner::check() {
                             "or requests = 100 for so many of each home",
                             cluster_.place),
                      true};
+    if (zones_of(cluster_) > 1)
+        return error{
+            format("{}: {} servers in {} zones are for moorage place; a run has {} at "
+                   "most, and no [placement] zone_servers below their number",
+                   cluster_.place, cluster_.servers.size(), zones_of(cluster_), zone_servers_max),
+            true};
     for (const cluster_server &one : cluster_.servers)
         if (one.host_experts && cluster_.interval_s > 0 && !config_.placement.plugin.empty())
             return error{format("{}: server {} loads experts from its own memory (host_experts), "

@@ -123,15 +123,19 @@ public:
         : servers_(config.servers.size()), linked_(servers_ * servers_, 0) {
         if (config.radio && config.radio->server_bandwidth_hz > 0)
             std::fill(linked_.begin(), linked_.end(), uint8_t{1});
-        for (const cluster_link &link : config.links)
+        std::vector<uint8_t> ends(servers_);
+        for (const cluster_link &link : config.links) {
+            for (size_t to = 0; to < servers_; ++to)
+                ends[to] = is_named(config.servers[to].name, link.to) ? 1 : 0;
             for (size_t from = 0; from < servers_; ++from) {
                 if (!is_named(config.servers[from].name, link.from)) continue;
                 for (size_t to = 0; to < servers_; ++to) {
-                    if (from == to || !is_named(config.servers[to].name, link.to)) continue;
+                    if (from == to || ends[to] == 0) continue;
                     linked_[from * servers_ + to] = 1;
                     if (link.symmetric) linked_[to * servers_ + from] = 1;
                 }
             }
+        }
     }
     bool both_ways(size_t one, size_t other) const {
         return linked_[one * servers_ + other] && linked_[other * servers_ + one];

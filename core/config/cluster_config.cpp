@@ -11,7 +11,7 @@ namespace moorage::core {
 namespace {
 
 // Far above every published system; they keep a slip of the keyboard from becoming an allocation.
-constexpr uint32_t models_max = 1024, servers_max = 1024, gpus_max = 64, links_max = 1 << 16,
+constexpr uint32_t models_max = 1024, servers_max = 1 << 14, gpus_max = 64, links_max = 1 << 16,
                    users_max = 1 << 14, workloads_max = 1024, tokens_max = 1 << 24,
                    groups_limit = 1 << 20;
 constexpr uint64_t seed_max = INT64_MAX;
@@ -442,7 +442,8 @@ result<cluster_config> cluster_reader::read() {
                                              "radio",  "users",   "workloads"};
     std::vector<std::string> known = {"serial_calls",     "returns_each", "duration_s",
                                       "requests",         "bucket_s",     "offers_max",
-                                      "local_bits_per_s", "own_disk"};
+                                      "local_bits_per_s", "shared_interface",
+                                      "own_disk"};
     known.insert(known.end(), tables.begin(), tables.end());
     root_.expect(known);
     for (const given &value : cluster_.values())
@@ -457,6 +458,7 @@ result<cluster_config> cluster_reader::read() {
     root_.read_above("bucket_s", config.bucket_s, 0, seconds_max, /*or_equal=*/true);
     root_.read("offers_max", config.offers_max, 1, 256);
     root_.read_above("local_bits_per_s", config.local_bits_per_s, 0, 1e15, /*or_equal=*/true);
+    root_.read("shared_interface", config.shared_interface);
     root_.read("own_disk", config.own_disk);
     read_list<cluster_model>(
         "models", {"name", "shape", "expert_bytes", "value_bits", "groups", "weights", "count"},

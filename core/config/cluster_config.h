@@ -133,6 +133,9 @@ struct cluster_config {
     double bucket_s = 0;          // of figures over time; 0: a 60th of the duration
     uint32_t offers_max = 8;      // servers that a home considers for an expert, the nearest
     double local_bits_per_s = 0;  // between the devices of a server; 0: takes no time
+    // The links of a server share its interface: of what it sends, and of what it receives, one
+    // message is under way at a time (MOORAGE_LINKS_SHARED).
+    bool shared_interface = false;
     bool own_disk = true;  // a node computes from its model directory what no other node does
     std::vector<cluster_model> models;
     std::vector<cluster_server> servers;
@@ -146,6 +149,7 @@ struct cluster_config {
     double window_s = 600;             // half-life of the statistics it decides by
     double migration_bytes_per_s = 0;  // budget of each device, 0: what the links leave
     double migration_delay_max = 0.1;  // of the time of demand traffic that migration may add
+    uint32_t zone_servers = 0;  // planned together (core/placement/zones.h); 0: all up to 1,024
     std::filesystem::path plan;  // a plan that `moorage place` wrote; empty: the policy makes one
 };
 

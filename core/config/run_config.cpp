@@ -44,17 +44,17 @@ const std::vector<closed_section> &closed_sections() {
         {"plugins", {"path", "on_fault", "guard", "call_limit_ms"}},
         {"cluster",
          {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
-          "offers_max", "local_bits_per_s", "own_disk", "models", "servers", "links", "cloud",
-          "radio", "users", "workloads"}},
+          "offers_max", "local_bits_per_s", "shared_interface", "own_disk", "models", "servers",
+          "links", "cloud", "radio", "users", "workloads"}},
         {"report", {"title"}},
     };
     return sections;
 }
-// Keys of [router] that are the host's, not the policy's.
+// Keys of [router], and of [placement], that are the host's, not the policy's.
 constexpr std::string_view exact_requests = "exact_requests", substitution_max = "substitution_max";
-// Keys of [placement] that are the host's.
-constexpr std::string_view placement_keys[] = {"interval_s", "window_s", "migration_bytes_per_s",
-                                               "migration_delay_max", "plan"};
+constexpr std::string_view placement_keys[] = {
+    "interval_s",          "window_s",     "migration_bytes_per_s",
+    "migration_delay_max", "zone_servers", "plan"};
 bool is_host_key(std::string_view kind, std::string_view key) {
     const auto is_one = [&](const auto &keys) {
         return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
@@ -427,6 +427,7 @@ void builder::read_placement(run_config &config) {
     placement.read_above("migration_bytes_per_s", cluster.migration_bytes_per_s, 0, 1e15,
                          /*or_equal=*/true);
     placement.read_above("migration_delay_max", cluster.migration_delay_max, 0, 1e3);
+    placement.read("zone_servers", cluster.zone_servers, 0, 1024);
     std::string plan;
     placement.read("plan", plan);
     if (!plan.empty() && !placement.failed())

@@ -6,6 +6,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/placement/scene_parts.h"
+#include "core/placement/zones.h"
 
 namespace moorage::core {
 
@@ -151,9 +152,14 @@ status add_models(const cluster_config &config, const std::filesystem::path &bas
 }
 
 result<scene> make_scene(const cluster_config &config, const std::filesystem::path &base) {
+    if (config.servers.size() > zone_servers_max)
+        return wrong(format("{}: {} servers, and {} are the most of one plan; moorage place makes "
+                            "one in zones, everything else needs fewer",
+                            config.place, config.servers.size(), zone_servers_max));
     scene made;
     if (config.serial_calls) made.cluster.flags |= MOORAGE_CALLS_SERIAL;
     if (config.returns_each) made.cluster.flags |= MOORAGE_RETURNS_EACH;
+    if (config.shared_interface) made.cluster.flags |= MOORAGE_LINKS_SHARED;
     made.demand.window_s = config.window_s;
     if (const status added = add_models(config, base, made); !added) return added.failure();
     if (const status added = add_devices(config, base, made); !added) return added.failure();

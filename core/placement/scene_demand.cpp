@@ -41,6 +41,8 @@ public:
             model_numbers_.emplace(out.model_names[n], n);
     }
     status build();
+    // Tokens, batches and models of the homes alone.
+    status rates();
 
 private:
     status open_files();
@@ -337,10 +339,15 @@ void demand_builder::fill_holds() {
     }
 }
 
-status demand_builder::build() {
+status demand_builder::rates() {
     if (const status opened = open_files(); !opened) return opened;
     if (const status fitting = check_fits(); !fitting) return fitting;
     add_homes();
+    return success();
+}
+
+status demand_builder::build() {
+    if (const status known = rates(); !known) return known;
     const uint64_t frequencies = uint64_t{demand_.homes} * demand_.experts();
     if (frequencies > frequencies_max)
         return wrong(
@@ -371,6 +378,10 @@ status demand_builder::build() {
 
 status add_demand(const cluster_config &config, scene &out) {
     return demand_builder(config, out).build();
+}
+
+status add_rates(const cluster_config &config, scene &out) {
+    return demand_builder(config, out).rates();
 }
 
 }  // namespace moorage::core

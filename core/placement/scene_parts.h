@@ -17,6 +17,8 @@ status add_links(const cluster_config &config, scene &out);
 status add_homes(const cluster_config &config, scene &out);
 // What homes ask for. Requires: homes.
 status add_demand(const cluster_config &config, scene &out);
+// How many tokens of which models alone. Requires: homes.
+status add_rates(const cluster_config &config, scene &out);
 
 // Operations of one expert for one token: two a weight.
 double expert_flops(const model_shape &shape);

@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/config/run_config.h"
 #include "core/placement/placement_stage.h"
+#include "core/placement/zones.h"
 #include "core/report/placement_packing.h"
 #include "core/report/odd_figure.h"
 #include "core/report/placement_report.h"
@@ -126,9 +127,40 @@ std::string name_of(const contender &one) {
     return one.plan_file.empty() ? one.stage.plugin : one.plan_file;
 }
 
+result<plan> plan_by(const contender &one, const run_config &config, const registry &policies,
+                     const scene &of) {
+    auto stage = placement_stage::open(one.stage, policies, of, config.seed);
+    if (!stage) return stage.failure();
+    return (*stage)->make(of, {});
+}
+
+// Zone after zone: what a row sends of itself.
+result<std::string> place_zones(const contender &one, const run_config &config,
+                                const registry &policies, const scene &whole) {
+    plan given;
+    if (!one.plan_file.empty()) {
+        auto read = read_plan(one.plan_file, whole);
+        if (!read) return read.failure();
+        given = std::move(read).value();
+    }
+    auto made = place_in_zones(*config.cluster, config.file.parent_path(), whole,
+                               [&](const scene &of, uint32_t zone) -> result<plan> {
+                                   if (one.plan_file.empty())
+                                       return plan_by(one, config, policies, of);
+                                   plan part = plan_of_zone(*config.cluster, whole, given, zone);
+                                   if (const status sound = check_plan(of, part); !sound)
+                                       return sound.failure();
+                                   return part;
+                               });
+    if (!made)
+        return packed(plan{one.stage.plugin, {}, {}, 0}, made.failure().text, latency_figures());
+    return packed(made->made, std::string(), made->figures);
+}
+
 // What a row sends of itself.
 result<std::string> place(const contender &one, const run_config &config, const registry &policies,
                           const scene &of) {
+    if (zones_of(*config.cluster) > 1) return place_zones(one, config, policies, of);
     plan made;
     std::string refusal;
     if (!one.plan_file.empty()) {
@@ -172,7 +204,8 @@ result<std::vector<row_request>> find_rows(const arguments &given, const std::ve
     std::vector<row_request> rows;
     for (size_t i = 0; i < jobs.size(); ++i) {
         const run_config &config = jobs[i].config;
-        auto made = make_scene(*config.cluster, config.file.parent_path());
+        const bool zoned = zones_of(*config.cluster) > 1;
+        auto made = (zoned ? make_outline : make_scene)(*config.cluster, config.file.parent_path());
         if (!made) return made.failure();
         report.scenes[i].of = std::move(made).value();
         auto all = contenders(given, jobs[i]);

@@ -1,0 +1,133 @@
+// zones_test.cpp - goal: a cluster in zones is its zones and nothing else. Method: zones of equal
+// servers against one cluster of a zone's size, the joined plan cut apart again against what was
+// planned, and the refusals.
+#include "core/placement/zones.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/config/run_config.h"
+
+using namespace moorage::core;
+
+namespace {
+
+const std::filesystem::path clusters =
+    std::filesystem::path(MOORAGE_SOURCE_DIR) / "configs/clusters";
+
+// `pairs` times a small and a large server in turn, all asked alike; `more` for the end.
+run_config described(uint32_t pairs, const std::string &more = "") {
+    std::string text = "[cluster]\n[[cluster.models]]\nname = \"switch_base_8\"\n";
+    for (uint32_t i = 0; i < pairs; ++i)
+        for (const bool large : {false, true})
+            text += "[[cluster.servers]]\nname = \"" + std::string(large ? "large" : "small") +
+                    std::to_string(i) +
+                    "\"\nflops = 1e12\nexpert_memory_bytes = " + (large ? "3e9" : "1e9") +
+                    "\nworkload = \"drawn\"\n";
+    text +=
+        "[[cluster.links]]\nfrom = \"*\"\nto = \"*\"\nbits_per_s = 1e9\nlatency_s = 1e-3\n"
+        "[[cluster.workloads]]\nname = \"drawn\"\nzipf = 1.0\ndraw_seed = 3\n" +
+        more;
+    auto read = parse_run_config(text, clusters / "text.toml", {});
+    REQUIRE_MESSAGE(read.ok(), (read ? "" : read.failure().text));
+    return std::move(*read);
+}
+
+// Every expert once, the next one on the next device with room.
+result<plan> in_turn(const scene &of) {
+    plan made;
+    made.policy = "in turn";
+    std::vector<uint64_t> left = of.cluster.device_bytes;
+    uint32_t device = 0;
+    for (uint32_t x = 0; x < of.demand.experts(); ++x) {
+        for (uint32_t tries = 0; tries < left.size(); ++tries) {
+            device = (device + 1) % of.cluster.devices();
+            if (left[device] < of.demand.expert_bytes[0]) continue;
+            left[device] -= of.demand.expert_bytes[0];
+            made.copies.push_back({x, device});
+            break;
+        }
+    }
+    const status sound = check_plan(of, made);
+    if (!sound) return sound.failure();
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("how many zones there are") {
+    const auto zones = [](size_t servers, uint32_t each) {
+        cluster_config config;
+        config.servers.resize(servers);
+        config.zone_servers = each;
+        return zones_of(config);
+    };
+    CHECK(zones(6, 0) == 1);
+    CHECK(zones(1024, 0) == 1);
+    CHECK(zones(1025, 0) == 5);  // of 256 at most
+    CHECK(zones(6, 2) == 3);
+    CHECK(zones(7, 2) == 4);
+    CHECK(zones(7, 7) == 1);
+}
+
+TEST_CASE("zones of equal servers are clusters of their own") {
+    // Servers small0, large0, small1, large1 ...: zone 0 of 2 has small0 and small1, so that three
+    // pairs make zones of three small and three large ones.
+    const run_config six = described(3, "[placement]\nzone_servers = 3\n");
+    REQUIRE(zones_of(*six.cluster) == 2);
+    const auto whole = make_outline(*six.cluster, clusters);
+    REQUIRE_MESSAGE(whole.ok(), (whole ? "" : whole.failure().text));
+    CHECK(whole->cluster.servers == 6);
+    CHECK(whole->demand.frequency.empty());
+    std::vector<plan> planned;
+    std::vector<double> token_s;
+    const auto placed = place_in_zones(
+        *six.cluster, clusters, *whole, [&](const scene &of, uint32_t zone) -> result<plan> {
+            CHECK(zone == planned.size());
+            CHECK(of.server_names[2] == (zone == 0 ? "small2" : "large2"));
+            auto made = in_turn(of);
+            if (!made) return made;
+            planned.push_back(*made);
+            token_s.push_back(predict(of, *made).token_s);
+            return made;
+        });
+    REQUIRE_MESSAGE(placed.ok(), (placed ? "" : placed.failure().text));
+    CHECK(planned.size() == 2);
+    CHECK(placed->made.copies.size() == planned[0].copies.size() + planned[1].copies.size());
+    // Every home has one token a second.
+    CHECK(placed->figures.token_s == doctest::Approx((token_s[0] + token_s[1]) / 2));
+    CHECK(placed->figures.home_token_s.size() == 6);
+    plan again = placed->made;
+    CHECK(check_plan(*whole, again).ok());
+    for (uint32_t zone = 0; zone < 2; ++zone) {
+        plan part = plan_of_zone(*six.cluster, *whole, placed->made, zone);
+        REQUIRE(part.copies.size() == planned[zone].copies.size());
+        for (size_t i = 0; i < part.copies.size(); ++i) {
+            CHECK(part.copies[i].expert == planned[zone].copies[i].expert);
+            CHECK(part.copies[i].device == planned[zone].copies[i].device);
+        }
+    }
+}
+
+TEST_CASE("what a zone refuses names the zone, and users need all servers") {
+    const run_config six = described(3, "[placement]\nzone_servers = 3\n");
+    const auto whole = make_outline(*six.cluster, clusters);
+    REQUIRE(whole.ok());
+    const auto refused = place_in_zones(*six.cluster, clusters, *whole,
+                                        [&](const scene &of, uint32_t zone) -> result<plan> {
+                                            if (zone == 1) return error{"no plan"};
+                                            return in_turn(of);
+                                        });
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.failure().text == "zone 2 of 2: no plan");
+    cluster_config with_users = *six.cluster;
+    with_users.users.resize(1);
+    CHECK_FALSE(make_outline(with_users, clusters).ok());
+    cluster_config many;
+    many.servers.resize(1025);
+    const auto dense = make_scene(many, clusters);
+    REQUIRE_FALSE(dense.ok());
+    CHECK(dense.failure().text.find("1025 servers, and 1024 are the most") != std::string::npos);
+}
