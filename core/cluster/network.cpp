@@ -33,9 +33,14 @@ Value &at(std::vector<Value> &series, uint64_t index) {
 network::network(const cluster_arrays &of, const network_options &options)
     : options_(options),
       servers_(of.servers),
+      shared_((of.flags & MOORAGE_LINKS_SHARED) != 0),
       cluster_(of),
       index_((size_t{servers_} + 1) * (servers_ + 1) + 2 * size_t{of.homes}, none),
-      device_next_ns_(of.devices(), 0) {
+      device_next_ns_(of.devices(), 0),
+      out_free_ns_(of.servers, 0),
+      in_free_ns_(of.servers, 0),
+      out_waiting_bytes_(of.servers, 0),
+      in_waiting_bytes_(of.servers, 0) {
     assert(options.piece_bytes > 0 && options.migration_delay_max > 0);
     assert(options.local_bytes_per_s >= 0 && options.migration_bytes_per_s >= 0);
     home_endpoint_.resize(of.homes);
@@ -98,9 +103,28 @@ uint64_t network::alone_ns(uint32_t channel, uint64_t bytes) const {
 
 uint64_t network::activation_backlog_ns(uint32_t channel, uint64_t now_ns) const {
     const one_channel &on = channels_[channel];
-    const uint64_t line_ns = on.free_ns > now_ns ? on.free_ns - now_ns : 0;
-    if (on.waiting_activation_bytes == 0) return line_ns;
-    return line_ns + duration_ns(on.waiting_activation_bytes, on.bytes_per_s);
+    const uint64_t free_ns = line_free_ns(channel);
+    const uint64_t line_ns = free_ns > now_ns ? free_ns - now_ns : 0;
+    uint64_t bytes = on.waiting_activation_bytes;
+    if (const auto &[from, to] = ends_[channel]; shared(channel))
+        bytes = std::max(out_waiting_bytes_[from], in_waiting_bytes_[to]);
+    return bytes == 0 ? line_ns : line_ns + duration_ns(bytes, on.bytes_per_s);
+}
+
+// When nothing is on the channel's line, nor on what it shares.
+uint64_t network::line_free_ns(uint32_t channel) const {
+    const uint64_t free_ns = channels_[channel].free_ns;
+    if (!shared(channel)) return free_ns;
+    const auto &[from, to] = ends_[channel];
+    return std::max({free_ns, out_free_ns_[from], in_free_ns_[to]});
+}
+
+void network::count_waiting(uint32_t channel, int64_t bytes) {
+    channels_[channel].waiting_activation_bytes += static_cast<uint64_t>(bytes);
+    if (!shared(channel)) return;
+    const auto &[from, to] = ends_[channel];
+    out_waiting_bytes_[from] += static_cast<uint64_t>(bytes);
+    in_waiting_bytes_[to] += static_cast<uint64_t>(bytes);
 }
 
 void network::send(uint32_t channel, const message &what, uint64_t now_ns) {
@@ -118,10 +142,10 @@ void network::send(uint32_t channel, const message &what, uint64_t now_ns) {
     one_channel &on = channels_[channel];
     append(on.waiting[index_of(what.kind)], index);
     ++on.queued;
-    if (what.kind == traffic::activation) on.waiting_activation_bytes += what.bytes;
+    if (what.kind == traffic::activation) count_waiting(channel, static_cast<int64_t>(what.bytes));
 
-    if (on.free_ns > now_ns) {
-        if (on.look_ns == MOORAGE_NEVER) look_at(channel, on.free_ns);
+    if (const uint64_t free_ns = line_free_ns(channel); free_ns > now_ns) {
+        if (on.look_ns == MOORAGE_NEVER) look_at(channel, free_ns);
     } else if (on.look_ns == MOORAGE_NEVER ||
                (what.kind == traffic::activation && on.look_ns > now_ns)) {
         start(channel, now_ns);  // the line is free, or kept free by a budget of migration
@@ -148,8 +172,10 @@ std::optional<delivery> network::take() {
 // Sends what is next on a line that is free, and sees to it that the rest is looked at later.
 void network::start(uint32_t channel, uint64_t now_ns) {
     one_channel &on = channels_[channel];
-    assert(on.free_ns <= now_ns);
     on.look_ns = MOORAGE_NEVER;
+    // Another channel of a shared interface may have been first.
+    if (const uint64_t free_ns = line_free_ns(channel); free_ns > now_ns)
+        return look_at(channel, free_ns);
     if (on.waiting[activation].head != none) {
         start_activation(channel, now_ns);
     } else if (on.waiting[migration].head != none) {
@@ -157,8 +183,9 @@ void network::start(uint32_t channel, uint64_t now_ns) {
         if (from_ns > now_ns) return look_at(channel, from_ns);
         start_piece(channel, now_ns);
     }
+    // On a shared interface after all that look at it now: else who has more would send it all.
     if (on.waiting[activation].head != none || on.waiting[migration].head != none)
-        look_at(channel, on.free_ns);
+        look_at(channel, shared(channel) ? now_ns : on.free_ns);
 }
 
 void network::start_activation(uint32_t channel, uint64_t now_ns) {
@@ -166,7 +193,7 @@ void network::start_activation(uint32_t channel, uint64_t now_ns) {
     const uint32_t index = remove_first(on.waiting[activation]);
     const node &one = nodes_[index];
     --on.queued;
-    on.waiting_activation_bytes -= one.what.bytes;
+    count_waiting(channel, -static_cast<int64_t>(one.what.bytes));
     // The first that stood behind a piece tells how long the line kept activations waiting for it.
     if (on.piece_last) on.delayed_ns += now_ns - one.sent_ns;
     on.piece_last = false;
@@ -217,6 +244,8 @@ void network::occupy(uint32_t channel, traffic kind, uint64_t bytes, uint64_t no
     const size_t which = index_of(kind);
     const uint64_t ns = duration_ns(bytes, on.bytes_per_s), width_ns = options_.bucket_ns;
     on.free_ns = now_ns + ns;
+    if (const auto &[from, to] = ends_[channel]; shared(channel))
+        out_free_ns_[from] = in_free_ns_[to] = on.free_ns;
     on.bytes[which] += bytes;
     on.busy_ns[which] += ns;
     if (!on.local) bytes_[which] += bytes;

@@ -10,6 +10,10 @@
 // nothing. Activations go before migration, each class in order. Migration is cut into pieces, so
 // an activation waits for one piece at most, and is held back by two budgets (decision 0018). What
 // happens at the same time is taken in the order in which it was arranged.
+//
+// Where links are shared (MOORAGE_LINKS_SHARED) a message between servers also needs the sender's
+// way out and the receiver's way in, of which each takes one message at a time; who has waited
+// longest for both goes first, whatever its channel.
 #pragma once
 
 #include <cstdint>
@@ -146,9 +150,16 @@ private:
     void push(const event &one);
     void pop();
     uint32_t *entry(uint32_t from, uint32_t to);
+    bool shared(uint32_t channel) const {
+        const auto &[from, to] = ends_[channel];
+        return shared_ && from != to && from < servers_ && to < servers_;
+    }
+    uint64_t line_free_ns(uint32_t channel) const;
+    void count_waiting(uint32_t channel, int64_t bytes);
 
     network_options options_;
     uint32_t servers_;
+    bool shared_;
     cluster_arrays cluster_;
     std::vector<uint32_t> home_endpoint_;
     std::vector<uint32_t> index_;  // [servers + 1, servers + 1], then [homes, 2]; channel or none
@@ -158,6 +169,8 @@ private:
     uint32_t free_node_ = none;
     std::vector<event> heap_;
     std::vector<uint64_t> device_next_ns_;  // of each device's budget
+    // [servers] of shared interfaces: busy until, and bytes of activations that wait.
+    std::vector<uint64_t> out_free_ns_, in_free_ns_, out_waiting_bytes_, in_waiting_bytes_;
     uint64_t order_ = 0, events_ = 0, last_ns_ = 0;
     uint64_t bytes_[2] = {};
     std::vector<uint64_t> bytes_over_time_[2];

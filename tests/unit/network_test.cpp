@@ -63,6 +63,41 @@ std::string arrivals(network &links, const std::vector<planned> &all) {
 
 }  // namespace
 
+TEST_CASE("on a shared interface one message leaves at a time, and one comes in") {
+    cluster_arrays of = linked(3);
+    of.flags = MOORAGE_LINKS_SHARED;
+    network links(of, {});
+    // 1 goes out of server 0 until 50, then 2 until 80; 3 comes in beside them until 40. 4 is for
+    // server 2 as well, whose way in is free at 80.
+    CHECK(arrivals(links, {{0, 0, 1, {act, 50, 1}},
+                           {0, 0, 2, {act, 30, 2}},
+                           {0, 1, 0, {act, 40, 3}},
+                           {60, 1, 2, {act, 10, 4}}}) == "3@140 1@150 2@180 4@190 ");
+    // Apart, each has a link of its own.
+    network apart(linked(3), {});
+    CHECK(arrivals(apart, {{0, 0, 1, {act, 50, 1}},
+                           {0, 0, 2, {act, 30, 2}},
+                           {0, 1, 0, {act, 40, 3}},
+                           {60, 1, 2, {act, 10, 4}}}) == "2@130 3@140 1@150 4@170 ");
+}
+
+TEST_CASE("channels of a shared interface take turns") {
+    cluster_arrays of = linked(3);
+    of.flags = MOORAGE_LINKS_SHARED;
+    network links(of, {});
+    // Three for server 1 and two for server 2, all at once.
+    CHECK(arrivals(links, {{0, 0, 1, {act, 10, 1}},
+                           {0, 0, 1, {act, 10, 2}},
+                           {0, 0, 1, {act, 10, 3}},
+                           {0, 0, 2, {act, 10, 4}},
+                           {0, 0, 2, {act, 10, 5}}}) == "1@110 2@120 4@130 3@140 5@150 ");
+    network waits(of, {});
+    const uint32_t to_one = waits.channel(0, 1), to_two = waits.channel(0, 2);
+    waits.send(to_one, {act, 10, 1}, 0), waits.send(to_one, {act, 20, 2}, 0);
+    CHECK(waits.activation_backlog_ns(to_two, 0) == 10 + 20);
+    CHECK(waits.activation_backlog_ns(waits.channel(1, 0), 0) == 0);
+}
+
 TEST_CASE("a message takes its bytes over the rate and a latency that occupies nothing") {
     network links(linked(2), {});
     const uint32_t there = links.channel(0, 1), back = links.channel(1, 0);
