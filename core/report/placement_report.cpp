@@ -1,6 +1,8 @@
 // placement_report.cpp - the figures of placements, and their JSON.
 #include "core/report/placement_report.h"
 
+#include <algorithm>
+
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
@@ -67,6 +69,7 @@ json row_json(const placement_report &report, const placement_row &row) {
                     {"objective", stable(value)},
                     {"objective_is", meaning},
                     {"latency_ms", stable(latency_ms(row))}};
+    if (in_batches(at.of)) figures["batch_latency_ms"] = stable(1e3 * row.figures.batch_token_s);
     if (has_cloud(report, row)) figures["empty_latency_ms"] = stable(empty_latency_ms(row));
     figures["local_ratio"] = stable(row.figures.local_ratio);
     figures["calls_per_s"] = stable(row.figures.calls_per_s);
@@ -84,6 +87,11 @@ json row_json(const placement_report &report, const placement_row &row) {
 
 double latency_ms(const placement_row &row) { return 1e3 * row.figures.token_s; }
 double empty_latency_ms(const placement_row &row) { return 1e3 * row.figures.empty_s; }
+
+bool in_batches(const scene &of) {
+    return std::any_of(of.demand.home_batch.begin(), of.demand.home_batch.end(),
+                       [](double batch) { return batch > 1; });
+}
 
 bool has_cloud(const placement_report &report, const placement_row &row) {
     return report.scenes[row.scene].of.cluster.has_cloud();

@@ -40,6 +40,8 @@ struct placement_report {
 // Milliseconds of a token in its MoE layers, and that with nothing placed: known with a cloud only.
 double latency_ms(const placement_row &row);
 double empty_latency_ms(const placement_row &row);
+// Whether tokens of some home pass a layer together, so that the latency in batches is another.
+bool in_batches(const scene &of);
 bool has_cloud(const placement_report &report, const placement_row &row);
 // SlimCaching's F, the milliseconds saved a token, where there is a cloud; else Prism's Eq. (2),
 // remote calls a second. The second tells which.

@@ -97,6 +97,10 @@ std::string one_row(const placement_report &report, const placement_row &row) {
         latency += format(", {} less than with nothing placed ({})",
                           human_ms(objective(report, row).first), human_ms(empty_latency_ms(row)));
     text += paragraph("latency", latency);
+    if (in_batches(of))
+        text += paragraph("in batches",
+                          human_ms(1e3 * figures.batch_token_s) +
+                              " a token where those of a home's pass go together, mean lengths");
     text += paragraph(
         "calls",
         format("{} local; {} of {} a second go to another server{}",
@@ -124,6 +128,9 @@ std::vector<text_column> columns_of_rows(const placement_report &report) {
     const bool cloud = std::any_of(report.rows.begin(), report.rows.end(),
                                    [&](const auto &row) { return has_cloud(report, row); });
     columns.push_back({"latency ms", false, {}});
+    const bool batches = std::any_of(report.scenes.begin(), report.scenes.end(),
+                                     [](const placement_scene &at) { return in_batches(at.of); });
+    if (batches) columns.push_back({"batch ms", false, {}});
     if (cloud) columns.push_back({"saved", false, {}});
     for (const char *heading : {"local", "remote/s", "copies", "memory", "time ms"})
         columns.push_back({heading, false, {}});
@@ -140,6 +147,7 @@ std::vector<text_column> columns_of_rows(const placement_report &report) {
         }
         const auto [used, room] = memory_bytes(at.of, row.made);
         cell(three_digits(latency_ms(row)));
+        if (batches) cell(three_digits(1e3 * row.figures.batch_token_s));
         if (cloud)
             cell(has_cloud(report, row) ? percent(row.figures.saved_s, row.figures.empty_s) : "-");
         cell(percent(row.figures.local_ratio, 1));

@@ -99,10 +99,13 @@ std::string summary_line(std::string_view label, const summary_ms &summary) {
 
 std::string expert_lines(const run_report &report) {
     const expert_counts &experts = report.experts;
-    std::string text =
-        labelled("hit rate", format("{} of {} experts asked for",
-                                    percent(double(experts.hits), double(experts.requested)),
-                                    with_commas(experts.requested)));
+    // Of a cluster, beside its share of local calls: that counts tokens and servers, this a pass's
+    // experts and devices.
+    std::string text = labelled(
+        report.cluster ? "on device" : "hit rate",
+        format("{} of {} experts {}", percent(double(experts.hits), double(experts.requested)),
+               with_commas(experts.requested),
+               report.cluster ? "that passes ask for, each once" : "asked for"));
     std::string counts = format("{} hits", with_commas(experts.hits));
     const auto add = [&](uint64_t count, std::string_view what) {
         if (count != 0) counts += format(", {} {}", with_commas(count), what);
