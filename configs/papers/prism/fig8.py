@@ -10,6 +10,10 @@ GPUS_OF_LINKS = [4, 32, 256]
 # The paper's reductions: 256 GPUs against 4, by gap; 1000 Mbit/s against 100, by GPUs.
 PAPER_GPUS = {8: "19 %", 15: "9 %"}
 PAPER_LINKS = {4: "above 55 %", 256: "35 %"}
+# How servers are linked: each pair by itself, or all links of a server over its one interface, as
+# the paper's testbed limits them.
+LINKS = [("a link for each pair", {}),
+         ("one interface a server", {"cluster.shared_interface": "true"})]
 REQUESTS = (1500, 16)  # of all servers, but so many of each at least; even, for two GPUs
 
 
@@ -21,24 +25,25 @@ def served(work, of, gpus, about):
         "cluster.requests": max(requests[0] // servers // 2 * 2, requests[1]), **about})
 
 
-def by_gpus(work, of, counts):
+def by_gpus(work, of, counts, linked, about):
     gaps = [*GAPS_S, BUSY_GAP_S]
-    found = {gap: [served(work, of, gpus, {"cluster.workloads.poisson_s": gap})
+    found = {gap: [served(work, of, gpus, {**about, "cluster.workloads.poisson_s": gap})
                    for gpus in counts] for gap in gaps}
     rows = [[gpus, *(f"{settings.mean_s(found[gap][at]):.3f}" for gap in gaps),
              f"{100 * found[gaps[0]][at]['local_ratio']:.1f} %"] for at, gpus in enumerate(counts)]
     rows.append(["less", *(settings.less(settings.mean_s(found[gap][-1]),
                                           settings.mean_s(found[gap][0])) for gap in gaps), ""])
     rows.append(["paper", *(PAPER_GPUS.get(gap, "") for gap in gaps), ""])
-    settings.table(f"{of.title}: seconds a request, by the gap between them",
+    settings.table(f"{of.title}: seconds a request, by the gap between them; {linked}",
                    ["GPUs", *(f"{gap} s" for gap in gaps), "local"], rows)
 
 
-def by_links(work, of, counts, rates):
+def by_links(work, of, counts, rates, linked, about):
     rows, first, last = [], None, None
     for rate in rates:
         last = [settings.mean_s(served(work, of, gpus, {
-            "cluster.workloads.poisson_s": GAPS_S[0], "cluster.links.bits_per_s": rate * 1e6}))
+            **about, "cluster.workloads.poisson_s": GAPS_S[0],
+            "cluster.links.bits_per_s": rate * 1e6}))
             for gpus in counts]
         if first is not None:
             work.require(all(now < before for now, before in zip(last, previous)),
@@ -47,16 +52,17 @@ def by_links(work, of, counts, rates):
         rows.append([rate, *(f"{value:.3f}" for value in last)])
     rows.append(["less", *(settings.less(end, begin) for begin, end in zip(first, last))])
     rows.append(["paper", *(PAPER_LINKS.get(gpus, "") for gpus in counts)])
-    settings.table(f"{of.title}: seconds a request every {GAPS_S[0]} s, by GPUs",
+    settings.table(f"{of.title}: seconds a request every {GAPS_S[0]} s, by GPUs; {linked}",
                    ["Mbit/s", *map(str, counts)], rows)
 
 
 def main():
     work = settings.session("Figure 8: GPUs and bandwidth")
     for of in work.models(settings.DEEPSEEK):
-        by_gpus(work, of, [4, 16] if work.quick else GPUS)
-        by_links(work, of, [4] if work.quick else GPUS_OF_LINKS,
-                 [100, 1000] if work.quick else MBIT_PER_S)
+        for linked, about in LINKS:
+            by_gpus(work, of, [4, 16] if work.quick else GPUS, linked, about)
+            by_links(work, of, [4] if work.quick else GPUS_OF_LINKS,
+                     [100, 1000] if work.quick else MBIT_PER_S, linked, about)
     work.end()
 
 

@@ -42,8 +42,8 @@ METHODS = [
     ("Prism", {"placement.plugin": "prism"}),
 ]
 OURS = ("joint", {"placement.plugin": "joint"})
-# With no limit on the remote calls that Prism counts.
-OURS_LATENCY = ("joint, latency", {"placement.plugin": "joint", "placement.objective": "latency"})
+# With no more of the remote calls that Prism counts than its plan has.
+OURS_BOTH = ("joint, both", {"placement.plugin": "joint", "placement.objective": "both"})
 STAYS = {"placement.interval_s": 0}
 
 

@@ -30,7 +30,7 @@ def measure(work, of, workload, gap, requests):
     common = {**settings.asked(asked), **settings.STAYS,
               "cluster.workloads.output_tokens": TOKENS[workload],
               "cluster.workloads.poisson_s": gap, "cluster.requests": requests}
-    methods = work.methods((settings.OURS, settings.OURS_LATENCY))
+    methods = work.methods((settings.OURS_BOTH, settings.OURS))
     return {name: work.cluster(of, {**common, **about}) for name, about in methods}
 
 
