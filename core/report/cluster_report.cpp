@@ -95,7 +95,7 @@ std::string to_text(const cluster_report &report) {
                                        "of a prompt wait together",
                                        human_ms(report.experts_ms_per_token)));
     std::string local =
-        percent(report.local_ratio, 1) + " of tokens' expert calls on the home's own server";
+        percent(report.local_ratio, 1) + " of expert calls on the home's own server";
     if (report.calls != 0)
         local += format("; {} calls to others, {} each", with_commas(report.calls),
                         human_ms(report.remote_call_ms));
