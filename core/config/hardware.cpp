@@ -175,8 +175,15 @@ result<engine_profile> load_engine_profile(const std::string &name, const fs::pa
 
 status use_engine(hardware_profile &of, const engine_profile &engine) {
     of.engine = engine;
-    if (engine.is_own()) return success();
     device_profile &device = of.device;
+    if (engine.copy_bytes_per_s != 0)
+        of.link.h2d_bytes_per_s = std::min(of.link.h2d_bytes_per_s, engine.copy_bytes_per_s);
+    of.node.cpu_handover_ns = engine.cpu_layer_ns;
+    if (engine.is_own()) {
+        device.layer_ns += engine.layer_ns;
+        device.expert_ns += engine.expert_ns;
+        return success();
+    }
     const char *lacking = device.vector_flops_per_s == 0 ? "vector_flops_per_s"
                           : device.kernel_ns == 0        ? "kernel_ns"
                                                          : nullptr;
@@ -189,12 +196,11 @@ status use_engine(hardware_profile &of, const engine_profile &engine) {
     device.memory_efficiency = engine.memory_share;
     device.flops_efficiency = engine.product_share;
     device.attention_kernels = device.expert_kernels = 0;
-    device.layer_ns = device.expert_ns = device.token_ns = device.pass_ns = 0;
+    device.layer_ns = device.token_ns = device.pass_ns = 0;
+    device.expert_ns = engine.expert_ns;
     device.context_bytes_per_s = 0;
     device.sync_ns = engine.sync_ns;
     of.link.issue_ns = engine.copies * engine.copy_ns;
-    if (engine.copy_bytes_per_s != 0)
-        of.link.h2d_bytes_per_s = std::min(of.link.h2d_bytes_per_s, engine.copy_bytes_per_s);
     node_profile &node = of.node;
     const double sockets = node.sockets;
     if (node.memory_theory_bytes_per_s != 0) {
@@ -208,7 +214,6 @@ status use_engine(hardware_profile &of, const engine_profile &engine) {
     node.cpu_flops_per_s *=
         engine.cpu_flops_share * (1 + (sockets - 1) * engine.socket_flops_share);
     node.cpu_issue_ns = 0;
-    node.cpu_handover_ns = engine.cpu_layer_ns;
     return success();
 }
 
@@ -266,6 +271,11 @@ result<std::vector<hardware_profile>> load_devices(const hardware_choice &of,
                          true};
         all.push_back(std::move(*loaded));
         if (i == 0) continue;
+        if (i == 1 && all[0].engine.overlap < load_overlap::layer)
+            log_warning(
+                format("[hardware] engine {}: on several devices loads go on beside "
+                       "computing, whatever its overlap says",
+                       of.engine));
         all[i].node = all[0].node;  // they stand in one machine
         all[i].peer_through_host = of.peer.empty();
         all[i].peer = through_host(all[0].link, all[i].link);

@@ -41,9 +41,11 @@ struct device_profile {
     double compute_share = 1;  // is_host: of its own speed that computing keeps beside a copy, and
     double copy_share = 1;     // the copy beside computing, (0, 1]
     uint64_t load_ns = 0;      // is_host: of each piece copied, taken from computing
+    uint64_t step_ns = 0;      // is_host: of the software in a layer step beside what it computes
     uint64_t expert_ns = 0;    // further fixed cost of an expert
     uint64_t token_ns = 0;     // in a layer, of each token beside the first
     uint64_t pass_ns = 0;      // fixed cost of a pass through all layers
+    double tile_tokens = 0;    // several tokens of an expert take as long as so many more
     double context_bytes_per_s = 0;  // at which attention works through cached keys and values,
                                      // after the weights; 0: at the memory's rate, together
     uint64_t cache_bytes = 0;        // weights of a pass that are no more come from the cache
@@ -82,9 +84,10 @@ struct node_profile {
     uint64_t cpu_handover_ns = 0;  // of an engine: to a pool that was idle, and back
 };
 
-// When the loads of a layer's absent experts are under way: nothing computes beside them, the
-// layer's other experts do, or the layer before does.
-enum class load_overlap : uint8_t { none, layer, ahead };
+// What computes while a layer's absent experts are loaded: nothing; the layer before, beside what
+// was predicted, while the layer's own experts wait for all that it lacks; the layer's other
+// experts; those and the layer before, whatever was predicted.
+enum class load_overlap : uint8_t { none, prefetch, layer, ahead };
 
 // How software spends time on a machine, whichever software it is: hw_profiles/engine. A layer
 // takes kernels_per_product kernels for each of its weight products (model_shape::products), its
@@ -99,6 +102,7 @@ struct engine_profile {
     uint64_t launch_gap_ns = 0;      // between kernels that are launched one by one
     uint64_t layer_ns = 0;           // software's own time in a layer
     uint64_t expert_loop_ns = 0;     // software's own time for each expert of a layer, used or not
+    uint64_t expert_ns = 0;          // software's own time for each expert that the device computes
     uint64_t batch_layer_ns = 0;     // more in a layer where a pass has several tokens
     uint64_t sync_ns = 0;    // in a layer some of whose experts are absent: the host decides
     uint64_t prompt_ns = 0;  // once for a prompt
@@ -127,7 +131,8 @@ struct engine_profile {
     double socket_flops_share = 1;  // of a socket beyond the first
     uint64_t cpu_layer_ns = 0;      // a layer's hand-over to the CPU and back
 
-    // The figures of devices and links are used as they are.
+    // The figures of devices, links and nodes are used as they are; those that the file gives (of
+    // layer_ns, expert_ns, copy_bytes_per_s, overlap, cpu_layer_ns) come on top.
     bool is_own() const { return name.empty(); }
 };
 
@@ -163,9 +168,11 @@ struct model_shape {
 
     // Terms that a shape may leave out. Bits of a weight, scales included; 0: 8 x weight_bytes.
     double expert_bits = 0, dense_bits = 0, head_bits = 0, embedding_bits = 0;
-    uint32_t products = 8;          // by weights, in a layer: query, key, value, output, gate, and
-                                    // three of experts; more with other attention, shared experts
-    double context_operations = 0;  // of a token with one cached token, in a layer
+    uint32_t products = 8;           // by weights, in a layer: query, key, value, output, gate, and
+                                     // three of experts; more with other attention, shared experts
+    double context_operations = 0;   // of a token with one cached token, in a layer
+    uint64_t state_layer_bytes = 0;  // of a sequence, whatever its length, in a layer: read and
+                                     // written by each of its passes (linear attention)
     double bits(double given) const { return given != 0 ? given : 8 * weight_bytes; }
 };
 

@@ -92,6 +92,10 @@ public:
         known_.push_back(key);
         top_.read_above(key, out, 0, max);
     }
+    void maybe_size_bytes(const std::string &key, uint64_t &out) {
+        known_.push_back(key);
+        top_.read(key, out, uint64_t{0}, bytes_max);
+    }
     void maybe_count(const std::string &key, uint32_t &out, uint32_t min, uint32_t max) {
         known_.push_back(key);
         top_.read(key, out, min, max);
@@ -105,15 +109,12 @@ public:
     void choice(const std::string &key, Value &out,
                 std::span<const std::pair<std::string_view, Value>> words) {
         figure(key);
-        const given *found = top_.find(key);
-        if (!found) return;
-        std::string all;
-        for (const auto &[word, value] : words) {
-            if (found->value.text == word) out = value;
-            if (found->value.text == word) return;
-            all += format("{}\"{}\"", all.empty() ? "" : " or ", word);
-        }
-        top_.fail(*found, all + " is needed");
+        read_choice(key, out, words);
+    }
+    template <class Value>
+    void maybe_choice(const std::string &key, Value &out,
+                      std::span<const std::pair<std::string_view, Value>> words) {
+        if (maybe(key)) read_choice(key, out, words);
     }
     // Further names by which the file is found (hardware.cpp).
     void aliases() {
@@ -154,6 +155,19 @@ public:
     }
 
 private:
+    template <class Value>
+    void read_choice(const std::string &key, Value &out,
+                     std::span<const std::pair<std::string_view, Value>> words) {
+        const given *found = top_.find(key);
+        if (!found) return;
+        std::string all;
+        for (const auto &[word, value] : words) {
+            if (found->value.text == word) out = value;
+            if (found->value.text == word) return;
+            all += format("{}\"{}\"", all.empty() ? "" : " or ", word);
+        }
+        top_.fail(*found, all + " is needed");
+    }
     void take(const std::string &key) {
         known_.push_back(key);
         required_.push_back(key);
@@ -240,9 +254,11 @@ void read_device(profile_reader &file, device_profile &device) {
     file.maybe_positive("compute_share", device.compute_share, 1);
     file.maybe_positive("copy_share", device.copy_share, 1);
     file.maybe_ns("load_ns", device.load_ns);
+    file.maybe_ns("step_ns", device.step_ns);
     file.maybe_ns("expert_ns", device.expert_ns);
     file.maybe_ns("token_ns", device.token_ns);
     file.maybe_ns("pass_ns", device.pass_ns);
+    file.maybe_positive("tile_tokens", device.tile_tokens, kernels_max);
     file.maybe_positive("context_bytes_per_s", device.context_bytes_per_s, rate_max);
     file.maybe_bytes("cache_bytes", device.cache_bytes);
     file.maybe_positive("cache_bytes_per_s", device.cache_bytes_per_s, rate_max);
@@ -297,6 +313,7 @@ void read_launches(profile_reader &file, engine_profile &engine) {
     file.ns("launch_gap_ns", engine.launch_gap_ns);
     file.ns("layer_ns", engine.layer_ns);
     file.ns("expert_loop_ns", engine.expert_loop_ns);
+    file.maybe_ns("expert_ns", engine.expert_ns);
     file.ns("batch_layer_ns", engine.batch_layer_ns);
     file.ns("sync_ns", engine.sync_ns);
     file.ns("prompt_ns", engine.prompt_ns);
@@ -309,11 +326,12 @@ void read_kernels(profile_reader &file, engine_profile &engine) {
     file.positive("context_share", engine.context_share, 1);
     file.positive("context_product_share", engine.context_product_share, share_max);
 }
+constexpr std::pair<std::string_view, load_overlap> overlaps[] = {
+    {"none", load_overlap::none},
+    {"prefetch", load_overlap::prefetch},
+    {"layer", load_overlap::layer},
+    {"ahead", load_overlap::ahead}};
 void read_loads(profile_reader &file, engine_profile &engine) {
-    constexpr std::pair<std::string_view, load_overlap> overlaps[] = {
-        {"none", load_overlap::none},
-        {"layer", load_overlap::layer},
-        {"ahead", load_overlap::ahead}};
     file.count("copies", engine.copies, 1u, kernels_max);
     file.ns("copy_ns", engine.copy_ns);
     file.maybe_positive("copy_bytes_per_s", engine.copy_bytes_per_s, rate_max);
@@ -324,14 +342,23 @@ void read_loads(profile_reader &file, engine_profile &engine) {
     file.count("microbatch", engine.microbatch, 0u, count_max);
     file.positive("prompt_experts_share", engine.prompt_experts_share, 1);
 }
-// `costs` says whether the file has figures at all, so that a forgotten one is never a zero.
+// What software may do otherwise on top of a machine's own figures.
+void read_changes(profile_reader &file, engine_profile &engine) {
+    file.maybe_choice<load_overlap>("overlap", engine.overlap, overlaps);
+    file.maybe_positive("copy_bytes_per_s", engine.copy_bytes_per_s, rate_max);
+    file.maybe_ns("layer_ns", engine.layer_ns);
+    file.maybe_ns("expert_ns", engine.expert_ns);
+    file.maybe_ns("cpu_layer_ns", engine.cpu_layer_ns);
+    engine.name.clear();
+}
+// `costs` says whose figures hold, so that a forgotten one of an engine is never a zero.
 void read_engine(profile_reader &file, engine_profile &engine) {
     constexpr std::pair<std::string_view, bool> costs[] = {{"device", true}, {"engine", false}};
     bool own = false;
     file.label("name", engine.name);
     file.texts("aliases", engine.aliases);
     file.choice<bool>("costs", own, costs);
-    if (own) return engine.name.clear();
+    if (own) return read_changes(file, engine);
     read_launches(file, engine);
     read_kernels(file, engine);
     read_loads(file, engine);
@@ -367,6 +394,7 @@ void read_shape(profile_reader &file, shape_file &parsed) {
         file.maybe_size(key, *out, 8 * weight_bytes_max);
     file.maybe_count("products", shape.products, 1u, kernels_max);
     file.maybe_size("context_operations", shape.context_operations, flops_max);
+    file.maybe_size_bytes("state_layer_bytes", shape.state_layer_bytes);
     if (const node *config = file.table("config")) parsed.config = json_text_of(*config, shape);
 }
 
@@ -378,9 +406,9 @@ result<const node *> part_of(const node &root, std::string_view name, const std:
     if (kind == "model" || std::ranges::none_of(root.entries, of_machine)) return &root;
     section_reader top(std::string(name), "machine profile");
     top.add(root);
-    top.expect({"kind", "device", "link", "node", "disk"});
-    top.require(kind, kind == "disk"
-                          ? "the machine's file has no table [disk]"
+    top.expect({"kind", "device", "link", "node", "disk", "engine"});
+    top.require(kind, kind == "disk" || kind == "engine"
+                          ? format("the machine's file has no table [{}]", kind)
                           : "a machine's file has the tables [device], [link] and [node]");
     if (top.failed()) return top.failure();
     const given *part = top.find(kind);

@@ -15,8 +15,8 @@ struct profile_sources {
     std::string otherwise = "[M] measured";
 };
 
-// What load_hardware reads back, all three parts in one. `notes` become comments at its end. A
-// figure of 0 that a file may leave out is left out.
+// What load_hardware reads back, all parts in one, this engine too. `notes` become comments at its
+// end. A figure of 0 that a file may leave out is left out.
 std::string to_toml(const hardware_profile &profile, const profile_sources &sources,
                     std::span<const std::string> notes);
 

@@ -32,6 +32,7 @@ std::string to_toml(const model_shape &shape, const std::string &geometry,
     add_real("embedding_bits", shape.embedding_bits);
     add("products", shape.products);
     add_real("context_operations", shape.context_operations);
+    if (shape.state_layer_bytes != 0) add("state_layer_bytes", shape.state_layer_bytes);
     return text + "\n[sources]\ngeometry = " + quoted(geometry) + "\nsizes = " + quoted(sizes) +
            "\n";
 }

@@ -80,10 +80,10 @@ double cost_model::work_s(const weight_format &of, double bytes, uint64_t tokens
     const device_profile &device = hardware_.device;
     const double rate = device.flops_per_s * device.flops_efficiency;
     const double operations = 2.0 * bytes * of.weights_per_byte;
-    if (hardware_.engine.is_own())
-        return std::max(read_s(bytes), operations * static_cast<double>(tokens) / rate);
+    const double together = static_cast<double>(tokens) + (tokens == 1 ? 0 : tile_tokens);
+    if (hardware_.engine.is_own()) return std::max(read_s(bytes), operations * together / rate);
     // Kernels for one token do their arithmetic on the vector units, while they unpack.
-    const double together = tokens == 1 ? 0 : static_cast<double>(tokens) + tile_tokens;
+    if (tokens == 1) return read_s(bytes) + bytes * of.unpack_byte_s;
     return read_s(bytes) + bytes * of.unpack_byte_s + operations * together / rate;
 }
 
@@ -110,11 +110,17 @@ uint64_t cost_model::attention_ns(uint64_t tokens, uint64_t context, uint64_t se
                whole_ns(work_s(dense_, layer_bytes_, tokens, 0) +
                         look_back_s(tokens, context, sequences));
     const double cache = static_cast<double>(context) * shape_.kv_token_layer_bytes;
+    const double states = state_bytes(sequences);
     const bool apart = device.context_bytes_per_s != 0;
-    const double read = read_s(apart ? layer_bytes_ : layer_bytes_ + cache);
+    const double read = read_s(layer_bytes_ + states + (apart ? 0 : cache));
     const double looked_back = apart ? cache / device.context_bytes_per_s : 0;
     const double worked = std::max(read, work_s(dense_, layer_bytes_, tokens, 0)) + looked_back;
     return corrected(attention, constant + whole_ns(worked));
+}
+
+// Of the layers without a past: read and written.
+double cost_model::state_bytes(uint64_t sequences) const {
+    return 2.0 * static_cast<double>(sequences) * static_cast<double>(shape_.state_layer_bytes);
 }
 
 // Of an engine: cached keys and values are read once for all tokens of a sequence, and multiplied
@@ -124,8 +130,9 @@ double cost_model::look_back_s(uint64_t tokens, uint64_t context, uint64_t seque
     const device_profile &device = hardware_.device;
     const double layers = static_cast<double>(shape_.layers) / shape_.moe_layers;
     const double cached = static_cast<double>(context) / static_cast<double>(tokens);
-    const double read = cached * static_cast<double>(sequences) * shape_.kv_token_layer_bytes /
-                        (device.memory_bytes_per_s * engine.context_share);
+    const double looked_at = cached * static_cast<double>(sequences) * shape_.kv_token_layer_bytes;
+    const double read =
+        (looked_at + state_bytes(sequences)) / (device.memory_bytes_per_s * engine.context_share);
     const double multiplied = static_cast<double>(context) * shape_.context_operations /
                               (device.flops_per_s * engine.context_product_share);
     return layers * std::max(read, multiplied);
@@ -139,7 +146,9 @@ uint64_t cost_model::head_ns(uint64_t tokens) const {
 
 uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share) const {
     const double bytes = static_cast<double>(shape_.expert_bytes) * share;
-    const double worked = work_s(expert_, bytes, tokens, hardware_.engine.tile_tokens);
+    const double tile =
+        hardware_.engine.is_own() ? hardware_.device.tile_tokens : hardware_.engine.tile_tokens;
+    const double worked = work_s(expert_, bytes, tokens, tile);
     return corrected(gpu_expert, expert_overhead_ns() + whole_ns(worked));
 }
 

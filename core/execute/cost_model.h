@@ -111,6 +111,7 @@ private:
     // Reading the weights and multiplying them, `tile_tokens` more than there are.
     double work_s(const weight_format &of, double bytes, uint64_t tokens, double tile_tokens) const;
     double look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const;
+    double state_bytes(uint64_t sequences) const;
     void price_layer();
     uint64_t price_gpu_expert(uint64_t tokens, double share) const;
     uint64_t price_cpu_expert(uint64_t tokens, double share) const;

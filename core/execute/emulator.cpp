@@ -11,8 +11,7 @@ emulator::emulator(const cost_model &costs, uint32_t transfers_max, span_sink *s
     : stream_executor(transfers_max, sink, clock),
       costs_(costs),
       sync_ns_(costs.sync_ns()),
-      blocking_(clock == nullptr && !costs.hardware().engine.is_own() &&
-                costs.hardware().engine.overlap == load_overlap::none),
+      overlap_(clock == nullptr ? costs.hardware().engine.overlap : load_overlap::layer),
       link_rates_{costs.hardware().link.h2d_bytes_per_s / 1e9,
                   costs.hardware().disk.read_bytes_per_s / 1e9},
       flows_(costs.hardware().node.memory_bytes_per_s / 1e9) {
@@ -42,13 +41,22 @@ void emulator::queued(stream &on) {
     if (on.queue.size() != 1) return;
     if (&on == &cpu_) return start_cpu(costs_.hardware().node.cpu_handover_ns);
     on.front_since_ns = now_;
-    if (!blocking_) start(on, now_);
+    if (!blocking()) start(on, now_);
+}
+
+// Whether what could begin waits for the link: for anything on it, or while it carries what another
+// expert of the queue lacks.
+bool emulator::held(const operation &work) {
+    if (!flows_.under_way(link_h2d)) return false;
+    if (overlap_ == load_overlap::none) return true;
+    if (work.kind != event_kind::gpu_expert) return false;
+    return !device_.queue.all_of([&](const operation &one) { return ready(one); });
 }
 
 // Starts the operation at the front, if it can.
 void emulator::start(stream &on, uint64_t now_ns) {
     const operation &work = on.queue.front();
-    if (!ready(work) || (blocking_ && flows_.under_way(link_h2d))) return;
+    if (!ready(work) || (blocking() && held(work))) return;
     busy_.stall += now_ns - on.front_since_ns;
     on.started_ns = now_ns;
     on.launched_until_ns = now_ns + launching_ns_[static_cast<size_t>(work.kind)];
@@ -91,7 +99,7 @@ std::optional<completion> emulator::step() {
 inline bool emulator::take(completion &done) {
     ++events_;
     // By now whoever had an expert to load behind another one has sent it.
-    if (blocking_ && !device_.running() && !device_.queue.empty()) start(device_, now_);
+    if (blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
     const uint64_t flow_ns = flows_.due();
     const bool computed = device_.due_ns < flow_ns;
     now_ = computed ? device_.due_ns : flow_ns;

@@ -46,7 +46,7 @@ private:
     }
     void queued(stream &on);
     void opened() {
-        if (!blocking_ && !device_.running() && !device_.queue.empty()) start(device_, now_);
+        if (!blocking() && !device_.running() && !device_.queue.empty()) start(device_, now_);
     }
     void settle() {
         if (now_ != accounted_ns()) settle_until_now();
@@ -63,9 +63,11 @@ private:
 
     const cost_model &costs_;
     const uint64_t sync_ns_;
-    // Of an engine: nothing computes beside a load. Alone on its clock, as work may begin in
-    // take().
-    const bool blocking_;
+    // Loads that computing waits for, where it does not go on beside them: work then begins in
+    // take(). On a clock of its own alone.
+    bool blocking() const { return overlap_ < load_overlap::layer; }
+    bool held(const operation &work);
+    const load_overlap overlap_;
     const double link_rates_[link_count];  // bytes per ns
     // The price of attention is that of a pass: all its layers ask for the same.
     uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_sequences_ = 0;

@@ -13,7 +13,7 @@ void host_emulator::send(const link_piece &piece) {
                             static_cast<double>(piece.bytes) / profile.h2d_bytes_per_s * 1e9;
     begin_piece(piece.link);
     links_[piece.link] = {true, in_place_, piece.page, now_, now_, in_place_ ? 0 : alone_ns};
-    if (!in_place_) give_up_core();
+    if (!in_place_) in_software(costs_.hardware().device.load_ns);
 }
 
 // One thread copies.
@@ -54,15 +54,14 @@ void host_emulator::pass_time(double work_ns) {
     now_ = begin_ns + rounded_up(elapsed_ns);
 }
 
-// The thread that computes hands a piece over, and where cores are few the copy begins on its own.
-void host_emulator::give_up_core() {
-    const uint64_t until_ns = now_ + costs_.hardware().device.load_ns;
+// Policies, hand-overs, a thread woken: copies go on, nothing is computed.
+void host_emulator::in_software(uint64_t ns) {
+    const uint64_t until_ns = now_ + ns;
     if (link_state *link = copying()) {
-        const double until_copied =
-            std::min<double>(link->left_ns, static_cast<double>(until_ns - now_));
-        link->left_ns -= until_copied;
+        const auto copied = std::min(link->left_ns, static_cast<double>(ns));
+        link->left_ns -= copied;
         if (link->left_ns <= 0) {
-            now_ += rounded_up(until_copied);
+            now_ += rounded_up(copied);
             end_copy(*link);
         }
     }

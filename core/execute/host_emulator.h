@@ -4,10 +4,11 @@
 // For profiles whose device is the host itself (device_profile::is_host). It follows cpu_executor
 // move by move: experts that can run go in one parallel loop, which pays its entry once; what has
 // been copied is noticed when the loop ends, so the next piece sets out then; experts left on the
-// CPU come when nothing of the device can run. A piece that sets out takes load_ns from computing,
-// in which it is copied at full speed. While a copy and a computation are both under way
-// each keeps its share of its own speed (compute_share, copy_share). Where all experts fit nothing
-// is copied at all. Deterministic; whole nanoseconds, ends rounded up.
+// CPU come when nothing of the device can run. A layer step takes step_ns of software, and a piece
+// that sets out load_ns, in which nothing is computed and copies have full speed. While a copy and
+// a computation are both under way each keeps its share of its own speed (compute_share,
+// copy_share). Where all experts fit nothing is copied at all. Deterministic; whole nanoseconds,
+// ends rounded up.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,10 @@ public:
         : turns_executor(transfers_max, sink), costs_(costs), in_place_(in_place) {}
 
     const uint64_t *clock() const override { return &now_; }
+    void attention(uint32_t layer, const pass &tokens) override {
+        in_software(costs_.hardware().device.step_ns);
+        turns_executor::attention(layer, tokens);
+    }
     void send(const link_piece &piece) override;
     bool virtual_time() const override { return true; }
     bool unified_memory() const override { return in_place_; }
@@ -58,7 +63,7 @@ private:
     void wait_for_piece();
     void pass_time(double work_ns);
     link_state *copying();
-    void give_up_core();
+    void in_software(uint64_t ns);
     void end_copy(link_state &link);
 
     const cost_model &costs_;

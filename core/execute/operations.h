@@ -65,6 +65,12 @@ public:
         if (count_ > mask_) grow();
         return data_[(head_ + count_++) & mask_];
     }
+    template <class Holds>
+    bool all_of(Holds &&holds) const {
+        size_t i = 0;
+        while (i < count_ && holds(data_[(head_ + i) & mask_])) ++i;
+        return i == count_;
+    }
     // What it was stays until something is pushed.
     void pop() { head_ = (head_ + 1) & mask_, --count_; }
 

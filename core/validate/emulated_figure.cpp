@@ -201,7 +201,7 @@ void figure_run::run_layer(uint32_t layer, uint32_t tokens) {
     wait_for([&] { return gate_; });
     send(layer);
     const auto loaded = [&] { return loads_left_[layer] == 0; };
-    if (of_.overlap == load_overlap::none) wait_for(loaded);
+    if (of_.overlap < load_overlap::layer) wait_for(loaded);  // nothing is predicted here
     queue_experts(layer, tokens);
     wait_for([&] { return open_ == 0 && loaded(); });
 }
@@ -213,7 +213,7 @@ void figure_run::queue_experts(uint32_t layer, uint32_t tokens) {
     for (uint32_t i = 0; i < now.asked; ++i) {
         const uint32_t of_expert = uses / now.asked + (i < uses % now.asked);
         const bool absent = i >= hits;
-        const bool loaded = absent && !of_.on_cpu && of_.overlap != load_overlap::none;
+        const bool loaded = absent && !of_.on_cpu && of_.overlap >= load_overlap::layer;
         const expert_work work{layer * shape().experts + i, of_expert, 1,
                                loaded ? first + (i - hits) : MOORAGE_NONE, i};
         ++open_;

@@ -143,8 +143,8 @@ TEST_CASE("ours is what a profile says without an engine") {
 
 TEST_CASE("every bundled engine loads on every bundled device, and has a file of its own name") {
     for (const char *name :
-         {"ours", "llama_cpp_cuda", "llama_cpp_vulkan", "ik_llama_cpp", "imp", "ktransformers",
-          "ktransformers_0_2", "pytorch_eager", "moe_infinity"}) {
+         {"ours", "ours_blocking", "llama_cpp_cuda", "llama_cpp_vulkan", "ik_llama_cpp", "imp",
+          "ktransformers", "ktransformers_0_2", "pytorch_eager", "moe_infinity"}) {
         CAPTURE(name);
         for (const char *device : {"rtx_5090", "gtx_1080", "rx_7900_xt", "a100_80gb"}) {
             const auto loaded = load_hardware({device, "", "", "", "", "", name});
@@ -171,7 +171,7 @@ TEST_CASE("an engine's file is refused where a figure or its source is missing o
     CHECK(holds(message("copies = \"[G]\"\n", ""), "copies"));
     CHECK(holds(message("copies = 3", "copies = 0"), "copies"));
     CHECK(holds(message("memory_share = 0.5", "memory_share = 1.5"), "memory_share"));
-    CHECK(holds(message("overlap = \"none\"", "overlap = \"some\""), "\"none\" or \"layer\""));
+    CHECK(holds(message("overlap = \"none\"", "overlap = \"some\""), "\"none\" or \"prefetch\""));
     CHECK(holds(message("costs = \"engine\"", "costs = \"device\""), "graph"));
     CHECK(holds(message("[G]", "guess"), "mark"));
 }
@@ -206,4 +206,70 @@ TEST_CASE("an engine that blocks computes nothing beside a load") {
     // The gate is known after 221 and 100 for the host; a load takes 10,300, an expert 250.
     CHECK(layer_ns(load_overlap::layer) == 321 + 2 * 10'300 + 250);
     CHECK(layer_ns(load_overlap::none) == 321 + 2 * 10'300 + 3 * 250);
+    CHECK(layer_ns(load_overlap::prefetch) == 321 + 2 * 10'300 + 3 * 250);
+}
+
+TEST_CASE("a load that no expert of the layer waits for holds up those that block for anything") {
+    const auto expert_ns = [](load_overlap overlap) {
+        engine_profile of = engine();
+        of.overlap = overlap;
+        const cost_model price = costs(of, toy::shape(2, 4, 2));
+        emulator machine(price, 4, nullptr);
+        pass tokens;
+        tokens.tokens.push_back({});
+        machine.attention(0, tokens);
+        CHECK(machine.wait().kind == event_kind::gate);
+        machine.expect(0);
+        machine.send({link_h2d, 5, MOORAGE_WHOLE, 0, 100'000});  // of the next layer
+        machine.expert_on_gpu({0, 1, 1, MOORAGE_NONE, 0});
+        while (machine.wait().kind == event_kind::piece) machine.arrived(0);
+        return *machine.clock();
+    };
+    CHECK(expert_ns(load_overlap::layer) == 321 + 250);
+    CHECK(expert_ns(load_overlap::prefetch) == 321 + 250);
+    CHECK(expert_ns(load_overlap::none) == 321 + 10'300 + 250);
+}
+
+TEST_CASE("software, pageable memory, blocking and a hand-over come on top of our own figures") {
+    const auto parsed = parse_engine(R"(kind = "engine"
+name = "blocking"
+costs = "device"
+overlap = "prefetch"
+layer_ns = 30
+expert_ns = 7
+copy_bytes_per_s = 2e9
+cpu_layer_ns = 500
+[sources]
+costs = "[G]"
+overlap = "[G]"
+layer_ns = "[G]"
+expert_ns = "[G]"
+copy_bytes_per_s = "[G]"
+cpu_layer_ns = "[G]"
+)",
+                                     "blocking.toml");
+    REQUIRE_MESSAGE(parsed.ok(), (parsed ? "" : parsed.failure().text));
+    CHECK(parsed->is_own());
+    hardware_profile plain = toy::hardware(), all = plain;
+    REQUIRE(use_engine(all, *parsed).ok());
+    CHECK(all.engine.overlap == load_overlap::prefetch);
+    CHECK(all.node.cpu_handover_ns == 500);
+    const model_shape shape = toy::shape(2, 4, 1);
+    const cost_model before(plain, shape), after(all, shape);
+    CHECK(after.attention_ns(1, 0) == before.attention_ns(1, 0) + 30);
+    CHECK(after.gpu_expert_ns(1, 1) == before.gpu_expert_ns(1, 1) + 7);
+    CHECK(after.cpu_expert_ns(1, 1) == before.cpu_expert_ns(1, 1));
+    // 10 bytes a ns before, 2 now.
+    CHECK(after.load_ns(100'000) == before.load_ns(100'000) + 40'000);
+}
+
+TEST_CASE("the state of linear attention is read and written once a sequence") {
+    model_shape shape = toy::shape(2, 4, 1);
+    shape.state_layer_bytes = 5'000;
+    // 10,000 bytes: at a quarter of 1,000 a ns, by the engine; at 1,000 a ns, by ours.
+    CHECK(costs(engine(), shape).attention_ns(1, 0) == 221 + 40);
+    const cost_model ours(toy::hardware(), shape);
+    CHECK(ours.attention_ns(1, 0) == 50 + 30);
+    CHECK(ours.attention_ns(2, 0, 2) == 50 + 40);
+    CHECK(ours.attention_ns(2, 0, 1) == 50 + 30);
 }

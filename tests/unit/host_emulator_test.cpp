@@ -157,6 +157,27 @@ TEST_CASE("a piece that sets out takes load_ns from computing, and is copied mea
     }
 }
 
+TEST_CASE("a layer step takes step_ns of software, which is the host's, and copies go on") {
+    hardware_profile slow = hardware();
+    slow.device.step_ns = 3'000;
+    const cost_model costs(slow, toy::shape(2, 4, 2));
+    host_emulator machine(costs, 4, false, nullptr);
+    time_causes all;
+    machine.charge(all);
+    pass now;
+    now.tokens.push_back({});
+    machine.send({.link = link_h2d, .page = 1, .bytes = 20'000});  // 1,000 + 2,000
+    machine.attention(0, now);
+    CHECK(*machine.clock() == 3'000);
+    CHECK(machine.wait().kind == event_kind::piece);  // ended with the software
+    CHECK(machine.wait().kind == event_kind::gate);
+    CHECK(*machine.clock() == 3'000 + 2'000);  // 20,000 bytes at 10 a ns
+    time_causes rest;
+    machine.charge(rest);
+    CHECK(all[cause::host] == 3'000);
+    CHECK(all[cause::compute] == 2'000);
+}
+
 TEST_CASE("in place nothing is copied, and the bottom of an expert follows its top") {
     const cost_model costs(hardware(), toy::shape(2, 4, 2));
     host_emulator machine(costs, 4, true, nullptr);
