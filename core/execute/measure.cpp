@@ -55,6 +55,16 @@ double compute_rate(const measured_machine &machine) {
     return line.slope > 0 ? machine.expert_operations / line.slope : machine.operations_per_s;
 }
 
+// An expert for several tokens takes a constant longer than their operations do: in tokens.
+double tile_of(const measured_machine &machine) {
+    std::vector<timed> several = machine.expert_tokens;
+    std::erase_if(several, [](const timed &one) { return one.amount < 2; });
+    if (several.size() < 2) return 0;
+    const line_fit line = fit_line(several);
+    if (line.slope <= 0) return 0;
+    return std::max(line.constant - machine.expert_seconds, 0.0) / line.slope;
+}
+
 // The constant of a layer. Whole tokens know more than kernels one by one: the pipeline around
 // them, threads that fell asleep, weights that another layer drove out of the nearest cache.
 // A GPU computes the experts of a layer that are there in shared launches, so what they cost once
@@ -99,6 +109,11 @@ device_profile device_of(const measured_machine &machine) {
         device.copy_share = machine.copy_share;
     }
     device.load_ns = to_ns(machine.load_seconds);
+    device.step_ns = to_ns(machine.step_seconds);
+    if (machine.is_host) device.tile_tokens = tile_of(machine);
+    device.kernel_ns = device.launch_ns;
+    // What a GPU's other units do is not measured.
+    if (machine.is_host) device.vector_flops_per_s = machine.operations_per_s;
     if (machine.contexts.size() >= 2 && machine.context_bytes > 0)
         if (const line_fit line = fit_line(machine.contexts); line.slope > 0)
             device.context_bytes_per_s = machine.context_bytes / line.slope;
@@ -138,6 +153,8 @@ node_profile node_of(const measured_machine &machine, const device_profile &devi
         node.cpu_issue_ns = to_ns(machine.cpu_expert_seconds);
     }
     node.memory_bytes_per_s = std::max(machine.together_bytes_per_s, node.cpu_bytes_per_s);
+    node.memory_theory_bytes_per_s = machine.host_read_bytes_per_s;
+    node.launch_ns = to_ns(machine.loop_seconds);
     // The link alone reads the memory at its own rate at least.
     if (!machine.is_host)
         node.memory_bytes_per_s = std::max(node.memory_bytes_per_s, link.h2d_bytes_per_s);
@@ -199,8 +216,13 @@ profile_sources sources_of(const measured_machine &machine) {
     device["compute_share"] = how("an expert computed while another is copied");
     device["copy_share"] = how("an expert copied while another is computed");
     device["load_ns"] =
-        how("a small model run whole with room for a third of its experts, what the emulator did "
-            "not foretell");
+        how("a small model run whole with room for a third of its experts: its time that is "
+            "neither computing nor waiting, less step_ns, over its loads");
+    device["step_ns"] =
+        how("small models run whole: time that is neither computing nor waiting, over layer steps");
+    device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
+    device["vector_flops_per_s"] = device["flops_per_s"];
+    device["kernel_ns"] = device["launch_ns"];
     device["expert_ns"] = how("small experts in one loop, at zero bytes");
     device["token_ns"] = how("small models run whole, many tokens in a pass, at zero operations");
     device["pass_ns"] = how("passes of small models at zero bytes, their layers taken off");
@@ -217,6 +239,12 @@ profile_sources sources_of(const measured_machine &machine) {
     node["cpu_bytes_per_s"] = how("experts of one token read from memory");
     node["cpu_flops_per_s"] = how("an expert for more and more tokens");
     node["cpu_issue_ns"] = how("one small expert at zero bytes");
+    node["memory_theory_bytes_per_s"] =
+        how("read in order by all cores, the best of many passes: what the channels give at least");
+    node["launch_ns"] = device["launch_ns"];
+    auto &engine = all.of["engine"];
+    engine["costs"] = "[M] the figures of this file's other tables are this engine's";
+    engine["overlap"] = "[D] copies have a thread or a stream of their own";
     if (!machine.is_host) sources_of_gpu(all, how);
     return all;
 }
@@ -304,9 +332,11 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
         "constants: loop {:.2f} us, expert {:.2f} us, loop over experts "
         "{:.2f} us,",
         machine.loop_seconds * 1e6, machine.expert_seconds * 1e6, machine.experts_seconds * 1e6));
-    lines.push_back(format("           layer {:.2f} us, pass {:.2f} us, load {:.2f} us",
-                           machine.layer_seconds * 1e6, machine.pass_seconds * 1e6,
-                           machine.load_seconds * 1e6));
+    lines.push_back(format("           layer {:.2f} us, pass {:.2f} us",
+                           machine.layer_seconds * 1e6, machine.pass_seconds * 1e6));
+    if (machine.is_host)
+        lines.push_back(format("           software: a step {:.2f} us, a load {:.2f} us",
+                               machine.step_seconds * 1e6, machine.load_seconds * 1e6));
     if (!machine.is_host) {
         lines.push_back(
             format("           hand-over to the host {:.2f} us, expert on the CPU {:.2f} us",

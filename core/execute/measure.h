@@ -83,14 +83,17 @@ struct measured_machine {
     std::vector<timed> contexts;           // attention of one token, by positions looked back on
     double context_bytes = 0;              // keys and values of one position, 16 bits a value
 
-    // Whole tokens of small models through the pipeline, the time of a layer by the bytes it reads,
-    // and of each how many experts a layer had and its head's share of the bytes; empty: not run.
+    // Whole tokens of small models through the pipeline, the time of a layer by the bytes it reads
+    // (where is_host without its step_seconds), and of each how many experts a layer had and its
+    // head's share of the bytes; empty: not run.
     std::vector<timed> token_layers;
     uint32_t token_experts = 0, token_layer_count = 0;
 
     // The same with all tokens in one pass: the time of a token in a layer by its operations.
     std::vector<timed> prefill_layers;
-    double load_seconds = 0;  // of each load, beyond what the emulator made of all else
+    // Of the host's software, which computes and waits for nothing: in each layer step where every
+    // expert is there, and more for each load.
+    double step_seconds = 0, load_seconds = 0;
 
     // Constants: what is left at zero bytes.
     double loop_seconds = 0;     // a kernel launch; on the CPU the entry of a parallel loop

@@ -41,6 +41,7 @@ struct error_summary {
 
 struct validation {
     std::string file, pairs_file;
+    std::string against = "published";  // what the figures are that emulated ones are held against
     std::vector<validated_row> rows;
     std::vector<validated_pair> pairs;
 

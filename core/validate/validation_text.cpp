@@ -23,15 +23,18 @@ json json_of(const error_summary &sum) {
             {"median_ratio", stable(sum.median_ratio)}};
 }
 
-json json_of(const validated_row &row) {
+json json_of(const validated_row &row, const std::string &against) {
     const measurement &figure = row.figure;
+    const bool prompt = figure.prompt || row.of == figure_class::prompt;
     json one = {{"id", figure.id},
                 {"group", figure.group},
                 {"quality", figure.quality},
-                {"phase", figure.prompt ? "prefill" : "decode"},
+                {"phase", prompt ? "prefill" : "decode"},
                 {"engine", figure.engine},
-                {"unit", figure.prompt ? "tokens_per_s" : "tpot_ms"},
-                {"published", stable(own_unit(row, figure.time_ms()))},
+                {"unit", figure.prompt ? "tokens_per_s"
+                         : prompt      ? "ttft_ms"
+                                       : "tpot_ms"},
+                {against, stable(own_unit(row, figure.time_ms()))},
                 {"emulated", nullptr},
                 {"ratio", nullptr},
                 {"reason", nullptr}};
@@ -72,8 +75,9 @@ std::string table_of(const std::vector<table_column> &columns) {
 }
 
 std::string rows_text(const validation &found, figure_class of) {
-    std::vector<table_column> columns = {{"row", {}, true}, {"group", {}, true}, {"published", {}},
-                                         {"emulated", {}},  {"unit", {}},        {"ratio", {}}};
+    std::vector<table_column> columns = {{"row", {}, true},   {"group", {}, true},
+                                         {found.against, {}}, {"emulated", {}},
+                                         {"unit", {}},        {"ratio", {}}};
     for (const validated_row &row : found.rows) {
         if (!row.emulated() || row.of != of) continue;
         columns[0].cells.push_back(row.figure.id);
@@ -122,7 +126,7 @@ std::string reasons_text(const validation &found) {
 
 json to_json(const validation &found) {
     json rows = json::array(), pairs = json::array(), classes = json::object();
-    for (const validated_row &row : found.rows) rows.push_back(json_of(row));
+    for (const validated_row &row : found.rows) rows.push_back(json_of(row, found.against));
     for (const validated_pair &one : found.pairs) pairs.push_back(json_of(one));
     for (const error_summary &sum : found.summaries())
         if (sum.name != "all") classes[sum.name] = json_of(sum);
@@ -135,9 +139,8 @@ json to_json(const validation &found) {
 }
 
 std::string to_text(const validation &found) {
-    std::string text =
-        format("{}: {} of {} rows emulated; ratio: emulated speed over published\n\n", found.file,
-               found.emulated(), found.rows.size());
+    std::string text = format("{}: {} of {} rows emulated; ratio: emulated speed over {}\n\n",
+                              found.file, found.emulated(), found.rows.size(), found.against);
     for (size_t of = 0; of < std::size(figure_class_names); ++of)
         text += rows_text(found, static_cast<figure_class>(of));
     text += pairs_text(found) + reasons_text(found);

@@ -61,6 +61,7 @@ measured_machine machine() {
     of.experts_seconds = 1e-6;
     of.layer_seconds = 9e-6;
     of.pass_seconds = 6e-6;
+    of.step_seconds = 0.7e-6;
     of.load_seconds = 2e-6;
     return of;
 }
@@ -139,6 +140,11 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
     CHECK(made.device.expert_ns == 400);
     CHECK(made.device.pass_ns == 6000);
     CHECK(made.device.load_ns == 2000);
+    CHECK(made.device.step_ns == 700);
+    CHECK(made.device.kernel_ns == 500);
+    CHECK(made.device.vector_flops_per_s == 1e12);
+    CHECK(made.node.memory_theory_bytes_per_s == 50e9);
+    CHECK(made.node.launch_ns == 500);
     CHECK(made.device.cache_bytes == 16 << 20);
     CHECK(made.device.cache_bytes_per_s == doctest::Approx(100e9));
     CHECK(made.device.context_bytes_per_s == doctest::Approx(20e9));
@@ -148,6 +154,20 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
     CHECK(made.node.memory_bytes_per_s == 45e9);
     CHECK(made.node.cpu_issue_ns == 1400);
 
+    SUBCASE("several tokens of an expert take a constant more") {
+        measured_machine tiled = machine();
+        tiled.expert_tokens.clear();
+        for (const double tokens : {1.0, 2.0, 8.0, 64.0})
+            tiled.expert_tokens.push_back({tokens, tokens == 1 ? 10e-6 : (tokens + 5) * 2e-6});
+        // Of five tokens' 10 us an expert's constant is 0.4.
+        CHECK(profile_of(tiled).profile.device.tile_tokens == doctest::Approx(4.8));
+        hardware_profile hardware = toy::hardware();
+        hardware.device.flops_per_s = 1e12;  // an expert of 50,000 weights: 100 ns a token
+        hardware.device.tile_tokens = 4.8;
+        const cost_model costs(hardware, toy::shape(2, 4, 1));
+        CHECK(costs.gpu_expert_ns(1, 1) == 100);
+        CHECK(costs.gpu_expert_ns(3, 1) == 780);
+    }
     SUBCASE("a cache that is no faster is none") {
         measured_machine flat = machine();
         for (timed &one : flat.working_sets) one.seconds = one.amount / 45e9;
@@ -281,6 +301,12 @@ TEST_CASE("a written profile is read back, from one file") {
     CHECK(b.device.compute_share == near(0.75));
     CHECK(b.device.copy_share == near(0.5));
     CHECK(b.device.load_ns == 2000);
+    CHECK(b.device.step_ns == 700);
+    CHECK(b.device.tile_tokens == near(a.device.tile_tokens));
+    CHECK(b.device.vector_flops_per_s == near(1e12));
+    CHECK(b.device.kernel_ns == 500);
+    CHECK(b.node.memory_theory_bytes_per_s == near(50e9));
+    CHECK(b.node.launch_ns == 500);
     CHECK(b.device.layer_ns == a.device.layer_ns);
     CHECK(b.device.expert_ns == 400);
     CHECK(b.device.pass_ns == 6000);
@@ -291,6 +317,13 @@ TEST_CASE("a written profile is read back, from one file") {
     CHECK(b.link.h2d_bytes_per_s == near(a.link.h2d_bytes_per_s));
     CHECK(b.node.memory_bytes == a.node.memory_bytes);
     CHECK(b.node.cpu_bytes_per_s == near(a.node.cpu_bytes_per_s));
+
+    // It is an engine's file, too: this one's, which changes nothing.
+    const auto ours = load_hardware({"mine.toml", "", "", place.path(), "", "", "mine.toml"});
+    REQUIRE_MESSAGE(ours.ok(), (ours ? "" : ours.failure().text));
+    CHECK(ours->engine.is_own());
+    CHECK(ours->device.layer_ns == b.device.layer_ns);
+    CHECK(ours->engine.overlap == load_overlap::layer);
 
     // Another link in place of the file's own.
     const auto other = load_hardware({"mine.toml", "pcie4_x16", "", place.path()});

@@ -11,6 +11,7 @@
 #include "core/execute/cpu/measure_models.h"
 #include "core/execute/cpu/measure_timing.h"
 #include "core/pipeline/run.h"
+#include "core/report/time_parts.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {
@@ -19,8 +20,7 @@ namespace {
 
 using namespace moorage::core;
 
-constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 20, halvings = 12;
-constexpr double load_seconds_max = 100e-6;
+constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 20;
 
 // A file that is gone when this is.
 class passing_file {
@@ -72,7 +72,6 @@ public:
     const model_shape &shape() const { return shape_; }
     run_config &config() { return config_; }
 
-    result<run_report> once() { return run(config_, shared_, {}); }
     // Quickest of the runs that `seconds` have time for, by the median of its tokens: what else the
     // machine does only ever slows them.
     result<run_report> quickest(double seconds) {
@@ -95,9 +94,19 @@ private:
 
 }  // namespace
 
+// Of a token decoded: neither computing nor waiting. By the median token, since what else the
+// machine does may make some far longer.
+static double software_seconds(const run_report &report) {
+    const time_causes decode = causes_of(report)[1];
+    const double share = static_cast<double>(decode[cause::host]) /
+                         static_cast<double>(std::max<uint64_t>(decode.sum(), 1));
+    return share * report.tpot_ms.p50 / 1000;
+}
+
 status measure_tokens(double seconds, uint32_t threads, measured_machine &into) {
     // A GPU reads small models in no time: its constants show in larger ones too.
     const uint32_t scale = into.is_host ? 64 : 192;
+    std::vector<double> steps;
     for (const uint32_t hidden : {scale, 2 * scale, 3 * scale, 4 * scale}) {
         probe small(threads);
         if (const status done = small.make(hidden); !done) return done.failure();
@@ -107,7 +116,10 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         const model_shape &shape = small.shape();
         const double bytes = static_cast<double>(shape.dense_bytes) / layers +
                              static_cast<double>(shape.expert_bytes) * top_k;
-        into.token_layers.push_back({bytes, report.value().tpot_ms.p50 / 1000 / layers});
+        const double software = into.is_host ? software_seconds(report.value()) : 0;
+        const double token = report.value().tpot_ms.p50 / 1000;
+        into.token_layers.push_back({bytes, (token - software) / layers});
+        steps.push_back(software / layers);
         // Too little work for a GPU's matrix units to show in it; single experts have told that.
         if (!into.is_host) continue;
         small.config().prefill = window;
@@ -117,36 +129,27 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         into.prefill_layers.push_back(
             {bytes, at_once.value().ttft_ms.p50 / 1000 / layers / window});
     }
+    into.step_seconds = median(steps);
     into.token_experts = top_k;
     into.token_layer_count = layers;
     return success();
 }
 
 status measure_loads(double seconds, uint32_t threads, measured_machine &into) {
-    const passing_file profile(".toml");
     probe small(threads);
     if (const status done = small.make(/*hidden=*/192); !done) return done.failure();
     small.config().experts = layers * experts / 3;
     small.config().per_layer = true;
-    small.config().executor = "cpu";
+    small.config().executor = into.executor;
     const auto real = small.quickest(seconds);
     if (!real) return real.failure();
-    small.config().executor = "emulator";
-    small.config().profile = profile.path().string();
-    // More of it makes every token longer, so halving finds the value that fits.
-    double low = 0, high = load_seconds_max;
-    for (uint32_t round = 0; round < halvings; ++round) {
-        into.load_seconds = round == 0 ? 0 : (low + high) / 2;
-        const measured_profile made = profile_of(into);
-        const std::string text = to_toml(made.profile, made.sources, {});
-        if (const status done = write_text(profile.path(), text); !done) return done.failure();
-        const auto foretold = small.once();
-        if (!foretold) return foretold.failure();
-        const bool too_long = foretold.value().tpot_ms.p50 > real.value().tpot_ms.p50;
-        if (too_long && round == 0) return success();  // nothing is missing
-        if (round != 0) (too_long ? high : low) = into.load_seconds;
-    }
-    into.load_seconds = low;
+    const run_report &report = real.value();
+    const double loads = static_cast<double>(report.bytes.h2d) /
+                         static_cast<double>(small.shape().expert_bytes) /
+                         static_cast<double>(report.tokens);
+    const double steps_seconds = into.step_seconds * layers;
+    if (loads > 0)
+        into.load_seconds = std::max(software_seconds(report) - steps_seconds, 0.0) / loads;
     return success();
 }
 

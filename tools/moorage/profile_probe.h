@@ -6,11 +6,12 @@
 
 namespace moorage::tool {
 
-// Fills token_layers, on the CPU prefill_layers too: decodes small models of random weights on the
-// executor that `into` names, every expert in its memory. `seconds`: about, for all of them.
+// Fills token_layers, on the CPU step_seconds and prefill_layers too: decodes small models of
+// random weights on the executor that `into` names, every expert in its memory. `seconds`: about,
+// for all of them.
 core::status measure_tokens(double seconds, uint32_t threads, core::measured_machine &into);
-// Fills load_seconds of a CPU: a small model with room for a third of its experts, against the
-// emulator with what has been measured so far. Requires: everything else of `into`.
+// Fills load_seconds of a CPU: a small model with room for a third of its experts. Requires:
+// step_seconds.
 core::status measure_loads(double seconds, uint32_t threads, core::measured_machine &into);
 
 }  // namespace moorage::tool

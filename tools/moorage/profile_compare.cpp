@@ -1,0 +1,191 @@
+// profile_compare.cpp - each composition is emulated once and run for real in rounds, all of them
+// in each; what is set side by side is as `moorage validate` has it, measured in the place of
+// published.
+#include "tools/moorage/profile_compare.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/pipeline/run.h"
+#include "core/report/prediction.h"
+#include "core/validate/validation.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    std::vector<std::string> configs, overrides, sweeps;
+    std::string profile, json_file;
+    uint32_t runs = 10;
+};
+
+struct composition {
+    std::string name;
+    run_config real, emulated;
+    std::optional<run_report> foretold, measured;
+};
+
+// Typical of a run's tokens, or of its first ones where none follow.
+double time_of(const run_report &one) {
+    return one.tpot_ms.p50 > 0 ? one.tpot_ms.p50 : one.ttft_ms.p50;
+}
+
+result<composition> read_composition(const arguments &given, const std::string &file,
+                                     std::vector<override_value> overrides,
+                                     const std::vector<override_value> &swept) {
+    overrides.insert(overrides.end(), swept.begin(), swept.end());
+    auto read = load_run_config(file, overrides);
+    if (!read) return read.failure();
+    composition made;
+    made.name = std::filesystem::path(file).stem().string();
+    for (const override_value &one : swept)
+        made.name += format(" {}={}", one.key == "plugin" ? one.section : one.key, one.value);
+    made.real = std::move(read).value();
+    if (!made.real.runs_on().real) made.real.executor = "cpu";
+    if (!given.profile.empty()) {
+        made.real.profile = given.profile;
+        // Names of files are given from here, those of the configuration from its folder.
+        if (given.profile.ends_with(".toml"))
+            made.real.profile = std::filesystem::absolute(given.profile).string();
+        made.real.link.clear();
+        made.real.node.clear();
+    }
+    // The policies of both runs see the same costs, so that they decide alike.
+    made.emulated = made.real;
+    made.emulated.executor = executors[0].name;
+    return made;
+}
+
+result<std::vector<composition>> read_compositions(const arguments &given) {
+    const auto fixed = read_overrides(given.overrides);
+    if (!fixed) return fixed.failure();
+    std::vector<sweep> sweeps;
+    for (const std::string &text : given.sweeps) {
+        auto one = parse_sweep(text);
+        if (!one) return one.failure();
+        sweeps.push_back(std::move(one).value());
+    }
+    std::vector<composition> all;
+    for (const std::string &file : given.configs)
+        for (const auto &swept : combinations(sweeps)) {
+            auto one = read_composition(given, file, *fixed, swept);
+            if (!one) return one.failure();
+            all.push_back(std::move(*one));
+        }
+    return all;
+}
+
+// Of several runs the quickest: what else the machine does only ever slows one. In rounds, so that
+// a busy minute is not one composition's alone.
+status run_all(std::vector<composition> &all, uint32_t rounds) {
+    run_resources shared;
+    for (composition &one : all) {
+        if (const status done = shared.scan(one.real.plugin_paths); !done) return done;
+        auto foretold = run(one.emulated, shared, {});
+        if (!foretold) return foretold.failure();
+        one.foretold = std::move(*foretold);
+    }
+    for (uint32_t round = 0; round < rounds; ++round)
+        for (composition &one : all) {
+            auto report = run(one.real, shared, {});
+            if (!report) return report.failure();
+            if (!one.measured || time_of(*report) < time_of(*one.measured))
+                one.measured = std::move(*report);
+        }
+    return success();
+}
+
+// Where the experts that a step asked for were, as measurements have it.
+figure_class class_of(const composition &one, bool prompt) {
+    const run_report &report = *one.measured;
+    if (prompt) return figure_class::prompt;
+    if (report.experts.on_cpu > report.experts.loaded) return figure_class::cpu_layers;
+    if (report.experts.loaded + report.experts.on_cpu > 0) return figure_class::pcie;
+    return one.real.batch > 1 ? figure_class::batch : figure_class::resident;
+}
+
+validated_row row_of(const composition &one, bool prompt) {
+    validated_row row;
+    row.figure.id = one.name;
+    row.figure.group = one.measured->executor;
+    row.figure.engine = "ours";
+    row.of = class_of(one, prompt);
+    row.figure.step_ms = (prompt ? one.measured->ttft_ms : one.measured->tpot_ms).p50;
+    row.emulated_ms = (prompt ? one.foretold->ttft_ms : one.foretold->tpot_ms).p50;
+    return row;
+}
+
+validation validation_of(const std::vector<composition> &all) {
+    validation found;
+    found.against = "measured";
+    found.file = "runs of this machine";
+    for (const composition &one : all) {
+        if (one.measured->tpot_ms.p50 > 0) found.rows.push_back(row_of(one, false));
+        if (one.measured->ttft_ms.p50 > 0) found.rows.push_back(row_of(one, true));
+    }
+    return found;
+}
+
+int compare(const arguments &given) {
+    auto all = read_compositions(given);
+    if (!all) return fail(all.failure());
+    if (const status done = run_all(*all, given.runs); !done) return fail(done.failure());
+    const validation found = validation_of(*all);
+    json terms = json::array();
+    for (const composition &one : *all) {
+        prediction of = compare_runs(*one.foretold, *one.measured);
+        for (const run_report *run : {&*one.foretold, &*one.measured})
+            for (const std::string &warning : run->warnings)
+                if (std::ranges::find(of.warnings, warning) == of.warnings.end())
+                    of.warnings.push_back(warning);
+        if (given.json_file != "-") print(format("{}\n", one.name) + to_text(of) + "\n");
+        terms.push_back(to_json(of));
+    }
+    if (given.json_file != "-") print(to_text(found));
+    if (given.json_file.empty()) return exit_ok;
+    json figures = to_json(found);
+    figures["terms"] = terms;
+    const status done = write_json(given.json_file, figures);
+    return done ? exit_ok : fail(done.failure());
+}
+
+}  // namespace
+
+command install_profile_compare(parser &profile) {
+    parser *sub = profile.add_subcommand(
+        "compare", "runs on the emulator and for real: the difference per term and by class");
+    const auto given = std::make_shared<arguments>();
+    sub->add_option("configs", given->configs, "TOML files of runs")
+        ->required()
+        ->type_name("CONFIG.toml");
+    sub->add_option("--profile", given->profile,
+                    "foretell with this profile: a name, or a file of profile measure")
+        ->type_name("NAME");
+    sub->add_option("--set", given->overrides, "replace a setting of every file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--sweep", given->sweeps, "every value in turn; several make all combinations")
+        ->type_name("SECTION.KEY=A,B,...")
+        ->take_all()
+        ->expected(1);
+    sub->add_option("--runs", given->runs, "real runs, of which the quickest counts (10)")
+        ->type_name("N")
+        ->range(1u, 1000u);
+    sub->add_option("--json", given->json_file,
+                    "write rows and terms as JSON; - for standard output")
+        ->type_name("FILE");
+    return [given] { return compare(*given); };
+}
+
+}  // namespace moorage::tool
