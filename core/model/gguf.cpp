@@ -42,12 +42,21 @@ enum class value_type : uint32_t {
 constexpr uint32_t value_types = 13;
 constexpr std::array<uint32_t, value_types> value_bytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-// Types of tensors that nothing here computes with, for messages.
-constexpr std::pair<uint32_t, const char *> other_types[] = {
-    {4, "Q4_2"},    {5, "Q4_3"},     {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"},
-    {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},
-    {24, "I8"},     {25, "I16"},     {26, "I32"},   {27, "I64"},   {28, "F64"},
-    {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {40, "NVFP4"}};
+// A type of tensors: so many bytes for so many values of a row.
+struct tensor_type {
+    uint32_t id;
+    const char *name;
+    uint32_t block, bytes;  // 0: given up by ggml
+};
+// Those that nothing here computes with (ggml.h, ggml-common.h).
+constexpr tensor_type other_types[] = {
+    {4, "Q4_2", 0, 0},        {5, "Q4_3", 0, 0},        {9, "Q8_1", 32, 36},
+    {15, "Q8_K", 256, 292},   {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},
+    {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},   {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},   {24, "I8", 1, 1},         {25, "I16", 1, 2},
+    {26, "I32", 1, 4},        {27, "I64", 1, 8},        {28, "F64", 1, 8},
+    {29, "IQ1_M", 256, 56},   {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},
+    {40, "NVFP4", 64, 36}};
 
 std::string supported_types() {
     std::vector<std::string> names;
@@ -211,8 +220,7 @@ void read_metadata(header_reader &in, uint64_t count, gguf_metadata &out) {
 }
 
 // Bytes of a tensor, its dimensions checked; 0 after a failure.
-uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of,
-                         const weight_format &format_of_it) {
+uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of, const tensor_type &type) {
     const std::string label = shown(of.name);
     uint64_t values = 1;
     for (const uint64_t extent : of.shape) {
@@ -223,15 +231,14 @@ uint64_t bytes_of_tensor(header_reader &in, const gguf_tensor &of,
         }
         values *= extent;
     }
-    if (of.shape.back() % format_of_it.block == 0)
-        return values / format_of_it.block * format_of_it.bytes;
+    if (of.shape.back() % type.block == 0) return values / type.block * type.bytes;
     in.fail(format("tensor {}: rows of {} values are no whole blocks of {}, which have {}", label,
-                   of.shape.back(), format_of_it.name, format_of_it.block));
+                   of.shape.back(), type.name, type.block));
     return 0;
 }
 
-// The table's entry without its bytes, which are noted as the size of a span over nothing yet.
-gguf_tensor read_tensor(header_reader &in, uint64_t number, uint64_t &bytes) {
+// The table's entry; its bytes are found later.
+gguf_tensor read_tensor(header_reader &in, uint64_t number, gguf_reading what) {
     gguf_tensor made;
     made.name = in.text(format("the name of tensor {}", number), name_bytes_max);
     const std::string label = format("tensor {}", shown(made.name));
@@ -245,17 +252,19 @@ gguf_tensor read_tensor(header_reader &in, uint64_t number, uint64_t &bytes) {
     const auto id = in.number<uint32_t>(label);
     made.offset_bytes = in.number<uint64_t>(label);
     if (in.failed()) return made;
-    const weight_format *known = format_of_id(id);
-    if (known == nullptr) {
-        const auto *other =
-            std::ranges::find(other_types, id, [](const auto &one) { return one.first; });
-        in.fail(format("{} is of type {}{}; supported are {}", label, id,
-                       other == std::end(other_types) ? "" : format(" ({})", other->second),
-                       supported_types()));
+    if (const weight_format *known = format_of_id(id)) {
+        made.type = known->type;
+        made.stored_bytes =
+            bytes_of_tensor(in, made, {id, known->name, known->block, known->bytes});
         return made;
     }
-    made.type = known->type;
-    bytes = bytes_of_tensor(in, made, *known);
+    const auto *other = std::ranges::find(other_types, id, &tensor_type::id);
+    const bool named = other != std::end(other_types);
+    if (what == gguf_reading::sizes && named && other->block != 0)
+        made.stored_bytes = bytes_of_tensor(in, made, *other);
+    else
+        in.fail(format("{} is of type {}{}; supported are {}", label, id,
+                       named ? format(" ({})", other->name) : "", supported_types()));
     return made;
 }
 
@@ -271,7 +280,7 @@ uint64_t alignment_of(header_reader &in, const gguf_metadata &metadata) {
 
 // Gives every tensor its bytes: within the file, aligned, none in another's.
 void place_tensors(header_reader &in, std::span<const std::byte> file, uint64_t alignment,
-                   const std::vector<uint64_t> &bytes, gguf_header &out) {
+                   gguf_header &out) {
     const std::span<const std::byte> data =
         file.subspan(std::min<uint64_t>(out.data_offset, file.size()));
     std::vector<size_t> order(out.tensors.size());
@@ -281,12 +290,12 @@ void place_tensors(header_reader &in, std::span<const std::byte> file, uint64_t 
         if (one.offset_bytes % alignment != 0)
             return in.fail(format("tensor {}: the offset {} is no multiple of the alignment, {}",
                                   shown(one.name), one.offset_bytes, alignment));
-        if (one.offset_bytes > data.size() || bytes[i] > data.size() - one.offset_bytes)
+        if (one.offset_bytes > data.size() || one.stored_bytes > data.size() - one.offset_bytes)
             return in.fail(
                 format("tensor {}: {} bytes at {} reach beyond the {} bytes of data; is "
                        "the file complete?",
-                       shown(one.name), bytes[i], one.offset_bytes, data.size()));
-        one.bytes = data.subspan(one.offset_bytes, bytes[i]);
+                       shown(one.name), one.stored_bytes, one.offset_bytes, data.size()));
+        one.bytes = data.subspan(one.offset_bytes, one.stored_bytes);
     }
     std::ranges::sort(order, {}, [&](size_t i) { return out.tensors[i].offset_bytes; });
     for (size_t i = 1; i < order.size(); ++i) {
@@ -310,7 +319,8 @@ uint64_t gguf_tensor::values() const {
     return all;
 }
 
-result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name) {
+result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name,
+                               gguf_reading what) {
     header_reader in(file, name);
     const auto first = in.take(magic.size(), "the magic number");
     if (!in.failed() && std::memcmp(first.data(), magic.data(), magic.size()) != 0)
@@ -327,12 +337,11 @@ result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::strin
     const uint64_t keys = in.count("the number of keys", 13);
     gguf_header made;
     read_metadata(in, keys, made.metadata);
-    std::vector<uint64_t> bytes(in.failed() ? 0 : tensors);
     for (uint64_t i = 0; i < tensors && !in.failed(); ++i)
-        made.tensors.push_back(read_tensor(in, i, bytes[i]));
+        made.tensors.push_back(read_tensor(in, i, what));
     const uint64_t alignment = in.failed() ? 32 : alignment_of(in, made.metadata);
     made.data_offset = (in.at() + alignment - 1) / alignment * alignment;
-    if (!in.failed()) place_tensors(in, file, alignment, bytes, made);
+    if (!in.failed() && what == gguf_reading::weights) place_tensors(in, file, alignment, made);
     if (in.failed()) return in.failure();
     return made;
 }
@@ -359,7 +368,7 @@ result<gguf_header> gguf_files::add(const fs::path &path) {
 // Of the last file.
 result<gguf_header> gguf_files::add(std::span<const std::byte> bytes) {
     const file &kept = *files_.back();
-    result<gguf_header> header = parse_gguf(bytes, kept.path);
+    result<gguf_header> header = parse_gguf(bytes, kept.path, what_);
     if (!header) return header;
     for (gguf_tensor &one : header->tensors) {
         one.file = &kept.path;
@@ -411,8 +420,9 @@ status gguf_files::index() {
     return success();
 }
 
-result<gguf_files> gguf_files::open(const fs::path &path) {
+result<gguf_files> gguf_files::open(const fs::path &path, gguf_reading what) {
     gguf_files opened;
+    opened.what_ = what;
     result<gguf_header> first = opened.add(path);
     if (!first) return first.failure();
     opened.metadata_ = std::move(first->metadata);
@@ -421,8 +431,10 @@ result<gguf_files> gguf_files::open(const fs::path &path) {
     return opened;
 }
 
-result<gguf_files> gguf_files::parse(std::span<const std::byte> bytes, const std::string &name) {
+result<gguf_files> gguf_files::parse(std::span<const std::byte> bytes, const std::string &name,
+                                     gguf_reading what) {
     gguf_files opened;
+    opened.what_ = what;
     opened.files_.push_back(std::make_unique<file>(file{name, {}}));
     result<gguf_header> header = opened.add(bytes);
     if (!header) return header.failure();

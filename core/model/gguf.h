@@ -46,7 +46,8 @@ struct gguf_tensor {
     weight_type type = usual_weights;
     std::vector<uint64_t> shape;  // the length of a row last, as elsewhere
     uint64_t offset_bytes = 0;    // from where the data begins
-    std::span<const std::byte> bytes;
+    uint64_t stored_bytes = 0;
+    std::span<const std::byte> bytes;   // as many; none where only headers were read
     const std::string *file = nullptr;  // its path, for messages
     bool used = false;                  // set by who reads it
     uint64_t values() const;
@@ -57,8 +58,12 @@ struct gguf_header {
     std::vector<gguf_tensor> tensors;
     uint64_t data_offset = 0;  // in the file
 };
+// What of a file is wanted: its weights, in formats that something here computes with; or its sizes
+// alone, whatever the formats, for which the file may end behind its header.
+enum class gguf_reading : uint8_t { weights, sizes };
 // `file` is the whole file, borrowed; `name` is what errors call it.
-result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name);
+result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::string &name,
+                               gguf_reading what = gguf_reading::weights);
 
 // Whether the path is that of a file with GGUF's first four bytes, or ends in .gguf.
 bool is_gguf(const std::filesystem::path &path);
@@ -66,9 +71,11 @@ bool is_gguf(const std::filesystem::path &path);
 class gguf_files {
 public:
     // The file, or the first of a split model whose others lie beside it.
-    static result<gguf_files> open(const std::filesystem::path &path);
+    static result<gguf_files> open(const std::filesystem::path &path,
+                                   gguf_reading what = gguf_reading::weights);
     // One file in memory, borrowed, under a name for messages. For tests and the fuzz target.
-    static result<gguf_files> parse(std::span<const std::byte> bytes, const std::string &name);
+    static result<gguf_files> parse(std::span<const std::byte> bytes, const std::string &name,
+                                    gguf_reading what = gguf_reading::weights);
 
     // Of the first file, which alone has all of it.
     const gguf_metadata &metadata() const { return metadata_; }
@@ -87,6 +94,8 @@ private:
     result<gguf_header> add(std::span<const std::byte> bytes);
     status add_others(const std::filesystem::path &path);
     status index();
+
+    gguf_reading what_ = gguf_reading::weights;
 
     std::vector<std::unique_ptr<file>> files_;  // stay where they are: others point into them
     gguf_metadata metadata_;

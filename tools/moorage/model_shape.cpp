@@ -1,4 +1,4 @@
-// model_shape.cpp - counts what a directory's headers say into a file of configs/models.
+// model_shape.cpp - counts what the headers of a model's files say into a file of configs/models.
 #include "tools/moorage/model_shape.h"
 
 #include <filesystem>
@@ -8,6 +8,8 @@
 #include "core/base/text.h"
 #include "core/config/profile_file.h"
 #include "core/config/shape_writer.h"
+#include "core/model/gguf.h"
+#include "core/model/gguf_shape.h"
 #include "core/model/model.h"
 #include "tools/moorage/output.h"
 
@@ -54,7 +56,11 @@ model_shape with_formats(const model &of, model_shape shape) {
     const auto bits = [](uint64_t bytes, double weights) {
         return 8 * static_cast<double>(bytes) / weights;
     };
-    shape.expert_bits = 8 * shape.weight_bytes;
+    // The mean: formats may differ from layer to layer.
+    const uint64_t count = uint64_t{shape.moe_layers} * shape.experts;
+    shape.expert_bytes = (sizes.experts_bytes + count / 2) / count;
+    shape.expert_bits = bits(sizes.experts_bytes, experts);
+    shape.weight_bytes = shape.expert_bits / 8;
     shape.embedding_bits = bits(sizes.embedding_bytes, vocabulary);
     shape.head_bits =
         config.tied_embedding ? shape.embedding_bits : bits(sizes.head_bytes, vocabulary);
@@ -64,17 +70,24 @@ model_shape with_formats(const model &of, model_shape shape) {
     return shape;
 }
 
-int write_shape(const arguments &given) {
-    const auto opened = open_model(given.directory);
-    if (!opened) return fail(opened.failure());
+result<model_shape> shape_of_directory(const std::string &directory) {
+    const auto opened = open_model(directory);
+    if (!opened) return opened.failure();
     const model &of = **opened;
     const std::filesystem::path path = of.directory().lexically_normal();
     const std::string name = (path.has_filename() ? path : path.parent_path()).filename();
+    return with_formats(of, shape_of(of, name));
+}
+
+int write_shape(const arguments &given) {
+    const bool one_file = is_gguf(given.directory);
+    const auto shape = one_file ? gguf_shape(given.directory) : shape_of_directory(given.directory);
+    if (!shape) return fail(shape.failure());
     const std::string text =
-        to_toml(with_formats(of, shape_of(of, name)), "[S] config.json of " + name,
+        to_toml(*shape, (one_file ? "[S] metadata of " : "[S] config.json of ") + shape->name,
                 "[D] counted from the headers of its weights; KV cache at 2 bytes a value");
     // Whoever gets the file can load it.
-    if (const auto read = parse_shape(text, name); !read) return fail(read.failure());
+    if (const auto read = parse_shape(text, shape->name); !read) return fail(read.failure());
     if (const status done = write_text(given.out_file, text); !done) return fail(done.failure());
     return exit_ok;
 }
@@ -84,12 +97,13 @@ int write_shape(const arguments &given) {
 command install_model_shape(parser &model) {
     parser *sub = model.add_subcommand("shape", "a model's geometry and sizes as a shape file");
     const auto given = std::make_shared<arguments>();
-    sub->add_option("model", given->directory, "model directory")->required();
+    sub->add_option("model", given->directory, "model directory or GGUF file")->required();
     sub->add_option("--out", given->out_file, "the file; default: standard output")
         ->type_name("FILE.toml");
     sub->footer(
         "Bits a weight of experts, dense part, head and embedding each. `[source] shape` takes the "
-        "file; weights\nstay on disk: only headers are read.");
+        "file; weights\nstay on disk: only headers are read. Of a GGUF file the architecture and "
+        "formats may be any, and its\nweights may be missing.");
     return [given] { return write_shape(*given); };
 }
 

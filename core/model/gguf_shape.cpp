@@ -1,0 +1,245 @@
+// gguf_shape.cpp - which part a tensor is of, and what the parts come to.
+#include "core/model/gguf_shape.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "core/base/safetensors.h"
+#include "core/base/text.h"
+#include "core/model/gguf.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint32_t layers_max = 1 << 12, count_max = 1 << 24;
+constexpr uint64_t value_bytes = 2, state_value_bytes = 4;  // of a KV cache; of a state
+
+// What the tensors of a layer tell.
+struct layer_parts {
+    uint32_t products = 0;  // matrices, those of all experts as one
+    bool experts = false;
+    bool keys = false, latent = false;        // attention that looks back
+    bool state = false, queries_too = false;  // linear attention; one matrix of all three
+    uint64_t window_values = 0;               // of its convolution: rows x (width - 1)
+};
+
+// Sums end at what no file has, so that they cannot turn over.
+struct part {
+    static constexpr uint64_t sum_max = uint64_t{1} << 60;
+    uint64_t bytes = 0, values = 0;
+    void add(const gguf_tensor &one) {
+        bytes = std::min(bytes + one.stored_bytes, sum_max);
+        values = std::min(values + one.values(), sum_max);
+    }
+    double bits() const { return 8.0 * static_cast<double>(bytes) / static_cast<double>(values); }
+};
+
+// "ffn_up_exps.weight", or of one matrix an expert "ffn_up.3.weight".
+bool of_experts(std::string_view name) {
+    if (!name.starts_with("ffn_") || !name.ends_with(".weight")) return false;
+    const std::string_view stem = name.substr(0, name.size() - 7);
+    if (stem.ends_with("_exps")) return true;
+    const size_t dot = stem.rfind('.');
+    return dot != std::string_view::npos && dot + 1 < stem.size() &&
+           std::ranges::all_of(stem.substr(dot + 1), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+class shape_counter {
+public:
+    explicit shape_counter(const gguf_files &of)
+        : of_(of), architecture_(gguf_text(of.metadata(), "general.architecture").value_or("")) {}
+
+    result<model_shape> count() {
+        read_sizes();
+        if (!failure_) count_tensors();
+        if (!failure_) check_experts();
+        if (!failure_) fill_parts();
+        if (!failure_) fill_attention();
+        if (failure_) return *failure_;
+        return shape_;
+    }
+
+private:
+    void fail(const std::string &what) {
+        if (!failure_) failure_ = error{format("{}: {}", of_.place(), what)};
+    }
+    std::string full(std::string_view key) const { return format("{}.{}", architecture_, key); }
+
+    // Of a layer, where the key has a list.
+    std::optional<double> number(std::string_view key, uint32_t layer = 0) const {
+        const auto found = of_.metadata().find(full(key));
+        if (found == of_.metadata().end()) return std::nullopt;
+        const auto *list = std::get_if<gguf_numbers>(&found->second);
+        if (list == nullptr) return gguf_number(of_.metadata(), full(key));
+        return layer < list->count ? std::optional(list->at(layer)) : std::nullopt;
+    }
+    double size(std::string_view key, uint32_t layer, double absent) {
+        const double value = number(key, layer).value_or(absent);
+        if (value >= 0 && value <= count_max && value == std::floor(value)) return value;
+        fail(format("{} is {:g}; a whole number to {} is needed", full(key), value, count_max));
+        return 0;
+    }
+    uint32_t needed(std::string_view key, uint32_t max = count_max) {
+        const auto value = number(key);
+        if (!value) fail(format("{} is missing", full(key)));
+        const double whole = size(key, 0, 0);
+        if (value && (whole < 1 || whole > max))
+            fail(format("{} is {:g}; 1 to {} is needed", full(key), whole, max));
+        return static_cast<uint32_t>(whole);
+    }
+
+    void read_sizes() {
+        if (architecture_.empty()) return fail("general.architecture is missing");
+        shape_.name = std::filesystem::path(of_.place()).stem().string();
+        const uint32_t blocks = needed("block_count", layers_max);
+        const auto further = static_cast<uint32_t>(size("nextn_predict_layers", 0, 0));
+        if (!failure_ && further >= blocks)
+            fail(format("{} is {} of {} layers", full("nextn_predict_layers"), further, blocks));
+        if (failure_) return;
+        shape_.layers = blocks - further;
+        shape_.hidden = needed("embedding_length");
+        shape_.experts = needed("expert_count");
+        shape_.top_k = needed("expert_used_count");
+        layers_.resize(shape_.layers);
+    }
+
+    void count_tensors() {
+        for (const gguf_tensor &one : of_.tensors()) {
+            const std::string_view name = one.name;
+            if (name == "token_embd.weight")
+                embedding_.add(one), shape_.vocabulary = static_cast<uint32_t>(one.shape[0]);
+            else if (name == "output.weight")
+                head_.add(one);
+            else if (!name.starts_with("blk."))
+                dense_.add(one);
+            else
+                count_in_layer(one);
+        }
+        if (embedding_.values == 0) fail("tensor token_embd.weight is missing");
+        if (!failure_ && embedding_.values != uint64_t{shape_.vocabulary} * shape_.hidden)
+            fail(format("tensor token_embd.weight has {} values, vocabulary times {} are needed",
+                        embedding_.values, full("embedding_length")));
+    }
+    void count_in_layer(const gguf_tensor &one) {
+        const std::string_view name = std::string_view(one.name).substr(4);
+        uint32_t layer = 0;
+        const auto [end, wrong] = std::from_chars(name.data(), name.data() + name.size(), layer);
+        const auto at = static_cast<size_t>(end - name.data());
+        if (wrong != std::errc() || at >= name.size() || name[at] != '.')
+            return fail(format("tensor {}: no number of a layer", shown(one.name)));
+        // Layers behind the last one predict further tokens.
+        if (layer < layers_.size()) count_part(one, name.substr(at + 1), layers_[layer]);
+    }
+    void count_part(const gguf_tensor &one, std::string_view name, layer_parts &of) {
+        const bool experts = of_experts(name), stacked = name.ends_with("_exps.weight");
+        (experts ? expert_ : dense_).add(one);
+        if (experts && stacked && one.shape[0] != shape_.experts)
+            fail(format("tensor {} is of {} experts; {} is {}", shown(one.name), one.shape[0],
+                        full("expert_count"), shape_.experts));
+        if (experts && name.starts_with("ffn_down")) take_intermediate(one);
+        const bool first = stacked || name.ends_with(".0.weight");
+        if (one.shape.size() > 1 && (experts ? first : name.ends_with(".weight"))) ++of.products;
+        of.experts |= experts;
+        of.keys |= name == "attn_k.weight";
+        of.latent |= name == "attn_kv_a_mqa.weight";
+        of.queries_too |= name == "attn_qkv.weight";
+        of.state |= name.starts_with("ssm_");
+        if (name == "ssm_conv1d.weight" && one.shape.size() == 2)
+            of.window_values = one.shape[0] * (one.shape[1] - 1);
+    }
+    void take_intermediate(const gguf_tensor &down) {
+        const uint64_t rows = down.shape.back();
+        if (shape_.moe_intermediate != 0 && rows != shape_.moe_intermediate)
+            fail(format("tensor {}: experts of {} rows, others have {}", shown(down.name), rows,
+                        shape_.moe_intermediate));
+        if (rows > count_max)
+            fail(format("tensor {}: experts of {} rows; {} is the limit", shown(down.name), rows,
+                        count_max));
+        shape_.moe_intermediate = static_cast<uint32_t>(rows);
+    }
+
+    void check_experts() {
+        const auto with = std::ranges::count_if(layers_, &layer_parts::experts);
+        shape_.moe_layers = static_cast<uint32_t>(with);
+        if (with == 0 || shape_.moe_intermediate == 0)
+            return fail("no layer has ffn_down_exps.weight, the experts of the layer");
+        const double matrix = static_cast<double>(shape_.hidden) * shape_.moe_intermediate;
+        const double each =
+            static_cast<double>(expert_.values) / shape_.moe_layers / shape_.experts / matrix;
+        shape_.matrices = each < 2.5 ? 2 : 3;
+        if (std::abs(each - shape_.matrices) > 1e-6)
+            fail(format("an expert of {} x {} has {:g} matrices; 2 or 3 are needed", shape_.hidden,
+                        shape_.moe_intermediate, each));
+    }
+
+    void fill_parts() {
+        const bool tied = head_.values == 0;
+        const uint64_t count = uint64_t{shape_.moe_layers} * shape_.experts;
+        shape_.expert_bytes = (expert_.bytes + count / 2) / count;
+        shape_.expert_bits = expert_.bits();
+        shape_.weight_bytes = shape_.expert_bits / 8;
+        shape_.embedding_bits = embedding_.bits();
+        shape_.head_bits = tied ? shape_.embedding_bits : head_.bits();
+        if (dense_.values != 0) shape_.dense_bits = dense_.bits();
+        shape_.non_expert_bytes = dense_.bytes + embedding_.bytes + head_.bytes;
+        // A row of the embedding is read for a token; all of it where it is the head, too.
+        shape_.dense_bytes = shape_.non_expert_bytes - (tied ? 0 : embedding_.bytes);
+        double products = 0;
+        for (const layer_parts &one : layers_) products += one.experts ? one.products : 0;
+        shape_.products =
+            std::max(1u, static_cast<uint32_t>(std::lround(products / shape_.moe_layers)));
+    }
+
+    void fill_attention() {
+        double cached = 0, operations = 0, state = 0;
+        for (uint32_t layer = 0; layer < shape_.layers && !failure_; ++layer) {
+            const layer_parts &of = layers_[layer];
+            const double heads = size("attention.head_count", layer, 0);
+            const double rank = size("attention.kv_lora_rank", layer, 0);
+            const double whole = heads == 0 ? 0 : shape_.hidden / heads;
+            const double key = size("attention.key_length", layer, whole);
+            const double values = size("attention.value_length", layer, key);
+            const double rotated = size("rope.dimension_count", layer, 0);
+            if (of.latent) {
+                cached += rank + rotated;
+                operations += 2 * heads * (2 * rank + rotated);
+            } else if (of.keys || (of.queries_too && !of.state)) {
+                cached += size("attention.head_count_kv", layer, heads) * (key + values);
+                operations += 2 * heads * (key + values);
+            }
+            if (of.state) state += static_cast<double>(of.window_values) + state_values();
+        }
+        const auto of_layer = [&](double all, uint64_t bytes) {
+            return static_cast<uint64_t>(
+                std::llround(all * static_cast<double>(bytes) / shape_.layers));
+        };
+        shape_.kv_token_layer_bytes = std::max<uint64_t>(1, of_layer(cached, value_bytes));
+        shape_.context_operations = operations / shape_.layers;
+        shape_.state_layer_bytes = of_layer(state, state_value_bytes);
+    }
+    // Each value of the layer's inner vector has a row of the state.
+    double state_values() {
+        return static_cast<double>(needed("ssm.inner_size")) * needed("ssm.state_size");
+    }
+
+    const gguf_files &of_;
+    std::string architecture_;
+    model_shape shape_;
+    std::vector<layer_parts> layers_;
+    part embedding_, head_, expert_, dense_;
+    std::optional<error> failure_;
+};
+
+}  // namespace
+
+result<model_shape> gguf_shape(const std::filesystem::path &path) {
+    const result<gguf_files> files = gguf_files::open(path, gguf_reading::sizes);
+    if (!files) return files.failure();
+    return shape_counter(*files).count();
+}
+
+}  // namespace moorage::core
