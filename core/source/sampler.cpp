@@ -2,7 +2,11 @@
 #include "core/source/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
 
 namespace moorage::core {
 
@@ -17,9 +21,60 @@ double negative_log_likelihood(std::span<const float> logits, int32_t token) {
     return std::log(sum) + (top - static_cast<double>(logits[static_cast<size_t>(token)]));
 }
 
-// Sorts as far as `index`, the most probable first: the tokens that are drawn stand in a short
-// front of a long list.
-float sampler::weight_at(size_t index, double top) {
+namespace {
+
+// exp(x) of x <= 0, within 3e-7 of it, without a call, so that a loop of it is one of vectors: 2^n
+// times a polynomial of what is left, at most half of ln 2. Below -80 it is that of -80.
+inline float exponential(float x) {
+    constexpr float rounding = 12'582'912;  // 1.5 x 2^23: whole numbers lie in the lowest bits
+    constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, per_ln2 = 1.44269504f;
+    // As whole numbers, which for negative ones grow with their size; a comparison would be a
+    // branch.
+    x = std::bit_cast<float>(std::min(std::bit_cast<uint32_t>(x), std::bit_cast<uint32_t>(-80.0f)));
+    const float shifted = x * per_ln2 + rounding, whole = shifted - rounding;
+    const float rest = (x - whole * ln2_high) - whole * ln2_low;
+    const float third = 1.0f / 6 + rest * (1.0f / 24 + rest * (1.0f / 120 + rest * (1.0f / 720)));
+    const float sum = 1 + rest * (1 + rest * (0.5f + rest * third));
+    const uint32_t power =
+        (std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(rounding) + 127) << 23;
+    return sum * std::bit_cast<float>(power);
+}
+
+// In eight sums, so that none waits for the one before.
+double sum_of(std::span<const float> values) {
+    double sums[8] = {};
+    size_t i = 0;
+    for (; i + 8 <= values.size(); i += 8)
+        for (size_t lane = 0; lane < 8; ++lane) sums[lane] += values[i + lane];
+    for (; i < values.size(); ++i) sums[0] += values[i];
+    return std::accumulate(std::begin(sums), std::end(sums), 0.0);
+}
+
+}  // namespace
+
+void sampler::weigh(std::span<const float> logits) {
+    constexpr double factor_max = 1e30, seldom = 10;  // drawn with e^-10 of the largest chance
+    const auto factor = static_cast<float>(std::min(1 / how_.temperature, factor_max));
+    const float top = *std::max_element(logits.begin(), logits.end());
+    weights_.resize(logits.size());
+    for (size_t id = 0; id < logits.size(); ++id)
+        weights_[id] = exponential((logits[id] - top) * factor);
+    collect(logits, static_cast<double>(top) - seldom * how_.temperature);
+}
+
+// Tokens with logits of `least` or more: the front of all in their order.
+void sampler::collect(std::span<const float> logits, double least) {
+    ranked_.clear();
+    sorted_ = 0;
+    for (size_t id = 0; id < logits.size(); ++id)
+        if (!(static_cast<double>(logits[id]) < least))
+            ranked_.emplace_back(logits[id], static_cast<int32_t>(id));
+}
+
+// The token of rank `index`, the most probable first; sorts so far only, since those that are drawn
+// stand in a short front of a long list.
+int32_t sampler::ranked(std::span<const float> logits, size_t index) {
+    if (index >= ranked_.size()) collect(logits, -std::numeric_limits<double>::infinity());
     while (index >= sorted_) {
         const size_t next = std::min(ranked_.size(), std::max<size_t>(64, 4 * sorted_));
         const auto at = [&](size_t place) {
@@ -30,25 +85,22 @@ float sampler::weight_at(size_t index, double top) {
         });
         sorted_ = next;
     }
-    return static_cast<float>(
-        std::exp((static_cast<double>(ranked_[index].first) - top) / how_.temperature));
+    return ranked_[index].second;
 }
 
 int32_t sampler::operator()(std::span<const float> logits) {
     if (how_.temperature <= 0) return most_probable(logits);
-    ranked_.clear();
-    for (size_t id = 0; id < logits.size(); ++id)
-        ranked_.emplace_back(logits[id], static_cast<int32_t>(id));
-    sorted_ = 0;
-    const double top = *std::max_element(logits.begin(), logits.end());
-    size_t count = ranked_.size();
+    weigh(logits);
+    const auto weight_at = [&](size_t index) {
+        return weights_[static_cast<size_t>(ranked(logits, index))];
+    };
+    size_t count = logits.size();
     double sum = 0;
     if (how_.top_k != 0 && how_.top_k < count) {
         count = how_.top_k;
-        for (size_t i = 0; i < count; ++i) sum += weight_at(i, top);
+        for (size_t i = 0; i < count; ++i) sum += weight_at(i);
     } else {
-        for (const float logit : logits)
-            sum += std::exp((static_cast<double>(logit) - top) / how_.temperature);
+        sum = sum_of(weights_);
     }
     // The smallest set of the most probable that has top_p of the mass.
     double kept = sum;
@@ -56,17 +108,17 @@ int32_t sampler::operator()(std::span<const float> logits) {
     if (how_.top_p < 1) {
         kept = 0;
         for (last = 0; last + 1 < count; ++last) {
-            kept += weight_at(last, top);
+            kept += weight_at(last);
             if (kept >= how_.top_p * sum) break;
         }
         if (last + 1 == count) kept = sum;
     }
     double drawn = random_.unit() * kept;
     for (size_t i = 0; i < last; ++i) {
-        drawn -= weight_at(i, top);
-        if (drawn < 0) return ranked_[i].second;
+        drawn -= weight_at(i);
+        if (drawn < 0) return ranked(logits, i);
     }
-    return ranked_[last].second;
+    return ranked(logits, last);
 }
 
 }  // namespace moorage::core

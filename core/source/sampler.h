@@ -28,10 +28,13 @@ public:
     int32_t operator()(std::span<const float> logits);
 
 private:
-    float weight_at(size_t index, double top);
+    void weigh(std::span<const float> logits);
+    void collect(std::span<const float> logits, double least);
+    int32_t ranked(std::span<const float> logits, size_t index);
 
     sampling how_;
     random_stream random_;
+    std::vector<float> weights_;                     // by id; the most probable has 1
     std::vector<std::pair<float, int32_t>> ranked_;  // logits and ids, the first sorted_ in order
     size_t sorted_ = 0;
 };
