@@ -2,8 +2,8 @@
 """pinned.py - runs a paper's script in its reduced form and holds what it prints to what it printed
 when it was last looked at.
 
-    pinned.py FIGURES.txt SCRIPT          # exit code 1: the script failed, or a figure is off
-    pinned.py --write FIGURES.txt SCRIPT  # after a change that is meant: read the difference first
+    pinned.py FIGURES.txt SCRIPT [WORDS]          # exit code 1: the script failed, or a figure is off
+    pinned.py --write FIGURES.txt SCRIPT [WORDS]  # after a change that is meant: read the difference
 
 The emulator is deterministic, so words must be equal and a number within 3 % of its pin, a percentage
 within 2 points, or one unit of its last digit: enough for a tie that falls otherwise, far below what a
@@ -64,8 +64,9 @@ def masked(old, new):
 
 def main():
     write = sys.argv[1] == "--write"
-    file, script = Path(sys.argv[-2]), sys.argv[-1]
-    done = subprocess.run([sys.executable, script, "--quick"], capture_output=True, text=True)
+    file, *script = sys.argv[2 if write else 1:]
+    file = Path(file)
+    done = subprocess.run([sys.executable, *script, "--quick"], capture_output=True, text=True)
     print(done.stdout, end="")
     print(done.stderr, end="", file=sys.stderr)
     if done.returncode != 0:
