@@ -65,12 +65,32 @@ public:
         }
     }
 
+    // What the order goes by: the visits for which an expert of this value, whose layer comes up in
+    // `steps` layer steps, is expected to be of no use.
+    float wait(float value, uint32_t steps) const {
+        return visits(value) + position_ * static_cast<float>(steps);
+    }
+    // Of the page that would go next from a pool; below 0: there is none.
+    float longest_wait(uint32_t pool, use_values &values) {
+        candidates_[layer_].fresh = false;  // pins may have come or gone
+        const uint32_t layer = shared_ ? furthest(values) : pool;
+        if (layer == none_found || (!shared_ && !find(layer, values))) return -1;
+        const candidate &of = candidates_[layer];
+        return of.wait + position_ * static_cast<float>(steps_to(layer));
+    }
+    // Layer steps until the layer's next visit, 1 .. layers.
+    uint32_t steps_to(uint32_t layer) const {
+        return layer > layer_ ? layer - layer_ : layer + layers_ - layer_;
+    }
+
 private:
     struct candidate {
         uint32_t page;
         float wait;
         bool fresh;
     };
+
+    float visits(float value) const { return (1 - value) / (value * (1 - discount_)); }
 
     void take(uint32_t layer, moorage::pages &out) {
         const uint32_t page = candidates_[layer].page;
@@ -89,7 +109,7 @@ private:
         of = {none_found, 0, true};
         if (expert == none_found) return false;
         of.page = first + expert;
-        of.wait = (1 - value[expert]) / (value[expert] * (1 - discount_));
+        of.wait = visits(value[expert]);
         return true;
     }
 

@@ -32,6 +32,7 @@ const std::vector<variant> everyone = {
     {"ema", {}},
     {"lin", {}},
     {"echo", {}},
+    {"tide", {}},
     {"echo", {{"history", "16"}, {"matches", "3"}, {"learning_rate", "0.01"}}},
     {"belady", {}},
     {"belady", {{"lookahead", "2"}}},

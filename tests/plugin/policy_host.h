@@ -1,6 +1,7 @@
 // policy_host.h - one instance of any bundled policy over a residency and costs that a test writes.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <random>
 #include <stdexcept>
@@ -111,6 +112,8 @@ public:
     moorage_residency view{};
     moorage_costs costs{};
     uint64_t steps = 0, token = 0;
+    uint64_t now_ns = 0;                                             // of its clock
+    std::function<uint64_t(uint32_t page, uint64_t step)> next_use;  // the future, where it has one
     std::string error;
     std::vector<std::string> lines;  // of the log
     moorage_plugin *plugin = nullptr;
@@ -142,7 +145,16 @@ private:
             sizeof(times), 0, [](const moorage_host *h) -> const moorage_costs * {
                 return self(h).timed_ ? &self(h).costs : nullptr;
             }};
+        static constexpr moorage_clock clocks{sizeof(clocks), 0,
+                                              [](const moorage_host *h) { return self(h).now_ns; }};
+        static constexpr moorage_future futures{
+            sizeof(futures), 0,
+            [](const moorage_host *h, uint32_t page, uint64_t step, uint64_t *) {
+                return self(h).next_use(page, step);
+            }};
         const std::string_view what = id;
+        if (what == MOORAGE_SERVICE_CLOCK) return &clocks;
+        if (what == MOORAGE_SERVICE_FUTURE) return &futures;
         if (what == MOORAGE_SERVICE_RESIDENCY) return &residencies;
         if (what == MOORAGE_SERVICE_RANDOM) return &randoms;
         if (what == MOORAGE_SERVICE_LOG) return &logs;

@@ -44,9 +44,9 @@ struct bench {
         config.profile = one_of({"host", "rtx_4060_ti_16gb", "rtx_4090"});
         config.cache.plugin =
             one_of({"lru", "llru", "lfu", "fifo", "sieve", "marking", "random", "lcp", "score",
-                    "echo", "static", "llama_cpp_cache", "moe_infinity", "hybrimoe"});
-        config.prefetch.plugin = one_of({"none", "next_gate", "smoe", "moepic", "echo", "random",
-                                         "moe_infinity", "hybrimoe", "deepspeed_stream"});
+                    "echo", "tide", "static", "llama_cpp_cache", "moe_infinity", "hybrimoe"});
+        config.prefetch.plugin = one_of({"none", "next_gate", "smoe", "moepic", "echo", "tide",
+                                         "random", "moe_infinity", "hybrimoe", "deepspeed_stream"});
         config.dispatch.plugin =
             one_of({"load_all", "cpu_all", "cost", "overlap", "balance", "hybrimoe", "freetoken"});
         // A budget that cuts the experts of every layer elsewhere, and again after a few tokens.

@@ -1,0 +1,212 @@
+// Goal: tide orders, into slots, what is wanted soonest of what a load can still be in time for,
+// for less wanted experts only, and no earlier than the link needs it; clairvoyant orders what the
+// future says. Method: one instance through the C ABI over a clock of the test's own. The routing
+// is planted and comes again, so that what is wanted at each layer is known; the schedules are
+// worked out by hand.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "order_bytes.h"
+#include "policy_host.h"
+
+using namespace moorage::test;
+
+namespace {
+
+constexpr uint32_t layers = 4, experts = 12, top_k = 2, period = 30, slots = 12;
+constexpr uint64_t step_ns = 50;
+
+// The experts of token `token` at `layer`: random, and again after `period` tokens.
+std::vector<uint32_t> routed(uint32_t token, uint32_t layer) {
+    std::mt19937_64 generator(1 + token % period * 100 + layer);
+    const auto first = static_cast<uint32_t>(generator() % experts);
+    const auto second = static_cast<uint32_t>((first + 1 + generator() % (experts - 1)) % experts);
+    return {first, second};
+}
+
+bool wanted(uint32_t page, uint32_t token, uint32_t layer) {
+    const std::vector<uint32_t> all = routed(token, layer);
+    return page / experts == layer &&
+           std::find(all.begin(), all.end(), page % experts) != all.end();
+}
+
+struct driver {
+    driver(const std::string &file, const std::map<std::string, std::string> &given,
+           bool shared = true)
+        : host(file, {layers, experts, top_k, slots, shared, 1}, given) {
+        std::fill(host.slots.begin(), host.slots.end(), shared ? slots : slots / layers);
+        host.costs.load_ns = 100;
+    }
+    // Tokens up to `token`, of which the last to and with layer `last`; a step takes step_ns.
+    void play(uint32_t token, uint32_t last) {
+        for (uint32_t index = 0; index <= token; ++index)
+            for (uint32_t layer = 0; layer < (index < token ? layers : last + 1); ++layer) {
+                host.now_ns += step_ns;
+                observe(index, layer);
+                if (index < token || layer < last) plan(10);
+            }
+    }
+    void observe(uint32_t token, uint32_t layer) {
+        static constexpr uint32_t stream = 0;
+        static constexpr uint64_t request = 0;
+        chosen = routed(token, layer);
+        step = {};
+        step.size = sizeof(step);
+        step.index = step.visit = uint64_t{token} * layers + layer;
+        step.token = token;
+        step.layer = layer;
+        step.phase = MOORAGE_DECODE;
+        step.token_count = 1;
+        step.top_k = step.distinct_count = top_k;
+        step.experts = experts;
+        step.host_streams = &stream;
+        step.host_requests = &request;
+        step.host_chosen = step.host_distinct = chosen.data();
+        host.observer->observe(host.plugin, &step);
+    }
+    // `window_ns`: until the next layer is routed.
+    std::vector<uint32_t> plan(uint64_t window_ns, uint64_t backlog_ns = 0) {
+        const uint32_t next = (step.layer + 1) % layers, offsets[] = {0, 0};
+        moorage_forecast forecast{};
+        forecast.size = sizeof(forecast);
+        forecast.target_count = 1;
+        forecast.window_ns = window_ns;
+        forecast.backlog_ns = backlog_ns;
+        forecast.host_layers = &next;
+        forecast.host_offsets = offsets;
+        std::vector<uint32_t> pages(experts);
+        places.assign(experts, MOORAGE_PLACE_BUFFER);
+        std::vector<uint8_t> segments(experts, MOORAGE_WHOLE);
+        moorage_orders orders{
+            sizeof(orders), 0, experts, 0, pages.data(), segments.data(), places.data(),
+            order_bytes()};
+        pages.resize(host.prefetch->plan(host.plugin, &step, &forecast, &orders));
+        places.resize(pages.size());
+        return pages;
+    }
+    void set_out(uint32_t page) {
+        host.state[page] = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
+    }
+
+    policy_host host;
+    moorage_step step{};
+    std::vector<uint8_t> places;
+    std::vector<uint32_t> chosen;
+};
+
+constexpr uint32_t now = 3 * period;  // the song is known by then
+
+}  // namespace
+
+TEST_CASE("tide orders for the first layer that a load can be in time for") {
+    // Steps are 50 ns apart and the next layer is routed 10 ns from now, those behind it at 60,
+    // 110, 160. A load of 100 ns is in time for the third from layer 1: the next token's layer 0.
+    // While it is under way the link is busy for longer than a step, so nothing else is ordered.
+    driver one("cache/tide", {});
+    one.play(now, 1);
+    const std::vector<uint32_t> orders = one.plan(10);
+    REQUIRE(orders.size() == 1);
+    CHECK(wanted(orders[0], now + 1, 0));
+    CHECK(one.places[0] == MOORAGE_PLACE_SLOT);
+}
+
+TEST_CASE("tide orders again when the link would fall idle before the next step") {
+    // A load of 40 ns arrives at 40, in time for layer 3 at 60. The next begins at 40, before the
+    // next step, arrives at 80 and is for the layer at 110. A third would be one too many to wait.
+    driver one("cache/tide", {});
+    one.host.costs.load_ns = 40;
+    one.play(now, 1);
+    const std::vector<uint32_t> orders = one.plan(10);
+    REQUIRE(orders.size() == 2);
+    CHECK(wanted(orders[0], now, 3));
+    CHECK(wanted(orders[1], now + 1, 0));
+    // Both on their way, 10 ns later: the link is busy for 70 ns, and two wait.
+    for (const uint32_t page : orders) one.set_out(page);
+    one.host.now_ns += 10;
+    CHECK(one.plan(10).empty());
+    // The first has arrived 55 ns later, and the link is busy for 15: the next begins then, arrives
+    // at 55 and is for the layer of 60.
+    one.host.state[orders[0]] = MOORAGE_WHOLE;
+    one.host.now_ns += 55;
+    const std::vector<uint32_t> more = one.plan(10);
+    REQUIRE(more.size() == 1);
+    CHECK(wanted(more[0], now, 3));
+    CHECK(more[0] != orders[0]);
+}
+
+TEST_CASE("tide counts demand that the link has to bring first") {
+    // 30 ns of demand, then the load: it arrives at 130, for the layer at 160, the fourth: layer 1
+    // of the next token.
+    driver one("cache/tide", {});
+    one.play(now, 1);
+    const std::vector<uint32_t> orders = one.plan(10, 30);
+    REQUIRE(orders.size() == 1);
+    CHECK(wanted(orders[0], now + 1, 1));
+}
+
+TEST_CASE("tide exchanges only for what is wanted later by the margin") {
+    for (const bool shared : {true, false}) {
+        CAPTURE(shared);
+        for (const char *margin : {"0", "1000"}) {
+            CAPTURE(margin);
+            driver one("cache/tide", {{"margin", margin}}, shared);
+            one.play(now, 1);
+            // Of every layer three that the song never asks for soon are all that is resident.
+            for (uint32_t layer = 0; layer < layers; ++layer)
+                for (uint32_t expert = 0, found = 0; expert < experts && found < 3; ++expert) {
+                    const uint32_t page = layer * experts + expert;
+                    if (wanted(page, now, layer) || wanted(page, now + 1, layer)) continue;
+                    one.host.state[page] = MOORAGE_WHOLE;
+                    ++found;
+                }
+            for (uint32_t pool = 0; pool < one.host.used.size(); ++pool)
+                one.host.used[pool] = one.host.slots[pool];
+            const std::vector<uint32_t> orders = one.plan(10);
+            if (std::string(margin) == "0") {
+                REQUIRE(orders.size() == 1);
+                CHECK(wanted(orders[0], now + 1, 0));
+            } else {
+                CHECK(orders.empty());
+                // A free slot costs nobody his place.
+                --one.host.used[0];
+                CHECK(one.plan(10).size() == 1);
+            }
+        }
+    }
+}
+
+TEST_CASE("tide asks for no forecast where time is not modelled") {
+    policy_host still("cache/tide", {layers, experts, top_k, slots, true, 1}, {}, /*timed=*/false);
+    CHECK(still.prefetch->horizon(still.plugin) == 0);
+}
+
+TEST_CASE("clairvoyant orders what is asked for first of what can arrive") {
+    driver one("prefetch/clairvoyant", {});
+    // Absent pages and the steps that ask for them; step 1 is running.
+    const std::map<uint32_t, uint64_t> asked = {{3, 2}, {17, 3}, {30, 4}, {40, 5}, {41, 5}};
+    one.host.next_use = [&](uint32_t page, uint64_t) {
+        const auto at = asked.find(page);
+        return at == asked.end() ? MOORAGE_NEVER : at->second;
+    };
+    one.step.size = sizeof(one.step);
+    one.step.experts = experts;
+    for (uint32_t step = 0; step < 1000; ++step, one.host.now_ns += step_ns) one.plan(10);
+    // Steps 2, 3, 4, 5 are routed at 10, 60, 110, 160. A load arrives at 100, in time for step 4,
+    // and keeps the link until after the next step.
+    one.step.index = 1;
+    CHECK(one.plan(10) == std::vector<uint32_t>{30});
+    // Loads of 45 ns arrive at 45, for step 3, and at 90, for step 4.
+    one.host.costs.load_ns = 45;
+    one.host.now_ns += step_ns;
+    CHECK(one.plan(10) == std::vector<uint32_t>{17, 30});
+    // What is there, or on its way, is not ordered again.
+    one.host.state[17] = MOORAGE_WHOLE;
+    one.set_out(30);
+    one.host.now_ns += step_ns;
+    CHECK(one.plan(10) == std::vector<uint32_t>{40});
+    // The link is busy until 40, and then with it until 85: for longer than a step.
+    one.set_out(40);
+    CHECK(one.plan(10).empty());
+}
