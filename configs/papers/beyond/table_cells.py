@@ -3,7 +3,9 @@
 
 A cell is a trace, a GPU and a share of the experts that is resident. Each trace is cut in two at the
 middle of its requests: `--half first` is what compositions are developed on, `--half second`, the
-default, what is reported. bounds.py says what F* is. With --json FILE all figures of all runs.
+default, what is reported. bounds.py says what F* (here: F) is, what "fixed" adds to it, and what no
+schedule beats that knows the future (cla). Then what the token's time goes to, in ms, hits and those of
+Belady's optimum, how busy link and CPU are, loads a token. With --json FILE all figures of all runs.
 """
 
 import json
@@ -182,9 +184,9 @@ def summary(cells):
                  and one["trace"] not in WITHOUT_BOUND]
         if not those:
             continue
-        print(f"{share} % resident: {mean(o['tpot_ms'] / o['f_star_ms'] for o in those):.2f} x F*, "
+        print(f"{share} % resident: {mean(o['tpot_ms'] / o['f_star_ms'] for o in those):.2f} x F, "
               f"{mean(o['tpot_ms'] / (o['f_star_ms'] + o['fixed_ms']) for o in those):.2f} x "
-              "(F* + fixed), "
+              "(F + fixed), "
               f"{mean(o['tpot_ms'] / o['clairvoyant_ms'] for o in those):.2f} x clairvoyant; "
               f"mean of {len(those)} cells")
     behind = [one for one in cells if one["best_ms"] and one["tpot_ms"] > 1.005 * one["best_ms"]]
@@ -210,7 +212,7 @@ def main():
             for text in (None, *range(given.texts)):
                 runs.trace(one, text)
         print(f"{'trace':14} {'GPU':11} {'%':2} {'ms':>7} {'best published':>24} {'gain %':>6} "
-              f"{'F*':>7} {'x F*':>5} {'+fix':>5} {'x cla':>5} | compute launch   link    cpu | "
+              f"{'F':>7} {'x F':>5} {'+fix':>5} {'x cla':>5} | compute launch   link    cpu | "
               "hits  OPT link% cpu%  loads" + (" | texts: ms, gain %" if given.texts else ""))
         cells = []
         for one in pool.map(lambda a: cell(runs, *a), asked):
