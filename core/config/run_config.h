@@ -19,6 +19,7 @@
 
 #include "core/base/result.h"
 #include "core/base/setting.h"
+#include "core/config/arithmetic.h"
 #include "core/config/cluster_config.h"
 #include "core/config/device_config.h"
 #include "core/config/executors.h"
@@ -50,6 +51,7 @@ struct run_config {
     // request, in one pass. Default: 0 for a trace, 512 for a model.
     uint32_t prefill = 0;
     uint64_t seed = 0;
+    arithmetic numbers = arithmetic::by_format;  // [run] arithmetic
     uint32_t threads = 0;  // of the CPU's arithmetic; 0: one a core
     uint32_t device = 0;   // which GPU, of executor cuda
     bool guard = false;    // measures what cache, prefetch and substitution gain, holds off losers

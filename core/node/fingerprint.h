@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "core/config/arithmetic.h"
 #include "core/model/model.h"
 #include "core/node/node_plan.h"
 
@@ -31,8 +32,9 @@ private:
 };
 
 // Of its sizes, and of the first bytes of every expert's matrices and of its routers': a page of
-// the files for each, not all of them.
-uint64_t fingerprint_of(const model &of);
+// the files for each, not all of them. And of what activations are rounded to before they meet an
+// expert.
+uint64_t fingerprint_of(const model &of, arithmetic numbers);
 // Names and addresses of the servers, in their order.
 uint64_t cluster_fingerprint(std::span<const node_server> servers);
 // Every copy, and the epoch.

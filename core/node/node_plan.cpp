@@ -1,6 +1,7 @@
 // node_plan.cpp - holders as one list, and what nodes compare of plan, cluster and model.
 #include "core/node/node_plan.h"
 
+#include "core/execute/cpu/activation_form.h"
 #include "core/node/fingerprint.h"
 
 namespace moorage::core {
@@ -29,7 +30,7 @@ void add_first_bytes(fingerprint &to, const matrix &of) {
 
 }  // namespace
 
-uint64_t fingerprint_of(const model &of) {
+uint64_t fingerprint_of(const model &of, arithmetic numbers) {
     const model_config &config = of.config();
     fingerprint made;
     made.add(config.architecture);
@@ -39,8 +40,10 @@ uint64_t fingerprint_of(const model &of) {
     for (const layer_weights &layer : of.weights().layers) {
         add_first_bytes(made, layer.router);
         for (const mlp_weights &expert : layer.experts)
-            for (const matrix *one : {&expert.gate, &expert.up, &expert.down})
+            for (const matrix *one : {&expert.gate, &expert.up, &expert.down}) {
                 add_first_bytes(made, *one);
+                made.add(static_cast<uint64_t>(form_of(numbers, one->type)));
+            }
     }
     return made.value();
 }

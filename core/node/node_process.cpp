@@ -18,7 +18,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     auto through = open_wire(config, policies, setup.plan, wire_calls::noted);
     if (!through) return through.failure();
     made->wire_ = std::move(*through);
-    made->pool_ = std::make_unique<thread_pool>(config.threads);
+    made->pool_ = std::make_unique<thread_pool>(config.threads, config.numbers);
     std::random_device chance;
     const uint64_t incarnation = uint64_t{chance()} << 32 | chance();
     made->node_ =

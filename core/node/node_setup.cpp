@@ -96,7 +96,7 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
                   call_rows_max};
     plan.top_k = of.config().top_k;
     plan.model_name = named.name;
-    plan.model = fingerprint_of(of);
+    plan.model = fingerprint_of(of, config.numbers);
     plan.cluster = cluster_fingerprint(plan.servers);
     std::vector<std::vector<uint32_t>> holders(plan.pages());
     for (const moorage_copy &copy : first->made.copies)

@@ -16,7 +16,7 @@ namespace moorage::core {
 namespace {
 
 status add_compute(const machine_request &request, machine &made) {
-    made.pool = std::make_unique<thread_pool>(request.threads);
+    made.pool = std::make_unique<thread_pool>(request.threads, request.config->numbers);
     auto compute = cpu_model::create(*request.of, *made.pool, request.limits);
     if (!compute) return compute.failure();
     made.compute = std::move(compute).value();

@@ -6,11 +6,21 @@
 // packed input of down.
 #include "core/execute/cpu/kernels.h"
 
+#include "core/execute/cpu/activation_form.h"
 #include "core/execute/cpu/float_buffer.h"
-#include "core/execute/cpu/kernels_panels.h"
+#include "core/execute/cpu/kernels_code_panels.h"
+#include "core/execute/cpu/kernels_mlp_codes.h"
 
 namespace moorage::core {
 namespace {
+
+// Whether all three matrices meet activations in codes.
+bool in_codes(arithmetic mode, const mlp_call &of) {
+    const auto is = [&](const matrix &one) {
+        return form_of(mode, one.type) == activation_form::codes;
+    };
+    return is(of.weights->gate) && is(of.weights->up) && is(of.weights->down);
+}
 
 bool streams(const mlp_call &call) { return call.tokens <= STREAM_TOKENS_MAX; }
 
@@ -122,6 +132,7 @@ void block_down(const mlp_call &call, const packed_tokens &input, uint32_t first
 
 struct mlp_kernel::scratch {
     float_buffer floats;
+    mlp_codes codes;
     call_plan plans[work_list::JOBS_MAX];
     // What the loops of a run have to do, and the floats that it needs.
     struct work {
@@ -141,9 +152,17 @@ void mlp_kernel::operator()(const mlp_call &call) { (*this)({&call, 1}); }
 
 void mlp_kernel::operator()(std::span<const mlp_call> calls) {
     while (!calls.empty()) {
-        const auto some = calls.first(std::min<size_t>(calls.size(), work_list::JOBS_MAX));
-        scratch_->run(pool_, some);
-        calls = calls.subspan(some.size());
+        const bool codes = in_codes(pool_.mode(), calls.front());
+        size_t count = 1;
+        while (count < std::min<size_t>(calls.size(), work_list::JOBS_MAX) &&
+               in_codes(pool_.mode(), calls[count]) == codes)
+            ++count;
+        const auto some = calls.first(count);
+        if (codes)
+            scratch_->codes.run(pool_, scratch_->floats, some);
+        else
+            scratch_->run(pool_, some);
+        calls = calls.subspan(count);
     }
 }
 

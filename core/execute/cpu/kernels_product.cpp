@@ -2,7 +2,8 @@
 // for few tokens, blocked for many.
 #include "core/execute/cpu/kernels.h"
 
-#include "core/execute/cpu/kernels_panels.h"
+#include "core/execute/cpu/activation_form.h"
+#include "core/execute/cpu/kernels_code_panels.h"
 
 namespace moorage::core {
 namespace {
@@ -34,16 +35,6 @@ void stream(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
         task.output_stride = one.output.stride;
         kernels.multiply(task);
     });
-}
-
-// The first product with the same input, which is packed once.
-size_t same_input(std::span<const product> all, size_t job) {
-    for (size_t other = 0; other < job; ++other)
-        if (all[other].input.data == all[job].input.data &&
-            all[other].input.stride == all[job].input.stride &&
-            all[other].weights->columns == all[job].weights->columns)
-            return other;
-    return job;
 }
 
 void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
@@ -112,10 +103,29 @@ void multiply_panel(const panel_source &panel, const packed_tokens &input, uint3
     }
 }
 
+namespace {
+
+bool in_codes(const thread_pool &pool, const product &of) {
+    return form_of(pool.mode(), of.weights->type) == activation_form::codes;
+}
+
+// As many of the first as go through the same loops.
+size_t alike(const thread_pool &pool, std::span<const product> all) {
+    size_t count = 1;
+    while (count < std::min<size_t>(all.size(), work_list::JOBS_MAX) &&
+           in_codes(pool, all[count]) == in_codes(pool, all.front()))
+        ++count;
+    return count;
+}
+
+}  // namespace
+
 void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
     while (!all.empty() && tokens != 0) {
-        const auto some = all.first(std::min<size_t>(all.size(), work_list::JOBS_MAX));
-        if (tokens <= STREAM_TOKENS_MAX) {
+        const auto some = all.first(alike(pool, all));
+        if (in_codes(pool, all.front())) {
+            multiply_codes(pool, tokens, some);
+        } else if (tokens <= STREAM_TOKENS_MAX) {
             stream(pool, tokens, some);
         } else {
             block(pool, tokens, some);

@@ -139,7 +139,8 @@ struct thread_pool::shared {
     }
 };
 
-thread_pool::thread_pool(uint32_t threads) : shared_(std::make_unique<shared>()) {
+thread_pool::thread_pool(uint32_t threads, arithmetic mode)
+    : shared_(std::make_unique<shared>()), mode_(mode) {
     const uint32_t cores = cores_allowed();
     if (threads == 0) threads = cores;
     if (threads > THREADS_MAX) threads = THREADS_MAX;

@@ -9,14 +9,18 @@
 #include <memory>
 #include <type_traits>
 
+#include "core/config/arithmetic.h"
+
 namespace moorage::core {
 
 class thread_pool {
 public:
     // threads >= 1, the caller included; 0: one per core this process may use.
-    explicit thread_pool(uint32_t threads);
+    explicit thread_pool(uint32_t threads, arithmetic mode = arithmetic::exact);
     ~thread_pool();
     uint32_t threads() const;
+    // Of the kernels that run on it.
+    arithmetic mode() const { return mode_; }
 
     // Calls body(item) for every item below `count`, each exactly once, on any thread, and returns
     // when all are done. `body` does not throw. Each thread begins with a stretch of the items of
@@ -47,6 +51,7 @@ private:
     void run(uint32_t count, void (*call)(void *, uint32_t, uint32_t), void *body);
     struct shared;
     std::unique_ptr<shared> shared_;
+    arithmetic mode_;
 };
 
 }  // namespace moorage::core

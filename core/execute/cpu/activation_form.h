@@ -1,0 +1,32 @@
+// activation_form.h - what activations are rounded to before they meet weights of a format
+// (decision 0036).
+#pragma once
+
+#include "core/config/arithmetic.h"
+#include "core/model/weight_types.h"
+
+namespace moorage::core {
+
+enum class activation_form : uint8_t {
+    floats,  // float32: not at all
+    codes,   // 8 bits and a scale for 16 columns; sums of integers (kernels_codes.h)
+    bfloats  // bf16, where many tokens meet a panel and the processor multiplies pairs of them
+};
+
+// What each format is made for. What others multiply with activations of 16 bits (int4 of
+// safetensors, fp8, f16, mxfp4 of gpt-oss) meets float32 here.
+constexpr activation_form practice_of(weight_type type) {
+    const weight_format &format = format_of(type);
+    if (type == weight_type::bf16) return activation_form::bfloats;
+    return format.order == value_order::groups && format.gguf_id != no_gguf_id
+               ? activation_form::codes
+               : activation_form::floats;
+}
+constexpr activation_form form_of(arithmetic mode, weight_type type) {
+    const activation_form practice = practice_of(type);
+    const bool rounds = mode == arithmetic::fast ||
+                        (mode == arithmetic::by_format && practice == activation_form::codes);
+    return rounds ? practice : activation_form::floats;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,128 @@
+// kernels_codes.h - products in which weights and activations are small integers: what the fast
+// arithmetic computes (decision 0036), the same on every processor to the bit.
+//
+// A row is cut where parts of an expert end (expert_parts), a part into chunks of 256 columns, a
+// chunk into 16 blocks of 16. Of a block k of a chunk, with integers throughout,
+//
+//   n[k] = sum of (code - zero) activation code
+//   chain[k] = fma(n[k], weight scale * activation scale, chain[k]), and, where the format has one,
+//   chain[k] = fma(weight offset, activation sum, chain[k])
+//
+// from chunk to chunk; at the end of the part its 16 chains are added, the first first. Rows
+// of few tokens and panels of many go through different loops and do the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/execute/cpu/kernels_vector.h"
+#include "core/execute/cpu/activation_form.h"
+
+namespace moorage::core {
+
+constexpr uint32_t CHUNK_COLUMNS = 256, CODE_BLOCK = 16, CHUNK_BLOCKS = 16;
+
+// 256 activations, zeros where a part ends before.
+struct alignas(64) activation_chunk {
+    int8_t codes[CHUNK_COLUMNS];   // of -127 .. 127
+    float scales[CHUNK_BLOCKS];    // of a block; none of a number where an activation is none
+    float sums[CHUNK_BLOCKS];      // scale times count
+    int32_t counts[CHUNK_BLOCKS];  // sums of codes
+};
+// 256 weights of a row: (code - zero) scale + offset.
+struct alignas(64) weight_chunk {
+    uint8_t codes[CHUNK_COLUMNS];
+    float scales[CHUNK_BLOCKS], offsets[CHUNK_BLOCKS];
+};
+// What the codes of a format have in common.
+struct code_format {
+    uint32_t zero = 0;  // 0 or a power of two
+    bool offsets = false;
+};
+constexpr code_format code_format_of(weight_type type) {
+    switch (type) {
+        case weight_type::q8_0:
+        case weight_type::iq4_nl:
+        case weight_type::iq4_xs:
+            return {128, false};
+        case weight_type::q4_0:
+            return {8, false};
+        case weight_type::q5_0:
+        case weight_type::mxfp4_gguf:  // twice the value
+            return {16, false};
+        case weight_type::q3_k:
+            return {4, false};
+        case weight_type::q6_k:
+            return {32, false};
+        default:
+            return {0, true};
+    }
+}
+
+// How the columns of a row are cut.
+struct code_layout {
+    uint32_t columns, part;  // part: columns of every part but the last
+    uint32_t chunks_of_part() const { return (part + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS; }
+    uint32_t parts() const { return (columns + part - 1) / part; }
+    uint32_t chunks() const { return parts() * chunks_of_part(); }  // the last part may need fewer
+    uint32_t columns_of(uint32_t at) const {
+        return at + 1 < parts() ? part : columns - at * part;
+    }
+};
+
+// As row_task, of activations in codes.
+struct code_task {
+    const matrix *weights;
+    uint32_t first, count;  // rows
+    uint32_t part;
+    uint32_t tokens;  // 1 .. STREAM_TOKENS_MAX
+    const activation_chunk *inputs[STREAM_TOKENS_MAX];
+    const float *start;  // [count] or null
+    bool add;
+    float *output;  // of row `first`
+    size_t output_stride;
+};
+
+// Sixteen rows turned round: a block of each, of 16 columns.
+constexpr uint32_t CODE_ROWS = 16, CODE_TOKENS_MAX = 12;
+struct alignas(64) code_panel_block {
+    uint32_t words[4][CODE_ROWS];  // four codes with their zero taken away, of one row
+    float scales[CODE_ROWS], offsets[CODE_ROWS];
+    int32_t starts[CODE_ROWS];  // -128 times the sums of codes: activations come with 128 added
+};
+// Of the tokens of a tile: a block is words[4][tokens], scales[tokens], sums[tokens].
+constexpr uint32_t TILE_WORDS = 6;
+// Blocks of panels and tiles lie by part, by number in the chunk, by chunk.
+struct code_tile_task {
+    const code_panel_block *panel;
+    const uint32_t *input;
+    uint32_t columns, tokens;  // of one part
+    bool offsets;
+    bool add;            // to what output holds
+    const float *start;  // [CODE_ROWS], added first, or null
+    float *output;       // CODE_ROWS floats a token
+    size_t output_stride;
+};
+
+struct code_kernels {
+    // 16 activations as a block of a chunk.
+    void (*round)(const float *from, activation_chunk *to, uint32_t block);
+    void (*multiply)(const code_task &task);
+    // Columns [begin, begin + count) of one row; begin on a border of a block of the format.
+    void (*read[weight_format_count])(const std::byte *row, uint32_t begin, uint32_t count,
+                                      weight_chunk &out);
+    // The rows [first, first + CODE_ROWS), the last one again where there are fewer, over the
+    // columns of a part.
+    void (*pack)(const matrix &from, uint32_t first, uint32_t begin, uint32_t count,
+                 code_panel_block *panel);
+    void (*tile)(const code_tile_task &task);
+    uint32_t tokens;  // of a tile, at most
+};
+const code_kernels &vector_codes();
+
+// All activations of a row; chunks of `cut`.
+void round_row(const float *from, const code_layout &cut, activation_chunk *to);
+// 16 activations of column `column`, and zeros behind them where the part ends within the chunk.
+void round_at(const float *from, const code_layout &cut, uint32_t column, activation_chunk *to);
+
+}  // namespace moorage::core

@@ -1,0 +1,40 @@
+// kernels_mlp_codes.h - experts whose matrices meet activations in codes: the loops of
+// kernels_mlp.cpp once more, with what lies between up and down rounded where it is made.
+#pragma once
+
+#include "core/execute/cpu/float_buffer.h"
+#include "core/execute/cpu/kernels_code_panels.h"
+
+namespace moorage::core {
+
+class mlp_codes {
+public:
+    // At most work_list::JOBS_MAX calls; `memory` grows to what they need.
+    void run(thread_pool &pool, float_buffer &memory, std::span<const mlp_call> calls);
+
+private:
+    // Of a call; places count floats from the beginning of the memory.
+    struct call_plan {
+        code_layout input, inner;     // of the rows of gate and up, of down's
+        size_t inputs, inners;        // activation chunks or tiles
+        uint32_t rows, down_rows;     // of an item
+    };
+    struct work {
+        work_list packs, gates, downs;
+        size_t floats = 0, panel_floats = 0, sums_floats = 0;  // the last two of a thread
+    };
+    work plan(thread_pool &pool, std::span<const mlp_call> calls);
+    void round_inputs(const mlp_call &call, const call_plan &by, uint32_t tile) const;
+    void stream_gate_up(const mlp_call &call, const call_plan &by, uint32_t first) const;
+    void stream_down(const mlp_call &call, const call_plan &by, uint32_t first) const;
+    void block_gate_up(const mlp_call &call, const call_plan &by, uint32_t first, float *own) const;
+    void block_down(const mlp_call &call, const call_plan &by, uint32_t first, float *own) const;
+    activation_chunk *chunks(size_t place, const code_layout &cut, uint32_t token) const;
+    coded_tokens tiles(size_t place, const code_layout &cut, uint32_t tokens) const;
+
+    float *base_ = nullptr;
+    size_t panel_floats_ = 0;
+    call_plan plans_[work_list::JOBS_MAX];
+};
+
+}  // namespace moorage::core

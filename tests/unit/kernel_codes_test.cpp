@@ -1,0 +1,287 @@
+// kernel_codes_test.cpp - goal: products with activations in codes are what the formats define, of
+// activations rounded as kernels_codes.h says, with the same bits for few tokens and many, for any
+// number of threads, any split of an expert and every instruction set of one kind. Method: sums in
+// double of weight_at() with activations rounded here; outputs filled with NaN before; bits
+// compared with those of one token at a time and with the arithmetic that has no vectors.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+
+#include "core/execute/cpu/kernels.h"
+#include "core/execute/cpu/kernels_codes_plain.h"
+#include "core/execute/cpu/kernels_vector.h"
+#include "tests/unit/random_weights.h"
+
+namespace moorage::core {
+namespace {
+
+std::vector<weight_type> types_in_codes() {
+    std::vector<weight_type> all;
+    for (const weight_format &one : weight_formats)
+        if (practice_of(one.type) == activation_form::codes) all.push_back(one.type);
+    return all;
+}
+
+template <class Body>
+void with_each_target(Body &&body) {
+    for (const std::string &target : vector_targets()) {
+        choose_vector_target(target);
+        CAPTURE(target);
+        body(target);
+    }
+    choose_vector_target("");
+}
+
+// 16 values as a number times integers of 127 at most, the nearest.
+std::vector<double> rounded(const float *from, uint32_t count) {
+    std::vector<double> values(count);
+    for (uint32_t begin = 0; begin < count; begin += 16) {
+        float largest = 0;
+        for (uint32_t i = 0; i < 16; ++i) largest = std::max(largest, std::abs(from[begin + i]));
+        for (uint32_t i = 0; i < 16; ++i)
+            values[begin + i] =
+                largest == 0 ? 0
+                             : std::nearbyint(from[begin + i] * (127 / largest)) * (largest / 127);
+    }
+    return values;
+}
+
+uint32_t columns_for(std::mt19937_64 &random, weight_type type, uint32_t most) {
+    const uint32_t block = format_of(type).block;
+    return (1 + random() % most + block - 1) / block * block;
+}
+
+void run(thread_pool &pool, uint32_t tokens, const random_matrix &weights, float_rows &input,
+         const std::vector<float> &bias, float_rows &output) {
+    const product one{&weights.view(), input.view(), output.view(), bias};
+    multiply(pool, tokens, {&one, 1});
+}
+
+void check_values(const random_matrix &weights, float_rows &input, uint32_t tokens,
+                  const std::vector<float> &bias, const float_rows &output) {
+    const uint32_t columns = weights.view().columns;
+    uint32_t wrong = 0;
+    for (uint32_t t = 0; t < tokens; ++t) {
+        const std::vector<double> x = rounded(&input.at(t, 0), columns);
+        for (uint32_t r = 0; r < weights.view().rows; ++r) {
+            double sum = bias.empty() ? 0 : bias[r], size = std::abs(sum);
+            for (uint32_t c = 0; c < columns; ++c) {
+                sum += weights.at(r, c) * x[c];
+                // Minimums meet sums of their own: what rounds is as large as the codes are.
+                size += 4 * std::abs(weights.at(r, c) * x[c]);
+            }
+            wrong += !(std::abs(output.at(t, r) - sum) <= 2e-6 * (size + 1e-3));
+        }
+    }
+    CHECK(wrong == 0);
+}
+
+TEST_CASE("every format in codes, few tokens and many") {
+    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    for (const weight_type type : types_in_codes()) {
+        CAPTURE(name_of(type));
+        for (uint32_t round = 0; round < 8; ++round) {
+            std::mt19937_64 random(round);
+            const uint32_t tokens = round < 3 ? 1 + 2 * round : 7 + random() % 30;
+            const uint32_t columns = columns_for(random, type, round % 4 ? 300 : 1500);
+            random_matrix weights(random, type, 1 + random() % 70, columns, random() % 9);
+            float_rows input(random, tokens, columns);
+            const auto bias = random_floats(random, round % 2 ? weights.view().rows : 0);
+            std::map<bool, float_rows> kept;  // by whether multiply-adds round once
+            with_each_target([&](const std::string &target) {
+                float_rows got(tokens, weights.view().rows), apart = got, threads = got;
+                run(one, tokens, weights, input, bias, got);
+                check_values(weights, input, tokens, bias, got);
+                run(three, tokens, weights, input, bias, threads);
+                CHECK(got.same_bits(threads));
+                for (uint32_t t = 0; t < tokens; ++t) {
+                    const product alone{&weights.view(),
+                                        {&input.at(t, 0), 1},
+                                        {&apart.at(t, 0), 1},
+                                        bias};
+                    multiply(one, 1, {&alone, 1});
+                }
+                CHECK(got.same_bits(apart));
+                const bool once = target.starts_with("AVX") || target.starts_with("NEON");
+                CHECK(kept.try_emplace(once, got).first->second.same_bits(got));
+            });
+        }
+    }
+}
+
+TEST_CASE("readers make the codes, scales and offsets of the formats") {
+    for (const weight_type type : types_in_codes()) {
+        CAPTURE(name_of(type));
+        std::mt19937_64 random(5);
+        const uint32_t block = format_of(type).block;
+        random_matrix weights(random, type, 40, 512);
+        const code_format format = code_format_of(type);
+        with_each_target([&](const std::string &) {
+            const auto read = vector_codes().read[static_cast<size_t>(type)];
+            uint32_t wrong = 0;
+            for (uint32_t row = 0; row < 40; ++row)
+                for (uint32_t begin = 0; begin < 512; begin += 256) {
+                    const uint32_t count = block == 256 ? 256 : 32 * (1 + row % 8);
+                    weight_chunk got;
+                    std::memset(&got, 0xff, sizeof got);
+                    read(weights.view().data + row * weights.view().row_bytes, begin, count, got);
+                    for (uint32_t i = 0; i < count; ++i) {
+                        const float code = static_cast<float>(got.codes[i]) -
+                                           static_cast<float>(format.zero);
+                        const float offset = format.offsets ? got.offsets[i / 16] : 0;
+                        const double value = static_cast<double>(code) * got.scales[i / 16];
+                        wrong += static_cast<float>(value + offset) !=
+                                 static_cast<float>(weights.at(row, begin + i));
+                    }
+                    // Behind the row's end nothing adds anything.
+                    for (uint32_t k = count / 16; k < 16; ++k)
+                        wrong += got.scales[k] != 0 || (format.offsets && got.offsets[k] != 0);
+                }
+            CHECK(wrong == 0);
+        });
+    }
+}
+
+TEST_CASE("16 activations as codes: the nearest, halves to even, none lost and none made up") {
+    with_each_target([&](const std::string &) {
+        alignas(64) float values[16] = {127, -127, 0.5F, 1.5F, 2.5F, -0.5F, -1.5F, 100.4F};
+        activation_chunk chunk;
+        vector_codes().round(values, &chunk, 3);
+        CHECK(chunk.scales[3] == 1);
+        const int8_t expected[] = {127, -127, 0, 2, 2, 0, -2, 100, 0};
+        CHECK(std::equal(std::begin(expected), std::end(expected), chunk.codes + 48));
+        CHECK(chunk.counts[3] == 102);
+        CHECK(chunk.sums[3] == 102);
+        for (const float none : {NAN, INFINITY, -INFINITY}) {
+            values[9] = none;
+            vector_codes().round(values, &chunk, 0);
+            CHECK(std::isnan(chunk.scales[0]));
+        }
+        std::fill(std::begin(values), std::end(values), 1e-38F);
+        vector_codes().round(values, &chunk, 0);
+        CHECK(chunk.scales[0] == 0);
+        CHECK(chunk.counts[0] == 0);
+    });
+}
+
+// Gate and up [intermediate, hidden], down turned; every segment of it gives the same bits.
+struct coded_expert {
+    random_matrix gate, up, down;
+    std::vector<float> gate_bias, up_bias, down_bias;
+    coded_expert(std::mt19937_64 &random, weight_type type, weight_type of_down, uint32_t hidden,
+                 uint32_t intermediate)
+        : gate(random, type, intermediate, hidden),
+          up(random, type, intermediate, hidden),
+          down(random, of_down, hidden, intermediate),
+          gate_bias(random_floats(random, intermediate)),
+          up_bias(random_floats(random, intermediate)),
+          down_bias(random_floats(random, hidden)) {}
+    mlp_weights segment(uint32_t first, uint32_t count) const {
+        mlp_weights of{gate.view(), up.view(), down.view(), {}, {}, down_bias};
+        for (matrix *one : {&of.gate, &of.up}) {
+            one->data += first * one->row_bytes;
+            one->rows = count;
+        }
+        of.down.columns = count;
+        of.down.data += bytes_of_columns(of.down.type, first);
+        of.gate_bias = std::span(gate_bias).subspan(first, count);
+        of.up_bias = std::span(up_bias).subspan(first, count);
+        return of;
+    }
+};
+
+mlp_call call_of(const mlp_weights &weights, uint32_t intermediate, uint32_t first,
+                 uint32_t tokens, float_rows &input, float_rows &output) {
+    mlp_call call{};
+    call.weights = &weights;
+    call.intermediate = intermediate;
+    call.first = first;
+    call.count = weights.gate.rows;
+    call.unit = part_unit_of(weights.down);
+    call.activation = activation_kind::silu;
+    call.tokens = tokens;
+    call.input = input.view();
+    call.output = output.view();
+    call.add = first != 0;
+    return call;
+}
+
+TEST_CASE("experts: tokens apart, threads and segments change no bit") {
+    struct shape {
+        weight_type type, down;
+        uint32_t hidden, intermediate;
+    };
+    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    for (const shape &of : {shape{weight_type::q8_0, weight_type::q4_0, 96, 352},
+                            shape{weight_type::q4_k, weight_type::q6_k, 256, 768},
+                            shape{weight_type::q4_k, weight_type::q5_0, 512, 608}}) {
+        std::mt19937_64 random(9);
+        const coded_expert expert(random, of.type, of.down, of.hidden, of.intermediate);
+        const uint32_t tokens = 19;
+        float_rows input(random, tokens, of.hidden);
+        const mlp_weights whole = expert.segment(0, of.intermediate);
+        const uint32_t part = parts_of(of.intermediate, part_unit_of(whole.down)).part;
+        with_each_target([&](const std::string &) {
+            mlp_kernel kernel(one), wide(three);
+            float_rows all(tokens, of.hidden), apart = all, cut = all, threads = all;
+            kernel(call_of(whole, of.intermediate, 0, tokens, input, all));
+            wide(call_of(whole, of.intermediate, 0, tokens, input, threads));
+            CHECK(all.same_bits(threads));
+            for (uint32_t t = 0; t < tokens; ++t) {
+                mlp_call call = call_of(whole, of.intermediate, 0, 1, input, apart);
+                call.gathered = &t;
+                call.output.data = &apart.at(t, 0);
+                kernel(call);
+            }
+            CHECK(all.same_bits(apart));
+            const mlp_weights top = expert.segment(0, part),
+                              rest = expert.segment(part, of.intermediate - part);
+            kernel(call_of(top, of.intermediate, 0, tokens, input, cut));
+            kernel(call_of(rest, of.intermediate, part, tokens, input, cut));
+            CHECK(all.same_bits(cut));
+            thread_pool exact(1);
+            mlp_kernel slow(exact);
+            float_rows near(tokens, of.hidden);
+            slow(call_of(whole, of.intermediate, 0, tokens, input, near));
+            double apart_by = 0, size = 0;
+            for (uint32_t t = 0; t < tokens; ++t)
+                for (uint32_t i = 0; i < of.hidden; ++i) {
+                    apart_by += std::pow(all.at(t, i) - near.at(t, i), 2);
+                    size += std::pow(near.at(t, i), 2);
+                }
+            CHECK(std::sqrt(apart_by / size) < 0.02);
+            CHECK(apart_by > 0);
+        });
+    }
+}
+
+TEST_CASE("a number that is none reaches every sum that it belongs to and no other") {
+    thread_pool pool(2, arithmetic::fast);
+    std::mt19937_64 random(3);
+    random_matrix weights(random, weight_type::q4_k, 20, 512);
+    for (const uint32_t tokens : {3u, 20u}) {
+        float_rows input(random, tokens, 512), output(tokens, 20);
+        input.at(2, 300) = INFINITY;
+        run(pool, tokens, weights, input, {}, output);
+        for (uint32_t t = 0; t < tokens; ++t)
+            for (uint32_t r = 0; r < 20; ++r) CHECK(std::isnan(output.at(t, r)) == (t == 2));
+    }
+}
+
+TEST_CASE("exact arithmetic leaves activations alone, and so do formats made for them") {
+    std::mt19937_64 random(4);
+    CHECK(form_of(arithmetic::exact, weight_type::q4_0) == activation_form::floats);
+    CHECK(form_of(arithmetic::by_format, weight_type::q4_0) == activation_form::codes);
+    CHECK(form_of(arithmetic::by_format, weight_type::bf16) == activation_form::floats);
+    CHECK(form_of(arithmetic::fast, weight_type::bf16) == activation_form::bfloats);
+    for (const weight_type type :
+         {weight_type::f32, weight_type::f16, weight_type::mxfp4, weight_type::fp8,
+          weight_type::int4_32, weight_type::int4_ordered})
+        CHECK(form_of(arithmetic::fast, type) == activation_form::floats);
+}
+
+}  // namespace
+}  // namespace moorage::core
