@@ -35,16 +35,26 @@ void with_each_target(Body &&body) {
     choose_vector_target("");
 }
 
-// 16 values as a number times integers of 127 at most, the nearest.
-std::vector<double> rounded(const float *from, uint32_t count) {
+double as_binary16(double value) {
+    int exponent;
+    std::frexp(value, &exponent);
+    const double unit = std::ldexp(1, exponent - 11);
+    return std::nearbyint(value / unit) * unit;
+}
+
+// 16 values, or 32 with the scale in binary16, as a number times integers of 127 at most, the
+// nearest.
+std::vector<double> rounded(const float *from, uint32_t count, uint32_t shared) {
     std::vector<double> values(count);
-    for (uint32_t begin = 0; begin < count; begin += 16) {
+    for (uint32_t begin = 0; begin < count; begin += shared) {
         float largest = 0;
-        for (uint32_t i = 0; i < 16; ++i) largest = std::max(largest, std::abs(from[begin + i]));
-        for (uint32_t i = 0; i < 16; ++i)
+        for (uint32_t i = 0; i < shared; ++i)
+            largest = std::max(largest, std::abs(from[begin + i]));
+        const float own = largest / 127;
+        const double scale = shared == 32 ? as_binary16(own) : own;
+        for (uint32_t i = 0; i < shared; ++i)
             values[begin + i] =
-                largest == 0 ? 0
-                             : std::nearbyint(from[begin + i] * (127 / largest)) * (largest / 127);
+                largest == 0 ? 0 : std::nearbyint(from[begin + i] * (127 / largest)) * scale;
     }
     return values;
 }
@@ -65,7 +75,7 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
     const uint32_t columns = weights.view().columns;
     uint32_t wrong = 0;
     for (uint32_t t = 0; t < tokens; ++t) {
-        const std::vector<double> x = rounded(&input.at(t, 0), columns);
+        const std::vector<double> x = rounded(&input.at(t, 0), columns, format_of(weights.view().type).block == 32 ? 32 : 16);
         for (uint32_t r = 0; r < weights.view().rows; ++r) {
             double sum = bias.empty() ? 0 : bias[r], size = std::abs(sum);
             for (uint32_t c = 0; c < columns; ++c) {
@@ -73,7 +83,10 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
                 // Minimums meet sums of their own: what rounds is as large as the codes are.
                 size += 4 * std::abs(weights.at(r, c) * x[c]);
             }
-            wrong += !(std::abs(output.at(t, r) - sum) <= 2e-6 * (size + 1e-3));
+            // Sums of 32 activations are rounded to binary16 where minimums meet them.
+            const bool halves =
+                code_format_of(weights.view().type).offsets && format_of(weights.view().type).block == 32;
+            wrong += !(std::abs(output.at(t, r) - sum) <= (halves ? 5e-4 : 2e-6) * (size + 1e-3));
         }
     }
     CHECK(wrong == 0);
@@ -149,7 +162,7 @@ TEST_CASE("16 activations as codes: the nearest, halves to even, none lost and n
     with_each_target([&](const std::string &) {
         alignas(64) float values[16] = {127, -127, 0.5F, 1.5F, 2.5F, -0.5F, -1.5F, 100.4F};
         activation_chunk chunk;
-        vector_codes().round(values, &chunk, 3);
+        vector_codes().round(values, 16, &chunk, 3);
         CHECK(chunk.scales[3] == 1);
         const int8_t expected[] = {127, -127, 0, 2, 2, 0, -2, 100, 0};
         CHECK(std::equal(std::begin(expected), std::end(expected), chunk.codes + 48));
@@ -157,11 +170,23 @@ TEST_CASE("16 activations as codes: the nearest, halves to even, none lost and n
         CHECK(chunk.sums[3] == 102);
         for (const float none : {NAN, INFINITY, -INFINITY}) {
             values[9] = none;
-            vector_codes().round(values, &chunk, 0);
+            vector_codes().round(values, 16, &chunk, 0);
             CHECK(std::isnan(chunk.scales[0]));
         }
+        // 32 share a scale of binary16, and a sum.
+        alignas(64) float more[32] = {};
+        more[3] = 254.1F;
+        more[20] = -100;
+        vector_codes().round(more, 32, &chunk, 14);
+        CHECK(chunk.scales[14] == 2.0F);
+        CHECK(chunk.scales[15] == 2.0F);
+        CHECK(chunk.codes[14 * 16 + 20] == -50);
+        CHECK(chunk.counts[14] == 127);
+        CHECK(chunk.counts[15] == -50);
+        CHECK(chunk.sums[14] == doctest::Approx(154.1).epsilon(1e-3));
+        CHECK(chunk.sums[15] == 0);
         std::fill(std::begin(values), std::end(values), 1e-38F);
-        vector_codes().round(values, &chunk, 0);
+        vector_codes().round(values, 16, &chunk, 0);
         CHECK(chunk.scales[0] == 0);
         CHECK(chunk.counts[0] == 0);
     });

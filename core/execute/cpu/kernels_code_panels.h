@@ -25,7 +25,7 @@ struct coded_tokens {
         return data + words_of(cut) * tiles.begin(tile) +
                size_t{part} * cut.chunks_of_part() * CHUNK_BLOCKS * TILE_WORDS * tiles.size(tile);
     }
-    // 16 activations from column `column` of token `token` of a tile.
+    // cut.shared activations from column `column` on, of token `token` of a tile.
     void put(uint32_t tile, uint32_t token, uint32_t column, const float *values) const;
 };
 
@@ -41,7 +41,8 @@ void multiply_code_panel(const matrix &weights, uint32_t first, uint32_t lanes,
 
 // Rows of an item of a streaming loop: whole blocks of codes of the next product.
 inline uint32_t code_rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t threads) {
-    return divide_up(rows_of_item(row_bytes, total_bytes, threads), CODE_ROWS) * CODE_ROWS;
+    constexpr uint32_t shared_max = 32;
+    return divide_up(rows_of_item(row_bytes, total_bytes, threads), shared_max) * shared_max;
 }
 
 // What lies in memory that was taken as floats, each on lines of its own.

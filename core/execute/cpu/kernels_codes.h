@@ -26,7 +26,7 @@ constexpr uint32_t CHUNK_COLUMNS = 256, CODE_BLOCK = 16, CHUNK_BLOCKS = 16;
 struct alignas(64) activation_chunk {
     int8_t codes[CHUNK_COLUMNS];   // of -127 .. 127
     float scales[CHUNK_BLOCKS];    // of a block; none of a number where an activation is none
-    float sums[CHUNK_BLOCKS];      // scale times count
+    float sums[CHUNK_BLOCKS];      // scale times count; of 32 columns with the first 16
     int32_t counts[CHUNK_BLOCKS];  // sums of codes
 };
 // 256 weights of a row: (code - zero) scale + offset.
@@ -59,9 +59,17 @@ constexpr code_format code_format_of(weight_type type) {
     }
 }
 
+// Columns whose activations share a scale: 32 as ggml has it for formats in blocks of 32, with its
+// rounding of scales to binary16, so that texts are its texts; 16 for those in blocks of 256, where
+// its one scale for all of them rounds twice as much.
+constexpr uint32_t shared_columns(weight_type type) {
+    return format_of(type).block == 32 ? 32 : CODE_BLOCK;
+}
+
 // How the columns of a row are cut.
 struct code_layout {
     uint32_t columns, part;  // part: columns of every part but the last
+    uint32_t shared;         // shared_columns() of the weights
     uint32_t chunks_of_part() const { return (part + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS; }
     uint32_t parts() const { return (columns + part - 1) / part; }
     uint32_t chunks() const { return parts() * chunks_of_part(); }  // the last part may need fewer
@@ -105,8 +113,8 @@ struct code_tile_task {
 };
 
 struct code_kernels {
-    // 16 activations as a block of a chunk.
-    void (*round)(const float *from, activation_chunk *to, uint32_t block);
+    // 16 or 32 activations (shared_columns) as blocks of a chunk from `block` on.
+    void (*round)(const float *from, uint32_t count, activation_chunk *to, uint32_t block);
     void (*multiply)(const code_task &task);
     // Columns [begin, begin + count) of one row; begin on a border of a block of the format.
     void (*read[weight_format_count])(const std::byte *row, uint32_t begin, uint32_t count,
@@ -122,7 +130,8 @@ const code_kernels &vector_codes();
 
 // All activations of a row; chunks of `cut`.
 void round_row(const float *from, const code_layout &cut, activation_chunk *to);
-// 16 activations of column `column`, and zeros behind them where the part ends within the chunk.
+// cut.shared activations from `column` on, and zeros behind them where the part ends within the
+// chunk.
 void round_at(const float *from, const code_layout &cut, uint32_t column, activation_chunk *to);
 
 }  // namespace moorage::core

@@ -140,23 +140,21 @@ void read_any(const matrix &from, uint64_t row, uint32_t begin, uint32_t count,
                                                        count, out);
 }
 
-void round_block(const float *from, activation_chunk *to, uint32_t block) {
+void round_some(const float *from, uint32_t count, activation_chunk *to, uint32_t block) {
     float largest = 0, none = 0;
-    for (uint32_t i = 0; i < CODE_BLOCK; ++i) {
+    for (uint32_t i = 0; i < count; ++i) {
         largest = std::max(largest, std::abs(from[i]));
         none += from[i] - from[i];
     }
-    const code_rounding by = code_rounding_of(largest, none);
-    int32_t count = 0;
-    for (uint32_t i = 0; i < CODE_BLOCK; ++i) {
+    const code_rounding by = code_rounding_of(count, largest, none);
+    int32_t counts[2] = {};
+    for (uint32_t i = 0; i < count; ++i) {
         const auto code =
             none == 0 ? static_cast<int32_t>(std::nearbyint(from[i] * by.inverse)) : 0;
         to->codes[CODE_BLOCK * block + i] = static_cast<int8_t>(code);
-        count += code;
+        counts[i / CODE_BLOCK] += code;
     }
-    to->scales[block] = by.scale;
-    to->counts[block] = count;
-    to->sums[block] = by.scale * static_cast<float>(count);
+    note_rounding(by, count, counts, to, block);
 }
 
 // A chain further by a block.
@@ -187,7 +185,8 @@ float part_of_row(const code_task &task, uint64_t row, const activation_chunk *c
 }
 
 void multiply(const code_task &task) {
-    const code_layout cut{task.weights->columns, task.part};
+    const code_layout cut{task.weights->columns, task.part,
+                          shared_columns(task.weights->type)};
     for (uint32_t t = 0; t < task.tokens; ++t)
         for (uint32_t r = 0; r < task.count; ++r) {
             float &out = task.output[t * task.output_stride + r];
@@ -262,7 +261,7 @@ void tile(const code_tile_task &task) {
 
 template <size_t... index>
 constexpr code_kernels kernels_of(std::index_sequence<index...>) {
-    code_kernels made{round_block, multiply, {}, pack, tile, 4};
+    code_kernels made{round_some, multiply, {}, pack, tile, 4};
     const auto add = [&]<size_t number>() {
         constexpr weight_type type = weight_formats[number].type;
         if constexpr (has_codes(type)) made.read[number] = read<type>;
@@ -295,12 +294,13 @@ void round_at(const float *from, const code_layout &cut, uint32_t column, activa
     const uint32_t part = column / cut.part, at = column % cut.part;
     const uint32_t block = at % CHUNK_COLUMNS / CODE_BLOCK, end = cut.columns_of(part);
     activation_chunk &chunk = to[size_t{part} * cut.chunks_of_part() + at / CHUNK_COLUMNS];
-    vector_codes().round(from, &chunk, block);
-    if (at + CODE_BLOCK == end && block + 1 < CHUNK_BLOCKS) clear_blocks(chunk, block + 1);
+    vector_codes().round(from, cut.shared, &chunk, block);
+    const uint32_t next = block + cut.shared / CODE_BLOCK;
+    if (at + cut.shared == end && next < CHUNK_BLOCKS) clear_blocks(chunk, next);
 }
 
 void round_row(const float *from, const code_layout &cut, activation_chunk *to) {
-    for (uint32_t column = 0; column < cut.columns; column += CODE_BLOCK)
+    for (uint32_t column = 0; column < cut.columns; column += cut.shared)
         round_at(from + column, cut, column, to);
 }
 

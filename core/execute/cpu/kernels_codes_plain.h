@@ -5,20 +5,42 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/half.h"
 #include "core/execute/cpu/kernels_codes.h"
 
 namespace moorage::core {
 
-// How 16 activations become codes: code = nearest even integer of value * inverse.
+// To binary16, where that has the number with all its bits.
+inline float as_half(float value) {
+    const float size = std::abs(value);
+    return size >= 0x1p-14F && size < 65504 ? float_of_half(half_of_float(value)) : value;
+}
+// How 16 or 32 activations become codes: code = nearest even integer of value * inverse.
 struct code_rounding {
     float scale, inverse;
+    float own;  // the scale before it is rounded
 };
 // `largest` of their magnitudes; `none`: 0 where all are finite. Magnitudes without an inverse in
 // float32 are zeros.
-inline code_rounding code_rounding_of(float largest, float none) {
-    if (none != 0) return {std::numeric_limits<float>::quiet_NaN(), 0};
-    if (largest < 1e-30F) return {0, 0};
-    return {largest / 127, 127 / largest};
+inline code_rounding code_rounding_of(uint32_t count, float largest, float none) {
+    constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+    if (none != 0) return {nan, 0, nan};
+    if (largest < 1e-30F) return {0, 0, 0};
+    const float own = largest / 127;
+    return {count == CODE_BLOCK ? own : as_half(own), 127 / largest, own};
+}
+// Notes scale, sums and counts (of each 16) with the codes that they belong to.
+inline void note_rounding(const code_rounding &by, uint32_t count, const int32_t *counts,
+                          activation_chunk *to, uint32_t block) {
+    int32_t all = 0;
+    for (uint32_t i = 0; i < count / CODE_BLOCK; ++i) {
+        to->scales[block + i] = by.scale;
+        to->counts[block + i] = counts[i];
+        to->sums[block + i] = 0;
+        all += counts[i];
+    }
+    const float sum = by.own * static_cast<float>(all);
+    to->sums[block] = count == CODE_BLOCK ? sum : as_half(sum);
 }
 
 const code_kernels &plain_codes();

@@ -14,12 +14,14 @@
 namespace moorage::core {
 namespace {
 
-// Whether all three matrices meet activations in codes.
+// Whether all three matrices meet activations in codes, gate and up the same ones.
 bool in_codes(arithmetic mode, const mlp_call &of) {
     const auto is = [&](const matrix &one) {
         return form_of(mode, one.type) == activation_form::codes;
     };
-    return is(of.weights->gate) && is(of.weights->up) && is(of.weights->down);
+    const mlp_weights &all = *of.weights;
+    return is(all.gate) && is(all.up) && is(all.down) &&
+           shared_columns(all.gate.type) == shared_columns(all.up.type);
 }
 
 bool streams(const mlp_call &call) { return call.tokens <= STREAM_TOKENS_MAX; }

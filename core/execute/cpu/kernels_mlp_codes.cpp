@@ -42,9 +42,10 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
         const mlp_weights &weights = *call.weights;
         call_plan &by = plans_[job];
         const uint32_t hidden = weights.gate.columns;
-        by.input = {hidden, hidden};
-        by.inner = {call.count, parts_of(call.intermediate, call.unit).part};
-        assert(call.first % by.inner.part == 0 && call.count % CODE_BLOCK == 0);
+        by.input = {hidden, hidden, shared_columns(weights.gate.type)};
+        by.inner = {call.count, parts_of(call.intermediate, call.unit).part,
+                    shared_columns(weights.down.type)};
+        assert(call.first % by.inner.part == 0 && call.count % by.inner.shared == 0);
         const auto bytes_of = [&](const code_layout &cut) {
             return call.tokens * (streams(call) ? cut.chunks() * sizeof(activation_chunk)
                                                 : coded_tokens::words_of(cut) * sizeof(uint32_t));
@@ -52,7 +53,8 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
         by.inputs = all.floats;
         by.inners = by.inputs + floats_of_bytes(bytes_of(by.input));
         all.floats = by.inners + floats_of_bytes(bytes_of(by.inner));
-        by.rows = by.down_rows = CODE_ROWS;
+        by.rows = by.inner.shared;
+        by.down_rows = CODE_ROWS;
         if (streams(call)) {
             by.rows = code_rows_of_item(weights.gate.row_bytes, total_bytes, pool.threads());
             by.down_rows = code_rows_of_item(weights.down.row_bytes, total_bytes, pool.threads());
@@ -60,7 +62,7 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
             const size_t blocks = std::max(panel_blocks(by.input), panel_blocks(by.inner));
             all.panel_floats =
                 std::max(all.panel_floats, floats_of_bytes(blocks * sizeof(code_panel_block)));
-            all.sums_floats = std::max(all.sums_floats, size_t{call.tokens} * 2 * CODE_ROWS);
+            all.sums_floats = std::max(all.sums_floats, size_t{call.tokens} * 2 * by.inner.shared);
         }
         const bool any = call.tokens != 0;
         all.packs.add(!any ? 0
@@ -82,7 +84,7 @@ void mlp_codes::round_inputs(const mlp_call &call, const call_plan &by, uint32_t
     const coded_tokens to = tiles(by.inputs, by.input, call.tokens);
     for (uint32_t t = 0; t < to.tiles.size(tile); ++t) {
         const float *const from = input_of(call, to.tiles.begin(tile) + t);
-        for (uint32_t column = 0; column < by.input.columns; column += CODE_BLOCK)
+        for (uint32_t column = 0; column < by.input.columns; column += by.input.shared)
             to.put(tile, t, column, from + column);
     }
 }
@@ -108,7 +110,7 @@ void mlp_codes::stream_gate_up(const mlp_call &call, const call_plan &by, uint32
     vector_codes().multiply(task);
     for (uint32_t t = 0; t < call.tokens; ++t) {
         vector_elements().activate(call.activation, call.limit, task.count, gates[t], ups[t]);
-        for (uint32_t row = 0; row < task.count; row += CODE_BLOCK)
+        for (uint32_t row = 0; row < task.count; row += by.inner.shared)
             round_at(gates[t] + row, by.inner, first + row, chunks(by.inners, by.inner, t));
     }
 }
@@ -135,17 +137,20 @@ void mlp_codes::block_gate_up(const mlp_call &call, const call_plan &by, uint32_
     auto *const panel = reinterpret_cast<code_panel_block *>(own);
     float *const sums = own + panel_floats_;
     const coded_tokens input = tiles(by.inputs, by.input, call.tokens);
-    constexpr size_t stride = size_t{2} * CODE_ROWS;
-    multiply_code_panel(weights.gate, first, CODE_ROWS, input, start_of(weights.gate_bias, first),
-                        /*add=*/false, {sums, stride}, panel);
-    multiply_code_panel(weights.up, first, CODE_ROWS, input, start_of(weights.up_bias, first),
-                        /*add=*/false, {sums + CODE_ROWS, stride}, panel);
+    const uint32_t width = by.inner.shared;
+    const size_t stride = size_t{2} * width;
+    for (uint32_t row = 0; row < width; row += CODE_ROWS) {
+        const uint32_t at = first + row;
+        multiply_code_panel(weights.gate, at, CODE_ROWS, input, start_of(weights.gate_bias, at),
+                            /*add=*/false, {sums + row, stride}, panel);
+        multiply_code_panel(weights.up, at, CODE_ROWS, input, start_of(weights.up_bias, at),
+                            /*add=*/false, {sums + width + row, stride}, panel);
+    }
     const coded_tokens inner = tiles(by.inners, by.inner, call.tokens);
     for (uint32_t tile = 0; tile < inner.tiles.count(); ++tile)
         for (uint32_t t = 0; t < inner.tiles.size(tile); ++t) {
             float *const gate = sums + (inner.tiles.begin(tile) + t) * stride;
-            vector_elements().activate(call.activation, call.limit, CODE_ROWS, gate,
-                                       gate + CODE_ROWS);
+            vector_elements().activate(call.activation, call.limit, width, gate, gate + width);
             inner.put(tile, t, first, gate);
         }
 }

@@ -62,14 +62,9 @@ inline uint32_t rows_of_item(uint64_t row_bytes, uint64_t total_bytes, uint32_t 
     return static_cast<uint32_t>(std::clamp<uint64_t>(rows / 4 * 4, 4, 64));
 }
 
-// The first product with the same input, which is packed once.
-inline size_t same_input(std::span<const product> all, size_t job) {
-    for (size_t other = 0; other < job; ++other)
-        if (all[other].input.data == all[job].input.data &&
-            all[other].input.stride == all[job].input.stride &&
-            all[other].weights->columns == all[job].weights->columns)
-            return other;
-    return job;
+inline bool same_input(const product &a, const product &b) {
+    return a.input.data == b.input.data && a.input.stride == b.input.stride &&
+           a.weights->columns == b.weights->columns;
 }
 
 inline uint32_t divide_up(uint32_t value, uint32_t by) { return (value + by - 1) / by; }

@@ -37,6 +37,13 @@ void stream(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
     });
 }
 
+// The first product with the same input, which is packed once.
+size_t first_with_input(std::span<const product> all, size_t job) {
+    size_t other = 0;
+    while (!same_input(all[other], all[job])) ++other;
+    return other;
+}
+
 void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
     const panel_kernels &kernels = vector_panels();
     const token_tiles tiles(tokens, kernels.tokens);
@@ -44,7 +51,7 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
     size_t places[work_list::JOBS_MAX];
     uint32_t packed[work_list::JOBS_MAX], packed_count = 0;
     for (uint32_t job = 0; job < all.size(); ++job) {
-        const size_t other = same_input(all, job);
+        const size_t other = first_with_input(all, job);
         places[job] = other == job ? floats : places[other];
         if (other != job) continue;
         packed[packed_count++] = job;

@@ -9,7 +9,18 @@ namespace moorage::core {
 
 namespace {
 
-code_layout layout_of(const product &of) { return {of.weights->columns, of.weights->columns}; }
+code_layout layout_of(const product &of) {
+    return {of.weights->columns, of.weights->columns, shared_columns(of.weights->type)};
+}
+// The first product with the same input, rounded alike.
+size_t same_rounded(std::span<const product> all, size_t job) {
+    const uint32_t shared = shared_columns(all[job].weights->type);
+    for (size_t other = 0; other < job; ++other)
+        if (same_input(all[other], all[job]) &&
+            shared_columns(all[other].weights->type) == shared)
+            return other;
+    return job;
+}
 
 // Where the input of each product lies once it is rounded; the same input is there once.
 struct placed_inputs {
@@ -20,7 +31,7 @@ struct placed_inputs {
     template <class Size>
     placed_inputs(std::span<const product> all, Size &&floats_of) {
         for (uint32_t job = 0; job < all.size(); ++job) {
-            const size_t other = same_input(all, job);
+            const size_t other = same_rounded(all, job);
             places[job] = other == job ? floats : places[other];
             if (other != job) continue;
             own[own_count++] = job;
@@ -91,7 +102,7 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
         const coded_tokens input = input_of(job);
         for (uint32_t t = 0; t < tiles.size(tile); ++t) {
             const float *const from = one.input.data + (tiles.begin(tile) + t) * one.input.stride;
-            for (uint32_t column = 0; column < input.cut.columns; column += CODE_BLOCK)
+            for (uint32_t column = 0; column < input.cut.columns; column += input.cut.shared)
                 input.put(tile, t, column, from + column);
         }
     });
@@ -116,15 +127,18 @@ void coded_tokens::put(uint32_t tile, uint32_t token, uint32_t column, const flo
     const uint32_t chunk = at / CHUNK_COLUMNS, k = at % CHUNK_COLUMNS / CODE_BLOCK;
     const uint32_t chunks = divide_up(cut.columns_of(part), CHUNK_COLUMNS);
     activation_chunk one;
-    vector_codes().round(values, &one, 0);
-    uint32_t *const to = of(tile, part) + (size_t{k} * chunks + chunk) * TILE_WORDS * tokens + token;
-    for (uint32_t word = 0; word < 4; ++word) {
-        uint32_t codes;
-        std::memcpy(&codes, one.codes + 4 * word, sizeof codes);
-        to[word * tokens] = codes ^ 0x80808080;  // 128 more
+    vector_codes().round(values, cut.shared, &one, 0);
+    for (uint32_t i = 0; i < cut.shared / CODE_BLOCK; ++i) {
+        uint32_t *const to =
+            of(tile, part) + (size_t{k + i} * chunks + chunk) * TILE_WORDS * tokens + token;
+        for (uint32_t word = 0; word < 4; ++word) {
+            uint32_t codes;
+            std::memcpy(&codes, one.codes + CODE_BLOCK * i + 4 * word, sizeof codes);
+            to[word * tokens] = codes ^ 0x80808080;  // 128 more
+        }
+        to[4 * tokens] = std::bit_cast<uint32_t>(one.scales[i]);
+        to[5 * tokens] = std::bit_cast<uint32_t>(one.sums[i]);
     }
-    to[4 * tokens] = std::bit_cast<uint32_t>(one.scales[0]);
-    to[5 * tokens] = std::bit_cast<uint32_t>(one.sums[0]);
 }
 
 void multiply_code_panel(const matrix &weights, uint32_t first, uint32_t lanes,

@@ -165,7 +165,7 @@ HWY_INLINE void run_row(const code_task &task, const code_layout &cut, const std
 template <weight_type type, class Dot>
 void multiply_type(const code_task &task) {
     const matrix &weights = *task.weights;
-    const code_layout cut{weights.columns, task.part};
+    const code_layout cut{weights.columns, task.part, shared_columns(type)};
     const uint32_t parts = cut.parts();
     chain_store chains;
     for (uint32_t row = 0; row < task.count; row += CODE_ROWS) {
@@ -326,37 +326,48 @@ void tile(const code_tile_task &task) {
     choose_tile<Dot, TILE_TOKENS>(task);
 }
 
-void round_block(const float *from, activation_chunk *to, uint32_t block) {
+template <uint32_t count>
+HWY_INLINE void round_of(const float *from, activation_chunk *to, uint32_t block) {
+    constexpr uint32_t ALL = count / LANES, EACH = CODE_BLOCK / LANES;
     const float_tag d;
     const integer_tag whole;
     auto most = hn::Zero(d), odd = hn::Zero(d);
-    float_vector values[VECTORS];
-    for (uint32_t i = 0; i < VECTORS; ++i) {
+    float_vector values[ALL];
+    for (uint32_t i = 0; i < ALL; ++i) {
         values[i] = hn::LoadU(d, from + i * LANES);
         most = hn::Max(most, hn::Abs(values[i]));
         odd = hn::Add(odd, hn::Sub(values[i], values[i]));  // zeros, or no number
     }
     const float largest = hn::GetLane(hn::MaxOfLanes(d, most));
     const float none = hn::GetLane(hn::SumOfLanes(d, odd));
-    const code_rounding by = code_rounding_of(largest, none);
-    auto count = hn::Zero(whole);
-    for (uint32_t i = 0; i < VECTORS; ++i) {
-        // What is no number became none as a scale.
-        const auto code = none == 0 ? hn::NearestInt(hn::Mul(values[i], hn::Set(d, by.inverse)))
-                                    : hn::Zero(whole);
-        count = hn::Add(count, code);
-        const hn::Rebind<int8_t, float_tag> small;
-        hn::StoreU(hn::DemoteTo(small, code), small, to->codes + CODE_BLOCK * block + i * LANES);
+    const code_rounding by = code_rounding_of(count, largest, none);
+    int32_t counts[count / CODE_BLOCK];
+    for (uint32_t half = 0; half < count / CODE_BLOCK; ++half) {
+        auto sum = hn::Zero(whole);
+        for (uint32_t i = half * EACH; i < (half + 1) * EACH; ++i) {
+            // What is no number became none as a scale.
+            const auto code = none == 0
+                                  ? hn::NearestInt(hn::Mul(values[i], hn::Set(d, by.inverse)))
+                                  : hn::Zero(whole);
+            sum = hn::Add(sum, code);
+            const hn::Rebind<int8_t, float_tag> small;
+            hn::StoreU(hn::DemoteTo(small, code), small,
+                       to->codes + CODE_BLOCK * block + i * LANES);
+        }
+        counts[half] = hn::GetLane(hn::SumOfLanes(whole, sum));
     }
-    const int32_t counted = hn::GetLane(hn::SumOfLanes(whole, count));
-    to->scales[block] = by.scale;
-    to->counts[block] = counted;
-    to->sums[block] = by.scale * static_cast<float>(counted);
+    note_rounding(by, count, counts, to, block);
+}
+void round_some(const float *from, uint32_t count, activation_chunk *to, uint32_t block) {
+    if (count == CODE_BLOCK)
+        round_of<CODE_BLOCK>(from, to, block);
+    else
+        round_of<2 * CODE_BLOCK>(from, to, block);
 }
 
 template <class Dot, size_t... index>
 constexpr code_kernels kernels_of(std::index_sequence<index...>) {
-    code_kernels made{round_block, multiply<Dot>, {}, pack<Dot>, tile<Dot>, TILE_TOKENS};
+    code_kernels made{round_some, multiply<Dot>, {}, pack<Dot>, tile<Dot>, TILE_TOKENS};
     const auto add = [&]<size_t number>() {
         constexpr weight_type type = weight_formats[number].type;
         if constexpr (has_codes(type)) made.read[number] = read<type>;
