@@ -1,0 +1,247 @@
+// gguf_passes.cpp - GGUF files of random weights in Qwen1.5-MoE's sizes, and passes through them:
+// one half of what tests/perf/beside_llama compares.
+//
+//   gguf_passes write FILE RECIPE          bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4
+//   gguf_passes run FILE ARITHMETIC THREADS PROMPT TOKENS
+//
+// The second prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same
+// of TOKENS further ones, bytes of weights read for each of those, bytes per second that this
+// machine reads memory at just then.
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "core/execute/cpu/forward.h"
+#include "core/execute/cpu/machine_speed.h"
+#include "core/model/model.h"
+#include "core/source/sampler.h"
+#include "tests/unit/gguf_files.h"
+
+namespace {
+
+using namespace moorage::core;
+
+constexpr uint32_t layers = 2, hidden = 2048, heads = 16, experts = 60, top_k = 4,
+                   intermediate = 1408, shared = 5632, vocabulary = 32768;
+
+struct recipe {
+    const char *name;
+    weight_type most, output;
+    // Of rows whose length blocks of 256 do not divide: of the first layer and of the others.
+    weight_type odd_first, odd;
+};
+constexpr recipe recipes[] = {
+    {"bf16", weight_type::bf16, weight_type::bf16, weight_type::bf16, weight_type::bf16},
+    {"q8_0", weight_type::q8_0, weight_type::q8_0, weight_type::q8_0, weight_type::q8_0},
+    {"q4_0", weight_type::q4_0, weight_type::q6_k, weight_type::q4_0, weight_type::q4_0},
+    {"q4_k_m", weight_type::q4_k, weight_type::q6_k, weight_type::q8_0, weight_type::q5_0},
+    {"q6_k", weight_type::q6_k, weight_type::q6_k, weight_type::q8_0, weight_type::q8_0},
+    {"mxfp4", weight_type::mxfp4_gguf, weight_type::q8_0, weight_type::mxfp4_gguf,
+     weight_type::mxfp4_gguf},
+};
+
+// Random codes under scales that keep values near 1 / sqrt(columns).
+class writer {
+public:
+    writer(const recipe &of, const std::string &path) : of_(of), out_(path, std::ios::binary) {}
+    bool operator()() {
+        keys();
+        walk([&](const std::string &name, const std::vector<uint64_t> &shape, weight_type type) {
+            uint64_t rows = 1;
+            for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
+            const uint64_t bytes = rows * bytes_of_columns(type, static_cast<uint32_t>(shape[0]));
+            made_.tensors.push_back({name, shape, format_of(type).gguf_id, made_.data_bytes, bytes});
+            made_.data_bytes += (bytes + 31) / 32 * 32;
+        });
+        const uint64_t data = std::exchange(made_.data_bytes, 0);
+        const std::vector<std::byte> head = made_.make();
+        made_.data_bytes = data;
+        out_.write(reinterpret_cast<const char *>(head.data()),
+                   static_cast<std::streamsize>(head.size()));
+        walk([&](const std::string &, const std::vector<uint64_t> &shape, weight_type type) {
+            uint64_t rows = 1;
+            for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
+            tensor(type, rows, static_cast<uint32_t>(shape[0]));
+        });
+        return bool(out_);
+    }
+
+private:
+    void keys() {
+        const std::string own = "qwen2moe.";
+        made_.text("general.architecture", "qwen2moe");
+        made_.number("general.quantization_version", 2).number(own + "context_length", 4096);
+        made_.number(own + "embedding_length", hidden).number(own + "block_count", layers);
+        made_.number(own + "vocab_size", vocabulary).number(own + "feed_forward_length", shared);
+        made_.number(own + "attention.head_count", heads);
+        made_.number(own + "attention.head_count_kv", heads);
+        made_.real(own + "attention.layer_norm_rms_epsilon", 1e-6F);
+        made_.real(own + "rope.freq_base", 1e6F);
+        made_.number(own + "expert_count", experts).number(own + "expert_used_count", top_k);
+        made_.number(own + "expert_feed_forward_length", intermediate);
+        made_.number(own + "expert_shared_feed_forward_length", shared);
+        made_.text("tokenizer.ggml.model", "none");
+    }
+    template <class Body>
+    void walk(Body &&body) const {
+        const weight_type f32 = weight_type::f32;
+        body("token_embd.weight", {hidden, vocabulary}, of_.most);
+        for (uint32_t layer = 0; layer < layers; ++layer) {
+            const std::string at = "blk." + std::to_string(layer) + ".";
+            const weight_type odd = layer == 0 ? of_.odd_first : of_.odd;
+            body(at + "attn_norm.weight", {hidden}, f32);
+            for (const char *one : {"q", "k", "v"}) {
+                body(at + "attn_" + one + ".weight", {hidden, hidden}, of_.most);
+                body(at + "attn_" + one + ".bias", {hidden}, f32);
+            }
+            body(at + "attn_output.weight", {hidden, hidden}, of_.most);
+            body(at + "ffn_norm.weight", {hidden}, f32);
+            body(at + "ffn_gate_inp.weight", {hidden, experts}, f32);
+            body(at + "ffn_gate_exps.weight", {hidden, intermediate, experts}, of_.most);
+            body(at + "ffn_up_exps.weight", {hidden, intermediate, experts}, of_.most);
+            body(at + "ffn_down_exps.weight", {intermediate, hidden, experts}, odd);
+            body(at + "ffn_gate_shexp.weight", {hidden, shared}, of_.most);
+            body(at + "ffn_up_shexp.weight", {hidden, shared}, of_.most);
+            body(at + "ffn_down_shexp.weight", {shared, hidden}, of_.most);
+            body(at + "ffn_gate_inp_shexp.weight", {hidden}, f32);
+        }
+        body("output_norm.weight", {hidden}, f32);
+        body("output.weight", {hidden, vocabulary}, of_.output);
+    }
+    void tensor(weight_type type, uint64_t rows, uint32_t columns) {
+        const uint64_t bytes = rows * bytes_of_columns(type, columns);
+        const weight_format &format = format_of(type);
+        std::vector<std::byte> some(uint64_t{format.bytes} << 16);
+        for (size_t i = 0; i < some.size(); i += 8) {
+            const uint64_t noise = random_();
+            std::memcpy(&some[i], &noise, 8);
+        }
+        for (size_t at = 0; at < some.size(); at += format.bytes) scale(type, &some[at], columns);
+        for (uint64_t at = 0; at < bytes; at += some.size())
+            out_.write(reinterpret_cast<const char *>(some.data()),
+                       static_cast<std::streamsize>(std::min<uint64_t>(some.size(), bytes - at)));
+        const std::vector<char> rest((32 - bytes % 32) % 32);
+        out_.write(rest.data(), static_cast<std::streamsize>(rest.size()));
+    }
+    void scale(weight_type type, std::byte *block, uint32_t columns) {
+        const auto put = [&](size_t at, uint16_t half) { std::memcpy(block + at, &half, 2); };
+        const double size = 1 / std::sqrt(columns);
+        const auto small = [&](double by) {
+            // A binary16 number: 2^e, e of size * by.
+            return static_cast<uint16_t>((15 + std::lround(std::log2(size * by))) << 10);
+        };
+        switch (type) {
+            case weight_type::f32: {
+                const float value = 1;
+                std::memcpy(block, &value, 4);
+                if (columns == hidden) {
+                    const auto noise = static_cast<float>(static_cast<int32_t>(random_()) * 0x1p-31);
+                    const float one = 1 + noise / 4;
+                    std::memcpy(block, &one, 4);
+                }
+                break;
+            }
+            case weight_type::bf16: {
+                uint16_t word;
+                std::memcpy(&word, block, 2);
+                put(0, static_cast<uint16_t>((word & 0x807f) | (121 << 7)));
+                break;
+            }
+            case weight_type::q8_0: put(0, small(1.0 / 64)); break;
+            case weight_type::q4_0: put(0, small(1.0 / 4)); break;
+            case weight_type::q5_0: put(0, small(1.0 / 8)); break;
+            case weight_type::q4_k:
+                put(0, small(1.0 / 128));
+                put(2, small(1.0 / 32));
+                break;
+            case weight_type::q6_k: put(208, small(1.0 / 1024)); break;
+            case weight_type::mxfp4_gguf: block[0] = std::byte{120}; break;
+            default: break;
+        }
+    }
+
+    const recipe &of_;
+    std::ofstream out_;
+    moorage::test::gguf_maker made_;
+    std::mt19937_64 random_{7};
+};
+
+struct clock_pair {
+    double wall, processor;
+};
+clock_pair now() {
+    rusage used{};
+    getrusage(RUSAGE_SELF, &used);
+    const auto seconds = [](const timeval &of) {
+        return static_cast<double>(of.tv_sec) + 1e-6 * static_cast<double>(of.tv_usec);
+    };
+    const auto wall = std::chrono::steady_clock::now().time_since_epoch();
+    return {std::chrono::duration<double>(wall).count(),
+            seconds(used.ru_utime) + seconds(used.ru_stime)};
+}
+
+double bytes_of_token(const model &of) {
+    double bytes = static_cast<double>(bytes_of(of.weights().head));
+    for (const layer_weights &layer : of.weights().layers)
+        each_matrix(layer, [&](const matrix &one) { bytes += static_cast<double>(bytes_of(one)); });
+    for (const layer_weights &layer : of.weights().layers)
+        for (size_t i = of.config().top_k; i < layer.experts.size(); ++i)
+            each_matrix(layer.experts[i],
+                        [&](const matrix &one) { bytes -= static_cast<double>(bytes_of(one)); });
+    return bytes;
+}
+
+int run(char **given) {
+    const auto opened = open_model(given[0]);
+    if (!opened) return std::fprintf(stderr, "%s\n", opened.failure().text.c_str()), 1;
+    const model &of = **opened;
+    const std::string mode = given[1];
+    thread_pool pool(static_cast<uint32_t>(std::atoi(given[2])),
+                     mode == "fast" ? arithmetic::fast : arithmetic::exact);
+    const auto prompt = static_cast<uint32_t>(std::atoi(given[3]));
+    const auto count = static_cast<uint32_t>(std::atoi(given[4]));
+    cpu_model_limits limits;
+    limits.tokens_max = prompt;
+    limits.context_max = prompt + count + 1;
+    auto compute = cpu_model::create(of, pool, limits);
+    if (!compute) return std::fprintf(stderr, "%s\n", compute.failure().text.c_str()), 1;
+    forward pass(**compute, of);
+    std::vector<int32_t> ids(prompt);
+    for (uint32_t i = 0; i < prompt; ++i) ids[i] = static_cast<int32_t>(1 + i * 7919 % 32000);
+    // Once before, so that every page of the file is there.
+    pass(prompt_pass(ids, 0, 0, false));
+    const clock_pair begin = now();
+    pass(prompt_pass(ids, 0, 0, false));
+    const clock_pair middle = now();
+    for (uint32_t i = 0; i < count; ++i) {
+        const int32_t next[] = {static_cast<int32_t>(1 + (prompt + i) * 104729 % 32000)};
+        pass(prompt_pass(next, 0, prompt + i, false));
+    }
+    const clock_pair end = now();
+    const double read = measure_read_bandwidth(pool, 0.5);
+    std::printf("%.6f %.6f %.6f %.6f %.0f %.0f\n", middle.wall - begin.wall,
+                middle.processor - begin.processor, end.wall - middle.wall,
+                end.processor - middle.processor, bytes_of_token(of), read);
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char **given) {
+    const std::string what = count > 1 ? given[1] : "";
+    if (what == "write" && count == 4)
+        for (const recipe &one : recipes)
+            if (std::string(given[3]) == one.name) return writer(one, given[2])() ? 0 : 1;
+    if (what == "run" && count == 7) return run(given + 2);
+    std::fprintf(stderr, "gguf_passes write FILE RECIPE\n"
+                         "gguf_passes run FILE exact|fast THREADS PROMPT TOKENS\n");
+    return 2;
+}
