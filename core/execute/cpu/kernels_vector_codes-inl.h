@@ -34,20 +34,34 @@ HWY_INLINE code_vector load_sixteen(const void *from) {
     return hn::LoadDup128(code_tag(), static_cast<const uint8_t *>(from));
 }
 
-// Calls made(first, codes) for the 32 nibbles of 16 bytes, the low ones first.
-template <class Made>
-HWY_INLINE void each_nibbles(const std::byte *from, Made &&made) {
-    const code_tag d;
+// Codes are stored as wide as they will be loaded, since a load waits for several stores before it:
+// a at `out`, b 32 further on.
+HWY_INLINE void store_two(code_vector a, code_vector b, uint8_t *out) {
+#if HWY_MAX_BYTES == 64
+    const hn::Repartition<uint8_t, float_tag> d;
+    hn::Store(hn::Combine(d, b, a), d, out);
+#else
+    hn::Store(a, code_tag(), out);
+    hn::Store(b, code_tag(), out + 32);
+#endif
+}
+// Sixteen bytes of two words.
+HWY_INLINE hn::Vec<sixteen_tag> sixteen_of(uint64_t low, uint64_t high) {
+    const hn::CappedTag<uint64_t, 2> d;
+    return hn::BitCast(sixteen_tag(), hn::InterleaveLower(d, hn::Set(d, low), hn::Set(d, high)));
+}
+
+// Nibbles [first, first + CODES) of 16 bytes, of which the low ones come first.
+HWY_INLINE code_vector nibbles_of(const std::byte *from, uint32_t first) {
     if constexpr (CODES == 32) {
         alignas(32) static constexpr uint32_t SHIFTS[8] = {0, 0, 0, 0, 4, 4, 4, 4};
         const hn::Repartition<uint32_t, code_tag> words;
         const auto both = hn::BitCast(words, load_sixteen(from));
-        const auto codes = hn::BitCast(d, hn::Shr(both, hn::Load(words, SHIFTS)));
-        made(0u, hn::And(codes, same_code(15)));
+        const auto codes = hn::BitCast(code_tag(), hn::Shr(both, hn::Load(words, SHIFTS)));
+        return hn::And(codes, same_code(15));
     } else {
         const auto both = load_codes(from);
-        made(0u, hn::And(both, same_code(15)));
-        made(16u, hn::ShiftRight<4>(both));
+        return first == 0 ? hn::And(both, same_code(15)) : hn::ShiftRight<4>(both);
     }
 }
 // 0 or `value` where a bit of the 32 is none or one: of codes [first, first + CODES).
@@ -72,27 +86,64 @@ HWY_INLINE uint32_t word_at(const std::byte *from) {
 }
 
 // Sixteen of each, from eight: every one twice.
-HWY_INLINE void floats_of_halves(const uint16_t *eight, float *out) {
+HWY_INLINE void floats_of_halves(uint64_t low, uint64_t high, float *out) {
     const hn::CappedTag<uint16_t, 8> halves;
-    const auto all = hn::LoadU(halves, eight);
-    alignas(64) uint16_t twice[16];
-    hn::Store(hn::InterleaveLower(halves, all, all), halves, twice);
-    hn::Store(hn::InterleaveUpper(halves, all, all), halves, twice + 8);
+    const auto all = hn::BitCast(halves, sixteen_of(low, high));
+    const auto lower = hn::InterleaveLower(halves, all, all);
+    const auto upper = hn::InterleaveUpper(halves, all, all);
+    const float_tag d;
     const hn::Rebind<hwy::float16_t, float_tag> words;
+#if HWY_MAX_BYTES == 64
+    const hn::Rebind<uint16_t, float_tag> both;
+    hn::Store(hn::PromoteTo(d, hn::BitCast(words, hn::Combine(both, upper, lower))), d, out);
+#elif HWY_MAX_BYTES == 32
+    hn::Store(hn::PromoteTo(d, hn::BitCast(words, lower)), d, out);
+    hn::Store(hn::PromoteTo(d, hn::BitCast(words, upper)), d, out + 8);
+#else
+    alignas(16) uint16_t twice[16];
+    hn::Store(lower, halves, twice);
+    hn::Store(upper, halves, twice + 8);
+    const auto *const from = reinterpret_cast<const hwy::float16_t *>(twice);
     for (uint32_t i = 0; i < 16; i += LANES)
-        hn::Store(hn::PromoteTo(float_tag(),
-                                hn::Load(words, reinterpret_cast<const hwy::float16_t *>(twice) + i)),
-                  float_tag(), out + i);
+        hn::Store(hn::PromoteTo(d, hn::LoadU(words, from + i)), d, out + i);
+#endif
 }
 // Sixteen bytes times one number.
-template <class Byte>
-HWY_INLINE void floats_of_bytes(const Byte *sixteen, float by, float *out) {
+template <class Byte, class Vector>
+HWY_INLINE void floats_of_bytes(Vector sixteen, float by, float *out) {
     const float_tag d;
     const hn::Rebind<int32_t, float_tag> integers;
-    const hn::Rebind<Byte, float_tag> bytes;
+    const hn::CappedTag<Byte, 16> all;
+    if constexpr (LANES == 16) {
+        const auto codes = hn::PromoteTo(integers, hn::BitCast(all, sixteen));
+        hn::Store(hn::Mul(hn::ConvertTo(d, codes), hn::Set(d, by)), d, out);
+    } else {
+        alignas(16) Byte kept[16];
+        hn::Store(hn::BitCast(all, sixteen), all, kept);
+        const hn::Rebind<Byte, float_tag> some;
+        for (uint32_t i = 0; i < 16; i += LANES) {
+            const auto codes = hn::PromoteTo(integers, hn::LoadU(some, kept + i));
+            hn::Store(hn::Mul(hn::ConvertTo(d, codes), hn::Set(d, by)), d, out + i);
+        }
+    }
+}
+// Sixteen exponents as half the powers of two that they mean.
+template <class Vector>
+HWY_INLINE void scales_of_exponents(Vector sixteen, float *out) {
+    const sixteen_tag bytes;
+    alignas(16) uint8_t kept[16];
+    hn::Store(sixteen, bytes, kept);
+    const word_tag d;
+    const hn::Rebind<uint8_t, word_tag> some;
     for (uint32_t i = 0; i < 16; i += LANES) {
-        const auto codes = hn::PromoteTo(integers, hn::LoadU(bytes, sixteen + i));
-        hn::Store(hn::Mul(hn::ConvertTo(d, codes), hn::Set(d, by)), d, out + i);
+        const auto e = hn::PromoteTo(d, hn::LoadU(some, kept + i));
+        const auto normal = hn::ShiftLeft<23>(hn::Sub(e, hn::Set(d, 1u)));
+        const auto least = hn::Shl(hn::Set(d, 0x00200000u), hn::Min(e, hn::Set(d, 1u)));
+        const auto bits = hn::IfThenElse(hn::Lt(hn::BitCast(hn::RebindToSigned<word_tag>(), e),
+                                                hn::Set(hn::RebindToSigned<word_tag>(), 2)),
+                                         hn::BitCast(hn::RebindToSigned<word_tag>(), least),
+                                         hn::BitCast(hn::RebindToSigned<word_tag>(), normal));
+        hn::Store(hn::BitCast(float_tag(), bits), float_tag(), out + i);
     }
 }
 HWY_INLINE float half_number(const std::byte *from) {
@@ -104,34 +155,64 @@ HWY_INLINE float half_number(const std::byte *from) {
     return hn::GetLane(hn::PromoteTo(d, hn::BitCast(halves, hn::Set(words, word))));
 }
 
-// The codes of one block of 32 values: of formats that have such.
+// Codes [first, first + CODES) of one block of 32 values: of formats that have such.
 template <weight_type type>
-HWY_INLINE void codes_of_block(const std::byte *block, uint8_t *out) {
-    const code_tag d;
+HWY_INLINE code_vector codes_of_block(const std::byte *block, uint32_t first) {
     if constexpr (type == weight_type::q8_0) {
-        for (uint32_t i = 0; i < 32; i += CODES)
-            hn::Store(hn::Xor(load_codes(block + 2 + i), same_code(128)), d, out + i);
+        return hn::Xor(load_codes(block + 2 + first), same_code(128));
     } else if constexpr (type == weight_type::q5_0 || type == weight_type::q5_1) {
         constexpr uint32_t HIGH = type == weight_type::q5_0 ? 2 : 4;
-        const uint32_t word = word_at(block + HIGH);
-        each_nibbles(block + HIGH + 4, [&](uint32_t at, code_vector codes) HWY_ATTR {
-            hn::Store(hn::Or(codes, bits_of_word(word, at, 16)), d, out + at);
-        });
+        return hn::Or(nibbles_of(block + HIGH + 4, first),
+                      bits_of_word(word_at(block + HIGH), first, 16));
     } else if constexpr (type == weight_type::iq4_nl || type == weight_type::mxfp4_gguf) {
         alignas(16) static constexpr uint8_t IQ4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                                         129, 141, 153, 166, 181, 197, 217, 241};
         alignas(16) static constexpr uint8_t FP4[16] = {16, 17, 18, 19, 20, 22, 24, 28,
                                                         16, 15, 14, 13, 12, 10, 8,  4};
         constexpr bool IS_IQ4 = type == weight_type::iq4_nl;
-        const code_vector table = load_sixteen(IS_IQ4 ? IQ4 : FP4);
-        each_nibbles(block + (IS_IQ4 ? 2 : 1), [&](uint32_t at, code_vector codes) HWY_ATTR {
-            hn::Store(hn::TableLookupBytes(table, codes), d, out + at);
-        });
+        return hn::TableLookupBytes(load_sixteen(IS_IQ4 ? IQ4 : FP4),
+                                    nibbles_of(block + (IS_IQ4 ? 2 : 1), first));
     } else {
-        each_nibbles(block + (type == weight_type::q4_0 ? 2 : 4),
-                     [&](uint32_t at, code_vector codes) HWY_ATTR {
-                         hn::Store(codes, d, out + at);
-                     });
+        return nibbles_of(block + (type == weight_type::q4_0 ? 2 : 4), first);
+    }
+}
+// Of two blocks, `step` bytes apart.
+template <weight_type type>
+HWY_INLINE void store_codes(const std::byte *block, size_t step, uint8_t *out) {
+    for (uint32_t i = 0; i < 32; i += CODES)
+        store_two(codes_of_block<type>(block, i), codes_of_block<type>(block + step, i), out + i);
+}
+
+// The binary16 number at `block` of each of eight blocks, as two words.
+HWY_INLINE uint64_t four_halves(const std::byte *block, size_t step) {
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < 4; ++i) {
+        uint16_t one;
+        std::memcpy(&one, block + i * step, sizeof one);
+        all |= uint64_t{one} << 16 * i;
+    }
+    return all;
+}
+
+template <weight_type type>
+HWY_INLINE void read_eight(const std::byte *block, weight_chunk &out) {
+    constexpr size_t STEP = format_of(type).bytes;
+    for (uint32_t g = 0; g < 8; g += 2)
+        store_codes<type>(block + g * STEP, STEP, out.codes + 32 * g);
+    if constexpr (type == weight_type::mxfp4_gguf) {
+        // Half the scale, for twice the value: one less in the exponent, of 0 and 1 half again.
+        uint64_t all = 0;
+        for (uint32_t g = 0; g < 8; ++g)
+            all |= std::to_integer<uint64_t>(block[g * STEP]) << 8 * g;
+        const sixteen_tag d;
+        const auto twice = sixteen_of(all, all);
+        scales_of_exponents(hn::InterleaveLower(d, twice, twice), out.scales);
+    } else {
+        floats_of_halves(four_halves(block, STEP), four_halves(block + 4 * STEP, STEP),
+                         out.scales);
+        if constexpr (code_format_of(type).offsets)
+            floats_of_halves(four_halves(block + 2, STEP), four_halves(block + 2 + 4 * STEP, STEP),
+                             out.offsets);
     }
 }
 
@@ -139,95 +220,75 @@ template <weight_type type>
 HWY_INLINE void read_small(const std::byte *block, uint32_t groups, weight_chunk &out) {
     constexpr weight_format FORMAT = format_of(type);
     static_assert(FORMAT.block == 32);
-    alignas(16) uint16_t scales[8], offsets[8];
-    alignas(64) float powers[8];
-    if (groups < 8) {
-        std::memset(&out, 0, sizeof out);
-        std::memset(scales, 0, sizeof scales);
-        std::memset(offsets, 0, sizeof offsets);
-        std::memset(powers, 0, sizeof powers);
-    }
-    for (uint32_t g = 0; g < groups; ++g, block += FORMAT.bytes) {
-        codes_of_block<type>(block, out.codes + 32 * g);
-        if constexpr (type == weight_type::mxfp4_gguf) {
-            // Half the scale, for twice the value.
-            const auto e = std::to_integer<uint32_t>(block[0]);
-            powers[g] = std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-        } else {
-            std::memcpy(scales + g, block, 2);
-            if constexpr (code_format_of(type).offsets) std::memcpy(offsets + g, block + 2, 2);
-        }
-    }
-    if constexpr (type == weight_type::mxfp4_gguf) {
-        for (uint32_t k = 0; k < CHUNK_BLOCKS; ++k) out.scales[k] = powers[k / 2];
-    } else {
-        floats_of_halves(scales, out.scales);
-        if constexpr (code_format_of(type).offsets) floats_of_halves(offsets, out.offsets);
-    }
+    if (groups == 8) return read_eight<type>(block, out);
+    // Fewer: a copy, whose other blocks are zeros; so are their scales, or are made so.
+    alignas(64) std::byte some[8 * FORMAT.bytes] = {};
+    std::memcpy(some, block, size_t{groups} * FORMAT.bytes);
+    read_eight<type>(some, out);
+    for (uint32_t k = 2 * groups; k < CHUNK_BLOCKS; ++k) out.scales[k] = 0;
 }
 
-// Two bits of 256 values from 64 bytes: calls made(first value, codes, place in the 32 bytes).
+// Two bits of 256 values from 64 bytes: calls made(place in the 32 bytes, first value, its codes,
+// the codes 32 further on).
 template <class Made>
 HWY_INLINE void each_two_bits(const std::byte *from, Made &&made) {
     for (uint32_t half = 0; half < 2; ++half)
         for (uint32_t i = 0; i < 32; i += CODES) {
             const code_vector four = load_codes(from + 32 * half + i);
             const code_vector mask = same_code(3);
-            made(128 * half + i, hn::And(four, mask), i);
-            made(128 * half + 32 + i, hn::And(hn::ShiftRight<2>(four), mask), i);
-            made(128 * half + 64 + i, hn::And(hn::ShiftRight<4>(four), mask), i);
-            made(128 * half + 96 + i, hn::ShiftRight<6>(four), i);
+            made(i, 128 * half + i, hn::And(four, mask), hn::And(hn::ShiftRight<2>(four), mask));
+            made(i, 128 * half + 64 + i, hn::And(hn::ShiftRight<4>(four), mask),
+                 hn::ShiftRight<6>(four));
         }
 }
 
 HWY_INLINE void read_q2_k(const std::byte *block, weight_chunk &out) {
-    each_two_bits(block + 16, [&](uint32_t at, code_vector codes, uint32_t) HWY_ATTR {
-        hn::Store(codes, code_tag(), out.codes + at);
+    each_two_bits(block + 16, [&](uint32_t, uint32_t at, code_vector a, code_vector b) HWY_ATTR {
+        store_two(a, b, out.codes + at);
     });
     const sixteen_tag d;
     const auto both = hn::LoadU(d, reinterpret_cast<const uint8_t *>(block));
-    alignas(16) uint8_t scales[16], least[16];
-    hn::Store(hn::And(both, hn::Set(d, uint8_t{15})), d, scales);
-    hn::Store(hn::ShiftRight<4>(both), d, least);
-    floats_of_bytes(scales, half_number(block + 80), out.scales);
-    floats_of_bytes(least, -half_number(block + 82), out.offsets);
+    floats_of_bytes<uint8_t>(hn::And(both, hn::Set(d, uint8_t{15})), half_number(block + 80),
+                             out.scales);
+    floats_of_bytes<uint8_t>(hn::ShiftRight<4>(both), -half_number(block + 82), out.offsets);
 }
 
 HWY_INLINE void read_q3_k(const std::byte *block, weight_chunk &out) {
-    each_two_bits(block + 32, [&](uint32_t at, code_vector codes, uint32_t place) HWY_ATTR {
-        // The bit of the value's group of 32, as a 4.
-        const code_vector bit = same_code(1u << at / 32), high = load_codes(block + place);
+    // The bit of a value's group of 32, as a 4.
+    const auto four_where = [&](uint32_t place, uint32_t group) HWY_ATTR {
         const code_tag d;
-        const code_vector four =
-            hn::And(hn::VecFromMask(d, hn::Eq(hn::And(high, bit), bit)), same_code(4));
-        hn::Store(hn::Or(codes, four), d, out.codes + at);
+        const code_vector bit = same_code(1u << group), high = load_codes(block + place);
+        return hn::And(hn::VecFromMask(d, hn::Eq(hn::And(high, bit), bit)), same_code(4));
+    };
+    each_two_bits(block + 32, [&](uint32_t place, uint32_t at, code_vector a,
+                                  code_vector b) HWY_ATTR {
+        store_two(hn::Or(a, four_where(place, at / 32)),
+                  hn::Or(b, four_where(place, at / 32 + 1)), out.codes + at);
     });
-    int8_t scales[16];
     const uint32_t low[2] = {word_at(block + 96), word_at(block + 100)};
     const uint32_t high = word_at(block + 104);
+    uint64_t scales[4];
     for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t tops = high >> 2 * i & 0x03030303;
-        const uint32_t four = (low[i % 2] >> i / 2 * 4 & 0x0f0f0f0f) | tops << 4;
-        // Six bits, less 32, byte by byte: no borrow leaves a byte whose top bit is set before.
-        const uint32_t less = ((four | 0x80808080) - 0x20202020) ^ 0x80808080;
-        std::memcpy(scales + 4 * i, &less, 4);
+        const uint32_t six = (low[i % 2] >> i / 2 * 4 & 0x0f0f0f0f) | tops << 4;
+        // Less 32, byte by byte: no borrow leaves a byte whose top bit is set before.
+        scales[i] = ((six | 0x80808080) - 0x20202020) ^ 0x80808080;
     }
-    floats_of_bytes(scales, half_number(block + 108), out.scales);
+    floats_of_bytes<int8_t>(sixteen_of(scales[0] | scales[1] << 32, scales[2] | scales[3] << 32),
+                            half_number(block + 108), out.scales);
 }
 
 // Six-bit scales and minimums of the eight groups of Q4_K and Q5_K.
 HWY_INLINE void scales_of_k(const std::byte *block, weight_chunk &out) {
     const uint32_t a = word_at(block + 4), b = word_at(block + 8), c = word_at(block + 12);
-    const uint32_t packed[4] = {
-        a & 0x3f3f3f3f, (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4, b & 0x3f3f3f3f,
-        (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4};
+    const uint64_t scales_low = a & 0x3f3f3f3f, least_low = b & 0x3f3f3f3f;
+    const uint64_t scales_high = (c & 0x0f0f0f0f) | (a >> 6 & 0x03030303) << 4;
+    const uint64_t least_high = (c >> 4 & 0x0f0f0f0f) | (b >> 6 & 0x03030303) << 4;
     const sixteen_tag d;
-    const auto all = hn::LoadU(d, reinterpret_cast<const uint8_t *>(packed));
-    alignas(16) uint8_t scales[16], least[16];
-    hn::Store(hn::InterleaveLower(d, all, all), d, scales);
-    hn::Store(hn::InterleaveUpper(d, all, all), d, least);
-    floats_of_bytes(scales, half_number(block), out.scales);
-    floats_of_bytes(least, -half_number(block + 2), out.offsets);
+    const auto all = sixteen_of(scales_low | scales_high << 32, least_low | least_high << 32);
+    floats_of_bytes<uint8_t>(hn::InterleaveLower(d, all, all), half_number(block), out.scales);
+    floats_of_bytes<uint8_t>(hn::InterleaveUpper(d, all, all), -half_number(block + 2),
+                             out.offsets);
 }
 
 HWY_INLINE void read_q4_k(const std::byte *block, weight_chunk &out) {
@@ -235,22 +296,20 @@ HWY_INLINE void read_q4_k(const std::byte *block, weight_chunk &out) {
     for (uint32_t pair = 0; pair < 4; ++pair)
         for (uint32_t i = 0; i < 32; i += CODES) {
             const code_vector both = load_codes(block + 16 + 32 * pair + i);
-            hn::Store(hn::And(both, same_code(15)), code_tag(), out.codes + 64 * pair + i);
-            hn::Store(hn::ShiftRight<4>(both), code_tag(), out.codes + 64 * pair + 32 + i);
+            store_two(hn::And(both, same_code(15)), hn::ShiftRight<4>(both),
+                      out.codes + 64 * pair + i);
         }
 }
 
 template <int pair>
 HWY_INLINE void read_q5_k_pair(const std::byte *block, weight_chunk &out) {
-    const code_tag d;
     for (uint32_t i = 0; i < 32; i += CODES) {
         const code_vector both = load_codes(block + 48 + 32 * pair + i);
         const code_vector high = hn::ShiftRight<2 * pair>(load_codes(block + 16 + i));
         const code_vector first = hn::And(high, same_code(1)), second = hn::And(high, same_code(2));
-        hn::Store(hn::Or(hn::And(both, same_code(15)), hn::ShiftLeft<4>(first)), d,
+        store_two(hn::Or(hn::And(both, same_code(15)), hn::ShiftLeft<4>(first)),
+                  hn::Or(hn::ShiftRight<4>(both), hn::ShiftLeft<3>(second)),
                   out.codes + 64 * pair + i);
-        hn::Store(hn::Or(hn::ShiftRight<4>(both), hn::ShiftLeft<3>(second)), d,
-                  out.codes + 64 * pair + 32 + i);
     }
 }
 HWY_INLINE void read_q5_k(const std::byte *block, weight_chunk &out) {
@@ -262,7 +321,6 @@ HWY_INLINE void read_q5_k(const std::byte *block, weight_chunk &out) {
 }
 
 HWY_INLINE void read_q6_k(const std::byte *block, weight_chunk &out) {
-    const code_tag d;
     const code_vector low = same_code(15), two = same_code(0x30);
     for (uint32_t half = 0; half < 2; ++half)
         for (uint32_t i = 0; i < 32; i += CODES) {
@@ -270,25 +328,29 @@ HWY_INLINE void read_q6_k(const std::byte *block, weight_chunk &out) {
             const code_vector b = load_codes(block + 64 * half + 32 + i);
             const code_vector high = load_codes(block + 128 + 32 * half + i);
             uint8_t *const to = out.codes + 128 * half + i;
-            hn::Store(hn::Or(hn::And(a, low), hn::And(hn::ShiftLeft<4>(high), two)), d, to);
-            hn::Store(hn::Or(hn::And(b, low), hn::And(hn::ShiftLeft<2>(high), two)), d, to + 32);
-            hn::Store(hn::Or(hn::ShiftRight<4>(a), hn::And(high, two)), d, to + 64);
-            hn::Store(hn::Or(hn::ShiftRight<4>(b), hn::And(hn::ShiftRight<2>(high), two)), d,
-                      to + 96);
+            store_two(hn::Or(hn::And(a, low), hn::And(hn::ShiftLeft<4>(high), two)),
+                      hn::Or(hn::And(b, low), hn::And(hn::ShiftLeft<2>(high), two)), to);
+            store_two(hn::Or(hn::ShiftRight<4>(a), hn::And(high, two)),
+                      hn::Or(hn::ShiftRight<4>(b), hn::And(hn::ShiftRight<2>(high), two)),
+                      to + 64);
         }
-    floats_of_bytes(reinterpret_cast<const int8_t *>(block) + 192, half_number(block + 208),
-                    out.scales);
+    floats_of_bytes<int8_t>(
+        hn::LoadU(sixteen_tag(), reinterpret_cast<const uint8_t *>(block) + 192),
+        half_number(block + 208), out.scales);
 }
 
 HWY_INLINE void read_iq4_xs(const std::byte *block, weight_chunk &out) {
-    int8_t scales[16];
     const uint32_t low = word_at(block + 4), high = word_at(block) >> 16;
+    uint64_t scales = 0;
+    for (uint32_t g = 0; g < 8; g += 2)
+        store_codes<weight_type::iq4_nl>(block + 6 + 16 * g, 16, out.codes + 32 * g);
     for (uint32_t g = 0; g < 8; ++g) {
-        codes_of_block<weight_type::iq4_nl>(block + 6 + 16 * g, out.codes + 32 * g);
-        const uint32_t own = (low >> 4 * g & 15) | (high >> 2 * g & 3) << 4;
-        scales[2 * g] = scales[2 * g + 1] = static_cast<int8_t>(static_cast<int32_t>(own) - 32);
+        const uint32_t own = ((low >> 4 * g & 15) | (high >> 2 * g & 3) << 4) - 32;
+        scales |= uint64_t{own & 255} << 8 * g;
     }
-    floats_of_bytes(scales, half_number(block), out.scales);
+    const auto all = sixteen_of(scales, scales);
+    floats_of_bytes<int8_t>(hn::InterleaveLower(sixteen_tag(), all, all), half_number(block),
+                            out.scales);
 }
 
 template <weight_type type>
