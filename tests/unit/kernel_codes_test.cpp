@@ -283,6 +283,64 @@ TEST_CASE("experts: tokens apart, threads and segments change no bit") {
     }
 }
 
+double as_bfloat(float value) {
+    int exponent;
+    std::frexp(value, &exponent);
+    const double unit = std::ldexp(1, exponent - 8);
+    return std::nearbyint(value / unit) * unit;
+}
+
+TEST_CASE("bf16 weights meet activations of bf16 in panels, and of float32 in rows") {
+    thread_pool one(1, arithmetic::fast), three(3, arithmetic::fast);
+    for (uint32_t round = 0; round < 8; ++round) {
+        std::mt19937_64 random(round);
+        const uint32_t tokens = round < 2 ? 3 : 7 + random() % 40;
+        const uint32_t columns = 1 + random() % (round % 3 ? 300 : 40);
+        random_matrix weights(random, weight_type::bf16, 1 + random() % 90, columns);
+        float_rows input(random, tokens, columns);
+        const auto bias = random_floats(random, round % 2 ? weights.view().rows : 0);
+        with_each_target([&](const std::string &) {
+            float_rows got(tokens, weights.view().rows), threads = got;
+            run(one, tokens, weights, input, bias, got);
+            run(three, tokens, weights, input, bias, threads);
+            CHECK(got.same_bits(threads));
+            const bool rounds = tokens > STREAM_TOKENS_MAX && vector_pair_panels() != nullptr;
+            uint32_t wrong = 0;
+            for (uint32_t t = 0; t < tokens; ++t)
+                for (uint32_t r = 0; r < weights.view().rows; ++r) {
+                    double sum = bias.empty() ? 0 : bias[r], size = std::abs(sum);
+                    for (uint32_t c = 0; c < columns; ++c) {
+                        const float x = input.at(t, c);
+                        const double term = weights.at(r, c) * (rounds ? as_bfloat(x) : x);
+                        sum += term;
+                        size += std::abs(term);
+                    }
+                    wrong += !(std::abs(got.at(t, r) - sum) <= 2e-6 * (size + 1e-3));
+                }
+            CHECK(wrong == 0);
+        });
+    }
+}
+
+TEST_CASE("experts of bf16 round what lies between up and down as well") {
+    thread_pool fast(2, arithmetic::fast), exact(2);
+    std::mt19937_64 random(11);
+    const coded_expert expert(random, weight_type::bf16, weight_type::bf16, 70, 65);
+    const mlp_weights whole = expert.segment(0, 65);
+    float_rows input(random, 33, 70), got(33, 70), near = got;
+    mlp_kernel quick(fast), slow(exact);
+    quick(call_of(whole, 65, 0, 33, input, got));
+    slow(call_of(whole, 65, 0, 33, input, near));
+    double apart = 0, size = 0;
+    for (uint32_t t = 0; t < 33; ++t)
+        for (uint32_t i = 0; i < 70; ++i) {
+            apart += std::pow(got.at(t, i) - near.at(t, i), 2);
+            size += std::pow(near.at(t, i), 2);
+        }
+    CHECK(std::sqrt(apart / size) < 0.008);
+    CHECK((apart > 0) == (vector_pair_panels() != nullptr));
+}
+
 TEST_CASE("a number that is none reaches every sum that it belongs to and no other") {
     thread_pool pool(2, arithmetic::fast);
     std::mt19937_64 random(3);

@@ -166,7 +166,7 @@ void score_panels(const attention_item &item, const packed_tokens &queries, size
             panel.rows[lane] = reinterpret_cast<const std::byte *>(item.keys(position));
             panel.scales[lane] = nullptr;
         }
-        multiply_panel(panel, queries, width, nullptr, /*add=*/false,
+        multiply_panel(vector_panels(), panel, queries, width, nullptr, /*add=*/false,
                        {item.scratch.scores + at, CHUNK});
     }
 }

@@ -24,6 +24,17 @@ bool in_codes(arithmetic mode, const mlp_call &of) {
            shared_columns(all.gate.type) == shared_columns(all.up.type);
 }
 
+// Of panels with many tokens.
+const panel_kernels &panels_of(arithmetic mode, const mlp_call &call) {
+    const auto is = [&](const matrix &one) {
+        return form_of(mode, one.type) == activation_form::bfloats;
+    };
+    const mlp_weights &all = *call.weights;
+    const panel_kernels *const pairs =
+        is(all.gate) && is(all.up) && is(all.down) ? vector_pair_panels() : nullptr;
+    return pairs ? *pairs : vector_panels();
+}
+
 bool streams(const mlp_call &call) { return call.tokens <= STREAM_TOKENS_MAX; }
 
 const float *input_of(const mlp_call &call, uint32_t token) {
@@ -34,6 +45,7 @@ const float *input_of(const mlp_call &call, uint32_t token) {
 size_t round_to_lines(size_t floats) { return (floats + 15) / 16 * 16; }
 
 struct call_plan {
+    const panel_kernels *panels;
     size_t packed;       // input of many tokens, tile after tile
     size_t activations;  // streams: [tokens, count]; many: tile after tile [count,
                          // tokens of tile]
@@ -87,19 +99,21 @@ void stream_down(const mlp_call &call, uint32_t first, uint32_t count, const flo
     vector_rows().multiply(task);
 }
 
-void pack_tile(const mlp_call &call, const token_tiles &tiles, uint32_t tile, float *packed) {
+void pack_tile(const mlp_call &call, const panel_kernels &panels, const token_tiles &tiles,
+               uint32_t tile, float *packed) {
     const float *inputs[PANEL_WIDTH_MAX];
     const uint32_t begin = tiles.begin(tile), count = tiles.size(tile);
     for (uint32_t t = 0; t < count; ++t) inputs[t] = input_of(call, begin + t);
     const uint32_t columns = call.weights->gate.columns;
-    vector_panels().pack_input(inputs, count, columns, packed + size_t{begin} * columns);
+    panels.pack_input(inputs, count, columns, packed + size_t{begin} * columns);
 }
 
 // `sums`: [tokens, width], this thread's.
-void block_gate_up(const mlp_call &call, const packed_tokens &input, uint32_t first, float *sums,
-                   float *activations) {
+void block_gate_up(const mlp_call &call, const panel_kernels &panels, const packed_tokens &input,
+                   uint32_t first, float *sums, float *activations) {
     const mlp_weights &weights = *call.weights;
-    const uint32_t width = vector_panels().width, half = width / 2;
+    const uint32_t width = panels.width, half = width / 2;
+    const bool pairs = &panels == vector_pair_panels();
     const uint32_t count = std::min(half, call.count - first);
     panel_source panel;
     point_at_rows(weights.gate, first, 0, panel);
@@ -109,24 +123,31 @@ void block_gate_up(const mlp_call &call, const packed_tokens &input, uint32_t fi
         if (!weights.gate_bias.empty()) start[i] = weights.gate_bias[first + i];
         if (!weights.up_bias.empty()) start[half + i] = weights.up_bias[first + i];
     }
-    multiply_panel(panel, input, width, start, /*add=*/false, {sums, width});
+    multiply_panel(panels, panel, input, width, start, /*add=*/false, {sums, width});
     for (uint32_t tile = 0; tile < input.tiles.count(); ++tile) {
         const uint32_t begin = input.tiles.begin(tile), tokens = input.tiles.size(tile);
         float *const out = activations + size_t{begin} * call.count + size_t{first} * tokens;
         for (uint32_t t = 0; t < tokens; ++t) {
             float *const gate = sums + size_t{begin + t} * width;
             vector_elements().activate(call.activation, call.limit, half, gate, gate + half);
-            for (uint32_t i = 0; i < count; ++i) out[size_t{i} * tokens + t] = gate[i];
+            if (pairs) {
+                if (count % 2 != 0) gate[count] = 0;
+                for (uint32_t i = 0; i < count; i += 2)
+                    out[size_t{i} * tokens + t] = pair_of_floats(gate[i], gate[i + 1]);
+            } else {
+                for (uint32_t i = 0; i < count; ++i) out[size_t{i} * tokens + t] = gate[i];
+            }
         }
     }
 }
 
-void block_down(const mlp_call &call, const packed_tokens &input, uint32_t first) {
+void block_down(const mlp_call &call, const panel_kernels &panels, const packed_tokens &input,
+                uint32_t first) {
     const matrix &down = call.weights->down;
-    const uint32_t width = vector_panels().width;
+    const uint32_t width = panels.width;
     panel_source panel;
     point_at_rows(down, first, panel);
-    multiply_panel(panel, input, std::min(width, down.rows - first), down_start(call, first),
+    multiply_panel(panels, panel, input, std::min(width, down.rows - first), down_start(call, first),
                    call.add, {call.output.data + first, call.output.stride});
 }
 
@@ -180,6 +201,7 @@ mlp_kernel::scratch::work mlp_kernel::scratch::plan(thread_pool &pool,
         const mlp_weights &weights = *call.weights;
         assert(call.first % parts_of(call.intermediate, call.unit).part == 0);
         call_plan &plan = plans[job];
+        plan.panels = &panels_of(pool.mode(), call);
         plan.packed = all.floats;
         if (!streams(call)) {
             all.floats += round_to_lines(size_t{call.tokens} * weights.gate.columns);
@@ -216,7 +238,7 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
 
     pool.each(all.packs.count(), [&](uint32_t item) {
         const auto [job, tile] = all.packs.find(item);
-        pack_tile(calls[job], tiles(calls[job]), tile, base + plans[job].packed);
+        pack_tile(calls[job], *plans[job].panels, tiles(calls[job]), tile, base + plans[job].packed);
     });
     pool.each(all.gates.count(), [&](uint32_t item, uint32_t thread) {
         const auto [job, chunk] = all.gates.find(item);
@@ -226,7 +248,7 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
         if (streams(call))
             return stream_gate_up(call, first, std::min(plans[job].rows, call.count - first),
                                   activations);
-        block_gate_up(call, {base + plans[job].packed, call.weights->gate.columns, tiles(call)},
+        block_gate_up(call, *plans[job].panels, {base + plans[job].packed, call.weights->gate.columns, tiles(call)},
                       first, base + sums + thread * sums_of_thread, activations);
     });
     pool.each(all.downs.count(), [&](uint32_t item) {
@@ -238,7 +260,7 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
             return stream_down(call, first,
                                std::min(plans[job].down_rows, call.weights->down.rows - first),
                                activations);
-        block_down(call, {activations, call.count, tiles(call)}, first);
+        block_down(call, *plans[job].panels, {activations, call.count, tiles(call)}, first);
     });
 }
 

@@ -44,8 +44,8 @@ size_t first_with_input(std::span<const product> all, size_t job) {
     return other;
 }
 
-void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
-    const panel_kernels &kernels = vector_panels();
+void block(thread_pool &pool, const panel_kernels &kernels, uint32_t tokens,
+           std::span<const product> all) {
     const token_tiles tiles(tokens, kernels.tokens);
     size_t floats = 0;
     size_t places[work_list::JOBS_MAX];
@@ -77,7 +77,7 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
         const uint32_t first = index * kernels.width;
         panel_source panel;
         point_at_rows(*one.weights, first, panel);
-        multiply_panel(panel, {scratch + places[job], one.weights->columns, tiles},
+        multiply_panel(kernels, panel, {scratch + places[job], one.weights->columns, tiles},
                        std::min(kernels.width, one.weights->rows - first),
                        one.bias.empty() ? nullptr : one.bias.data() + first,
                        /*add=*/false, {one.output.data + first, one.output.stride});
@@ -86,9 +86,9 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
 
 }  // namespace
 
-void multiply_panel(const panel_source &panel, const packed_tokens &input, uint32_t lanes,
-                    const float *start, bool add, rows output) {
-    const panel_kernels &kernels = vector_panels();
+void multiply_panel(const panel_kernels &kernels, const panel_source &panel,
+                    const packed_tokens &input, uint32_t lanes, const float *start, bool add,
+                    rows output) {
     alignas(64) float turned[PANEL_WIDTH_MAX * PANEL_COLUMNS_MAX];
     for (uint32_t column = 0; column < input.columns; column += PANEL_COLUMNS_MAX) {
         const uint32_t columns = std::min(PANEL_COLUMNS_MAX, input.columns - column);
@@ -112,15 +112,15 @@ void multiply_panel(const panel_source &panel, const packed_tokens &input, uint3
 
 namespace {
 
-bool in_codes(const thread_pool &pool, const product &of) {
-    return form_of(pool.mode(), of.weights->type) == activation_form::codes;
+activation_form form_of(const thread_pool &pool, const product &of) {
+    return form_of(pool.mode(), of.weights->type);
 }
 
 // As many of the first as go through the same loops.
 size_t alike(const thread_pool &pool, std::span<const product> all) {
     size_t count = 1;
     while (count < std::min<size_t>(all.size(), work_list::JOBS_MAX) &&
-           in_codes(pool, all[count]) == in_codes(pool, all.front()))
+           form_of(pool, all[count]) == form_of(pool, all.front()))
         ++count;
     return count;
 }
@@ -130,12 +130,15 @@ size_t alike(const thread_pool &pool, std::span<const product> all) {
 void multiply(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
     while (!all.empty() && tokens != 0) {
         const auto some = all.first(alike(pool, all));
-        if (in_codes(pool, all.front())) {
+        const activation_form form = form_of(pool, all.front());
+        const panel_kernels *const pairs =
+            form == activation_form::bfloats ? vector_pair_panels() : nullptr;
+        if (form == activation_form::codes) {
             multiply_codes(pool, tokens, some);
         } else if (tokens <= STREAM_TOKENS_MAX) {
             stream(pool, tokens, some);
         } else {
-            block(pool, tokens, some);
+            block(pool, pairs ? *pairs : vector_panels(), tokens, some);
         }
         all = all.subspan(some.size());
     }

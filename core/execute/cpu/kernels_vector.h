@@ -106,6 +106,18 @@ struct panel_kernels {
     void (*tile)(const tile_task &task);
 };
 const panel_kernels &vector_panels();
+// The same for bf16 weights and inputs rounded to bf16, two columns at a time; null where the
+// processor has no such products. Width and tokens are those of vector_panels().
+const panel_kernels *vector_pair_panels();
+// Two numbers of bf16, the first in the low half, as they lie in an input of such panels.
+inline float pair_of_floats(float first, float second) {
+    const auto rounded = [](float value) {
+        const auto bits = std::bit_cast<uint32_t>(value);
+        if (value != value) return bits >> 16 | 0x40u;
+        return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    };
+    return std::bit_cast<float>(rounded(first) | rounded(second) << 16);
+}
 
 // One key-value head over a stretch of positions.
 struct span_task {

@@ -1,0 +1,151 @@
+// kernels_vector_pairs.cpp - products of many tokens with bf16 weights where the processor
+// multiplies pairs of bf16 numbers: panels as in kernels_vector_panels.cpp, of pairs of columns.
+//
+// A pair of columns takes the place of two, the second of which is left out: so whoever lays panels
+// and inputs out need not know.
+#include "core/execute/cpu/kernels_targets.h"
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/execute/cpu/kernels_vector_pairs.cpp"
+#include "hwy/cache_control.h"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#include "core/execute/cpu/kernels_vector-inl.h"
+#include "core/execute/cpu/kernels_vector.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace moorage::core::HWY_NAMESPACE {
+namespace {
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+
+constexpr uint32_t WIDTH = 2 * LANES, TILE_TOKENS = 12;
+
+using words = hn::Vec<word_tag>;
+
+void pack_side(const std::byte *const *rows, size_t ahead, uint32_t begin, uint32_t count,
+               uint32_t *panel) {
+    const word_tag d;
+    for (uint32_t done = 0; done < count; done += 2 * LANES) {
+        const uint32_t columns = HWY_MIN(2 * LANES, count - done);
+        words v[LANES];
+        for (uint32_t r = 0; r < LANES; ++r) {
+            const std::byte *const from = rows[r] + size_t{begin + done} * 2;
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + ahead);
+            if (columns == 2 * LANES) {
+                v[r] = hn::BitCast(d, load_floats(from));
+            } else {
+                alignas(64) uint32_t rest[LANES] = {};
+                std::memcpy(rest, from, columns * 2);
+                v[r] = hn::Load(d, rest);
+            }
+        }
+        turn_round(d, v);
+        uint32_t *out = panel + size_t{done} * WIDTH;
+        for (uint32_t i = 0; 2 * i < columns; ++i, out += 2 * WIDTH) hn::Store(v[i], d, out);
+    }
+}
+
+void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
+    for (uint32_t side = 0; side < 2; ++side)
+        pack_side(from.rows + side * LANES, from.sides[side].ahead, begin, count,
+                  reinterpret_cast<uint32_t *>(panel) + side * LANES);
+}
+
+void pack_input(const float *const *inputs, uint32_t tokens, uint32_t columns, float *out) {
+    for (uint32_t t = 0; t < tokens; ++t)
+        for (uint32_t column = 0; column < columns; column += 2) {
+            const float second = column + 1 < columns ? inputs[t][column + 1] : 0;
+            out[size_t{column} * tokens + t] = pair_of_floats(inputs[t][column], second);
+        }
+}
+
+// AVX512_BF16, which no target of older Highways names: the processor is asked (table()).
+HWY_INLINE float_vector multiply_pairs(float_vector sum, words weights, words inputs) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sum.raw) : "v"(weights.raw), "v"(inputs.raw));
+    return sum;
+}
+
+template <uint32_t tokens>
+void run_tile(const tile_task &task) {
+    const float_tag d;
+    const word_tag pairs;
+    float_vector left[tokens], right[tokens];
+    for (uint32_t t = 0; t < tokens; ++t) {
+        const float *from = task.output + t * task.output_stride;
+        left[t] = task.add ? hn::LoadU(d, from) : hn::Zero(d);
+        right[t] = task.add ? hn::LoadU(d, from + LANES) : hn::Zero(d);
+        if (task.start) {
+            left[t] = hn::Add(left[t], hn::LoadU(d, task.start));
+            right[t] = hn::Add(right[t], hn::LoadU(d, task.start + LANES));
+        }
+    }
+    const auto *panel = reinterpret_cast<const uint32_t *>(task.panel);
+    const auto *input = reinterpret_cast<const uint32_t *>(task.input);
+    for (uint32_t column = 0; column < task.columns; column += 2) {
+        const auto weights_left = hn::Load(pairs, panel);
+        const auto weights_right = hn::Load(pairs, panel + LANES);
+        for (uint32_t t = 0; t < tokens; ++t) {
+            const auto value = hn::Set(pairs, input[t]);
+            left[t] = multiply_pairs(left[t], weights_left, value);
+            right[t] = multiply_pairs(right[t], weights_right, value);
+        }
+        panel += 2 * WIDTH;
+        input += 2 * tokens;
+    }
+    for (uint32_t t = 0; t < tokens; ++t) {
+        float *to = task.output + t * task.output_stride;
+        hn::StoreU(left[t], d, to);
+        hn::StoreU(right[t], d, to + LANES);
+    }
+}
+
+template <uint32_t tokens>
+void choose_tile(const tile_task &task) {
+    if constexpr (tokens > 1) {
+        if (task.tokens < tokens) return choose_tile<tokens - 1>(task);
+    }
+    if (task.lanes == WIDTH) return run_tile<tokens>(task);
+    // A narrow panel works on a copy of its outputs.
+    alignas(64) float outputs[tokens * WIDTH] = {}, start[WIDTH] = {};
+    if (task.add)
+        for (uint32_t t = 0; t < tokens; ++t)
+            std::memcpy(outputs + t * WIDTH, task.output + t * task.output_stride,
+                        task.lanes * sizeof(float));
+    if (task.start) std::memcpy(start, task.start, task.lanes * sizeof(float));
+    tile_task wide = task;
+    wide.output = outputs;
+    wide.output_stride = WIDTH;
+    wide.lanes = WIDTH;
+    if (task.start) wide.start = start;
+    run_tile<tokens>(wide);
+    for (uint32_t t = 0; t < tokens; ++t)
+        std::memcpy(task.output + t * task.output_stride, outputs + t * WIDTH,
+                    task.lanes * sizeof(float));
+}
+
+void tile(const tile_task &task) { choose_tile<TILE_TOKENS>(task); }
+
+const panel_kernels *table() {
+    static constexpr panel_kernels KERNELS = {WIDTH, TILE_TOKENS, pack, pack_input, tile};
+    return __builtin_cpu_supports("avx512bf16") ? &KERNELS : nullptr;
+}
+
+#else
+
+const panel_kernels *table() { return nullptr; }
+
+#endif
+
+}  // namespace
+}  // namespace moorage::core::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace moorage::core {
+namespace {
+HWY_EXPORT(table);
+}  // namespace
+const panel_kernels *vector_pair_panels() { return HWY_DYNAMIC_DISPATCH(table)(); }
+}  // namespace moorage::core
+#endif
