@@ -10,6 +10,8 @@ enum class arithmetic : uint8_t {
     exact,      // activations are float32
     fast        // and are rounded to what the format of the weights was made for
 };
-inline constexpr const char *arithmetic_names[] = {"by_format", "exact", "fast"};
-
+// "exact", "fast"; null: nothing was said.
+constexpr const char *name_of(arithmetic mode) {
+    return mode == arithmetic::exact ? "exact" : mode == arithmetic::fast ? "fast" : nullptr;
+}
 }  // namespace moorage::core

@@ -6,8 +6,8 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/config/arithmetic_reader.h"
 #include "core/config/document.h"
-#include "core/config/section.h"
 #include "core/host/kinds.h"
 
 namespace moorage::core {
@@ -107,7 +107,6 @@ private:
     section_reader &section(std::string_view name) { return sections_.find(name)->second; }
 
     void read_run(run_config &config);
-    static void read_arithmetic(section_reader &run, run_config &config);
     void read_hardware(run_config &config);
     void read_source(run_config &config);
     void read_model(run_config &config, bool has_trace);
@@ -200,27 +199,11 @@ void builder::read_run(run_config &config) {
     run.read("prefill", config.prefill, 0, config.model.empty() ? prefill_max : model_prefill_max);
     run.read("seed", config.seed, 0, count_max);
     run.read("threads", config.threads, 0, threads_max);
-    read_arithmetic(run, config);
+    read_arithmetic(run, config.runs_on(), config.numbers);
     run.read("device", config.device, 0, devices_max - 1);
     run.read("guard", config.guard);
     run.read("guard_window", config.guard_window, guard_window_min, guard_window_max);
     run.read_above("guard_margin", config.guard_margin, 0, 1, /*or_equal=*/true);
-}
-
-void builder::read_arithmetic(section_reader &run, run_config &config) {
-    std::string name = "exact";
-    run.read("arithmetic", name);
-    const given *const at = run.find("arithmetic");
-    if (at == nullptr || run.failed()) return;
-    if (name != "exact" && name != "fast")
-        return run.fail(*at,
-                        "choose exact (activations in float32) or fast (rounded as the format of "
-                        "the weights was made for); leave it out for the usual of each format");
-    config.numbers = name == "fast" ? arithmetic::fast : arithmetic::exact;
-    if (config.numbers == arithmetic::fast && config.runs_on().memory == fast_memory::gpu)
-        run.fail(*at, format("executor {} computes with activations as they are; choose exact, or "
-                             "executor cpu",
-                             config.executor));
 }
 
 void builder::read_hardware(run_config &config) {

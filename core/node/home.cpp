@@ -224,8 +224,7 @@ void home_run::describe(run_report &report) const {
                   {"batch", config_.batch},
                   {"prefill", config_.prefill},
                   {"seed", config_.seed}};
-    if (config_.numbers != arithmetic::by_format)
-        all["run"]["arithmetic"] = arithmetic_names[static_cast<size_t>(config_.numbers)];
+    if (const char *numbers = name_of(config_.numbers)) all["run"]["arithmetic"] = numbers;
     all["node"] = {{"servers", node_.plan().servers.size()},
                    {"experts_here", capacity_},
                    {"experts_all", node_.plan().pages()},

@@ -487,8 +487,7 @@ void runner::describe(run_report &report) {
                   {"batch", config_.batch},
                   {"prefill", config_.prefill},
                   {"seed", config_.seed}};
-    if (config_.numbers != arithmetic::by_format)
-        all["run"]["arithmetic"] = arithmetic_names[static_cast<size_t>(config_.numbers)];
+    if (const char *numbers = name_of(config_.numbers)) all["run"]["arithmetic"] = numbers;
     if (config_.guard) {
         all["run"]["guard"] = true;
         all["run"]["guard_window"] = config_.guard_window;

@@ -58,7 +58,8 @@ public:
             uint64_t rows = 1;
             for (size_t i = 1; i < shape.size(); ++i) rows *= shape[i];
             const uint64_t bytes = rows * bytes_of_columns(type, static_cast<uint32_t>(shape[0]));
-            made_.tensors.push_back({name, shape, format_of(type).gguf_id, made_.data_bytes, bytes});
+            made_.tensors.push_back(
+                {name, shape, format_of(type).gguf_id, made_.data_bytes, bytes});
             made_.data_bytes += (bytes + 31) / 32 * 32;
         });
         const uint64_t data = std::exchange(made_.data_bytes, 0);
@@ -143,7 +144,8 @@ private:
                 const float value = 1;
                 std::memcpy(block, &value, 4);
                 if (columns == hidden) {
-                    const auto noise = static_cast<float>(static_cast<int32_t>(random_()) * 0x1p-31);
+                    const auto noise =
+                        static_cast<float>(static_cast<int32_t>(random_()) * 0x1p-31);
                     const float one = 1 + noise / 4;
                     std::memcpy(block, &one, 4);
                 }
@@ -155,16 +157,27 @@ private:
                 put(0, static_cast<uint16_t>((word & 0x807f) | (121 << 7)));
                 break;
             }
-            case weight_type::q8_0: put(0, small(1.0 / 64)); break;
-            case weight_type::q4_0: put(0, small(1.0 / 4)); break;
-            case weight_type::q5_0: put(0, small(1.0 / 8)); break;
+            case weight_type::q8_0:
+                put(0, small(1.0 / 64));
+                break;
+            case weight_type::q4_0:
+                put(0, small(1.0 / 4));
+                break;
+            case weight_type::q5_0:
+                put(0, small(1.0 / 8));
+                break;
             case weight_type::q4_k:
                 put(0, small(1.0 / 128));
                 put(2, small(1.0 / 32));
                 break;
-            case weight_type::q6_k: put(208, small(1.0 / 1024)); break;
-            case weight_type::mxfp4_gguf: block[0] = std::byte{120}; break;
-            default: break;
+            case weight_type::q6_k:
+                put(208, small(1.0 / 1024));
+                break;
+            case weight_type::mxfp4_gguf:
+                block[0] = std::byte{120};
+                break;
+            default:
+                break;
         }
     }
 
@@ -241,7 +254,8 @@ int main(int count, char **given) {
         for (const recipe &one : recipes)
             if (std::string(given[3]) == one.name) return writer(one, given[2])() ? 0 : 1;
     if (what == "run" && count == 7) return run(given + 2);
-    std::fprintf(stderr, "gguf_passes write FILE RECIPE\n"
-                         "gguf_passes run FILE exact|fast THREADS PROMPT TOKENS\n");
+    std::fprintf(stderr,
+                 "gguf_passes write FILE RECIPE\n"
+                 "gguf_passes run FILE exact|fast THREADS PROMPT TOKENS\n");
     return 2;
 }

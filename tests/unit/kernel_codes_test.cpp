@@ -75,7 +75,8 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
     const uint32_t columns = weights.view().columns;
     uint32_t wrong = 0;
     for (uint32_t t = 0; t < tokens; ++t) {
-        const std::vector<double> x = rounded(&input.at(t, 0), columns, format_of(weights.view().type).block == 32 ? 32 : 16);
+        const std::vector<double> x =
+            rounded(&input.at(t, 0), columns, format_of(weights.view().type).block == 32 ? 32 : 16);
         for (uint32_t r = 0; r < weights.view().rows; ++r) {
             double sum = bias.empty() ? 0 : bias[r], size = std::abs(sum);
             for (uint32_t c = 0; c < columns; ++c) {
@@ -84,8 +85,8 @@ void check_values(const random_matrix &weights, float_rows &input, uint32_t toke
                 size += 4 * std::abs(weights.at(r, c) * x[c]);
             }
             // Sums of 32 activations are rounded to binary16 where minimums meet them.
-            const bool halves =
-                code_format_of(weights.view().type).offsets && format_of(weights.view().type).block == 32;
+            const bool halves = code_format_of(weights.view().type).offsets &&
+                                format_of(weights.view().type).block == 32;
             wrong += !(std::abs(output.at(t, r) - sum) <= (halves ? 5e-4 : 2e-6) * (size + 1e-3));
         }
     }
@@ -111,10 +112,8 @@ TEST_CASE("every format in codes, few tokens and many") {
                 run(three, tokens, weights, input, bias, threads);
                 CHECK(got.same_bits(threads));
                 for (uint32_t t = 0; t < tokens; ++t) {
-                    const product alone{&weights.view(),
-                                        {&input.at(t, 0), 1},
-                                        {&apart.at(t, 0), 1},
-                                        bias};
+                    const product alone{
+                        &weights.view(), {&input.at(t, 0), 1}, {&apart.at(t, 0), 1}, bias};
                     multiply(one, 1, {&alone, 1});
                 }
                 CHECK(got.same_bits(apart));
@@ -140,10 +139,11 @@ TEST_CASE("readers make the codes, scales and offsets of the formats") {
                     const uint32_t count = block == 256 ? 256 : 32 * (1 + row % 8);
                     weight_chunk got;
                     std::memset(&got, 0xff, sizeof got);
-                    read(weights.view().data + row * weights.view().row_bytes, begin, count, got);
+                    read(weights.view().data + row * weights.view().row_bytes,
+                         codes_end(weights.view()), begin, count, got);
                     for (uint32_t i = 0; i < count; ++i) {
-                        const float code = static_cast<float>(got.codes[i]) -
-                                           static_cast<float>(format.zero);
+                        const float code =
+                            static_cast<float>(got.codes[i]) - static_cast<float>(format.zero);
                         const float offset = format.offsets ? got.offsets[i / 16] : 0;
                         const double value = static_cast<double>(code) * got.scales[i / 16];
                         wrong += static_cast<float>(value + offset) !=
@@ -218,8 +218,8 @@ struct coded_expert {
     }
 };
 
-mlp_call call_of(const mlp_weights &weights, uint32_t intermediate, uint32_t first,
-                 uint32_t tokens, float_rows &input, float_rows &output) {
+mlp_call call_of(const mlp_weights &weights, uint32_t intermediate, uint32_t first, uint32_t tokens,
+                 float_rows &input, float_rows &output) {
     mlp_call call{};
     call.weights = &weights;
     call.intermediate = intermediate;

@@ -281,6 +281,12 @@ TEST_CASE("a model as a source: what it takes, what a trace refuses") {
     CHECK_FALSE(config.prefill_displaces);
     CHECK(holds(refused(least, {"run.guard_window=3"}), "guard_window"));
     CHECK(holds(refused(least, {"run.guard_margin=-0.1"}), "guard_margin"));
+    CHECK(accepted(least).numbers == arithmetic::by_format);
+    CHECK(accepted(least, {"run.arithmetic=exact"}).numbers == arithmetic::exact);
+    CHECK(accepted(least, {"run.arithmetic=fast"}).numbers == arithmetic::fast);
+    CHECK(holds(refused(least, {"run.arithmetic=quick"}), "choose exact"));
+    CHECK(holds(refused(least, {"run.arithmetic=fast", "run.executor=cuda"}),
+                "executor cuda computes with activations as they are"));
     // --set replaces the trace of the file by a model.
     config = accepted(least, {"source.model=m", "source.prompt=a"});
     CHECK(config.trace.empty());

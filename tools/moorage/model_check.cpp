@@ -2,7 +2,9 @@
 #include "tools/moorage/model_check.h"
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
@@ -21,23 +23,39 @@ struct arguments {
     uint32_t threads = 0;
 };
 
-json to_json(const arguments &given, const golden_report &report) {
-    return {{"model", given.directory},
-            {"executor", given.executor},
-            {"logits_rel_error", report.logits_error},
-            {"greedy_match", report.greedy_match},
-            {"pass", report.pass()},
-            {"logits_rel_error_max", golden_error_max},
-            {"greedy_equal", report.greedy_equal},
-            {"hidden_rel_errors", report.hidden_error}};
+// What was computed: as exactly as it can be and, on the CPU, as [run] arithmetic = "fast" does it.
+struct checked {
+    golden_report exact;
+    std::optional<golden_report> fast;
+};
+
+json to_json(const arguments &given, const checked &all) {
+    const golden_report &report = all.exact;
+    json made = {{"model", given.directory},
+                 {"executor", given.executor},
+                 {"logits_rel_error", report.logits_error},
+                 {"greedy_match", report.greedy_match},
+                 {"pass", report.pass()},
+                 {"logits_rel_error_max", golden_error_max},
+                 {"greedy_equal", report.greedy_equal},
+                 {"hidden_rel_errors", report.hidden_error}};
+    if (all.fast)
+        made["fast"] = {{"logits_rel_error", all.fast->logits_error},
+                        {"greedy_match", all.fast->greedy_match},
+                        {"greedy_equal", all.fast->greedy_equal}};
+    return made;
 }
 
-std::string to_text(const std::string &name, const golden_report &report) {
+std::string to_text(const std::string &name, const checked &all) {
+    const golden_report &report = all.exact;
     std::string text = format(
         "{}: {}\n  logits: relative error {:.2e} (limit {:.0e})\n"
         "  greedy: {} of {} tokens as the reference\n",
         name, report.pass() ? "pass" : "fail", report.logits_error, golden_error_max,
         report.greedy_equal, report.greedy.size());
+    if (all.fast)
+        text += format("  fast arithmetic: relative error {:.2e}, greedy {} of {}\n",
+                       all.fast->logits_error, all.fast->greedy_equal, all.fast->greedy.size());
     if (report.pass() || report.hidden_error.empty()) return text;
     const uint32_t worst = report.worst_layer();
     text += format("  hidden states: relative error {:.2e} at {}, the largest\n",
@@ -54,9 +72,19 @@ std::string to_text(const std::string &name, const golden_report &report) {
     return text;
 }
 
-result<golden_report> check_on_cpu(const model &of, const golden_data &golden, uint32_t threads) {
-    thread_pool pool(threads);
-    return check_golden(of, golden, pool);
+result<checked> check_on_cpu(const model &of, const golden_data &golden, uint32_t threads) {
+    thread_pool pool(threads), fast_pool(threads, arithmetic::fast);
+    auto exact = check_golden(of, golden, pool);
+    if (!exact) return exact.failure();
+    auto fast = check_golden(of, golden, fast_pool);
+    if (!fast) return fast.failure();
+    return checked{std::move(*exact), std::move(*fast)};
+}
+
+result<checked> check_on_gpu(const model &of, const golden_data &golden, uint32_t threads) {
+    auto exact = check_golden_on_gpu(of, golden, threads);
+    if (!exact) return exact.failure();
+    return checked{std::move(*exact), {}};
 }
 
 int check(const arguments &given) {
@@ -65,14 +93,14 @@ int check(const arguments &given) {
     const auto golden = read_golden((*opened)->directory(), (*opened)->config());
     if (!golden) return fail(golden.failure());
     const auto report = find_executor(given.executor)->memory == fast_memory::gpu
-                            ? check_golden_on_gpu(**opened, *golden, given.threads)
+                            ? check_on_gpu(**opened, *golden, given.threads)
                             : check_on_cpu(**opened, *golden, given.threads);
     if (!report) return fail(report.failure());
     if (given.json_file != "-") print(to_text(given.directory, *report));
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, to_json(given, *report)); !done)
             return fail(done.failure());
-    return report->pass() ? exit_ok : exit_failed;
+    return report->exact.pass() ? exit_ok : exit_failed;
 }
 
 }  // namespace
@@ -88,6 +116,8 @@ command install_model_check(parser &model) {
         "float64_logits count before logits.\n"
         "The relative error is max |computed - reference| / max |reference| over all\n"
         "logits; at most 2e-3 passes, and every greedy token must be the reference's.\n"
+        "The same is computed with [run] arithmetic = \"fast\", whose error is shown and not "
+        "judged.\n"
         "On the GPU all is computed as exactly as its kernels can, and hidden states are not\n"
         "compared. Exit code 1 when the model does not pass.");
     auto given = std::make_shared<arguments>();  // shared by the parser and the command

@@ -73,9 +73,7 @@ struct code_layout {
     uint32_t chunks_of_part() const { return (part + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS; }
     uint32_t parts() const { return (columns + part - 1) / part; }
     uint32_t chunks() const { return parts() * chunks_of_part(); }  // the last part may need fewer
-    uint32_t columns_of(uint32_t at) const {
-        return at + 1 < parts() ? part : columns - at * part;
-    }
+    uint32_t columns_of(uint32_t at) const { return at + 1 < parts() ? part : columns - at * part; }
 };
 
 // As row_task, of activations in codes.
@@ -116,9 +114,10 @@ struct code_kernels {
     // 16 or 32 activations (shared_columns) as blocks of a chunk from `block` on.
     void (*round)(const float *from, uint32_t count, activation_chunk *to, uint32_t block);
     void (*multiply)(const code_task &task);
-    // Columns [begin, begin + count) of one row; begin on a border of a block of the format.
-    void (*read[weight_format_count])(const std::byte *row, uint32_t begin, uint32_t count,
-                                      weight_chunk &out);
+    // Columns [begin, begin + count) of one row; begin on a border of a block of the format. Up to
+    // `end` (codes_end) memory may be read.
+    void (*read[weight_format_count])(const std::byte *row, const std::byte *end, uint32_t begin,
+                                      uint32_t count, weight_chunk &out);
     // The rows [first, first + CODE_ROWS), the last one again where there are fewer, over the
     // columns of a part.
     void (*pack)(const matrix &from, uint32_t first, uint32_t begin, uint32_t count,
@@ -127,6 +126,10 @@ struct code_kernels {
     uint32_t tokens;  // of a tile, at most
 };
 const code_kernels &vector_codes();
+// Behind the last row.
+inline const std::byte *codes_end(const matrix &of) {
+    return of.data + uint64_t{of.rows - 1} * of.row_bytes + bytes_of_columns(of.type, of.columns);
+}
 
 // All activations of a row; chunks of `cut`.
 void round_row(const float *from, const code_layout &cut, activation_chunk *to);

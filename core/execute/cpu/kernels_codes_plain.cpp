@@ -103,8 +103,8 @@ plain_value value_of(const std::byte *block, uint32_t i) {
         return of_four_k(block, i, nibble_of_k(block + 16, i));
     } else if constexpr (type == weight_type::q5_k) {
         return of_four_k(block, i,
-                         nibble_of_k(block + 48, i) |
-                             (byte_at(block, 16 + i % 32) >> i / 32 & 1) << 4);
+                         nibble_of_k(block + 48, i) | (byte_at(block, 16 + i % 32) >> i / 32 & 1)
+                                                          << 4);
     } else if constexpr (type == weight_type::q6_k) {
         return of_six_k(block, i);
     } else if constexpr (type == weight_type::iq4_nl) {
@@ -119,13 +119,14 @@ plain_value value_of(const std::byte *block, uint32_t i) {
 }
 
 template <weight_type type>
-void read(const std::byte *row, uint32_t begin, uint32_t count, weight_chunk &out) {
+void read(const std::byte *row, const std::byte *, uint32_t begin, uint32_t count,
+          weight_chunk &out) {
     constexpr weight_format format = format_of(type);
     out = {};
     for (uint32_t i = 0; i < count; ++i) {
         const uint32_t at = begin + i;
-        const plain_value one = value_of<type>(
-            row + size_t{at / format.block} * format.bytes, at % format.block);
+        const plain_value one =
+            value_of<type>(row + size_t{at / format.block} * format.bytes, at % format.block);
         out.codes[i] = static_cast<uint8_t>(one.code);
         out.scales[i / CODE_BLOCK] = one.scale;
         out.offsets[i / CODE_BLOCK] = one.offset;
@@ -134,10 +135,9 @@ void read(const std::byte *row, uint32_t begin, uint32_t count, weight_chunk &ou
 
 constexpr bool has_codes(weight_type type) { return practice_of(type) == activation_form::codes; }
 
-void read_any(const matrix &from, uint64_t row, uint32_t begin, uint32_t count,
-              weight_chunk &out) {
-    plain_codes().read[static_cast<size_t>(from.type)](from.data + row * from.row_bytes, begin,
-                                                       count, out);
+void read_any(const matrix &from, uint64_t row, uint32_t begin, uint32_t count, weight_chunk &out) {
+    plain_codes().read[static_cast<size_t>(from.type)](from.data + row * from.row_bytes,
+                                                       codes_end(from), begin, count, out);
 }
 
 void round_some(const float *from, uint32_t count, activation_chunk *to, uint32_t block) {
@@ -185,8 +185,7 @@ float part_of_row(const code_task &task, uint64_t row, const activation_chunk *c
 }
 
 void multiply(const code_task &task) {
-    const code_layout cut{task.weights->columns, task.part,
-                          shared_columns(task.weights->type)};
+    const code_layout cut{task.weights->columns, task.part, shared_columns(task.weights->type)};
     for (uint32_t t = 0; t < task.tokens; ++t)
         for (uint32_t r = 0; r < task.count; ++r) {
             float &out = task.output[t * task.output_stride + r];
@@ -213,8 +212,7 @@ void pack(const matrix &from, uint32_t first, uint32_t begin, uint32_t count,
                 code_panel_block &out = panel[size_t{k} * chunks + c];
                 int32_t sum = 0;
                 for (uint32_t i = 0; i < CODE_BLOCK; ++i) {
-                    const auto code =
-                        static_cast<int8_t>(weights.codes[k * CODE_BLOCK + i] - zero);
+                    const auto code = static_cast<int8_t>(weights.codes[k * CODE_BLOCK + i] - zero);
                     sum += code;
                     reinterpret_cast<int8_t *>(&out.words[i / 4][r])[i % 4] = code;
                 }

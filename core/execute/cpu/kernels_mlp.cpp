@@ -147,8 +147,9 @@ void block_down(const mlp_call &call, const panel_kernels &panels, const packed_
     const uint32_t width = panels.width;
     panel_source panel;
     point_at_rows(down, first, panel);
-    multiply_panel(panels, panel, input, std::min(width, down.rows - first), down_start(call, first),
-                   call.add, {call.output.data + first, call.output.stride});
+    multiply_panel(panels, panel, input, std::min(width, down.rows - first),
+                   down_start(call, first), call.add,
+                   {call.output.data + first, call.output.stride});
 }
 
 }  // namespace
@@ -238,7 +239,8 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
 
     pool.each(all.packs.count(), [&](uint32_t item) {
         const auto [job, tile] = all.packs.find(item);
-        pack_tile(calls[job], *plans[job].panels, tiles(calls[job]), tile, base + plans[job].packed);
+        pack_tile(calls[job], *plans[job].panels, tiles(calls[job]), tile,
+                  base + plans[job].packed);
     });
     pool.each(all.gates.count(), [&](uint32_t item, uint32_t thread) {
         const auto [job, chunk] = all.gates.find(item);
@@ -248,8 +250,9 @@ void mlp_kernel::scratch::run(thread_pool &pool, std::span<const mlp_call> calls
         if (streams(call))
             return stream_gate_up(call, first, std::min(plans[job].rows, call.count - first),
                                   activations);
-        block_gate_up(call, *plans[job].panels, {base + plans[job].packed, call.weights->gate.columns, tiles(call)},
-                      first, base + sums + thread * sums_of_thread, activations);
+        block_gate_up(call, *plans[job].panels,
+                      {base + plans[job].packed, call.weights->gate.columns, tiles(call)}, first,
+                      base + sums + thread * sums_of_thread, activations);
     });
     pool.each(all.downs.count(), [&](uint32_t item) {
         const auto [job, chunk] = all.downs.find(item);

@@ -65,10 +65,9 @@ mlp_codes::work mlp_codes::plan(thread_pool &pool, std::span<const mlp_call> cal
             all.sums_floats = std::max(all.sums_floats, size_t{call.tokens} * 2 * by.inner.shared);
         }
         const bool any = call.tokens != 0;
-        all.packs.add(!any ? 0
-                      : streams(call)
-                          ? 1
-                          : token_tiles(call.tokens, vector_codes().tokens).count());
+        all.packs.add(!any            ? 0
+                      : streams(call) ? 1
+                                      : token_tiles(call.tokens, vector_codes().tokens).count());
         all.gates.add(any ? divide_up(call.count, by.rows) : 0);
         all.downs.add(any ? divide_up(weights.down.rows, by.down_rows) : 0);
     }

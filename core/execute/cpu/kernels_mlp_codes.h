@@ -15,9 +15,9 @@ public:
 private:
     // Of a call; places count floats from the beginning of the memory.
     struct call_plan {
-        code_layout input, inner;     // of the rows of gate and up, and of down
-        size_t inputs, inners;        // activation chunks or tiles
-        uint32_t rows, down_rows;     // of an item
+        code_layout input, inner;  // of the rows of gate and up, and of down
+        size_t inputs, inners;     // activation chunks or tiles
+        uint32_t rows, down_rows;  // of an item
     };
     struct work {
         work_list packs, gates, downs;

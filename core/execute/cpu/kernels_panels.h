@@ -98,7 +98,8 @@ struct packed_tokens {
 };
 
 // output[t, lane] (= or +=) start[lane] + panel row `lane` . token t.
-void multiply_panel(const panel_kernels &kernels, const panel_source &panel, const packed_tokens &input,
-                    uint32_t lanes, const float *start, bool add, rows output);
+void multiply_panel(const panel_kernels &kernels, const panel_source &panel,
+                    const packed_tokens &input, uint32_t lanes, const float *start, bool add,
+                    rows output);
 
 }  // namespace moorage::core

@@ -16,8 +16,7 @@ code_layout layout_of(const product &of) {
 size_t same_rounded(std::span<const product> all, size_t job) {
     const uint32_t shared = shared_columns(all[job].weights->type);
     for (size_t other = 0; other < job; ++other)
-        if (same_input(all[other], all[job]) &&
-            shared_columns(all[other].weights->type) == shared)
+        if (same_input(all[other], all[job]) && shared_columns(all[other].weights->type) == shared)
             return other;
     return job;
 }
@@ -112,11 +111,11 @@ void block(thread_pool &pool, uint32_t tokens, std::span<const product> all) {
         const auto [job, index] = work.find(item);
         const product &one = all[job];
         const uint32_t first = index * CODE_ROWS;
-        multiply_code_panel(*one.weights, first, std::min(CODE_ROWS, one.weights->rows - first),
-                            input_of(job), one.bias.empty() ? nullptr : one.bias.data() + first,
-                            /*add=*/false, {one.output.data + first, one.output.stride},
-                            reinterpret_cast<code_panel_block *>(scratch + placed.floats +
-                                                                 thread * panel_floats));
+        multiply_code_panel(
+            *one.weights, first, std::min(CODE_ROWS, one.weights->rows - first), input_of(job),
+            one.bias.empty() ? nullptr : one.bias.data() + first,
+            /*add=*/false, {one.output.data + first, one.output.stride},
+            reinterpret_cast<code_panel_block *>(scratch + placed.floats + thread * panel_floats));
     });
 }
 

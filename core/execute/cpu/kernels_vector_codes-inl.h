@@ -69,9 +69,9 @@ HWY_INLINE code_vector bits_of_word(uint32_t word, uint32_t first, uint32_t valu
     alignas(32) static constexpr uint8_t PLACE[32] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1,
                                                       1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2,
                                                       2, 2, 3, 3, 3, 3, 3, 3, 3, 3};
-    alignas(32) static constexpr uint8_t BIT[32] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4,
-                                                    8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32,
-                                                    64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
+    alignas(32) static constexpr uint8_t BIT[32] = {1,  2,   4,  8,  16,  32, 64, 128, 1,  2,  4,
+                                                    8,  16,  32, 64, 128, 1,  2,  4,   8,  16, 32,
+                                                    64, 128, 1,  2,  4,   8,  16, 32,  64, 128};
     const code_tag d;
     const hn::Repartition<uint32_t, code_tag> words;
     const auto spread =
@@ -202,14 +202,12 @@ HWY_INLINE void read_eight(const std::byte *block, weight_chunk &out) {
     if constexpr (type == weight_type::mxfp4_gguf) {
         // Half the scale, for twice the value: one less in the exponent, of 0 and 1 half again.
         uint64_t all = 0;
-        for (uint32_t g = 0; g < 8; ++g)
-            all |= std::to_integer<uint64_t>(block[g * STEP]) << 8 * g;
+        for (uint32_t g = 0; g < 8; ++g) all |= std::to_integer<uint64_t>(block[g * STEP]) << 8 * g;
         const sixteen_tag d;
         const auto twice = sixteen_of(all, all);
         scales_of_exponents(hn::InterleaveLower(d, twice, twice), out.scales);
     } else {
-        floats_of_halves(four_halves(block, STEP), four_halves(block + 4 * STEP, STEP),
-                         out.scales);
+        floats_of_halves(four_halves(block, STEP), four_halves(block + 4 * STEP, STEP), out.scales);
         if constexpr (code_format_of(type).offsets)
             floats_of_halves(four_halves(block + 2, STEP), four_halves(block + 2 + 4 * STEP, STEP),
                              out.offsets);
@@ -217,15 +215,28 @@ HWY_INLINE void read_eight(const std::byte *block, weight_chunk &out) {
 }
 
 template <weight_type type>
-HWY_INLINE void read_small(const std::byte *block, uint32_t groups, weight_chunk &out) {
+HWY_INLINE void read_small(const std::byte *block, const std::byte *end, uint32_t groups,
+                           weight_chunk &out) {
     constexpr weight_format FORMAT = format_of(type);
     static_assert(FORMAT.block == 32);
     if (groups == 8) return read_eight<type>(block, out);
-    // Fewer: a copy, whose other blocks are zeros; so are their scales, or are made so.
-    alignas(64) std::byte some[8 * FORMAT.bytes] = {};
-    std::memcpy(some, block, size_t{groups} * FORMAT.bytes);
-    read_eight<type>(some, out);
-    for (uint32_t k = 2 * groups; k < CHUNK_BLOCKS; ++k) out.scales[k] = 0;
+    // Fewer: what lies behind them is read as well, or zeros of a copy are.
+    if (static_cast<size_t>(end - block) >= 8 * FORMAT.bytes) {
+        read_eight<type>(block, out);
+    } else {
+        alignas(64) std::byte some[8 * FORMAT.bytes] = {};
+        std::memcpy(some, block, size_t{groups} * FORMAT.bytes);
+        read_eight<type>(some, out);
+    }
+    const float_tag d;
+    const word_tag words;
+    for (uint32_t k = 0; k < CHUNK_BLOCKS; k += LANES) {
+        const auto there = hn::MaskFromVec(hn::BitCast(
+            d, hn::VecFromMask(words, hn::Lt(hn::Iota(words, k), hn::Set(words, 2 * groups)))));
+        hn::Store(hn::IfThenElseZero(there, hn::Load(d, out.scales + k)), d, out.scales + k);
+        if constexpr (code_format_of(type).offsets)
+            hn::Store(hn::IfThenElseZero(there, hn::Load(d, out.offsets + k)), d, out.offsets + k);
+    }
 }
 
 // Two bits of 256 values from 64 bytes: calls made(place in the 32 bytes, first value, its codes,
@@ -243,9 +254,8 @@ HWY_INLINE void each_two_bits(const std::byte *from, Made &&made) {
 }
 
 HWY_INLINE void read_q2_k(const std::byte *block, weight_chunk &out) {
-    each_two_bits(block + 16, [&](uint32_t, uint32_t at, code_vector a, code_vector b) HWY_ATTR {
-        store_two(a, b, out.codes + at);
-    });
+    each_two_bits(block + 16, [&](uint32_t, uint32_t at, code_vector a, code_vector b)
+                                  HWY_ATTR { store_two(a, b, out.codes + at); });
     const sixteen_tag d;
     const auto both = hn::LoadU(d, reinterpret_cast<const uint8_t *>(block));
     floats_of_bytes<uint8_t>(hn::And(both, hn::Set(d, uint8_t{15})), half_number(block + 80),
@@ -260,11 +270,11 @@ HWY_INLINE void read_q3_k(const std::byte *block, weight_chunk &out) {
         const code_vector bit = same_code(1u << group), high = load_codes(block + place);
         return hn::And(hn::VecFromMask(d, hn::Eq(hn::And(high, bit), bit)), same_code(4));
     };
-    each_two_bits(block + 32, [&](uint32_t place, uint32_t at, code_vector a,
-                                  code_vector b) HWY_ATTR {
-        store_two(hn::Or(a, four_where(place, at / 32)),
-                  hn::Or(b, four_where(place, at / 32 + 1)), out.codes + at);
-    });
+    each_two_bits(block + 32,
+                  [&](uint32_t place, uint32_t at, code_vector a, code_vector b) HWY_ATTR {
+                      store_two(hn::Or(a, four_where(place, at / 32)),
+                                hn::Or(b, four_where(place, at / 32 + 1)), out.codes + at);
+                  });
     const uint32_t low[2] = {word_at(block + 96), word_at(block + 100)};
     const uint32_t high = word_at(block + 104);
     uint64_t scales[4];
@@ -331,8 +341,7 @@ HWY_INLINE void read_q6_k(const std::byte *block, weight_chunk &out) {
             store_two(hn::Or(hn::And(a, low), hn::And(hn::ShiftLeft<4>(high), two)),
                       hn::Or(hn::And(b, low), hn::And(hn::ShiftLeft<2>(high), two)), to);
             store_two(hn::Or(hn::ShiftRight<4>(a), hn::And(high, two)),
-                      hn::Or(hn::ShiftRight<4>(b), hn::And(hn::ShiftRight<2>(high), two)),
-                      to + 64);
+                      hn::Or(hn::ShiftRight<4>(b), hn::And(hn::ShiftRight<2>(high), two)), to + 64);
         }
     floats_of_bytes<int8_t>(
         hn::LoadU(sixteen_tag(), reinterpret_cast<const uint8_t *>(block) + 192),
@@ -354,12 +363,12 @@ HWY_INLINE void read_iq4_xs(const std::byte *block, weight_chunk &out) {
 }
 
 template <weight_type type>
-HWY_INLINE void read_chunk(const std::byte *row, uint32_t begin, uint32_t count,
-                           weight_chunk &out) {
+HWY_INLINE void read_chunk(const std::byte *row, const std::byte *end, uint32_t begin,
+                           uint32_t count, weight_chunk &out) {
     constexpr weight_format FORMAT = format_of(type);
     const std::byte *const block = row + size_t{begin / FORMAT.block} * FORMAT.bytes;
     if constexpr (FORMAT.block == 32) {
-        read_small<type>(block, count / 32, out);
+        read_small<type>(block, end, count / 32, out);
     } else if constexpr (type == weight_type::q2_k) {
         read_q2_k(block, out);
     } else if constexpr (type == weight_type::q3_k) {

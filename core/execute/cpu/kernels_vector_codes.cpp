@@ -144,6 +144,7 @@ template <weight_type type, class Dot>
 HWY_INLINE void run_row(const code_task &task, const code_layout &cut, const std::byte *row,
                         uint32_t place, uint32_t first, uint32_t last, chain_store &chains) {
     constexpr weight_format FORMAT = format_of(type);
+    const std::byte *const end = codes_end(*task.weights);
     weight_chunk weights;
     for (uint32_t part = first; part < last; ++part) {
         const uint32_t begin = part * cut.part, columns = cut.columns_of(part);
@@ -154,7 +155,7 @@ HWY_INLINE void run_row(const code_task &task, const code_layout &cut, const std
             const std::byte *const from = row + size_t{begin + at} / FORMAT.block * FORMAT.bytes;
             for (uint64_t line = 0; line < CHUNK_COLUMNS * FORMAT.bytes / FORMAT.block; line += 64)
                 hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + AHEAD_BYTES + line);
-            read_chunk<type>(row, begin + at, HWY_MIN(CHUNK_COLUMNS, columns - at), weights);
+            read_chunk<type>(row, end, begin + at, HWY_MIN(CHUNK_COLUMNS, columns - at), weights);
             for (uint32_t t = 0; t < task.tokens; ++t)
                 add_chunk<type, Dot>(weights, task.inputs[t][chunk + c],
                                      chains.of[part - first][t][place]);
@@ -204,14 +205,14 @@ constexpr bool has_codes(weight_type type) { return practice_of(type) == activat
 
 template <class Dot>
 void multiply(const code_task &task) {
-    with_type_of<has_codes>(task.weights->type, [&](auto type) HWY_ATTR {
-        multiply_type<type(), Dot>(task);
-    });
+    with_type_of<has_codes>(task.weights->type,
+                            [&](auto type) HWY_ATTR { multiply_type<type(), Dot>(task); });
 }
 
 template <weight_type type>
-void read(const std::byte *row, uint32_t begin, uint32_t count, weight_chunk &out) {
-    read_chunk<type>(row, begin, count, out);
+void read(const std::byte *row, const std::byte *end, uint32_t begin, uint32_t count,
+          weight_chunk &out) {
+    read_chunk<type>(row, end, begin, count, out);
 }
 
 // 16 columns of 16 rows as words side by side.
@@ -254,7 +255,7 @@ void pack(const matrix &from, uint32_t first, uint32_t begin, uint32_t count,
         const uint32_t at = c * CHUNK_COLUMNS, columns = HWY_MIN(CHUNK_COLUMNS, count - at);
         for (uint32_t r = 0; r < CODE_ROWS; ++r) {
             const uint64_t row = HWY_MIN(first + r, from.rows - 1);
-            reader(from.data + row * from.row_bytes, begin + at, columns, rows[r]);
+            reader(from.data + row * from.row_bytes, codes_end(from), begin + at, columns, rows[r]);
         }
         for (uint32_t k = 0; k < columns / CODE_BLOCK; ++k)
             turn_block<Dot>(rows, k, format.zero, panel[size_t{k} * chunks + c]);
@@ -346,9 +347,8 @@ HWY_INLINE void round_of(const float *from, activation_chunk *to, uint32_t block
         auto sum = hn::Zero(whole);
         for (uint32_t i = half * EACH; i < (half + 1) * EACH; ++i) {
             // What is no number became none as a scale.
-            const auto code = none == 0
-                                  ? hn::NearestInt(hn::Mul(values[i], hn::Set(d, by.inverse)))
-                                  : hn::Zero(whole);
+            const auto code = none == 0 ? hn::NearestInt(hn::Mul(values[i], hn::Set(d, by.inverse)))
+                                        : hn::Zero(whole);
             sum = hn::Add(sum, code);
             const hn::Rebind<int8_t, float_tag> small;
             hn::StoreU(hn::DemoteTo(small, code), small,

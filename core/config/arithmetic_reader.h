@@ -1,0 +1,13 @@
+// arithmetic_reader.h - reads [run] arithmetic.
+#pragma once
+
+#include "core/config/arithmetic.h"
+#include "core/config/executors.h"
+#include "core/config/section.h"
+
+namespace moorage::core {
+
+// Fails on other words, and on what the executor does not do. Not given: `out` stays.
+void read_arithmetic(section_reader &run, const executor_kind &runs_on, arithmetic &out);
+
+}  // namespace moorage::core
