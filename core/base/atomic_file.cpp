@@ -51,7 +51,7 @@ atomic_file::atomic_file(atomic_file &&other) noexcept
       buffer_(std::move(other.buffer_)),
       file_(std::exchange(other.file_, -1)),
       noted_(std::exchange(other.noted_, -1)),
-      failure_(other.failure_) {}
+      failure_(other.failure_.load()) {}
 
 atomic_file::~atomic_file() {
     if (file_ >= 0) ::close(file_);
@@ -75,13 +75,25 @@ void atomic_file::flush() {
     buffer_.clear();
 }
 
+void atomic_file::write_at(uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty() && failure_ == 0) {
+        const ssize_t written =
+            ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (written < 0 && errno != EINTR) failure_ = errno;
+        if (written < 0) continue;
+        bytes = bytes.subspan(static_cast<size_t>(written));
+        offset += static_cast<uint64_t>(written);
+    }
+}
+
 status atomic_file::commit() {
     flush();
     // Closed first: some file systems tell only then that there was no room.
     if (::close(std::exchange(file_, -1)) != 0 && failure_ == 0) failure_ = errno;
     if (failure_ == 0 && ::rename(temporary_.c_str(), place_.c_str()) != 0) failure_ = errno;
     if (failure_ != 0)
-        return error{format("{}: cannot write: {}", path_.string(), std::strerror(failure_))};
+        return error{
+            format("{}: cannot write: {}", path_.string(), std::strerror(failure_.load()))};
     temporary_.clear();
     return success();
 }

@@ -1,6 +1,7 @@
 // atomic_file.h - a file that appears whole or not at all: written beside its place, then renamed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +23,11 @@ public:
 
     // Buffered; an error shows at commit at the latest.
     void write(std::span<const std::byte> bytes);
+    // Anywhere in the file, from any thread, past the buffer. Not mixed with write().
+    void write_at(uint64_t offset, std::span<const std::byte> bytes);
     status commit();  // once
+    // Where it is until it is committed: to read what has been written.
+    const std::string &draft() const { return temporary_; }
 
 private:
     atomic_file() = default;
@@ -33,7 +38,7 @@ private:
     std::string buffer_;
     int file_ = -1;
     int noted_ = -1;   // among the partial files
-    int failure_ = 0;  // errno of the first write that failed
+    std::atomic<int> failure_ = 0;  // errno of the first write that failed
 };
 
 }  // namespace moorage::core

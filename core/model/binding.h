@@ -15,6 +15,7 @@
 #include "core/base/text.h"
 #include "core/model/architectures.h"
 #include "core/model/model.h"
+#include "core/model/named_parts.h"
 #include "core/model/segment.h"
 #include "core/model/weights.h"
 
@@ -36,11 +37,45 @@ concept tensor_supply = requires(Supply supply, const std::string &name, model_p
     { supply.failed() } -> std::same_as<bool>;
 };
 
+// Hands on what a supply gives, and notes it under its name.
+template <class Supply>
+class noted_supply {
+public:
+    // `parts`: null, or where to note them.
+    noted_supply(Supply &from, std::vector<named_part> *parts) : from_(from), parts_(parts) {}
+
+    matrix read_matrix(const std::string &name, uint32_t rows, uint32_t columns, model_part part) {
+        const matrix read = from_.read_matrix(name, rows, columns, part);
+        if (parts_ != nullptr) parts_->push_back({.name = name, .weights = read});
+        return read;
+    }
+    std::span<const float> read_vector(const std::string &name, uint32_t count, model_part part) {
+        const std::span<const float> read = from_.read_vector(name, count, part);
+        if (parts_ != nullptr) parts_->push_back({.name = name, .values = read});
+        return read;
+    }
+    void read_experts(const std::string &layer, std::vector<mlp_weights> &out) {
+        from_.read_experts(layer, out);
+        if (parts_ != nullptr) parts_->push_back({.name = layer, .kind = part_kind::experts});
+    }
+    void read_latent(const std::string &prefix, attention_weights &out) {
+        from_.read_latent(prefix, out);
+        if (parts_ != nullptr) parts_->push_back({.name = prefix, .kind = part_kind::latent});
+    }
+    bool failed() const { return from_.failed(); }
+
+private:
+    Supply &from_;
+    std::vector<named_part> *parts_;
+};
+
 template <tensor_supply Supply>
 class weight_binding {
 public:
-    weight_binding(const model_config &config, const architecture &row, Supply &supply)
-        : config_(config), row_(row), supply_(supply) {}
+    // `parts`: null, or where to note what there is.
+    weight_binding(const model_config &config, const architecture &row, Supply &supply,
+                   std::vector<named_part> *parts = nullptr)
+        : config_(config), row_(row), supply_(supply, parts) {}
 
     model_weights bind() {
         model_weights all;
@@ -166,7 +201,7 @@ private:
 
     const model_config &config_;
     const architecture &row_;
-    Supply &supply_;
+    noted_supply<Supply> supply_;
 };
 
 // The unit of the parts that all experts can be cut into (weights.h).

@@ -24,21 +24,7 @@ constexpr std::array<char, 4> magic = {'G', 'G', 'U', 'F'};
 constexpr uint64_t name_bytes_max = 1 << 16, alignment_max = 1 << 20, parts_max = 9999;
 constexpr uint32_t dimensions_max = 4;
 
-enum class value_type : uint32_t {
-    u8,
-    i8,
-    u16,
-    i16,
-    u32,
-    i32,
-    f32,
-    boolean,
-    text,
-    array,
-    u64,
-    i64,
-    f64
-};
+using value_type = gguf_type;
 constexpr uint32_t value_types = 13;
 constexpr std::array<uint32_t, value_types> value_bytes = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
@@ -134,6 +120,9 @@ public:
     const error &failure() const { return *failure_; }
     uint64_t at() const { return at_; }
     uint64_t left() const { return file_.size() - at_; }
+    std::span<const std::byte> since(uint64_t begin) const {
+        return file_.subspan(begin, at_ - begin);
+    }
     void fail(const std::string &what) {
         if (!failure_) failure_ = error{format("{}: {}", name_, what)};
     }
@@ -196,9 +185,10 @@ gguf_value read_array(header_reader &in, const std::string &key) {
     return gguf_numbers{type, in.take(count * value_bytes[type], "the elements of " + key), count};
 }
 
-void read_metadata(header_reader &in, uint64_t count, gguf_metadata &out) {
+void read_metadata(header_reader &in, uint64_t count, gguf_header &out) {
     for (uint64_t i = 0; i < count && !in.failed(); ++i) {
         const std::string key(in.text(format("key {}", i), name_bytes_max));
+        const uint64_t begin = in.at();
         const auto type = in.number<uint32_t>("the type of a key");
         if (in.failed()) return;
         if (key.empty()) return in.fail(format("key {} has no name", i));
@@ -214,7 +204,9 @@ void read_metadata(header_reader &in, uint64_t count, gguf_metadata &out) {
         } else {
             return in.fail(format("{} is of type {}, which does not exist", label, type));
         }
-        if (!in.failed() && !out.emplace(key, std::move(value)).second)
+        if (in.failed()) return;
+        out.keys.push_back({key, in.since(begin)});
+        if (!out.metadata.emplace(key, std::move(value)).second)
             in.fail(format("{} is there twice", label));
     }
 }
@@ -336,7 +328,7 @@ result<gguf_header> parse_gguf(std::span<const std::byte> file, const std::strin
     const uint64_t tensors = in.count("the number of tensors", 32);
     const uint64_t keys = in.count("the number of keys", 13);
     gguf_header made;
-    read_metadata(in, keys, made.metadata);
+    read_metadata(in, keys, made);
     for (uint64_t i = 0; i < tensors && !in.failed(); ++i)
         made.tensors.push_back(read_tensor(in, i, what));
     const uint64_t alignment = in.failed() ? 32 : alignment_of(in, made.metadata);
@@ -426,6 +418,7 @@ result<gguf_files> gguf_files::open(const fs::path &path, gguf_reading what) {
     result<gguf_header> first = opened.add(path);
     if (!first) return first.failure();
     opened.metadata_ = std::move(first->metadata);
+    opened.keys_ = std::move(first->keys);
     if (const status added = opened.add_others(path); !added) return added.failure();
     if (const status done = opened.index(); !done) return done.failure();
     return opened;
@@ -439,6 +432,7 @@ result<gguf_files> gguf_files::parse(std::span<const std::byte> bytes, const std
     result<gguf_header> header = opened.add(bytes);
     if (!header) return header.failure();
     opened.metadata_ = std::move(header->metadata);
+    opened.keys_ = std::move(header->keys);
     if (const status done = opened.index(); !done) return done.failure();
     return opened;
 }

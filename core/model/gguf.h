@@ -28,6 +28,23 @@
 
 namespace moorage::core {
 
+// Of values and of the elements of arrays.
+enum class gguf_type : uint32_t {
+    u8,
+    i8,
+    u16,
+    i16,
+    u32,
+    i32,
+    f32,
+    boolean,
+    text,
+    array,
+    u64,
+    i64,
+    f64
+};
+
 // Numbers of an array as they lie in the file, or texts.
 struct gguf_numbers {
     uint32_t type;  // of an element, as the file says it
@@ -53,8 +70,15 @@ struct gguf_tensor {
     uint64_t values() const;
 };
 
+// A key as it lies in the file: the number of its type, then its value.
+struct gguf_key {
+    std::string name;
+    std::span<const std::byte> bytes;
+};
+
 struct gguf_header {
     gguf_metadata metadata;
+    std::vector<gguf_key> keys;  // in the order of the file
     std::vector<gguf_tensor> tensors;
     uint64_t data_offset = 0;  // in the file
 };
@@ -79,6 +103,7 @@ public:
 
     // Of the first file, which alone has all of it.
     const gguf_metadata &metadata() const { return metadata_; }
+    const std::vector<gguf_key> &keys() const { return keys_; }
     gguf_tensor *find(std::string_view name);  // null: no such tensor
     const gguf_tensor *find(std::string_view name) const;
     const std::vector<gguf_tensor> &tensors() const { return tensors_; }
@@ -99,6 +124,7 @@ private:
 
     std::vector<std::unique_ptr<file>> files_;  // stay where they are: others point into them
     gguf_metadata metadata_;
+    std::vector<gguf_key> keys_;
     std::vector<gguf_tensor> tensors_;
     std::map<std::string_view, size_t> numbers_;
 };

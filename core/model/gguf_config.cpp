@@ -2,6 +2,7 @@
 #include "core/model/gguf_config.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <utility>
 
@@ -15,26 +16,16 @@ namespace moorage::core {
 
 namespace {
 
-struct gguf_architecture {
-    const char *name;   // general.architecture
-    const char *model;  // model_type of config.json
-    // Queries and keys are stored so that neighbours turn together.
-    bool neighbours = false;
-    // The norm before the experts.
-    const char *mlp_norm = "ffn_norm";
-    bool normalises = false;  // weights of the chosen experts, where no key says it
-    bool slides = false;      // sliding_window means what it says
-};
 constexpr gguf_architecture table[] = {
-    {.name = "llama", .model = "mixtral", .neighbours = true, .slides = true},
+    {.name = "llama", .model = "mixtral", .neighbours = true, .slides = true, .ties = true},
     {.name = "qwen2moe", .model = "qwen2_moe"},
-    {.name = "qwen3moe", .model = "qwen3_moe", .normalises = true},
+    {.name = "qwen3moe", .model = "qwen3_moe", .normalises = true, .ties = true},
     {.name = "olmoe", .model = "olmoe"},
     {.name = "deepseek2", .model = "deepseek_v2"},  // or deepseek_v3, which scores by sigmoid
     {.name = "phimoe", .model = "phimoe", .slides = true},
-    {.name = "granitemoe", .model = "granitemoe", .neighbours = true},
+    {.name = "granitemoe", .model = "granitemoe", .neighbours = true, .ties = true},
     {.name = "gpt-oss", .model = "gpt_oss", .mlp_norm = "post_attention_norm", .slides = true},
-    {.name = "glm4moe", .model = "glm4_moe", .mlp_norm = "post_attention_norm"},
+    {.name = "glm4moe", .model = "glm4_moe", .mlp_norm = "post_attention_norm", .ties = true},
 };
 
 // Keys whose presence changes the result in a way that nothing here computes.
@@ -64,7 +55,8 @@ class config_builder {
 public:
     config_builder(const gguf_files &of, const gguf_architecture &row) : of_(of), row_(row) {}
 
-    result<model_config> build() {
+    // In the words of a config.json.
+    result<json> words_of() {
         for (const auto &[key, why] : unsupported)
             if (of_.metadata().contains(full(key))) fail(key, format("is given; {}", why));
         json config = json::object();
@@ -75,7 +67,12 @@ public:
         read_router(config);
         read_rope(config);
         if (failure_) return *failure_;
-        result<model_config> made = parse_model_config(config.dump(), words());
+        return config;
+    }
+    result<model_config> build() {
+        const result<json> config = words_of();
+        if (!config) return config.failure();
+        result<model_config> made = parse_model_config(config->dump(), words());
         if (made && row_.neighbours) made->rope.interleaved = true;
         return made;
     }
@@ -348,13 +345,35 @@ private:
 
 }  // namespace
 
-result<model_config> read_gguf_config(const gguf_files &of) {
-    const gguf_architecture *row = architecture_of(of);
-    if (row != nullptr) return config_builder(of, *row).build();
+namespace {
+
+error unknown_architecture(const gguf_files &of) {
     const auto name = gguf_text(of.metadata(), "general.architecture");
     return error{format("{}: general.architecture is {}; supported are {}", of.place(),
                         name ? shown(*name) : "missing",
                         fmt::join(known_gguf_architectures(), ", "))};
+}
+
+}  // namespace
+
+result<model_config> read_gguf_config(const gguf_files &of) {
+    const gguf_architecture *row = architecture_of(of);
+    if (row == nullptr) return unknown_architecture(of);
+    return config_builder(of, *row).build();
+}
+
+result<json> gguf_config_words(const gguf_files &of) {
+    const gguf_architecture *row = architecture_of(of);
+    if (row == nullptr) return unknown_architecture(of);
+    return config_builder(of, *row).words_of();
+}
+
+const gguf_architecture &gguf_architecture_of(std::string_view model) {
+    const std::string_view own = model == "deepseek_v3" ? "deepseek_v2" : model;
+    const auto *found =
+        std::ranges::find_if(table, [&](const gguf_architecture &one) { return own == one.model; });
+    assert(found != std::end(table));
+    return *found;
 }
 
 std::vector<std::string> known_gguf_architectures() {

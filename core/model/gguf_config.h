@@ -9,15 +9,33 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/model/gguf.h"
 #include "core/model/model_config.h"
 
 namespace moorage::core {
 
+struct gguf_architecture {
+    const char *name;   // general.architecture
+    const char *model;  // model_type of config.json
+    // Queries and keys are stored so that neighbours turn together.
+    bool neighbours = false;
+    // The norm before the experts.
+    const char *mlp_norm = "ffn_norm";
+    bool normalises = false;  // weights of the chosen experts, where no key says it
+    bool slides = false;      // sliding_window means what it says
+    bool ties = false;        // llama.cpp reads files without a head of their own
+};
+// Of a model_type. Requires: a known one.
+const gguf_architecture &gguf_architecture_of(std::string_view model);
+
 result<model_config> read_gguf_config(const gguf_files &of);
+// The same before it is read: a config.json, whose queries and keys are as the publisher has them.
+result<json> gguf_config_words(const gguf_files &of);
 std::vector<std::string> known_gguf_architectures();
 
 // The row of feed-forward norms in a layer: "ffn_norm" or "post_attention_norm".

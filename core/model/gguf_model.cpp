@@ -20,7 +20,8 @@ constexpr size_t unused_names_max = 8;
 
 class gguf_model final : public model {
 public:
-    static result<std::unique_ptr<model>> open(const std::filesystem::path &path) {
+    static result<std::unique_ptr<model>> open(const std::filesystem::path &path,
+                                               std::vector<named_part> *parts) {
         result<gguf_files> files = gguf_files::open(path);
         if (!files) return files.failure();
         std::unique_ptr<gguf_model> made(new gguf_model(std::move(*files)));
@@ -28,7 +29,7 @@ public:
         result<model_config> config = read_gguf_config(made->files_);
         if (!config) return config.failure();
         made->config_ = std::move(*config);
-        if (const status done = made->bind(); !done) return done.failure();
+        if (const status done = made->bind(parts); !done) return done.failure();
         made->read_generation();
         return std::unique_ptr<model>(std::move(made));
     }
@@ -53,10 +54,10 @@ public:
 private:
     explicit gguf_model(gguf_files files) : files_(std::move(files)) {}
 
-    status bind() {
+    status bind(std::vector<named_part> *parts) {
         const architecture &row = *find_architecture(config_.architecture);
         gguf_weights supply(config_, files_, gguf_mlp_norm(files_), owned_);
-        weights_ = weight_binding(config_, row, supply).bind();
+        weights_ = weight_binding(config_, row, supply, parts).bind();
         if (supply.failed()) return supply.failure();
         config_.part_unit = part_unit_of(config_, weights_);
         sizes_ = sizes_of(config_, weights_, supply);
@@ -112,8 +113,9 @@ private:
 
 }  // namespace
 
-result<std::unique_ptr<model>> open_gguf_model(const std::filesystem::path &path) {
-    return gguf_model::open(path);
+result<std::unique_ptr<model>> open_gguf_model(const std::filesystem::path &path,
+                                               std::vector<named_part> *parts) {
+    return gguf_model::open(path, parts);
 }
 
 }  // namespace moorage::core

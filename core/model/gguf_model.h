@@ -5,10 +5,11 @@
 #include <memory>
 
 #include "core/base/result.h"
-#include "core/model/model.h"
+#include "core/model/named_parts.h"
 
 namespace moorage::core {
 
-result<std::unique_ptr<model>> open_gguf_model(const std::filesystem::path &path);
+result<std::unique_ptr<model>> open_gguf_model(const std::filesystem::path &path,
+                                               std::vector<named_part> *parts);
 
 }  // namespace moorage::core

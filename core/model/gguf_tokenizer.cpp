@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <unordered_set>
 #include <utility>
 
@@ -124,7 +125,62 @@ public:
         return parts;
     }
 
+    // As a tokenizer.json, whose merges come in the order of their ranks.
+    result<tokenizer_json> describe(std::string_view model) {
+        if (const status done = read_tokens(); !done) return done.failure();
+        const bool scored = model == "llama";
+        tokenizer_json root = {{"version", "1.0"}, {"added_tokens", added_tokens()}};
+        keep_merges_ = true;
+        result<bpe> made = scored ? merged_by_score(root) : merged_by_rank(root);
+        if (!made) return made.failure();
+        tokenizer_json words = tokenizer_json::object(), merges = tokenizer_json::array();
+        for (size_t id = 0; id < tokens_.size(); ++id) words.emplace(tokens_[id], id);
+        for (const auto &[left, right] : merges_)
+            if (words.contains(left) && words.contains(right)) merges.push_back({left, right});
+        root["model"] = {{"type", "BPE"},
+                         {"fuse_unk", rules_.fuse_unknown},
+                         {"byte_fallback", rules_.byte_fallback},
+                         {"ignore_merges", rules_.ignore_merges},
+                         {"vocab", std::move(words)},
+                         {"merges", std::move(merges)}};
+        if (!rules_.unknown_token.empty()) root["model"]["unk_token"] = rules_.unknown_token;
+        tokenizer_parts frame{.name = {},
+                              .added_raw = {},
+                              .normalizers = {},
+                              .added_normalized = {},
+                              .word_steps = {},
+                              .model = std::move(*made),
+                              .pieces = std::nullopt,
+                              .prefix = {},
+                              .suffix = {},
+                              .decoders = {},
+                              .added = {},
+                              .added_ids = {}};
+        if (const status done = add_frame(scored, /*ends=*/false, frame); !done)
+            return done.failure();
+        describe_frame(frame.prefix, frame.suffix, root);
+        return root;
+    }
+
 private:
+    void describe_frame(const std::vector<int32_t> &prefix, const std::vector<int32_t> &suffix,
+                        tokenizer_json &root) const {
+        if (prefix.empty() && suffix.empty()) return;
+        tokenizer_json single = tokenizer_json::array(), tokens = tokenizer_json::object();
+        const auto add = [&](int32_t id) {
+            const std::string text(tokens_[static_cast<size_t>(id)]);
+            single.push_back({{"SpecialToken", {{"id", text}, {"type_id", 0u}}}});
+            tokens[text] = {{"id", text}, {"ids", {id}}, {"tokens", {text}}};
+        };
+        for (const int32_t id : prefix) add(id);
+        single.push_back({{"Sequence", {{"id", "A"}, {"type_id", 0u}}}});
+        for (const int32_t id : suffix) add(id);
+        root["post_processor"] = {{"type", "TemplateProcessing"},
+                                  {"single", single},
+                                  {"pair", single},
+                                  {"special_tokens", tokens}};
+    }
+
     error refusal(std::string_view key, const std::string &what) const {
         return error{format("{}: tokenizer.ggml.{} {}", of_.place(), key, what)};
     }
@@ -335,11 +391,22 @@ private:
         if (tokens_.size() + hidden_.size() >= vocabulary::ids_max)
             return refusal(
                 "tokens", format("are of more than {} characters and tokens", vocabulary::ids_max));
+        if (keep_merges_) keep(merges, rules, ranks);
         result<vocabulary> made = words();
         if (!made) return refusal("tokens", made.failure().text);
         result<bpe> model = bpe::make(std::move(*made), merges, std::move(rules), ranks);
         if (!model) return refusal("merges", model.failure().text);
         return model;
+    }
+
+    void keep(const bpe::merge_list &merges, const bpe_rules &rules,
+              const std::vector<uint32_t> &ranks) const {
+        rules_ = rules;
+        std::vector<size_t> order(merges.size());
+        std::iota(order.begin(), order.end(), size_t{0});
+        if (!ranks.empty()) std::ranges::stable_sort(order, {}, [&](size_t i) { return ranks[i]; });
+        merges_.clear();
+        for (const size_t i : order) merges_.push_back(merges[i]);
     }
 
     // The tokens around every text.
@@ -367,6 +434,9 @@ private:
     gguf_texts hidden_;  // characters that merge and are no tokens
     std::vector<uint8_t> kinds_;
     const pre_tokenizer *pre_ = nullptr;
+    bool keep_merges_ = false;
+    mutable bpe::merge_list merges_;  // in the order of their ranks
+    mutable bpe_rules rules_;
 };
 
 }  // namespace
@@ -381,6 +451,23 @@ result<std::unique_ptr<tokenizer>> open_gguf_tokenizer(const gguf_files &of) {
     result<tokenizer_parts> parts = tokenizer_builder(of).build(*model);
     if (!parts) return parts.failure();
     return tokenizer::make(std::move(*parts));
+}
+
+result<tokenizer_json> describe_gguf_tokenizer(const gguf_files &of) {
+    const auto model = gguf_text(of.metadata(), "tokenizer.ggml.model");
+    if (!model || *model == "none" || *model == "no_vocab") return tokenizer_json();
+    if (*model != "gpt2" && *model != "llama")
+        return error{
+            format("{}: tokenizer.ggml.model is {}; as a tokenizer.json gpt2 and llama are "
+                   "supported",
+                   of.place(), shown(*model))};
+    return tokenizer_builder(of).describe(*model);
+}
+
+std::vector<std::string> distinct_pre_tokenizers() {
+    std::vector<std::string> names;
+    for (const pre_tokenizer &one : pre_tokenizers()) names.push_back(split(one.names, ' ')[1]);
+    return names;
 }
 
 std::vector<std::string> known_pre_tokenizers() {

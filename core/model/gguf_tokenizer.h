@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/model/gguf.h"
 #include "core/model/tokenizer.h"
@@ -19,5 +20,9 @@ namespace moorage::core {
 
 result<std::unique_ptr<tokenizer>> open_gguf_tokenizer(const gguf_files &of);
 std::vector<std::string> known_pre_tokenizers();
+// One name for each way to cut texts.
+std::vector<std::string> distinct_pre_tokenizers();
+// The same tokenizer as a tokenizer.json; null: the file has none. Unigram models are refused.
+result<nlohmann::json> describe_gguf_tokenizer(const gguf_files &of);
 
 }  // namespace moorage::core

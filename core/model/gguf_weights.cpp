@@ -57,30 +57,29 @@ std::string_view looked_up(const Table &table, std::string_view name) {
     return {};
 }
 
-// "blk.3." of "model.layers.3.".
-std::string block_of(std::string_view layer) {
+}  // namespace
+
+std::string gguf_block_name(std::string_view layer) {
     return "blk." + std::string(layer.substr(layer_prefix.size()));
 }
 
-}  // namespace
-
-void gguf_weights::fail(const std::string &text) {
-    if (!failure_) failure_ = error{text};
-}
-
-std::string gguf_weights::name_of(const std::string &wanted) const {
+std::string gguf_tensor_name(const std::string &wanted, const char *mlp_norm) {
     const std::string_view name = wanted;
     const size_t dot = name.rfind('.');
     if (!name.starts_with(layer_prefix))
         return std::string(looked_up(outer_names, name.substr(0, dot))) +
                std::string(name.substr(dot));
     const size_t end = name.find('.', layer_prefix.size()) + 1;
-    const std::string block = block_of(name.substr(0, end));
+    const std::string block = gguf_block_name(name.substr(0, end));
     if (const std::string_view whole = looked_up(whole_names, name.substr(end)); !whole.empty())
         return block + std::string(whole);
     const std::string_view inner = name.substr(end, dot - end), ending = name.substr(dot);
-    if (inner == norm_name) return block + mlp_norm_ + std::string(ending);
+    if (inner == norm_name) return block + mlp_norm + std::string(ending);
     return block + std::string(looked_up(layer_names, inner)) + std::string(ending);
+}
+
+void gguf_weights::fail(const std::string &text) {
+    if (!failure_) failure_ = error{text};
 }
 
 const gguf_tensor *gguf_weights::take(const std::string &name, const shape &wanted,
@@ -166,7 +165,7 @@ std::span<const float> gguf_weights::read_vector(const std::string &name, uint32
 void gguf_weights::read_experts(const std::string &layer, std::vector<mlp_weights> &out) {
     if (failed()) return;
     out.resize(config_.experts);
-    const std::string block = block_of(layer);
+    const std::string block = gguf_block_name(layer);
     if (files_.find(block + "ffn_down_exps.weight") == nullptr &&
         files_.find(block + "ffn_down.0.weight") != nullptr)
         read_separate(block, out);

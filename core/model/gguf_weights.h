@@ -8,6 +8,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/model/binding.h"
@@ -15,6 +16,11 @@
 #include "core/model/stored_weights.h"
 
 namespace moorage::core {
+
+// "blk.3.attn_q.weight" of "model.layers.3.self_attn.q_proj.weight".
+std::string gguf_tensor_name(const std::string &wanted, const char *mlp_norm);
+// "blk.3." of "model.layers.3."
+std::string gguf_block_name(std::string_view layer);
 
 class gguf_weights {
 public:
@@ -36,8 +42,9 @@ public:
 private:
     using shape = std::vector<uint64_t>;
     void fail(const std::string &text);
-    // "blk.3.attn_q.weight" of "model.layers.3.self_attn.q_proj.weight".
-    std::string name_of(const std::string &wanted) const;
+    std::string name_of(const std::string &wanted) const {
+        return gguf_tensor_name(wanted, mlp_norm_);
+    }
     // The tensor, its shape checked and counted as used; null after a failure.
     const gguf_tensor *take(const std::string &name, const shape &wanted, model_part part);
     std::span<const float> floats_of(const gguf_tensor &of, uint64_t first, uint64_t count);

@@ -14,6 +14,7 @@
 #include "core/model/config_reader.h"
 #include "core/model/gguf.h"
 #include "core/model/gguf_model.h"
+#include "core/model/named_parts.h"
 #include "core/model/odd_weight.h"
 #include "core/model/shards.h"
 #include "core/model/stored_weights.h"
@@ -77,13 +78,14 @@ bool known_extra(const std::string &name, const model_config &config) {
 
 class model_directory final : public model {
 public:
-    static result<std::unique_ptr<model>> open(const fs::path &directory) {
+    static result<std::unique_ptr<model>> open(const fs::path &directory,
+                                               std::vector<named_part> *parts) {
         result<shards> found = shards::open(directory);
         if (!found) return found.failure();
         std::unique_ptr<model_directory> made(new model_directory(std::move(*found)));
         made->directory_ = directory;
         if (const status done = made->read_settings(); !done) return done.failure();
-        if (const status done = made->bind(); !done) return done.failure();
+        if (const status done = made->bind(parts); !done) return done.failure();
         return std::unique_ptr<model>(std::move(made));
     }
 
@@ -126,10 +128,10 @@ private:
         return success();
     }
 
-    status bind() {
+    status bind(std::vector<named_part> *parts) {
         const architecture &row = *find_architecture(config_.architecture);
         stored_weights supply(config_, row, shards_, owned_);
-        weights_ = weight_binding(config_, row, supply).bind();
+        weights_ = weight_binding(config_, row, supply, parts).bind();
         if (supply.failed()) return supply.failure();
 
         config_.part_unit = part_unit_of(config_, weights_);
@@ -169,12 +171,27 @@ std::vector<const mlp_weights *> experts_of(const model &of) {
     return out;
 }
 
-result<std::unique_ptr<model>> open_model(const fs::path &directory) {
+namespace {
+
+result<std::unique_ptr<model>> open_noted(const fs::path &directory,
+                                          std::vector<named_part> *parts) {
     try {
-        return is_gguf(directory) ? open_gguf_model(directory) : model_directory::open(directory);
+        return is_gguf(directory) ? open_gguf_model(directory, parts)
+                                  : model_directory::open(directory, parts);
     } catch (const std::bad_alloc &) {
         return error{format("{}: not enough memory to open it", directory.string())};
     }
+}
+
+}  // namespace
+
+result<std::unique_ptr<model>> open_model(const fs::path &directory) {
+    return open_noted(directory, nullptr);
+}
+
+result<std::unique_ptr<model>> open_model(const fs::path &directory,
+                                          std::vector<named_part> &parts) {
+    return open_noted(directory, &parts);
 }
 
 std::string odd_weight(const model &of) { return of.odd_weight(); }
