@@ -1,22 +1,25 @@
-// model_command.cpp - `moorage model`: what a model directory holds, and whether it computes right.
+// model_command.cpp - `moorage model`: what a model holds, whether it computes right, and
+// other files of it.
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "tools/moorage/command.h"
 #include "tools/moorage/model_check.h"
+#include "tools/moorage/model_convert.h"
 #include "tools/moorage/model_info.h"
 #include "tools/moorage/model_shape.h"
 
 namespace moorage::tool {
 
 command install_model(parser &app) {
-    parser *sub = app.add_subcommand("model", "look at and check model directories");
+    parser *sub = app.add_subcommand("model", "look at, check and convert models");
     sub->require_subcommand(1);
     // shared: std::function wants copies, and the list is the same for all of them
     using entries = std::vector<std::pair<parser *, command>>;
     const auto parts = std::make_shared<entries>();
-    for (const auto install : {install_model_info, install_model_check, install_model_shape}) {
+    for (const auto install : {install_model_info, install_model_check, install_model_shape,
+                               install_model_convert}) {
         command action = install(*sub);
         parts->emplace_back(sub->last_subcommand(), std::move(action));
     }

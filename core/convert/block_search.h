@@ -1,0 +1,103 @@
+// block_search.h - the search for scales with the least squared error, shared by formats whose
+// scales are themselves codes.
+//
+// A group x is to be d q, or d q - m with q from 0: codes q are taken at trial scales around the
+// one that the extreme values give, d (and m) are fitted to the codes by least squares, and the
+// best trial stays.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace moorage::core {
+
+// The nearest whole number, ties to even. Requires: |value| < 2^22.
+inline float nearest_whole(float value) {
+    constexpr float shift = 12582912.0F;  // 1.5 * 2^23
+    return (value + shift) - shift;
+}
+// The nearest code from `least` to `most`.
+inline float nearest_code(float value, float least, float most) {
+    return nearest_whole(std::min(std::max(value, least), most));
+}
+
+struct linear_scale {
+    float scale = 0, minimum = 0;  // x = scale q - minimum
+};
+
+// d for codes from -count to count - 1; its sign is such that the greatest magnitude may be -count.
+inline float symmetric_scale(std::span<const float> x, float count) {
+    float most = 0;
+    for (const float value : x)
+        if (std::abs(value) > std::abs(most)) most = value;
+    if (std::abs(most) < 1e-30F) return 0;
+    float best = 0, best_gain = 0;
+    constexpr int trials = 9;
+    for (int trial = -trials; trial <= trials; ++trial) {
+        const float inverse = -(count + 0.1F * static_cast<float>(trial)) / most;
+        float with_code = 0, codes = 0;
+        for (const float value : x) {
+            const float code = nearest_code(inverse * value, -count, count - 1);
+            with_code += value * code;
+            codes += code * code;
+        }
+        // The squared error is sum x^2 less this.
+        if (codes == 0 || with_code * with_code <= best_gain * codes) continue;
+        best = with_code / codes;
+        best_gain = with_code * with_code / codes;
+    }
+    return best;
+}
+
+// Sums over a group of values x and codes q.
+struct code_sums {
+    float q = 0, qq = 0, x = 0, xq = 0, xx = 0;
+    float error(const linear_scale &of, float count) const {
+        return xx - 2 * of.scale * xq + 2 * of.minimum * x + of.scale * of.scale * qq -
+               2 * of.scale * of.minimum * q + count * of.minimum * of.minimum;
+    }
+};
+// The scale and minimum, neither below 0, that meet the codes best.
+inline linear_scale fitted(const code_sums &of, float count) {
+    const float determinant = count * of.qq - of.q * of.q;
+    if (determinant > 0) {
+        const linear_scale both = {(count * of.xq - of.x * of.q) / determinant,
+                                   (of.q * of.xq - of.x * of.qq) / determinant};
+        if (both.scale >= 0 && both.minimum >= 0) return both;
+    }
+    return {of.qq > 0 ? std::max(of.xq / of.qq, 0.0F) : 0, 0};
+}
+
+// Codes from 0 to `most`.
+inline linear_scale shifted_scale(std::span<const float> x, float most) {
+    const float low = std::min(*std::ranges::min_element(x), 0.0F);
+    const float high = std::max(*std::ranges::max_element(x), low);
+    const auto count = static_cast<float>(x.size());
+    linear_scale best = {(high - low) / most, -low};
+    if (high - low < 1e-30F) return {0, -low};
+    float best_error = HUGE_VALF;
+    constexpr int trials = 10;
+    for (int trial = -trials; trial <= trials; ++trial) {
+        const float inverse = (most + 0.1F * static_cast<float>(trial)) / (high - low);
+        code_sums sums;
+        for (const float value : x) {
+            const float code = nearest_code(inverse * (value - low), 0, most);
+            sums.q += code;
+            sums.qq += code * code;
+            sums.x += value;
+            sums.xq += value * code;
+            sums.xx += value * value;
+        }
+        const linear_scale made = fitted(sums, count);
+        const float error = sums.error(made, count);
+        if (error >= best_error) continue;
+        best_error = error;
+        best = made;
+    }
+    return best;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,222 @@
+// gguf_metadata.cpp - keys by their names in llama.cpp, and the comparison field by field.
+#include "core/convert/gguf_metadata.h"
+
+#include <cmath>
+
+#include "core/base/text.h"
+#include "core/model/architectures.h"
+#include "core/model/gguf_config.h"
+#include "core/model/rope.h"
+
+namespace moorage::core {
+
+namespace {
+
+// Under the name of the architecture.
+class named_keys {
+public:
+    named_keys(const char *name, gguf_keys &keys) : name_(name), keys_(keys) {}
+    void number(const char *key, uint32_t value) { keys_.number(full(key), value); }
+    void real(const char *key, double value) { keys_.real(full(key), value); }
+    void text(const char *key, const char *value) { keys_.text(full(key), value); }
+    void flag(const char *key, bool value) { keys_.flag(full(key), value); }
+
+private:
+    std::string full(const char *key) const { return format("{}.{}", name_, key); }
+    const char *name_;
+    gguf_keys &keys_;
+};
+
+void put_sizes(const model_config &of, const architecture &row, named_keys &keys) {
+    keys.number("context_length", of.positions_max);
+    keys.number("embedding_length", of.hidden);
+    keys.number("block_count", of.layers);
+    keys.number("vocab_size", of.vocabulary);
+    keys.number("feed_forward_length",
+                of.dense_intermediate != 0 ? of.dense_intermediate : of.moe_intermediate);
+    keys.real("attention.layer_norm_rms_epsilon", of.norm_epsilon);
+    keys.number("expert_count", of.experts);
+    keys.number("expert_used_count", of.top_k);
+    keys.number("expert_feed_forward_length", of.moe_intermediate);
+    if (row.shared == shared_rule::counted)
+        keys.number("expert_shared_count", of.shared_intermediate / of.moe_intermediate);
+    else if (of.shared_intermediate != 0)
+        keys.number("expert_shared_feed_forward_length", of.shared_intermediate);
+    if (row.dense == dense_rule::first)
+        keys.number("leading_dense_block_count", of.moe_layers().front());
+    if (!row.multipliers) return;
+    keys.real("embedding_scale", of.embedding_multiplier);
+    keys.real("residual_scale", of.residual_multiplier);
+    keys.real("logit_scale", of.logits_divisor);
+    keys.real("attention.scale", of.attention.scale);
+}
+
+void put_attention(const model_config &of, named_keys &keys) {
+    const attention_config &own = of.attention;
+    const uint32_t rotated = of.rope.dimensions;
+    keys.number("attention.head_count", own.heads);
+    keys.number("rope.dimension_count", rotated);
+    if (own.window != 0) keys.number("attention.sliding_window", own.window);
+    if (own.kind == attention_kind::grouped) {
+        // Where keys are normalised over all heads, they are as many as queries.
+        if (own.norm != query_key_norm::whole) keys.number("attention.head_count_kv", own.kv_heads);
+        keys.number("attention.key_length", own.head_dim);
+        keys.number("attention.value_length", own.value_dim);
+        return;
+    }
+    // Of the compressed cache, which all heads share; those of a head beside it.
+    keys.number("attention.head_count_kv", 1);
+    keys.number("attention.q_lora_rank", own.query_lora_rank);
+    keys.number("attention.kv_lora_rank", own.kv_lora_rank);
+    keys.number("attention.key_length", own.kv_lora_rank + rotated);
+    keys.number("attention.value_length", own.kv_lora_rank);
+    keys.number("attention.key_length_mla", own.head_dim);
+    keys.number("attention.value_length_mla", own.value_dim);
+}
+
+void put_router(const model_config &of, const architecture &row, named_keys &keys) {
+    if (!row.grouped_routing) return;
+    constexpr uint32_t softmax = 1, sigmoid = 2;
+    keys.number("expert_gating_func", row.score == score_kind::sigmoid ? sigmoid : softmax);
+    keys.flag("expert_weights_norm", of.router.normalise);
+    keys.real("expert_weights_scale", of.router.scale);
+    if (of.router.groups <= 1) return;
+    keys.number("expert_group_count", of.router.groups);
+    keys.number("expert_group_used_count", of.router.groups_chosen);
+}
+
+void put_rotation(const model_config &of, named_keys &keys) {
+    const rope_config &rope = of.rope;
+    keys.real("rope.freq_base", rope.theta);
+    if (rope.kind == rope_kind::longrope) {
+        keys.number("rope.scaling.original_context_length", rope.original_positions);
+        keys.real("rope.scaling.attn_factor", rope_turn_of(rope, 1).attention_factor);
+    }
+    if (rope.kind != rope_kind::linear && rope.kind != rope_kind::yarn) return;
+    const bool yarn = rope.kind == rope_kind::yarn;
+    keys.text("rope.scaling.type", yarn ? "yarn" : "linear");
+    keys.real("rope.scaling.factor", rope.factor);
+    if (!yarn) return;
+    keys.number("rope.scaling.original_context_length", rope.original_positions);
+    keys.real("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    keys.real("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    const double usual = rope.factor <= 1 ? 1 : 0.1 * std::log(rope.factor) + 1;
+    if (of.attention.kind == attention_kind::latent)
+        keys.real("rope.scaling.yarn_log_multiplier", 0.1 * rope.mscale_all);
+    else if (rope.attention_factor != 0)
+        keys.real("rope.scaling.attn_factor", rope.attention_factor / usual);
+}
+
+bool alike(double is, double made) {
+    return std::abs(is - made) <= 1e-6 * std::max(std::abs(is), std::abs(made));
+}
+
+class comparison {
+public:
+    template <class Value>
+    void same(const char *name, Value is, Value made) {
+        if (!text_.empty() || alike(static_cast<double>(is), static_cast<double>(made))) return;
+        text_ = format("{} is {:g} and would be {:g}", name, static_cast<double>(is),
+                       static_cast<double>(made));
+    }
+    void fail(const char *text) {
+        if (text_.empty()) text_ = text;
+    }
+    std::string text() && { return std::move(text_); }
+
+private:
+    std::string text_;
+};
+
+void compare_rotations(const model_config &is, const model_config &made, comparison &out) {
+    out.same("the number of rotated dimensions", is.rope.dimensions, made.rope.dimensions);
+    if (is.rope.dimensions != made.rope.dimensions) return;
+    for (const uint64_t context : {uint64_t{1}, uint64_t{is.positions_max}}) {
+        const rope_turn wanted = rope_turn_of(is.rope, context),
+                        read = rope_turn_of(made.rope, context);
+        out.same("the factor of cosines and sines", wanted.attention_factor, read.attention_factor);
+        for (size_t i = 0; i < wanted.frequencies.size(); ++i)
+            if (std::abs(wanted.frequencies[i] - read.frequencies[i]) >
+                2e-6F * wanted.frequencies[i])
+                return out.fail("rotations would be of other frequencies");
+    }
+}
+
+}  // namespace
+
+void put_config(const model_config &of, gguf_keys &keys) {
+    const architecture &row = *find_architecture(of.architecture);
+    const gguf_architecture &own = gguf_architecture_of(of.architecture);
+    named_keys named(own.name, keys);
+    put_sizes(of, row, named);
+    put_attention(of, named);
+    put_router(of, row, named);
+    put_rotation(of, named);
+}
+
+rotation_factors rotation_factors_of(const model_config &of) {
+    rotation_factors made;
+    const auto narrowed = [](const std::vector<double> &from) {
+        return std::vector<float>(from.begin(), from.end());
+    };
+    if (of.rope.kind == rope_kind::longrope) {
+        made.of_short = narrowed(of.rope.short_factor);
+        made.of_long = narrowed(of.rope.long_factor);
+    }
+    if (of.rope.kind != rope_kind::llama3) return made;
+    const std::vector<float> turned = rope_turn_of(of.rope, 1).frequencies;
+    for (size_t i = 0; i < turned.size(); ++i) {
+        const double plain =
+            std::pow(of.rope.theta, -2.0 * static_cast<double>(i) / of.rope.dimensions);
+        made.both.push_back(static_cast<float>(plain / turned[i]));
+    }
+    return made;
+}
+
+std::string difference_of(const model_config &is, const model_config &made) {
+    comparison out;
+    out.same("num_hidden_layers", is.layers, made.layers);
+    out.same("hidden_size", is.hidden, made.hidden);
+    out.same("vocab_size", is.vocabulary, made.vocabulary);
+    out.same("max_position_embeddings", is.positions_max, made.positions_max);
+    out.same("rms_norm_eps", is.norm_epsilon, made.norm_epsilon);
+    const attention_config &a = is.attention, &b = made.attention;
+    out.same("num_attention_heads", a.heads, b.heads);
+    out.same("num_key_value_heads", a.kv_heads, b.kv_heads);
+    out.same("head_dim", a.head_dim, b.head_dim);
+    out.same("the length of values", a.value_dim, b.value_dim);
+    out.same("q_lora_rank", a.query_lora_rank, b.query_lora_rank);
+    out.same("kv_lora_rank", a.kv_lora_rank, b.kv_lora_rank);
+    out.same("the scale of scores", a.scale, b.scale);
+    out.same("clip_qkv", a.clip_qkv, b.clip_qkv);
+    out.same("the norm of queries and keys", int(a.norm), int(b.norm));
+    out.same("the bias of queries, keys and values", a.qkv_bias, b.qkv_bias);
+    out.same("the bias of attention's output", a.output_bias, b.output_bias);
+    out.same("sliding_window", a.window, b.window);
+    if (a.sliding != b.sliding) out.fail("other layers would have a sliding window");
+    compare_rotations(is, made, out);
+    const router_config &r = is.router, &s = made.router;
+    out.same("norm_topk_prob", r.normalise, s.normalise);
+    out.same("routed_scaling_factor", r.scale, s.scale);
+    out.same("router_jitter_noise", r.jitter, s.jitter);
+    out.same("n_group", r.groups, s.groups);
+    out.same("topk_group", r.groups_chosen, s.groups_chosen);
+    out.same("num_experts", is.experts, made.experts);
+    out.same("num_experts_per_tok", is.top_k, made.top_k);
+    out.same("moe_intermediate_size", is.moe_intermediate, made.moe_intermediate);
+    out.same("the rows of shared experts", is.shared_intermediate, made.shared_intermediate);
+    out.same("intermediate_size", is.dense_intermediate, made.dense_intermediate);
+    if (is.moe != made.moe) out.fail("other layers would have experts");
+    out.same("the activation", int(is.activation), int(made.activation));
+    out.same("swiglu_limit", is.activation_limit, made.activation_limit);
+    // A head of its own may be the embedding once more.
+    if (made.tied_embedding)
+        out.same("tie_word_embeddings", is.tied_embedding, made.tied_embedding);
+    out.same("lm_head_bias", is.head_bias, made.head_bias);
+    out.same("embedding_multiplier", is.embedding_multiplier, made.embedding_multiplier);
+    out.same("residual_multiplier", is.residual_multiplier, made.residual_multiplier);
+    out.same("logits_scaling", is.logits_divisor, made.logits_divisor);
+    return std::move(out).text();
+}
+
+}  // namespace moorage::core

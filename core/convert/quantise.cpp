@@ -1,0 +1,139 @@
+// quantise.cpp - formats with one scale a block, and the table of all.
+#include "core/convert/quantise.h"
+
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cmath>
+#include <cstring>
+
+#include "core/base/half.h"
+#include "core/convert/quantise_parts.h"
+
+namespace moorage::core {
+
+namespace {
+
+using block = std::span<const float>;
+
+float extreme_of(block x) {
+    float most = 0;
+    for (const float value : x)
+        if (std::abs(value) > std::abs(most)) most = value;
+    return most;
+}
+
+// d (q - half), the greatest magnitude at q = 0.
+template <int bits>
+void simple(block x, std::byte *out) {
+    constexpr float half = 1 << (bits - 1), top = 2 * half - 1;
+    const float d = extreme_of(x) / -half, inverse = d == 0 ? 0 : 1 / d;
+    put_half(out, d);
+    put_codes<bits>(x, out + 2, [&](float value) {
+        return static_cast<uint32_t>(
+            std::min(std::max(value * inverse + (half + 0.5F), 0.0F), top + 0.5F));
+    });
+}
+
+// d q + m.
+template <int bits>
+void with_minimum(block x, std::byte *out) {
+    constexpr float top = (1 << bits) - 1;
+    const float low = *std::ranges::min_element(x), high = *std::ranges::max_element(x);
+    const float d = (high - low) / top, inverse = d == 0 ? 0 : 1 / d;
+    put_half(out, d);
+    put_half(out + 2, low);
+    put_codes<bits>(x, out + 4, [&](float value) {
+        return static_cast<uint32_t>(std::min((value - low) * inverse + 0.5F, top + 0.5F));
+    });
+}
+
+void q8_0(block x, std::byte *out) {
+    const float d = std::abs(extreme_of(x)) / 127, inverse = d == 0 ? 0 : 1 / d;
+    put_half(out, d);
+    for (size_t i = 0; i < x.size(); ++i)
+        out[2 + i] = std::byte(static_cast<int8_t>(std::lround(x[i] * inverse)));
+}
+
+constexpr std::array<float, 8> fp4_values = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+
+// Half way between two, the even one, as numbers are rounded.
+uint32_t fp4_of(float value) {
+    constexpr std::array<float, 7> borders = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};
+    const float magnitude = std::abs(value);
+    uint32_t code = 0;
+    while (code < borders.size() &&
+           (magnitude > borders[code] || (magnitude == borders[code] && code % 2 == 1)))
+        ++code;
+    return value < 0 && code != 0 ? code | 8 : code;
+}
+
+// The exponent at which the greatest magnitude is a code of 4 to 6.
+void mxfp4(block x, std::byte *out) {
+    const float most = std::abs(extreme_of(x));
+    const int exponent = most == 0 ? 0 : std::clamp(std::ilogb(most) - 2 + 127, 0, 254);
+    out[0] = std::byte(exponent);
+    std::array<std::byte, 16> codes{};
+    for (size_t i = 0; i < x.size(); ++i)
+        codes[i % 16] |= std::byte(fp4_of(std::ldexp(x[i], 127 - exponent)) << i / 16 * 4);
+    std::memcpy(out + 1, codes.data(), codes.size());
+}
+
+void bf16(block x, std::byte *out) {
+    const uint32_t bits = std::bit_cast<uint32_t>(x[0]);
+    put(out, static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
+}
+
+using encoder = void (*)(block, std::byte *);
+// Null: not written.
+encoder encoder_of(weight_type type) {
+    switch (type) {
+        case weight_type::f32:
+            return [](block x, std::byte *out) { put(out, x[0]); };
+        case weight_type::f16:
+            return [](block x, std::byte *out) { put(out, half_of_float(x[0])); };
+        case weight_type::bf16:
+            return bf16;
+        case weight_type::q8_0:
+            return q8_0;
+        case weight_type::q4_0:
+            return simple<4>;
+        case weight_type::q5_0:
+            return simple<5>;
+        case weight_type::q4_1:
+            return with_minimum<4>;
+        case weight_type::q5_1:
+            return with_minimum<5>;
+        case weight_type::mxfp4_gguf:
+            return mxfp4;
+        default:
+            return nested_encoder_of(type);
+    }
+}
+
+}  // namespace
+
+bool can_quantise(weight_type type) { return encoder_of(type) != nullptr; }
+
+void quantise_row(weight_type type, std::span<const float> row, std::span<std::byte> out) {
+    const weight_format &format = format_of(type);
+    const encoder encode = encoder_of(type);
+    assert(encode != nullptr && row.size() % format.block == 0);
+    assert(out.size() == bytes_of_columns(type, row.size()));
+    for (size_t i = 0; i < row.size() / format.block; ++i)
+        encode(row.subspan(i * format.block, format.block), out.data() + i * format.bytes);
+}
+
+uint8_t e4m3_of_float(float value) {
+    const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+    const float magnitude = std::min(std::abs(value), 448.0F);
+    // Below 2^-6 the steps are those of the least normal number.
+    const int exponent = magnitude < 0x1p-6F ? -6 : std::ilogb(magnitude);
+    const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 3 - exponent)));
+    // Eight steps more are the next exponent's first.
+    return static_cast<uint8_t>(sign | (steps + (exponent + 6) * 8));
+}
+
+float fp8_scale(float magnitude) { return magnitude == 0 ? 1 : magnitude / 448; }
+
+}  // namespace moorage::core

@@ -1,0 +1,315 @@
+// quantise_nested.cpp - formats with scales of scales: K-quants of 256 values, and IQ4.
+#include <array>
+#include <cmath>
+
+#include "core/convert/block_search.h"
+#include "core/convert/quantise_parts.h"
+
+namespace moorage::core {
+
+namespace {
+
+using block = std::span<const float>;
+constexpr size_t values_of_block = 256;
+using codes_of_block = std::array<uint8_t, values_of_block>;
+
+// Groups of a block in d s q: the scales s are whole numbers from -span to span - 1, the codes from
+// -count to count - 1.
+template <size_t groups>
+struct symmetric_block {
+    float d = 0;                     // as binary16
+    std::array<int, groups> scales;  // s
+    codes_of_block codes;            // q + count
+};
+
+template <size_t groups>
+float code_all(block x, float d, const std::array<int, groups> &scales, float count,
+               codes_of_block &codes) {
+    constexpr size_t width = values_of_block / groups;
+    float error = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        const float scale = d * static_cast<float>(scales[i / width]);
+        const float code = scale == 0 ? 0 : nearest_code(x[i] / scale, -count, count - 1);
+        error += (x[i] - scale * code) * (x[i] - scale * code);
+        codes[i] = static_cast<uint8_t>(code + count);
+    }
+    return error;
+}
+
+// The d that meets the codes best.
+template <size_t groups>
+float refitted(block x, const symmetric_block<groups> &of, float count) {
+    constexpr size_t width = values_of_block / groups;
+    float with = 0, squares = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        const float at =
+            static_cast<float>(of.scales[i / width]) * (static_cast<float>(of.codes[i]) - count);
+        with += x[i] * at;
+        squares += at * at;
+    }
+    return squares == 0 ? of.d : as_half(with / squares);
+}
+
+template <size_t groups>
+symmetric_block<groups> symmetric(block x, float count, float span) {
+    constexpr size_t width = values_of_block / groups;
+    std::array<float, groups> wanted;
+    float most = 0;
+    for (size_t group = 0; group < groups; ++group) {
+        wanted[group] = symmetric_scale(x.subspan(group * width, width), count);
+        if (std::abs(wanted[group]) > std::abs(most)) most = wanted[group];
+    }
+    symmetric_block<groups> made;
+    made.d = as_half(most / -span);
+    for (size_t group = 0; group < groups; ++group)
+        made.scales[group] =
+            made.d == 0 ? 0
+                        : static_cast<int>(nearest_code(wanted[group] / made.d, -span, span - 1));
+    const float error = code_all(x, made.d, made.scales, count, made.codes);
+    symmetric_block<groups> again = made;
+    again.d = refitted(x, made, count);
+    if (again.d != 0 && code_all(x, again.d, again.scales, count, again.codes) < error)
+        return again;
+    return made;
+}
+
+// Groups in d s q - m n: s and n whole numbers from 0 to span, codes from 0 to `most`.
+template <size_t groups>
+struct shifted_block {
+    float d = 0, m = 0;  // as binary16
+    std::array<uint32_t, groups> scales, minima;
+    codes_of_block codes;
+};
+
+template <size_t groups>
+float code_all(block x, float most, shifted_block<groups> &of) {
+    constexpr size_t width = values_of_block / groups;
+    float error = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        const float scale = of.d * static_cast<float>(of.scales[i / width]);
+        const float minimum = of.m * static_cast<float>(of.minima[i / width]);
+        const float code = scale == 0 ? 0 : nearest_code((x[i] + minimum) / scale, 0, most);
+        const float apart = x[i] - (scale * code - minimum);
+        error += apart * apart;
+        of.codes[i] = static_cast<uint8_t>(code);
+    }
+    return error;
+}
+
+// d and m that meet the codes best.
+template <size_t groups>
+void refit(block x, shifted_block<groups> &of) {
+    constexpr size_t width = values_of_block / groups;
+    double aa = 0, ab = 0, bb = 0, xa = 0, xb = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+        const double a = of.scales[i / width] * double{1} * of.codes[i], b = of.minima[i / width];
+        aa += a * a;
+        ab += a * b;
+        bb += b * b;
+        xa += x[i] * a;
+        xb += x[i] * b;
+    }
+    const double determinant = aa * bb - ab * ab;
+    if (determinant <= 1e-9 * aa * bb) return;
+    const double d = (xa * bb - xb * ab) / determinant, m = (xa * ab - xb * aa) / determinant;
+    if (d <= 0 || m < 0) return;
+    of.d = as_half(static_cast<float>(d));
+    of.m = as_half(static_cast<float>(m));
+}
+
+template <size_t groups>
+shifted_block<groups> shifted(block x, float most, float span) {
+    constexpr size_t width = values_of_block / groups;
+    std::array<linear_scale, groups> wanted;
+    float scale_most = 0, minimum_most = 0;
+    for (size_t group = 0; group < groups; ++group) {
+        wanted[group] = shifted_scale(x.subspan(group * width, width), most);
+        scale_most = std::max(scale_most, wanted[group].scale);
+        minimum_most = std::max(minimum_most, wanted[group].minimum);
+    }
+    shifted_block<groups> made;
+    made.d = as_half(scale_most / span);
+    made.m = as_half(minimum_most / span);
+    const auto whole = [&](float value, float unit) {
+        return unit == 0 ? 0 : static_cast<uint32_t>(nearest_code(value / unit, 0, span));
+    };
+    for (size_t group = 0; group < groups; ++group) {
+        made.scales[group] = whole(wanted[group].scale, made.d);
+        made.minima[group] = whole(wanted[group].minimum, made.m);
+    }
+    const float error = code_all(x, most, made);
+    shifted_block<groups> again = made;
+    refit(x, again);
+    return code_all(x, most, again) < error ? again : made;
+}
+
+// Two bits of 256 codes: bit pair p of byte 32 h + i is of value 128 h + 32 p + i.
+void put_two_bits(const codes_of_block &codes, uint32_t shift, std::byte *out) {
+    for (size_t i = 0; i < values_of_block; ++i)
+        out[i / 128 * 32 + i % 32] |= std::byte((codes[i] >> shift & 3) << i % 128 / 32 * 2);
+}
+
+void q2_k(block x, std::byte *out) {
+    const auto made = shifted<16>(x, 3, 15);
+    std::fill_n(out, 84, std::byte{0});
+    for (size_t group = 0; group < 16; ++group)
+        out[group] = std::byte(made.scales[group] | made.minima[group] << 4);
+    put_two_bits(made.codes, 0, out + 16);
+    put_half(out + 80, made.d);
+    put_half(out + 82, made.m);
+}
+
+void q3_k(block x, std::byte *out) {
+    const auto made = symmetric<16>(x, 4, 32);
+    std::fill_n(out, 110, std::byte{0});
+    for (size_t i = 0; i < values_of_block; ++i)
+        out[i % 32] |= std::byte((made.codes[i] >> 2 & 1) << i / 32);
+    put_two_bits(made.codes, 0, out + 32);
+    for (size_t k = 0; k < 16; ++k) {
+        const auto scale = static_cast<uint32_t>(made.scales[k] + 32);
+        out[96 + k % 8] |= std::byte((scale & 15) << k / 8 * 4);
+        out[104 + k % 4] |= std::byte((scale >> 4) << k / 4 * 2);
+    }
+    put_half(out + 108, made.d);
+}
+
+// Six bits each of eight scales and minima in 12 bytes.
+void put_k_scales(const shifted_block<8> &of, std::byte *out) {
+    for (size_t k = 0; k < 4; ++k) {
+        out[k] |= std::byte(of.scales[k]);
+        out[4 + k] |= std::byte(of.minima[k]);
+        const uint32_t scale = of.scales[4 + k], minimum = of.minima[4 + k];
+        out[8 + k] |= std::byte((scale & 15) | (minimum & 15) << 4);
+        out[k] |= std::byte(scale >> 4 << 6);
+        out[4 + k] |= std::byte(minimum >> 4 << 6);
+    }
+}
+
+// Four bits, 32 bytes for each 64 values, the low halves first.
+void put_nibbles_of_k(const codes_of_block &codes, std::byte *out) {
+    for (size_t i = 0; i < values_of_block; ++i)
+        out[i / 64 * 32 + i % 32] |= std::byte((codes[i] & 15) << i / 32 % 2 * 4);
+}
+
+void q4_k(block x, std::byte *out) {
+    const auto made = shifted<8>(x, 15, 63);
+    std::fill_n(out, 144, std::byte{0});
+    put_half(out, made.d);
+    put_half(out + 2, made.m);
+    put_k_scales(made, out + 4);
+    put_nibbles_of_k(made.codes, out + 16);
+}
+
+void q5_k(block x, std::byte *out) {
+    const auto made = shifted<8>(x, 31, 63);
+    std::fill_n(out, 176, std::byte{0});
+    put_half(out, made.d);
+    put_half(out + 2, made.m);
+    put_k_scales(made, out + 4);
+    for (size_t i = 0; i < values_of_block; ++i)
+        out[16 + i % 32] |= std::byte((made.codes[i] >> 4) << i / 32);
+    put_nibbles_of_k(made.codes, out + 48);
+}
+
+void q6_k(block x, std::byte *out) {
+    const auto made = symmetric<16>(x, 32, 128);
+    std::fill_n(out, 210, std::byte{0});
+    for (size_t i = 0; i < values_of_block; ++i) {
+        const size_t half = i / 128, quarter = i / 32 % 4;
+        out[64 * half + quarter % 2 * 32 + i % 32] |=
+            std::byte((made.codes[i] & 15) << quarter / 2 * 4);
+    }
+    put_two_bits(made.codes, 4, out + 128);
+    for (size_t k = 0; k < 16; ++k) out[192 + k] = std::byte(static_cast<int8_t>(made.scales[k]));
+    put_half(out + 208, made.d);
+}
+
+constexpr std::array<float, 16> iq4_values = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                              1,    13,   25,  38,  53,  69,  89,  113};
+
+uint32_t iq4_code(float value) {
+    uint32_t code = 0;
+    while (code < 15 && value > (iq4_values[code] + iq4_values[code + 1]) / 2) ++code;
+    return code;
+}
+
+// d for codes of the table.
+float iq4_scale(block x) {
+    float most = 0;
+    for (const float value : x)
+        if (std::abs(value) > std::abs(most)) most = value;
+    if (std::abs(most) < 1e-30F) return 0;
+    float best = 0, best_gain = 0;
+    constexpr int trials = 7;
+    for (int trial = -trials; trial <= trials; ++trial) {
+        const float inverse = (iq4_values[0] + static_cast<float>(trial)) / most;
+        float with = 0, squares = 0;
+        for (const float value : x) {
+            const float at = iq4_values[iq4_code(value * inverse)];
+            with += value * at;
+            squares += at * at;
+        }
+        if (with * with <= best_gain * squares) continue;
+        best = with / squares;
+        best_gain = with * with / squares;
+    }
+    return best;
+}
+
+void put_iq4_codes(block x, float scale, std::byte *out) {
+    std::fill_n(out, 16, std::byte{0});
+    for (size_t i = 0; i < x.size(); ++i)
+        out[i % 16] |= std::byte(iq4_code(scale == 0 ? 0 : x[i] / scale) << i / 16 * 4);
+}
+
+void iq4_nl(block x, std::byte *out) {
+    const float d = as_half(iq4_scale(x));
+    put_half(out, d);
+    put_iq4_codes(x, d, out + 2);
+}
+
+void iq4_xs(block x, std::byte *out) {
+    std::array<float, 8> wanted;
+    float most = 0;
+    for (size_t group = 0; group < 8; ++group) {
+        wanted[group] = iq4_scale(x.subspan(group * 32, 32));
+        if (std::abs(wanted[group]) > std::abs(most)) most = wanted[group];
+    }
+    const float d = as_half(most / -32);
+    uint16_t high = 0;
+    put_half(out, d);
+    std::fill_n(out + 4, 4, std::byte{0});
+    for (size_t group = 0; group < 8; ++group) {
+        const float scale = d == 0 ? 0 : nearest_code(wanted[group] / d, -32, 31);
+        const auto stored = static_cast<uint32_t>(scale + 32);
+        out[4 + group / 2] |= std::byte((stored & 15) << group % 2 * 4);
+        high = static_cast<uint16_t>(high | (stored >> 4) << 2 * group);
+        put_iq4_codes(x.subspan(group * 32, 32), d * scale, out + 8 + 16 * group);
+    }
+    put(out + 2, high);
+}
+
+}  // namespace
+
+void (*nested_encoder_of(weight_type type))(std::span<const float>, std::byte *) {
+    switch (type) {
+        case weight_type::q2_k:
+            return q2_k;
+        case weight_type::q3_k:
+            return q3_k;
+        case weight_type::q4_k:
+            return q4_k;
+        case weight_type::q5_k:
+            return q5_k;
+        case weight_type::q6_k:
+            return q6_k;
+        case weight_type::iq4_nl:
+            return iq4_nl;
+        case weight_type::iq4_xs:
+            return iq4_xs;
+        default:
+            return nullptr;
+    }
+}
+
+}  // namespace moorage::core

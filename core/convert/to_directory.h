@@ -1,0 +1,13 @@
+// to_directory.h - a directory in Hugging Face layout of a model in any kind of file.
+#pragma once
+
+#include "core/convert/convert.h"
+#include "core/model/weight_types.h"
+
+namespace moorage::core {
+
+// `type`: bf16, f16, f32 or fp8.
+result<convert_report> convert_to_directory(const convert_request &what, weight_type type,
+                                            thread_pool &pool);
+
+}  // namespace moorage::core

@@ -1,0 +1,12 @@
+// to_gguf.h - a GGUF file of a model in any kind of file.
+#pragma once
+
+#include "core/convert/convert.h"
+#include "core/convert/recipe.h"
+
+namespace moorage::core {
+
+result<convert_report> convert_to_gguf(const convert_request &what, const recipe &how,
+                                       thread_pool &pool);
+
+}  // namespace moorage::core

@@ -1,0 +1,79 @@
+// model_convert.cpp - what is asked for, and what came of it.
+#include "tools/moorage/model_convert.h"
+
+#include <memory>
+#include <string>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/convert/convert.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+using namespace moorage::core;
+
+struct arguments {
+    std::string in, out, format, json_file;
+    uint32_t threads = 0;
+    bool pure = false;
+};
+
+json to_json(const arguments &given, const convert_report &report) {
+    json formats = json::object();
+    for (const auto &[name, count] : report.formats)
+        formats[name] = {{"tensors", count.tensors}, {"bytes", count.bytes}};
+    return {{"model", given.in},      {"out", given.out},
+            {"format", given.format}, {"formats", std::move(formats)},
+            {"bytes", report.bytes},  {"replaced", report.replaced}};
+}
+
+std::string to_text(const arguments &given, const convert_report &report) {
+    std::string text =
+        format("{}: {} of weights\n", given.out, human_bytes(static_cast<double>(report.bytes)));
+    for (const auto &[name, count] : report.formats)
+        text += format("  {:<7} {:>6} tensors  {:>8}\n", name, count.tensors,
+                       human_bytes(static_cast<double>(count.bytes)));
+    if (report.replaced != 0)
+        text += format(
+            "  {} matrices have rows that are no whole blocks of what {} asks for, and "
+            "another format\n",
+            report.replaced, given.format);
+    return text;
+}
+
+int convert(const arguments &given) {
+    thread_pool pool(given.threads);
+    const auto done = convert_model({given.in, given.out, given.format, given.pure}, pool);
+    if (!done) return fail(done.failure());
+    if (given.json_file != "-") print(to_text(given, *done));
+    if (given.json_file.empty()) return exit_ok;
+    if (const status written = write_json(given.json_file, to_json(given, *done)); !written)
+        return fail(written.failure());
+    return exit_ok;
+}
+
+}  // namespace
+
+command install_model_convert(parser &model) {
+    auto *app = model.add_subcommand("convert", "write a model as another kind of file");
+    app->footer(
+        "FILE.gguf: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q2_k, q3_k_s|m|l, q4_k_s|m,\n"
+        "q5_k_s|m, q6_k, iq4_nl, iq4_xs, mxfp4 (experts; the rest q8_0): llama.cpp's mixtures.\n"
+        "A directory: bf16, f16, f32, fp8 (blocks of 128 x 128 share a scale).\n"
+        "What the other kind of file cannot say of a model is refused before anything is written.");
+    auto given = std::make_shared<arguments>();  // shared by the parser and the command
+    app->add_option("model", given->in, "model directory or GGUF file")->required();
+    app->add_option("--format", given->format, "format of the matrices, or a mixture of formats")
+        ->type_name("NAME")
+        ->required();
+    app->add_option("--out", given->out, "FILE.gguf, or a directory that is not there")->required();
+    app->add_flag("--pure", given->pure, "all matrices in the one format, the head, too");
+    app->add_option("--json", given->json_file, "write the figures here (-: standard output)");
+    app->add_option("--threads", given->threads, "threads (0: one per core)");
+    return [given] { return convert(*given); };
+}
+
+}  // namespace moorage::tool
