@@ -198,6 +198,8 @@ TEST_CASE("the demo's tokenizer is found under a name of GGUF") {
     const convert_report report = converted(demo, file, "q4_0", /*threads=*/2, /*pure=*/true);
     CHECK(report.bytes < 6'000'000);
     CHECK(report.formats.size() == 2);  // with f32
+    // The bundled file is made so.
+    CHECK(read_file(file) == read_file(demo.parent_path() / "demo-q4_0.gguf"));
     converted(file, back, "bf16");
     const auto own = tokenizer::of_model(demo), made = tokenizer::of_model(file),
                again = tokenizer::of_model(back);
