@@ -55,8 +55,6 @@ void q8_0(block x, std::byte *out) {
         out[2 + i] = std::byte(static_cast<int8_t>(std::lround(x[i] * inverse)));
 }
 
-constexpr std::array<float, 8> fp4_values = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
-
 // Half way between two, the even one, as numbers are rounded.
 uint32_t fp4_of(float value) {
     constexpr std::array<float, 7> borders = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};

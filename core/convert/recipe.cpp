@@ -32,6 +32,7 @@ role role_of(std::string_view name) {
     role made{name.substr(0, name.rfind('.')), 0};
     if (!name.starts_with("blk.")) return made;
     const size_t dot = name.find('.', 4);
+    if (dot == std::string_view::npos || dot + 1 > made.part.size()) return made;
     std::from_chars(name.data() + 4, name.data() + dot, made.layer);
     made.part = made.part.substr(dot + 1);
     return made;

@@ -73,6 +73,12 @@ bool is_byte(std::string_view token) {
     return token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
 }
 
+// Null is no, as for the reader.
+bool flag(const words_json &of, const char *key) {
+    const auto found = of.find(key);
+    return found != of.end() && found->is_boolean() && found->get<bool>();
+}
+
 void read_merges(const words_json &merges, word_list &out) {
     std::map<std::string, size_t, std::less<>> first;
     for (const words_json &one : merges) {
@@ -104,7 +110,7 @@ void read_merges(const words_json &merges, word_list &out) {
 word_list list_of(const words_json &root, uint32_t vocabulary) {
     word_list made;
     const words_json &model = root.at("model");
-    made.scored = model.value("byte_fallback", false);
+    made.scored = flag(model, "byte_fallback");
     const auto place = [&](size_t id, const std::string &token, int32_t kind) {
         for (size_t next = made.tokens.size(); next <= id; ++next) {
             made.tokens.push_back(format("[PAD{}]", next));
@@ -118,7 +124,7 @@ word_list list_of(const words_json &root, uint32_t vocabulary) {
     const words_json none = words_json::array();
     for (const words_json &one : root.contains("added_tokens") ? root["added_tokens"] : none)
         place(one.at("id").get<size_t>(), one.at("content").get<std::string>(),
-              one.value("special", false) ? control : user_defined);
+              flag(one, "special") ? control : user_defined);
     if (made.tokens.size() < vocabulary)
         place(vocabulary - 1, format("[PAD{}]", vocabulary - 1), unused);
     if (model.contains("unk_token") && model["unk_token"].is_string())
@@ -136,9 +142,10 @@ text_frame_ids frame_of(const tokenizer &by) {
     const auto whole = by.encode("a", {}), bare = by.encode("a", {.add_special = false});
     text_frame_ids made;
     if (!whole || !bare) return made;
-    const auto inner = std::ranges::search(*whole, *bare);
-    made.prefix.assign(whole->begin(), inner.begin());
-    made.suffix.assign(inner.end(), whole->end());
+    const auto inner = std::search(whole->begin(), whole->end(), bare->begin(), bare->end());
+    if (inner == whole->end()) return made;
+    made.prefix.assign(whole->begin(), inner);
+    made.suffix.assign(inner + static_cast<std::ptrdiff_t>(bare->size()), whole->end());
     return made;
 }
 

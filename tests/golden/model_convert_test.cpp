@@ -222,9 +222,10 @@ TEST_CASE("mixtures are those of ggml's library") {
                                                            {"qwen2moe-q4_k_m", "q4_k_m"},
                                                            {"mixtral-q2_k", "q2_k"},
                                                            {"qwen3moe-q3_k_m", "q3_k_m"}};
-    for (const auto &[name, format] : files) {
+    for (const auto &file : files) {
+        const std::string name = file.first, format = file.second;
         CAPTURE(name);
-        const auto opened = gguf_files::open(beside / (std::string(name) + ".gguf"));
+        const auto opened = gguf_files::open(beside / (name + ".gguf"));
         REQUIRE(opened.ok());
         const auto config = read_gguf_config(*opened);
         REQUIRE(config.ok());
@@ -263,6 +264,10 @@ TEST_CASE("mixtures by role, worked out for a Mixtral of 32 layers and 8 experts
     CHECK(type("q4_k_m", "blk.4.ffn_down_exps.weight", 1408) == "q5_0");
     CHECK(type("q4_k_m", "blk.6.ffn_down_exps.weight", 1408) == "q8_0");
     CHECK(type("q4_k_m", "blk.4.ffn_down_exps.weight", 40) == "f16");
+    // Names that no model has.
+    CHECK(type("q4_k_m", "blk.7") == "f32");
+    CHECK(type("q4_k_m", "blk.7.weight") == "q4_k");
+    CHECK(type("q4_k_m", "blk.weight") == "q4_k");
     CHECK(type("mxfp4", "blk.4.attn_q.weight") == "q8_0");
     CHECK(type("q8_0", "output.weight") == "q8_0");
     CHECK(type("q4_0", "output.weight") == "q6_k");
