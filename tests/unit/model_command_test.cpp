@@ -141,3 +141,25 @@ TEST_CASE("every bundled shape is the same after it was written") {
         CHECK(again->shape.context_operations == shape->context_operations);
     }
 }
+
+TEST_CASE("a model is written as another file, and its bytes are those of its format") {
+    const moorage::test::scratch_directory place;
+    const std::string out = (place.path() / "out.gguf").string();
+    const outcome done =
+        program("model convert " + demo + " --format q8_0 --out " + out + " --json -");
+    REQUIRE_MESSAGE(done.code == 0, done.out);
+    const json figures = parse_json(done.out);
+    // Eight layers: queries and outputs of 192 x 192, keys and values of 64, shared experts of 128
+    // rows, 24 experts of 64; the embedding, and once more as the head. 34 bytes for 32 values.
+    const uint64_t layer = 192 * (2 * 192 + 2 * 64 + 3 * 128 + 24 * 3 * 64);
+    CHECK(figures["formats"]["q8_0"]["bytes"] == (8 * layer + 2 * 4096 * 192) / 32 * 34);
+    CHECK(figures["replaced"] == 0);
+    CHECK(std::filesystem::file_size(out) > figures["bytes"].get<uint64_t>());
+    CHECK(info(out).code == 0);
+
+    const outcome wrong = program("model convert " + demo + " --format q9 --out " + out);
+    CHECK(wrong.code == 2);
+    CHECK(wrong.out.find("format q9: a GGUF file can have f32, f16,") != std::string::npos);
+    CHECK(program("model convert " + demo + " --out " + out).code == 2);
+    CHECK(program("model convert /no/such --format f16 --out " + out).code == 1);
+}
