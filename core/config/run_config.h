@@ -40,6 +40,14 @@ struct stage_config {
     std::vector<std::pair<std::string, std::string>> other_tables = {};
 };
 
+// Where nodes agree on members and plans while they run; neither of the two: their file is all.
+struct registry_config {
+    std::filesystem::path directory;     // of one machine, resolved
+    std::vector<std::string> endpoints;  // of etcd, "host:port"
+    std::string prefix = "moorage";      // of its keys, one a cluster
+    std::string place;                   // of the section, for messages; empty: not given
+};
+
 struct run_config {
     std::filesystem::path file;  // as given
 
@@ -104,6 +112,7 @@ struct run_config {
     // [cluster] with [placement]'s keys beside the policy's own. Where it is given, [source],
     // [hardware] and [memory] may be left out: workloads and servers say what they would.
     std::optional<cluster_config> cluster;
+    registry_config registry;  // of nodes
     // [report]
     std::string title;  // heading of text and HTML reports
 

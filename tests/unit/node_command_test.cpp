@@ -3,9 +3,7 @@
 // model on loopback, `generate` and `eval` as homes, against the same without a cluster.
 #include <doctest/doctest.h>
 
-#include <arpa/inet.h>
 #include <signal.h>
-#include <sys/socket.h>
 
 #include <chrono>
 #include <map>
@@ -14,6 +12,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/node/http.h"
+#include "tests/unit/free_ports.h"
 #include "tests/unit/program.h"
 
 using namespace moorage::core;
@@ -22,24 +21,6 @@ using namespace moorage::test;
 namespace {
 
 const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
-
-// Ports that are free; all held until the last is known, so that they differ.
-std::vector<uint16_t> free_ports(size_t count) {
-    std::vector<int> held;
-    std::vector<uint16_t> ports;
-    for (size_t i = 0; i < count; ++i) {
-        held.push_back(::socket(AF_INET, SOCK_STREAM, 0));
-        sockaddr_in at{};
-        at.sin_family = AF_INET;
-        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        socklen_t bytes = sizeof(at);
-        REQUIRE(::bind(held.back(), reinterpret_cast<sockaddr *>(&at), bytes) == 0);
-        REQUIRE(::getsockname(held.back(), reinterpret_cast<sockaddr *>(&at), &bytes) == 0);
-        ports.push_back(ntohs(at.sin_port));
-    }
-    for (const int one : held) ::close(one);
-    return ports;
-}
 
 // configs/clusters/local.toml at ports of its own.
 class local_cluster {

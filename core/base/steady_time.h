@@ -1,0 +1,15 @@
+// steady_time.h - nanoseconds of a clock that no change of the time of day moves.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+namespace moorage::core {
+
+inline uint64_t steady_ns() {
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                     std::chrono::steady_clock::now().time_since_epoch())
+                                     .count());
+}
+
+}  // namespace moorage::core

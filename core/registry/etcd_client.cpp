@@ -1,0 +1,291 @@
+// etcd_client.cpp - connects, asks, reads lines; every operation ends within its time.
+#include "core/registry/etcd_client.h"
+
+#include <utility>  // Boost 1.74 needs it and does not say so
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <optional>
+
+#include "core/base/json.h"
+#include "core/base/steady_time.h"
+#include "core/base/text.h"
+#include "core/registry/etcd_values.h"
+
+namespace moorage::core {
+
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+using std::chrono::nanoseconds;
+
+struct address {
+    std::string whole, host, port;
+};
+
+address address_of(std::string text) {
+    if (constexpr std::string_view scheme = "http://"; text.starts_with(scheme))
+        text.erase(0, scheme.size());
+    while (text.ends_with('/')) text.pop_back();
+    const size_t colon = text.rfind(':');
+    if (colon == std::string::npos) return {text, text, "2379"};
+    std::string host = text.substr(0, colon);
+    if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+        host = host.substr(1, host.size() - 2);
+    return {text, host, text.substr(colon + 1)};
+}
+
+}  // namespace
+
+struct etcd_client::parts {
+    // A connection, and what was read of it beyond the last message.
+    struct line {
+        explicit line(asio::io_context &loop) : stream(loop), buffer(size_t{1} << 17) {}
+        beast::tcp_stream stream;
+        beast::flat_buffer buffer;
+        size_t endpoint = 0;
+    };
+    // The watch's: its answer has no end.
+    struct watch_line : line {
+        explicit watch_line(asio::io_context &loop) : line(loop) {
+            answer.header_limit(header_bytes_max);
+            answer.body_limit(line_bytes_max);  // of one that says its length, and is refused
+        }
+        http::response_parser<http::string_body> answer;
+        std::string text;  // up to now, of a line that is not whole
+        error_code ended;
+        bool reading = false;
+    };
+
+    // Runs the loop until `begin`'s operation has ended, which its own time limit sees to.
+    template <class Begin>
+    error_code wait(Begin &&begin) {
+        auto done = std::make_shared<std::optional<error_code>>();
+        begin([done](error_code code, auto &&...) { *done = code; });
+        loop.restart();
+        while (!*done && loop.run_one() != 0) continue;
+        return done->value_or(asio::error::operation_aborted);
+    }
+    error_code connect(line &to);
+    result<std::string> ask(const std::string &path, const std::string &body);
+    http::request<http::string_body> request(const line &to, const std::string &path,
+                                             const std::string &body) const;
+    void read_on();
+
+    asio::io_context loop;
+    std::vector<address> endpoints;
+    std::unique_ptr<line> calls;         // null: none is open
+    std::unique_ptr<watch_line> events;  // null: nothing is watched
+    size_t endpoint = 0;
+};
+
+etcd_client::etcd_client(std::vector<std::string> endpoints) : parts_(new parts()) {
+    for (std::string &one : endpoints) parts_->endpoints.push_back(address_of(std::move(one)));
+}
+
+// What is under way ends with the loop.
+etcd_client::~etcd_client() {
+    stop_watch();
+    parts_->calls.reset();
+    parts_->loop.restart();
+    parts_->loop.poll();
+}
+
+const std::string &etcd_client::endpoint() const {
+    return parts_->endpoints[parts_->endpoint].whole;
+}
+
+error_code etcd_client::parts::connect(line &to) {
+    const address &at = endpoints[to.endpoint];
+    asio::ip::tcp::resolver names(loop);
+    asio::steady_timer late(loop, nanoseconds(answer_ns));
+    late.async_wait([&](error_code code) {
+        if (!code) names.cancel();
+    });
+    asio::ip::tcp::resolver::results_type found;
+    error_code failed = wait([&](auto handler) {
+        names.async_resolve(at.host, at.port,
+                            [&found, handler](error_code code, auto results) mutable {
+                                if (!code) found = results;
+                                handler(code);
+                            });
+    });
+    late.cancel();
+    if (failed) return failed;
+    to.stream.expires_after(nanoseconds(answer_ns));
+    failed = wait([&](auto handler) { to.stream.async_connect(found, handler); });
+    if (!failed) to.stream.socket().set_option(asio::ip::tcp::no_delay(true), failed);
+    return failed;
+}
+
+http::request<http::string_body> etcd_client::parts::request(const line &to,
+                                                             const std::string &path,
+                                                             const std::string &body) const {
+    http::request<http::string_body> made(http::verb::post, path, 11);
+    made.set(http::field::host, endpoints[to.endpoint].whole);
+    made.set(http::field::content_type, "application/json");
+    made.body() = body;
+    made.prepare_payload();
+    return made;
+}
+
+// Over the connection that there is, else over a new one.
+result<std::string> etcd_client::parts::ask(const std::string &path, const std::string &body) {
+    const auto failed = [this](const char *what, error_code code) {
+        calls.reset();
+        return error{format("etcd at {}: {}: {}", endpoints[endpoint].whole, what,
+                            code == beast::error::timeout ? format("no answer within {} ms",
+                                                                   answer_ns / 1'000'000)
+                                                          : code.message())};
+    };
+    if (!calls) {
+        calls = std::make_unique<line>(loop);
+        calls->endpoint = endpoint;
+        if (const error_code code = connect(*calls)) return failed("cannot be reached", code);
+    }
+    const auto asked = request(*calls, path, body);
+    calls->stream.expires_after(nanoseconds(answer_ns));
+    if (const error_code code =
+            wait([&](auto handler) { http::async_write(calls->stream, asked, handler); }))
+        return failed("takes no request", code);
+    http::response_parser<http::string_body> answer;
+    answer.header_limit(header_bytes_max);
+    answer.body_limit(answer_bytes_max);
+    const auto read = [&](auto &&operation) {
+        return wait([&](auto handler) {
+            operation(calls->stream, calls->buffer, answer, handler);
+        });
+    };
+    error_code code = read([](auto &&...all) { http::async_read_header(all...); });
+    // Memory for the length is taken before the limit is looked at.
+    if (!code && answer.content_length().value_or(0) > answer_bytes_max)
+        code = http::error::body_limit;
+    if (!code) code = read([](auto &&...all) { http::async_read(all...); });
+    if (code) return failed("answers nothing that can be read", code);
+    std::string text = std::move(answer.get().body());
+    if (!answer.get().keep_alive()) calls.reset();
+    return text;
+}
+
+result<json> etcd_client::post(const std::string &path, const json &body) {
+    const std::string text = json_line(body);
+    error last;
+    // One more than there are: a connection that was idle for long may be gone.
+    const bool was_open = parts_->calls != nullptr;
+    for (size_t tries = 0; tries < parts_->endpoints.size() + (was_open ? 1 : 0); ++tries) {
+        const auto said = parts_->ask(path, text);
+        if (said) {
+            json answer = parse_etcd(*said);
+            if (answer.is_discarded()) {
+                last = {format("etcd at {}: {} answers what is no JSON of etcd", endpoint(), path)};
+            } else if (const std::string wrong = etcd_error(answer); !wrong.empty()) {
+                last = {format("etcd at {}: {}: {}", endpoint(), path, wrong)};
+            } else {
+                return answer;
+            }
+            parts_->calls.reset();
+        } else {
+            last = said.failure();
+        }
+        if (tries != 0 || !was_open) parts_->endpoint = (parts_->endpoint + 1) % parts_->endpoints.size();
+    }
+    return last;
+}
+
+bool etcd_client::watching() const { return parts_->events != nullptr; }
+
+void etcd_client::stop_watch() {
+    if (!parts_->events) return;
+    parts_->events->stream.close();
+    // Its last handler runs before it goes.
+    while (parts_->events->reading) {
+        parts_->loop.restart();
+        if (parts_->loop.run_one() == 0) break;
+    }
+    parts_->events.reset();
+}
+
+status etcd_client::watch(const json &create, bool elsewhere) {
+    const size_t before = parts_->events ? parts_->events->endpoint : parts_->endpoint;
+    stop_watch();
+    auto made = std::make_unique<parts::watch_line>(parts_->loop);
+    made->endpoint = (before + (elsewhere ? 1 : 0)) % parts_->endpoints.size();
+    const auto failed = [&](const char *what, error_code code) {
+        return error{format("etcd at {}: {}: {}", parts_->endpoints[made->endpoint].whole, what,
+                            code.message())};
+    };
+    if (const error_code code = parts_->connect(*made)) {
+        parts_->endpoint = (made->endpoint + 1) % parts_->endpoints.size();
+        return failed("cannot be reached", code);
+    }
+    const auto asked =
+        parts_->request(*made, "/v3/watch", json_line({{"create_request", create}}));
+    made->stream.expires_after(nanoseconds(answer_ns));
+    if (const error_code code = parts_->wait(
+            [&](auto handler) { http::async_write(made->stream, asked, handler); }))
+        return failed("takes no watch", code);
+    if (const error_code code = parts_->wait([&](auto handler) {
+            http::async_read_header(made->stream, made->buffer, made->answer, handler);
+        }))
+        return failed("does not watch", code);
+    if (made->answer.get().result() != http::status::ok || !made->answer.chunked())
+        return error{format("etcd at {}: /v3/watch: HTTP {} without an end",
+                            parts_->endpoints[made->endpoint].whole,
+                            made->answer.get().result_int())};
+    made->answer.body_limit(boost::none);
+    made->stream.expires_never();
+    parts_->events = std::move(made);
+    parts_->read_on();
+    return success();
+}
+
+void etcd_client::parts::read_on() {
+    watch_line &one = *events;
+    one.reading = true;
+    http::async_read_some(one.stream, one.buffer, one.answer,
+                          [this, &one](error_code code, size_t) {
+                              one.reading = false;
+                              std::string &body = one.answer.get().body();
+                              one.text += body;
+                              body.clear();
+                              if (code) one.ended = code;
+                              if (!code && one.answer.is_done()) one.ended = http::error::end_of_stream;
+                              if (one.text.size() > line_bytes_max) one.ended = http::error::body_limit;
+                              if (!one.ended && events.get() == &one) read_on();
+                          });
+}
+
+result<std::vector<std::string>> etcd_client::lines(uint64_t wait_ns) {
+    if (!parts_->events) return error{"etcd: nothing is watched"};
+    const uint64_t end_ns = steady_ns() + wait_ns;
+    parts::watch_line &from = *parts_->events;
+    std::vector<std::string> whole;
+    for (;;) {
+        for (size_t end; (end = from.text.find('\n')) != std::string::npos;
+             from.text.erase(0, end + 1))
+            whole.push_back(from.text.substr(0, end));
+        const uint64_t now_ns = steady_ns();
+        if (!whole.empty()) return whole;
+        if (from.ended) {
+            const std::string text =
+                format("etcd at {}: the watch ended: {}",
+                       parts_->endpoints[from.endpoint].whole, from.ended.message());
+            stop_watch();
+            return error{text};
+        }
+        if (now_ns >= end_ns && wait_ns != 0) return whole;
+        parts_->loop.restart();
+        if (wait_ns == 0) {
+            if (parts_->loop.poll() == 0) return whole;
+        } else {
+            parts_->loop.run_one_for(nanoseconds(end_ns - now_ns));
+        }
+    }
+}
+
+}  // namespace moorage::core

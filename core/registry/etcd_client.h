@@ -1,0 +1,50 @@
+// etcd_client.h - requests to etcd's JSON gateway, and one watch, over HTTP.
+//
+//   etcd_client etcd({"127.0.0.1:2379", "127.0.0.1:2381"});
+//   auto said = etcd.post("/v3/kv/put", {{"key", base64(key)}, {"value", base64(value)}});
+//   etcd.watch(prefix, revision + 1);
+//   for (const std::string &line : etcd.lines(wait_ns)) ...
+//
+// One endpoint is spoken to as long as it answers within answer_ns; else the next is asked, each
+// once. The watch has a connection of its own. Bounds: answer_bytes_max of an answer,
+// line_bytes_max of a line of the watch, header_bytes_max of a header; beyond them the connection
+// ends. Addresses are plain HTTP: etcd stands on loopback or in a network that is trusted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+class etcd_client {
+public:
+    static constexpr uint64_t answer_ns = 1'000'000'000;
+    static constexpr size_t answer_bytes_max = size_t{16} << 20, line_bytes_max = size_t{8} << 20,
+                            header_bytes_max = 8192;
+
+    // "host:port", or with http:// before it. Requires: one at least.
+    explicit etcd_client(std::vector<std::string> endpoints);
+    ~etcd_client();
+
+    // The answer, an object without an error.
+    result<json> post(const std::string &path, const json &body);
+    // Ends the watch that there was. Lines come from the endpoint after that one, where `elsewhere`.
+    status watch(const json &create, bool elsewhere);
+    bool watching() const;
+    // Whole lines of the watch, of what comes within wait_ns: at once when there is one. An error:
+    // the watch has ended.
+    result<std::vector<std::string>> lines(uint64_t wait_ns);
+    void stop_watch();
+    const std::string &endpoint() const;
+
+private:
+    struct parts;
+    std::unique_ptr<parts> parts_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,271 @@
+// etcd_registry.cpp - leases, transactions, and a watch that goes on.
+#include "core/registry/etcd_registry.h"
+
+#include <algorithm>
+
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/steady_time.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+// 64 bits are texts.
+std::string number(uint64_t of) { return std::to_string(of); }
+
+constexpr const char *members = "members/", *notes = "notes/";
+
+}  // namespace
+
+etcd_registry::etcd_registry(std::vector<std::string> endpoints, const std::string &prefix)
+    : prefix_(prefix + "/"), etcd_(std::move(endpoints)) {}
+
+etcd_registry::~etcd_registry() { leave(); }
+
+std::string etcd_registry::where() const { return "etcd at " + etcd_.endpoint(); }
+
+json etcd_registry::put_request(const std::string &key, const std::string &value,
+                                bool leased) const {
+    json made = {{"key", base64(prefix_ + key)}, {"value", base64(value)}};
+    if (leased) made["lease"] = number(lease_);
+    return made;
+}
+
+// A lease that is gone takes the member and the leadership along.
+void etcd_registry::lost_lease() {
+    lease_ = 0;
+    said_ = false;
+    known_ = false;  // whoever forgot the lease may have forgotten more
+}
+
+status etcd_registry::keep_lease() {
+    if (name_.empty()) return success();
+    const uint64_t now_ns = steady_ns();
+    if (lease_ != 0 && now_ns - kept_ns_ >= keep_ns) {
+        const auto said = etcd_.post("/v3/lease/keepalive", {{"ID", number(lease_)}});
+        if (!said) return said.failure();
+        kept_ns_ = now_ns;
+        // A lease that is not known is answered without its time.
+        if (etcd_number(etcd_part(*said, "result"), "TTL") == 0) {
+            log_warning(format("registry: {} has forgotten {}, which says itself again", where(),
+                               name_));
+            lost_lease();
+        }
+    }
+    if (lease_ == 0) {
+        const auto said = etcd_.post("/v3/lease/grant", {{"TTL", number(lease_s)}});
+        if (!said) return said.failure();
+        lease_ = etcd_number(*said, "ID");
+        if (lease_ == 0) return error{where() + ": grants a lease without a number"};
+        kept_ns_ = now_ns;
+    }
+    return said_ ? success() : say();
+}
+
+status etcd_registry::say() {
+    const auto done = etcd_.post("/v3/kv/put", put_request(members + name_, text_, true));
+    if (!done) {
+        if (done.failure().text.find("lease not found") != std::string::npos) lost_lease();
+        return done.failure();
+    }
+    said_ = true;
+    return success();
+}
+
+status etcd_registry::announce(const std::string &name, const std::string &text) {
+    if (!is_registry_name(name))
+        return error{format("registry: {} is no name of a member", name), true};
+    if (const status fits = check_registry_text("what a member says", text); !fits) return fits;
+    if (name != name_) leave();
+    name_ = name;
+    text_ = text;
+    said_ = false;
+    return keep_lease();
+}
+
+void etcd_registry::leave() {
+    if (lease_ != 0) {
+        const auto ignored = etcd_.post("/v3/lease/revoke", {{"ID", number(lease_)}});
+        (void)ignored;  // it ends by itself
+    }
+    lost_lease();
+    name_.clear();
+}
+
+// All that is there, at one revision.
+status etcd_registry::read_all() {
+    const auto said = etcd_.post(
+        "/v3/kv/range",
+        {{"key", base64(prefix_)}, {"range_end", base64(behind_prefix(prefix_))}});
+    if (!said) return said.failure();
+    const uint64_t revision = etcd_number(etcd_part(*said, "header"), "revision");
+    if (revision == 0) return error{where() + ": answers without a revision"};
+    registry_state before = std::exchange(state_, {});
+    const etcd_pair plan_before = plan_;
+    leader_ = plan_ = {};
+    for (const json &one : etcd_part(*said, "kvs"))
+        if (const auto pair = etcd_pair_of(one)) take(*pair, false);
+    // Of a registry that lost its memory nobody forgets the plan.
+    if (state_.epoch == 0) state_.epoch = before.epoch, state_.plan = before.plan;
+    changed_ |= !(state_ == before);
+    revision_ = revision;
+    known_ = true;
+    return success();
+}
+
+status etcd_registry::follow(bool elsewhere) {
+    heard_ns_ = steady_ns();
+    return etcd_.watch({{"key", base64(prefix_)},
+                        {"range_end", base64(behind_prefix(prefix_))},
+                        {"start_revision", number(revision_ + 1)}},
+                       elsewhere);
+}
+
+void etcd_registry::take(const etcd_pair &of, bool gone) {
+    if (!of.key.starts_with(prefix_)) return;
+    const std::string key = of.key.substr(prefix_.size());
+    const auto list = [&](std::map<std::string, std::string> &all, const char *folder,
+                          size_t count_max) {
+        const std::string name = key.substr(std::string_view(folder).size());
+        if (gone)
+            all.erase(name);
+        else if (is_registry_name(name) && of.value.size() <= text_bytes_max &&
+                 (all.size() < count_max || all.contains(name)))
+            all[name] = of.value;
+    };
+    if (key.starts_with(members)) return list(state_.members, members, members_max);
+    if (key.starts_with(notes)) return list(state_.notes, notes, notes_max);
+    if (key == "leader") {
+        leader_ = gone ? etcd_pair() : of;
+        state_.leader = gone || !is_registry_name(of.value) ? "" : of.value;
+    } else if (key == "plan") {
+        plan_ = gone ? etcd_pair() : of;
+        uint64_t epoch = 0;
+        std::string text;
+        if (!gone && split_epoch(of.value, epoch, text))
+            state_.epoch = epoch, state_.plan = std::move(text);
+    }
+}
+
+status etcd_registry::take_line(const std::string &line) {
+    const json whole = parse_etcd(line);
+    if (whole.is_discarded()) return error{where() + ": a watch that is no JSON of etcd"};
+    if (const std::string wrong = etcd_error(whole); !wrong.empty())
+        return error{format("{}: a watch: {}", where(), wrong)};
+    const json &said = etcd_part(whole, "result");
+    heard_ns_ = steady_ns();
+    // One that has done less than was seen has forgotten it, or is behind.
+    if (etcd_flag(said, "created"))
+        known_ = etcd_number(etcd_part(said, "header"), "revision") >= revision_;
+    if (etcd_flag(said, "canceled")) {
+        known_ = false;  // compacted away, or refused: all is read again
+        if (etcd_number(said, "compact_revision") != 0) return error{""};
+        return error{where() + ": gave the watch up"};
+    }
+    const registry_state before = state_;
+    // A header says how far etcd is, not how far the watch is: events alone tell that.
+    uint64_t latest = revision_;
+    for (const json &event : etcd_part(said, "events")) {
+        const auto pair = etcd_pair_of(etcd_part(event, "kv"));
+        if (!pair) continue;
+        if (pair->mod_revision <= revision_) continue;
+        const auto type = event.is_object() ? event.find("type") : event.end();
+        latest = std::max(latest, pair->mod_revision);
+        take(*pair, type != event.end() && type->is_string() && *type == "DELETE");
+    }
+    revision_ = latest;
+    changed_ |= !(state_ == before);
+    return success();
+}
+
+// The leader is heard of by all who watch.
+status etcd_registry::beat() {
+    const uint64_t now_ns = steady_ns();
+    if (!leads() || now_ns - beat_ns_ < beat_ns) return success();
+    beat_ns_ = now_ns;
+    const auto done = etcd_.post("/v3/kv/put", put_request("beat", name_, false));
+    return done ? success() : status(done.failure());
+}
+
+result<bool> etcd_registry::turn(uint64_t wait_ns) {
+    if (const status kept = keep_lease(); !kept) return kept.failure();
+    if (const status done = beat(); !done) return done.failure();
+    const auto changed = [this] { return std::exchange(changed_, false); };
+    if (!known_) {
+        etcd_.stop_watch();
+        if (const status read = read_all(); !read) return read.failure();
+    }
+    const bool silent = etcd_.watching() && steady_ns() - heard_ns_ > silence_ns;
+    if (silent || !etcd_.watching())
+        if (const status begun = follow(silent); !begun) return begun.failure();
+    // Of what is due meanwhile this one is reminded by its caller.
+    const auto lines = etcd_.lines(changed_ ? 0 : std::min(wait_ns, beat_ns));
+    if (!lines) return lines.failure();
+    for (const std::string &line : *lines)
+        if (const status taken = take_line(line); !taken) {
+            etcd_.stop_watch();
+            if (taken.failure().text.empty()) break;
+            return taken.failure();
+        }
+    return changed();
+}
+
+// A transaction: whether the compares held and `then` was done.
+result<bool> etcd_registry::decide(const json &compares, const json &then) {
+    const auto said = etcd_.post(
+        "/v3/kv/txn",
+        {{"compare", compares}, {"success", json::array({{{"request_put", then}}})}});
+    if (!said) {
+        known_ = false;  // it may have been done all the same
+        if (said.failure().text.find("lease not found") != std::string::npos) lost_lease();
+        return said.failure();
+    }
+    return etcd_flag(*said, "succeeded");
+}
+
+result<bool> etcd_registry::lead() {
+    if (leads()) return true;
+    if (name_.empty() || lease_ == 0 || !known_ || !state_.leader.empty()) return false;
+    const std::string key = base64(prefix_ + "leader");
+    const auto done = decide(json::array({{{"key", key},
+                                           {"target", "CREATE"},
+                                           {"result", "EQUAL"},
+                                           {"create_revision", "0"}}}),
+                             put_request("leader", name_, true));
+    if (!done) return done.failure();
+    // The revision of the key that was made.
+    if (const status read = read_all(); !read) return read.failure();
+    return leads();
+}
+
+result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std::string &text) {
+    if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
+    uint64_t in_force = 0;
+    std::string ignored;
+    if (plan_.mod_revision != 0) split_epoch(plan_.value, in_force, ignored);
+    if (!leads() || in_force != before) return false;
+    const auto done = decide(
+        json::array({{{"key", base64(prefix_ + "plan")},
+                      {"target", "MOD"},
+                      {"result", "EQUAL"},
+                      {"mod_revision", number(plan_.mod_revision)}},
+                     {{"key", base64(prefix_ + "leader")},
+                      {"target", "CREATE"},
+                      {"result", "EQUAL"},
+                      {"create_revision", number(leader_.create_revision)}}}),
+        put_request("plan", with_epoch(epoch, text), false));
+    if (!done) return done.failure();
+    if (const status read = read_all(); !read) return read.failure();
+    return *done;
+}
+
+status etcd_registry::put_note(const std::string &name, const std::string &text) {
+    if (!is_registry_name(name)) return error{format("registry: {} is no name of a note", name)};
+    if (const status fits = check_registry_text("a note", text); !fits) return fits;
+    const auto done = etcd_.post("/v3/kv/put", put_request(notes + name, text, false));
+    return done ? success() : status(done.failure());
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,47 @@
+// file_registry.h - a registry in a directory, for nodes of one machine; or of nothing at all.
+//
+//   DIR/plan            epoch on the first line, the plan behind it; replaced as a whole, also by hand
+//   DIR/members/NAME    what a member says; NAME.alive is locked while its process is there
+//   DIR/leader          the leader's name; leader.alive is locked while it leads
+//   DIR/notes/NAME
+//
+// Who holds a lock is there: the system takes it from a process that ends, however it ends. So a
+// death is seen at the next look, and no lease runs out. Changes are found by looking, every
+// look_ns. Without a directory it has nothing, takes nothing and never changes: a cluster whose
+// file is all that its nodes know.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "core/registry/cluster_registry.h"
+
+namespace moorage::core {
+
+class file_registry final : public cluster_registry {
+public:
+    static constexpr uint64_t look_ns = 50'000'000;
+
+    // Makes the directory where it is not there. Empty: no registry.
+    static result<std::unique_ptr<cluster_registry>> open(const std::filesystem::path &directory);
+    ~file_registry() override;
+
+    result<bool> turn(uint64_t wait_ns) override;
+    status announce(const std::string &name, const std::string &text) override;
+    void leave() override;
+    result<bool> lead() override;
+    bool leads() const override { return lead_ >= 0; }
+    result<bool> put_plan(uint64_t before, uint64_t epoch, const std::string &text) override;
+    status put_note(const std::string &name, const std::string &text) override;
+    std::string where() const override;
+
+private:
+    explicit file_registry(std::filesystem::path directory) : directory_(std::move(directory)) {}
+    result<registry_state> look() const;
+
+    const std::filesystem::path directory_;
+    std::string name_;
+    int alive_ = -1, lead_ = -1;  // files that are locked; -1: not
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,16 @@
+// open_registry.cpp - one line a kind.
+#include "core/registry/open_registry.h"
+
+#include "core/registry/etcd_registry.h"
+#include "core/registry/file_registry.h"
+
+namespace moorage::core {
+
+result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config) {
+    if (!config.endpoints.empty())
+        return std::unique_ptr<cluster_registry>(
+            std::make_unique<etcd_registry>(config.endpoints, config.prefix));
+    return file_registry::open(config.directory);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,386 @@
+// cluster_registry_test.cpp - goal: nodes can build on a registry whatever kind it is: members are
+// there while their processes are, one leads, one plan of an epoch wins, what changes is seen, and
+// what cannot be had changes nothing. Method: the same cases over a directory, over a gateway of
+// etcd in this process that cuts, lies and forgets, and over three real members where etcd is
+// installed.
+#include "core/registry/cluster_registry.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+
+#include "core/base/log.h"
+#include "core/base/random.h"
+#include "core/base/steady_time.h"
+#include "core/registry/etcd_registry.h"
+#include "core/registry/file_registry.h"
+#include "tests/skip.h"
+#include "tests/unit/etcd_fake.h"
+#include "tests/unit/etcd_members.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+using opened = std::unique_ptr<cluster_registry>;
+using opener = std::function<opened()>;
+
+// Turns until it is so; a registry may be in trouble meanwhile.
+bool comes(cluster_registry &of, const std::function<bool(const registry_state &)> &so) {
+    for (const uint64_t end_ns = steady_ns() + 30'000'000'000; steady_ns() < end_ns;) {
+        if (so(of.state())) return true;
+        const auto turned = of.turn(100'000'000);
+        if (!turned) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+}
+
+bool leads(cluster_registry &of) {
+    for (int tries = 0; tries < 200; ++tries) {
+        const auto turned = of.turn(20'000'000);
+        const auto led = of.lead();
+        if (led && *led) return true;
+    }
+    return false;
+}
+
+void say(cluster_registry &of, const std::string &name, const std::string &text) {
+    bool said = false;
+    for (int tries = 0; tries < 50 && !said; ++tries) said = of.announce(name, text).ok();
+    REQUIRE(said);
+}
+
+bool notes(const registry_state &of, const std::string &name, const std::string &text) {
+    return of.notes.contains(name) && of.notes.at(name) == text;
+}
+
+// What every kind must do.
+void behaves(const opener &open) {
+    opened one = open(), two = open();
+    say(*one, "one", "first");
+    say(*two, "two", std::string(1000, 'x') + "\n\"\x01\xff");
+    CHECK(comes(*one, [](const auto &of) { return of.members.size() == 2; }));
+    CHECK(one->state().members.at("two") == std::string(1000, 'x') + "\n\"\x01\xff");
+    CHECK(comes(*two, [](const auto &of) { return of.members.contains("one"); }));
+
+    // One leads, and only what it writes is taken, in the place of what it has read.
+    CHECK_FALSE(one->leads());
+    CHECK_FALSE(one->put_plan(0, 1, "early").value());
+    CHECK(leads(*one));
+    CHECK(comes(*two, [](const auto &of) { return of.leader == "one"; }));
+    CHECK_FALSE(two->lead().value());
+    CHECK(one->put_plan(0, 1, "the first").value());
+    CHECK(one->put_plan(1, 2, "the second").value());
+    CHECK_FALSE(one->put_plan(1, 3, "on the first").value());
+    CHECK_FALSE(two->put_plan(2, 3, "not the leader's").value());
+    CHECK(comes(*two, [](const auto &of) { return of.epoch == 2; }));
+    CHECK(two->state().plan == "the second");
+    CHECK(one->state().plan == "the second");
+
+    // What somebody says again replaces what it said, notes are anybody's.
+    say(*one, "one", "again");
+    REQUIRE(two->put_note("wish", "drain three").ok());
+    CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "drain three"); }));
+    CHECK(comes(*two, [](const auto &of) {
+        return of.members.contains("one") && of.members.at("one") == "again";
+    }));
+    CHECK_FALSE(two->put_note("../wish", "x").ok());
+    CHECK_FALSE(two->put_note("wish", std::string(cluster_registry::text_bytes_max + 1, 'x')).ok());
+    CHECK(comes(*two, [](const auto &) { return true; }));
+
+    // Whoever ends is gone, and so is its leadership; the plan stays.
+    one.reset();
+    CHECK(comes(*two, [](const auto &of) { return of.members.size() == 1 && of.leader.empty(); }));
+    CHECK(leads(*two));
+    CHECK(two->put_plan(2, 7, "the third").value());
+    opened three = open();
+    CHECK(comes(*three, [](const auto &of) { return of.epoch == 7 && of.leader == "two"; }));
+    CHECK(three->state().plan == "the third");
+    two->leave();
+    CHECK(comes(*three, [](const auto &of) { return of.members.empty(); }));
+    CHECK(three->state().epoch == 7);
+}
+
+// Any interleaving of several that lead, end and write: epochs rise, each is one plan to all who
+// see it, and every write that was said to be done was.
+void one_plan_wins(const opener &open, uint64_t seed, int rounds) {
+    random_stream draw(seed, 0);
+    std::map<uint64_t, std::string> written, seen;
+    std::vector<opened> all(3);
+    const auto look = [&](size_t at) {
+        const registry_state &of = all[at]->state();
+        if (of.epoch == 0) return;
+        const auto known = seen.emplace(of.epoch, of.plan).first;
+        CHECK(known->second == of.plan);
+    };
+    for (int round = 0; round < rounds; ++round) {
+        const size_t at = draw.below(all.size());
+        if (!all[at]) {
+            all[at] = open();
+            say(*all[at], format("node{}", at), "there");
+        }
+        cluster_registry &of = *all[at];
+        const auto turned = of.turn(draw.below(3) * 10'000'000);
+        const uint64_t before = of.state().epoch;
+        look(at);
+        CHECK(of.state().epoch >= before);
+        const uint64_t choice = draw.below(10);
+        if (choice == 0) {
+            all[at].reset();
+        } else if (choice < 4) {
+            const auto ignored = of.lead();
+            (void)ignored;
+        } else {
+            const std::string text = format("by {} in round {}", at, round);
+            const auto done = of.put_plan(before, before + 1, text);
+            if (done && *done) {
+                CHECK_FALSE(written.contains(before + 1));
+                written[before + 1] = text;
+            }
+        }
+        if (all[at]) look(at);
+    }
+    for (const auto &[epoch, text] : written)
+        if (seen.contains(epoch)) CHECK(seen[epoch] == text);
+    CHECK(!written.empty());
+}
+
+opener in_directory(const toy::folder &at) {
+    return [&at] {
+        auto made = file_registry::open(at.path() / "registry");
+        REQUIRE(made.ok());
+        return std::move(*made);
+    };
+}
+
+opener at_endpoints(std::vector<std::string> endpoints, std::string prefix = "test") {
+    return [endpoints = std::move(endpoints), prefix = std::move(prefix)] {
+        return std::make_unique<etcd_registry>(endpoints, prefix);
+    };
+}
+
+}  // namespace
+
+TEST_CASE("a directory") {
+    const toy::folder at;
+    behaves(in_directory(at));
+    const toy::folder other;
+    one_plan_wins(in_directory(other), 1, 300);
+}
+
+TEST_CASE("a gateway of etcd") {
+    set_log_level(log_level::error);
+    etcd_fake etcd;
+    behaves(at_endpoints({etcd.address}));
+    one_plan_wins(at_endpoints({etcd.address}, "other"), 2, 300);
+}
+
+TEST_CASE("a directory: a plan put there by hand, and one that is spoiled") {
+    set_log_level(log_level::off);
+    const toy::folder at;
+    const opened one = in_directory(at)();
+    at.write("new", "5\nby hand");
+    std::filesystem::rename(at / "new", at / "registry/plan");
+    CHECK(comes(*one, [](const auto &of) { return of.epoch == 5; }));
+    CHECK(one->state().plan == "by hand");
+    for (const char *text : {"", "x", "6", "six\nplan", "-6\nplan", "0\nplan", "99999999999999999999\n"}) {
+        CAPTURE(text);
+        at.write("new", text);
+        std::filesystem::rename(at / "new", at / "registry/plan");
+        REQUIRE(one->turn(0).ok());
+        CHECK(one->state().epoch == 5);
+        CHECK(one->state().plan == "by hand");
+    }
+    at.write("registry/members/.hidden", "x");
+    at.write("registry/members/dead", "no process");
+    REQUIRE(one->turn(0).ok());
+    CHECK(one->state().members.empty());
+    const opened first = in_directory(at)(), second = in_directory(at)();
+    CHECK(first->announce("one", "").ok());
+    const status taken = second->announce("one", "");
+    REQUIRE_FALSE(taken.ok());
+    CHECK(taken.failure().text.find("takes part already") != std::string::npos);
+    std::filesystem::remove_all(at / "registry");
+    CHECK_FALSE(one->turn(0).ok());
+    CHECK(one->state().plan == "by hand");
+}
+
+TEST_CASE("no registry: nothing is ever there, and notes are refused with what to do") {
+    auto none = file_registry::open("");
+    REQUIRE(none.ok());
+    CHECK((*none)->announce("one", "x").ok());
+    CHECK_FALSE((*none)->turn(0).value());
+    CHECK_FALSE((*none)->lead().value());
+    CHECK((*none)->state() == registry_state());
+    const status refused = (*none)->put_note("wish", "x");
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.failure().text.find("[registry]") != std::string::npos);
+}
+
+TEST_CASE("a gateway that goes away, forgets, compacts: the state stays, then goes on") {
+    set_log_level(log_level::error);
+    etcd_fake etcd;
+    const opener open = at_endpoints({etcd.address});
+    const opened one = open(), two = open();
+    say(*one, "one", "x");
+    REQUIRE(leads(*one));
+    REQUIRE(one->put_plan(0, 4, "the plan").value());
+    REQUIRE(comes(*two, [](const auto &of) { return of.epoch == 4; }));
+    const auto both_see = [&](const char *note) {
+        REQUIRE(comes(*one, [&](const auto &) { return two->put_note("wish", note).ok(); }));
+        CHECK(comes(*one, [&](const auto &of) { return notes(of, "wish", note); }));
+        CHECK(comes(*two, [&](const auto &of) { return notes(of, "wish", note); }));
+    };
+    both_see("a");
+    etcd.drop_watches();
+    both_see("b");
+    // What happened while nobody watched, and was compacted away before anybody watched again.
+    etcd.drop_watches();
+    REQUIRE(two->put_note("wish", "c").ok());
+    etcd.compacted = 1000;
+    CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "c"); }));
+    etcd.compacted = 0;
+    both_see("d");
+    // A restart with nothing: the plan is not forgotten by who knew it, members say themselves again.
+    etcd.forget();
+    CHECK(comes(*one, [&](const auto &) {
+        const auto ignored = two->turn(0);
+        return two->state().members.contains("one") && one->state().members.contains("one") &&
+               two->state().leader.empty();
+    }));
+    CHECK(one->state().plan == "the plan");
+    CHECK(two->state().epoch == 4);
+    REQUIRE(leads(*one));
+    CHECK(one->put_plan(0, 9, "again").value());
+    // Silence ends in errors, within their time, and changes nothing.
+    etcd.silent = true;
+    bool failed = false;
+    for (int tries = 0; tries < 20 && !failed; ++tries) failed = !one->turn(200'000'000);
+    CHECK(failed);
+    CHECK_FALSE(one->put_plan(9, 10, "into silence").ok());
+    CHECK(one->state().plan == "again");
+    etcd.silent = false;
+    both_see("e");
+}
+
+TEST_CASE("a leader that was paused past its lease writes nothing") {
+    set_log_level(log_level::error);
+    etcd_fake etcd;
+    const opener open = at_endpoints({etcd.address});
+    const opened old = open(), young = open();
+    say(*old, "old", "x");
+    REQUIRE(leads(*old));
+    REQUIRE(old->put_plan(0, 1, "its").value());
+    say(*young, "young", "y");
+    // It does nothing for as long as its lease lasts.
+    REQUIRE(comes(*young, [](const auto &of) { return of.leader.empty() && of.epoch == 1; }));
+    REQUIRE(leads(*young));
+    CHECK(old->leads());  // as far as it knows
+    CHECK_FALSE(old->put_plan(1, 2, "of the past").value());
+    CHECK_FALSE(old->leads());
+    CHECK(young->put_plan(1, 2, "of today").value());
+    CHECK(comes(*old, [](const auto &of) { return of.epoch == 2 && of.members.contains("old"); }));
+    CHECK(old->state().plan == "of today");
+}
+
+TEST_CASE("hostile answers are errors, never more") {
+    set_log_level(log_level::off);
+    const auto http = [](const std::string &body) {
+        return format("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
+    };
+    const std::string chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const std::vector<std::string> lies = {
+        "SSH-2.0-OpenSSH\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nX: " + std::string(20000, 'y') + "\r\n\r\n",
+        http(""),
+        http("null"),
+        http("[]"),
+        http("{\"header\":"),
+        http(std::string(100000, '[')),
+        http("{\"a\":" + std::string(1000, '{')),
+        http("{\"header\":7,\"kvs\":{}}"),
+        http("{\"header\":{\"revision\":\"18446744073709551616\"}}"),
+        http("{\"header\":{\"revision\":-5},\"ID\":[],\"succeeded\":\"yes\"}"),
+        http("{\"header\":{\"revision\":\"5\"},\"ID\":\"7\",\"result\":{\"TTL\":\"5\"},\"kvs\":[1,null,"
+             "{\"key\":5},{\"key\":\"!!!!\"},{\"key\":\"YQ\"},{\"value\":{}},[[[]]]]}"),
+        http("{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"no leader\"}}"),
+        http("{\"error\":5}"),
+        chunked + "ffffffffffffffffff\r\n",
+        chunked + "5\r\nabc",
+        chunked + "3\r\n[[\n\r\n3\r\n{}\n\r\n0\r\n\r\n",
+        chunked + "9\r\n{\"a\":[]}\n\r\n"};
+    for (const std::string &text : lies) {
+        CAPTURE(text.substr(0, 120));
+        for (const bool watch_alone : {false, true}) {
+            etcd_fake etcd;
+            etcd.lie = [&](const std::string &path) {
+                return watch_alone && path != "/v3/watch" ? "" : text;
+            };
+            etcd_registry one({etcd.address}, "test");
+            for (int i = 0; i < 4; ++i) {
+                const auto turned = one.turn(5'000'000);
+                const status said = one.announce("one", "x");
+                const auto led = one.lead();
+                const auto put = one.put_plan(0, 1, "plan");
+                if (!watch_alone) CHECK((!put || !*put));
+            }
+            CHECK(one.state().members.size() <= 1);
+        }
+    }
+}
+
+TEST_CASE("base64 and numbers by hand") {
+    for (const auto &[text, code] :
+         {std::pair{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="},
+          {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}}) {  // RFC 4648, section 10
+        CHECK(base64(text) == code);
+        CHECK(from_base64(code).value() == text);
+    }
+    for (const char *bad : {"Z", "Zg=", "Zg", "Z===", "Zm9v!m8=", "Zm8=Zm8="})
+        CHECK_FALSE(from_base64(bad));
+    CHECK(behind_prefix("a/") == "a0");
+    CHECK(behind_prefix("a\xff") == "b");
+}
+
+TEST_CASE("three members of etcd, one of which is killed, one paused") {
+    if (etcd_program().empty())
+        return skip("etcd is not installed (package etcd-server)");
+    set_log_level(log_level::error);
+    etcd_members all;
+    behaves(at_endpoints(all.endpoints, "moorage/a"));
+    one_plan_wins(at_endpoints(all.endpoints, "moorage/b"), 3, 60);
+
+    // Both speak to the first; one of them watches it, too.
+    const opener open = at_endpoints(all.endpoints, "moorage/c");
+    const opened one = open(), two = open();
+    say(*one, "one", "x");
+    say(*two, "two", "x");
+    REQUIRE(leads(*one));
+    REQUIRE(one->put_plan(0, 1, "before").value());
+    all.kill(0);
+    uint64_t epoch = 1;
+    const auto next = [&](const std::string &text) {
+        CHECK(comes(*one, [&](const auto &of) {
+            if (of.plan == text) return true;
+            if (!leads(*one)) return false;
+            epoch = one->state().epoch + 1;
+            const auto done = one->put_plan(epoch - 1, epoch, text);
+            return done && *done;
+        }));
+        CHECK(comes(*two, [&](const auto &of) { return of.plan == text && of.epoch == epoch; }));
+    };
+    next("with two members");
+    all.start(0);
+    next("with three again");
+    all.pause(1, true);
+    next("one is paused");
+    all.pause(1, false);
+    next("all are there");
+    CHECK(comes(*two, [](const auto &of) {
+        return of.members.size() == 2 && of.leader == "one";
+    }));
+}

@@ -1,0 +1,98 @@
+// etcd_members.h - three real members of etcd on loopback, where the program is installed.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/base/text.h"
+#include "core/registry/etcd_client.h"
+#include "tests/unit/free_ports.h"
+#include "tests/unit/toy_machine.h"
+
+namespace moorage::test {
+
+inline std::string etcd_program() {
+    for (const std::string &folder : core::split(std::getenv("PATH") ? std::getenv("PATH") : "", ':'))
+        if (::access((folder + "/etcd").c_str(), X_OK) == 0) return folder + "/etcd";
+    return "";
+}
+
+class etcd_members {
+public:
+    explicit etcd_members(size_t count = 3) : ports_(free_ports(2 * count)), members_(count, -1) {
+        for (size_t i = 0; i < count; ++i) {
+            endpoints.push_back(core::format("127.0.0.1:{}", ports_[i]));
+            peers_ += core::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i,
+                                   ports_[count + i]);
+        }
+        for (size_t i = 0; i < count; ++i) start(i);
+        for (const std::string &one : endpoints) {
+            core::etcd_client asks({one});
+            bool there = false;
+            for (int tries = 0; tries < 300 && !there; ++tries) {
+                there = asks.post("/v3/kv/range", {{"key", "YQ=="}}).ok();
+                if (!there) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+            }
+            REQUIRE(there);
+        }
+    }
+    ~etcd_members() {
+        for (size_t i = 0; i < members_.size(); ++i) kill(i);
+    }
+    void start(size_t i) {
+        const std::string peer = core::format("http://127.0.0.1:{}", ports_[members_.size() + i]),
+                          client = "http://" + endpoints[i];
+        const std::vector<std::string> words = {etcd_program(),
+                                                "--name",
+                                                core::format("m{}", i),
+                                                "--data-dir",
+                                                folder_ / core::format("m{}", i),
+                                                "--listen-peer-urls",
+                                                peer,
+                                                "--initial-advertise-peer-urls",
+                                                peer,
+                                                "--listen-client-urls",
+                                                client,
+                                                "--advertise-client-urls",
+                                                client,
+                                                "--initial-cluster",
+                                                peers_};
+        std::vector<char *> all;
+        for (const std::string &word : words) all.push_back(const_cast<char *>(word.c_str()));
+        all.push_back(nullptr);
+        members_[i] = ::fork();
+        if (members_[i] != 0) return;
+        const int quiet = ::open("/dev/null", O_RDWR);
+        for (const int to : {0, 1, 2}) ::dup2(quiet, to);
+        ::execv(all[0], all.data());
+        ::_exit(127);
+    }
+    void kill(size_t i) {
+        if (members_[i] <= 0) return;
+        ::kill(members_[i], SIGCONT);
+        ::kill(members_[i], SIGKILL);
+        ::waitpid(members_[i], nullptr, 0);
+        members_[i] = -1;
+    }
+    void pause(size_t i, bool on) { ::kill(members_[i], on ? SIGSTOP : SIGCONT); }
+
+    std::vector<std::string> endpoints;
+
+private:
+    toy::folder folder_;
+    std::vector<uint16_t> ports_;
+    std::string peers_;
+    std::vector<pid_t> members_;
+};
+
+}  // namespace moorage::test

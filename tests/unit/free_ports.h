@@ -1,0 +1,34 @@
+// free_ports.h - ports of loopback that nobody listens at.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace moorage::test {
+
+// Ports that are free; all held until the last is known, so that they differ.
+inline std::vector<uint16_t> free_ports(size_t count) {
+    std::vector<int> held;
+    std::vector<uint16_t> ports;
+    for (size_t i = 0; i < count; ++i) {
+        held.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+        sockaddr_in at{};
+        at.sin_family = AF_INET;
+        at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t bytes = sizeof(at);
+        REQUIRE(::bind(held.back(), reinterpret_cast<sockaddr *>(&at), bytes) == 0);
+        REQUIRE(::getsockname(held.back(), reinterpret_cast<sockaddr *>(&at), &bytes) == 0);
+        ports.push_back(ntohs(at.sin_port));
+    }
+    for (const int one : held) ::close(one);
+    return ports;
+}
+
+}  // namespace moorage::test
