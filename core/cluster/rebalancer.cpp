@@ -18,11 +18,11 @@ rebalancer::rebalancer(scene &of, live_cluster &all, placement_stage *policy, co
 
 status rebalancer::act() {
     decide_ns_ += static_cast<uint64_t>(config_.interval_s * 1e9);
-    return order_ ? success() : decide();  // one migration at a time
+    return order_ ? success() : decide(how::weigh);  // one migration at a time
 }
 
-status rebalancer::decide() {
-    window_.fill(scene_.demand, all_.now_ns());
+status rebalancer::decide(how much) {
+    if (asked_) window_.fill(scene_.demand, all_.now_ns());
     const auto candidate = policy_->make(scene_, copies_);
     if (!candidate) return candidate.failure();
     const call_figures calls = all_.calls();
@@ -38,7 +38,8 @@ status rebalancer::decide() {
     said.added_bytes = table.added_bytes;
     said.remote_per_s_current = table.remote_per_s_current;
     said.remote_per_s_candidate = table.remote_per_s_candidate;
-    said.adopted = (table.added_copies != 0 || table.removed_copies != 0) && policy_->adopt(move);
+    said.adopted = much != how::say && (table.added_copies != 0 || table.removed_copies != 0) &&
+                   (much == how::adopt || policy_->adopt(move));
     decisions_.push_back(said);
     if (!said.adopted) return success();
     const auto drop = [this](const moorage_copy &copy) { return all_.take(copy); };

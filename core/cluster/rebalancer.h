@@ -26,12 +26,23 @@ public:
 
     // When it decides next; MOORAGE_NEVER: it does not.
     uint64_t next_ns() const { return decide_ns_; }
-    // Does it. Requires: the clock stands at next_ns().
+    // Does it. Requires: the clock stands at next_ns(), or behind it.
     status act();
+    // Decides now, and looks no further where it is only to be said what would be done; `adopt`
+    // without asking the policy whether that pays. Requires: no migration is under way.
+    enum class how : uint8_t { weigh, adopt, say };
+    status decide(how much);
+    bool moving() const { return order_ != nullptr; }
+    // What is under way is given up; these copies are in force.
+    void restart(std::vector<moorage_copy> copies) {
+        order_.reset();
+        copies_ = std::move(copies);
+    }
     // An event has gone by: copies that were in use may be free now.
     void look_again();
     void activated(uint32_t home, uint32_t expert, uint32_t tokens) override {
         window_.add(home, expert, tokens, all_.now_ns());
+        asked_ = true;
     }
     void brought(uint32_t step) override;
     // The plan in force, what has arrived included.
@@ -39,7 +50,6 @@ public:
     const std::vector<cluster_report::migration> &decisions() const { return decisions_; }
 
 private:
-    status decide();
     void start_copies();
 
     scene &scene_;
@@ -47,6 +57,7 @@ private:
     placement_stage *policy_;
     const cluster_config &config_;
     activation_window window_;
+    bool asked_ = false;  // else the scene's demand is all that is known
     uint64_t decide_ns_ = MOORAGE_NEVER;
     std::vector<moorage_copy> copies_;        // when no migration is under way
     std::unique_ptr<migration_order> order_;  // null: none under way

@@ -119,7 +119,6 @@ private:
     void read_cluster(run_config &config);
     void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
     void read_placement(run_config &config);
-    void read_registry(run_config &config);
     void read_router(run_config &config);
     void read_library(section_reader &reader, run_config &config, stage_config &stage);
     void read_stage(std::string_view kind, run_config &config);
@@ -440,25 +439,6 @@ void builder::read_placement(run_config &config) {
                               cluster.place, config.executor, executors[0].name));
 }
 
-void builder::read_registry(run_config &config) {
-    section_reader &registry = section("registry");
-    if (registry.values().empty()) return;
-    registry_config &out = config.registry;
-    out.place = registry.values().front().place;
-    if (!config.cluster)
-        registry.fail(registry.values().front(),
-                      "it is of use to nodes only; describe a [cluster] (docs/cluster.md)");
-    const given *directory = nullptr, *endpoints = nullptr;
-    if (!choose(registry, "directory", "endpoints", directory, endpoints))
-        registry.fail(format("{}: [registry] has both directory and endpoints; keep one of them",
-                             endpoints->place));
-    std::string path;
-    if (directory) registry.read("directory", path);
-    if (directory && !registry.failed()) out.directory = resolved(path, *directory);
-    if (endpoints) registry.read_texts("endpoints", out.endpoints);
-    registry.read("prefix", out.prefix);
-}
-
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
                         std::string_view kind, bool may_replace, stage_config &stage) {
@@ -571,7 +551,7 @@ status builder::build(run_config &config) {
     read_memory(config);
     read_plugins(config);
     read_placement(config);
-    read_registry(config);
+    read_registry(section("registry"), base_, config.registry);
     section("report").read("title", config.title);
     read_router(config);
     for (const std::string_view kind : kinds) read_stage(kind, config);
@@ -611,8 +591,7 @@ result<run_config> load_run_config(const std::filesystem::path &file,
     const result<std::string> text = read_document(file);
     if (!text) return text.failure();
     auto config = parse(*text, file, overrides, /*may_read=*/true);
-    if (config) watch_calls(*config);
-    return config;
+    return config ? (watch_calls(*config), config) : config;
 }
 
 void watch_calls(const run_config &config) {

@@ -164,13 +164,14 @@ void caller::answered(link &from, const frame &of) {
         if (read(of.body, why).why != refusal_reason::none) why.why = refusal_reason::unexpected;
         ++figures_.failed;
         if (why.why == refusal_reason::draining) from.draining = true;
-        pause(from.server);  // it would say the same of the next call
+        // It would say the same of the next call, unless that goes by a newer plan.
+        if (why.why != refusal_reason::epoch) pause(from.server);
         return fail_over(std::move(done));
     }
     reply_view reply;
     objection bad = read(of.body, plan_.sizes, reply);
     if (bad.why == refusal_reason::none &&
-        (reply.layer != done.layer || reply.pairs != done.pairs || of.header.epoch != plan_.epoch))
+        (reply.layer != done.layer || reply.pairs != done.pairs || of.header.epoch == 0))
         bad = {refusal_reason::shape, "a reply to another question"};
     if (bad.why != refusal_reason::none) {
         ++figures_.wrong;

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "core/base/text.h"
-#include "core/model/segment.h"
 
 namespace moorage::core {
 
@@ -18,14 +17,12 @@ uint32_t us_of(uint64_t ns) {
 
 }  // namespace
 
-holder::holder(const model &of, thread_pool &pool, const node_plan &plan, uint32_t server,
-               links &through)
-    : model_(of),
-      plan_(plan),
-      server_(server),
+holder::holder(const model &of, thread_pool &pool, const node_plan &plan,
+               const expert_store &experts, links &through)
+    : plan_(plan),
+      experts_(experts),
       links_(through),
       batch_of_(of.config(), pool),
-      weights_(experts_of(of)),
       activations_(plan.pages()) {}
 
 bool holder::arrived(link &from, const frame &of, uint64_t lent) {
@@ -69,9 +66,6 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
         fail(from, id, {.why = why, .text = text});
         return false;
     };
-    if (of.header.epoch != plan_.epoch)
-        return refuse(refusal_reason::epoch, format("epoch {} is the caller's, {} this node's",
-                                                    of.header.epoch, plan_.epoch));
     waiting_call one{from.connection, lent, id, steady_ns(), {}};
     if (const objection bad = read(of.body, plan_.sizes, one.of); bad.why != refusal_reason::none) {
         // Numbers may go wrong in a model; whoever gets lengths wrong is no caller.
@@ -79,13 +73,17 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
         links_.refuse(from, bad.why, bad.text);
         return false;
     }
+    // Whatever epoch the caller goes by: an expert that is here has the bits that it has anywhere.
     for (const expert_rows &expert : one.of.experts)
-        if (!plan_.holds(server_, one.of.layer * plan_.sizes.experts + expert.expert)) {
+        if (const uint32_t page = one.of.layer * plan_.sizes.experts + expert.expert;
+            !experts_.has(page)) {
+            const std::string text = where_is(page, of.header.epoch);
             fail(from, id,
-                 {.why = refusal_reason::lacks,
+                 {.why = of.header.epoch == plan_.epoch ? refusal_reason::lacks
+                                                        : refusal_reason::epoch,
                   .layer = one.of.layer,
                   .expert = expert.expert,
-                  .text = "by the plan this node does not hold it"});
+                  .text = text});
             return false;
         }
     if (links_.draining()) return refuse(refusal_reason::draining, "the node ends");
@@ -97,24 +95,43 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
     return true;
 }
 
+// Why the expert is not here, and what the caller can do.
+std::string holder::where_is(uint32_t page, uint64_t epoch) const {
+    if (epoch == plan_.epoch) return "by the plan this node does not hold it";
+    std::string names;
+    for (const uint32_t server : plan_.holders_of(page))
+        names += (names.empty() ? "" : ", ") + plan_.servers[server].name;
+    return format("epoch {} is the caller's, {} this node's, by which {} hold the expert; {}",
+                  epoch, plan_.epoch, names,
+                  epoch < plan_.epoch ? "take the newer plan, or ask one of them"
+                                      : "ask another one, this node will follow");
+}
+
+bool holder::needs(uint32_t page) const {
+    return std::ranges::any_of(waiting_, [&](const waiting_call &one) {
+        return one.of.layer == page / plan_.sizes.experts &&
+               std::ranges::any_of(one.of.experts, [&](const expert_rows &expert) {
+                   return expert.expert == page % plan_.sizes.experts;
+               });
+    });
+}
+
 void holder::give_weights(link &from, const frame &of) {
     weights_range range;
     if (const objection bad = read(of.body, plan_.sizes, range); bad.why != refusal_reason::none)
         return links_.refuse(from, bad.why, bad.text);
     const uint32_t page = range.layer * plan_.sizes.experts + range.expert;
-    const segment_image image(*weights_[page], 0, model_.config().moe_intermediate);
-    if (!plan_.holds(server_, page) || range.offset + range.bytes > image.bytes())
+    const uint64_t image_bytes = experts_.image_bytes(page);
+    if (!experts_.has(page) || range.offset + range.bytes > image_bytes)
         return fail(from, of.header.id,
                     {.why = refusal_reason::lacks,
                      .layer = range.layer,
                      .expert = range.expert,
                      .text = "there are no such bytes here"});
-    // The image is copied by its own offsets, so the memory begins where byte 0 would lie.
-    std::vector<std::byte> bytes(static_cast<size_t>(range.offset + range.bytes));
-    image.copy(range.offset, range.offset + range.bytes, bytes.data());
+    std::vector<std::byte> bytes;
+    experts_.copy(page, range.offset, range.bytes, bytes);
     message_bytes written = links_.take_memory();
-    write(written, weights_view{range, image.bytes(),
-                                std::span(bytes).subspan(static_cast<size_t>(range.offset))});
+    write(written, weights_view{range, image_bytes, bytes});
     figures_.weights_bytes += range.bytes;
     links_.send(from, std::move(written), message_kind::weights, of.header.id);
 }
@@ -143,7 +160,7 @@ void holder::add_items(const waiting_call &one, std::span<float> outputs) {
     size_t pair = 0;
     for (const expert_rows &expert : of.experts) {
         const uint32_t page = of.layer * plan_.sizes.experts + expert.expert;
-        items_.push_back({weights_[page], of.hidden_states.data(),
+        items_.push_back({experts_.weights(page), of.hidden_states.data(),
                           of.row_of.subspan(pair, expert.rows),
                           outputs.data() + pair * plan_.sizes.hidden});
         pair += expert.rows;

@@ -12,6 +12,7 @@
 
 #include "core/execute/cpu/expert_batch.h"
 #include "core/model/model.h"
+#include "core/node/expert_store.h"
 #include "core/node/links.h"
 
 namespace moorage::core {
@@ -27,8 +28,10 @@ struct holder_figures {
 class holder {
 public:
     // All borrowed; one caller of the pool at a time.
-    holder(const model &of, thread_pool &pool, const node_plan &plan, uint32_t server,
+    holder(const model &of, thread_pool &pool, const node_plan &plan, const expert_store &experts,
            links &through);
+    // Whether a call that waits needs the expert.
+    bool needs(uint32_t page) const;
 
     // A call, a cancellation, a wish for weights. Whether it keeps the message.
     bool arrived(link &from, const frame &of, uint64_t lent);
@@ -49,18 +52,17 @@ private:
         call_view of;
     };
     bool take_call(link &from, const frame &of, uint64_t lent);
+    std::string where_is(uint32_t page, uint64_t epoch) const;
     void fail(link &from, uint64_t id, const refusal_view &why);
     void give_weights(link &from, const frame &of);
     void take_batch();
     void add_items(const waiting_call &one, std::span<float> outputs);
     void answer(uint64_t began_ns);
 
-    const model &model_;
     const node_plan &plan_;
-    const uint32_t server_;
+    const expert_store &experts_;
     links &links_;
     expert_batch batch_of_;
-    std::vector<const mlp_weights *> weights_;  // [pages]
     std::deque<waiting_call> waiting_;
     uint64_t waiting_rows_ = 0;
     std::vector<waiting_call> batch_;

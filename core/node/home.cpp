@@ -20,6 +20,23 @@ namespace moorage::core {
 
 namespace {
 
+// Tokens that a home asks of each page, since they were last told.
+class demand_counter final : public step_watcher {
+public:
+    demand_counter(uint32_t layers, uint32_t experts)
+        : counts(size_t{layers} * experts), experts_(experts) {}
+    void step(const moorage_step &view, const pass &, source &) override {
+        for (uint32_t i = 0; i < view.distinct_count; ++i)
+            counts[view.layer * experts_ + view.host_distinct[i]] +=
+                view.host_distinct_tokens ? view.host_distinct_tokens[i] : 1;
+    }
+    std::vector<uint64_t> counts;
+    uint64_t told_ns = steady_ns();
+
+private:
+    uint32_t experts_;
+};
+
 // Members are in the order of their construction: later ones borrow earlier.
 class home_run {
 public:
@@ -49,6 +66,13 @@ private:
     status make_pipeline();
     moorage_limits limits() const;
     result<home_result> drive();
+    void follow_plan();
+    void tell_demand();
+    bool next_pass() {
+        follow_plan();
+        tell_demand();
+        return line_->next_pass();
+    }
     void describe(run_report &report) const;
     bool holds(uint32_t page) const { return node_.plan().holds(node_.own().server, page); }
 
@@ -66,6 +90,10 @@ private:
     std::unique_ptr<cpu_model> compute_;
     std::unique_ptr<caller> caller_;
     uint32_t capacity_ = 0, transfers_ = 0;
+    uint64_t epoch_ = 0;         // of the plan that kept_ is of
+    std::vector<uint8_t> kept_;  // [pages] resident
+    bool behind_ = false;        // a page that is to go was in use
+    std::unique_ptr<demand_counter> demand_;
     std::unique_ptr<ledger> truth_;
     std::unique_ptr<cpu_executor> where_;
     policy_set policies_;
@@ -129,6 +157,8 @@ status home_run::make_compute() {
 status home_run::make_store() {
     const uint32_t layers = source_->layers(), experts = source_->experts();
     for (uint32_t page = 0; page < layers * experts; ++page) capacity_ += holds(page);
+    capacity_ = std::max(capacity_, std::min(options_.slots, layers * experts));
+    kept_.assign(size_t{layers} * experts, 0);
     transfers_ = pipeline::transfers_for(experts, 0, false);
     truth_ = std::make_unique<ledger>(
         layers, experts, std::vector<uint32_t>{capacity_},
@@ -170,6 +200,7 @@ status home_run::make_policies() {
 }
 
 status home_run::make_pipeline() {
+    demand_ = std::make_unique<demand_counter>(source_->layers(), source_->experts());
     line_ = std::make_unique<pipeline>(pipeline::parts{
         .from = source_.get(),
         .where = where_.get(),
@@ -182,17 +213,46 @@ status home_run::make_pipeline() {
         .buffer_slots = 0,
         .transfers_max = transfers_,
         .needs = policies_.needs() | MOORAGE_NEEDS_WEIGHTS,
+        .watcher = demand_.get(),
         .routing = {config_.exact_requests, config_.substitution_max, policies_.lossy()},
         .others = caller_.get()});
-    for (uint32_t page = 0; page < node_.plan().pages(); ++page)
-        if (holds(page)) line_->keep(page);
+    behind_ = true;
+    follow_plan();
     return success();
+}
+
+void home_run::tell_demand() {
+    constexpr uint64_t tell_ns = 500'000'000;
+    const uint64_t now_ns = steady_ns();
+    if (now_ns - demand_->told_ns < tell_ns) return;
+    if (node_.tell_demand(demand_->counts, (now_ns - demand_->told_ns) / 1'000'000))
+        std::ranges::fill(demand_->counts, 0);
+    demand_->told_ns = now_ns;
+}
+
+// Between passes: what the plan gives this server is resident, as far as there are slots.
+void home_run::follow_plan() {
+    if (node_.plan().epoch == epoch_ && !behind_) return;
+    epoch_ = node_.plan().epoch;
+    behind_ = false;
+    for (uint32_t page = 0; page < kept_.size(); ++page) {
+        if (!kept_[page] || holds(page)) continue;
+        kept_[page] = !line_->forget(page);
+        behind_ |= kept_[page] != 0;
+    }
+    auto free = capacity_ - static_cast<uint32_t>(std::ranges::count(kept_, 1));
+    for (uint32_t page = 0; page < kept_.size() && free != 0; ++page) {
+        if (kept_[page] || !holds(page)) continue;
+        line_->keep(page);
+        kept_[page] = 1;
+        --free;
+    }
 }
 
 result<home_result> home_run::drive() {
     caller_->connect(options_.connect_ns);
     home_result done;
-    while (line_->next_pass()) {
+    while (next_pass()) {
         done.layer_steps += source_->layers();
         if (options_.after_pass) options_.after_pass(*caller_);
         if (options_.stop && options_.stop()) return error{"stopped, as its output has no taker"};

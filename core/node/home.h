@@ -20,6 +20,7 @@ namespace moorage::core {
 
 struct home_options {
     bool own_disk = true;
+    uint32_t slots = 0;  // experts that it may hold as the plan changes; fewer than now: no more
     uint64_t connect_ns = 2'000'000'000;  // that nodes are waited for at first
     std::function<void(uint64_t request, int32_t id)> on_token = {};
     std::function<bool()> stop = {};                       // asked after every pass

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
@@ -18,33 +17,31 @@ constexpr uint64_t waiting_messages_max = 4096;
 
 }  // namespace
 
-uint64_t steady_ns() {
-    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                     std::chrono::steady_clock::now().time_since_epoch())
-                                     .count());
-}
-
 links::links(wire &over, const node_plan &plan, const node_identity &own, link_events &events)
     : wire_(over),
       plan_(plan),
       own_(own),
       events_(events),
-      dials_(plan.servers.size()),
+      dials_(2 * plan.servers.size()),
       chance_(own.incarnation, 0) {}
 
 result<std::string> links::listen(const std::string &address) { return wire_.listen(address); }
 
-void links::dial() {
-    for (uint32_t server = 0; server < dials_.size(); ++server)
-        dials_[server].wanted = server != own_.server && !plan_.servers[server].addresses.empty();
+void links::dial(bool own_too) {
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server)
+        dials_[server].wanted =
+            (own_too || server != own_.server) && !plan_.servers[server].addresses.empty();
     dial_due(steady_ns());
 }
 
 void links::dial_due(uint64_t now_ns) {
-    for (uint32_t server = 0; server < dials_.size(); ++server) {
-        dialing &one = dials_[server];
+    const size_t servers = plan_.servers.size();
+    for (uint32_t at = 0; at < dials_.size(); ++at) {
+        dialing &one = dials_[at];
         if (!one.wanted || one.connection != 0 || now_ns < one.again_ns) continue;
-        const auto begun = wire_.connect(MOORAGE_WIRE_CALLS, plan_.servers[server].addresses);
+        const auto server = static_cast<uint32_t>(at % servers);
+        const int32_t channel = at < servers ? MOORAGE_WIRE_CALLS : MOORAGE_WIRE_BULK;
+        const auto begun = wire_.connect(channel, plan_.servers[server].addresses);
         if (!begun) {
             one.trouble = begun.failure().text;
             one.again_ns = now_ns + retry_ns_max;
@@ -53,6 +50,8 @@ void links::dial_due(uint64_t now_ns) {
         auto made = std::make_unique<link>();
         made->connection = one.connection = *begun;
         made->dialed = true;
+        made->channel = channel;
+        made->dial = at;
         made->server = server;
         made->since_ns = now_ns;
         links_.emplace(*begun, std::move(made));
@@ -120,6 +119,7 @@ void links::connected(const moorage_wire_event &event) {
     if (!one) {
         auto made = std::make_unique<link>();
         made->connection = event.connection;
+        made->channel = event.channel;
         one = links_.emplace(event.connection, std::move(made)).first->second.get();
         ++figures_.accepts;
     }
@@ -166,6 +166,7 @@ bool links::take(link &from, const moorage_wire_event &event) {
         refuse(from, refusal_reason::incarnation, "it is not who it was when it greeted");
         return false;
     }
+    from.epoch = std::max(from.epoch, of.header.epoch);
     switch (of.header.kind) {
         case message_kind::ping:
             answer_ping(from, of);
@@ -192,7 +193,7 @@ void links::answer_ping(link &from, const frame &of) {
     send(from, std::move(written), message_kind::pong, 0);
 }
 
-refusal_reason links::differs(const greeting &theirs, std::string &text) const {
+refusal_reason links::differs(const greeting &theirs, uint64_t epoch, std::string &text) const {
     const auto both = [&](const char *what, auto its, auto ours) {
         text = format("{} {:x} is the caller's, {:x} this node's; start both with the same files",
                       what, its, ours);
@@ -209,7 +210,8 @@ refusal_reason links::differs(const greeting &theirs, std::string &text) const {
             plan_.sizes.experts, plan_.sizes.hidden);
         return refusal_reason::model;
     }
-    if (theirs.plan != plan_.plan)
+    // Of two epochs both may be in force for a moment; of one there is one plan.
+    if (epoch == plan_.epoch && theirs.plan != plan_.plan)
         return both("plan", theirs.plan, plan_.plan), refusal_reason::epoch;
     if (draining_) return text = "this node takes no more calls", refusal_reason::draining;
     return refusal_reason::none;
@@ -225,7 +227,8 @@ void links::greeted(link &from, const frame &of) {
     if (const objection bad = read(of.body, theirs); bad.why != refusal_reason::none)
         return refuse(from, bad.why, bad.text);
     std::string text;
-    if (const refusal_reason why = differs(theirs, text); why != refusal_reason::none)
+    if (const refusal_reason why = differs(theirs, of.header.epoch, text);
+        why != refusal_reason::none)
         return refuse(from, why, text);
     if (from.dialed && of.header.sender != from.server)
         return refuse(
@@ -241,13 +244,14 @@ void links::greeted(link &from, const frame &of) {
                              visible(from.identity), named));
     from.server = of.header.sender;
     from.incarnation = of.header.incarnation;
+    from.epoch = of.header.epoch;
     from.rows_max = theirs.sizes.rows_max;
     from.stands = link::stand::ready;
     from.since_ns = steady_ns();
     if (from.dialed) {
         ++figures_.connects;
-        dials_[from.server].pause_ns = retry_ns_min;
-        dials_[from.server].trouble.clear();
+        dials_[from.dial].pause_ns = retry_ns_min;
+        dials_[from.dial].trouble.clear();
     } else {
         say_hello(from, message_kind::welcome);
     }
@@ -261,7 +265,7 @@ void links::refuse(link &who, refusal_reason why, const std::string &text) {
         log_warning(format("node: {} refused ({}): {}",
                            who.address.empty() ? "a connection" : visible(who.address),
                            name_of(why), text));
-    if (who.dialed) dials_[who.server].trouble = text;
+    if (who.dialed) dials_[who.dial].trouble = text;
     message_bytes written = take_memory();
     write(written, refusal_view{.why = why, .text = text});
     send(who, std::move(written), message_kind::refusal, 0);
@@ -272,15 +276,38 @@ void links::refused(link &by, const frame &of) {
     refusal_view why;
     const bool said = read(of.body, why).why == refusal_reason::none;
     const std::string text = said ? visible(why.text) : "it refuses and does not say why";
-    if (by.dialed) dials_[by.server].trouble = text;
+    if (by.dialed) dials_[by.dial].trouble = text;
     log_info(format("node: {} says: {}", visible(by.address), text));
     lose(by, true);
 }
 
-link *links::to(uint32_t server) {
-    if (server >= dials_.size()) return nullptr;
-    link *const one = find(dials_[server].connection);
+link *links::ready_at(size_t dial) {
+    link *const one = find(dials_[dial].connection);
     return one && one->stands == link::stand::ready && !one->draining ? one : nullptr;
+}
+
+link *links::to(uint32_t server) {
+    return server < plan_.servers.size() ? ready_at(server) : nullptr;
+}
+
+link *links::bulk_to(uint32_t server) {
+    if (server >= plan_.servers.size()) return nullptr;
+    const size_t at = plan_.servers.size() + server;
+    if (!dials_[at].wanted) {
+        dials_[at].wanted = !plan_.servers[server].addresses.empty();
+        if (!dials_[at].wanted) dials_[at].trouble = "it has no address";
+        dial_due(steady_ns());
+    }
+    return ready_at(at);
+}
+
+void links::tell_epoch() {
+    each([&](link &one) {
+        if (one.stands != link::stand::ready) return;
+        message_bytes written = take_memory();
+        write(written, ping_view{steady_ns()});
+        send(one, std::move(written), message_kind::ping, 0);
+    });
 }
 
 link *links::find(uint64_t connection) {
@@ -379,7 +406,7 @@ void links::closed(const moorage_wire_event &event) {
     std::erase_if(lent_,
                   [&](const auto &lent) { return lent.second.connection == one->connection; });
     if (one->dialed) {
-        dialing &of = dials_[one->server];
+        dialing &of = dials_[one->dial];
         of.connection = 0;
         // Between half of the pause and all of it, so that those who lost the same node do not come
         // back in step.

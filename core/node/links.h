@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/base/random.h"
+#include "core/base/steady_time.h"
 #include "core/node/node_plan.h"
 #include "core/node/wire.h"
 #include "core/protocol/frame.h"
@@ -37,11 +38,14 @@ struct node_identity {
 struct link {
     enum class stand : uint8_t { connecting, greeting, ready, closing };
     uint64_t connection = 0;
+    int32_t channel = MOORAGE_WIRE_CALLS;
     bool dialed = false;
+    uint32_t dial = 0;  // of those that this node keeps up, which
     stand stands = stand::connecting;
     bool draining = false;        // it said goodbye
     uint32_t server = no_server;  // who it is of; accepted: as it says of itself
     uint64_t incarnation = 0;     // of the other, once greeted
+    uint64_t epoch = 0;           // of the plan that it went by when it last said anything
     uint64_t since_ns = 0;        // of the stand
     uint64_t rows_max = 0;        // of a call that the other takes
     std::string address;
@@ -80,13 +84,21 @@ public:
     links(wire &over, const node_plan &plan, const node_identity &own, link_events &events);
     // Others may connect.
     result<std::string> listen(const std::string &address);
-    // Connects to every other server that has an address, and keeps doing so.
-    void dial();
+    // Connects to every other server that has an address, and keeps doing so; to its own server,
+    // too, where another process is that.
+    void dial(bool own_too = false);
     // What has happened meanwhile, or happens within `wait_ns`.
     void turn(uint64_t wait_ns);
 
     // The dialed connection of a server that takes calls; null: there is none now.
     link *to(uint32_t server);
+    // That for bulk, which is dialed when it is first asked for.
+    link *bulk_to(uint32_t server);
+    const std::string &bulk_trouble(uint32_t server) const {
+        return dials_[plan_.servers.size() + server].trouble;
+    }
+    // Says to all which plan this node goes by now.
+    void tell_epoch();
     // By its number at the wire; null: it is gone.
     link *find(uint64_t connection);
     // Takes what was written after begin_frame(); `head` says kind and id, the rest is filled in.
@@ -136,7 +148,8 @@ private:
     void greeted(link &from, const frame &of);
     void answer_ping(link &from, const frame &of);
     void say_hello(link &to, message_kind kind);
-    refusal_reason differs(const greeting &theirs, std::string &text) const;
+    refusal_reason differs(const greeting &theirs, uint64_t epoch, std::string &text) const;
+    link *ready_at(size_t dial);
     void closed(const moorage_wire_event &event);
     void lose(link &who, bool at_once);
     void flush(link &to);
@@ -147,7 +160,7 @@ private:
     const node_identity &own_;
     link_events &events_;
     std::map<uint64_t, std::unique_ptr<link>> links_;  // by connection
-    std::vector<dialing> dials_;                       // [servers]
+    std::vector<dialing> dials_;                       // [2, servers] for calls, for bulk
     std::unordered_map<uint64_t, lent_message> lent_;  // by user
     std::vector<message_bytes> memory_;
     uint64_t next_user_ = 1;
@@ -155,8 +168,5 @@ private:
     link_figures figures_;
     bool draining_ = false;
 };
-
-// Of a clock that no change of the time of day moves.
-uint64_t steady_ns();
 
 }  // namespace moorage::core

@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/node/wire_plugin.h"
+#include "core/registry/open_registry.h"
 
 namespace moorage::core {
 
@@ -21,12 +22,17 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     made->pool_ = std::make_unique<thread_pool>(config.threads, config.numbers);
     std::random_device chance;
     const uint64_t incarnation = uint64_t{chance()} << 32 | chance();
-    made->node_ =
-        std::make_unique<peer_node>(node_parts{.over = made->wire_.get(),
-                                               .plan = &setup.plan,
-                                               .own = {setup.server, incarnation, "moorage"},
-                                               .of = setup.opened->of.get(),
-                                               .pool = made->pool_.get()});
+    const bool changes = !config.registry.place.empty();
+    made->node_ = std::make_unique<peer_node>(node_parts{
+        .over = made->wire_.get(),
+        .plan = &setup.plan,
+        .own = {setup.server, incarnation, "moorage"},
+        .of = setup.opened->of.get(),
+        .pool = made->pool_.get(),
+        .board = changes ? &made->board_ : nullptr,
+        .expert_bytes = changes ? setup.slots * setup.opened->of->sizes().expert_bytes : 0,
+        .moving = {.bytes_per_s =
+                       static_cast<uint64_t>(config.cluster->migration_bytes_per_s)}});
     if (const core::status begun = made->watch_others(config, policies, setup); !begun)
         return begun.failure();
     made->status_.note(*made->node_, nullptr, true);
@@ -45,6 +51,8 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
             return success();
         });
     if (!listening) return listening.failure();
+    if (const core::status joined = made->join(config, policies, setup); !joined)
+        return joined.failure();
     const core::status answering =
         start_part(setup.status, [&](const std::string &at) -> core::status {
             auto server = http_server::listen(at, [status = &made->status_](std::string_view path) {
@@ -56,6 +64,37 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
         });
     if (!answering) return answering.failure();
     return made;
+}
+
+// Who can be called takes part; a home beside the node of its server follows the plan alone.
+status node_process::join(const run_config &config, const registry &policies,
+                          const node_setup &setup) {
+    if (config.registry.place.empty()) return success();
+    auto at = open_registry(config.registry);
+    if (!at) return at.failure();
+    const bool member = !address_.empty();
+    if (!member) node_->is_beside_its_node();
+    registrar_ = std::make_unique<registrar>(
+        registrar::parts{.at = std::move(*at),
+                         .plan = setup.plan,
+                         .name = member ? setup.plan.servers[setup.server].name : "",
+                         .board = &board_,
+                         .desk = &desk_,
+                         .wake = [to = wire_.get()] { to->wake(); }});
+    std::unique_ptr<placement_stage> policy;
+    if (!config.placement.plugin.empty()) {
+        auto opened = placement_stage::open(config.placement, policies, setup.all, config.seed);
+        if (!opened) return opened.failure();
+        policy = std::move(*opened);
+    }
+    leader_ = std::make_unique<plan_leader>(setup.all, std::move(policy), *config.cluster,
+                                            setup.plan, desk_, board_, watch_.get());
+    status_.show_registry([from = registrar_.get()] { return from->view(); });
+    registrar_->begin();
+    registrar_->wait_for_first(1'000'000'000);
+    node_->follow();
+    leader_->begin();
+    return success();
 }
 
 // Where any server has an address for heartbeats. One that is taken is the node's of this server.

@@ -12,6 +12,8 @@
 #include "core/node/node_setup.h"
 #include "core/node/node_status.h"
 #include "core/node/peer_node.h"
+#include "core/node/plan_leader.h"
+#include "core/node/registrar.h"
 #include "core/node/wire.h"
 
 namespace moorage::core {
@@ -36,11 +38,16 @@ private:
     node_process() = default;
     core::status watch_others(const run_config &config, const registry &policies,
                               const node_setup &setup);
+    core::status join(const run_config &config, const registry &policies, const node_setup &setup);
     // In the order of construction.
     std::unique_ptr<thread_pool> pool_;
     std::unique_ptr<wire> wire_;
+    plan_board board_;
     std::unique_ptr<peer_node> node_;
     std::unique_ptr<watch> watch_;
+    leader_desk desk_;
+    std::unique_ptr<registrar> registrar_;  // null: the file is the registry
+    std::unique_ptr<plan_leader> leader_;
     node_status status_;
     std::unique_ptr<http_server> http_;
     std::string address_, trouble_;

@@ -102,6 +102,13 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
     for (const moorage_copy &copy : first->made.copies)
         holders[copy.expert].push_back(all->cluster.device_server[copy.device]);
     set_holders(plan, holders);
+    for (uint32_t device = 0; device < all->cluster.devices(); ++device)
+        if (all->cluster.device_server[device] == made.server)
+            made.slots += static_cast<uint32_t>(
+                std::min<uint64_t>(all->cluster.device_bytes[device] /
+                                       std::max<uint64_t>(all->demand.expert_bytes.front(), 1),
+                                   plan.pages()));
+    made.all = std::move(*all);
     made.beats = plan;
     made.beats.sizes.rows_max = 1;
     for (size_t i = 0; i < cluster.servers.size(); ++i)

@@ -5,6 +5,7 @@
 
 #include "core/config/run_config.h"
 #include "core/node/node_plan.h"
+#include "core/placement/scene.h"
 #include "core/pipeline/run.h"
 
 namespace moorage::core {
@@ -16,12 +17,14 @@ struct node_setup {
     uint32_t server = 0;  // which of the plan's this one is
     std::string listens;  // where; empty: nowhere
     std::string status;   // where it says how it is; empty: nowhere
+    uint32_t slots = 0;   // experts that its devices have room for
+    scene all;            // what plans are made of
     node_plan beats;      // plan, with the addresses of heartbeats
 };
 
-// The registry of nodes is the file: each reads the same one and comes to the same plan, which they
-// compare when they connect. The directory is config.model, else what [[cluster.models]] weights
-// says. Requires: shared.scan() went well.
+// Each reads the same file and comes to the same plan, that of epoch 1, which they compare when
+// they connect; a registry may have a later one. The directory is config.model, else what
+// [[cluster.models]] weights says. Requires: shared.scan() went well.
 result<node_setup> set_up_node(const run_config &config, const std::string &server,
                                run_resources &shared);
 

@@ -147,6 +147,18 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
     return one;
 }
 
+json json_of(const registry_view &of, uint64_t now_ns) {
+    json made = {{"at", of.where},
+                 {"reachable", of.trouble.empty()},
+                 {"heard_s", seconds(now_ns - std::min(of.heard_ns, now_ns))},
+                 {"epoch", of.epoch},
+                 {"leader", of.leader},
+                 {"leads", of.leads},
+                 {"members", of.members}};
+    if (!of.trouble.empty()) made["trouble"] = of.trouble;
+    return made;
+}
+
 }  // namespace
 
 void node_status::note(peer_node &of, const caller *calls, bool now) {
@@ -165,6 +177,10 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.since_ns = since_ns_;
     made.taken_ns = now_ns;
     made.held = is_server ? plan.held_by(of.own().server) : 0;
+    made.in_memory = of.experts().held();
+    made.leaving = of.leaving();
+    made.coming = of.moving().waiting();
+    made.moved = of.moving().figures();
     made.pages = plan.pages();
     made.layers = plan.sizes.layers;
     made.experts = plan.sizes.experts;
@@ -200,6 +216,9 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
            seconds(now_ns - of.taken_ns));
     to.one("plan_epoch", "gauge", "epoch of the plan it goes by", of.epoch);
     to.one("held_experts", "gauge", "experts that the plan gives this node", of.held);
+    to.one("moved_experts_total", "counter", "experts that were brought here", of.moved.copies);
+    to.one("moved_bytes_total", "counter", "bytes of them over the wire", of.moved.bytes);
+    to.one("moving_experts", "gauge", "experts that are on their way here", of.coming);
     to.one("draining", "gauge", "1: no more calls are taken", of.draining ? 1 : 0);
     to.one("messages_in_total", "counter", "messages received", of.connections.messages_in);
     to.one("messages_out_total", "counter", "messages sent", of.connections.messages_out);
@@ -230,6 +249,14 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                  {"draining", of.draining},
                  {"experts_held", of.held},
                  {"experts_all", of.pages},
+                 {"experts_in_memory", of.in_memory},
+                 {"moving",
+                  {{"coming", of.coming},
+                   {"leaving", of.leaving},
+                   {"copies", of.moved.copies},
+                   {"bytes", of.moved.bytes},
+                   {"from_own_directory", of.moved.own},
+                   {"sources_left", of.moved.failed}}},
                  {"served",
                   {{"calls", of.served.calls},
                    {"rows", of.served.rows},
@@ -258,9 +285,11 @@ http_answer node_status::answer(std::string_view path) const {
     if (path == "/metrics")
         return {200, "text/plain; version=0.0.4; charset=utf-8", to_metrics(now, now_ns)};
     const char *const is_json = "application/json";
-    if (path == "/status")
-        return {200, is_json,
-                to_json(now, now_ns).dump(1, ' ', false, json::error_handler_t::replace) + "\n"};
+    if (path == "/status") {
+        json all = to_json(now, now_ns);
+        if (registry_) all["registry"] = json_of(registry_(), now_ns);
+        return {200, is_json, all.dump(1, ' ', false, json::error_handler_t::replace) + "\n"};
+    }
     if (path == "/health") {
         const bool stuck = now_ns - now.taken_ns > stuck_ns;
         const char *const word = stuck ? "stuck" : now.draining ? "draining" : "serving";

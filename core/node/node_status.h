@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "core/node/caller.h"
 #include "core/node/http.h"
 #include "core/node/peer_node.h"
+#include "core/node/registrar.h"
 
 namespace moorage::core {
 
@@ -29,6 +31,9 @@ struct node_snapshot {
     std::string name, model, software;
     uint64_t incarnation = 0, epoch = 0, plan = 0;
     uint64_t since_ns = 0, taken_ns = 0;  // of the steady clock
+    uint32_t in_memory = 0;  // experts; `held`: those that the plan gives it
+    uint64_t leaving = 0, coming = 0;
+    mover_figures moved;
     uint32_t held = 0, pages = 0, layers = 0, experts = 0;
     bool draining = false, home = false;
     uint64_t waiting = 0, under_way = 0;
@@ -45,6 +50,8 @@ public:
     // From the node's loop; `calls` is null where nobody calls. Copies no more than four times a
     // second unless `now`.
     void note(peer_node &of, const caller *calls, bool now = false);
+    // What /status says of the registry; called on the thread that answers. Before it begins.
+    void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
     // From any thread.
     node_snapshot latest() const;
     // /metrics, /health and /status.
@@ -54,6 +61,7 @@ private:
     const uint64_t since_ns_;
     mutable std::mutex guard_;
     node_snapshot latest_;
+    std::function<registry_view()> registry_;
     uint64_t noted_ns_ = 0;
 };
 

@@ -1,18 +1,122 @@
 // peer_node.cpp - hands what comes to whom it is for.
 #include "core/node/peer_node.h"
 
+#include <algorithm>
+
 namespace moorage::core {
 
 peer_node::peer_node(const node_parts &of)
     : plan_(*of.plan),
       own_(of.own),
       model_(*of.of),
+      board_(of.board),
+      experts_(*of.of, of.expert_bytes),
       links_(*of.over, plan_, own_, *this),
-      holder_(*of.of, *of.pool, plan_, own_.server, links_) {}
+      holder_(*of.of, *of.pool, plan_, experts_, links_),
+      mover_(links_, plan_, experts_, own_.server, of.moving) {
+    take_held();
+}
 
 void peer_node::turn(uint64_t wait_ns) {
+    follow();
+    mover_.turn(holder_.pending());
+    if (wait_ns != 0) {
+        const uint64_t now_ns = steady_ns(), due_ns = mover_.due_ns();
+        wait_ns = std::min(wait_ns, due_ns > now_ns ? due_ns - now_ns : 0);
+    }
     links_.turn(holder_.pending() ? 0 : wait_ns);
     if (holder_.pending()) holder_.compute();
+    if (!leaving_.empty()) forget_left();
+}
+
+void peer_node::follow() {
+    if (!board_) return;
+    if (const uint64_t version = board_->version(); version != version_) {
+        version_ = version;
+        adopt(board_->plan());
+    }
+    say();
+}
+
+// The copies that the plan gives this node and that nobody brings are read in its directory.
+void peer_node::take_held() {
+    if (own_.server >= plan_.servers.size()) return;
+    for (uint32_t page = 0; page < plan_.pages(); ++page)
+        if (plan_.holds(own_.server, page) && !experts_.has(page)) experts_.take_own(page);
+}
+
+void peer_node::adopt(const plan_record &next) {
+    if (next.epoch <= plan_.epoch || next.holders.size() != plan_.pages()) return;
+    plan_.epoch = next.epoch;
+    set_holders(plan_, next.holders);
+    mover_.want(next.coming);
+    take_held();
+    std::erase_if(leaving_,
+                  [&](const page_leaving &one) { return plan_.holds(own_.server, one.page); });
+    for (uint32_t page = 0; page < plan_.pages(); ++page)
+        if (experts_.has(page) && !plan_.holds(own_.server, page) &&
+            std::ranges::find(mover_.arrived(), page) == mover_.arrived().end() &&
+            std::ranges::find(leaving_, page, &page_leaving::page) == leaving_.end())
+            leaving_.push_back({page, next.epoch});
+    links_.tell_epoch();
+}
+
+// A caller that has said a later epoch calls by that one from then on, and what it called by an
+// earlier one came before, on the same connection.
+void peer_node::forget_left() {
+    uint64_t epoch = plan_.epoch;
+    links_.each([&](const link &one) {
+        if (!one.dialed && one.stands == link::stand::ready && one.channel == MOORAGE_WIRE_CALLS)
+            epoch = std::min(epoch, one.epoch);
+    });
+    std::erase_if(leaving_, [&](const page_leaving &one) {
+        if (one.epoch > epoch || holder_.needs(one.page)) return false;
+        experts_.forget(one.page);
+        return true;
+    });
+}
+
+bool peer_node::tell_demand(std::span<const uint64_t> of_pages, uint64_t window_ms) {
+    if (!board_ || own_.server == no_server) return false;
+    const uint32_t leader = board_->leader();
+    if (leader == own_.server && !own_too_) {
+        board_->add_demand(own_.server, of_pages);
+        return true;
+    }
+    link *const to = links_.to(leader);
+    if (!to) return false;
+    uint64_t rows = 0;
+    for (const uint64_t one : of_pages) rows += one;
+    message_bytes written = links_.take_memory();
+    write(written, statistics_view{0, rows, window_ms, of_pages});
+    return links_.send(*to, std::move(written), message_kind::statistics, 0);
+}
+
+void peer_node::say() {
+    constexpr uint64_t say_ns = 20'000'000, measure_ns = 2'000'000'000;
+    const uint64_t now_ns = steady_ns();
+    if (now_ns - said_ns_ < say_ns) return;
+    said_ns_ = now_ns;
+    member_record own;
+    own.incarnation = own_.incarnation;
+    own.epoch = plan_.epoch;
+    own.arrived.assign(mover_.arrived().begin(), mover_.arrived().end());
+    own.leaving = leaving_.size();
+    if (now_ns - measured_ns_ > measure_ns) {
+        measured_ns_ = now_ns;
+        const holder_figures &served = holder_.figures();
+        if (served.experts != 0) measured_.pair_ns = served.computed_ns / served.experts;
+        if (const mover_figures &moved = mover_.figures(); moved.busy_ns != 0)
+            measured_.bytes_per_s = static_cast<uint64_t>(static_cast<double>(moved.bytes) * 1e9 /
+                                                          static_cast<double>(moved.busy_ns));
+        measured_.round_trip_ns.assign(plan_.servers.size(), 0);
+        for (uint32_t server = 0; heartbeats_ && server < plan_.servers.size(); ++server)
+            measured_.round_trip_ns[server] = heartbeats_->round_trip_ns(server);
+    }
+    own.pair_ns = measured_.pair_ns;
+    own.bytes_per_s = measured_.bytes_per_s;
+    own.round_trip_ns = measured_.round_trip_ns;
+    board_->say(std::move(own));
 }
 
 void peer_node::serve(const std::function<bool()> &over) {
@@ -36,12 +140,27 @@ bool peer_node::arrived(link &from, const frame &of, uint64_t lent) {
         case message_kind::pong:
             return false;
         case message_kind::goodbye:
-            if (from.dialed && answers_) answers_->gone(from.server);
+            if (from.dialed && from.channel == MOORAGE_WIRE_CALLS && answers_)
+                answers_->gone(from.server);
             return false;
         default:
             break;
     }
+    if (of.header.kind == message_kind::statistics) {
+        statistics_view asked;
+        if (const objection bad = read(of.body, plan_.sizes, asked);
+            bad.why != refusal_reason::none)
+            links_.refuse(from, bad.why, bad.text);
+        else if (board_ && from.server < plan_.servers.size())
+            board_->add_demand(from.server, asked.activations);
+        return false;
+    }
     if (!from.dialed) return holder_.arrived(from, of, lent);
+    if (from.channel == MOORAGE_WIRE_BULK &&
+        (of.header.kind == message_kind::weights || of.header.kind == message_kind::failed)) {
+        mover_.answered(from, of);
+        return false;
+    }
     if (of.header.kind != message_kind::reply && of.header.kind != message_kind::failed)
         links_.refuse(from, refusal_reason::unexpected, "it was not asked for that");
     else if (answers_)
@@ -51,6 +170,7 @@ bool peer_node::arrived(link &from, const frame &of, uint64_t lent) {
 
 void peer_node::gone(link &which) {
     if (!which.dialed) return holder_.gone(which);
+    if (which.channel == MOORAGE_WIRE_BULK) return mover_.gone(which);
     if (answers_) answers_->gone(which.server);
 }
 

@@ -15,9 +15,12 @@
 #include <memory>
 #include <string>
 
+#include "core/node/expert_store.h"
 #include "core/node/holder.h"
 #include "core/node/links.h"
+#include "core/node/mover.h"
 #include "core/node/node_plan.h"
+#include "core/node/plan_board.h"
 #include "core/node/watch.h"
 #include "core/node/wire.h"
 
@@ -38,15 +41,21 @@ struct node_parts {
     node_identity own;
     const model *of;
     thread_pool *pool;
+    plan_board *board = nullptr;  // where newer plans come from; null: nowhere
+    uint64_t expert_bytes = 0;    // memory for experts; 0: no bound
+    mover_options moving = {};
 };
 
 class peer_node final : public link_events {
 public:
-    // All borrowed. A server of the plan holds what the plan gives it; no_server: nothing.
+    // All borrowed but the plan, which is where it begins. A server of the plan holds what the plan
+    // gives it; no_server: nothing.
     explicit peer_node(const node_parts &of);
 
     result<std::string> listen(const std::string &address) { return links_.listen(address); }
-    void dial() { links_.dial(); }
+    void dial() { links_.dial(own_too_); }
+    // Another process is the node of this server.
+    void is_beside_its_node() { own_too_ = true; }
     void attach(call_answers *answers) { answers_ = answers; }
     // Whose heartbeats say who is dead; null: nobody's.
     void watch_with(const watch *heartbeats) { heartbeats_ = heartbeats; }
@@ -63,6 +72,14 @@ public:
     links &connections() { return links_; }
     const links &connections() const { return links_; }
     const holder &serving() const { return holder_; }
+    const expert_store &experts() const { return experts_; }
+    const mover &moving() const { return mover_; }
+    // Takes the newest plan of the board, if there is one; turn() does.
+    void follow();
+    // What a home of this server asked for, page by page, for whoever leads. False: nobody does.
+    bool tell_demand(std::span<const uint64_t> of_pages, uint64_t window_ms);
+    // Pages in memory that the plan gives to others, until nobody calls by an earlier one.
+    uint64_t leaving() const { return leaving_.size(); }
     const node_plan &plan() const { return plan_; }
     const node_identity &own() const { return own_; }
     const model &of() const { return model_; }
@@ -71,12 +88,28 @@ private:
     void ready(link &) override {}
     bool arrived(link &from, const frame &of, uint64_t lent) override;
     void gone(link &which) override;
+    void adopt(const plan_record &next);
+    void take_held();
+    void forget_left();
+    void say();
 
-    const node_plan &plan_;
+    node_plan plan_;
     const node_identity own_;
     const model &model_;
+    plan_board *const board_;
+    expert_store experts_;
     links links_;
     holder holder_;
+    mover mover_;
+    struct page_leaving {
+        uint32_t page;
+        uint64_t epoch;  // from which on it is not this node's
+    };
+    std::vector<page_leaving> leaving_;
+    uint64_t version_ = 0, said_ns_ = 0;  // of the board that was seen
+    member_record measured_;              // now and then, as others are told of each change
+    uint64_t measured_ns_ = 0;
+    bool own_too_ = false;
     call_answers *answers_ = nullptr;
     const watch *heartbeats_ = nullptr;
 };

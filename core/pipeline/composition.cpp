@@ -175,6 +175,11 @@ status checker::operator()() {
                             "[cluster] (docs/cluster.md), or leave [wire] out",
                             wire.place),
                      true};
+    if (const std::string &place = of_.config.registry.place; !place.empty() && !of_.config.cluster)
+        return error{format("{}: a registry is of the nodes of a cluster; describe one in "
+                            "[cluster] (docs/cluster.md), or leave [registry] out",
+                            place),
+                     true};
     for (const auto &[kind, one] : of_.policies.each())
         if (const status met = check_needs(kind, one->from()); !met) return met;
     if (const status met = check_prefetch(); !met) return met;

@@ -19,9 +19,10 @@ bool is_registry_name(const std::string &name) {
 
 status check_registry_text(const std::string &what, const std::string &text) {
     if (text.size() <= cluster_registry::text_bytes_max) return success();
-    return error{format("{} has {} bytes, and a registry takes {}; serve fewer experts in one "
-                        "cluster",
-                        what, text.size(), cluster_registry::text_bytes_max)};
+    return error{
+        format("{} has {} bytes, and a registry takes {}; serve fewer experts in one "
+               "cluster",
+               what, text.size(), cluster_registry::text_bytes_max)};
 }
 
 std::string with_epoch(uint64_t epoch, const std::string &text) {

@@ -139,9 +139,9 @@ result<std::string> etcd_client::parts::ask(const std::string &path, const std::
     const auto failed = [this](const char *what, error_code code) {
         calls.reset();
         return error{format("etcd at {}: {}: {}", endpoints[endpoint].whole, what,
-                            code == beast::error::timeout ? format("no answer within {} ms",
-                                                                   answer_ns / 1'000'000)
-                                                          : code.message())};
+                            code == beast::error::timeout
+                                ? format("no answer within {} ms", answer_ns / 1'000'000)
+                                : code.message())};
     };
     if (!calls) {
         calls = std::make_unique<line>(loop);
@@ -157,9 +157,8 @@ result<std::string> etcd_client::parts::ask(const std::string &path, const std::
     answer.header_limit(header_bytes_max);
     answer.body_limit(answer_bytes_max);
     const auto read = [&](auto &&operation) {
-        return wait([&](auto handler) {
-            operation(calls->stream, calls->buffer, answer, handler);
-        });
+        return wait(
+            [&](auto handler) { operation(calls->stream, calls->buffer, answer, handler); });
     };
     error_code code = read([](auto &&...all) { http::async_read_header(all...); });
     // Memory for the length is taken before the limit is looked at.
@@ -192,7 +191,8 @@ result<json> etcd_client::post(const std::string &path, const json &body) {
         } else {
             last = said.failure();
         }
-        if (tries != 0 || !was_open) parts_->endpoint = (parts_->endpoint + 1) % parts_->endpoints.size();
+        if (tries != 0 || !was_open)
+            parts_->endpoint = (parts_->endpoint + 1) % parts_->endpoints.size();
     }
     return last;
 }
@@ -223,11 +223,10 @@ status etcd_client::watch(const json &create, bool elsewhere) {
         parts_->endpoint = (made->endpoint + 1) % parts_->endpoints.size();
         return failed("cannot be reached", code);
     }
-    const auto asked =
-        parts_->request(*made, "/v3/watch", json_line({{"create_request", create}}));
+    const auto asked = parts_->request(*made, "/v3/watch", json_line({{"create_request", create}}));
     made->stream.expires_after(nanoseconds(answer_ns));
-    if (const error_code code = parts_->wait(
-            [&](auto handler) { http::async_write(made->stream, asked, handler); }))
+    if (const error_code code =
+            parts_->wait([&](auto handler) { http::async_write(made->stream, asked, handler); }))
         return failed("takes no watch", code);
     if (const error_code code = parts_->wait([&](auto handler) {
             http::async_read_header(made->stream, made->buffer, made->answer, handler);
@@ -254,8 +253,10 @@ void etcd_client::parts::read_on() {
                               one.text += body;
                               body.clear();
                               if (code) one.ended = code;
-                              if (!code && one.answer.is_done()) one.ended = http::error::end_of_stream;
-                              if (one.text.size() > line_bytes_max) one.ended = http::error::body_limit;
+                              if (!code && one.answer.is_done())
+                                  one.ended = http::error::end_of_stream;
+                              if (one.text.size() > line_bytes_max)
+                                  one.ended = http::error::body_limit;
                               if (!one.ended && events.get() == &one) read_on();
                           });
 }
@@ -273,8 +274,8 @@ result<std::vector<std::string>> etcd_client::lines(uint64_t wait_ns) {
         if (!whole.empty()) return whole;
         if (from.ended) {
             const std::string text =
-                format("etcd at {}: the watch ended: {}",
-                       parts_->endpoints[from.endpoint].whole, from.ended.message());
+                format("etcd at {}: the watch ended: {}", parts_->endpoints[from.endpoint].whole,
+                       from.ended.message());
             stop_watch();
             return error{text};
         }

@@ -33,7 +33,8 @@ public:
 
     // The answer, an object without an error.
     result<json> post(const std::string &path, const json &body);
-    // Ends the watch that there was. Lines come from the endpoint after that one, where `elsewhere`.
+    // Ends the watch that there was. Lines come from the endpoint after that one, where
+    // `elsewhere`.
     status watch(const json &create, bool elsewhere);
     bool watching() const;
     // Whole lines of the watch, of what comes within wait_ns: at once when there is one. An error:

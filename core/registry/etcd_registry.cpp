@@ -49,8 +49,8 @@ status etcd_registry::keep_lease() {
         kept_ns_ = now_ns;
         // A lease that is not known is answered without its time.
         if (etcd_number(etcd_part(*said, "result"), "TTL") == 0) {
-            log_warning(format("registry: {} has forgotten {}, which says itself again", where(),
-                               name_));
+            log_warning(
+                format("registry: {} has forgotten {}, which says itself again", where(), name_));
             lost_lease();
         }
     }
@@ -97,8 +97,7 @@ void etcd_registry::leave() {
 // All that is there, at one revision.
 status etcd_registry::read_all() {
     const auto said = etcd_.post(
-        "/v3/kv/range",
-        {{"key", base64(prefix_)}, {"range_end", base64(behind_prefix(prefix_))}});
+        "/v3/kv/range", {{"key", base64(prefix_)}, {"range_end", base64(behind_prefix(prefix_))}});
     if (!said) return said.failure();
     const uint64_t revision = etcd_number(etcd_part(*said, "header"), "revision");
     if (revision == 0) return error{where() + ": answers without a revision"};
@@ -215,8 +214,7 @@ result<bool> etcd_registry::turn(uint64_t wait_ns) {
 // A transaction: whether the compares held and `then` was done.
 result<bool> etcd_registry::decide(const json &compares, const json &then) {
     const auto said = etcd_.post(
-        "/v3/kv/txn",
-        {{"compare", compares}, {"success", json::array({{{"request_put", then}}})}});
+        "/v3/kv/txn", {{"compare", compares}, {"success", json::array({{{"request_put", then}}})}});
     if (!said) {
         known_ = false;  // it may have been done all the same
         if (said.failure().text.find("lease not found") != std::string::npos) lost_lease();
@@ -229,11 +227,10 @@ result<bool> etcd_registry::lead() {
     if (leads()) return true;
     if (name_.empty() || lease_ == 0 || !known_ || !state_.leader.empty()) return false;
     const std::string key = base64(prefix_ + "leader");
-    const auto done = decide(json::array({{{"key", key},
-                                           {"target", "CREATE"},
-                                           {"result", "EQUAL"},
-                                           {"create_revision", "0"}}}),
-                             put_request("leader", name_, true));
+    const auto done = decide(
+        json::array(
+            {{{"key", key}, {"target", "CREATE"}, {"result", "EQUAL"}, {"create_revision", "0"}}}),
+        put_request("leader", name_, true));
     if (!done) return done.failure();
     // The revision of the key that was made.
     if (const status read = read_all(); !read) return read.failure();
@@ -246,16 +243,15 @@ result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std:
     std::string ignored;
     if (plan_.mod_revision != 0) split_epoch(plan_.value, in_force, ignored);
     if (!leads() || in_force != before) return false;
-    const auto done = decide(
-        json::array({{{"key", base64(prefix_ + "plan")},
-                      {"target", "MOD"},
-                      {"result", "EQUAL"},
-                      {"mod_revision", number(plan_.mod_revision)}},
-                     {{"key", base64(prefix_ + "leader")},
-                      {"target", "CREATE"},
-                      {"result", "EQUAL"},
-                      {"create_revision", number(leader_.create_revision)}}}),
-        put_request("plan", with_epoch(epoch, text), false));
+    const auto done = decide(json::array({{{"key", base64(prefix_ + "plan")},
+                                           {"target", "MOD"},
+                                           {"result", "EQUAL"},
+                                           {"mod_revision", number(plan_.mod_revision)}},
+                                          {{"key", base64(prefix_ + "leader")},
+                                           {"target", "CREATE"},
+                                           {"result", "EQUAL"},
+                                           {"create_revision", number(leader_.create_revision)}}}),
+                             put_request("plan", with_epoch(epoch, text), false));
     if (!done) return done.failure();
     if (const status read = read_all(); !read) return read.failure();
     return *done;

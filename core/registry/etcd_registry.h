@@ -58,8 +58,8 @@ private:
     uint64_t lease_ = 0;       // 0: none
     bool said_ = false;        // under the lease
     uint64_t kept_ns_ = 0, beat_ns_ = 0, heard_ns_ = 0;
-    uint64_t revision_ = 0;    // up to which the state is known
-    bool known_ = false;       // everything was read
+    uint64_t revision_ = 0;  // up to which the state is known
+    bool known_ = false;     // everything was read
     bool changed_ = false;
     etcd_pair leader_, plan_;
 };

@@ -47,8 +47,8 @@ std::string base64(std::string_view bytes) {
     for (size_t i = 0; i < bytes.size(); i += 3) {
         uint32_t three = 0;
         for (size_t j = 0; j < 3; ++j)
-            three = three << 8 |
-                    (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+            three =
+                three << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0u);
         for (size_t j = 0; j < 4; ++j)
             made += i + j <= bytes.size() ? digits[three >> (18 - 6 * j) & 63] : '=';
     }
@@ -109,8 +109,7 @@ const json &etcd_part(const json &of, const char *key) {
 std::optional<etcd_pair> etcd_pair_of(const json &of) {
     if (!of.is_object()) return std::nullopt;
     etcd_pair made;
-    for (const auto &[key, out] :
-         {std::pair{"key", &made.key}, std::pair{"value", &made.value}}) {
+    for (const auto &[key, out] : {std::pair{"key", &made.key}, std::pair{"value", &made.value}}) {
         const auto at = of.find(key);
         if (at == of.end()) continue;
         if (!at->is_string()) return std::nullopt;

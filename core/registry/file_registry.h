@@ -1,7 +1,7 @@
 // file_registry.h - a registry in a directory, for nodes of one machine; or of nothing at all.
 //
-//   DIR/plan            epoch on the first line, the plan behind it; replaced as a whole, also by hand
-//   DIR/members/NAME    what a member says; NAME.alive is locked while its process is there
+//   DIR/plan            epoch on the first line, the plan behind it; replaced as a whole, also by
+//   hand DIR/members/NAME    what a member says; NAME.alive is locked while its process is there
 //   DIR/leader          the leader's name; leader.alive is locked while it leads
 //   DIR/notes/NAME
 //

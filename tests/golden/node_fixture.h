@@ -56,11 +56,19 @@ class running_node {
 public:
     running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server,
                  tampering change = {}, uint64_t incarnation = 1000,
-                 const std::string &identity = "")
+                 const std::string &identity = "", plan_board *board = nullptr,
+                 mover_options moving = {}, uint64_t expert_bytes = 0)
         : loop_(new loop_wire(hub, identity)),
           wire_(std::unique_ptr<wire>(loop_), std::move(change)),
           pool_(1),
-          node_({&wire_, &plan, {server, incarnation + server, "test"}, &of, &pool_}) {
+          node_({&wire_,
+                 &plan,
+                 {server, incarnation + server, "test"},
+                 &of,
+                 &pool_,
+                 board,
+                 expert_bytes,
+                 moving}) {
         REQUIRE(node_.listen(plan.servers[server].addresses.front()).ok());
         thread_ = std::thread([this] { node_.serve([this] { return over_.load(); }); });
     }
@@ -154,7 +162,7 @@ public:
         run_result made;
         loop_wire wire(hub, identity);
         thread_pool pool(1);
-        peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool});
+        peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool, board});
         if (server != no_server) {
             const auto bound = own.listen(plan.servers[server].addresses.front());
             (void)bound;  // another home of this server may serve already
@@ -182,6 +190,7 @@ public:
     run_config config;
     const model *of = nullptr;
     uint64_t connect_ns = 2'000'000'000;
+    plan_board *board = nullptr;  // of the home
     std::function<bool()> stays;  // serves on after its own text
 };
 

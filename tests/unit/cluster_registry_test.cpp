@@ -185,7 +185,8 @@ TEST_CASE("a directory: a plan put there by hand, and one that is spoiled") {
     std::filesystem::rename(at / "new", at / "registry/plan");
     CHECK(comes(*one, [](const auto &of) { return of.epoch == 5; }));
     CHECK(one->state().plan == "by hand");
-    for (const char *text : {"", "x", "6", "six\nplan", "-6\nplan", "0\nplan", "99999999999999999999\n"}) {
+    for (const char *text :
+         {"", "x", "6", "six\nplan", "-6\nplan", "0\nplan", "99999999999999999999\n"}) {
         CAPTURE(text);
         at.write("new", text);
         std::filesystem::rename(at / "new", at / "registry/plan");
@@ -243,7 +244,8 @@ TEST_CASE("a gateway that goes away, forgets, compacts: the state stays, then go
     CHECK(comes(*one, [](const auto &of) { return notes(of, "wish", "c"); }));
     etcd.compacted = 0;
     both_see("d");
-    // A restart with nothing: the plan is not forgotten by who knew it, members say themselves again.
+    // A restart with nothing: the plan is not forgotten by who knew it, members say themselves
+    // again.
     etcd.forget();
     CHECK(comes(*one, [&](const auto &) {
         const auto ignored = two->turn(0);
@@ -305,7 +307,8 @@ TEST_CASE("hostile answers are errors, never more") {
         http("{\"header\":7,\"kvs\":{}}"),
         http("{\"header\":{\"revision\":\"18446744073709551616\"}}"),
         http("{\"header\":{\"revision\":-5},\"ID\":[],\"succeeded\":\"yes\"}"),
-        http("{\"header\":{\"revision\":\"5\"},\"ID\":\"7\",\"result\":{\"TTL\":\"5\"},\"kvs\":[1,null,"
+        http("{\"header\":{\"revision\":\"5\"},\"ID\":\"7\",\"result\":{\"TTL\":\"5\"},\"kvs\":[1,"
+             "null,"
              "{\"key\":5},{\"key\":\"!!!!\"},{\"key\":\"YQ\"},{\"value\":{}},[[[]]]]}"),
         http("{\"error\":{\"grpc_code\":14,\"http_code\":503,\"message\":\"no leader\"}}"),
         http("{\"error\":5}"),
@@ -334,9 +337,13 @@ TEST_CASE("hostile answers are errors, never more") {
 }
 
 TEST_CASE("base64 and numbers by hand") {
-    for (const auto &[text, code] :
-         {std::pair{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="},
-          {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"}}) {  // RFC 4648, section 10
+    for (const auto &[text, code] : {std::pair{"", ""},
+                                     {"f", "Zg=="},
+                                     {"fo", "Zm8="},
+                                     {"foo", "Zm9v"},
+                                     {"foob", "Zm9vYg=="},
+                                     {"fooba", "Zm9vYmE="},
+                                     {"foobar", "Zm9vYmFy"}}) {  // RFC 4648, section 10
         CHECK(base64(text) == code);
         CHECK(from_base64(code).value() == text);
     }
@@ -347,8 +354,7 @@ TEST_CASE("base64 and numbers by hand") {
 }
 
 TEST_CASE("three members of etcd, one of which is killed, one paused") {
-    if (etcd_program().empty())
-        return skip("etcd is not installed (package etcd-server)");
+    if (etcd_program().empty()) return skip("etcd is not installed (package etcd-server)");
     set_log_level(log_level::error);
     etcd_members all;
     behaves(at_endpoints(all.endpoints, "moorage/a"));
@@ -380,7 +386,5 @@ TEST_CASE("three members of etcd, one of which is killed, one paused") {
     next("one is paused");
     all.pause(1, false);
     next("all are there");
-    CHECK(comes(*two, [](const auto &of) {
-        return of.members.size() == 2 && of.leader == "one";
-    }));
+    CHECK(comes(*two, [](const auto &of) { return of.members.size() == 2 && of.leader == "one"; }));
 }

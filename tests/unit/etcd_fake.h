@@ -1,5 +1,5 @@
-// etcd_fake.h - as much of etcd's JSON gateway as a registry uses, in this process, and lies where a
-// test wants them. Its answers have the forms that etcd 3.4.23 was seen to give: 64 bits as text,
+// etcd_fake.h - as much of etcd's JSON gateway as a registry uses, in this process, and lies where
+// a test wants them. Its answers have the forms that etcd 3.4.23 was seen to give: 64 bits as text,
 // defaults left out, two forms of errors, watches in chunks that are cut anywhere.
 #pragma once
 
@@ -50,8 +50,8 @@ public:
     }
 
     std::string address;
-    std::atomic<bool> silent = false;        // takes everything, answers nothing
-    std::atomic<uint64_t> compacted = 0;     // watches from before it are told so
+    std::atomic<bool> silent = false;     // takes everything, answers nothing
+    std::atomic<uint64_t> compacted = 0;  // watches from before it are told so
     std::atomic<uint64_t> asked = 0;
     // In place of the whole HTTP answer to a path; empty: the usual one.
     std::function<std::string(const std::string &path)> lie;
@@ -111,9 +111,14 @@ private:
             }
             drop_ = false;
             if ((all[0].revents & POLLIN) != 0)
-                peers_.push_back(
-                    {::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC), {}, {}, false, {}, {}, 0,
-                     false});
+                peers_.push_back({::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC),
+                                  {},
+                                  {},
+                                  false,
+                                  {},
+                                  {},
+                                  0,
+                                  false});
         }
         for (peer &one : peers_) ::close(one.socket);
     }
@@ -193,12 +198,11 @@ private:
                 continue;
             }
             ++revision_;
-            history_.push_back(
-                {revision_,
-                 {{"type", "DELETE"},
-                  {"kv",
-                   {{"key", core::base64(one->first)},
-                    {"mod_revision", std::to_string(revision_)}}}}});
+            history_.push_back({revision_,
+                                {{"type", "DELETE"},
+                                 {"kv",
+                                  {{"key", core::base64(one->first)},
+                                   {"mod_revision", std::to_string(revision_)}}}}});
             one = pairs_.erase(one);
         }
     }
@@ -215,7 +219,8 @@ private:
     bool holds(const json &compare) const {
         const auto at = pairs_.find(bytes_of(compare, "key"));
         const pair of = at == pairs_.end() ? pair() : at->second;
-        if (compare["target"] == "CREATE") return of.create == number_of(compare, "create_revision");
+        if (compare["target"] == "CREATE")
+            return of.create == number_of(compare, "create_revision");
         return of.mod == number_of(compare, "mod_revision");
     }
 

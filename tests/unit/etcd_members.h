@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/registry/etcd_client.h"
 #include "tests/unit/free_ports.h"
@@ -22,7 +23,8 @@
 namespace moorage::test {
 
 inline std::string etcd_program() {
-    for (const std::string &folder : core::split(std::getenv("PATH") ? std::getenv("PATH") : "", ':'))
+    for (const std::string &folder :
+         core::split(std::getenv("PATH") ? std::getenv("PATH") : "", ':'))
         if (::access((folder + "/etcd").c_str(), X_OK) == 0) return folder + "/etcd";
     return "";
 }
@@ -32,8 +34,8 @@ public:
     explicit etcd_members(size_t count = 3) : ports_(free_ports(2 * count)), members_(count, -1) {
         for (size_t i = 0; i < count; ++i) {
             endpoints.push_back(core::format("127.0.0.1:{}", ports_[i]));
-            peers_ += core::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i,
-                                   ports_[count + i]);
+            peers_ +=
+                core::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i, ports_[count + i]);
         }
         for (size_t i = 0; i < count; ++i) start(i);
         for (const std::string &one : endpoints) {

@@ -5,94 +5,10 @@
 
 #include <signal.h>
 
-#include <chrono>
-#include <map>
-#include <thread>
-
-#include "core/base/json.h"
-#include "core/base/text.h"
-#include "core/node/http.h"
-#include "tests/unit/free_ports.h"
-#include "tests/unit/program.h"
+#include "tests/unit/local_cluster.h"
 
 using namespace moorage::core;
 using namespace moorage::test;
-
-namespace {
-
-const std::string home = MOORAGE_SOURCE_DIR, demo = home + "/configs/demo";
-
-// configs/clusters/local.toml at ports of its own.
-class local_cluster {
-public:
-    program at;
-    std::string file;
-
-    local_cluster() : ports_(free_ports(9)) {
-        std::ifstream in(home + "/configs/clusters/local.toml");
-        std::string text{std::istreambuf_iterator<char>(in), {}};
-        const auto replace = [&](const std::string &what, const std::string &by) {
-            const size_t place = text.find(what);
-            REQUIRE(place != std::string::npos);
-            text.replace(place, what.size(), by);
-        };
-        replace("../demo", demo);
-        for (size_t i = 0; i < 3; ++i) {
-            replace(format(":730{}", i + 1), format(":{}", ports_[i]));
-            replace(format(":930{}", i + 1), format(":{}", ports_[3 + i]));
-            replace(format(":830{}", i + 1), format(":{}", ports_[6 + i]));
-        }
-        file = at.file("cluster.toml");
-        std::ofstream(file) << text;
-    }
-    ~local_cluster() {
-        for (const auto &[name, process] : nodes_)
-            ::kill(-process, SIGKILL), program::wait(process);
-    }
-    std::string status_address(size_t server) const {
-        return format("127.0.0.1:{}", ports_[3 + server]);
-    }
-    // Until it serves.
-    void start(size_t server) {
-        const char *const names[] = {"one", "two", "three"};
-        const int out = ::open(at.file(format("out{}", server)).c_str(),
-                               O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        nodes_[server] = at.start({"node", file, "--server", names[server]}, out, out);
-        ::close(out);
-        for (int tries = 0; tries < 600; ++tries) {
-            if (http_get(status_address(server), "/health", 1'000'000'000)) return;
-            std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        }
-        FAIL(at.read(format("out{}", server)));
-    }
-    int end(size_t server, int signal) {
-        const pid_t process = nodes_.at(server);
-        nodes_.erase(server);
-        ::kill(process, SIGCONT);
-        ::kill(process, signal);
-        return program::wait(process);
-    }
-    void pause(size_t server) { ::kill(nodes_.at(server), SIGSTOP); }
-    json status(size_t server) const {
-        const auto text = http_get(status_address(server), "/status", 5'000'000'000);
-        REQUIRE(text.ok());
-        return json::parse(*text);
-    }
-    ended generate(const std::string &more = "") const {
-        return run_line(
-            "generate " + demo + " --prompt 'The President said' --max-tokens 40 " + more,
-            at.file("errors"));
-    }
-    std::string at_server(const char *name) const {
-        return "--cluster " + file + " --server " + name;
-    }
-
-private:
-    std::vector<uint16_t> ports_;
-    std::map<size_t, pid_t> nodes_;
-};
-
-}  // namespace
 
 TEST_CASE("three processes write what one does; one is killed, one is stopped, one drains") {
     local_cluster all;

@@ -1,4 +1,5 @@
-// cluster_command.cpp - moorage cluster status: how the nodes of a cluster are, asked one by one.
+// cluster_command.cpp - moorage cluster: how its nodes are, asked one by one; what may be asked of
+// its plan (cluster_plan.h).
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "core/config/run_config.h"
 #include "core/node/http.h"
 #include "core/report/figures.h"
+#include "tools/moorage/cluster_plan.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 
@@ -101,6 +103,24 @@ int show_status(const arguments &given) {
     return away ? exit_failed : exit_ok;
 }
 
+parser *add_plan_command(parser &of, const char *name, const char *about,
+                         const std::shared_ptr<plan_arguments> &given) {
+    parser *sub = of.add_subcommand(name, about);
+    sub->add_option("cluster", given->cluster, "the cluster's TOML file")
+        ->required()
+        ->type_name("CLUSTER.toml");
+    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    return sub;
+}
+
+void add_json(parser &to, const std::shared_ptr<plan_arguments> &given) {
+    to.add_option("--json", given->json_file, "write all as JSON; - for standard output")
+        ->type_name("FILE");
+}
+
 }  // namespace
 
 command install_cluster(parser &app) {
@@ -120,7 +140,30 @@ command install_cluster(parser &app) {
     status->footer(
         "Asks each server's [[cluster.servers]] status address. Exit code 1: some node is "
         "away.");
-    return [given] { return show_status(*given); };
+    const auto of_plan = std::make_shared<plan_arguments>();
+    parser *plan =
+        add_plan_command(*sub, "plan", "who holds what, by the plan that is in force", of_plan);
+    add_json(*plan, of_plan);
+    parser *drain = add_plan_command(
+        *sub, "drain", "bring what a server holds elsewhere, so that it can be stopped", of_plan);
+    drain->add_option("server", of_plan->server, "which of [[cluster.servers]]")
+        ->required()
+        ->type_name("NAME");
+    drain->add_flag("--undo", of_plan->undo, "it may hold experts again");
+    parser *rebalance = add_plan_command(
+        *sub, "rebalance", "make a plan from what homes asked for lately, and go over to it",
+        of_plan);
+    rebalance->add_flag("--dry-run", of_plan->dry_run, "say what it would bring, change nothing");
+    add_json(*rebalance, of_plan);
+    for (parser *one : {drain, rebalance})
+        one->add_option("--within", of_plan->within_s, "seconds that it waits")
+            ->type_name("SECONDS");
+    return [=] {
+        if (plan->parsed()) return show_plan(*of_plan);
+        if (drain->parsed()) return drain_server(*of_plan);
+        if (rebalance->parsed()) return rebalance_cluster(*of_plan);
+        return show_status(*given);
+    };
 }
 
 }  // namespace moorage::tool

@@ -79,6 +79,7 @@ result<run_report> run_at_server(const run_config &config, const node_run_option
         log_info(format("serves no calls of others: {}", (*process)->trouble()));
     home_options how;
     how.own_disk = config.cluster->own_disk;
+    if (!config.registry.place.empty()) how.slots = setup->slots;
     how.on_token = options.on_token;
     how.stop = options.stop;
     how.after_pass = [&](const caller &at_work) {

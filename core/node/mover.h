@@ -1,0 +1,83 @@
+// mover.h - brings the experts that a plan sends to this node: range by range from a node that has
+// them, behind the demand and within a budget.
+//
+// One range is asked for at a time, over a connection for bulk, when the one before has come and
+// the budget allows, and never while calls of others wait here. Copies come in the plan's order. A
+// source that fails, lies or stays silent is left for another holder; where there is none, the
+// expert is taken from the node's own model directory. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/node/expert_store.h"
+#include "core/node/links.h"
+#include "core/node/plan_record.h"
+
+namespace moorage::core {
+
+struct mover_options {
+    uint64_t bytes_per_s = 0;  // 0: a quarter of what a range is found to take
+    uint64_t range_bytes = 128 << 10;
+    uint64_t answer_ns = 2'000'000'000;  // of one range
+    bool own_directory = true;           // experts may be taken from there
+};
+
+struct mover_figures {
+    uint64_t copies = 0, bytes = 0, ranges = 0;  // brought
+    uint64_t own = 0;                            // from the own directory
+    uint64_t failed = 0;                         // sources that were left
+    uint64_t busy_ns = 0;                        // time in which a range was under way
+};
+
+class mover {
+public:
+    // All borrowed.
+    mover(links &through, const node_plan &plan, expert_store &store, uint32_t server,
+          const mover_options &options);
+
+    // The copies of the plan in force that come here, in place of those before: what is under way
+    // and no longer wanted is given up.
+    void want(std::span<const moving_copy> all);
+    // Does what is due. `demand`: calls wait here.
+    void turn(bool demand);
+    // When it has something to do; UINT64_MAX: not before something comes.
+    uint64_t due_ns() const;
+    // An answer on a connection for bulk.
+    void answered(link &from, const frame &of);
+    void gone(const link &which);
+    // Copies that are wanted and here, and that the plan does not give this node yet.
+    std::span<const uint32_t> arrived() const { return arrived_; }
+    uint64_t waiting() const { return wanted_.size(); }
+    const mover_figures &figures() const { return figures_; }
+
+private:
+    struct moving {  // the first of wanted_, once it has begun
+        uint32_t page = 0, source = no_server;
+        uint64_t connection = 0, id = 0;  // of the range under way; id 0: none is
+        uint64_t offset = 0, asked_ns = 0;
+        std::byte *to = nullptr;
+        std::vector<uint32_t> tried;
+    };
+    bool choose_source();
+    void begin();
+    void ask(link &from);
+    void leave_source(const char *why);
+    void finish(bool own);
+
+    links &links_;
+    const node_plan &plan_;
+    expert_store &store_;
+    const uint32_t server_;
+    const mover_options options_;
+    std::vector<moving_copy> wanted_;
+    std::optional<moving> under_way_;
+    std::vector<uint32_t> arrived_;
+    uint64_t next_ns_ = 0;  // when the budget allows a range
+    uint64_t next_id_ = 1;
+    mover_figures figures_;
+};
+
+}  // namespace moorage::core

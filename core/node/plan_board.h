@@ -1,0 +1,65 @@
+// plan_board.h - where the thread that follows a registry and a node's loop leave each other what
+// they know: the newest plan one way, what the node has made of it the other.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/node/plan_record.h"
+
+namespace moorage::core {
+
+class plan_board {
+public:
+    // False: one of that epoch or a later one is there already, so it is of the past.
+    bool post(plan_record next) {
+        const std::lock_guard lock(guard_);
+        if (next.epoch <= plan_.epoch) return false;
+        plan_ = std::move(next);
+        version_.fetch_add(1, std::memory_order_release);
+        return true;
+    }
+    // Another number each time that there is a newer plan; 0: there is none.
+    uint64_t version() const { return version_.load(std::memory_order_acquire); }
+    plan_record plan() const {
+        const std::lock_guard lock(guard_);
+        return plan_;
+    }
+    void say(member_record own) {
+        const std::lock_guard lock(guard_);
+        said_ = std::move(own);
+    }
+    member_record said() const {
+        const std::lock_guard lock(guard_);
+        return said_;
+    }
+    // Who decides on plans, and is told what homes ask for; no_server: nobody.
+    void set_leader(uint32_t server) { leader_.store(server, std::memory_order_relaxed); }
+    uint32_t leader() const { return leader_.load(std::memory_order_relaxed); }
+    // Tokens that the home of a server asked of each page since it last said so.
+    void add_demand(uint32_t home, std::span<const uint64_t> of_pages) {
+        const std::lock_guard lock(guard_);
+        std::vector<uint64_t> &all = demand_[home];
+        all.resize(of_pages.size());
+        for (size_t page = 0; page < all.size(); ++page) all[page] += of_pages[page];
+    }
+    std::map<uint32_t, std::vector<uint64_t>> take_demand() {
+        const std::lock_guard lock(guard_);
+        return std::exchange(demand_, {});
+    }
+
+private:
+    mutable std::mutex guard_;
+    plan_record plan_;
+    member_record said_;
+    std::map<uint32_t, std::vector<uint64_t>> demand_;  // by home, below the number of servers
+    std::atomic<uint32_t> leader_ = no_server;
+    std::atomic<uint64_t> version_ = 0;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,258 @@
+// plan_leader.cpp - looks at the registry, decides, writes the next epoch.
+#include "core/node/plan_leader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/json.h"
+#include "core/base/log.h"
+#include "core/base/steady_time.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+constexpr uint64_t again_ns = 3'000'000'000;  // a plan that is not in force by then is written anew
+
+json object_of(const registry_state &state, const char *note) {
+    const auto at = state.notes.find(note);
+    return at == state.notes.end() ? json() : json_or_discarded(at->second);
+}
+
+std::string text_of(const json &of, const char *key) {
+    if (!of.is_object()) return "";
+    const auto at = of.find(key);
+    return at != of.end() && at->is_string() ? at->get<std::string>().substr(0, 64) : "";
+}
+
+}  // namespace
+
+plan_leader::plan_leader(scene of, std::unique_ptr<placement_stage> policy,
+                         const cluster_config &config, const node_plan &plan, leader_desk &desk,
+                         plan_board &board, const watch *heartbeats)
+    : scene_(std::move(of)),
+      device_bytes_(scene_.cluster.device_bytes),
+      policy_(std::move(policy)),
+      config_(config),
+      plan_(plan),
+      desk_(desk),
+      board_(board),
+      heartbeats_(heartbeats) {}
+
+plan_leader::~plan_leader() {
+    over_ = true;
+    if (thread_.joinable()) thread_.join();
+}
+
+void plan_leader::begin() {
+    thread_ = std::thread([this] {
+        while (!over_) {
+            step();
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+    });
+}
+
+void plan_leader::step() {
+    const leader_desk::snapshot seen = desk_.look();
+    uint32_t leader = no_server;
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server)
+        if (plan_.servers[server].name == seen.state.leader) leader = server;
+    board_.set_leader(leader);
+    if (!seen.leads) {
+        balance_.reset();
+        all_.reset();
+        known_ = {};
+        return;
+    }
+    if (!take_state(seen)) return;
+    take_demand();
+    take_wish(seen.state);
+    if (repair_) restart();
+    if (balance_->next_ns() <= all_->now_ns()) {
+        take_measured();
+        if (const status done = balance_->act(); !done)
+            log_warning(format("node: no new plan: {}", done.failure().text));
+    }
+    balance_->look_again();
+    write(seen.state);
+}
+
+// False: there is nothing to build on yet.
+bool plan_leader::take_state(const leader_desk::snapshot &seen) {
+    const registry_state &state = seen.state;
+    if (!all_) {
+        // The plan in force, or where there is none that of this node, as nobody has a later one.
+        plan_record first = board_.plan();
+        if (state.epoch != 0 && first.epoch != state.epoch) return false;
+        if (first.epoch == 0) first = record_of(plan_);
+        since_ns_ = steady_ns();
+        start(first);
+        if (state.epoch == 0) all_->again();
+    }
+    if (proposed_ != 0 && state.epoch == proposed_) {
+        all_->accept(std::exchange(proposed_, 0));
+    } else if (state.epoch != 0 && state.epoch != all_->plan().epoch) {
+        // Somebody else wrote a plan, by hand perhaps: that one is built on.
+        all_.reset();
+        return false;
+    } else if (proposed_ != 0 && steady_ns() - proposed_ns_ > again_ns) {
+        proposed_ = 0;
+        all_->again();
+    }
+    repair_ |= take_presence(state);
+    if (seen.version == known_.version) return true;
+    known_.version = seen.version;
+    known_.members.clear();
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server) {
+        const auto at = state.members.find(plan_.servers[server].name);
+        if (at == state.members.end()) continue;
+        auto said = read_member_record(at->second, plan_);
+        if (!said) continue;
+        all_->arrived(server, said->arrived);
+        known_.members.emplace(server, std::move(*said));
+    }
+    return true;
+}
+
+void plan_leader::start(const plan_record &in_force) {
+    proposed_ = 0;
+    scene_.cluster.device_bytes = device_bytes_;
+    all_ = std::make_unique<real_cluster>(scene_, in_force);
+    plan first;
+    first.copies = all_->copies();
+    balance_ = std::make_unique<rebalancer>(scene_, *all_, policy_.get(), first, config_);
+    all_->watch(balance_.get());
+    known_ = {};
+    known_.present.assign(plan_.servers.size(), 1);
+    known_.drained.assign(plan_.servers.size(), 0);
+}
+
+// Whether anybody has gone or come. A lease that has run out is a hint; who answers heartbeats is
+// there.
+bool plan_leader::take_presence(const registry_state &state) {
+    std::vector<uint8_t> present(plan_.servers.size(), 1), drained(plan_.servers.size(), 0);
+    const json named = object_of(state, drained_note);
+    const bool early = steady_ns() - since_ns_ < away_ns;
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server) {
+        const std::string &name = plan_.servers[server].name;
+        const bool lives = heartbeats_ && heartbeats_->of(server) == pulse::alive;
+        const bool is_member = state.members.contains(name);
+        if (named.is_array())
+            drained[server] = std::ranges::any_of(named, [&](const json &one) {
+                return one.is_string() && one.get_ref<const std::string &>() == name;
+            });
+        if (!is_member && !lives && !early) present[server] = 0;
+    }
+    if (present == known_.present && drained == known_.drained) return false;
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server)
+        if (present[server] != known_.present[server])
+            log_warning(format("node: {} {}", plan_.servers[server].name,
+                               present[server] ? "has come back"
+                                               : "is away: what it holds is "
+                                                 "brought elsewhere"));
+    known_.present = std::move(present);
+    known_.drained = std::move(drained);
+    return true;
+}
+
+// Another set of servers: what is under way is given up, and a plan is made for who is there.
+void plan_leader::restart() {
+    repair_ = false;
+    all_->give_up();
+    balance_->restart(all_->copies());
+    all_->set_present(known_.present);
+    bool some_away = false, needed = false;
+    for (uint32_t device = 0; device < scene_.cluster.devices(); ++device) {
+        const uint32_t server = scene_.cluster.device_server[device];
+        const bool out = !known_.present[server] || known_.drained[server];
+        scene_.cluster.device_bytes[device] = out ? 0 : device_bytes_[device];
+        some_away |= out;
+        for (const auto &holders : all_->plan().holders)
+            needed |= out && std::ranges::find(holders, server) != holders.end();
+    }
+    if (some_away && needed) decide(rebalancer::how::adopt, "");
+}
+
+// What nodes measured in place of what the file says of links and devices.
+void plan_leader::take_measured() {
+    cluster_arrays &of = scene_.cluster;
+    call_figures calls;
+    for (const auto &[server, said] : known_.members) {
+        uint64_t trips_ns = 0, trips = 0;
+        for (uint32_t to = 0; to < of.servers; ++to) {
+            if (to == server || said.round_trip_ns[to] == 0) continue;
+            of.link_s[size_t{server} * of.servers + to] =
+                static_cast<double>(said.round_trip_ns[to]) / 2e9;
+            trips_ns += said.round_trip_ns[to];
+            ++trips;
+        }
+        if (said.pair_ns == 0) continue;
+        for (uint32_t device = 0; device < of.devices(); ++device)
+            if (of.device_server[device] == server)
+                of.device_call_s[device] = of.device_token_s[device] =
+                    static_cast<double>(said.pair_ns) / 1e9;
+        calls += {1, said.pair_ns + (trips == 0 ? 0 : trips_ns / trips), 1};
+    }
+    all_->set_calls(calls);
+}
+
+void plan_leader::take_demand() {
+    for (const auto &[server, pages] : board_.take_demand())
+        for (uint32_t page = 0; page < pages.size() && page < scene_.demand.experts(); ++page)
+            if (pages[page] != 0 && server < scene_.demand.homes)
+                balance_->activated(server, page, static_cast<uint32_t>(pages[page]));
+}
+
+void plan_leader::take_wish(const registry_state &state) {
+    const json wish = object_of(state, wish_note);
+    const std::string id = text_of(wish, "id"), what = text_of(wish, "what");
+    if (id.empty() || id == wish_) return;
+    const bool first = wish_.empty();
+    wish_ = id;
+    // Of a leader before this one; whoever waits asks again.
+    if (first && text_of(object_of(state, answer_note), "id") == id) return;
+    if (balance_->moving())
+        return desk_.answer(json_line(
+            {{"id", id}, {"text", "a migration is under way; ask again when it has ended"}}));
+    decide(what == "rebalance" ? rebalancer::how::adopt : rebalancer::how::say, id);
+}
+
+void plan_leader::decide(rebalancer::how much, const std::string &id) {
+    take_measured();
+    const status done = policy_ ? balance_->decide(much)
+                                : status(error{"no [placement] policy makes plans; name one"});
+    json answer = {{"id", id}, {"drained", json::array()}};
+    for (uint32_t server = 0; server < plan_.servers.size(); ++server)
+        if (known_.drained[server]) answer["drained"].push_back(plan_.servers[server].name);
+    if (!done) {
+        log_warning(format("node: no new plan: {}", done.failure().text));
+        answer["error"] = done.failure().text;
+    } else {
+        const cluster_report::migration &said = balance_->decisions().back();
+        answer["adopted"] = said.adopted;
+        answer["added_copies"] = said.added_copies;
+        answer["added_bytes"] = said.added_bytes;
+        answer["remote_per_s_current"] = said.remote_per_s_current;
+        answer["remote_per_s_candidate"] = said.remote_per_s_candidate;
+    }
+    desk_.answer(json_line(answer));
+}
+
+void plan_leader::write(const registry_state &state) {
+    if (proposed_ != 0) return;
+    auto next = all_->next();
+    if (!next) return;
+    // The first plan of all is written as it is.
+    if (state.epoch == 0) next->epoch = std::max<uint64_t>(all_->plan().epoch, 1);
+    uint64_t latest = next->epoch;
+    for (const auto &[server, said] : known_.members)
+        if (said.epoch > latest) latest = said.epoch + 1;
+    next->epoch = latest;
+    proposed_ = next->epoch;
+    proposed_ns_ = steady_ns();
+    desk_.propose({state.epoch, std::move(*next)});
+}
+
+}  // namespace moorage::core

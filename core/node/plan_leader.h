@@ -1,0 +1,75 @@
+// plan_leader.h - decides on plans while a cluster serves: the rebalancer of the emulated cluster
+// over real nodes. Every node of a registry has one; the one whose node leads does something.
+//
+// It counts what homes ask for, looks at the intervals of [placement] whether another plan pays,
+// and at once when somebody has died, come back or is to be drained: who is away or drained has no
+// room in the plan, and what only it holds is brought elsewhere, from its own memory or from disk.
+// Commands ask by notes of the registry: wish {"id", "what": "rebalance" | "look"}, drained
+// ["NAME", ...]; answers stand in the note "answer" {"id", ...}. One thread, beside registrar's.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/cluster/rebalancer.h"
+#include "core/config/run_config.h"
+#include "core/node/real_cluster.h"
+#include "core/node/registrar.h"
+#include "core/node/watch.h"
+
+namespace moorage::core {
+
+class plan_leader {
+public:
+    static constexpr uint64_t away_ns = 6'000'000'000;  // after the start, until all have come
+
+    // All borrowed but the scene. `policy` may be null: only drains and deaths change the plan, and
+    // nothing is weighed. `heartbeats` may be null.
+    plan_leader(scene of, std::unique_ptr<placement_stage> policy, const cluster_config &config,
+                const node_plan &plan, leader_desk &desk, plan_board &board,
+                const watch *heartbeats);
+    ~plan_leader();
+    void begin();
+    // Once; begin() does it again and again. For tests.
+    void step();
+
+private:
+    struct known {  // of the registry, as it was last looked at
+        uint64_t version = 0;
+        std::map<uint32_t, member_record> members;
+        std::vector<uint8_t> present;  // [servers] there, and not drained
+        std::vector<uint8_t> drained;
+    };
+    bool take_state(const leader_desk::snapshot &seen);
+    bool take_presence(const registry_state &state);
+    void start(const plan_record &in_force);
+    void restart();
+    void take_measured();
+    void take_demand();
+    void take_wish(const registry_state &state);
+    void decide(rebalancer::how much, const std::string &id);
+    void write(const registry_state &state);
+
+    scene scene_;
+    const std::vector<uint64_t> device_bytes_;  // where everybody is there
+    const std::unique_ptr<placement_stage> policy_;
+    const cluster_config config_;
+    const node_plan &plan_;
+    leader_desk &desk_;
+    plan_board &board_;
+    const watch *const heartbeats_;
+    known known_;
+    std::unique_ptr<real_cluster> all_;  // null: this one does not lead
+    std::unique_ptr<rebalancer> balance_;
+    uint64_t proposed_ = 0, proposed_ns_ = 0, since_ns_ = 0;  // 0: nothing is out
+    bool repair_ = false;
+    std::string wish_;  // id of the last that was looked at
+    std::atomic<bool> over_ = false;
+    std::thread thread_;
+};
+
+}  // namespace moorage::core

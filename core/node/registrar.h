@@ -1,0 +1,99 @@
+// registrar.h - keeps a node in touch with the registry, on a thread of its own: says that it is
+// there, brings newer plans to its board, tries to lead, and writes what the leader decides.
+//
+// While the registry cannot be reached the node goes on with the plan that it has; view() says
+// since when, the log at the beginning and at the end.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/node/plan_board.h"
+#include "core/registry/cluster_registry.h"
+
+namespace moorage::core {
+
+// How the registry looks from here, for /status.
+struct registry_view {
+    std::string where, leader, trouble;  // trouble: why it is not to be had; empty: it is
+    bool leads = false;
+    uint64_t epoch = 0;     // of the plan that is there
+    uint64_t heard_ns = 0;  // when it was last to be had, of the steady clock
+    std::vector<std::string> members;
+};
+
+// What registrar and leader leave each other: what the registry says one way, a plan or an answer
+// that is to be written the other.
+class leader_desk {
+public:
+    struct proposal {
+        uint64_t before;
+        plan_record next;
+    };
+    struct snapshot {
+        bool leads = false;
+        uint64_t version = 0;  // another one each time that something has changed
+        registry_state state;
+    };
+    // The leader's thread.
+    snapshot look() const;
+    // Replaces one that was not written yet.
+    void propose(proposal what);
+    void answer(std::string text);
+
+    // The registrar's.
+    void show(bool leads, const registry_state &state);
+    std::optional<proposal> take_proposal();
+    std::optional<std::string> take_answer();
+
+private:
+    mutable std::mutex guard_;
+    snapshot seen_;
+    std::optional<proposal> proposal_;
+    std::optional<std::string> answer_;
+};
+
+constexpr const char *wish_note = "wish", *answer_note = "answer", *drained_note = "drained";
+
+class registrar {
+public:
+    struct parts {
+        std::unique_ptr<cluster_registry> at;
+        node_plan plan;               // cluster and model, and who takes part
+        std::string name;             // of the member; empty: it follows and says nothing
+        plan_board *board;            // borrowed
+        leader_desk *desk = nullptr;  // borrowed; null: it does not try to lead
+        std::function<void()> wake;   // of the node's loop, when there is a newer plan
+    };
+    explicit registrar(parts of);
+    ~registrar();
+    void begin();
+    // Until the registry has said what it knows, or was not to be had, for `wait_ns` at most.
+    void wait_for_first(uint64_t wait_ns) const;
+    registry_view view() const;
+
+private:
+    void run();
+    void turn();
+    void take_plan();
+    void write_for_leader();
+    void note_trouble(const std::string &text);
+
+    parts of_;
+    const uint64_t begun_ns_;
+    std::string said_;
+    uint64_t said_ns_ = 0, led_ns_ = 0, seen_epoch_ = 0;
+    std::string refused_;  // plan that was not taken, told once
+    mutable std::mutex guard_;
+    registry_view view_;
+    std::atomic<bool> over_ = false, asked_ = false;
+    std::thread thread_;
+};
+
+}  // namespace moorage::core

@@ -1,0 +1,23 @@
+// cluster_plan.h - moorage cluster plan, drain, rebalance: the plan that is in force, and what the
+// node that leads is asked to make of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace moorage::tool {
+
+struct plan_arguments {
+    std::string cluster, json_file, server;
+    std::vector<std::string> overrides;
+    bool dry_run = false, undo = false;
+    uint32_t within_s = 600;
+};
+
+// Each returns the exit code.
+int show_plan(const plan_arguments &given);
+int drain_server(const plan_arguments &given);
+int rebalance_cluster(const plan_arguments &given);
+
+}  // namespace moorage::tool
