@@ -4,11 +4,12 @@
 namespace moorage::core {
 
 rebalancer::rebalancer(scene &of, live_cluster &all, placement_stage *policy, const plan &first,
-                       const cluster_config &config)
+                       const cluster_config &config, const migration_options &moving)
     : scene_(of),
       all_(all),
       policy_(policy),
       config_(config),
+      moving_(moving),
       window_(of.demand, config.window_s),
       copies_(first.copies) {
     if (!policy || config.interval_s <= 0) return;
@@ -44,7 +45,7 @@ status rebalancer::decide(how much) {
     if (!said.adopted) return success();
     const auto drop = [this](const moorage_copy &copy) { return all_.take(copy); };
     order_ = std::make_unique<migration_order>(scene_.cluster, scene_.demand, copies_,
-                                               candidate->copies, drop);
+                                               candidate->copies, drop, moving_);
     start_copies();
     return success();
 }

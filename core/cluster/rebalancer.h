@@ -22,7 +22,7 @@ public:
     // may be null: nothing is ever decided. `first` is in force. Watches the cluster from now on,
     // unless nothing is ever decided.
     rebalancer(scene &of, live_cluster &all, placement_stage *policy, const plan &first,
-               const cluster_config &config);
+               const cluster_config &config, const migration_options &moving = {});
 
     // When it decides next; MOORAGE_NEVER: it does not.
     uint64_t next_ns() const { return decide_ns_; }
@@ -56,6 +56,7 @@ private:
     live_cluster &all_;
     placement_stage *policy_;
     const cluster_config &config_;
+    const migration_options moving_;
     activation_window window_;
     bool asked_ = false;  // else the scene's demand is all that is known
     uint64_t decide_ns_ = MOORAGE_NEVER;

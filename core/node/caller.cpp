@@ -85,7 +85,9 @@ void caller::call(const remote_call &work) {
 // To its server; own disk is one, too.
 void caller::start(flight &&made) {
     if (made.server == count_) {
-        if (own_disk_) return compute_here(made.experts);
+        if (std::ranges::all_of(made.experts,
+                                [&](const expert_work &one) { return may_here(one.page); }))
+            return compute_here(made.experts);
         return fail_over(std::move(made));  // to somebody who is paused, if there is anybody
     }
     link *to = node_.connections().to(made.server);
@@ -233,7 +235,7 @@ uint32_t caller::next_holder(uint32_t page, const flight &lost, uint64_t now_ns)
         best = server;
         best_usable = its;
     }
-    return best != no_server ? best : own_disk_ ? count_ : no_server;
+    return best != no_server ? best : may_here(page) ? count_ : no_server;
 }
 
 // Its experts go to others that hold them, one call each.

@@ -81,6 +81,10 @@ private:
     message_bytes write_call(const flight &of, uint64_t wait_us);
     void fail_over(flight &&lost);
     uint32_t next_holder(uint32_t page, const flight &lost, uint64_t now_ns);
+    // Own disk, or the plan has given the page to this server since the pass began.
+    bool may_here(uint32_t page) const {
+        return own_disk_ || plan_.holds(node_.own().server, page);
+    }
     void compute_here(std::span<const expert_work> experts);
     bool take_outputs(const flight &of, std::span<const float> outputs);
     void give_up(const flight &of, const expert_work &one);

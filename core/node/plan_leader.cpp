@@ -122,15 +122,19 @@ void plan_leader::start(const plan_record &in_force) {
     all_ = std::make_unique<real_cluster>(scene_, in_force);
     plan first;
     first.copies = all_->copies();
-    balance_ = std::make_unique<rebalancer>(scene_, *all_, policy_.get(), first, config_);
+    // A node brings one after the other; what it is to bring next, it knows before it says that one
+    // is there.
+    balance_ = std::make_unique<rebalancer>(scene_, *all_, policy_.get(), first, config_,
+                                            migration_options{.at_once = 8});
     all_->watch(balance_.get());
     known_ = {};
     known_.present.assign(plan_.servers.size(), 1);
     known_.drained.assign(plan_.servers.size(), 0);
+    known_.missed_ns.assign(plan_.servers.size(), 0);
 }
 
-// Whether anybody has gone or come. A lease that has run out is a hint; who answers heartbeats is
-// there.
+// Whether anybody has gone or come. A lease that has run out is a hint, who answers heartbeats is
+// there; a process that is stopped keeps its file's lock, and has no heart.
 bool plan_leader::take_presence(const registry_state &state) {
     std::vector<uint8_t> present(plan_.servers.size(), 1), drained(plan_.servers.size(), 0);
     const json named = object_of(state, drained_note);
@@ -143,7 +147,12 @@ bool plan_leader::take_presence(const registry_state &state) {
             drained[server] = std::ranges::any_of(named, [&](const json &one) {
                 return one.is_string() && one.get_ref<const std::string &>() == name;
             });
-        if (!is_member && !lives && !early) present[server] = 0;
+        const bool dead = heartbeats_ && heartbeats_->of(server) == pulse::dead;
+        uint64_t &missed_ns = known_.missed_ns[server];
+        if (!dead) missed_ns = 0;
+        if (dead && missed_ns == 0) missed_ns = steady_ns();
+        const bool silent = dead && steady_ns() - missed_ns > silent_ns;
+        if (!early && !lives && (!is_member || silent)) present[server] = 0;
     }
     if (present == known_.present && drained == known_.drained) return false;
     for (uint32_t server = 0; server < plan_.servers.size(); ++server)

@@ -86,7 +86,8 @@ status etcd_registry::announce(const std::string &name, const std::string &text)
 }
 
 void etcd_registry::leave() {
-    if (lease_ != 0) {
+    // Nobody waits for a registry that is away.
+    if (lease_ != 0 && answers_) {
         const auto ignored = etcd_.post("/v3/lease/revoke", {{"ID", number(lease_)}});
         (void)ignored;  // it ends by itself
     }
@@ -189,6 +190,12 @@ status etcd_registry::beat() {
 }
 
 result<bool> etcd_registry::turn(uint64_t wait_ns) {
+    auto done = take_turn(wait_ns);
+    answers_ = done.ok();
+    return done;
+}
+
+result<bool> etcd_registry::take_turn(uint64_t wait_ns) {
     if (const status kept = keep_lease(); !kept) return kept.failure();
     if (const status done = beat(); !done) return done.failure();
     const auto changed = [this] { return std::exchange(changed_, false); };
@@ -242,7 +249,8 @@ result<bool> etcd_registry::put_plan(uint64_t before, uint64_t epoch, const std:
     uint64_t in_force = 0;
     std::string ignored;
     if (plan_.mod_revision != 0) split_epoch(plan_.value, in_force, ignored);
-    if (!leads() || in_force != before) return false;
+    // Where there is none any more, as etcd began with nothing, whoever leads brings it back.
+    if (!leads() || (plan_.mod_revision != 0 && in_force != before)) return false;
     const auto done = decide(json::array({{{"key", base64(prefix_ + "plan")},
                                            {"target", "MOD"},
                                            {"result", "EQUAL"},

@@ -41,6 +41,7 @@ public:
     std::string where() const override;
 
 private:
+    result<bool> take_turn(uint64_t wait_ns);
     status keep_lease();
     status say();
     status beat();
@@ -61,6 +62,7 @@ private:
     uint64_t revision_ = 0;  // up to which the state is known
     bool known_ = false;     // everything was read
     bool changed_ = false;
+    bool answers_ = true;  // the last turn went well
     etcd_pair leader_, plan_;
 };
 

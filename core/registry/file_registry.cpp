@@ -199,7 +199,7 @@ result<bool> file_registry::put_plan(uint64_t before, uint64_t epoch, const std:
     if (const status fits = check_registry_text("the plan", text); !fits) return fits.failure();
     const writing alone(directory_);
     if (!alone.ok()) return failed(directory_ / "writing", "cannot be locked");
-    uint64_t there = 0;
+    uint64_t there = before;  // none: somebody has removed it, and it is brought back
     std::string ignored;
     if (const auto plan = read(directory_ / "plan"))
         if (!split_epoch(*plan, there, ignored)) there = state_.epoch;

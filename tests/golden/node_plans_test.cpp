@@ -19,16 +19,11 @@ const std::vector<model_request> requests = {{{5, 3, 9, 2, 7, 1}, 30, 0}, {{8, 8
 // Plans, as whoever leads makes them: copies are brought, then they count, then others go.
 class random_leader {
 public:
-    random_leader(const node_plan &first, random_stream &draw, uint32_t home, bool kills)
+    random_leader(const node_plan &first, random_stream &draw)
         : plan_(record_of(first)),
           draw_(draw),
           boards(first.servers.size()),
-          home_(home),
-          kills_(kills) {
-        const size_t servers = first.servers.size();
-        alive.assign(servers, true);
-        late_.resize(servers);
-    }
+          alive(first.servers.size(), true) {}
 
     // A few things at random, then what follows from what nodes say.
     void step() {
@@ -47,7 +42,7 @@ public:
                 if (coming || others == 0) continue;
                 std::erase(holders, to);
                 changed_ = true;
-            } else if (!coming && alive[to] && to != home_) {
+            } else if (!coming && alive[to]) {
                 const uint32_t from =
                     draw_.below(4) == 0 ? no_server : holders[draw_.below(holders.size())];
                 plan_.coming.push_back({page, from, to});
@@ -64,9 +59,6 @@ public:
         alive[server] = false;
         std::erase_if(plan_.coming, [&](const moving_copy &one) { return one.to == server; });
         changed_ = true;
-    }
-    void all_learn() {
-        for (plan_board &one : boards) one.post(plan_);
     }
     const plan_record &plan() const { return plan_; }
     uint64_t arrived() const { return arrived_; }
@@ -95,10 +87,8 @@ public:
     std::vector<bool> alive;
 
 private:
-    uint32_t home_;
-    bool kills_, changed_ = false;
+    bool changed_ = false;
     uint64_t arrived_ = 0;
-    std::vector<uint64_t> late_;
 };
 
 std::vector<std::vector<uint32_t>> two_each(uint32_t pages, uint32_t servers, random_stream &draw) {
@@ -129,7 +119,7 @@ TEST_CASE("plans change under a text: not one expert is computed by nobody") {
             random_stream draw(seed, 7);
             constexpr uint32_t servers = 4;
             const node_plan plan = plan_of(*on.of, servers, two_each(on.pages(), servers, draw));
-            random_leader leader(plan, draw, 0, false);
+            random_leader leader(plan, draw);
             loop_hub hub;
             std::deque<running_node> nodes;
             for (uint32_t server = 1; server < servers; ++server)
@@ -144,7 +134,6 @@ TEST_CASE("plans change under a text: not one expert is computed by nobody") {
             CHECK(there.error == "");
             CHECK(there == texts);
             CHECK(there.calls.replies != 0);
-            CHECK(there.calls.here == 0);
             CHECK(leader.plan().epoch > 5);
             CHECK(leader.arrived() != 0);
             for (running_node &one : nodes) one.stop();
@@ -160,7 +149,7 @@ TEST_CASE("plans change and nodes die at any step: the same text") {
         random_stream draw(seed, 9);
         constexpr uint32_t servers = 4;
         const node_plan plan = plan_of(*on.of, servers, two_each(on.pages(), servers, draw));
-        random_leader leader(plan, draw, 0, true);
+        random_leader leader(plan, draw);
         loop_hub hub;
         std::array<std::unique_ptr<running_node>, servers> nodes;
         uint64_t born = 1000;

@@ -349,6 +349,11 @@ TEST_CASE("base64 and numbers by hand") {
     }
     for (const char *bad : {"Z", "Zg=", "Zg", "Z===", "Zm9v!m8=", "Zm8=Zm8="})
         CHECK_FALSE(from_base64(bad));
+    const auto nested = [](int depth) {
+        return format("{{\"a\":{}\"]\"{}}}", std::string(depth, '['), std::string(depth, ']'));
+    };
+    CHECK(parse_etcd(nested(20)).is_object());
+    CHECK(parse_etcd(nested(40)).is_discarded());
     CHECK(behind_prefix("a/") == "a0");
     CHECK(behind_prefix("a\xff") == "b");
 }

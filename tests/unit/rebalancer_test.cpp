@@ -145,3 +145,38 @@ TEST_CASE("without a policy or an interval it does not watch") {
     CHECK(on.all.watcher == nullptr);
     CHECK(once.copies().size() == on.first.copies.size());
 }
+
+TEST_CASE("asked to say, it changes nothing; asked to adopt, it asks no policy whether that pays") {
+    bench on;
+    on.config.interval_s = 0;  // it decides when it is asked alone
+    rebalancer balance(on.of, on.all, on.policy.get(), on.first, on.config,
+                       migration_options{.at_once = 2});
+    CHECK(balance.next_ns() == MOORAGE_NEVER);
+    on.all.watch(&balance);
+    on.ask(balance);
+    REQUIRE(balance.decide(rebalancer::how::say).ok());
+    CHECK_FALSE(balance.moving());
+    REQUIRE(balance.decisions().size() == 1);
+    CHECK_FALSE(balance.decisions().front().adopted);
+    CHECK(balance.decisions().front().added_copies >= 2);
+    CHECK(on.all.brought == 0);
+
+    REQUIRE(balance.decide(rebalancer::how::adopt).ok());
+    CHECK(balance.moving());
+    CHECK(balance.decisions().back().adopted);
+    // Given up under way: what is there counts, and the next decision begins with that.
+    REQUIRE(!on.all.coming.empty());
+    on.all.coming.clear();
+    balance.restart(on.all.copies);
+    CHECK_FALSE(balance.moving());
+    CHECK(balance.copies().size() == on.all.copies.size());
+    REQUIRE(balance.decide(rebalancer::how::adopt).ok());
+    for (int i = 0; i < 100 && balance.moving(); ++i) {
+        if (!on.all.coming.empty()) on.all.arrive();
+        balance.look_again();
+    }
+    CHECK_FALSE(balance.moving());
+    CHECK(on.all.lost == 0);
+    CHECK(on.all.has({1, 2}));
+    CHECK(on.all.has({3, 2}));
+}

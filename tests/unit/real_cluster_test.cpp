@@ -1,0 +1,147 @@
+// real_cluster_test.cpp - goal: what the rebalancer asks for becomes plans that each hold by
+// themselves. Method: the epochs of a small cluster worked out by hand; then random requests, each
+// epoch looked at.
+#include "core/node/real_cluster.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "core/base/random.h"
+#include "tests/unit/small_scene.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+// Two servers: west with devices 0 and 1, east with 2; four experts.
+plan_record first() { return {5, {{0}, {0}, {0, 1}, {1}}, {}}; }
+
+struct listener final : cluster_watcher {
+    void activated(uint32_t, uint32_t, uint32_t) override {}
+    void brought(uint32_t step) override { steps.push_back(step); }
+    std::vector<uint32_t> steps;
+};
+
+bool has(const std::vector<moorage_copy> &all, uint32_t expert, uint32_t device) {
+    return std::ranges::any_of(
+        all, [=](const moorage_copy &one) { return one.expert == expert && one.device == device; });
+}
+
+}  // namespace
+
+TEST_CASE("a copy is coming, then it counts, then another one goes: each is an epoch of its own") {
+    const scene of = small_scene();
+    real_cluster all(of, first());
+    listener hears;
+    all.watch(&hears);
+    CHECK(all.copies().size() == 5);
+    CHECK(has(all.copies(), 3, 2));
+    CHECK_FALSE(all.next());
+
+    all.bring({7, 0, 0, 2, 10});
+    auto next = all.next();
+    REQUIRE(next);
+    CHECK(next->epoch == 6);
+    CHECK(next->holders == first().holders);
+    CHECK(next->coming == std::vector<moving_copy>{{0, 0, 1}});
+    CHECK_FALSE(all.next());
+    all.accept(6);
+
+    CHECK_FALSE(all.take({0, 0}));  // nobody else has it yet
+    all.arrived(1, {2, 3});         // not what was asked for
+    all.arrived(0, {0});            // not of whom
+    CHECK(hears.steps.empty());
+    all.arrived(1, {0});
+    CHECK(hears.steps == std::vector<uint32_t>{7});
+    next = all.next();
+    REQUIRE(next);
+    CHECK(next->epoch == 7);
+    CHECK(next->holders[0] == std::vector<uint32_t>{0, 1});
+    CHECK(next->coming.empty());
+    // It was not written: the same is asked for again.
+    all.again();
+    CHECK(all.next() == next);
+    all.accept(7);
+
+    CHECK(all.take({0, all.copies().front().device}));
+    next = all.next();
+    REQUIRE(next);
+    CHECK(next->holders[0] == std::vector<uint32_t>{1});
+    // From the cloud, and given up: as if it had never been.
+    all.bring({8, 1, MOORAGE_NONE, 2, 10});
+    CHECK(all.next()->coming == std::vector<moving_copy>{{1, no_server, 1}});
+    all.give_up();
+    CHECK(all.next()->coming.empty());
+    all.arrived(1, {1});
+    CHECK(hears.steps.size() == 1);
+}
+
+TEST_CASE("whoever is away is no holder to rely on; a second device of a server is") {
+    const scene of = small_scene();
+    real_cluster all(of, first());
+    all.set_present({1, 0});
+    const auto device = [&](uint32_t expert, uint32_t server) {
+        for (const moorage_copy &one : all.copies())
+            if (one.expert == expert && of.cluster.device_server[one.device] == server)
+                return one.device;
+        return MOORAGE_NONE;
+    };
+    CHECK_FALSE(all.take({2, device(2, 0)}));  // east is away
+    CHECK(all.take({2, device(2, 1)}));
+    CHECK_FALSE(all.take({3, 2}));
+    // Copies of one server on its two devices are one to the plan.
+    const uint32_t there = device(1, 0), other = there == 0 ? 1 : 0;
+    all.bring({1, 1, there, other, 10});
+    all.arrived(0, {1});
+    CHECK(all.take({1, there}));
+    CHECK_FALSE(all.take({1, other}));
+    CHECK(all.next()->holders[1] == std::vector<uint32_t>{0});
+}
+
+TEST_CASE("copies that were on their way when another one begins to lead are given up") {
+    const scene of = small_scene();
+    plan_record in_force = first();
+    in_force.coming = {{0, 0, 1}};
+    real_cluster all(of, in_force);
+    const auto next = all.next();
+    REQUIRE(next);
+    CHECK(next->coming.empty());
+    CHECK(next->holders == first().holders);
+}
+
+TEST_CASE("any requests: no epoch has an expert without a holder, epochs rise by one") {
+    const scene of = small_scene();
+    for (uint64_t seed = 1; seed <= 200; ++seed) {
+        CAPTURE(seed);
+        random_stream draw(seed, 0);
+        real_cluster all(of, first());
+        uint64_t epoch = 5;
+        uint32_t step = 0;
+        for (int i = 0; i < 60; ++i) {
+            const auto expert = static_cast<uint32_t>(draw.below(4)),
+                       device = static_cast<uint32_t>(draw.below(3));
+            const uint32_t server = of.cluster.device_server[device];
+            const auto &coming = all.plan().coming;
+            const bool on_its_way = std::ranges::any_of(
+                coming, [&](const moving_copy &one) { return one.page == expert; });
+            switch (draw.below(4)) {
+                case 0:
+                    if (!on_its_way && !has(all.copies(), expert, device))
+                        all.bring({step++, expert, MOORAGE_NONE, device, 10});
+                    break;
+                case 1:
+                    all.arrived(server, {expert});
+                    break;
+                default:
+                    all.take({expert, device});
+            }
+            const auto next = all.next();
+            if (!next) continue;
+            CHECK(next->epoch == epoch + 1);
+            for (const auto &holders : next->holders) CHECK(!holders.empty());
+            all.accept(epoch = next->epoch);
+        }
+    }
+}
