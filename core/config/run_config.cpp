@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/config/arithmetic_reader.h"
 #include "core/config/document.h"
+#include "core/config/registry_config.h"
 #include "core/host/kinds.h"
 
 namespace moorage::core {

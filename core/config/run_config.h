@@ -23,7 +23,6 @@
 #include "core/config/cluster_config.h"
 #include "core/config/device_config.h"
 #include "core/config/executors.h"
-#include "core/config/registry_config.h"
 #include "core/config/resources.h"
 #include "core/host/call.h"
 #include "core/host/faults.h"
@@ -39,6 +38,14 @@ struct stage_config {
     std::filesystem::path library = {};
     // [cache.NAME] tables of policies not chosen, name and place: the host can check the names.
     std::vector<std::pair<std::string, std::string>> other_tables = {};
+};
+
+// Where nodes agree on members and plans while they run; neither of the two: their file is all.
+struct registry_config {
+    std::filesystem::path directory;     // of one machine, resolved
+    std::vector<std::string> endpoints;  // of etcd, "host:port"
+    std::string prefix = "moorage";      // of its keys, one a cluster
+    std::string place;                   // of the section, for messages; empty: not given
 };
 
 struct run_config {

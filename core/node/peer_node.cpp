@@ -49,7 +49,7 @@ void peer_node::adopt(const plan_record &next) {
     if (next.epoch <= plan_.epoch || next.holders.size() != plan_.pages()) return;
     plan_.epoch = next.epoch;
     set_holders(plan_, next.holders);
-    mover_.want(next.coming);
+    if (!own_too_) mover_.want(next.coming);  // what comes to its server comes to its node
     take_held();
     std::erase_if(leaving_,
                   [&](const page_leaving &one) { return plan_.holds(own_.server, one.page); });

@@ -95,6 +95,7 @@ bool plan_leader::take_state(const leader_desk::snapshot &seen) {
         all_->accept(std::exchange(proposed_, 0));
     } else if (state.epoch != 0 && state.epoch != all_->plan().epoch) {
         // Somebody else wrote a plan, by hand perhaps: that one is built on.
+        balance_.reset();
         all_.reset();
         return false;
     } else if (proposed_ != 0 && steady_ns() - proposed_ns_ > again_ns) {
@@ -257,7 +258,7 @@ void plan_leader::write(const registry_state &state) {
     if (state.epoch == 0) next->epoch = std::max<uint64_t>(all_->plan().epoch, 1);
     uint64_t latest = next->epoch;
     for (const auto &[server, said] : known_.members)
-        if (said.epoch > latest) latest = said.epoch + 1;
+        if (said.epoch > 1 && said.epoch >= latest) latest = said.epoch + 1;
     next->epoch = latest;
     proposed_ = next->epoch;
     proposed_ns_ = steady_ns();
