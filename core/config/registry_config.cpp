@@ -8,7 +8,8 @@ namespace moorage::core {
 void read_registry(section_reader &from, const std::filesystem::path &base, registry_config &out) {
     if (from.values().empty()) return;
     out.place = from.values().front().place;
-    const given *const directory = from.find("directory"), *const endpoints = from.find("endpoints");
+    const given *const directory = from.find("directory"), *const endpoints =
+                                                               from.find("endpoints");
     if (directory && endpoints && directory->raw.has_value() == endpoints->raw.has_value())
         from.fail(format("{}: [registry] has both directory and endpoints; keep one of them",
                          endpoints->place));

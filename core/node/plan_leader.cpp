@@ -132,6 +132,7 @@ void plan_leader::start(const plan_record &in_force) {
     known_.present.assign(plan_.servers.size(), 1);
     known_.drained.assign(plan_.servers.size(), 0);
     known_.missed_ns.assign(plan_.servers.size(), 0);
+    known_.member.assign(plan_.servers.size(), 0);
 }
 
 // Whether anybody has gone or come. A lease that has run out is a hint, who answers heartbeats is
@@ -150,8 +151,10 @@ bool plan_leader::take_presence(const registry_state &state) {
             });
         const bool dead = heartbeats_ && heartbeats_->of(server) == pulse::dead;
         uint64_t &missed_ns = known_.missed_ns[server];
+        const bool was_member = std::exchange(known_.member[server], is_member ? 1 : 0) != 0;
+        const bool came = is_member && !was_member;
         if (!dead) missed_ns = 0;
-        if (dead && missed_ns == 0) missed_ns = steady_ns();
+        if (dead && (missed_ns == 0 || came)) missed_ns = steady_ns();
         const bool silent = dead && steady_ns() - missed_ns > silent_ns;
         if (!early && !lives && (!is_member || silent)) present[server] = 0;
     }

@@ -25,8 +25,9 @@ namespace moorage::core {
 
 class plan_leader {
 public:
-    static constexpr uint64_t away_ns = 6'000'000'000;    // after the start, until all have come
-    static constexpr uint64_t silent_ns = 4'000'000'000;  // of a member whose heart has stopped
+    static constexpr uint64_t away_ns = 6'000'000'000;  // after the start, until all have come
+    // Of a member whose heart is not heard; one that came back is looked for every 5 s.
+    static constexpr uint64_t silent_ns = 6'000'000'000;
 
     // All borrowed but the scene. `policy` may be null: only drains and deaths change the plan, and
     // nothing is weighed. `heartbeats` may be null.
@@ -44,6 +45,7 @@ private:
         std::map<uint32_t, member_record> members;
         std::vector<uint8_t> present;  // [servers] there, and not drained
         std::vector<uint8_t> drained;
+        std::vector<uint8_t> member;
         std::vector<uint64_t> missed_ns;  // [servers] since when nothing is heard of it; 0: it is
     };
     bool take_state(const leader_desk::snapshot &seen);
