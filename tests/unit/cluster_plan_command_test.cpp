@@ -19,7 +19,7 @@ public:
     explicit moving_cluster(const std::string &registry)
         : settings({"--set", registry, "--set", "cluster.servers.expert_memory_bytes=7.5e6"}) {
         more = settings;
-        for (const std::string &one : settings) line += " " + one;
+        for (const std::string &one : settings) line += " \"" + one + "\"";  // for a shell
     }
     ended cluster(const std::string &what) const {
         const size_t word = what.find(' ');
@@ -130,10 +130,8 @@ TEST_CASE("a registry in a directory") {
 TEST_CASE("a registry in three members of etcd, of which one, then all are killed") {
     if (etcd_program().empty()) return skip("etcd is not installed (package etcd-server)");
     etcd_members etcd;
-    moving_cluster all("registry.endpoints=[\"" + etcd.endpoints[0] + "\",\"" + etcd.endpoints[1] +
-                       "\",\"" + etcd.endpoints[2] + "\"]");
-    for (char &one : all.line)
-        if (one == '"') one = '\'';  // for a shell
+    moving_cluster all(format("registry.endpoints=['{}', '{}', '{}']", etcd.endpoints[0],
+                              etcd.endpoints[1], etcd.endpoints[2]));
     const ended alone = all.generate("-q");
     REQUIRE(alone.code == 0);
     changes(all, alone);

@@ -26,7 +26,7 @@ namespace {
 
 using namespace moorage::core;
 
-constexpr uint64_t look_ns = 200'000'000, first_ns = 5'000'000'000;
+constexpr uint64_t look_ns = 200'000'000, first_ns = 10'000'000'000;
 
 // A cluster's file, and its registry as it is now.
 class cluster_view {
