@@ -68,6 +68,7 @@ void cluster_sums::add(const cluster_node &node, pipeline &line, const arrival_s
     sum_.bytes.prefetch_used += one.bytes.prefetch_used;
     sum_.bytes.prefetch_wasted += one.bytes.prefetch_wasted;
     sum_.bytes.prefetch_cut_off += one.bytes.prefetch_cut_off;
+    sum_.bytes.prefetch_late += one.bytes.prefetch_late;
     sum_.bytes.demand += one.bytes.demand;
     sum_.bytes.behind += one.bytes.behind;
     sum_.time.compute += one.time.compute;
@@ -90,6 +91,8 @@ void cluster_sums::add(const cluster_node &node, pipeline &line, const arrival_s
     if (!requests) return;
     home_sums &home = homes_[node.place().home];
     home.tokens += one.tokens;
+    for (const auto &layer : one.causes)
+        for (size_t phase = 0; phase < layer.size(); ++phase) home.causes[phase] += layer[phase];
     for (size_t i = 0; i < node.activations().size(); ++i) {
         add_to(home.activations, node.activations()[i]);
         const double middle_s = (static_cast<double>(i) + 0.5) * bucket_s(config_);
@@ -186,7 +189,7 @@ run_report cluster_sums::report(const rebalancer &balance, std::string_view poli
         add_to(all, sums.activations);
         out.homes.push_back({scene_.home_names[home], sums.requests, sums.tokens,
                              sums.latency_ns.summary(), sums.ttft_ns.summary(),
-                             ratio(sums.activations)});
+                             ratio(sums.activations), sums.causes});
     }
     out.local_ratio = ratio(all);
     const auto demand_bytes = links.network_bytes_over_time(traffic::activation);

@@ -1,6 +1,7 @@
 // cluster_figures.h - sums what the nodes of a cluster did into one report.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <string_view>
@@ -32,6 +33,7 @@ private:
         uint64_t requests = 0, tokens = 0;
         time_collection latency_ns, ttft_ns;
         activation_counts activations;
+        std::array<time_causes, 2> causes{};
     };
     struct time_sums {
         activation_counts activations;

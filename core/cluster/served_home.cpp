@@ -146,7 +146,8 @@ void served_home::make_pipeline() {
         .needs = policies_.needs(),
         .watcher = node_,
         .routing = {config.exact_requests, config.substitution_max, policies_.lossy()},
-        .others = node_});
+        .others = node_,
+        .events = sink_.get()});
 }
 
 // What a home has from the start.

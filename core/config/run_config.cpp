@@ -8,7 +8,9 @@
 #include "core/base/text.h"
 #include "core/config/arithmetic_reader.h"
 #include "core/config/document.h"
+#include "core/config/emulator_section.h"
 #include "core/config/registry_config.h"
+#include "core/config/section.h"
 #include "core/host/kinds.h"
 
 namespace moorage::core {
@@ -35,6 +37,7 @@ const std::vector<closed_section> &closed_sections() {
         {"run",
          {"executor", "tokens", "batch", "prefill", "seed", "threads", "arithmetic", "device",
           "guard", "guard_window", "guard_margin"}},
+        {"emulator", {"policy_time", "policy_call_ns"}},
         {"hardware", {"profile", "devices", "peer", "spread", "link", "node", "disk", "engine"}},
         {"source",
          {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
@@ -65,8 +68,7 @@ bool is_host_key(std::string_view kind, std::string_view key) {
            (kind == "router" && (key == exact_requests || key == substitution_max)) ||
            (kind == "placement" && is_one(placement_keys));
 }
-// The table within [cache] that is a stage of its own: the cache of host memory.
-constexpr std::string_view host_table = "host";
+constexpr std::string_view host_table = "host";  // [cache.host]: a stage of its own
 
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
@@ -548,6 +550,7 @@ status builder::build(run_config &config) {
     if (section("cluster").failed()) return section("cluster").failure();
     read_source(config);
     read_run(config);
+    read_emulator(section("emulator"), config);
     read_hardware(config);
     read_memory(config);
     read_plugins(config);

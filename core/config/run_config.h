@@ -48,6 +48,13 @@ struct registry_config {
     std::string place;                   // of the section, for messages; empty: not given
 };
 
+// What of the host's time inside policies passes in virtual time.
+enum class policy_charge : uint8_t {
+    none,      // it is not looked at: equal runs write equal bytes
+    measured,  // what this machine takes
+    declared   // policy_call_ns a call
+};
+
 struct run_config {
     std::filesystem::path file;  // as given
 
@@ -69,6 +76,9 @@ struct run_config {
     std::string profile, link, node, disk, engine;
     device_config devices;    // several GPUs; profile is the first one's
     resource_factors faster;  // than the profiles say: no key of a file, but a question (--what-if)
+    // [emulator]
+    policy_charge policy_time = policy_charge::none;
+    uint64_t policy_call_ns = 1000;
     // [source]: a trace or a model. Paths are resolved: against the config's directory, those of
     // --set against the current one.
     std::filesystem::path trace;

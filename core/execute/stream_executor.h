@@ -52,6 +52,7 @@ public:
     }
     busy_ns busy() const final { return busy_; }
     uint64_t stall_ns() const final { return busy_.stall; }
+    void host_worked(uint64_t ns) final { worked_ns_ += ns; }
     void charge(time_causes &to) final {
         self().settle();
         charged_ = &to;
@@ -103,9 +104,7 @@ protected:
         (*charged_)[cause::compute] += now_ns - begin_ns;
     }
     // While the device computes nothing.
-    cause waits_for() const {
-        return waits_for(!device_.queue.empty(), carrying_[link_h2d] != 0);
-    }
+    cause waits_for() const { return waits_for(!device_.queue.empty(), carrying_[link_h2d] != 0); }
     // While no device does. waiting: operations of one; linked: copies go on.
     cause waits_for(bool waiting, bool linked) const {
         const bool computing = !cpu_.queue.empty();
@@ -152,6 +151,7 @@ protected:
     Device &self() { return static_cast<Device &>(*this); }
 
     void queue_part(event_kind kind, uint32_t layer, uint64_t price_ns) {
+        price_ns += std::exchange(worked_ns_, 0);
         operation &next = device_.queue.push();
         next.kind = kind;
         next.segments = 0;
@@ -184,6 +184,7 @@ private:
     std::vector<uint8_t> arrived_;
     uint32_t carrying_[links_max] = {};  // pieces under way
     uint64_t accounted_ns_ = 0;
+    uint64_t worked_ns_ = 0;  // by the host, of which no part knows yet
 };
 
 }  // namespace moorage::core

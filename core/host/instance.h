@@ -78,6 +78,8 @@ public:
     std::string_view name() const { return from().name(); }
     const moorage_limits &limits() const;
     moorage_plugin *plugin() const { return caller_.plugin; }
+    // From now on the host's time in its functions goes to `to`, which is borrowed; null: nowhere.
+    void time_calls(entry_times *to) { caller_.times = to; }
     // Resolved parameters, in declaration order: key and value.
     const std::vector<std::pair<std::string, setting_value>> &parameters() const;
 

@@ -2,6 +2,9 @@
 // stops exceptions, and looks whether the process is as it was.
 #pragma once
 
+#include <array>
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 
@@ -12,11 +15,23 @@
 
 namespace moorage::core {
 
+inline constexpr size_t entry_points = static_cast<size_t>(entry_point::wire_forget) + 1;
+
+// The host's time inside one policy, by function.
+struct entry_times {
+    struct sum {
+        uint64_t calls = 0, ns = 0;
+    };
+    std::array<sum, entry_points> of{};
+    uint64_t calls = 0, ns = 0;  // of all
+};
+
 class policy_caller {
 public:
     moorage_plugin *plugin = nullptr;
     std::string name;
     uint32_t owner = 0;
+    entry_times *times = nullptr;  // borrowed; null: calls are not timed
     fault_log *faults = nullptr;  // null: what a call changed is kept in `disturbance`
     std::string disturbance;
 
@@ -45,14 +60,38 @@ private:
     Answer raw(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
         const policy_call at_work(owner, which);
         if constexpr (std::is_void_v<Answer>) {
-            without_throwing(function, arguments...);
+            timed(which, function, arguments...);
             look<All>(which);
         } else {
-            const Answer answer = without_throwing(function, arguments...);
+            const Answer answer = timed(which, function, arguments...);
             look<All>(which);
             return answer;
         }
     }
+    template <class Answer, class... Parameters, class... Arguments>
+    Answer timed(entry_point which, Answer (*function)(Parameters...), Arguments... arguments) {
+        if (times == nullptr) return without_throwing(function, arguments...);
+        const stop_watch running(*times, which);
+        return without_throwing(function, arguments...);
+    }
+    class stop_watch {
+    public:
+        stop_watch(entry_times &to, entry_point which) : to_(to), which_(which) {}
+        ~stop_watch() {
+            const auto ns = static_cast<uint64_t>(
+                std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin_).count());
+            entry_times::sum &own = to_.of[static_cast<size_t>(which_)];
+            ++own.calls;
+            own.ns += ns;
+            ++to_.calls;
+            to_.ns += ns;
+        }
+
+    private:
+        entry_times &to_;
+        entry_point which_;
+        std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+    };
     // An exception ends here, in std::terminate, with the call still on the board.
     template <class Answer, class... Parameters, class... Arguments>
     static Answer without_throwing(Answer (*function)(Parameters...),

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/pipeline/policy_set.h"
+#include "core/pipeline/timeline_sink.h"
+
 namespace moorage::core {
 
 // Of every device.
@@ -55,6 +58,8 @@ pipeline::pipeline(const parts &of)
              .from_disk = of.from_disk,
              .others = of.others}),
       watcher_(of.watcher),
+      policies_(of.clock),
+      events_(of.events),
       per_layer_(of.per_layer) {
     if (truth_.devices() > 1) account_.devices.resize(truth_.devices());
     // One call per instance and step, however many stages it serves.
@@ -95,9 +100,11 @@ flow pipeline::course() {
         if (arrangement_due()) co_await arrange();
         if (!running()) co_return;
         if (!source_.next(pass_)) {
+            account_.charge_idle(executor_);
             if (source_.wakes_ns() == MOORAGE_NEVER) co_return;
             stands_.where = stand::idle;
             co_await stands_.event;
+            charge_to(source_.layers());
             continue;
         }
         begin_pass();
@@ -133,6 +140,8 @@ bool pipeline::decide(layer_report &account) {
     executor_.route(step_.computed(), step_.weights());
     if (!account_.timed([&] { return work_.load(); })) return false;
     work_.start();
+    if (policies_) executor_.host_worked(policies_->untold_ns());
+    if (events_) events_->decided(truth_, now_ns());
     return true;
 }
 
@@ -181,6 +190,7 @@ void pipeline::piece_crossed(const completion &done) {
 void pipeline::handle(const completion &done) {
     const instance::stepping mark;
     if (!account_.virtual_time) learn(done);
+    if (events_) show(done);
     switch (done.kind) {
         case event_kind::piece:
             return piece_crossed(done);
@@ -206,6 +216,7 @@ void pipeline::end_pass() {
     note_no_step();
     compare_pass();
     account_.tokens += pass_.tokens.size();
+    if (events_) show_pass();
     step_.tokens_done(account_.tokens);
     account_.pass_ended(pass_, now_ns());
     source_.pass_done(pass_, now_ns());

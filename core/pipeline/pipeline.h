@@ -35,6 +35,9 @@
 
 namespace moorage::core {
 
+class policy_clock;
+class timeline_sink;
+
 // The policies of the stages; one instance may stand in several places. All active.
 struct stages {
     instance *router, *cache, *budget, *prefetch, *dispatch, *transport;
@@ -67,7 +70,9 @@ public:
         step_watcher *watcher = nullptr;  // may be null
         routing_rules routing = {};
         guard_rules guard = {};
-        peers *others = nullptr;  // null: there are none
+        peers *others = nullptr;          // null: there are none
+        policy_clock *clock = nullptr;    // null: policies take no virtual time
+        timeline_sink *events = nullptr;  // null: nobody wants to see
     };
     // All borrowed, and as large as the source demands.
     explicit pipeline(const parts &of);
@@ -135,6 +140,8 @@ private:
     bool choose(layer_report &account);
     void observe();
     void learn(const completion &done);
+    void show(const completion &done);
+    void show_pass();
     void await(event_kind kind) {
         stands_.awaiting = kind;
         stands_.awaited = false;
@@ -171,6 +178,8 @@ private:
     layer_step step_;
     step_work work_;
     step_watcher *watcher_;
+    policy_clock *policies_;
+    timeline_sink *events_;
     bool per_layer_;
 
     struct {

@@ -25,6 +25,25 @@ namespace moorage::core {
 // What a source says of the limits.
 moorage_limits limits_of(const source &from);
 
+// The host's time inside the policies of a run, and what of it passes in virtual time.
+class policy_clock {
+public:
+    // What has passed that the executor has not been told of.
+    uint64_t untold_ns();
+    // By policy and function, in the order of the policies.
+    void report(std::vector<policy_time> &out) const;
+
+private:
+    friend class policy_set;
+    struct one {
+        std::string policy;
+        std::unique_ptr<entry_times> times;
+    };
+    std::vector<one> all_;
+    uint64_t told_ns_ = 0, call_ns_ = 0;
+    bool charges_ = false;
+};
+
 class policy_set {
 public:
     // Borrowed for make().
@@ -58,6 +77,14 @@ public:
     void describe(json &config) const;
     // What the policies state of themselves, by their names. Those of further devices say which.
     status state_facts(std::map<std::string, std::vector<fact>> &out) const;
+    // From now on calls are timed, if they are to be: always in real time; in virtual time, where
+    // it makes equal runs write unequal bytes, as the configuration says. Null: they are not.
+    policy_clock *time_calls(const run_config &config, bool virtual_time);
+    // Both, of a run that has ended.
+    status tell(run_report &of) const {
+        clock_.report(of.policy_times);
+        return state_facts(of.facts);
+    }
 
 private:
     result<const policy *> choose(const request &of, const stage_config &stage,
@@ -75,6 +102,7 @@ private:
     std::vector<std::unique_ptr<instance>> instances_;
     std::vector<uint32_t> devices_;  // [instances] that each is of; MOORAGE_NONE: of all
     stages stages_{};
+    policy_clock clock_;
 };
 
 }  // namespace moorage::core

@@ -24,6 +24,7 @@
 #include "core/pipeline/prepare.h"
 #include "core/pipeline/run_hardware.h"
 #include "core/pipeline/texts.h"
+#include "core/pipeline/timeline_sink.h"
 #include "core/report/odd_figure.h"
 #include "core/source/trace_source.h"
 
@@ -283,7 +284,7 @@ status runner::make_machine() {
     request.threads = config_.threads ? config_.threads : options_.threads;
     request.in_place = memory_.in_place;
     request.from_disk = memory_.from_disk;
-    request.sink = options_.sink;
+    request.sink = options_.sink ? options_.sink : options_.rows;
     auto made = core::make_machine(request);
     if (!made) return made.failure();
     machine_ = std::move(made).value();
@@ -361,7 +362,10 @@ result<run_report> runner::drive() {
                    .per_layer = config_.per_layer,
                    .watcher = options_.watcher,
                    .routing = routing(),
-                   .guard = guarding()});
+                   .guard = guarding(),
+                   .clock = policies_.time_calls(config_, where.virtual_time()),
+                   .events = options_.rows});
+    if (options_.rows) options_.rows->ask_facts(policies_);
     if (line.lacks_predictions()) warn_of_predictions();
     uint64_t shown = 0, switched = 0;
     while (line.next_pass()) {
@@ -382,7 +386,7 @@ result<run_report> runner::drive() {
     line.finish(report);
     refused_ = line.refused();
     report.guard = line.guarding().report();
-    if (const status told = policies_.state_facts(report.facts); !told) return told.failure();
+    if (const status told = policies_.tell(report); !told) return told.failure();
     describe(report);
     if (texts_) {
         report.text = report_of(job_, *texts_, opened_->words.get(),
@@ -426,13 +430,11 @@ status runner::check_text(const text_report &text) const {
 }
 
 guard_rules runner::guarding() const {
-    guard_rules rules;
-    rules.active = config_.guard;
-    rules.window = config_.guard_window;
-    rules.margin = config_.guard_margin;
-    rules.unified = memory_.in_place || machine_.where->unified_memory();
-    rules.prefill_keeps = !config_.prefill_displaces;
-    return rules;
+    return {.active = config_.guard,
+            .window = config_.guard_window,
+            .margin = config_.guard_margin,
+            .unified = memory_.in_place || machine_.where->unified_memory(),
+            .prefill_keeps = !config_.prefill_displaces};
 }
 
 // The guard's decisions as they are taken.
@@ -440,8 +442,7 @@ void runner::log_switched(const guard &of, uint64_t &known) const {
     if (of.changes() == known) return;
     known = of.changes();
     std::vector<guard_arm> arms = of.report();
-    uint64_t latest = 0;
-    for (const guard_arm &arm : arms) latest = std::max(latest, arm.since_token);
+    const uint64_t latest = std::ranges::max(arms, {}, &guard_arm::since_token).since_token;
     std::erase_if(arms, [&](const guard_arm &arm) { return arm.since_token != latest; });
     for (const auto &[label, said] : guard_lines(arms)) log_warning("guard: " + said);
 }

@@ -30,6 +30,7 @@ namespace moorage::core {
 
 class span_sink;
 class timeline;
+class timeline_sink;
 
 // A model directory with its tokenizer; null `words`: it has none.
 struct opened_model {
@@ -103,8 +104,9 @@ struct shared_figures {
 };
 
 struct run_options {
-    span_sink *sink = nullptr;                           // timeline; may be null
-    timeline *events = nullptr;                          // of a cluster; may be null
+    span_sink *sink = nullptr;      // sees what emulated devices do; null: `rows` does
+    timeline_sink *rows = nullptr;  // of a timeline; may be null
+    timeline *events = nullptr;     // of a cluster; may be null
     std::function<void(uint64_t tokens)> progress = {};  // tokens done since the last call
     bool optimum = true;                                 // count the offline optimum's misses too
     std::function<void(uint64_t request, int32_t id)> on_token = {};  // of a model, as it writes

@@ -47,6 +47,15 @@ public:
     void charge(executor &of, size_t layer, uint32_t phase) {
         of.charge(causes_[layer][phase == MOORAGE_DECODE]);
     }
+    // From now on no request is there: what is waited for, nobody waits for.
+    void charge_idle(executor &of) { of.charge(idle_); }
+    // Of all layers and what lies between them, so far. Requires: charge() was called just now.
+    time_causes spent() const {
+        time_causes sum = idle_;
+        for (const auto &layer : causes_)
+            for (const time_causes &phase : layer) sum += phase;
+        return sum;
+    }
     void step_ended(const executor &of, uint32_t layer) {
         const uint64_t stall_ns = of.stall_ns();
         stall_of_layer_ns_[layer] += stall_ns - std::exchange(stall_ns_, stall_ns);
@@ -70,6 +79,7 @@ private:
     busy_ns begun_busy_;
     std::vector<busy_ns> begun_busy_of_;              // [devices]
     std::vector<std::array<time_causes, 2>> causes_;  // as in run_report
+    time_causes idle_;                                // while no request was there
     time_collection tpot_ns_, ttft_ns_;
     std::vector<uint64_t> emitted_ns_;  // per stream: its last output token, at first its begin
 };

@@ -83,6 +83,7 @@ public:
     bool waits() const { return open_ != 0; }  // for operations under way
     // Of what a completion is tagged with.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
+    uint32_t page_of(uint32_t item) const { return items_[item].page; }
     double share_of(uint32_t item, uint8_t segments) const {
         return share(items_[item].page, segments);
     }

@@ -1,59 +1,81 @@
-// timeline_sink.h - every operation of an emulated device as spans of a timeline.
+// timeline_sink.h - a run as rows of a timeline: what devices and links do, tokens and requests,
+// evictions, and counters.
+//
+// Emulators show what their devices do themselves, to the nanosecond (span()); of a real machine
+// the pipeline tells what has completed (computed()). All else comes from the pipeline alike.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include "core/base/text.h"
+#include "core/base/causes.h"
 #include "core/execute/operations.h"
 #include "core/report/timeline.h"
+#include "core/source/source.h"
 
 namespace moorage::core {
 
+class memories;
+class policy_set;
+struct transfer_record;
+
 class timeline_sink final : public span_sink {
 public:
+    // Tokens whose time is shown: [first, second).
+    using window = std::pair<uint64_t, uint64_t>;
+    static constexpr window everything{0, UINT64_MAX};
+
     // `to` is borrowed; `experts` of a layer. The device's rows stand under `device`, its host's
     // under `host`.
     timeline_sink(timeline &to, uint32_t experts, std::string_view device = "GPU",
-                  std::string_view host = "host")
-        : to_(to), experts_(experts), device_(device), host_(host) {
-        uint32_t next = 0;
-        for (const char *name : {"GPU compute", "copy host to GPU", "copy GPU to host"})
-            tracks_[next++] = to.track(name, device);
-        tracks_[next++] = to.track("CPU pool", host);
-    }
+                  std::string_view host = "host", window tokens = everything);
+
     void span(track where, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
-              uint64_t end_ns) override {
-        if (where == disk && tracks_[disk] == MOORAGE_NONE)  // most runs have none
-            tracks_[disk] = to_.track("disk to host", host_);
-        if (where >= count) return span_on(more_track(where), kind, layer, page, start_ns, end_ns);
-        span_on(tracks_[where], kind, layer, page, start_ns, end_ns);
-    }
+              uint64_t end_ns) override;
+
+    // A piece of the transfer has crossed its link.
+    void copied(const transfer_record &of, uint64_t duration_ns, uint64_t now_ns);
+    void computed(event_kind kind, uint32_t layer, uint32_t page, uint64_t duration_ns,
+                  uint64_t now_ns);
+    void pass_begins(const pass &of, uint64_t tokens_done, uint64_t now_ns);
+    // Sums since the run began.
+    struct sums {
+        uint64_t requested, hits, loaded_bytes, waiting_bytes;
+        time_causes causes;
+    };
+    void pass_ended(const pass &of, const sums &now, uint64_t now_ns);
+    // A layer step has been decided: what is no longer there was evicted for it.
+    void decided(const memories &truth, uint64_t now_ns);
+    // Asked after every pass what its policies state of themselves; borrowed.
+    void ask_facts(const policy_set &of) { stating_ = &of; }
 
 private:
-    // Of a device beyond the first.
-    uint32_t more_track(track where) {
-        const uint32_t device = where / count;
-        const char *name = where % count == gpu ? "GPU compute" : "copy host to GPU";
-        return to_.track(name, format("{} {}", device_, device));
-    }
-    void span_on(uint32_t at, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
-                 uint64_t end_ns) {
-        if (page == MOORAGE_NONE) {
-            to_.span(at, kind, start_ns, end_ns - start_ns, {{"layer", layer}});
-            return;
-        }
-        const std::string name = format("{} {}.{}", kind, page / experts_, page % experts_);
-        to_.span(
-            at, name, start_ns, end_ns - start_ns,
-            {{"layer", page / experts_}, {"expert", page % experts_}, {"during layer", layer}});
-    }
+    uint32_t track_of(track where);
+    void show_span(uint32_t at, const char *kind, uint32_t layer, uint32_t page, uint64_t start_ns,
+                   uint64_t end_ns);
+    void show_requests(const pass &of, uint64_t now_ns);
+    void show_causes(const time_causes &of, uint64_t now_ns);
 
     timeline &to_;
     uint32_t experts_;
     std::string device_, host_;
-    uint32_t tracks_[count] = {MOORAGE_NONE, MOORAGE_NONE, MOORAGE_NONE, MOORAGE_NONE,
-                               MOORAGE_NONE};
+    window tokens_;
+    uint32_t disk_ = MOORAGE_NONE, passes_, requests_, causes_, evictions_, resident_, hit_rate_,
+             queue_, bandwidth_;
+    uint32_t tracks_[4];
+    uint64_t flows_ = 0, pass_ns_ = 0, pass_token_ = 0;
+    sums before_{};
+    std::vector<uint64_t> arrival_;  // [pages] the flow of its last transfer; 0: used since
+    std::vector<uint8_t> there_;     // [pages] at the last step
+    struct request {
+        uint64_t number, begun_ns;
+    };
+    std::map<uint32_t, request> open_;  // by stream
+    const policy_set *stating_ = nullptr;
 };
 
 }  // namespace moorage::core

@@ -110,6 +110,7 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
         const uint64_t sent = sent_bytes(one);
         bytes.prefetched += sent;
         bytes.prefetch_used += sent;
+        if (!arrived) bytes.prefetch_late += sent;
         if (arrived)
             transport_.release(one.transfer);
         else

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "core/base/text.h"
 #include "core/report/figures.h"
@@ -49,7 +47,7 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     }
     table_column first{"latency  ", aligned(latency)};
     for (size_t i = 0; i < first.cells.size(); ++i)
-        first.cells[i] += view.best[i] && compared.rows[i].report.cluster ? " *" : "  ";
+        first.cells[i] += view.pareto[i] && compared.rows[i].report.cluster ? " *" : "  ";
     columns.push_back(std::move(first));
     // What both kinds of runs have takes the room of the percentile.
     if (all_clusters(compared))
@@ -162,44 +160,6 @@ std::string unfinished_sentence(const comparison &compared) {
     return format("{} of {} migrations were not done at the end", open, adopted);
 }
 
-std::optional<double> number_of(const std::string &text) {
-    char *end = nullptr;
-    const double value = std::strtod(text.c_str(), &end);
-    if (text.empty() || end != text.c_str() + text.size() || !std::isfinite(value)) return {};
-    return value;
-}
-
-// The values of a column by row, where they are numbers that differ between rows of clusters.
-std::optional<std::vector<double>> numbers_of(const comparison &compared,
-                                              const key_column &column) {
-    std::vector<double> values(compared.rows.size(), none);
-    std::set<double> seen;
-    for (size_t i = 0; i < values.size(); ++i) {
-        if (!compared.rows[i].report.cluster) continue;
-        const std::optional<double> value = number_of(column.values[i]);
-        if (!value) return {};
-        seen.insert(values[i] = *value);
-    }
-    if (seen.size() < 2) return {};
-    return values;
-}
-
-// The rows' labels, without one column.
-std::vector<std::string> labels_without(const comparison_view &view, const key_column &left_out) {
-    std::vector<std::string> labels;
-    for (size_t i = 0; i < view.labels.size(); ++i) {
-        std::string label;
-        for (const key_column &column : view.columns) {
-            if (&column == &left_out || column.values[i].empty()) continue;
-            const bool bare = number_of(column.values[i]).has_value();
-            label +=
-                (label.empty() ? "" : ", ") + (bare ? column.heading + " " : "") + column.values[i];
-        }
-        labels.push_back(label.empty() ? "as configured" : label);
-    }
-    return labels;
-}
-
 }  // namespace
 
 bool any_cluster(const comparison &compared) {
@@ -218,30 +178,6 @@ std::vector<uint64_t> memory_sizes(const comparison_view &view) {
     for (const uint64_t size : view.storage_bytes)
         if (std::find(sizes.begin(), sizes.end(), size) == sizes.end()) sizes.push_back(size);
     return sizes;
-}
-
-swept_axis swept_axis_of(const comparison &compared, const comparison_view &view) {
-    swept_axis axis;
-    std::map<std::string, double> first;
-    std::vector<double> storage(compared.rows.size(), none);
-    bool by_storage = false;
-    for (size_t i = 0; i < compared.rows.size(); ++i) {
-        if (!compared.rows[i].report.cluster) continue;
-        storage[i] = storage_gb(compared.rows[i], view, i);
-        by_storage |= first.try_emplace(view.labels[i], storage[i]).first->second != storage[i];
-    }
-    if (by_storage) return {"expert memory, GB a device", std::move(storage), view.labels};
-    size_t found = 0;
-    for (const key_column &column : view.columns) {
-        auto values = numbers_of(compared, column);
-        if (!values) continue;
-        ++found;
-        axis = {column.heading, std::move(*values), labels_without(view, column)};
-        if (!column.heading.ends_with("bits_per_s")) continue;
-        axis.title += ", Mbit/s";
-        for (double &value : axis.values) value /= 1e6;
-    }
-    return found == 1 ? axis : swept_axis{};
 }
 
 std::string cluster_table(const comparison &compared, const comparison_view &view) {

@@ -1,10 +1,12 @@
 // cluster_report.h - what a run over a cluster measured besides: requests, homes, links, over time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/base/causes.h"
 #include "core/base/json_fwd.h"
 #include "core/report/summary.h"
 
@@ -15,9 +17,10 @@ struct cluster_report {
     struct home {
         std::string name;
         uint64_t requests = 0, tokens = 0;
-        summary_ms latency_ms;   // arrival to last output token
-        summary_ms ttft_ms;      // arrival to first output token
-        double local_ratio = 1;  // of expert activations, on the home's own server
+        summary_ms latency_ms;                // arrival to last output token
+        summary_ms ttft_ms;                   // arrival to first output token
+        double local_ratio = 1;               // of expert activations, on the home's own server
+        std::array<time_causes, 2> causes{};  // [prefill, decode] of its pipelines
     };
     struct device {
         std::string name;

@@ -2,6 +2,8 @@
 #include "core/report/comparison.h"
 
 #include <algorithm>
+#include <cassert>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -12,6 +14,7 @@
 #include "core/base/text.h"
 #include "core/host/kinds.h"
 #include "core/report/figures.h"
+#include "core/report/page.h"
 
 namespace moorage::core {
 
@@ -175,17 +178,49 @@ uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
 void mark_best(comparison_view &view, const comparison &compared) {
     std::map<size_t, std::vector<size_t>> groups;
     for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (!view.offline[i]) groups[view.group[i]].push_back(i);
+        if (!view.offline[i] && compared.rows[i].report.misfit.empty())
+            groups[view.group[i]].push_back(i);
     for (const auto &[group, members] : groups) {
-        const auto time_ms = [&](size_t i) {
-            const run_report &report = compared.rows[i].report;
-            return stable(report.cluster ? report.cluster->latency_ms.mean : report.tpot_ms.mean);
-        };
-        const auto [low, high] =
-            std::minmax_element(members.begin(), members.end(),
-                                [&](size_t a, size_t b) { return time_ms(a) < time_ms(b); });
-        if (time_ms(*low) == time_ms(*high)) continue;
-        for (const size_t i : members) view.best[i] = time_ms(i) == time_ms(*low);
+        const auto time = [&](size_t i) { return stable(time_ms(compared.rows[i].report)); };
+        const auto [low, high] = std::minmax_element(
+            members.begin(), members.end(), [&](size_t a, size_t b) { return time(a) < time(b); });
+        if (time(*low) == time(*high)) continue;
+        for (const size_t i : members) view.best[i] = time(i) == time(*low);
+    }
+}
+
+// What a row costs and is worth; less is better in each.
+struct worth {
+    uint64_t memory;
+    double time_ms, quality;
+    bool beats(const worth &other) const {
+        const bool as_good =
+            memory <= other.memory && time_ms <= other.time_ms && quality <= other.quality;
+        return as_good &&
+               (memory < other.memory || time_ms < other.time_ms || quality < other.quality);
+    }
+};
+
+void mark_pareto(comparison_view &view, const comparison &compared,
+                 const std::vector<size_t> &fields) {
+    std::map<size_t, std::vector<std::pair<size_t, worth>>> by_field;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        const run_report &report = compared.rows[i].report;
+        const auto quality = quality_of(report);
+        if (view.offline[i] || !report.misfit.empty() || !quality || time_ms(report) <= 0) continue;
+        by_field[fields[i]].push_back(
+            {i,
+             {view.slots[i] + view.storage_bytes[i], stable(time_ms(report)), stable(*quality)}});
+    }
+    for (const auto &entry : by_field) {
+        const auto &rows = entry.second;
+        std::vector<size_t> left;
+        for (const auto &[row, own] : rows)
+            if (std::ranges::none_of(
+                    rows, [&own = own](const auto &other) { return other.second.beats(own); }))
+                left.push_back(row);
+        if (left.size() == rows.size()) continue;  // nothing is told apart
+        for (const size_t row : left) view.pareto[row] = true;
     }
 }
 
@@ -202,22 +237,57 @@ std::string joined_label(const std::vector<key_column> &columns, size_t row) {
     return label.empty() ? "as configured" : label;
 }
 
-// Rows with equal numbers do the same work with as much hardware.
-std::vector<size_t> groups_of(const comparison &compared, const comparison_view &view,
-                              const std::vector<flat_config> &flats) {
-    std::map<std::tuple<std::string, uint64_t, std::string, std::string>, size_t> known;
-    std::vector<size_t> groups;
-    for (size_t i = 0; i < flats.size(); ++i) {
+// What a run was given to do, of all that its configuration says.
+std::string work_of(const run_report &report) {
+    const json &config = *report.config;
+    if (!config.is_object()) return "";
+    if (report.cluster) return config.value("cluster", json()).dump();
+    const json run = config.value("run", json::object());
+    return config.value("source", json()).dump() + run.value("batch", json()).dump() +
+           run.value("prefill", json()).dump() + format(" {}", report.tokens);
+}
+
+// Numbers that are equal where the keys are.
+template <class Key>
+std::vector<size_t> numbered(const std::vector<Key> &keys) {
+    std::map<Key, size_t> known;
+    std::vector<size_t> numbers;
+    for (const Key &key : keys)
+        numbers.push_back(known.try_emplace(key, known.size()).first->second);
+    return numbers;
+}
+
+void group_rows(comparison_view &view, const comparison &compared) {
+    std::vector<std::tuple<std::string, std::string>> fields;
+    std::vector<std::tuple<std::string, std::string, uint64_t, bool, double>> groups;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
         const run_report &report = compared.rows[i].report;
-        const auto cluster = report.config->find("cluster");
-        const std::string work = report.cluster && cluster != report.config->end()
-                                     ? cluster->dump()
-                                     : value_at(flats[i], "source.trace");
-        const auto key = std::tuple(report.profile, view.slots[i] + view.storage_bytes[i], work,
-                                    value_at(flats[i], "source.shape"));
-        groups.push_back(known.try_emplace(key, known.size()).first->second);
+        const auto quality = quality_of(report);
+        fields.emplace_back(report.profile, work_of(report));
+        groups.emplace_back(report.profile, work_of(report), view.slots[i] + view.storage_bytes[i],
+                            quality.has_value(), quality ? stable(*quality) : 0);
     }
-    return groups;
+    view.group = numbered(groups);
+    view.best.assign(fields.size(), false);
+    view.pareto.assign(fields.size(), false);
+    mark_best(view, compared);
+    mark_pareto(view, compared, numbered(fields));
+}
+
+// 97.5 % of Student's t with so many degrees of freedom lie below.
+double student_t(size_t freedom) {
+    static constexpr double table[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                       2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                                       2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
+    if (freedom <= std::size(table)) return table[freedom - 1];
+    // Between 20 and infinity the quantile is near 1.96 + 2.4 / freedom, by less than 0.01.
+    return 1.96 + 2.4 / static_cast<double>(freedom);
+}
+
+double mean_of(std::span<const double> values) {
+    double sum = 0;
+    for (const double one : values) sum += one;
+    return sum / static_cast<double>(values.size());
 }
 
 }  // namespace
@@ -239,7 +309,6 @@ comparison_view view_of(const comparison &compared) {
                                              row.report.profile) == view.profiles.end())
             view.profiles.push_back(row.report.profile);
     }
-    view.group = groups_of(compared, view, flats);
     std::vector<std::string> names;
     for (const comparison_row &row : compared.rows) names.push_back(row.config);
     const bool named = !all_equal(names);
@@ -254,9 +323,40 @@ comparison_view view_of(const comparison &compared) {
     // Rows that differ in nothing but profile and size still want a name.
     if (view.columns.empty()) view.columns.push_back({"cache", stage_values("cache", {}, flats)});
     for (size_t i = 0; i < flats.size(); ++i) view.labels.push_back(joined_label(view.columns, i));
-    view.best.assign(flats.size(), false);
-    mark_best(view, compared);
+    group_rows(view, compared);
     return view;
+}
+
+double time_ms(const run_report &of) {
+    return of.cluster ? of.cluster->latency_ms.mean : of.tpot_ms.mean;
+}
+
+std::optional<double> quality_of(const run_report &of) {
+    // A text that was given is the same in every row; one that was written is not.
+    if (of.text.scored != 0 && of.text.texts.empty()) return of.text.nll;
+    if (!of.lossy) return 0;
+    if (of.text.own_nll) return of.text.nll_change();
+    return {};
+}
+
+double half_interval(std::span<const double> values) {
+    assert(values.size() >= 2);
+    const auto count = static_cast<double>(values.size());
+    const double mean = mean_of(values);
+    double squares = 0;
+    for (const double one : values) squares += (one - mean) * (one - mean);
+    return student_t(values.size() - 1) * std::sqrt(squares / (count - 1) / count);
+}
+
+bool is_faster(const comparison_row &a, const comparison_row &b) {
+    if (a.repeats_ms.size() < 2 || a.repeats_ms.size() != b.repeats_ms.size())
+        return time_ms(a.report) < time_ms(b.report);
+    std::vector<double> ratios;
+    for (size_t i = 0; i < a.repeats_ms.size(); ++i) {
+        if (a.repeats_ms[i] <= 0 || b.repeats_ms[i] <= 0) return false;
+        ratios.push_back(std::log(a.repeats_ms[i] / b.repeats_ms[i]));
+    }
+    return mean_of(ratios) + half_interval(ratios) < 0;
 }
 
 std::vector<size_t> rows_on(const comparison &compared, const std::string &profile) {
@@ -291,11 +391,38 @@ json to_json(const comparison &compared) {
         result["slots"] = view.slots[index];
         result["experts_all"] = row.experts_all;
         result["settings"] = std::move(settings);
+        result["label"] = view.labels[index];
+        result["columns"] = json::array();
+        for (const key_column &column : view.columns)
+            result["columns"].push_back({column.heading, column.values[index]});
+        result["group"] = view.group[index];
+        result["offline"] = bool{view.offline[index]};
+        result["pareto"] = bool{view.pareto[index]};
+        if (row.repeats_ms.size() > 1)
+            result["repeats"] = {{"ms", row.repeats_ms},
+                                 {"mean", stable(mean_of(row.repeats_ms))},
+                                 {"half_interval", stable(half_interval(row.repeats_ms))}};
+        if (row.asked) result["what_if"] = to_json(*row.asked);
         results.push_back(std::move(result));
     }
     json all = {{"title", compared.title}, {"results", std::move(results)}};
     if (!compared.failed.empty()) all["failed"] = failed_json(compared.failed);
     return all;
+}
+
+std::string to_html(const comparison &compared, const std::string &command) {
+    json data = to_json(compared);
+    data["trace"] = compared.trace;
+    data["shape"] = compared.shape;
+    const bool any = !compared.rows.empty();
+    return to_html(
+        {.title = compared.title.empty() ? "moorage comparison" : compared.title,
+         .kind = "comparison",
+         .command = command,
+         .reading = any ? reading(compared, view_of(compared)) : std::vector<std::string>{},
+         .failed = compared.failed,
+         .text = to_text(compared),
+         .data = std::move(data)});
 }
 
 std::vector<written_text> written_texts(const comparison &compared, const comparison_view &view) {

@@ -4,17 +4,20 @@
 //     compared.rows.push_back({.report = report, .slots = 64, .experts_all = 256});
 //     std::fputs(to_text(compared).c_str(), stdout);
 //
-// Which settings become columns is found from the reports' configs: only those that differ. html.h
-// makes a page of the same comparison.
+// Which settings become columns is found from the reports' configs: only those that differ.
+// to_html() makes a page of the same comparison.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "core/base/json_fwd.h"
 #include "core/report/failed_rows.h"
 #include "core/report/report.h"
+#include "core/report/what_if.h"
 
 namespace moorage::core {
 
@@ -26,6 +29,10 @@ struct comparison_row {
     // whose cache plugin is belady.
     bool offline = false;
     std::string config = {};  // names the row's configuration where several are compared
+    // Mean TPOT (of clusters latency) of the same run with other seeds or texts, `report` first; as
+    // many for every row, in the same order. Empty: it ran once.
+    std::vector<double> repeats_ms = {};
+    std::optional<what_if> asked = {};  // what more of each resource would save
 };
 
 struct comparison {
@@ -52,8 +59,13 @@ struct comparison_view {
     std::vector<bool> offline;
     std::vector<uint64_t> storage_bytes;  // for experts, of a cluster's devices; 0: one machine
     std::vector<bool> best;               // lowest mean TPOT in its group; latency, of clusters
-    std::vector<size_t> group;            // equal numbers: equal profile, size and work
-    std::vector<std::string> profiles;    // of single machines, in order of appearance; not by row
+    // Equal numbers: equal profile, memory, work and quality. Others are not ranked together.
+    std::vector<size_t> group;
+    // No row of equal profile and work has as little memory, as low a time and as good a quality,
+    // and one of them better; and such a row is there for another. Never a bound, nor what does not
+    // fit, nor what changes the model's output by nobody knows how much.
+    std::vector<bool> pareto;
+    std::vector<std::string> profiles;  // of single machines, in order of appearance; not by row
 };
 
 comparison_view view_of(const comparison &compared);
@@ -68,6 +80,17 @@ std::string setting_text(const run_report &report, const std::string &key);
 // know before drawing a conclusion (bounds, hit rate against speed). Warnings come last.
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view);
 
+// Of the time that rows are compared by: TPOT, or of clusters latency.
+double time_ms(const run_report &of);
+// How much worse a run's text is foretold than the model alone would, or how badly a given text is;
+// 0 of lossless runs; nothing where it is not known.
+std::optional<double> quality_of(const run_report &of);
+// Half the width of the 95 % interval of the mean (Student's t). Requires: two values or more.
+double half_interval(std::span<const double> values);
+// Whether `a` is faster than `b`: by what was measured where both ran once, else where the interval
+// of the mean of ln(a / b), taken repeat by repeat, excludes 0.
+bool is_faster(const comparison_row &a, const comparison_row &b);
+
 // What models wrote: each text once, with the labels of the rows that wrote it.
 struct written_text {
     const text_report *text = nullptr;  // borrowed from a row
@@ -81,7 +104,11 @@ bool any_scored(const comparison &compared);
 // The table, at most 100 columns (80 where all rows are of clusters), and the reading below it.
 std::string to_text(const comparison &compared);
 // {"title", "results": [the report of each run, and "settings": {those that differ}]}, and "failed"
-// where a row did
+// where a row did. Each result has "label", "columns": [[heading, value]...], "group" (equal ones
+// are ranked), "offline", "pareto", and "repeats": {"ms", "mean", "half_interval"} where it ran
+// again
 json to_json(const comparison &compared);
+// `command`: the command line that makes the page again; may be empty.
+std::string to_html(const comparison &compared, const std::string &command);
 
 }  // namespace moorage::core

@@ -5,9 +5,11 @@
 #include <optional>
 #include <set>
 
+#include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/cluster_comparison.h"
 #include "core/report/comparison.h"
+#include "core/report/figure_table.h"
 #include "core/report/figures.h"
 #include "core/report/substitution.h"
 #include "core/report/text_table.h"
@@ -24,58 +26,101 @@ double bytes_per_token(const run_report &report) {
     return report.tokens == 0 ? 0 : double(report.bytes.h2d) / double(report.tokens);
 }
 
+// A column of a figure by its path; nothing where every row's is null or 0.
+std::optional<table_column> figure_column(const comparison &compared, std::string_view path) {
+    const figure &of = *find_figure(path);
+    table_column column{std::string(of.label), {}};
+    bool any = false;
+    for (const comparison_row &row : compared.rows) {
+        const json value = value_of_figure(row.report, path);
+        any |= value.is_number() && value.get<double>() != 0;
+        column.cells.push_back(figure_text(of.unit, value));
+    }
+    return any ? std::optional(column) : std::nullopt;
+}
+
+table_column moved_column(const comparison &compared) {
+    double least = 0;  // of those that moved any
+    for (const comparison_row &row : compared.rows) {
+        const double moved = bytes_per_token(row.report);
+        if (moved > 0 && (least == 0 || moved < least)) least = moved;
+    }
+    const double unit = least >= 1e8 ? 1e9 : 1e6;
+    std::vector<double> values;
+    for (const comparison_row &row : compared.rows)
+        values.push_back(bytes_per_token(row.report) / unit);
+    return {unit == 1e9 ? "GB/token" : "MB/token", aligned(values)};
+}
+
+// With the mark of what nothing beats, or that it does not fit.
+table_column tpot_column(const comparison &compared, const comparison_view &view) {
+    std::vector<double> values;
+    for (const comparison_row &row : compared.rows) values.push_back(row.report.tpot_ms.mean);
+    table_column column{"TPOT ms  ", aligned(values)};  // room for the mark
+    for (size_t i = 0; i < column.cells.size(); ++i)
+        column.cells[i] += !compared.rows[i].report.misfit.empty() ? " !"
+                           : view.pareto[i]                        ? " *"
+                                                                   : "  ";
+    return column;
+}
+
+// "± 0.12", of the rows that ran several times.
+std::optional<table_column> interval_column(const comparison &compared) {
+    table_column column{"95 %", {}};
+    bool any = false;
+    for (const comparison_row &row : compared.rows) {
+        const bool several = row.repeats_ms.size() > 1;
+        any |= several;
+        column.cells.push_back(several ? "± " + three_digits(half_interval(row.repeats_ms)) : "-");
+    }
+    return any ? std::optional(column) : std::nullopt;
+}
+
 std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
     std::vector<table_column> columns;
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
-    table_column slots{"experts", {}}, share{"share", {}}, hits{"hit rate", {}}, moved{"", {}},
-        tpot{"TPOT ms", {}}, speed{"tokens/s", {}}, optimum{"misses/OPT", {}},
-        perplexity{"perplexity", {}}, substituted{"substituted", {}}, change{"change", {}};
-    double moved_least = 0;  // of those that moved any
-    for (const comparison_row &row : compared.rows) {
-        const double moved_bytes = bytes_per_token(row.report);
-        if (moved_bytes > 0 && (moved_least == 0 || moved_bytes < moved_least))
-            moved_least = moved_bytes;
-    }
-    const double unit = moved_least >= 1e8 ? 1e9 : 1e6;
-    moved.heading = unit == 1e9 ? "GB/token" : "MB/token";
-    bool any_share = false, any_optimum = false;
-    std::vector<double> moved_values, tpot_values, speed_values;
+    table_column slots{"experts", {}}, share{"share", {}}, hits{"hit rate", {}},
+        speed{"tokens/s", {}}, perplexity{"perplexity", {}}, change{"change", {}};
+    bool any_share = false;
+    std::vector<double> speeds;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         const run_report &report = compared.rows[i].report;
-        const expert_counts &experts = report.experts;
         slots.cells.push_back(format("{}", view.slots[i]));
         share.cells.push_back(view.share[i] > 0 ? percent(view.share[i], 1) : "-");
-        hits.cells.push_back(percent(double(experts.hits), double(experts.requested)));
-        moved_values.push_back(bytes_per_token(report) / unit);
-        tpot_values.push_back(report.tpot_ms.mean);
-        speed_values.push_back(report.tokens_per_s);
-        optimum.cells.push_back(
-            report.opt_misses == 0
-                ? "-"
-                : format("{:.2f}", double(experts.misses) / double(report.opt_misses)));
+        hits.cells.push_back(
+            percent(double(report.experts.hits), double(report.experts.requested)));
+        speeds.push_back(report.tokens_per_s);
         const bool scored = report.text.scored != 0;
         perplexity.cells.push_back(scored ? format("{:.3f}", report.text.perplexity()) : "-");
-        const double choices = double(report.routing.choices);
-        substituted.cells.push_back(fine_percent(double(report.experts.substituted), choices));
         change.cells.push_back(perplexity_change(report.text));
         any_share |= view.share[i] > 0;
-        any_optimum |= report.opt_misses != 0;
     }
-    moved.cells = aligned(moved_values);
-    speed.cells = aligned(speed_values);
-    tpot.cells = aligned(tpot_values);
-    tpot.heading += "  ";  // room for the mark of the fastest
-    for (size_t i = 0; i < tpot.cells.size(); ++i) tpot.cells[i] += view.best[i] ? " *" : "  ";
+    speed.cells = aligned(speeds);
     columns.push_back(std::move(slots));
     if (any_share) columns.push_back(std::move(share));
-    for (table_column *column : {&hits, &moved, &tpot}) columns.push_back(std::move(*column));
+    columns.push_back(std::move(hits));
+    columns.push_back(moved_column(compared));
+    columns.push_back(tpot_column(compared, view));
+    const auto interval = interval_column(compared);
+    if (interval) columns.push_back(*interval);
+    std::vector<table_column> told;
+    for (const char *path :
+         {"misses_over_optimum", "shares.wasted", "shares.late", "shares.on_cpu"})
+        if (auto column = figure_column(compared, path)) told.push_back(std::move(*column));
     const bool lossy = any_lossy(compared), scored = any_scored(compared);
     // Says what TPOT says, and gives way where the table would be too wide.
-    if (!lossy || !scored) columns.push_back(std::move(speed));
-    if (any_optimum) columns.push_back(std::move(optimum));
+    const bool wide = interval || (lossy && scored) || told.size() > 1;
+    if (!wide) columns.push_back(std::move(speed));
+    for (table_column &column : told) columns.push_back(std::move(column));
     if (scored) columns.push_back(std::move(perplexity));
     if (lossy && scored) columns.push_back(std::move(change));  // of perplexity
-    if (lossy) columns.push_back(std::move(substituted));
+    if (lossy) {
+        table_column substituted{"substituted", {}};
+        for (const comparison_row &row : compared.rows)
+            substituted.cells.push_back(fine_percent(double(row.report.experts.substituted),
+                                                     double(row.report.routing.choices)));
+        columns.push_back(std::move(substituted));
+    }
     return columns;
 }
 
@@ -131,36 +176,95 @@ std::string reference_of(const comparison_view &view, const std::vector<size_t> 
     return view.labels[rows.front()];
 }
 
-std::string fastest_sentence(const comparison &compared, const comparison_view &view,
-                             const std::vector<size_t> &rows) {
-    const std::string reference = reference_of(view, rows);
-    const auto by_label = standings(compared, view, rows, reference);
-    std::optional<std::string> fastest, bound;
+// Why rows are not ranked, where each differs from all others in what makes a comparison fair.
+std::string unranked_sentence(const comparison &compared, const comparison_view &view,
+                              const std::vector<size_t> &rows) {
     std::set<size_t> groups;
-    size_t marked = 0;
+    std::set<uint64_t> sizes;
+    std::set<std::optional<double>> qualities;
+    for (const size_t i : rows) {
+        groups.insert(view.group[i]);
+        sizes.insert(view.slots[i]);
+        qualities.insert(quality_of(compared.rows[i].report));
+    }
+    if (rows.size() < 2 || groups.size() < rows.size()) return "";
+    std::vector<std::string> differ;
+    if (sizes.size() > 1) differ.emplace_back("memory");
+    if (qualities.size() > 1) differ.emplace_back("quality");
+    if (differ.empty()) differ.emplace_back("work");
+    return format("not ranked, as the rows differ in {}", listed(differ, "and"));
+}
+
+// The nearest row of its group that is not a bound; nothing where it is alone.
+std::optional<size_t> next_best(const comparison &compared, const comparison_view &view,
+                                size_t first) {
+    std::optional<size_t> next;
+    for (size_t i = 0; i < compared.rows.size(); ++i) {
+        if (i == first || view.group[i] != view.group[first] || view.offline[i]) continue;
+        if (!next || time_ms(compared.rows[i].report) < time_ms(compared.rows[*next].report))
+            next = i;
+    }
+    return next;
+}
+
+// Where runs were repeated: "lru and lfu are not told apart by 5 repeats", if they are not.
+std::string unsure_sentence(const comparison &compared, const comparison_view &view,
+                            const std::vector<size_t> &rows, const std::string &fastest) {
+    for (const size_t i : rows) {
+        const comparison_row &row = compared.rows[i];
+        if (view.labels[i] != fastest || !view.best[i] || row.repeats_ms.size() < 2) continue;
+        const auto next = next_best(compared, view, i);
+        if (next && !is_faster(row, compared.rows[*next]))
+            return format("{} and {} are not told apart by {} repeats", fastest, view.labels[*next],
+                          row.repeats_ms.size());
+    }
+    return "";
+}
+
+// What is fastest, and what would be if it saw the future.
+struct leaders {
+    std::optional<std::string> fastest, bound;
+    size_t groups = 0;  // in which something was ranked
+};
+
+leaders leaders_of(const comparison_view &view, const std::vector<size_t> &rows,
+                   const std::map<std::string, standing> &by_label) {
+    leaders found;
+    std::set<size_t> ranked;
     const auto better = [&](const standing &a, const standing &b) {
         return a.wins != b.wins ? a.wins > b.wins : a.speed_up() > b.speed_up();
     };
     for (const size_t i : rows) {
-        groups.insert(view.group[i]);
-        marked += view.best[i];
-        std::optional<std::string> &leader = view.offline[i] ? bound : fastest;
+        if (view.best[i]) ranked.insert(view.group[i]);
+        std::optional<std::string> &leader = view.offline[i] ? found.bound : found.fastest;
         if (!leader || better(by_label.at(view.labels[i]), by_label.at(*leader)))
             leader = view.labels[i];
     }
-    if (!fastest || marked == 0) return "";
-    const standing &winner = by_label.at(*fastest);
-    const bool many = groups.size() > 1;
-    std::string text = *fastest + " is fastest";
-    if (many) text += format(" at {} of {} sizes", winner.wins, groups.size());
+    found.groups = ranked.size();
+    return found;
+}
+
+std::string fastest_sentence(const comparison &compared, const comparison_view &view,
+                             const std::vector<size_t> &rows) {
+    const std::string reference = reference_of(view, rows);
+    const auto by_label = standings(compared, view, rows, reference);
+    const leaders found = leaders_of(view, rows, by_label);
+    if (!found.fastest || found.groups == 0) return unranked_sentence(compared, view, rows);
+    if (auto unsure = unsure_sentence(compared, view, rows, *found.fastest); !unsure.empty())
+        return unsure;
+    const standing &winner = by_label.at(*found.fastest);
+    const bool many = found.groups > 1;
+    std::string text = *found.fastest + " is fastest";
+    if (many) text += format(" at {} of {} sizes", winner.wins, found.groups);
     if (winner.shared_wins > 0 && many)
         text += format(" (at {} of them not alone)", winner.shared_wins);
-    if (*fastest != reference && winner.groups > 0)
+    if (*found.fastest != reference && winner.groups > 0)
         text += format(", {:.2f} times as fast as {}{}", winner.speed_up(), reference,
                        many ? " on average" : "");
-    if (bound && by_label.at(*bound).groups > 0 && winner.groups > 0)
-        text += format("; {}, which sees the future, would be {:.2f} times as fast as {}", *bound,
-                       by_label.at(*bound).speed_up() / winner.speed_up(), *fastest);
+    if (found.bound && by_label.at(*found.bound).groups > 0 && winner.groups > 0)
+        text +=
+            format("; {}, which sees the future, would be {:.2f} times as fast as {}", *found.bound,
+                   by_label.at(*found.bound).speed_up() / winner.speed_up(), *found.fastest);
     return text;
 }
 
@@ -262,6 +366,21 @@ static std::string texts_of(const comparison &compared, const comparison_view &v
     return text;
 }
 
+// What the marks beside the times mean.
+static std::string marks_text(const comparison &compared, const comparison_view &view,
+                              bool any_mark) {
+    std::string text;
+    if (any_mark)
+        text += "* nothing of the same work beats it in memory, TPOT and quality together\n";
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (const std::string &misfit = compared.rows[i].report.misfit; !misfit.empty())
+            for (const std::string &part : wrapped(format("! {} with {} experts does not fit: {}",
+                                                          view.labels[i], view.slots[i], misfit),
+                                                   table_columns))
+                text += part + "\n";
+    return text;
+}
+
 std::string to_text(const comparison &compared) {
     const comparison_view view = view_of(compared);
     std::string text;
@@ -274,7 +393,7 @@ std::string to_text(const comparison &compared) {
     if (any_cluster(compared)) text += "\n" + cluster_table(compared, view);
     const std::vector<table_column> columns = columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, table_columns);
-    bool any_best = false;
+    bool any_mark = any_cluster(compared) && std::ranges::count(view.pareto, true) != 0;
     for (const std::string &profile : view.profiles) {
         const std::vector<size_t> rows = rows_on(compared, profile);
         text += "\n" + shortened(profile.empty() ? "no profile" : profile, table_columns) + "\n";
@@ -286,14 +405,22 @@ std::string to_text(const comparison &compared) {
             const bool new_label = i > 0 && view.labels[rows[i]] != view.labels[rows[i - 1]];
             if ((by_size && new_size) || (by_label && new_label)) text += "\n";
             text += row_line(columns, widths, rows[i]);
-            any_best |= view.best[rows[i]];
+            any_mark |= view.pareto[rows[i]];
         }
     }
     if (!compared.failed.empty())
         text += "\n" +
                 failed_text(compared.failed, all_clusters(compared) ? text_columns : table_columns);
     text += "\n" + texts_of(compared, view);
-    if (any_best) text += "* fastest of its profile and size\n";
+    text += marks_text(compared, view, any_mark);
+    std::vector<std::string> asking;
+    std::vector<const what_if *> asked;
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (compared.rows[i].asked) {
+            asking.push_back(format("{}, {}", view.labels[i], view.slots[i]));
+            asked.push_back(&*compared.rows[i].asked);
+        }
+    if (!asked.empty()) text += what_if_table(asking, asked, table_columns) + "\n";
     for (const std::string &sentence : reading(compared, view)) {
         std::string_view lead = "- ";
         const size_t columns_max = all_clusters(compared) ? text_columns : table_columns;

@@ -4,7 +4,6 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
-#include "core/report/html_parts.h"
 
 namespace moorage::core {
 
@@ -29,16 +28,6 @@ json failed_json(std::span<const failed_row> rows) {
         all.push_back(std::move(one));
     }
     return all;
-}
-
-std::string failed_html(std::span<const failed_row> rows) {
-    if (rows.empty()) return "";
-    std::string html =
-        "<div class=\"wide\"><table>\n<thead><tr><th>row</th><th>why</th></tr>"
-        "</thead>\n<tbody>\n";
-    for (const failed_row &row : rows)
-        html += "<tr>" + element("th", row.label) + element("th", row.why) + "</tr>\n";
-    return html + "</tbody>\n</table></div>\n";
 }
 
 }  // namespace moorage::core

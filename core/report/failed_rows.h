@@ -20,6 +20,5 @@ std::string failed_text(std::span<const failed_row> rows, size_t columns);
 // [{"row", "error", and of a death its facts}]
 json failed_json(std::span<const failed_row> rows);
 // A table; "" where there are none.
-std::string failed_html(std::span<const failed_row> rows);
 
 }  // namespace moorage::core

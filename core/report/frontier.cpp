@@ -9,7 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
-#include "core/report/html_parts.h"
+#include "core/report/page.h"
 #include "core/report/tuning_parts.h"
 
 namespace moorage::core {
@@ -119,13 +119,6 @@ std::vector<std::pair<size_t, size_t>> curves::widest_gaps() const {
     return middles;
 }
 
-std::string words_at(const tuning &of, const tuned_point &at) {
-    std::string text;
-    for (size_t i = 1; i < at.size(); ++i)
-        text += (i == 1 ? "" : ", ") + of.params[i].text_of(at[i]);
-    return text;
-}
-
 }  // namespace
 
 status trace_frontier(tuning &of, const run_points &run, const search_limits &limits) {
@@ -193,34 +186,10 @@ json frontier_json(const tuning &of) {
 }
 
 std::string frontier_html(const tuning &of) {
-    const std::string &x = of.params[0].name, &y = of.targets[0].metric;
-    line_chart chart{y + " against " + x, x, y, {}};
-    const auto point = [&](size_t i) {
-        const trial &one = of.trials[i];
-        const std::string words = words_at(of, one.at);
-        return chart_point{one.at[0], one.figures[0],
-                           format("{}{}{} = {}: {} {:.6g}", words, words.empty() ? "" : ", ", x,
-                                  of.params[0].text_of(one.at[0]), y, one.figures[0])};
-    };
-    size_t number = 0;
-    for (const tuned_point &base : combinations_of(of)) {
-        chart_series series{words_at(of, base), {number++}, {}};
-        if (series.name.empty()) series.name = y;
-        for (size_t i = 0; i < of.trials.size(); ++i)
-            if (of.trials[i].counts() &&
-                std::equal(base.begin() + 1, base.end(), of.trials[i].at.begin() + 1))
-                series.points.push_back(point(i));
-        std::ranges::sort(series.points, {}, &chart_point::x);
-        if (!series.points.empty()) chart.series.push_back(std::move(series));
-    }
-    chart_series front{"nothing beats", {0, true}, {}};
-    for (const size_t i : pareto_set(of)) front.points.push_back(point(i));
-    std::ranges::sort(front.points, {}, &chart_point::x);
-    if (front.points.size() > 1 && chart.series.size() > 1) chart.series.push_back(front);
-    return page_begin(y + " against " + x) +
-           chapter("What nothing beats", "each point is a run; values that do not fit are left out",
-                   grid_of({{chart.label, draw(chart)}}) + element("pre", frontier_text(of))) +
-           page_end;
+    return to_html({.title = of.targets[0].metric + " against " + of.params[0].name,
+                    .kind = "frontier",
+                    .text = frontier_text(of),
+                    .data = frontier_json(of)});
 }
 
 }  // namespace moorage::core

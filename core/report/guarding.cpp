@@ -3,10 +3,8 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/report/comparison.h"
 #include "core/report/figures.h"
 #include "core/report/report.h"
-#include "core/report/svg.h"
 
 namespace moorage::core {
 
@@ -73,34 +71,6 @@ std::string guard_warning(const guard_arm &arm) {
     else
         text += ": " + arm.why;
     return text + format("; {} makes it permanent", remedy(arm));
-}
-
-std::string guard_table_html(const comparison &compared, const comparison_view &view) {
-    std::string rows;
-    for (size_t i = 0; i < compared.rows.size(); ++i) {
-        for (const guard_arm &arm : compared.rows[i].report.guard) {
-            const bool tried = was_tried(arm);
-            rows += "<tr>";
-            for (const std::string &text :
-                 {view.labels[i], format("{}", view.slots[i]), arm.name, arm.phase})
-                rows += "<th>" + escape_markup(text) + "</th>";
-            for (const std::string &text :
-                 {tried ? three_digits(arm.on_ns / 1e6) : "-",
-                  tried ? three_digits(arm.off_ns / 1e6) : "-", decision(arm),
-                  with_commas(arm.trials), with_commas(arm.off_tokens),
-                  arm.why.empty() ? std::string() : arm.why})
-                rows += "<td>" + escape_markup(text) + "</td>";
-            rows += "</tr>\n";
-        }
-    }
-    if (rows.empty()) return "";
-    std::string html = "<div class=\"wide\"><table>\n<thead><tr>";
-    for (const char *heading : {"run", "experts", "what", "phase"})
-        html += "<th>" + std::string(heading) + "</th>";
-    for (const char *heading :
-         {"ms/token with", "without", "decision", "trials", "tokens without", "not tried because"})
-        html += "<th class=\"figure\">" + std::string(heading) + "</th>";
-    return html + "</tr></thead>\n<tbody>\n" + rows + "</tbody>\n</table></div>\n";
 }
 
 }  // namespace moorage::core

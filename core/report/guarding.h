@@ -10,9 +10,6 @@
 
 namespace moorage::core {
 
-struct comparison;
-struct comparison_view;
-
 // One thing that a run can do without (prefetch, cache, substitution), in one phase.
 struct guard_arm {
     std::string name, phase;     // phase: "prefill" or "decode"
@@ -33,7 +30,5 @@ json to_json(const guard_arm &arm);
 std::vector<std::pair<std::string, std::string>> guard_lines(const std::vector<guard_arm> &arms);
 // What is off, with figures and the setting that makes it permanent; "" where it is on.
 std::string guard_warning(const guard_arm &arm);
-// A table of what the guards of the runs decided; "" where no run had one.
-std::string guard_table_html(const comparison &compared, const comparison_view &view);
 
 }  // namespace moorage::core

@@ -6,6 +6,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
+#include "core/report/page.h"
 
 namespace moorage::core {
 
@@ -152,6 +153,30 @@ json to_json(const placement_report &report) {
     json results = json::array();
     for (const placement_row &row : report.rows) results.push_back(row_json(report, row));
     return {{"title", report.title}, {"results", std::move(results)}};
+}
+
+std::string to_html(const placement_report &report, const std::string &command) {
+    json results = json::array();
+    for (const placement_row &row : report.rows) {
+        const scene &of = report.scenes[row.scene].of;
+        results.push_back(row_json(report, row));
+        json &one = results.back();
+        one.erase("placement");  // the page draws shares of layers
+        for (const fact &stated : row.made.facts) one["facts"][stated.name] = stated.value;
+        if (row.refusal.empty()) one["layer_shares"] = layer_shares(of, row.made);
+    }
+    json data = {{"results", std::move(results)}};
+    data["cluster"] = report.scenes.empty() ? "" : scene_text(report.scenes[0].of);
+    data["statistics"] = fmt::format("{}", fmt::join(report.statistics, "; "));
+    if (!report.scenes.empty()) {
+        data["servers"] = report.scenes[0].of.server_names;
+        data["models_layers"] = report.scenes[0].of.demand.model_layers;
+    }
+    return to_html({.title = report.title.empty() ? "moorage placement" : report.title,
+                    .kind = "placement",
+                    .command = command,
+                    .text = report.rows.empty() ? "nothing was placed\n" : to_text(report),
+                    .data = std::move(data)});
 }
 
 }  // namespace moorage::core

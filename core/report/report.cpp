@@ -10,74 +10,13 @@
 #include "core/base/text.h"
 #include "core/config/executors.h"
 #include "core/report/figures.h"
+#include "core/report/report_figures.h"
 #include "core/report/substitution.h"
 #include "core/report/time_parts.h"
 
 namespace moorage::core {
 
 namespace {
-
-json to_json(const expert_counts &counts) {
-    return {{"requested", counts.requested},
-            {"hits", counts.hits},
-            {"partial_hits", counts.partial_hits},
-            {"misses", counts.misses},
-            {"hit_rate", stable(counts.hit_rate())},
-            {"substituted", counts.substituted},
-            {"on_cpu", counts.on_cpu},
-            {"remote", counts.remote},
-            {"loaded", counts.loaded}};
-}
-
-json to_json(const host_report &host) {
-    return {{"slots", host.slots},
-            {"requested", host.requested},
-            {"hits", host.hits},
-            {"disk_bytes", host.disk_bytes},
-            {"first_bytes", host.first_bytes},
-            {"disk_ms", stable(host.disk_ms)}};
-}
-
-json to_json(const device_report &device) {
-    return {{"name", device.name},
-            {"experts", device.experts},
-            {"slots", device.slots},
-            {"requested", device.requested},
-            {"hits", device.hits},
-            {"loaded", device.loaded},
-            {"h2d_bytes", device.h2d_bytes},
-            {"compute_ms", stable(device.compute_ms)},
-            {"transfer_ms", stable(device.transfer_ms)},
-            {"stall_ms", stable(device.stall_ms)}};
-}
-
-json accuracy(bool has_predictions, uint64_t predicted, uint64_t right) {
-    if (!has_predictions || predicted == 0) return nullptr;
-    return stable(double(right) / double(predicted));
-}
-
-json to_json(const layer_report &layer, bool has_predictions, bool lossy) {
-    json object = {{"requested", layer.experts.requested},         {"hits", layer.experts.hits},
-                   {"partial_hits", layer.experts.partial_hits},   {"misses", layer.experts.misses},
-                   {"hit_rate", stable(layer.experts.hit_rate())}, {"h2d_bytes", layer.h2d_bytes},
-                   {"stall_ms", stable(layer.stall_ms)},           {"slots", layer.slots}};
-    if (layer.split < 1) object["split"] = stable(layer.split);
-    object["on_cpu"] = layer.experts.on_cpu;
-    object["loaded"] = layer.experts.loaded;
-    object["prediction_accuracy"] =
-        accuracy(has_predictions, layer.predicted, layer.predicted_right);
-    if (lossy) object["routing"] = to_json(layer.routing, layer.experts.substituted);
-    return object;
-}
-
-json layers_json(const run_report &report) {
-    json layers = json::array();
-    for (size_t i = 0; i < report.layers.size(); ++i) {
-        layers.push_back(to_json(report.layers[i], report.has_predictions, report.lossy));
-        if (i < report.causes.size()) layers.back()["causes"] = causes_json(report.causes[i]);
-    }
-    return layers;
-}
 
 std::string headline(const run_report &report) {
     std::string text;
@@ -285,72 +224,6 @@ json to_json(const text_report &text) {
     return all;
 }
 
-static json facts_json(const run_report &report) {
-    json all = json::object();
-    for (const auto &[policy, facts] : report.facts)
-        for (const fact &one : facts) all[policy][one.name] = one.value;
-    return all;
-}
-
-json to_json(const run_report &report) {
-    json faults = json::object();
-    for (const auto &[plugin, count] : report.faults) faults[plugin] = count;
-    const byte_counts &bytes = report.bytes;
-    json all = {{"tokens", report.tokens},
-                {"requests", report.requests},
-                {"executor", report.executor},
-                {"profile", report.profile},
-                {"seed", report.seed},
-                {"virtual_time", report.virtual_time},
-                {"tpot_ms", to_json(report.tpot_ms)},
-                {"ttft_ms", to_json(report.ttft_ms)},
-                {"tokens_per_s", stable(report.tokens_per_s)},
-                {"experts", to_json(report.experts)},
-                {"bytes",
-                 {{"h2d", bytes.h2d},
-                  {"d2h", bytes.d2h},
-                  {"network", bytes.network},
-                  {"prefetched", bytes.prefetched},
-                  {"prefetch_used", bytes.prefetch_used},
-                  {"prefetch_wasted", bytes.prefetch_wasted},
-                  {"behind", bytes.behind},
-                  {"first_fill", report.arrangement.first_bytes},
-                  {"refill", report.arrangement.bytes},
-                  {"prefetch_cut_off", bytes.prefetch_cut_off},
-                  {"demand", bytes.demand}}},
-                {"time_ms",
-                 {{"compute", stable(report.time.compute)},
-                  {"transfer", stable(report.time.transfer)},
-                  {"stall", stable(report.time.stall)},
-                  {"cpu", stable(report.time.cpu)},
-                  {"policy", report.virtual_time ? json() : json(stable(report.time.policy))}}},
-                {"prediction",
-                 {{"accuracy",
-                   accuracy(report.has_predictions, report.predicted, report.predicted_right)}}},
-                {"layers", layers_json(report)},
-                {"config", report.config->is_null() ? json::object() : *report.config},
-                {"faults", std::move(faults)},
-                {"title", report.title},
-                {"total_ms", stable(report.total_ms)},
-                {"refill",
-                 {{"changes", report.arrangement.changes},
-                  {"ms", stable(report.arrangement.ms)},
-                  {"first_ms", stable(report.arrangement.first_ms)}}},
-                {"opt_misses", report.opt_misses == 0 ? json() : json(report.opt_misses)},
-                {"opt_reason", report.opt_reason.empty() ? json() : json(report.opt_reason)},
-                {"causes", report.causes.empty() ? json() : causes_json(causes_of(report))},
-                {"warnings", report.warnings}};
-    for (const auto &[plugin, count] : report.without_advice) all["without_advice"][plugin] = count;
-    if (!report.facts.empty()) all["facts"] = facts_json(report);
-    for (const device_report &one : report.devices) all["devices"].push_back(to_json(one));
-    if (report.host) all["host"] = to_json(*report.host);
-    if (report.lossy) all["routing"] = to_json(report.routing, report.experts.substituted);
-    if (!report.text.model.empty()) all["text"] = to_json(report.text);
-    for (const guard_arm &arm : report.guard) all["guard"].push_back(to_json(arm));
-    if (report.cluster) all["cluster"] = to_json(*report.cluster);
-    return all;
-}
-
 std::string json_text(const run_report &report) { return to_json(report).dump(); }
 
 std::string to_text(const run_report &report) {
@@ -362,7 +235,8 @@ std::string to_text(const run_report &report) {
     for (const auto &[label, said] : routing_lines(report)) text += labelled(label, said);
     for (const auto &[label, said] : guard_lines(report.guard)) text += labelled(label, said);
     if (report.cluster) text += to_text(*report.cluster);
-    return text + byte_lines(report) + time_lines(report) + layer_lines(report) + notes(report);
+    return text + byte_lines(report) + time_lines(report) + policy_lines(report) +
+           layer_lines(report) + notes(report);
 }
 
 }  // namespace moorage::core

@@ -67,6 +67,13 @@ struct text_report {
     double nll_change() const;  // nll - *own_nll; Requires: own_nll
 };
 
+// Calls of one function of one policy, and the host's time in them.
+struct policy_time {
+    std::string policy, call;  // "lru", "victims"
+    uint64_t calls = 0;
+    double ms = 0;  // estimated from the calls that were timed
+};
+
 // What was loaded while no request was under way: the caches' first content, as its policy names
 // it, and what a budget that changed splits or sizes brought anew. Not part of the other figures.
 struct arrangement_report {
@@ -97,8 +104,9 @@ struct run_report {
     bool has_predictions = false;
     uint64_t predicted = 0, predicted_right = 0;  // sums over the layers
     std::vector<layer_report> layers;
-    std::vector<guard_arm> guard;  // empty: the run had none
-    json_box config;               // resolved, by section
+    std::vector<policy_time> policy_times;  // empty: they were not timed
+    std::vector<guard_arm> guard;           // empty: the run had none
+    json_box config;                        // resolved, by section
     std::map<std::string, uint64_t> faults;
     std::map<std::string, uint64_t> without_advice;  // calls that a policy left to the default
     std::map<std::string, std::vector<fact>> facts;  // that policies state, by policy

@@ -15,6 +15,11 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), guard_ar
          off_tokens);
 }
 
+void each_field(auto &of, auto &&each) requires packed_as<decltype(of), policy_time> {
+    auto &[policy, call, calls, ms] = of;
+    each(policy, call, calls, ms);
+}
+
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), device_report> {
     auto &[name, experts, slots, requested, hits, loaded, h2d_bytes, compute_ms, transfer_ms,
            stall_ms] = of;
@@ -33,8 +38,8 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), text_rep
 }
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::home> {
-    auto &[name, requests, tokens, latency_ms, ttft_ms, local_ratio] = of;
-    each(name, requests, tokens, latency_ms, ttft_ms, local_ratio);
+    auto &[name, requests, tokens, latency_ms, ttft_ms, local_ratio, causes] = of;
+    each(name, requests, tokens, latency_ms, ttft_ms, local_ratio, causes);
 }
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_report::device> {
@@ -59,8 +64,9 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), run_report> {
     auto &[tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms,
            ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time,
-           causes, has_predictions, predicted, predicted_right, layers, guard, config, faults,
-           without_advice, facts, warnings, misfit, text, cluster, opt_misses, opt_reason] = of;
+           causes, has_predictions, predicted, predicted_right, layers, policy_times, guard, config,
+           faults, without_advice, facts, warnings, misfit, text, cluster, opt_misses, opt_reason] =
+        of;
     each(tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms, ttft_ms,
          tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time, causes,
          has_predictions, predicted, predicted_right, layers, guard, config, faults, without_advice,

@@ -41,21 +41,6 @@ double substituted_share(const routing_counts &routing, uint64_t substituted) {
     return share_of(substituted, routing.choices);
 }
 
-json to_json(const routing_counts &routing, uint64_t substituted) {
-    const double share = substituted_share(routing, substituted);
-    return {{"choices", routing.choices},
-            {"substituted", substituted},
-            {"substituted_share", stable(share)},
-            {"reweighted", routing.reweighted},
-            {"dropped", routing.dropped},
-            {"agreement", stable(1 - share)},
-            {"rows", routing.rows},
-            {"rows_unchanged", routing.rows_unchanged},
-            {"rows_agreement", stable(share_of(routing.rows_unchanged, routing.rows))},
-            {"held_exact", routing.held_exact},
-            {"held_cap", routing.held_cap}};
-}
-
 std::vector<std::pair<std::string, std::string>> routing_lines(const run_report &report) {
     if (!report.lossy) return {};
     const routing_counts &routing = report.routing;

@@ -2,20 +2,16 @@
 #include "core/report/targets.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/report/figure_table.h"
 
 namespace moorage::core {
 
 namespace {
-
-constexpr std::array<std::string_view, 9> better_when_larger = {
-    "hit_rate",       "hits",           "tokens_per_s",  "accuracy",           "agreement",
-    "rows_agreement", "rows_unchanged", "prefetch_used", "prediction_accuracy"};
 
 std::string_view last_key(std::string_view metric) {
     if (const size_t dot = metric.rfind('.'); dot != std::string_view::npos)
@@ -28,10 +24,6 @@ std::string_view trimmed(std::string_view text) {
     while (text.ends_with(' ')) text.remove_suffix(1);
     return text;
 }
-
-// Sections of a report whose keys are known by themselves, in the order of the search.
-constexpr std::array<const char *, 6> sections = {"experts", "text",       "bytes",
-                                                  "time_ms", "prediction", "routing"};
 
 void add_figures(const json &of, const std::string &path, std::vector<std::string> &names) {
     for (const auto &[key, value] : of.items()) {
@@ -89,8 +81,8 @@ result<metric_target> parse_target(std::string_view text) {
     target.metric = trimmed(name);
     if (target.metric.empty()) return wrong("no metric in it");
     if (target.metric.find_first_of("<> ") != std::string::npos) return wrong("= is missing");
-    const bool larger = std::find(better_when_larger.begin(), better_when_larger.end(),
-                                  last_key(target.metric)) != better_when_larger.end();
+    const figure *known = find_figure(target.metric);
+    const bool larger = known && known->better == wanted::larger;
     target.at_least = relation == '>' || (relation != '<' && larger);
     if (equals == std::string_view::npos) {
         if (relation == '<' || relation == '>') return wrong("= is missing");
@@ -120,8 +112,7 @@ result<std::vector<metric_target>> parse_targets(std::string_view text) {
 
 result<double> figure_of(const json &report, const std::string &metric) {
     const json *at = at_path(report, metric);
-    for (const char *section : sections)
-        if (!at) at = at_path(report, std::string(section) + "." + metric);
+    if (const auto path = path_of_figure(metric); !at && path) at = at_path(report, *path);
     // A time of nothing is 0 in the report; taken for a figure it would meet every target.
     const std::string summary = metric.substr(0, metric.find('.'));
     if ((summary == "tpot_ms" || summary == "ttft_ms") && at && report[summary]["mean"] == 0)

@@ -28,8 +28,7 @@ struct metric_target {
 };
 
 // "metric<=value", "metric>=value", "metric=value": at most, but at least for what is better the
-// larger it is (hit_rate, hits, tokens_per_s, accuracy, agreement, rows_agreement, rows_unchanged,
-// prefetch_used); "metric": the best value there is.
+// larger it is (figure_table.h says which); "metric": the best value there is.
 result<metric_target> parse_target(std::string_view text);
 // Several, with commas between them.
 result<std::vector<metric_target>> parse_targets(std::string_view text);

@@ -27,8 +27,9 @@ constexpr std::array<words, cause_count> cause_texts{{
     {"link wait", "waits for transfers"},
     {"disk wait", "waits for the disk"},
     {"CPU wait", "waits for the CPU"},
-    {"others wait", "waits for other machines or a request"},
+    {"others wait", "waits for other machines"},
     {"host", "waits for the host's decisions"},
+    {"idle", "has no request"},
 }};
 
 double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
@@ -117,12 +118,36 @@ std::string time_sentence(const time_causes &sum, bool gpu) {
     return format("of the time the {} {}", gpu ? "GPU" : "CPU", listed(shares_of(sum), "and"));
 }
 
+std::string shares_text(const time_causes &sum) { return listed(shares_of(sum), "and"); }
+
+std::string policy_lines(const run_report &report) {
+    if (report.policy_times.empty() || report.total_ms <= 0) return "";
+    std::vector<const policy_time *> order;
+    double all_ms = 0;
+    for (const policy_time &one : report.policy_times) {
+        order.push_back(&one);
+        all_ms += one.ms;
+    }
+    std::ranges::stable_sort(order, [](const auto *a, const auto *b) { return a->ms > b->ms; });
+    std::vector<std::string> most;
+    constexpr size_t shown_max = 3;
+    for (size_t i = 0; i < std::min(order.size(), shown_max); ++i)
+        most.push_back(format("{} {} {} ({} a call)", order[i]->policy, order[i]->call,
+                              percent(order[i]->ms, report.total_ms),
+                              human_ms(order[i]->ms / static_cast<double>(order[i]->calls))));
+    return labelled("policies", format("{} of the time inside them: {}",
+                                       percent(all_ms, report.total_ms), listed(most, "and")));
+}
+
 json causes_json(const std::array<time_causes, 2> &phases) {
     json all = json::object();
     for (size_t phase = 0; phase < phases.size(); ++phase)
-        for (size_t i = 0; i < cause_count; ++i)
+        for (size_t i = 0; i < cause_count; ++i) {
+            // Runs whose requests are all there from the start have no such time.
+            if (i == static_cast<size_t>(cause::idle) && phases[phase].ns[i] == 0) continue;
             all[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
                 stable(ms(phases[phase].ns[i]));
+        }
     return all;
 }
 

@@ -24,6 +24,12 @@ std::string time_lines(const run_report &report);
 // percent, the largest first; "" of nothing.
 std::string time_sentence(const time_causes &sum, bool gpu);
 
+// "computes 71.2 % and waits for transfers 28.8 %"; "" of nothing.
+std::string shares_text(const time_causes &sum);
+// What of the time the host was inside policies, and in which calls most; "" where it was not
+// measured.
+std::string policy_lines(const run_report &report);
+
 // {"prefill": {"compute_ms": ...}, "decode": {...}}: every cause.
 json causes_json(const std::array<time_causes, 2> &phases);
 

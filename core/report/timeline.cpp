@@ -1,15 +1,12 @@
-// timeline.cpp - writes trace events by hand: a document in memory would not hold millions of them.
+// timeline.cpp - rows, limits and the file of a timeline; what stands in it is the format's.
 #include "core/report/timeline.h"
 
-#include <algorithm>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <span>
-#include <type_traits>
 
-#include "core/base/json_fwd.h"
 #include "core/base/text.h"
+#include "core/report/timeline_format.h"
 
 namespace moorage::core {
 
@@ -17,52 +14,23 @@ namespace {
 
 constexpr size_t buffer_bytes = 1 << 20;
 
-void append_text(std::string &out, std::string_view text) {
-    const bool plain = std::all_of(text.begin(), text.end(), [](char character) {
-        return character >= ' ' && character < '\x7f' && character != '"' && character != '\\';
-    });
-    if (plain) {
-        out += '"';
-        out += text;
-        out += '"';
-        return;
-    }
-    // Rare. Bytes that are no UTF-8 are replaced, or no reader would take the file.
-    out += json_quoted(text);
-}
-
-template <class Number>
-requires std::is_arithmetic_v<Number>
-void append_number(std::string &out, Number number) {
-    char digits[32];
-    const auto [end, failure] = std::to_chars(digits, digits + sizeof digits, number);
-    assert(failure == std::errc());
-    out.append(digits, end);
-}
-
-void append_number_or_text(std::string &out, double number) {
-    if (std::isfinite(number))
-        append_number(out, number);
-    else
-        append_text(out, std::isnan(number) ? "not a number" : "infinite");
-}
-
-// The format counts in microseconds; three decimals keep the nanoseconds.
-void append_microseconds(std::string &out, uint64_t ns) {
-    append_number(out, ns / 1000);
-    const uint64_t rest = ns % 1000;
-    const char decimals[] = {'.', char('0' + rest / 100), char('0' + rest / 10 % 10),
-                             char('0' + rest % 10)};
-    out.append(decimals, sizeof decimals);
+bool is_perfetto(const std::filesystem::path &path) {
+    return path.extension() == ".pftrace" || path.extension() == ".perfetto-trace";
 }
 
 }  // namespace
 
-timeline::timeline(atomic_file file, uint64_t events_max)
-    : file_(std::move(file)), events_max_(events_max) {
+timeline::timeline(atomic_file file, std::unique_ptr<timeline_format> format,
+                   std::unique_ptr<gzip_writer> compress, uint64_t events_max)
+    : file_(std::move(file)),
+      format_(std::move(format)),
+      compress_(std::move(compress)),
+      events_max_(events_max) {
     buffer_.reserve(buffer_bytes + 4096);
-    buffer_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+    format_->begin(buffer_);
 }
+
+timeline::~timeline() = default;
 
 result<std::unique_ptr<timeline>> timeline::open(const std::filesystem::path &path,
                                                  uint64_t events_max) {
@@ -70,121 +38,90 @@ result<std::unique_ptr<timeline>> timeline::open(const std::filesystem::path &pa
     if (!file)
         return error{format("timeline {}; name a file in a folder that exists and is writable",
                             file.failure().text)};
-    return std::unique_ptr<timeline>(new timeline(std::move(file).value(), events_max));
+    const bool compressed = path.extension() == ".gz";
+    const std::filesystem::path plain = compressed ? path.stem() : path;
+    return std::unique_ptr<timeline>(new timeline(
+        std::move(file).value(), is_perfetto(plain) ? perfetto_timeline() : json_timeline(),
+        compressed ? std::make_unique<gzip_writer>() : nullptr, events_max));
 }
 
-uint32_t timeline::track(std::string_view name, std::string_view process) {
+uint32_t timeline::row_of(std::string_view name, std::string_view process, bool counts) {
     auto known = processes_.find(process);
     const bool new_process = known == processes_.end();
     if (new_process) known = processes_.emplace(process, uint32_t(processes_.size() + 1)).first;
     const auto [at, inserted] =
         tracks_.try_emplace({known->second, std::string(name)}, uint32_t(rows_.size()));
     if (!inserted) return at->second;
-    const row made{known->second, uint32_t(rows_.size() + 1)};
-    rows_.push_back(made);
-    if (new_process) add_name_event("process_name", made, process);
-    add_name_event("thread_name", made, name);
-    if (file_) {
-        begin_event('M', made, "thread_sort_index");
-        buffer_ += ",\"args\":{\"sort_index\":";
-        append_number(buffer_, made.thread);
-        buffer_ += '}';
-        end_event();
-    }
+    rows_.push_back({known->second, uint32_t(rows_.size() + 1), std::string(name)});
+    if (!file_) return at->second;
+    const row &made = rows_.back();
+    if (new_process) format_->process(buffer_, {made.process, made.thread, made.name}, process);
+    format_->row(buffer_, {made.process, made.thread, made.name}, counts);
     return at->second;
 }
 
-void timeline::add_name_event(std::string_view kind, const row &of, std::string_view name) {
-    if (!file_) return;
-    begin_event('M', of, kind);
-    buffer_ += ",\"args\":{\"name\":";
-    append_text(buffer_, name);
-    buffer_ += '}';
-    end_event();
+uint32_t timeline::track(std::string_view name, std::string_view process) {
+    return row_of(name, process, false);
+}
+
+uint32_t timeline::counter(std::string_view name, std::string_view process) {
+    return row_of(name, process, true);
 }
 
 // False when the event is to be left out. The first one left out leaves a mark where it would be.
 bool timeline::admit(uint32_t track, uint64_t time_ns) {
     assert(track < rows_.size());
-    if (!file_) return false;
+    if (!file_ || !shown_) return false;
     if (events_ < events_max_) {
         ++events_;
         return true;
     }
     if (left_out_++ == 0) {
-        begin_event('i', rows_[track], format("limit of {} events reached", events_max_));
-        buffer_ += ",\"s\":\"g\",\"ts\":";
-        append_microseconds(buffer_, time_ns);
-        end_event();
+        const row &of = rows_[track];
+        format_->instant(buffer_, {of.process, of.thread, of.name},
+                         format("limit of {} events reached", events_max_), time_ns, {},
+                         /*everywhere=*/true);
     }
     return false;
 }
 
-void timeline::begin_event(char phase, const row &of, std::string_view name) {
-    buffer_ += first_ ? "\n{\"ph\":\"" : ",\n{\"ph\":\"";
-    first_ = false;
-    buffer_ += phase;
-    buffer_ += "\",\"pid\":";
-    append_number(buffer_, of.process);
-    buffer_ += ",\"tid\":";
-    append_number(buffer_, of.thread);
-    buffer_ += ",\"name\":";
-    append_text(buffer_, name);
-}
-
-void timeline::end_event() {
-    buffer_ += '}';
-    if (buffer_.size() >= buffer_bytes) flush();
-}
-
-void timeline::add_arguments(arguments values) {
-    if (values.size() == 0) return;
-    buffer_ += ",\"args\":{";
-    bool first = true;
-    for (const timeline_argument &argument : values) {
-        if (!std::exchange(first, false)) buffer_ += ',';
-        append_text(buffer_, argument.key);
-        buffer_ += ':';
-        std::visit(
-            [&](const auto &value) {
-                using type = std::decay_t<decltype(value)>;
-                if constexpr (std::is_same_v<type, std::string_view>)
-                    append_text(buffer_, value);
-                else if constexpr (std::is_same_v<type, double>)
-                    append_number_or_text(buffer_, value);
-                else
-                    append_number(buffer_, value);
-            },
-            argument.value);
-    }
-    buffer_ += '}';
+void timeline::written() {
+    if (buffer_.size() >= buffer_bytes) flush(false);
 }
 
 void timeline::span(uint32_t track, std::string_view name, uint64_t start_ns, uint64_t duration_ns,
-                    arguments values) {
+                    arguments values, timeline_flow flow) {
     if (!admit(track, start_ns)) return;
-    begin_event('X', rows_[track], name);
-    buffer_ += ",\"ts\":";
-    append_microseconds(buffer_, start_ns);
-    buffer_ += ",\"dur\":";
-    append_microseconds(buffer_, duration_ns);
-    add_arguments(values);
-    end_event();
+    const row &of = rows_[track];
+    format_->span(buffer_, {of.process, of.thread, of.name}, name, start_ns, duration_ns, values,
+                  flow);
+    written();
 }
 
-void timeline::flush() {
-    file_->write(std::as_bytes(std::span(buffer_)));
+void timeline::instant(uint32_t track, std::string_view name, uint64_t at_ns, arguments values) {
+    if (!admit(track, at_ns)) return;
+    const row &of = rows_[track];
+    format_->instant(buffer_, {of.process, of.thread, of.name}, name, at_ns, values, false);
+    written();
+}
+
+void timeline::value(uint32_t counter, uint64_t at_ns, double value) {
+    if (!std::isfinite(value) || !admit(counter, at_ns)) return;
+    const row &of = rows_[counter];
+    format_->value(buffer_, {of.process, of.thread, of.name}, at_ns, value);
+    written();
+}
+
+void timeline::flush(bool last) {
+    const std::string packed = compress_ ? (*compress_)(buffer_, last) : std::string();
+    file_->write(std::as_bytes(std::span(compress_ ? packed : buffer_)));
     buffer_.clear();
 }
 
 status timeline::close() {
     if (file_) {
-        buffer_ += "\n],\"otherData\":{\"events\":";
-        append_number(buffer_, events_);
-        buffer_ += ",\"events_left_out\":";
-        append_number(buffer_, left_out_);
-        buffer_ += "}}\n";
-        flush();
+        format_->end(buffer_, events_, left_out_);
+        flush(true);
         ended_ = file_->commit();
         if (!ended_) ended_ = error{"timeline " + ended_.failure().text};
         file_.reset();

@@ -1,11 +1,13 @@
-// timeline.h - what every device did when, as Chrome trace events for ui.perfetto.dev.
+// timeline.h - what every device did when, for ui.perfetto.dev: as Perfetto's protobuf or as Chrome
+// trace events in JSON, either of them compressed or not.
 //
-//     auto opened = timeline::open("run.trace.json");
+//     auto opened = timeline::open("run.pftrace");
 //     timeline &shown = **opened;
 //     const uint32_t compute = shown.track("GPU compute", "gpu 0");
 //     shown.span(compute, "expert 5", 1200, 800, {{"layer", 3}, {"tokens", 1}});
 //     shown.close();
 //
+// The file's name says the format: .pftrace or .perfetto-trace, else JSON; .gz after it compresses.
 // Events go to a temporary file as they come, in any order of time, and are not kept. close() gives
 // the file its name; without it nothing is left. One thread at a time.
 #pragma once
@@ -42,16 +44,27 @@ struct timeline_argument {
     timeline_argument(std::string_view name, const char *text)
         : key(name), value(std::string_view(text)) {}
 };
+using timeline_arguments = std::initializer_list<timeline_argument>;
+
+// An arrow from the event that begins it to the one that ends it; id 0: none.
+struct timeline_flow {
+    uint64_t id = 0;
+    bool ends = false;
+};
+
+class timeline_format;
+class gzip_writer;
 
 class timeline {
 public:
-    using arguments = std::initializer_list<timeline_argument>;
+    using arguments = timeline_arguments;
 
     // Perfetto reads a few million events before it becomes slow; more are counted and left out.
     static constexpr uint64_t events_max_default = 4'000'000;
 
     static result<std::unique_ptr<timeline>> open(const std::filesystem::path &path,
                                                   uint64_t events_max = events_max_default);
+    ~timeline();
     timeline(const timeline &) = delete;
     timeline &operator=(const timeline &) = delete;
 
@@ -59,11 +72,18 @@ public:
     // device or a host) named. Rows are shown in the order in which they were asked for; asking
     // again gives the same row.
     uint32_t track(std::string_view name, std::string_view process = "device");
+    // A row of values over time.
+    uint32_t counter(std::string_view name, std::string_view process = "device");
 
     // Spans of one track either follow each other or lie within each other.
     void span(uint32_t track, std::string_view name, uint64_t start_ns, uint64_t duration_ns,
-              arguments values = {});
+              arguments values = {}, timeline_flow flow = {});
+    void instant(uint32_t track, std::string_view name, uint64_t at_ns, arguments values = {});
+    // The counter has the value from then on; infinite ones are left out.
+    void value(uint32_t counter, uint64_t at_ns, double value);
 
+    // Events are left out, uncounted, while it is off.
+    void show(bool on) { shown_ = on; }
     uint64_t events() const { return events_; }
     uint64_t events_left_out() const { return left_out_; }
 
@@ -74,21 +94,23 @@ public:
 private:
     struct row {
         uint32_t process, thread;
+        std::string name;
     };
 
-    timeline(atomic_file file, uint64_t events_max);
+    timeline(atomic_file file, std::unique_ptr<timeline_format> format,
+             std::unique_ptr<gzip_writer> compress, uint64_t events_max);
+    uint32_t row_of(std::string_view name, std::string_view process, bool counts);
     bool admit(uint32_t track, uint64_t time_ns);
-    void begin_event(char phase, const row &of, std::string_view name);
-    void add_arguments(arguments values);
-    void add_name_event(std::string_view kind, const row &of, std::string_view name);
-    void end_event();
-    void flush();
+    void written();
+    void flush(bool last);
 
     std::optional<atomic_file> file_;  // empty once closed
+    std::unique_ptr<timeline_format> format_;
+    std::unique_ptr<gzip_writer> compress_;  // null: it is written as it is
     status ended_ = success();
     const uint64_t events_max_;
     uint64_t events_ = 0, left_out_ = 0;
-    bool first_ = true;
+    bool shown_ = true;
     std::string buffer_;
     std::vector<row> rows_;
     std::map<std::string, uint32_t, std::less<>> processes_;

@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figures.h"
+#include "core/report/text_table.h"
 
 namespace moorage::core {
 
@@ -69,6 +70,29 @@ std::string to_text(const what_if &asked) {
         if (!one.why.empty()) text += labelled("", one.words + ": " + one.why);
     for (const std::string &part : wrapped(sentence(asked, order), text_columns - 2))
         text += "  " + part + "\n";
+    return text;
+}
+
+std::string what_if_table(const std::vector<std::string> &labels,
+                          const std::vector<const what_if *> &asked, size_t columns_max) {
+    if (asked.empty()) return "";
+    std::vector<table_column> columns{{"", labels, true}};
+    for (const what_if *of : asked)
+        for (const what_if::row &one : of->rows) {
+            const auto known = std::ranges::find(columns, one.words, &table_column::heading);
+            if (known == columns.end())
+                columns.push_back({one.words, std::vector<std::string>(asked.size(), "-")});
+        }
+    for (size_t i = 0; i < asked.size(); ++i)
+        for (const what_if::row &one : asked[i]->rows)
+            if (one.ms)
+                std::ranges::find(columns, one.words, &table_column::heading)->cells[i] =
+                    format("{:+.1f} %", -100 * asked[i]->saved(one) + 0.0);
+    std::string text = format("what would help: time with {:.3g} % more of one resource\n",
+                              100 * (asked[0]->factor - 1));
+    const std::vector<size_t> widths = fitted_widths(columns, columns_max);
+    text += heading_line(columns, widths);
+    for (size_t i = 0; i < asked.size(); ++i) text += row_line(columns, widths, i);
     return text;
 }
 

@@ -32,6 +32,9 @@ double figure_of(const what_if &asked, const run_report &of);
 
 // A table, the largest saving first, and the sentence that follows from it; at most 80 columns.
 std::string to_text(const what_if &asked);
+// Of several runs: what each resource saves each of them, a row a run; `labels` are theirs.
+std::string what_if_table(const std::vector<std::string> &labels,
+                          const std::vector<const what_if *> &asked, size_t columns_max);
 // {"factor", "metric", "base", "rows": [{"resource", "value", "saved", "error"}]}
 json to_json(const what_if &asked);
 

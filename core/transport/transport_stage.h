@@ -91,6 +91,10 @@ public:
     }  // likewise
     // Of the oldest piece under way.
     uint64_t piece_bytes(uint32_t link) const { return lanes_[link].oldest().bytes; }
+    // Whose piece is the oldest under way on the link. Requires: one is.
+    const transfer_record &next_to_end(uint32_t link) const {
+        return records_[lanes_[link].oldest().id];
+    }
     // Bytes of demand transfers on the link that have not crossed yet.
     uint64_t demand_backlog_bytes(uint32_t link) const { return lanes_[link].backlog_bytes; }
 

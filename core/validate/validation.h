@@ -59,7 +59,5 @@ json to_json(const validation &found);
 std::string to_text(const validation &found);
 // One page: the scatter by class, tables. `command` makes it again.
 std::string to_html(const validation &found, const std::string &command);
-// The scatter alone, as one <svg> element.
-std::string scatter_of(const validation &found);
 
 }  // namespace moorage::core

@@ -1,108 +1,77 @@
 // validation_html.cpp - a validation as one page that needs nothing else.
+#include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/report/chart.h"
 #include "core/report/figures.h"
-#include "core/report/html_parts.h"
-#include "core/report/svg.h"
+#include "core/report/page.h"
 #include "core/validate/validation.h"
 
 namespace moorage::core {
 
 namespace {
 
-std::string row_of(const std::vector<std::string> &cells, const std::string &name) {
-    std::string html = "<tr>";
-    for (const std::string &cell : cells) html += element(name, cell);
-    return html + "</tr>\n";
-}
-
-std::string table_of(const std::vector<std::string> &heading, const std::string &body) {
-    if (body.empty()) return "";
-    return "<div class=\"scroll\"><table>\n<thead>" + row_of(heading, "th") + "</thead>\n<tbody>" +
-           body + "</tbody></table></div>\n";
-}
+// A heading, a row of headings, and rows of texts.
+struct shown_table {
+    std::string heading;
+    json rows;
+    void add_to(json &all) const {
+        if (rows.size() > 1) all.push_back({heading, rows});
+    }
+};
 
 std::string ms_text(double ms) { return three_digits(ms) + " ms"; }
 
-std::string summary_table(const validation &found) {
-    std::string body;
+const char *class_of(const validated_row &row) {
+    return figure_class_names[static_cast<size_t>(row.of)];
+}
+
+json tables(const validation &found) {
+    shown_table classes{
+        "By class",
+        {{"class", "rows", "median error", "nine of ten within", "worst", "median ratio"}}};
     for (const error_summary &sum : found.summaries())
-        body += row_of(
-            {sum.name, format("{}", sum.rows), percent(sum.median, 1), percent(sum.ninth_tenth, 1),
-             percent(sum.worst, 1) + ", " + sum.worst_id, format("{:.2f}", sum.median_ratio)},
-            "td");
-    return table_of(
-        {"class", "rows", "median error", "nine of ten within", "worst", "median ratio"}, body);
-}
-
-std::string rows_table(const validation &found) {
-    std::string body;
+        classes.rows.push_back(
+            {sum.name, sum.rows, percent(sum.median, 1), percent(sum.ninth_tenth, 1),
+             percent(sum.worst, 1) + ", " + sum.worst_id, format("{:.2f}", sum.median_ratio)});
+    shown_table rows{
+        "Rows", {{"row", "group", "class", "engine", "published", "emulated", "ratio", "assumed"}}};
+    shown_table left_out{"Not emulated", {{"row", "group", "reason"}}};
     for (const validated_row &row : found.rows) {
-        if (!row.emulated()) continue;
-        body += row_of(
-            {row.figure.id, row.figure.group, figure_class_names[static_cast<size_t>(row.of)],
-             row.figure.engine, ms_text(row.figure.time_ms()), ms_text(row.emulated_ms),
-             format("{:.2f}", row.ratio()), joined(row.assumed)},
-            "td");
+        if (row.emulated())
+            rows.rows.push_back({row.figure.id, row.figure.group, class_of(row), row.figure.engine,
+                                 ms_text(row.figure.time_ms()), ms_text(row.emulated_ms),
+                                 format("{:.2f}", row.ratio()),
+                                 fmt::format("{}", fmt::join(row.assumed, ", "))});
+        else
+            left_out.rows.push_back({row.figure.id, row.figure.group, row.reason});
     }
-    return table_of(
-        {"row", "group", "class", "engine", "published", "emulated", "ratio", "assumed"}, body);
-}
-
-std::string pairs_table(const validation &found) {
-    std::string body;
-    for (const validated_pair &one : found.pairs) {
-        const bool there = one.is_emulated();
-        body += row_of({one.pair.pair, one.pair.effect, three_digits(one.pair.slowdown),
-                        there ? three_digits(one.emulated) : "-",
-                        there ? format("{:.2f}", one.ratio()) : one.reason},
-                       "td");
-    }
-    return table_of({"pair", "effect", "published", "emulated", "ratio"}, body);
-}
-
-std::string reasons_table(const validation &found) {
-    std::string body;
-    for (const validated_row &row : found.rows)
-        if (!row.emulated()) body += row_of({row.figure.id, row.figure.group, row.reason}, "td");
-    return table_of({"row", "group", "reason"}, body);
+    shown_table pairs{"Slowdowns of pairs", {{"pair", "effect", "published", "emulated", "ratio"}}};
+    for (const validated_pair &one : found.pairs)
+        pairs.rows.push_back({one.pair.pair, one.pair.effect, three_digits(one.pair.slowdown),
+                              one.is_emulated() ? three_digits(one.emulated) : "-",
+                              one.is_emulated() ? format("{:.2f}", one.ratio()) : one.reason});
+    json all = json::array();
+    for (const shown_table *one : {&classes, &rows, &pairs, &left_out}) one->add_to(all);
+    return all;
 }
 
 }  // namespace
 
-std::string scatter_of(const validation &found) {
-    scatter_chart chart;
-    chart.label = "published against emulated times, by class";
-    chart.x_title = "published, ms a step or a token of a prompt";
-    chart.y_title = "emulated, ms";
-    for (size_t of = 0; of < std::size(figure_class_names); ++of) {
-        chart_series series;
-        series.name = figure_class_names[of];
-        series.look.number = of;
-        for (const validated_row &row : found.rows)
-            if (row.emulated() && static_cast<size_t>(row.of) == of)
-                series.points.push_back(
-                    {row.figure.time_ms(), row.emulated_ms,
-                     format("{} ({}): {} published, {} emulated", row.figure.id, row.figure.engine,
-                            ms_text(row.figure.time_ms()), ms_text(row.emulated_ms))});
-        chart.series.push_back(std::move(series));
-    }
-    return draw(chart);
-}
-
 std::string to_html(const validation &found, const std::string &command) {
+    json rows = json::array();
+    for (const validated_row &row : found.rows)
+        if (row.emulated())
+            rows.push_back({{"class", class_of(row)},
+                            {"published_ms", stable(row.figure.time_ms())},
+                            {"emulated_ms", stable(row.emulated_ms)}});
     const std::string count = format(
-        "{} of {} rows emulated. Ratio: emulated speed over published; "
-        "error: how far it is from 1.",
+        "{} of {} rows emulated. Ratio: emulated speed over published; error: how far it is from 1",
         found.emulated(), found.rows.size());
-    return page_begin("The emulator against " + found.file) + "<dl class=\"facts\">" +
-           fact_line("made by", command) + "</dl>\n" +
-           chapter("By class", count, summary_table(found)) +
-           chapter("Published against emulated", "Thin lines: a quarter more and less.",
-                   maps_of({{"every row that is emulated", scatter_of(found)}})) +
-           chapter("Rows", "", rows_table(found)) +
-           chapter("Slowdowns of pairs", "", pairs_table(found)) +
-           chapter("Not emulated", "", reasons_table(found)) + page_end;
+    return to_html({.title = "The emulator against " + found.file,
+                    .kind = "validation",
+                    .command = command,
+                    .reading = {count},
+                    .text = to_text(found),
+                    .data = json{{"rows", std::move(rows)}, {"tables", tables(found)}}});
 }
 
 }  // namespace moorage::core

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -163,9 +164,86 @@ TEST_CASE("the fastest is marked by profile and size, ties together, bounds neve
     CHECK(view.offline == flags{false, false, false, true, false, false, false});
     // Nothing is best where all are equal, or alone.
     CHECK(view.best == flags{false, true, true, false, false, false, false});
+    // More memory at less time stands beside less of it at more; a profile of its own says nothing.
+    CHECK(view.pareto == flags{false, true, true, false, true, true, false});
     CHECK(view.group[0] == view.group[3]);
     CHECK(view.group[0] != view.group[4]);
     CHECK(view.group[0] != view.group[6]);
+}
+
+TEST_CASE("what nothing beats is found as all pairs say, in memory, time and quality") {
+    // By hand: b beats a (less of all); c is slower but better; d does not fit; e is better by
+    // nobody knows how much.
+    const auto scored = [](uint64_t slots, double tpot_ms, double nll) {
+        comparison_row row = row_of({.slots = slots, .tpot_ms = tpot_ms});
+        row.report.text.scored = 100;
+        row.report.text.nll = nll;
+        return row;
+    };
+    comparison made = compared({scored(64, 20, 2), scored(32, 10, 1.9), scored(64, 15, 1.5),
+                                scored(16, 5, 1), row_of({.slots = 16, .tpot_ms = 4})});
+    made.rows[3].report.misfit = "it wants 9 GB of 8";
+    made.rows[4].report.lossy = true;
+    const comparison_view view = view_of(made);
+    CHECK(view.pareto == flags{false, true, true, false, false});
+    CHECK_FALSE(quality_of(made.rows[4].report));
+    const std::string text = to_text(made);
+    CHECK(contains(text, " 5.00 !"));
+    CHECK(contains(text, "does not fit: it wants 9 GB of 8"));
+    CHECK(contains(text, "* nothing of the same work beats it in memory, TPOT and quality"));
+    // Drawn rows against the definition, pair by pair.
+    std::srand(3);
+    for (int round = 0; round < 200; ++round) {
+        std::vector<comparison_row> rows;
+        for (int i = 0; i < 8; ++i)
+            rows.push_back(scored(16u << std::rand() % 3, 5 + std::rand() % 4, std::rand() % 3));
+        const comparison_view drawn = view_of(compared(rows));
+        flags expected(rows.size(), true);
+        for (size_t i = 0; i < rows.size(); ++i)
+            for (size_t j = 0; j < rows.size(); ++j) {
+                const double a[] = {double(rows[i].slots), rows[i].report.tpot_ms.mean,
+                                    rows[i].report.text.nll};
+                const double b[] = {double(rows[j].slots), rows[j].report.tpot_ms.mean,
+                                    rows[j].report.text.nll};
+                bool no_worse = true, somewhere = false;
+                for (int k = 0; k < 3; ++k) no_worse &= b[k] <= a[k], somewhere |= b[k] < a[k];
+                if (no_worse && somewhere) expected[i] = false;
+            }
+        if (std::find(expected.begin(), expected.end(), false) == expected.end())
+            expected.assign(rows.size(), false);
+        CHECK(drawn.pareto == expected);
+    }
+}
+
+TEST_CASE("rows of other memory, work or quality are not ranked") {
+    CHECK(contains(to_text(compared({row_of({.slots = 64}), row_of({.slots = 128, .tpot_ms = 5})})),
+                   "not ranked, as the rows differ in memory"));
+    comparison made = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 5})});
+    CHECK(contains(to_text(made), "lfu is fastest, 4.00 times as fast as lru"));
+    made.rows[1].report.config["run"]["batch"] = 4;
+    CHECK(contains(to_text(made), "not ranked, as the rows differ in work"));
+    made.rows[1].report.config["run"]["batch"] = 1;
+    made.rows[1].report.lossy = true;
+    CHECK(contains(to_text(made), "not ranked, as the rows differ in quality"));
+}
+
+TEST_CASE("repeats make intervals, and faster is what they exclude chance from") {
+    // Of 1, 2, 3 the deviation is 1; t of two degrees of freedom 4.303; 4.303 / sqrt(3) = 2.484.
+    const double three[] = {1, 2, 3};
+    CHECK(half_interval(three) == doctest::Approx(2.4843).epsilon(1e-4));
+    comparison_row a = row_of({.tpot_ms = 9}), b = row_of({.cache = "lfu", .tpot_ms = 10});
+    CHECK(is_faster(a, b));  // as measured, once
+    a.repeats_ms = {9, 18, 27};
+    b.repeats_ms = {10, 20, 30};  // a ninth slower each time, however far the texts are apart
+    CHECK(is_faster(a, b));
+    CHECK_FALSE(is_faster(b, a));
+    b.repeats_ms = {10, 18.5, 26};
+    CHECK_FALSE(is_faster(a, b));
+    comparison made = compared({b, a});
+    const std::string text = to_text(made);
+    CHECK(contains(text, "lru and lfu are not told apart by 3 repeats"));
+    CHECK(contains(text, "± "));
+    CHECK(to_json(made)["results"][1]["repeats"]["mean"] == 18);
 }
 
 TEST_CASE("the table has the figures worked out by hand") {

@@ -12,7 +12,6 @@
 #include "core/cluster/cluster_run.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
-#include "core/report/html.h"
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"
 

@@ -136,24 +136,12 @@ TEST_CASE("texts fit 80 columns whatever the names, and say what was refused") {
     CHECK(results[1]["settings"]["cluster.users.count"] == "20");
 }
 
-TEST_CASE("a page has a map per plan, the table, and no markup from outside") {
+TEST_CASE("a page carries a map per plan, and no markup from outside") {
     const placement_report report = report_of(small_scene(), 3);
     const std::string page = to_html(report, "moorage place <x>");
     CHECK(page.find("a &lt;title&gt; &amp; more") != std::string::npos);
     CHECK(page.find("<title> &") == std::string::npos);
     CHECK(page.find("place &lt;x&gt;") != std::string::npos);
-    CHECK(count_of(page, "<figure class=\"map\">") == 3);
-    CHECK(count_of(page, "<tr>") == 4);
-    CHECK(count_of(page, "west, layer 1: 50.0 %") == 3);
-    // Swept numbers become an axis, in gigabytes.
-    placement_report swept = report_of(small_scene(), 1);
-    swept.scenes.push_back({small_scene(), {}});
-    swept.rows.push_back(swept.rows[0]);
-    swept.rows[1].scene = 1;
-    const std::string key = "cluster.servers.expert_memory_bytes";
-    swept.scenes[0].settings = {{key, "2.5e9"}}, swept.scenes[1].settings = {{key, "5e9"}};
-    const std::string curve = to_html(swept, "");
-    CHECK(curve.find("servers.expert_memory_bytes, GB") != std::string::npos);
-    swept.scenes[1].settings = {{key, "five"}};
-    CHECK(to_html(swept, "").find("expert_memory_bytes, GB") == std::string::npos);
+    CHECK(count_of(page, "\"layer_shares\":") == 3);
+    CHECK(page.find("\"servers\":[\"") != std::string::npos);
 }

@@ -11,7 +11,6 @@
 #include "core/base/json.h"
 #include "core/cluster/cluster_run.h"
 #include "core/report/comparison.h"
-#include "core/report/html.h"
 #include "core/report/report_packing.h"
 #include "core/source/trace_write.h"
 

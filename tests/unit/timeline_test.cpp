@@ -1,8 +1,12 @@
-// Goal: a timeline is JSON that trace viewers read, in every circumstance. Method: files are parsed
-// back with the JSON library and compared with the events that were given.
+// Goal: a timeline is what trace viewers read, in every circumstance. Method: files are parsed back
+// and compared with the events that were given: JSON by the library, protobuf by a decoder of its
+// own that has the field numbers of Perfetto's published proto files.
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -12,9 +16,13 @@
 
 #include <sys/resource.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "core/base/json.h"
+#include "core/pipeline/run.h"
+#include "core/pipeline/timeline_sink.h"
 #include "core/report/timeline.h"
+#include "tests/unit/toy_run.h"
 
 using namespace moorage::core;
 
@@ -192,4 +200,248 @@ TEST_CASE("files that cannot be written are reported with their name") {
     CHECK(ended.failure().text.find(file.path.string()) != std::string::npos);
     CHECK_FALSE(std::filesystem::exists(file.path));
     CHECK_FALSE(shown->close().ok());
+}
+
+namespace {
+
+// A protobuf message: each field's values in order. Numbers and fixed64 as integers.
+struct decoded {
+    std::map<uint32_t, std::vector<uint64_t>> numbers;
+    std::map<uint32_t, std::vector<std::string>> texts;
+
+    uint64_t number(uint32_t field) const { return numbers.at(field).at(0); }
+    double real(uint32_t field) const {
+        double value;
+        std::memcpy(&value, &numbers.at(field).at(0), sizeof(value));
+        return value;
+    }
+    std::string text(uint32_t field) const { return texts.at(field).at(0); }
+    bool has(uint32_t field) const { return numbers.contains(field) || texts.contains(field); }
+};
+
+decoded decode(std::string_view bytes) {
+    decoded made;
+    const auto varint = [&] {
+        uint64_t value = 0;
+        for (int shift = 0;; shift += 7) {
+            REQUIRE(!bytes.empty());
+            REQUIRE(shift < 64);
+            const auto byte = static_cast<unsigned char>(bytes.front());
+            bytes.remove_prefix(1);
+            value |= uint64_t{byte & 0x7fu} << shift;
+            if (byte < 0x80) return value;
+        }
+    };
+    while (!bytes.empty()) {
+        const uint64_t key = varint();
+        const auto field = static_cast<uint32_t>(key >> 3);
+        const uint64_t type = key & 7;
+        REQUIRE((type == 0 || type == 1 || type == 2));
+        if (type == 0) {
+            made.numbers[field].push_back(varint());
+            continue;
+        }
+        const uint64_t size = type == 1 ? 8 : varint();
+        REQUIRE(size <= bytes.size());
+        if (type == 1) {
+            uint64_t value = 0;
+            for (int i = 7; i >= 0; --i)
+                value = value << 8 | static_cast<unsigned char>(bytes[static_cast<size_t>(i)]);
+            made.numbers[field].push_back(value);
+        } else {
+            made.texts[field].emplace_back(bytes.substr(0, size));
+        }
+        bytes.remove_prefix(size);
+    }
+    return made;
+}
+
+// protos/perfetto/trace: trace.proto, trace_packet.proto, track_event/*.proto.
+enum : uint32_t {
+    trace_packet = 1,
+    packet_timestamp = 8,
+    packet_sequence = 10,
+    packet_event = 11,
+    packet_track = 60,
+    track_uuid = 1,
+    track_name = 2,
+    track_process = 3,
+    track_parent = 5,
+    track_counter = 8,
+    process_pid = 1,
+    process_name = 6,
+    event_annotations = 4,
+    event_type = 9,
+    event_track = 11,
+    event_name = 23,
+    event_value = 44,
+    event_flow = 47,
+    event_flow_end = 48,
+    annotation_uint = 3,
+    annotation_int = 4,
+    annotation_real = 5,
+    annotation_text = 6,
+    annotation_name = 10
+};
+
+struct shown_event {
+    uint64_t ns = 0, type = 0;
+    std::string track, name;
+    decoded fields;
+};
+
+// Every track described once and before its use, every slice ended, on its own track.
+std::vector<shown_event> checked(const std::string &bytes) {
+    std::map<uint64_t, std::string> tracks;
+    std::map<uint64_t, int> open;
+    std::vector<shown_event> all;
+    const decoded trace = decode(bytes);
+    for (const std::string &one : trace.texts.at(trace_packet)) {
+        const decoded packet = decode(one);
+        CHECK(packet.number(packet_sequence) == 1);
+        if (packet.has(packet_track)) {
+            const decoded track = decode(packet.text(packet_track));
+            const uint64_t uuid = track.number(track_uuid);
+            CHECK_FALSE(tracks.contains(uuid));
+            if (track.has(track_process)) {
+                tracks[uuid] = decode(track.text(track_process)).text(process_name);
+            } else {
+                REQUIRE(tracks.contains(track.number(track_parent)));
+                tracks[uuid] = tracks[track.number(track_parent)] + "/" + track.text(track_name);
+            }
+            continue;
+        }
+        const decoded event = decode(packet.text(packet_event));
+        const uint64_t at = event.number(event_track), type = event.number(event_type);
+        REQUIRE(tracks.contains(at));
+        if (type == 1) ++open[at];
+        if (type == 2) --open[at];
+        CHECK(open[at] >= 0);
+        all.push_back({packet.number(packet_timestamp), type, tracks[at],
+                       event.has(event_name) ? event.text(event_name) : "", event});
+    }
+    for (const auto &[track, count] : open) CHECK(count == 0);
+    return all;
+}
+
+std::string bytes_of(const std::filesystem::path &path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string unzipped(const std::filesystem::path &path) {
+    gzFile file = gzopen(path.c_str(), "rb");
+    REQUIRE(file != nullptr);
+    std::string all;
+    char part[4096];
+    for (int count; (count = gzread(file, part, sizeof(part))) > 0;)
+        all.append(part, static_cast<size_t>(count));
+    CHECK(gzclose(file) == Z_OK);
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("Perfetto's format says what was shown") {
+    const scratch_file file("events.pftrace");
+    const auto shown = opened(file);
+    const uint32_t compute = shown->track("GPU compute", "gpu 0");
+    const uint32_t copy = shown->track("copy", "gpu 0"), rate = shown->counter("GB/s", "host");
+    shown->span(copy, "expert \xff", 7, 93, {{"bytes", uint64_t(18446744073709551615u)}},
+                {5, false});
+    shown->span(compute, "expert", 1'234'567, 1'005,
+                {{"layer", 3}, {"by", -2}, {"share", 0.5}, {"of", "x"}}, {5, true});
+    shown->instant(compute, "evicted", 300);
+    shown->value(rate, 250, 12.5);
+    shown->value(rate, 260, std::nan(""));
+    CHECK(shown->events() == 4);
+    REQUIRE(shown->close().ok());
+    const std::vector<shown_event> all = checked(bytes_of(file.path));
+    REQUIRE(all.size() == 6);
+    CHECK(all[0].track == "gpu 0/copy");
+    CHECK(all[0].ns == 7);
+    CHECK(all[1].ns == 100);
+    CHECK(all[0].name.starts_with("expert "));
+    CHECK(all[0].fields.number(event_flow) == 5);
+    CHECK(decode(all[0].fields.text(event_annotations)).number(annotation_uint) ==
+          18446744073709551615u);
+    CHECK(all[2].fields.number(event_flow_end) == 5);
+    CHECK(all[3].ns == 1'235'572);
+    const auto &values = all[2].fields.texts.at(event_annotations);
+    REQUIRE(values.size() == 4);
+    CHECK(decode(values[0]).text(annotation_name) == "layer");
+    CHECK(static_cast<int64_t>(decode(values[1]).number(annotation_int)) == -2);
+    CHECK(decode(values[2]).real(annotation_real) == 0.5);
+    CHECK(decode(values[3]).text(annotation_text) == "x");
+    CHECK(all[4].type == 3);
+    CHECK(all[5].type == 4);
+    CHECK(all[5].track == "host/GB/s");
+    CHECK(all[5].fields.real(event_value) == 12.5);
+}
+
+TEST_CASE("compressed files hold the same bytes") {
+    for (const char *name : {"z.json", "z.pftrace"}) {
+        const scratch_file plain(name), packed(std::string(name) + ".gz");
+        for (const scratch_file *file : {&plain, &packed}) {
+            const auto shown = opened(*file);
+            const uint32_t track = shown->track("a");
+            for (uint64_t i = 0; i < 40'000; ++i) shown->span(track, "s", i * 10, 5, {{"i", i}});
+            REQUIRE(shown->close().ok());
+        }
+        CHECK(unzipped(packed.path) == bytes_of(plain.path));
+        CHECK(std::filesystem::file_size(packed.path) < std::filesystem::file_size(plain.path) / 4);
+    }
+}
+
+TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows") {
+    moorage::test::toy_run on;
+    std::vector<std::vector<std::vector<uint16_t>>> chosen;
+    for (uint16_t token = 0; token < 12; ++token)  // of three slots none is ever hit
+        chosen.push_back({{static_cast<uint16_t>(token % 4)}});
+    on.write(toy::routing(chosen, 4, {0, 6, 12}, false));
+    on.config.experts = 3;
+    on.config.cache.plugin = "lru";
+    const scratch_file file("run.pftrace");
+    const auto shown = opened(file);
+    timeline_sink rows(*shown, 4);
+    const auto done = run(on.config, on.shared, {.rows = &rows});
+    REQUIRE(done.ok());
+    REQUIRE(shown->close().ok());
+    std::map<std::string, size_t> begun;
+    std::set<uint64_t> from, to;
+    uint64_t computed_ns = 0, caused_ns = 0, open_ns = 0;
+    for (const shown_event &one : checked(bytes_of(file.path))) {
+        if (one.type != 2) ++begun[one.track];
+        if (one.track == "GPU/GPU compute")
+            one.type == 1 ? void(open_ns = one.ns) : void(computed_ns += one.ns - open_ns);
+        if (one.track == "GPU/causes, token by token")
+            one.type == 1 ? void(open_ns = one.ns) : void(caused_ns += one.ns - open_ns);
+        if (one.track == "GPU/copy host to GPU" && one.type == 1) {
+            CHECK(one.name.starts_with("demand "));
+            from.insert(one.fields.number(event_flow));
+        }
+        if (one.fields.has(event_flow_end)) to.insert(one.fields.number(event_flow_end));
+    }
+    CHECK(begun["GPU/tokens"] == 12);
+    CHECK(begun["GPU/requests"] == 2);
+    CHECK(begun["GPU/copy host to GPU"] == 12);
+    CHECK(begun["GPU/evictions"] == 9);  // all loads but the first three
+    CHECK(begun["GPU/resident experts"] == 12);
+    CHECK(begun["GPU/hit rate, %"] == 12);
+    CHECK(begun["GPU/loaded, GB/s"] == 12);
+    CHECK(from.size() == 12);
+    CHECK(from == to);  // each load is used
+    CHECK(static_cast<double>(caused_ns) / 1e6 == doctest::Approx(done->total_ms));
+    CHECK(static_cast<double>(computed_ns) / 1e6 == doctest::Approx(done->time.compute));
+
+    // Only the tokens of a window.
+    const scratch_file part("part.pftrace");
+    const auto some = opened(part);
+    timeline_sink few(*some, 4, "GPU", "host", {3, 5});
+    REQUIRE(run(on.config, on.shared, {.rows = &few}).ok());
+    REQUIRE(some->close().ok());
+    std::vector<std::string> tokens;
+    for (const shown_event &one : checked(bytes_of(part.path)))
+        if (one.track == "GPU/tokens" && one.type == 1) tokens.push_back(one.name);
+    CHECK(tokens == std::vector<std::string>{"token 3", "token 4"});
 }

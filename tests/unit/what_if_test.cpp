@@ -91,4 +91,13 @@ TEST_CASE("the program asks it of emulated machines") {
     CHECK(told["what_if"]["base"] == told["tpot_ms"]["mean"]);
     CHECK(told["what_if"]["rows"].size() == 7);  // no disk; memory for experts
     CHECK(told["what_if"]["rows"][6]["resource"] == "expert_memory");
+    // Side by side, each row is asked for itself, and says what it says alone.
+    const auto both = on.run(
+        {"compare", "run.toml", "--sweep", "memory.experts=4,6", "--what-if", "--json", "c.json"});
+    CHECK(both.code == 0);
+    CHECK(both.out.find("what would help") != std::string::npos);
+    const json rows = json::parse(on.read("c.json"))["results"];
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[0]["what_if"] == told["what_if"]);
+    CHECK(rows[1]["what_if"]["base"] == rows[1]["tpot_ms"]["mean"]);
 }

@@ -1,6 +1,9 @@
 // compare_command.cpp - moorage compare: the same work under several configurations, side by side.
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,11 +12,11 @@
 #include "core/config/stage_policy.h"
 #include "core/pipeline/run.h"
 #include "core/report/comparison.h"
-#include "core/report/html.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/rows.h"
 #include "tools/moorage/run_many.h"
+#include "tools/moorage/what_if_rows.h"
 
 namespace moorage::tool {
 
@@ -25,13 +28,45 @@ struct arguments {
     std::vector<std::string> configs, overrides, sweeps;
     std::string json_file, html_file;
     uint32_t jobs = 0;
-    bool no_optimum = false;
+    std::string repeat;
+    bool no_optimum = false, what_if = false;
 };
 
 struct work {
-    std::vector<run_config> configs;
+    std::vector<run_config> configs;                 // a row each
     std::vector<std::vector<override_value>> swept;  // by configuration
+    std::vector<run_config> runs;                    // each row's repeats, one after the other
+    size_t repeats = 1;
 };
+
+constexpr uint64_t repeats_max = 1000;
+
+// What differs between the repeats of a row: seeds, or the values of a setting.
+struct repetition {
+    uint64_t seeds = 1;
+    std::optional<sweep> values;
+    size_t count() const { return values ? values->values.size() : seeds; }
+};
+
+result<repetition> read_repeat(const std::string &text) {
+    repetition made;
+    if (text.empty()) return made;
+    if (text.find('=') != std::string::npos) {
+        auto values = parse_sweep(text);
+        if (!values) return values.failure();
+        made.values = std::move(values).value();
+    } else {
+        const auto [end, wrong] =
+            std::from_chars(text.data(), text.data() + text.size(), made.seeds);
+        if (wrong != std::errc() || end != text.data() + text.size()) made.seeds = 0;
+    }
+    if (made.count() < 2 || made.count() > repeats_max)
+        return error{format("--repeat {}: 2 to {} seeds, or a setting and its values, for example "
+                            "5 or source.trace=a.safetensors,b.safetensors",
+                            text, repeats_max),
+                     true};
+    return made;
+}
 
 result<work> read_configs(const arguments &given) {
     const auto fixed = read_overrides(given.overrides);
@@ -42,14 +77,24 @@ result<work> read_configs(const arguments &given) {
         if (!one) return one.failure();
         sweeps.push_back(std::move(one).value());
     }
+    const auto repeat = read_repeat(given.repeat);
+    if (!repeat) return repeat.failure();
     work all;
+    all.repeats = repeat->count();
     for (const std::string &file : given.configs) {
         for (const auto &chosen : combinations(sweeps)) {
             std::vector<override_value> overrides = *fixed;
             overrides.insert(overrides.end(), chosen.begin(), chosen.end());
-            auto config = load_run_config(file, overrides);
-            if (!config) return config.failure();
-            all.configs.push_back(std::move(config).value());
+            for (size_t i = 0; i < all.repeats; ++i) {
+                std::vector<override_value> own = overrides;
+                if (const auto &of = repeat->values; of)
+                    own.push_back({of->section, of->key, of->values[i]});
+                auto config = load_run_config(file, own);
+                if (!config) return config.failure();
+                if (!repeat->values) config->seed += i;
+                all.runs.push_back(std::move(config).value());
+            }
+            all.configs.push_back(all.runs[all.runs.size() - all.repeats]);
             all.swept.push_back(chosen);
         }
     }
@@ -82,19 +127,30 @@ std::string label_of(const work &done, size_t row) {
     return label;
 }
 
-comparison compare(const work &done, std::vector<run_outcome> rows, const run_resources &shared) {
+// The first run of a row with the times of all; the failure of the first that failed.
+run_outcome joined(std::span<run_outcome> runs, std::vector<double> &times_ms) {
+    for (run_outcome &one : runs) {
+        if (!one.report) return std::move(one);
+        times_ms.push_back(time_ms(*one.report));
+    }
+    if (runs.size() == 1) times_ms.clear();
+    return std::move(runs[0]);
+}
+
+comparison compare(const work &done, std::vector<run_outcome> runs, const run_resources &shared) {
     const std::vector<run_config> &configs = done.configs;
     comparison all;
     const auto same = [&](const run_config &one) { return one.title == configs[0].title; };
     if (std::all_of(configs.begin(), configs.end(), same)) all.title = configs[0].title;
-    for (size_t i = 0; i < rows.size(); ++i) {
-        if (!rows[i].report) {
-            all.failed.push_back(std::move(rows[i].failure));
+    for (size_t i = 0; i < configs.size(); ++i) {
+        comparison_row row;
+        run_outcome ended = joined({&runs[i * done.repeats], done.repeats}, row.repeats_ms);
+        if (!ended.report) {
+            all.failed.push_back(std::move(ended.failure));
             all.failed.back().label = label_of(done, i);
             continue;
         }
-        run_report &report = *rows[i].report;
-        comparison_row row;
+        run_report &report = *ended.report;
         if (report.cluster) {
             note_swept(*report.config, done.swept[i]);
         } else {
@@ -119,7 +175,22 @@ std::string command_line(const arguments &given) {
     for (const std::string &config : given.configs) text += " " + config;
     for (const std::string &one : given.overrides) text += " --set " + one;
     for (const std::string &one : given.sweeps) text += " --sweep " + one;
-    return text;
+    if (!given.repeat.empty()) text += " --repeat " + given.repeat;
+    return given.what_if ? text + " --what-if" : text;
+}
+
+// Rows that failed are left out of `all`, in whose order the others are.
+status ask_all(const work &done, comparison &all, run_resources &shared) {
+    size_t next = 0;
+    for (size_t i = 0; i < done.configs.size() && next < all.rows.size(); ++i) {
+        const auto same = [&](const failed_row &one) { return one.label == label_of(done, i); };
+        if (std::ranges::any_of(all.failed, same)) continue;
+        comparison_row &row = all.rows[next++];
+        auto answered = ask_what_if(done.configs[i], row.report, shared);
+        if (!answered) return answered.failure();
+        row.asked = std::move(answered).value();
+    }
+    return success();
 }
 
 int run_compare(const arguments &given) {
@@ -130,9 +201,12 @@ int run_compare(const arguments &given) {
     options.what = "compare";
     options.jobs = given.jobs;
     options.optimum = !given.no_optimum;
-    auto rows = run_many(all_work->configs, shared, options);
+    auto rows = run_many(all_work->runs, shared, options);
     if (!rows) return fail(rows.failure());
-    const comparison all = compare(*all_work, std::move(rows).value(), shared);
+    comparison all = compare(*all_work, std::move(rows).value(), shared);
+    if (given.what_if)
+        if (const status asked = ask_all(*all_work, all, shared); !asked)
+            return fail(asked.failure());
     const int code = exit_code_of(all.rows.size(), all.failed);
     if (code == exit_usage) return code;
     // The text first: a file that cannot be written must not take the result with it.
@@ -164,6 +238,13 @@ command install_compare(parser &app) {
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
         ->expected(1);
+    sub->add_option(
+           "--repeat", given->repeat,
+           "run every row with so many seeds, or with each value of a setting, and say how "
+           "far the times spread")
+        ->type_name("N|SECTION.KEY=A,B,...");
+    sub->add_flag("--what-if", given->what_if,
+                  "run every row again with a tenth more of each resource");
     sub->add_option("--json", given->json_file, "write all reports as JSON; - for standard output")
         ->type_name("FILE");
     sub->add_option("--html", given->html_file, "write a page with table and plots")

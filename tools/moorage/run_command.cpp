@@ -1,7 +1,9 @@
 // run_command.cpp - moorage run: one configuration, its report, and its timeline.
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/base/json.h"
@@ -21,7 +23,7 @@ namespace {
 using namespace moorage::core;
 
 struct arguments {
-    std::string config, json_file, timeline_file;
+    std::string config, json_file, timeline_file, timeline_window;
     std::vector<std::string> overrides;
     bool what_if = false;
 };
@@ -42,11 +44,41 @@ int tell(const arguments &given, const run_report &report, const std::optional<w
     return exit_ok;
 }
 
+// "100:120", tokens from the first to before the second; either may be left out.
+result<timeline_sink::window> read_window(const arguments &given, bool is_cluster) {
+    timeline_sink::window tokens = timeline_sink::everything;
+    const std::string &text = given.timeline_window;
+    if (text.empty()) return tokens;
+    const auto wrong = [&](const char *why) {
+        return error{format("--timeline-window {}: {}; give the first token and the one after the "
+                            "last, for example 100:120",
+                            text, why),
+                     true};
+    };
+    if (given.timeline_file.empty()) return wrong("there is no --timeline");
+    if (is_cluster) return wrong("tokens of a cluster are not counted together");
+    const size_t colon = text.find(':');
+    if (colon == std::string::npos) return wrong("no colon in it");
+    const auto read = [](std::string_view part, uint64_t &out) {
+        if (part.empty()) return true;
+        const auto [end, failure] = std::from_chars(part.data(), part.data() + part.size(), out);
+        return failure == std::errc() && end == part.data() + part.size();
+    };
+    const std::string_view whole = text;
+    if (!read(whole.substr(0, colon), tokens.first) ||
+        !read(whole.substr(colon + 1), tokens.second))
+        return wrong("no number");
+    if (tokens.first >= tokens.second) return wrong("no token in it");
+    return tokens;
+}
+
 int run_one(const arguments &given) {
     const auto overrides = read_overrides(given.overrides);
     if (!overrides) return fail(overrides.failure());
     const auto config = load_run_config(given.config, *overrides);
     if (!config) return fail(config.failure());
+    const auto window = read_window(given, config->cluster.has_value());
+    if (!window) return fail(window.failure());
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
     run_options options;
@@ -74,8 +106,9 @@ int run_one(const arguments &given) {
         events = std::move(opened).value();
         options.events = events.get();
         if (!config->cluster) {
-            sink = std::make_unique<timeline_sink>(*events, static_cast<uint32_t>(experts));
-            options.sink = sink.get();
+            sink = std::make_unique<timeline_sink>(*events, static_cast<uint32_t>(experts), "GPU",
+                                                   "host", *window);
+            options.rows = sink.get();
         }
     }
     const auto report = run_either(*config, shared, options);
@@ -107,8 +140,13 @@ command install_run(parser &app) {
         ->expected(1);
     sub->add_option("--json", given->json_file, "write the report as JSON; - for standard output")
         ->type_name("FILE");
-    sub->add_option("--timeline", given->timeline_file, "write what ran when, for Perfetto")
+    sub->add_option(
+           "--timeline", given->timeline_file,
+           "write what ran when, for ui.perfetto.dev: .pftrace for its own format, else JSON; "
+           ".gz compresses")
         ->type_name("FILE");
+    sub->add_option("--timeline-window", given->timeline_window, "of these tokens only")
+        ->type_name("FIRST:LAST");
     sub->add_flag("--what-if", given->what_if,
                   "run it again with a tenth more of each resource, and say which one decides");
     return [given] { return run_one(*given); };

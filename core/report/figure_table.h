@@ -1,0 +1,70 @@
+// figure_table.h - the one definition of each figure: its place in the JSON report, its unit, what
+// it means, where it applies, and how it is got from a report.
+//
+//     constexpr figure_row<run_report> rows[] = {
+//         {{"tokens_per_s", figure_unit::per_s, wanted::larger, "tokens/s", "over the whole run"},
+//          [](const run_report &of) -> json { return stable(of.tokens_per_s); }}};
+//
+// JSON, columns of comparisons, pages, targets of `tune` and `moorage help` are made of these
+// tables. A row without a producer does not compile; a figure that was not measured is null.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+
+namespace moorage::core {
+
+struct run_report;
+
+enum class figure_unit : uint8_t { text, flag, count, share, ratio, ms, s, bytes, per_s, parts };
+std::string_view name_of(figure_unit unit);  // "ms", "share of 1"
+
+// Which way a figure is better, for targets and marks.
+enum class wanted : uint8_t { neither, smaller, larger };
+
+struct figure {
+    std::string_view path;  // "tpot_ms.p99"; of an element of a list without the list's name
+    figure_unit unit = figure_unit::text;
+    wanted better = wanted::neither;
+    std::string_view label;       // heading of a column: "p99 ms"
+    std::string_view meaning;     // a sentence without a full stop
+    std::string_view where = {};  // in which reports it is; "": in all
+};
+
+template <class Of>
+struct figure_row : figure {
+    json (*make)(const Of &);
+    bool (*there)(const Of &);  // null: always
+
+    consteval figure_row(figure words, json (*produce)(const Of &),
+                         bool (*applies)(const Of &) = nullptr)
+        : figure(words), make(produce), there(applies) {
+        if (make == nullptr) throw "a figure needs a producer";
+        if ((there == nullptr) != where.empty()) throw "where a figure is has words and a test";
+    }
+};
+
+// Puts `value` at a path of objects, which are made.
+void put_at(json &into, std::string_view path, json value);
+
+// All figures of a run's report by their whole paths ("layers.*.hit_rate"), in order.
+const std::vector<std::pair<std::string, const figure *>> &all_figures();
+// By its whole path, or by its last words alone ("hit_rate", "h2d"): the first one. Null: none.
+const figure *find_figure(std::string_view name);
+// The same, as the path in a report.
+std::optional<std::string> path_of_figure(std::string_view name);
+// The value of a run's own figure (not of a list's element). Null: not measured, or no such one.
+json value_of_figure(const run_report &of, std::string_view path);
+
+// As people read it: "12.3 ms", "71.2 %", "1,234", "3.00 MB"; "-" of null.
+std::string figure_text(figure_unit unit, const json &value);
+// For pages: {path: {"label", "unit", "meaning", "better"}}.
+json figures_json();
+
+}  // namespace moorage::core

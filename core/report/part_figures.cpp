@@ -1,0 +1,307 @@
+// part_figures.cpp - the figures of a report's parts: layers, devices, host memory, routing, and
+// those of a cluster.
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/cluster_report.h"
+#include "core/report/figures.h"
+#include "core/report/report_figures.h"
+#include "core/report/substitution.h"
+#include "core/report/time_parts.h"
+
+namespace moorage::core {
+
+namespace {
+
+using enum figure_unit;
+using enum wanted;
+
+json ratio_of(uint64_t part, uint64_t whole) {
+    return stable(whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole));
+}
+
+using in_layer = const layer_of_run &;
+const layer_report &at(in_layer of) { return of.run.layers[of.index]; }
+
+constexpr figure_row<layer_of_run> layer_rows[] = {
+    {{"requested", count, neither, "requested", "experts that the layer asked for"},
+     [](in_layer of) -> json { return at(of).experts.requested; }},
+    {{"hits", count, larger, "hits", "whole and in fast memory"},
+     [](in_layer of) -> json { return at(of).experts.hits; }},
+    {{"partial_hits", count, larger, "partial hits", "a part was there, or on its way"},
+     [](in_layer of) -> json { return at(of).experts.partial_hits; }},
+    {{"misses", count, smaller, "misses", "nothing was there"},
+     [](in_layer of) -> json { return at(of).experts.misses; }},
+    {{"hit_rate", share, larger, "hit rate", "hits over experts asked for"},
+     [](in_layer of) -> json { return stable(at(of).experts.hit_rate()); }},
+    {{"h2d_bytes", bytes, smaller, "to fast memory", "of the layer's experts"},
+     [](in_layer of) -> json { return at(of).h2d_bytes; }},
+    {{"stall_ms", ms, smaller, "stall", "the device waited for one of its experts"},
+     [](in_layer of) -> json { return stable(at(of).stall_ms); }},
+    {{"slots", count, neither, "slots", "of its own at the end; 0: layers share"},
+     [](in_layer of) -> json { return at(of).slots; }},
+    {{"split", share, neither, "split", "of an expert, its top segment", "where experts are split"},
+     [](in_layer of) -> json { return stable(at(of).split); },
+     [](in_layer of) { return at(of).split < 1; }},
+    {{"on_cpu", count, neither, "on CPU", "computed there"},
+     [](in_layer of) -> json { return at(of).experts.on_cpu; }},
+    {{"loaded", count, smaller, "loaded", "on demand"},
+     [](in_layer of) -> json { return at(of).experts.loaded; }},
+    {{"prediction_accuracy", share, larger, "predicted", "of what was asked for, foretold"},
+     [](in_layer of) {
+         const layer_report &one = at(of);
+         return of.run.has_predictions && one.predicted != 0
+                    ? ratio_of(one.predicted_right, one.predicted)
+                    : json();
+     }},
+    {{"routing", parts, neither, "routing", "as of the run", "of routers that may change it"},
+     [](in_layer of) { return to_json(at(of).routing, at(of).experts.substituted); },
+     [](in_layer of) { return of.run.lossy; }},
+    {{"causes", parts, neither, "causes", "as of the run", "where they are known by layer"},
+     [](in_layer of) { return causes_json(of.run.causes[of.index]); },
+     [](in_layer of) { return of.index < of.run.causes.size(); }}};
+
+using in_host = const host_report &;
+constexpr figure_row<host_report> host_rows[] = {
+    {{"slots", count, neither, "experts", "that host memory holds"},
+     [](in_host of) -> json { return of.slots; }},
+    {{"requested", count, neither, "requested", "by loads, and by experts computed on the CPU"},
+     [](in_host of) -> json { return of.requested; }},
+    {{"hits", count, larger, "hits", "of them found in host memory"},
+     [](in_host of) -> json { return of.hits; }},
+    {{"disk_bytes", bytes, smaller, "from disk", "read because they were not"},
+     [](in_host of) -> json { return of.disk_bytes; }},
+    {{"first_bytes", bytes, neither, "first", "read before, as its first content"},
+     [](in_host of) -> json { return of.first_bytes; }},
+    {{"disk_ms", ms, smaller, "disk", "the disk was busy, the first content apart"},
+     [](in_host of) -> json { return stable(of.disk_ms); }}};
+
+using in_device = const device_report &;
+constexpr figure_row<device_report> device_rows[] = {
+    {{"name", text, neither, "name", "of the device"},
+     [](in_device of) -> json { return of.name; }},
+    {{"experts", count, neither, "experts", "that belong to it"},
+     [](in_device of) -> json { return of.experts; }},
+    {{"slots", count, neither, "slots", "that it has for them"},
+     [](in_device of) -> json { return of.slots; }},
+    {{"requested", count, neither, "requested", "of its experts"},
+     [](in_device of) -> json { return of.requested; }},
+    {{"hits", count, larger, "hits", "of them"}, [](in_device of) -> json { return of.hits; }},
+    {{"loaded", count, smaller, "loaded", "on demand"},
+     [](in_device of) -> json { return of.loaded; }},
+    {{"h2d_bytes", bytes, smaller, "to it", "by its link"},
+     [](in_device of) -> json { return of.h2d_bytes; }},
+    {{"compute_ms", ms, neither, "compute", "it computed"},
+     [](in_device of) -> json { return stable(of.compute_ms); }},
+    {{"transfer_ms", ms, neither, "transfer", "its link was busy"},
+     [](in_device of) -> json { return stable(of.transfer_ms); }},
+    {{"stall_ms", ms, smaller, "stall", "it waited for experts"},
+     [](in_device of) -> json { return stable(of.stall_ms); }}};
+
+struct routing_of {
+    const routing_counts &counts;
+    uint64_t substituted;
+};
+using routed = const routing_of &;
+constexpr figure_row<routing_of> routing_rows[] = {
+    {{"choices", count, neither, "choices", "of the model, k a token and layer"},
+     [](routed of) -> json { return of.counts.choices; }},
+    {{"substituted", count, smaller, "substituted", "replaced, reweighted or dropped"},
+     [](routed of) -> json { return of.substituted; }},
+    {{"substituted_share", share, smaller, "substituted", "of the choices"},
+     [](routed of) -> json { return stable(substituted_share(of.counts, of.substituted)); }},
+    {{"reweighted", count, smaller, "reweighted", "kept, with another weight"},
+     [](routed of) -> json { return of.counts.reweighted; }},
+    {{"dropped", count, smaller, "dropped", "kept, with no weight"},
+     [](routed of) -> json { return of.counts.dropped; }},
+    {{"agreement", share, larger, "agreement", "choices that stood"},
+     [](routed of) -> json { return stable(1 - substituted_share(of.counts, of.substituted)); }},
+    {{"rows", count, neither, "rows", "tokens at layers"},
+     [](routed of) -> json { return of.counts.rows; }},
+    {{"rows_unchanged", count, larger, "rows unchanged", "of them"},
+     [](routed of) -> json { return of.counts.rows_unchanged; }},
+    {{"rows_agreement", share, larger, "rows kept", "rows left as the model has them"},
+     [](routed of) { return ratio_of(of.counts.rows_unchanged, of.counts.rows); }},
+    {{"held_exact", count, neither, "held: exact", "substitutions undone in exact requests"},
+     [](routed of) -> json { return of.counts.held_exact; }},
+    {{"held_cap", count, neither, "held: cap", "substitutions undone beyond the cap"},
+     [](routed of) -> json { return of.counts.held_cap; }}};
+
+// Of `text`, whose own JSON is written where its parts are known.
+constexpr figure text_words[] = {
+    {"text.scored", count, neither, "scored", "tokens that had one before them", "of scored texts"},
+    {"text.nll", ratio, smaller, "nll", "mean of -log p over them", "of scored texts"},
+    {"text.perplexity", ratio, smaller, "perplexity",
+     "how many tokens were about as probable as the right one", "of scored texts"},
+    {"text.nll_change", ratio, smaller, "change", "nll against that of the model's own routing",
+     "of lossy routers and scored texts"}};
+
+using in_home = const cluster_report::home &;
+constexpr figure_row<cluster_report::home> home_rows[] = {
+    {{"name", text, neither, "home", "a server, or a user, at which requests arise"},
+     [](in_home of) -> json { return of.name; }},
+    {{"requests", count, neither, "requests", "that ended"},
+     [](in_home of) -> json { return of.requests; }},
+    {{"tokens", count, neither, "tokens", "of them"}, [](in_home of) -> json { return of.tokens; }},
+    {{"latency_ms", ms, smaller, "latency", "from arrival to last output token"},
+     [](in_home of) { return to_json(of.latency_ms); }},
+    {{"ttft_ms", ms, smaller, "TTFT", "from arrival to first output token"},
+     [](in_home of) { return to_json(of.ttft_ms); }},
+    {{"local_ratio", share, larger, "local", "expert calls that its own server takes"},
+     [](in_home of) -> json { return stable(of.local_ratio); }},
+    {{"causes", parts, neither, "causes", "what the time of its pipelines went to",
+      "where requests arose"},
+     [](in_home of) { return causes_json(of.causes); },
+     [](in_home of) { return of.causes[0].sum() + of.causes[1].sum() != 0; }}};
+
+using in_gpu = const cluster_report::device &;
+constexpr figure_row<cluster_report::device> gpu_rows[] = {
+    {{"name", text, neither, "device", "server and device"},
+     [](in_gpu of) -> json { return of.name; }},
+    {{"utilisation", share, neither, "busy", "of the run's time, it computed"},
+     [](in_gpu of) -> json { return stable(of.utilisation); }},
+    {{"used_bytes", bytes, neither, "used", "of its memory for experts, at the end"},
+     [](in_gpu of) -> json { return of.used_bytes; }},
+    {{"bytes", bytes, neither, "memory", "for experts"},
+     [](in_gpu of) -> json { return of.bytes; }},
+    {{"served", count, neither, "served", "experts that it computed for others"},
+     [](in_gpu of) -> json { return of.served; }}};
+
+using in_link = const cluster_report::link &;
+constexpr figure_row<cluster_report::link> link_rows[] = {
+    {{"from", text, neither, "from", "a server, a user or the cloud"},
+     [](in_link of) -> json { return of.from; }},
+    {{"to", text, neither, "to", "the other end"}, [](in_link of) -> json { return of.to; }},
+    {{"activation_bytes", bytes, smaller, "activations", "hidden states that crossed it"},
+     [](in_link of) -> json { return of.activation_bytes; }},
+    {{"migration_bytes", bytes, smaller, "migration", "experts that moved over it"},
+     [](in_link of) -> json { return of.migration_bytes; }},
+    {{"queue_peak", count, smaller, "queue", "messages that waited, at most"},
+     [](in_link of) -> json { return of.queue_peak; }},
+    {{"utilisation", share, neither, "busy", "of the run's time"},
+     [](in_link of) -> json { return stable(of.utilisation); }}};
+
+using move = const cluster_report::migration &;
+constexpr figure_row<cluster_report::migration> migration_rows[] = {
+    {{"at_s", s, neither, "at", "it was decided"}, [](move of) -> json { return stable(of.at_s); }},
+    {{"done_s", s, smaller, "done", "its last copy arrived; null: not yet"},
+     [](move of) -> json { return of.done_s < 0 ? json() : json(stable(of.done_s)); }},
+    {{"adopted", flag, neither, "adopted", "the new placement was worth it"},
+     [](move of) -> json { return of.adopted; }},
+    {{"added_copies", count, neither, "copies", "of experts that moved"},
+     [](move of) -> json { return of.added_copies; }},
+    {{"added_bytes", bytes, smaller, "bytes", "of them"},
+     [](move of) -> json { return of.added_bytes; }},
+    {{"given_up", count, neither, "given up", "copies that found no room"},
+     [](move of) -> json { return of.given_up; }},
+    {{"remote_per_s_current", per_s, smaller, "remote/s before", "calls, as the policy expects"},
+     [](move of) -> json { return stable(of.remote_per_s_current); }},
+    {{"remote_per_s_candidate", per_s, smaller, "remote/s after", "calls, as the policy expects"},
+     [](move of) -> json { return stable(of.remote_per_s_candidate); }}};
+
+template <class Of, size_t Count>
+json list_of(const figure_row<Of> (&rows)[Count], const std::vector<Of> &list) {
+    json all = json::array();
+    for (const Of &one : list)
+        all.push_back(table_json(std::span<const figure_row<Of>>(rows), one));
+    return all;
+}
+
+json over_time(const cluster_report &of) {
+    json all = {{"bucket_s", stable(of.bucket_s)},   {"local_ratio", json::array()},
+                {"latency_ms", json::array()},       {"requests", json::array()},
+                {"activation_bytes", json::array()}, {"migration_bytes", json::array()}};
+    for (const cluster_report::bucket &one : of.over_time) {
+        all["local_ratio"].push_back(stable(one.local_ratio));
+        all["latency_ms"].push_back(stable(one.latency_ms));
+        all["requests"].push_back(one.requests);
+        all["activation_bytes"].push_back(one.activation_bytes);
+        all["migration_bytes"].push_back(one.migration_bytes);
+    }
+    return all;
+}
+
+using group = const cluster_report &;
+constexpr figure_row<cluster_report> cluster_rows[] = {
+    {{"placement", text, neither, "placement", "the policy that places experts"},
+     [](group of) -> json { return of.policy; }},
+    {{"duration_s", s, neither, "duration", "of the run"},
+     [](group of) -> json { return stable(of.duration_s); }},
+    {{"latency_ms.mean", ms, smaller, "latency ms", "of a request, arrival to last output token"},
+     [](group of) -> json { return stable(of.latency_ms.mean); }},
+    {{"latency_ms.p50", ms, smaller, "latency p50", "median over requests"},
+     [](group of) -> json { return stable(of.latency_ms.p50); }},
+    {{"latency_ms.p99", ms, smaller, "latency p99", "99 of 100 requests took no longer"},
+     [](group of) -> json { return stable(of.latency_ms.p99); }},
+    {{"experts_ms_per_token", ms, smaller, "experts ms",
+      "from a layer's routing to its last output, over all layers of a token"},
+     [](group of) -> json { return stable(of.experts_ms_per_token); }},
+    {{"local_ratio", share, larger, "local", "expert calls that the home's own server takes"},
+     [](group of) -> json { return stable(of.local_ratio); }},
+    {{"remote_call_ms", ms, smaller, "call ms", "a message to a server and back, mean"},
+     [](group of) -> json { return stable(of.remote_call_ms); }},
+    {{"calls", count, smaller, "calls", "messages to other servers, one a server and step"},
+     [](group of) -> json { return of.calls; }},
+    {{"homes", parts, neither, "homes", "figures of each"},
+     [](group of) { return list_of(home_rows, of.homes); }},
+    {{"devices", parts, neither, "devices", "figures of each"},
+     [](group of) { return list_of(gpu_rows, of.devices); }},
+    {{"links", parts, neither, "links", "figures of each that carried anything"},
+     [](group of) { return list_of(link_rows, of.links); }},
+    {{"migrations", parts, neither, "migrations", "decisions while the run went on"},
+     [](group of) { return list_of(migration_rows, of.migrations); }},
+    {{"servers_layers", parts, neither, "held", "copies by server and layer, at the end"},
+     [](group of) -> json { return of.servers_layers; }},
+    {{"layers_experts", parts, neither, "experts", "by layer"},
+     [](group of) -> json { return of.layers_experts; }},
+    {{"models_layers", parts, neither, "layers", "by model"},
+     [](group of) -> json { return of.models_layers; }},
+    {{"over_time", parts, neither, "over time", "in buckets of bucket_s"}, over_time}};
+
+}  // namespace
+
+json layer_json(const layer_of_run &of) {
+    return table_json(std::span<const figure_row<layer_of_run>>(layer_rows), of);
+}
+
+json to_json(const device_report &of) {
+    return table_json(std::span<const figure_row<device_report>>(device_rows), of);
+}
+
+json to_json(const host_report &of) {
+    return table_json(std::span<const figure_row<host_report>>(host_rows), of);
+}
+
+json to_json(const routing_counts &routing, uint64_t substituted) {
+    return table_json(std::span<const figure_row<routing_of>>(routing_rows),
+                      routing_of{routing, substituted});
+}
+
+json to_json(const cluster_report &of) {
+    return table_json(std::span<const figure_row<cluster_report>>(cluster_rows), of);
+}
+
+json policy_times_json(const run_report &of) {
+    json all = json::object();
+    for (const policy_time &one : of.policy_times)
+        all[one.policy][one.call] = {{"calls", one.calls}, {"ms", stable(one.ms)}};
+    return all;
+}
+
+void add_part_words(std::vector<std::pair<std::string, const figure *>> &all) {
+    add_words(std::span<const figure_row<layer_of_run>>(layer_rows), "layers.*.", all);
+    add_words(std::span<const figure_row<device_report>>(device_rows), "devices.*.", all);
+    add_words(std::span<const figure_row<host_report>>(host_rows), "host.", all);
+    add_words(std::span<const figure_row<routing_of>>(routing_rows), "routing.", all);
+    for (const figure &one : text_words) all.emplace_back(one.path, &one);
+    add_words(std::span<const figure_row<cluster_report>>(cluster_rows), "cluster.", all);
+    add_words(std::span<const figure_row<cluster_report::home>>(home_rows), "cluster.homes.*.",
+              all);
+    add_words(std::span<const figure_row<cluster_report::device>>(gpu_rows), "cluster.devices.*.",
+              all);
+    add_words(std::span<const figure_row<cluster_report::link>>(link_rows), "cluster.links.*.",
+              all);
+    add_words(std::span<const figure_row<cluster_report::migration>>(migration_rows),
+              "cluster.migrations.*.", all);
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,53 @@
+// timeline_format.h - the formats of a timeline: each appends events to a buffer.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/report/timeline.h"
+
+struct z_stream_s;
+
+namespace moorage::core {
+
+// Where an event stands. Both are counted from 1; threads over all processes.
+struct timeline_place {
+    uint32_t process, thread;
+    std::string_view name;  // of the row
+};
+
+class timeline_format {
+public:
+    virtual ~timeline_format() = default;
+    virtual void begin(std::string &out) = 0;
+    virtual void process(std::string &out, const timeline_place &of, std::string_view name) = 0;
+    virtual void row(std::string &out, const timeline_place &of, bool counts) = 0;
+    virtual void span(std::string &out, const timeline_place &at, std::string_view name,
+                      uint64_t start_ns, uint64_t duration_ns, timeline_arguments values,
+                      timeline_flow flow) = 0;
+    // everywhere: it is about the whole timeline.
+    virtual void instant(std::string &out, const timeline_place &at, std::string_view name,
+                         uint64_t at_ns, timeline_arguments values, bool everywhere) = 0;
+    virtual void value(std::string &out, const timeline_place &at, uint64_t at_ns,
+                       double value) = 0;
+    virtual void end(std::string &out, uint64_t events, uint64_t left_out) = 0;
+};
+std::unique_ptr<timeline_format> json_timeline();
+std::unique_ptr<timeline_format> perfetto_timeline();
+
+// Bytes of a gzip file (RFC 1952), piece by piece; no name and no time in it.
+class gzip_writer {
+public:
+    gzip_writer();
+    ~gzip_writer();
+    gzip_writer(const gzip_writer &) = delete;
+    // What comes out by now; all of it with the last piece.
+    std::string operator()(std::string_view piece, bool last);
+
+private:
+    std::unique_ptr<z_stream_s> stream_;
+};
+
+}  // namespace moorage::core

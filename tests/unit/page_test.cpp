@@ -1,0 +1,339 @@
+// Goal: a page is well-formed, carries its report and needs nothing else, and a browser draws all
+// of it at every width. Method: a small XML checker, hostile texts, extreme shapes, the carried
+// JSON read back; and where Chromium is there, what it makes of the page at 360, 800 and 1600
+// pixels.
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/comparison.h"
+#include "core/report/figure_table.h"
+#include "core/report/page.h"
+#include "core/report/page_files.h"
+#include "tests/skip.h"
+#include "tests/unit/toy_machine.h"
+
+using namespace moorage::core;
+
+namespace {
+
+bool is_entity(std::string_view text) {
+    for (const char *known : {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"})
+        if (text.starts_with(known)) return true;
+    return false;
+}
+
+// The attributes of a tag: name="value", values without < and with known entities only.
+bool attributes_are_sound(std::string_view tag) {
+    for (size_t at = tag.find(' '); at != std::string_view::npos && at < tag.size();) {
+        if (tag.find_first_not_of(" \n/", at) == std::string_view::npos) return true;
+        const size_t equals = tag.find("=\"", at);
+        if (equals == std::string_view::npos) return false;
+        const size_t end = tag.find('"', equals + 2);
+        if (end == std::string_view::npos) return false;
+        const std::string_view value = tag.substr(equals + 2, end - equals - 2);
+        for (size_t i = 0; i < value.size(); ++i)
+            if (value[i] == '<' || (value[i] == '&' && !is_entity(value.substr(i)))) return false;
+        at = end + 1;
+    }
+    return true;
+}
+
+// "" when every tag is closed in order and every text escaped, else where it goes wrong.
+std::string flaw_in(std::string_view text) {
+    if (text.starts_with("<!doctype html>")) text.remove_prefix(15);
+    std::vector<std::string> open;
+    for (size_t at = 0; at < text.size();) {
+        const std::string near(text.substr(at, 60));
+        if (text[at] == '&' && !is_entity(text.substr(at))) return "bare ampersand: " + near;
+        if (text[at] == '>') return "bare >: " + near;
+        if (text[at] != '<') {
+            ++at;
+            continue;
+        }
+        // The end of the tag is outside of quotes.
+        bool quoted = false;
+        size_t end = at + 1;
+        for (; end < text.size() && (quoted || text[end] != '>'); ++end)
+            if (text[end] == '"') quoted = !quoted;
+        if (end == text.size()) return "unclosed tag: " + near;
+        const std::string_view tag = text.substr(at + 1, end - at - 1);
+        const std::string name(tag.substr(0, tag.find_first_of(" />", 1)));
+        if (!attributes_are_sound(tag)) return "attributes: " + near;
+        if (name.starts_with('/')) {
+            if (open.empty() || open.back() != name.substr(1)) return "closes nothing: " + near;
+            open.pop_back();
+        } else if (!tag.ends_with('/')) {
+            open.push_back(name);
+        }
+        at = end + 1;
+    }
+    return open.empty() ? "" : "left open: " + open.back();
+}
+
+size_t count_of(std::string_view text, std::string_view part) {
+    size_t count = 0;
+    for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1))
+        ++count;
+    return count;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+    return text.find(part) != std::string_view::npos;
+}
+
+comparison_row row_of(const std::string &profile, const std::string &cache, uint64_t slots) {
+    comparison_row row;
+    run_report &report = row.report;
+    report.tokens = 100;
+    report.requests = 2;
+    report.executor = "emulator";
+    report.profile = profile;
+    report.tpot_ms = {20 + 100 / double(slots), 20, 30};
+    report.total_ms = 2000;
+    report.tokens_per_s = 50;
+    report.experts = {.requested = 800, .hits = 400 + slots, .misses = 400 - slots};
+    report.time = {.compute = 500, .transfer = 1000, .stall = 1200, .cpu = 0, .policy = 0};
+    report.causes = {{{}, {}}};
+    report.causes[0][1][cause::compute] = 500'000'000;
+    report.causes[0][1][cause::link] = 1'200'000'000;
+    report.opt_misses = 200;
+    *report.config = {{"cache", {{"plugin", cache}}}, {"memory", {{"experts", slots}}}};
+    for (uint64_t layer = 0; layer < 4; ++layer) {
+        report.layers.emplace_back();
+        report.layers.back().experts = {
+            .requested = 200, .hits = 50 * layer, .misses = 200 - 50 * layer};
+    }
+    row.slots = slots;
+    row.experts_all = 256;
+    return row;
+}
+
+comparison sample(size_t policies, const std::vector<uint64_t> &sizes,
+                  const std::vector<std::string> &profiles) {
+    comparison made;
+    made.title = "a page";
+    for (const std::string &profile : profiles)
+        for (const uint64_t slots : sizes)
+            for (size_t i = 0; i < policies; ++i)
+                made.rows.push_back(row_of(profile, "policy" + std::to_string(i), slots));
+    return made;
+}
+
+}  // namespace
+
+TEST_CASE("the checker finds what is wrong") {
+    CHECK(flaw_in("<a><b x=\"1 > 0\"/>t &amp; u</a>") == "");
+    CHECK(flaw_in("<a><b></a></b>") != "");
+    CHECK(flaw_in("<a>") != "");
+    CHECK(flaw_in("a & b") != "");
+    CHECK(flaw_in("<a x=1></a>") != "");
+    CHECK(flaw_in("<a x=\"&\"></a>") != "");
+    CHECK(flaw_in("a > b") != "");
+}
+
+namespace {
+
+// Without what stands in <script> and <style>, which is no XML.
+std::string markup_of(const std::string &html) {
+    std::string kept;
+    for (size_t at = 0; at < html.size();) {
+        const size_t script = html.find("<script", at), style = html.find("<style", at);
+        const size_t next = std::min(script, style);
+        if (next == std::string::npos) return kept + html.substr(at);
+        const size_t begin = html.find('>', next) + 1;
+        const size_t end = html.find(next == script ? "</script>" : "</style>", begin);
+        kept += html.substr(at, begin - at);
+        at = end;
+    }
+    return kept;
+}
+
+// What the page carries.
+json carried(const std::string &html) {
+    const std::string mark = "id=\"carried\">";
+    const size_t begin = html.find(mark) + mark.size();
+    return json::parse(html.substr(begin, html.find("</script>", begin) - begin));
+}
+
+// Two servers with two layers of four experts each, three requests' homes, a migration at 1 s.
+comparison_row cluster_row(const std::string &policy, double latency_ms, uint64_t bytes) {
+    comparison_row row;
+    run_report &report = row.report;
+    report.requests = 30;
+    report.tokens = 300;
+    report.executor = "emulator";
+    report.profile = "cluster";
+    report.bytes.network = 5'000'000;
+    *report.config = {{"cluster", {{"models", {"one", "two"}}}},
+                      {"placement", {{"plugin", policy}}}};
+    cluster_report &of = report.cluster.emplace();
+    of.bucket_s = 1;
+    of.duration_s = 4;
+    of.latency_ms = {latency_ms, latency_ms, latency_ms};
+    of.over_time = {{1, 10, 5, 0, 0}, {0.5, 20, 5, 0, 0}, {0.5, 0, 0, 0, 0}, {0.75, 30, 5, 0, 0}};
+    of.migrations = {{1, 2, true, 3, 300, 0, 9, 5}, {2, 2, false, 0, 0, 0, 5, 5}};
+    of.homes = {{"h0", 10, 100, {latency_ms, 0, 0}, {}, 0.5}, {"h1", 10, 100, {8, 0, 0}, {}, 1}};
+    of.devices = {
+        {"a.gpu0", 0.5, 0, bytes, 0}, {"a.gpu1", 0.5, 0, bytes, 0}, {"b.gpu0", 0.1, 0, bytes, 0}};
+    of.links = {{"a", "b", 3'000'000, 1'000'000, 1, 0.5}, {"b", "a", 1'000'000, 0, 1, 0.1}};
+    of.layers_experts = {4, 4};
+    of.models_layers = {1, 1};
+    of.servers_layers = {{4, 1}, {0, 3}};
+    return row;
+}
+
+}  // namespace
+
+TEST_CASE("pages of every shape are well-formed and need nothing from outside") {
+    std::vector<comparison> pages = {
+        comparison{}, sample(1, {64}, {"gpu"}), sample(6, {16, 32, 64, 128}, {"gpu a", "gpu b"}),
+        sample(30, {64}, {"gpu"}), sample(1, {16, 32, 64, 128, 200}, {"gpu"})};
+    pages.push_back(sample(2, {16, 32}, {"gpu"}));
+    for (comparison_row &row : pages.back().rows) {
+        row.report.layers.clear();
+        row.report.opt_misses = 0;
+        row.experts_all = 0;
+        row.report.tpot_ms.mean = 0;
+    }
+    pages.push_back(
+        {"", "", "", {cluster_row("uniform", 16, 1'000'000), row_of("gpu", "lru", 64)}});
+    for (const comparison &page : pages) {
+        const std::string html = to_html(page, "moorage compare a.toml");
+        const std::string markup = markup_of(html);
+        CHECK(flaw_in(markup) == "");
+        for (const char *outside : {"http:", "https:", "src=", "href=", "@import", "url("})
+            CHECK_FALSE(contains(markup, outside));
+        CHECK(contains(markup, "default-src 'none'"));
+        // Four scripts begin and end: the data, the library, the drawing; none in the data.
+        CHECK(count_of(html, "<script") == 3);
+        CHECK(count_of(html, "</script") == 3);
+    }
+    for (const char *reach : {"fetch(", "XMLHttpRequest", "import(", "WebSocket", "innerHTML"})
+        CHECK_FALSE(contains(page_script, reach));
+}
+
+TEST_CASE("the page carries its report, figure by figure") {
+    comparison page = sample(3, {16, 32, 64}, {"gpu a", "gpu b"});
+    page.trace = "prose.safetensors";
+    const std::string html = to_html(page, "moorage compare a.toml --html b.html");
+    CHECK(contains(html, "<pre>moorage compare a.toml --html b.html</pre>"));
+    const json data = carried(html);
+    CHECK(data["kind"] == "comparison");
+    CHECK(data["data"]["trace"] == "prose.safetensors");
+    CHECK(data["data"]["results"] == to_json(page)["results"]);
+    CHECK(data["figures"]["tpot_ms.p99"]["unit"] == "ms");
+    // What is said in words stands in the page itself, and so does the table.
+    CHECK(contains(markup_of(html), "policy0"));
+}
+
+TEST_CASE("hostile texts stay texts") {
+    const std::string hostile = "</script><script>alert(\"x\")</script> & 'y' \x01 \xff <!--";
+    comparison page = sample(2, {16, 32}, {hostile});
+    page.title = page.trace = page.shape = hostile;
+    page.rows.push_back(cluster_row(hostile, 3, 1'000'000));
+    page.rows.back().report.cluster->devices[0].name = hostile;
+    for (comparison_row &row : page.rows) {
+        row.report.config["cache"]["plugin"] = hostile;
+        row.report.warnings = {hostile};
+        row.report.faults = {{hostile, 1}};
+        row.report.executor = hostile;
+    }
+    const std::string html = to_html(page, hostile);
+    CHECK(flaw_in(markup_of(html)) == "");
+    CHECK(count_of(html, "<script") == 3);
+    CHECK_FALSE(contains(html, "\x01"));
+    CHECK_FALSE(contains(html, "\xff"));
+    CHECK(carried(html)["data"]["results"][0]["warnings"][0].get<std::string>().starts_with(
+        "</script><script>alert(\"x\")"));
+}
+
+TEST_CASE("every figure that the script names has a definition") {
+    const std::string script = page_script;
+    const std::regex name("'([a-z_]+(\\.[a-z0-9_*]+)+)'");
+    size_t named = 0;
+    for (std::sregex_iterator at(script.begin(), script.end(), name), end; at != end; ++at) {
+        const std::string path = (*at)[1];
+        CAPTURE(path);
+        CHECK(find_figure(path) != nullptr);
+        ++named;
+    }
+    CHECK(named >= 20);
+    for (const auto &[path, one] : all_figures()) {
+        CAPTURE(path);
+        CHECK_FALSE(one->label.empty());
+        CHECK_FALSE(one->meaning.empty());
+        CHECK_FALSE(one->meaning.ends_with("."));
+    }
+}
+
+namespace {
+
+std::string output_of(const std::string &line) {
+    std::string out;
+    if (std::FILE *pipe = popen(line.c_str(), "r")) {
+        char part[4096];
+        for (size_t count; (count = std::fread(part, 1, sizeof(part), pipe)) > 0;)
+            out.append(part, count);
+        pclose(pipe);
+    }
+    return out;
+}
+
+std::string browser() {
+    for (const char *name : {"chromium", "chromium-browser", "google-chrome"})
+        if (output_of(std::string("command -v ") + name) != "") return name;
+    return "";
+}
+
+// Asks of the page, once it is drawn, whether it is wider than the window, and what failed.
+constexpr const char *probe =
+    "<script>addEventListener('error',e=>document.body.setAttribute('data-error',e.message));"
+    "addEventListener('load',()=>setTimeout(()=>{const d=document.documentElement;"
+    "const cut=[...document.querySelectorAll('figure,h2,li,canvas,.legend,.bars')].filter(e=>"
+    "e.getBoundingClientRect().right>d.clientWidth+1).length;"
+    "document.body.setAttribute('data-wide',d.scrollWidth-d.clientWidth);"
+    "document.body.setAttribute('data-cut',cut)},400))</script>";
+
+std::string drawn(const std::string &html, size_t width) {
+    const toy::folder folder;
+    std::ofstream(folder / "page.html")
+        << html.substr(0, html.find("<body>") + 6) << probe << html.substr(html.find("<body>") + 6);
+    return output_of(browser() + " --headless=new --no-sandbox --disable-gpu --hide-scrollbars" +
+                     " --user-data-dir=" + (folder / "profile").string() +
+                     " --virtual-time-budget=3000 --window-size=" + std::to_string(width) +
+                     ",900 --dump-dom file://" + (folder / "page.html").string() + " 2>/dev/null");
+}
+
+}  // namespace
+
+TEST_CASE("a browser draws everything, and nothing is cut at any width") {
+    if (browser().empty())
+        return moorage::test::skip("no Chromium: pages were not drawn (apt-get install chromium)");
+    comparison machines = sample(20, {16, 32, 64, 128}, {"gpu a", "gpu b"});
+    comparison alone = sample(3, {64}, {"gpu"});
+    alone.rows.push_back(cluster_row("uniform", 16, 1'000'000'000));
+    alone.rows.push_back(cluster_row("prism", 4, 1'000'000'000));
+    for (const size_t width : {360, 800, 1600}) {
+        for (const comparison *page : {&machines, &alone}) {
+            const std::string dom = drawn(to_html(*page, "moorage compare a.toml"), width);
+            CAPTURE(width);
+            CHECK(contains(dom, "data-wide=\"0\""));
+            CHECK(contains(dom, "data-cut=\"0\""));
+            CHECK_FALSE(contains(dom, "data-error=\""));
+            // Two of speed, misses, distances, and the one to choose; over time twice.
+            CHECK(count_of(dom, "<canvas") >= (page == &machines ? 5u : 2u));
+            CHECK(count_of(dom, "<h2>Where the time goes</h2>") == 1);
+            if (page == &alone) CHECK(contains(dom, "a to b"));
+        }
+    }
+}

@@ -1,0 +1,122 @@
+// Goal: the host's time inside policies is known by call, and on request passes in virtual time.
+// Method: a declared price a call, with which the run must take longer by what its calls cost, and
+// by nothing else; measured times as properties only; the program's answers on `help`.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/figure_table.h"
+#include "tests/unit/program.h"
+#include "tests/unit/toy_run.h"
+
+using namespace moorage::core;
+
+namespace {
+
+trace_data circle() {
+    std::vector<std::vector<std::vector<uint16_t>>> chosen;
+    for (uint16_t token = 0; token < 64; ++token)
+        chosen.push_back({{static_cast<uint16_t>(token % 8)}});
+    return toy::routing(chosen, 8, {0, 64}, false);
+}
+
+run_report timed(policy_charge how, uint64_t call_ns = 1000) {
+    moorage::test::toy_run on;
+    on.write(circle());
+    on.config.experts = 4;
+    on.config.cache.plugin = "lru";
+    on.config.policy_time = how;
+    on.config.policy_call_ns = call_ns;
+    return on.run_it();
+}
+
+uint64_t calls_of(const run_report &of) {
+    uint64_t calls = 0;
+    for (const policy_time &one : of.policy_times) calls += one.calls;
+    return calls;
+}
+
+std::string refused(const std::string &section) {
+    const auto config =
+        parse_run_config("[emulator]\n" + section +
+                             "\n[hardware]\nprofile = \"d\"\n[source]\n"
+                             "trace = \"t\"\nshape = \"s\"\n[memory]\nexperts = 1\n",
+                         "run.toml", {});
+    return config ? "" : config.failure().text;
+}
+
+}  // namespace
+
+TEST_CASE("a declared price a call is what the run takes longer") {
+    const run_report plain = timed(policy_charge::none);
+    CHECK(plain.policy_times.empty());
+    CHECK(to_json(plain)["shares"]["policies"].is_null());
+    for (const uint64_t call_ns : {1'000u, 250'000u}) {
+        const run_report charged = timed(policy_charge::declared, call_ns);
+        CHECK(charged.experts.hits == plain.experts.hits);
+        const uint64_t calls = calls_of(charged);
+        REQUIRE(calls > 64);
+        const double longer_ns = 1e6 * (charged.total_ms - plain.total_ms);
+        const double all_ns = static_cast<double>(calls * call_ns);
+        CHECK(longer_ns <= all_ns * 1.000001);
+        CHECK(longer_ns >= all_ns - 12 * static_cast<double>(call_ns));  // after the last step
+        const json told = to_json(charged);
+        CHECK(told["shares"]["policies"].get<double>() > 0);
+        CHECK(told["policy_times"]["lru"].contains("cache victims"));
+        CHECK(to_text(charged).find("of the time inside them: ") != std::string::npos);
+    }
+}
+
+TEST_CASE("measured time passes, and is told by call") {
+    const run_report plain = timed(policy_charge::none);
+    const run_report charged = timed(policy_charge::measured);
+    CHECK(charged.total_ms > plain.total_ms);
+    CHECK(charged.tpot_ms.mean > plain.tpot_ms.mean);
+    CHECK(calls_of(charged) == calls_of(timed(policy_charge::declared)));
+    for (const policy_time &one : charged.policy_times) CHECK(one.ms >= 0);
+}
+
+TEST_CASE("keys of [emulator] are checked") {
+    CHECK(refused("policy_time = \"sometimes\"").find("none, measured and declared") !=
+          std::string::npos);
+    CHECK(refused("policy_call_ns = 5").find("policy_time = \"declared\"") != std::string::npos);
+    CHECK(refused("policy_times = \"none\"").find("policy_time") != std::string::npos);
+    CHECK(refused("policy_time = \"declared\"\npolicy_call_ns = 5") == "");
+}
+
+TEST_CASE("figures are found by their names, whole or shortened") {
+    CHECK(path_of_figure("tpot_ms") == "tpot_ms.mean");
+    CHECK(path_of_figure("hit_rate") == "experts.hit_rate");
+    CHECK(path_of_figure("layers.3.hit_rate") == "layers.*.hit_rate");
+    CHECK(path_of_figure("h2d") == "bytes.h2d");
+    CHECK_FALSE(path_of_figure("it_rate"));
+    CHECK_FALSE(path_of_figure(""));
+    REQUIRE(find_figure("layers.12.hit_rate") != nullptr);
+    CHECK(find_figure("layers.12.hit_rate")->better == wanted::larger);
+    CHECK(figure_text(figure_unit::share, 0.7125) == "71.2 %");
+    CHECK(figure_text(figure_unit::ms, json()) == "-");
+    // Each number of a report is one of them.
+    const json told = to_json(timed(policy_charge::declared));
+    for (const char *key : {"tokens", "tpot_ms", "warnings", "layers", "misfit", "policy_times"}) {
+        CAPTURE(key);
+        CHECK(told.contains(key));
+        CHECK(path_of_figure(key));
+    }
+}
+
+TEST_CASE("the program says what a figure means") {
+    const moorage::test::program on;
+    const auto one = on.run({"help", "hit_rate"});
+    CHECK(one.code == 0);
+    CHECK(one.out.starts_with("experts.hit_rate: hits over experts asked for\n"));
+    const auto all = on.run({"help", "figures"});
+    CHECK(all.code == 0);
+    for (const auto &[path, figure] : all_figures()) CHECK(all.out.find(path) != std::string::npos);
+    for (const std::string &line : split(all.out, '\n')) CHECK(line.size() <= 80);
+    const auto wrong = on.run({"help", "hit_rat"});
+    CHECK(wrong.code == 2);
+    CHECK(wrong.says("hit_rate"));
+}
