@@ -27,12 +27,19 @@ void log(spdlog::level::level_enum level, std::string_view text) {
 
 }  // namespace
 
-void set_log_level(log_level level) {
+namespace {
+
+spdlog::level::level_enum of(log_level level) {
     static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug,
                                                            spdlog::level::info, spdlog::level::warn,
                                                            spdlog::level::err, spdlog::level::off};
-    logger().set_level(levels[static_cast<size_t>(level)]);
+    return levels[static_cast<size_t>(level)];
 }
+
+}  // namespace
+
+void set_log_level(log_level level) { logger().set_level(of(level)); }
+bool logs(log_level level) { return logger().should_log(of(level)); }
 void log_debug(std::string_view text) { log(spdlog::level::debug, text); }
 void log_info(std::string_view text) { log(spdlog::level::info, text); }
 void log_warning(std::string_view text) { log(spdlog::level::warn, text); }

@@ -10,6 +10,8 @@ enum class log_level { debug, info, warning, error, off };
 
 // Messages below the level are dropped. Default: warning. Thread-safe.
 void set_log_level(log_level level);
+// Whether messages of the level are written: for texts that cost more than a call.
+bool logs(log_level level);
 void log_debug(std::string_view text);
 void log_info(std::string_view text);
 void log_warning(std::string_view text);

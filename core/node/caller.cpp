@@ -44,7 +44,7 @@ void caller::connect(uint64_t wait_ns) {
         return false;
     };
     while (missing() && steady_ns() < end_ns) node_.turn(10'000'000);
-    for (uint32_t server = 0; server < count_; ++server)
+    for (uint32_t server = 0; server < count_ && wait_ns != 0; ++server)
         if (server != node_.own().server && plan_.held_by(server) != 0 && !all.to(server))
             log_warning(format("node: {} is not there{}{}", plan_.servers[server].name,
                                all.trouble(server).empty() ? "" : ": ", all.trouble(server)));
@@ -60,6 +60,10 @@ void caller::offers(uint32_t page, uint32_t tokens, uint32_t, std::vector<remote
     const size_t before = out.size();
     for (const uint32_t server : plan_.holders_of(page)) {
         if (!usable(server, now_ns)) continue;
+        if (!planned_.empty()) {
+            out.push_back(offer_at(planned_[server], server, tokens));
+            continue;
+        }
         const call_times &times = of_[server].times;
         const uint64_t one_ns = times.expected_ns(1), two_ns = times.expected_ns(2);
         const uint64_t more_ns = two_ns > one_ns ? two_ns - one_ns : 0;
@@ -79,6 +83,8 @@ void caller::call(const remote_call &work) {
     made.layer = work.layer;
     made.experts.assign(work.experts.begin(), work.experts.end());
     std::ranges::sort(made.experts, {}, &expert_work::page);
+    for (const expert_work &one : made.experts)
+        figures_.elsewhere += compute_.rows_of(one.page % plan_.sizes.experts).size();
     start(std::move(made));
 }
 
@@ -104,10 +110,13 @@ void caller::start(flight &&made) {
     figures_.pairs += made.pairs;
     if (to) {
         message_bytes written = write_call(made, deadline_ns / 1000);
+        ++of_[made.server].called.calls;
+        of_[made.server].called.rows += tokens_.size();
+        const uint64_t request = request_of_ ? request_of_() : 0;
         // First, as what is sent may come back, or fail, at once.
         flights_.push_back(std::move(made));
         if (node_.connections().send(*to, std::move(written), message_kind::call,
-                                     flights_.back().id))
+                                     flights_.back().id, request))
             return;
         made = std::move(flights_.back());
         flights_.pop_back();
@@ -184,6 +193,7 @@ void caller::answered(link &from, const frame &of) {
     const uint64_t took_ns = steady_ns() - done.sent_ns;
     of_[done.server].times.add(done.pairs, took_ns);
     of_[done.server].pause_ns = pause_ns_min;
+    of_[done.server].called.pairs += done.pairs;
     ++figures_.replies;
     size_t at_value = 0;
     for (const expert_work &one : done.experts) {

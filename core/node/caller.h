@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "core/host/lent_memory.h"
 #include "core/node/call_times.h"
 #include "core/node/peer_node.h"
+#include "core/node/planned_prices.h"
 
 namespace moorage::core {
 
@@ -32,6 +34,13 @@ struct caller_figures {
     uint64_t retried = 0, here = 0;                      // experts asked for again; from own disk
     uint64_t layers_calling = 0;                         // layer steps with a call at least
     uint64_t waited_ns = 0;                              // that nothing but replies was waited for
+    uint64_t elsewhere = 0;    // pairs of row and expert that the step sent away, retries left out
+    uint64_t activations = 0;  // all pairs of the home, wherever they were computed
+};
+
+// What went to a server and came back, retries included.
+struct called_server {
+    uint64_t calls = 0, rows = 0, pairs = 0;  // pairs: that came back
 };
 
 class caller final : public peers, public side_work, public call_answers {
@@ -42,6 +51,8 @@ public:
     caller(peer_node &of, cpu_model &compute, bool own_disk);
     ~caller() override;
 
+    // [servers] in place of what calls took.
+    void go_by(std::vector<planned_price> prices) { planned_ = std::move(prices); }
     // Until every server that is needed has greeted or could not be reached, or wait_ns.
     void connect(uint64_t wait_ns);
 
@@ -61,6 +72,11 @@ public:
     const call_times &times(uint32_t server) const { return of_[server].times; }
     bool paused(uint32_t server) const { return of_[server].paused_until_ns > steady_ns(); }
     uint64_t under_way() const { return flights_.size(); }
+    const called_server &called(uint32_t server) const { return of_[server].called; }
+    // All pairs of row and expert of the home so far.
+    void count_activations(uint64_t all) { figures_.activations = all; }
+    // Calls name the request that they are for, as this says when they are sent.
+    void name_requests(std::function<uint64_t()> of) { request_of_ = std::move(of); }
 
 private:
     struct flight {  // a call that has been sent
@@ -71,6 +87,7 @@ private:
     };
     struct one_server {
         call_times times;
+        called_server called;
         uint64_t paused_until_ns = 0, pause_ns = pause_ns_min;
     };
     void answered(link &from, const frame &of) override;
@@ -111,6 +128,8 @@ private:
     std::vector<uint32_t> tokens_;
     std::string failure_;
     caller_figures figures_;
+    std::function<uint64_t()> request_of_;
+    std::vector<planned_price> planned_;
 };
 
 }  // namespace moorage::core

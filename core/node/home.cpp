@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/base/json.h"
+#include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/dispatch/machine_table.h"
 #include "core/execute/cpu/cpu_executor.h"
@@ -49,13 +50,14 @@ public:
           options_(options),
           faults_(config.action) {}
 
-    result<home_result> operator()() {
+    status make() {
         for (const auto part :
              {&home_run::check, &home_run::make_source, &home_run::make_compute,
               &home_run::make_store, &home_run::make_policies, &home_run::make_pipeline})
-            if (const status done = (this->*part)(); !done) return done.failure();
-        return drive();
+            if (const status done = (this->*part)(); !done) return done;
+        return success();
     }
+    result<home_result> drive();
 
 private:
     status check();
@@ -65,13 +67,16 @@ private:
     status make_policies();
     status make_pipeline();
     moorage_limits limits() const;
-    result<home_result> drive();
     void follow_plan();
     void tell_demand();
     bool next_pass() {
         follow_plan();
         tell_demand();
         return line_->next_pass();
+    }
+    void take_requests(home_result &done);
+    bool broken() const {
+        return !faults_.fatal().empty() || where_->failed() || !source_->failure().empty();
     }
     void describe(run_report &report) const;
     bool holds(uint32_t page) const { return node_.plan().holds(node_.own().server, page); }
@@ -120,7 +125,9 @@ status home_run::make_source() {
     if (!opened) return opened.failure();
     opened_ = *opened;
     const model &of = *opened_->of;
-    if (options_.requests) {
+    if (options_.desk) {
+        // They come later.
+    } else if (options_.requests) {
         job_.requests = *options_.requests;
     } else {
         auto job = make_job(config_, of, opened_->words.get());
@@ -134,6 +141,12 @@ status home_run::make_source() {
     options.how = {config_.temperature, config_.top_p, config_.sample_top_k, config_.seed};
     if (config_.stop) options.end_ids = of.generation().end_ids;
     options.on_token = options_.on_token;
+    if (request_desk *const desk = options_.desk) {
+        options.more = [desk](model_request &out) { return desk->next(out); };
+        options.on_token = [desk](uint64_t request, int32_t id) { desk->wrote(request, id); };
+        options.on_end = [desk](uint64_t request) { desk->ended(request); };
+        options.context_max = options_.context_max;
+    }
     source_ = std::make_unique<model_source>(of, job_.requests, options);
     return success();
 }
@@ -151,6 +164,9 @@ status home_run::make_compute() {
     compute_ = std::move(*compute);
     source_->connect(*compute_);
     caller_ = std::make_unique<caller>(node_, *compute_, options_.own_disk);
+    caller_->go_by(options_.prices);
+    if (const request_desk *const desk = options_.desk)
+        caller_->name_requests([desk] { return desk->oldest(); });
     return success();
 }
 
@@ -252,7 +268,8 @@ void home_run::follow_plan() {
 result<home_result> home_run::drive() {
     caller_->connect(options_.connect_ns);
     home_result done;
-    while (next_pass()) {
+    if (options_.desk) take_requests(done);
+    while (!options_.desk && next_pass()) {
         done.layer_steps += source_->layers();
         if (options_.after_pass) options_.after_pass(*caller_);
         if (options_.stop && options_.stop()) return error{"stopped, as its output has no taker"};
@@ -269,6 +286,27 @@ result<home_result> home_run::drive() {
     return done;
 }
 
+void home_run::take_requests(home_result &done) {
+    constexpr uint64_t look_ns = 50'000'000;
+    request_desk &desk = *options_.desk;
+    uint64_t end_ns = MOORAGE_NEVER;
+    while (!broken()) {
+        for (const uint64_t request : desk.take_given_up()) source_->give_up(request);
+        const bool passed = next_pass();
+        if (passed) done.layer_steps += source_->layers();
+        caller_->count_activations(source_->tokens() * source_->layers() * source_->top_k());
+        source_->idle();  // what the pass has written shows
+        desk.send();
+        if (options_.after_pass) options_.after_pass(*caller_);
+        if (end_ns == MOORAGE_NEVER && options_.stop()) {
+            node_.connections().drain();
+            end_ns = steady_ns() + peer_node::drain_ns;
+        }
+        if (end_ns != MOORAGE_NEVER && (desk.idle() || steady_ns() > end_ns)) return;
+        node_.turn(passed ? 0 : look_ns);
+    }
+}
+
 void home_run::describe(run_report &report) const {
     report.executor = config_.executor;
     report.profile = config_.profile;
@@ -276,7 +314,8 @@ void home_run::describe(run_report &report) const {
     report.seed = config_.seed;
     report.lossy = policies_.lossy();
     report.warnings = warnings_;
-    report.text = report_of(job_, *source_, opened_->words.get(), node_.plan().model_name);
+    if (!options_.desk)
+        report.text = report_of(job_, *source_, opened_->words.get(), node_.plan().model_name);
     report.requests = source_->requests().size();
     const caller_figures &calls = caller_->figures();
     json &all = *report.config;
@@ -300,9 +339,27 @@ void home_run::describe(run_report &report) const {
 
 }  // namespace
 
+status serve_home(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
+                  home_options options) {
+    for (bool begun = false;; begun = true) {
+        home_run one(config, shared, at, pool, options);
+        if (const status made = one.make(); !made) return made;
+        const uint64_t taken = options.desk->figures().taken;
+        const auto done = one.drive();
+        if (done) return success();
+        log_error(format("node: a run broke off: {}", done.failure().text));
+        options.desk->fail(done.failure().text);
+        // Nothing was asked and yet it broke: it would again.
+        if (begun && options.desk->figures().taken == taken) return done.failure();
+        options.connect_ns = 0;
+    }
+}
+
 result<home_result> run_home(const run_config &config, run_resources &shared, peer_node &at,
                              thread_pool &pool, const home_options &options) {
-    return home_run(config, shared, at, pool, options)();
+    home_run one(config, shared, at, pool, options);
+    if (const status made = one.make(); !made) return made.failure();
+    return one.drive();
 }
 
 }  // namespace moorage::core

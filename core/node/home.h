@@ -26,6 +26,11 @@ struct home_options {
     std::function<bool()> stop = {};                       // asked after every pass
     std::function<void(const caller &)> after_pass = {};   // sees it at work
     const std::vector<model_request> *requests = nullptr;  // in place of prompts and text
+    // In place of requests that are known: those that come over the wire, until `stop`; then no
+    // more are taken and those under way end, within peer_node::drain_ns. Borrowed.
+    request_desk *desk = nullptr;
+    std::vector<planned_price> prices = {};  // [servers] in place of measured ones; empty: measured
+    uint32_t context_max = 0;  // with a desk: positions of the longest request
 };
 
 // What a home did beside its report.
@@ -34,6 +39,13 @@ struct home_result {
     caller_figures calls;
     uint64_t layer_steps = 0;
 };
+
+// A home that serves until `stop`: takes the requests of others, computes for others meanwhile.
+// What breaks a run off (an expert that nobody computes) ends the requests that were under way, with
+// its text; those that come later find a new run. An error only where none can begin.
+// Requires: as below, and options.stop.
+status serve_home(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
+                  home_options options);
 
 // Requires: config.model is open in `shared` as `at` has it, config.executor is cpu. `pool` is the
 // one that `at` computes with.

@@ -237,7 +237,7 @@ void links::greeted(link &from, const frame &of) {
     if (const std::string named = of.header.sender < plan_.servers.size()
                                       ? plan_.servers[of.header.sender].name
                                       : "no server";
-        from.secure && from.identity != named)
+        from.secure && of.header.sender != no_server && from.identity != named)
         return refuse(from, refusal_reason::cluster,
                       format("its certificate is {}'s, and it says that it is {}; give each server "
                              "a certificate with its name",
@@ -325,13 +325,15 @@ message_bytes links::take_memory() {
     return made;
 }
 
-bool links::send(link &to, message_bytes &&written, message_kind kind, uint64_t id) {
+bool links::send(link &to, message_bytes &&written, message_kind kind, uint64_t id,
+                 uint64_t request) {
     if (to.stands == link::stand::closing) return false;
     end_frame(written, {.kind = kind,
                         .sender = own_.server,
                         .incarnation = own_.incarnation,
                         .epoch = plan_.epoch,
-                        .id = id});
+                        .id = id,
+                        .request = request});
     ++figures_.messages_out;
     figures_.bytes_out += written.size();
     to.sent_bytes += written.size();

@@ -103,7 +103,8 @@ public:
     link *find(uint64_t connection);
     // Takes what was written after begin_frame(); `head` says kind and id, the rest is filled in.
     // False: the link is gone, or has been given up.
-    bool send(link &to, message_bytes &&written, message_kind kind, uint64_t id);
+    bool send(link &to, message_bytes &&written, message_kind kind, uint64_t id,
+              uint64_t request = 0);
     // Memory that messages were in.
     message_bytes take_memory();
     void release(uint64_t lent) { wire_.release(lent); }

@@ -80,7 +80,8 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
                      true};
     for (const cluster_server &one : cluster.servers)
         made.plan.servers.push_back({one.name, addresses_of(one.address)});
-    if (const status found = find_server(cluster, server, made); !found) return found.failure();
+    if (!server.empty())
+        if (const status found = find_server(cluster, server, made); !found) return found.failure();
     const auto opened = shared.open_model(made.directory);
     if (!opened) return opened.failure();
     made.opened = *opened;
@@ -102,6 +103,7 @@ result<node_setup> set_up_node(const run_config &config, const std::string &serv
     for (const moorage_copy &copy : first->made.copies)
         holders[copy.expert].push_back(all->cluster.device_server[copy.device]);
     set_holders(plan, holders);
+    if (made.server != no_server) made.prices = planned_prices(*all, made.server);
     for (uint32_t device = 0; device < all->cluster.devices(); ++device)
         if (all->cluster.device_server[device] == made.server)
             made.slots += static_cast<uint32_t>(

@@ -5,8 +5,9 @@
 
 #include "core/config/run_config.h"
 #include "core/node/node_plan.h"
-#include "core/placement/scene.h"
+#include "core/node/planned_prices.h"
 #include "core/pipeline/run.h"
+#include "core/placement/scene.h"
 
 namespace moorage::core {
 
@@ -14,17 +15,19 @@ struct node_setup {
     const opened_model *opened = nullptr;
     std::filesystem::path directory;  // that it was opened from
     node_plan plan;
-    uint32_t server = 0;  // which of the plan's this one is
+    uint32_t server = no_server;  // which of the plan's this one is
     std::string listens;  // where; empty: nowhere
     std::string status;   // where it says how it is; empty: nowhere
     uint32_t slots = 0;   // experts that its devices have room for
-    scene all;            // what plans are made of
-    node_plan beats;      // plan, with the addresses of heartbeats
+    std::vector<planned_price> prices;  // of a server: of the others, by the file
+    scene all;                          // what plans are made of
+    node_plan beats;                    // plan, with the addresses of heartbeats
 };
 
 // Each reads the same file and comes to the same plan, that of epoch 1, which they compare when
 // they connect; a registry may have a later one. The directory is config.model, else what
-// [[cluster.models]] weights says. Requires: shared.scan() went well.
+// [[cluster.models]] weights says. `server` empty: of somebody who is none, but asks them.
+// Requires: shared.scan() went well.
 result<node_setup> set_up_node(const run_config &config, const std::string &server,
                                run_resources &shared);
 

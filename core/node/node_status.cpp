@@ -5,6 +5,7 @@
 
 #include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/node/page.h"
 
 namespace moorage::core {
 
@@ -103,7 +104,7 @@ void write_peers(metrics_writer &to, const node_snapshot &of) {
     }
 }
 
-json json_of(const peer_status &one) {
+json json_of(const peer_status &one, uint32_t hidden, const std::vector<uint32_t> &layers) {
     json made = {{"server", one.name},
                  {"address", one.address},
                  {"stands", one.stands},
@@ -114,7 +115,11 @@ json json_of(const peer_status &one) {
     if (one.calls != 0) {
         made["expected_us"] = one.expected_us;
         made["deadline_us"] = one.deadline_us;
+        const uint64_t row_bytes = uint64_t{hidden} * sizeof(float);
+        made["hidden_bytes"] = {{"there", one.called.rows * row_bytes},
+                                {"back", one.called.pairs * row_bytes}};
     }
+    made["experts_of_layers"] = layers;
     return made;
 }
 
@@ -131,6 +136,7 @@ peer_status status_of(peer_node &of, const caller *calls, uint32_t server) {
         one.deadline_us = times.deadline_ns(1) / 1000;
         one.histogram = times.histogram();
         one.called_us = times.sum_us();
+        one.called = calls->called(server);
     }
     const link *const to = all.to(server);
     one.stands = server == of.own().server        ? "self"
@@ -157,6 +163,39 @@ json json_of(const registry_view &of, uint64_t now_ns) {
                  {"members", of.members}};
     if (!of.trouble.empty()) made["trouble"] = of.trouble;
     return made;
+}
+
+std::vector<std::vector<uint32_t>> layers_of(const node_plan &plan) {
+    std::vector<std::vector<uint32_t>> made(plan.servers.size(),
+                                            std::vector<uint32_t>(plan.sizes.layers));
+    for (uint32_t page = 0; page < plan.pages(); ++page)
+        for (const uint32_t server : plan.holders_of(page))
+            ++made[server][page / plan.sizes.experts];
+    return made;
+}
+
+json json_of(const desk_figures &of) {
+    return {{"taken", of.taken},
+            {"ended", of.ended},
+            {"refused", of.refused},
+            {"cancelled", of.cancelled},
+            {"failed", of.failed},
+            {"prompt_tokens", of.prompt_tokens},
+            {"written_tokens", of.written_tokens},
+            {"waiting", of.waiting},
+            {"under_way", of.under_way}};
+}
+
+void write_asked(metrics_writer &to, const desk_figures &of) {
+    to.head("requests_total", "counter", "requests to this home, by what became of them");
+    for (const auto &[how, count] : {std::pair{"ended", of.ended},
+                                     {"refused", of.refused},
+                                     {"cancelled", of.cancelled},
+                                     {"failed", of.failed}})
+        to.row("requests_total", format("end=\"{}\"", how), count);
+    to.one("waiting_requests", "gauge", "requests that wait", of.waiting);
+    to.one("requests_under_way", "gauge", "requests that are being written", of.under_way);
+    to.one("written_tokens_total", "counter", "tokens written", of.written_tokens);
 }
 
 }  // namespace
@@ -190,11 +229,14 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.connections = of.connections().figures();
     made.served = of.serving().figures();
     if (calls) made.called = calls->figures(), made.under_way = calls->under_way();
+    if (of.desk()) made.asked = of.desk()->figures();
+    made.hidden = plan.sizes.hidden;
     for (uint32_t server = 0; server < plan.servers.size(); ++server)
         made.peers.push_back(status_of(of, calls, server));
     made.layer_rows.assign(made.layers, 0);
     for (uint32_t page = 0; page < made.pages; ++page)
         made.layer_rows[page / made.experts] += of.serving().activations()[page];
+    made.plan_layers = layers_of(plan);
     const std::lock_guard lock(guard_);
     latest_ = std::move(made);
 }
@@ -227,13 +269,17 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
     to.one("connections_lost_total", "counter", "connections that ended", of.connections.losses);
     write_served(to, of);
     write_called(to, of);
+    if (of.asked) write_asked(to, *of.asked);
     write_peers(to, of);
     return to.text;
 }
 
 json to_json(const node_snapshot &of, uint64_t now_ns) {
     json peers = json::array();
-    for (const peer_status &one : of.peers) peers.push_back(json_of(one));
+    for (size_t i = 0; i < of.peers.size(); ++i)
+        peers.push_back(json_of(of.peers[i], of.hidden,
+                                i < of.plan_layers.size() ? of.plan_layers[i]
+                                                          : std::vector<uint32_t>()));
     json refused = json::object();
     for (uint32_t i = 1; i < refusal_reasons; ++i)
         if (of.connections.refused[i] != 0)
@@ -275,7 +321,9 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
             {"experts", of.called.experts},    {"layers_calling", of.called.layers_calling},
             {"late", of.called.late},          {"failed", of.called.failed},
             {"lost", of.called.lost},          {"wrong", of.called.wrong},
-            {"from_own_disk", of.called.here}, {"waited_s", seconds(of.called.waited_ns)}};
+            {"from_own_disk", of.called.here}, {"waited_s", seconds(of.called.waited_ns)},
+            {"activations", of.called.activations}, {"elsewhere", of.called.elsewhere}};
+    if (of.asked) made["requests"] = json_of(*of.asked);
     return made;
 }
 
@@ -297,7 +345,8 @@ http_answer node_status::answer(std::string_view path) const {
             stuck || now.draining ? 503 : 200, is_json,
             json({{"state", word}, {"loop_age_s", seconds(now_ns - now.taken_ns)}}).dump() + "\n"};
     }
-    return {404, "text/plain; charset=utf-8", "there are /metrics, /health and /status\n"};
+    if (path == "/") return {200, "text/html; charset=utf-8", std::string(node_page)};
+    return {404, "text/plain; charset=utf-8", "there are /, /metrics, /health and /status\n"};
 }
 
 }  // namespace moorage::core

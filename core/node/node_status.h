@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct peer_status {
     uint64_t called_us = 0;                          // their sum
     uint64_t beat_us = 0;                            // round trip of a heartbeat; 0: none came
     bool calls_us = false;                           // it is connected to this node
+    called_server called;                            // what this node had it compute
 };
 
 struct node_snapshot {
@@ -40,6 +42,9 @@ struct node_snapshot {
     link_figures connections;
     holder_figures served;
     caller_figures called;
+    std::optional<desk_figures> asked;  // of a node that takes requests
+    uint32_t hidden = 0;
+    std::vector<std::vector<uint32_t>> plan_layers;  // [servers][layers] experts that it gives them
     std::vector<peer_status> peers;    // [servers]
     std::vector<uint64_t> layer_rows;  // [layers] computed for others
 };

@@ -155,7 +155,7 @@ bool peer_node::arrived(link &from, const frame &of, uint64_t lent) {
             board_->add_demand(from.server, asked.activations);
         return false;
     }
-    if (!from.dialed) return holder_.arrived(from, of, lent);
+    if (!from.dialed) return asked(from, of, lent);
     if (from.channel == MOORAGE_WIRE_BULK &&
         (of.header.kind == message_kind::weights || of.header.kind == message_kind::failed)) {
         mover_.answered(from, of);
@@ -168,7 +168,22 @@ bool peer_node::arrived(link &from, const frame &of, uint64_t lent) {
     return false;
 }
 
+bool peer_node::asked(link &from, const frame &of, uint64_t lent) {
+    if (desk_ && of.header.kind == message_kind::cancel) desk_->cancel(from, of.header.id);
+    if (of.header.kind != message_kind::ask) return holder_.arrived(from, of, lent);
+    if (desk_) {
+        desk_->arrived(from, of);
+    } else {
+        message_bytes written = links_.take_memory();
+        write(written, refusal_view{.why = refusal_reason::unexpected,
+                                    .text = "this node takes no requests; it is not a home"});
+        links_.send(from, std::move(written), message_kind::failed, of.header.id);
+    }
+    return false;
+}
+
 void peer_node::gone(link &which) {
+    if (!which.dialed && desk_) desk_->gone(which);
     if (!which.dialed) return holder_.gone(which);
     if (which.channel == MOORAGE_WIRE_BULK) return mover_.gone(which);
     if (answers_) answers_->gone(which.server);

@@ -21,6 +21,7 @@
 #include "core/node/mover.h"
 #include "core/node/node_plan.h"
 #include "core/node/plan_board.h"
+#include "core/node/request_desk.h"
 #include "core/node/watch.h"
 #include "core/node/wire.h"
 
@@ -57,6 +58,9 @@ public:
     // Another process is the node of this server.
     void is_beside_its_node() { own_too_ = true; }
     void attach(call_answers *answers) { answers_ = answers; }
+    // Where requests of others go; null: this node is no home. Borrowed.
+    void take_requests(request_desk *desk) { desk_ = desk; }
+    const request_desk *desk() const { return desk_; }
     // Whose heartbeats say who is dead; null: nobody's.
     void watch_with(const watch *heartbeats) { heartbeats_ = heartbeats; }
     bool dead(uint32_t server) const {
@@ -87,6 +91,7 @@ public:
 private:
     void ready(link &) override {}
     bool arrived(link &from, const frame &of, uint64_t lent) override;
+    bool asked(link &from, const frame &of, uint64_t lent);
     void gone(link &which) override;
     void adopt(const plan_record &next);
     void take_held();
@@ -111,6 +116,7 @@ private:
     uint64_t measured_ns_ = 0;
     bool own_too_ = false;
     call_answers *answers_ = nullptr;
+    request_desk *desk_ = nullptr;
     const watch *heartbeats_ = nullptr;
 };
 

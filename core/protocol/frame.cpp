@@ -53,7 +53,8 @@ void end_frame(std::vector<std::byte> &message, frame_header header) {
     to.value(header.epoch);
     to.value(header.id);
     to.value(uint64_t{body.size()});
-    for (int i = 0; i < 3; ++i) to.value(uint32_t{0});
+    to.value(header.request);
+    to.value(uint32_t{0});
     to.value(crc32c(head));
     std::ranges::copy(head, message.begin());
 }
@@ -74,15 +75,15 @@ objection read_frame(std::span<const std::byte> message, frame &out) {
     read.epoch = from.value<uint64_t>();
     read.id = from.value<uint64_t>();
     read.body_bytes = from.value<uint64_t>();
-    uint32_t zeros = 0;
-    for (int i = 0; i < 3; ++i) zeros |= from.value<uint32_t>();
+    read.request = from.value<uint64_t>();
+    const auto zero = from.value<uint32_t>();
     if (from.value<uint32_t>() != crc32c(message.first(checked_bytes)))
         return {refusal_reason::checksum, "the header of a message was changed on its way"};
     if (read.version != protocol_version)
         return {refusal_reason::version, version_text(read.version, protocol_version)};
-    if (kind == 0 || kind > message_kinds || zeros != 0)
+    if (!is_known(kind) || zero != 0)
         return {refusal_reason::unexpected,
-                format("a message of kind {}; 1 to {} are known", kind, message_kinds)};
+                format("a message of kind {}; 1 to {}, 24 and 25 are known", kind, message_kinds)};
     read.kind = static_cast<message_kind>(kind);
     out.body = message.subspan(frame_header_bytes);
     if (read.body_bytes != out.body.size())

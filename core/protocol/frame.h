@@ -10,7 +10,8 @@
 //       24     8  epoch of the plan that the sender goes by
 //       32     8  id of the call that the message is about; 0: of none
 //       40     8  bytes of the body
-//       48    12  0
+//       48     8  number of the request at the sender's or, of an answer, the asker's home; 0: none
+//       56     4  0
 //       60     4  checksum of the 60 bytes before
 //
 // All values are little-endian. A message is a header and its body, and nothing behind it.
@@ -44,9 +45,16 @@ enum class message_kind : uint16_t {
     statistics,      // how often each expert was asked for
     goodbye,         // the sender takes no more calls
     weights_wanted,  // a range of an expert's weights
-    weights          // the range
+    weights,         // the range
+    ask = 24,        // a request to a home: continue this
+    tokens           // what it writes
 };
-constexpr uint16_t message_kinds = 13;
+constexpr uint16_t message_kinds = 13;  // from hello on; then ask and tokens
+constexpr bool is_known(uint16_t kind) {
+    return (kind >= 1 && kind <= message_kinds) ||
+           kind == static_cast<uint16_t>(message_kind::ask) ||
+           kind == static_cast<uint16_t>(message_kind::tokens);
+}
 
 struct frame_header {
     message_kind kind = message_kind::hello;
@@ -55,6 +63,7 @@ struct frame_header {
     uint32_t body_crc = 0;
     uint64_t incarnation = 0, epoch = 0, id = 0;
     uint64_t body_bytes = 0;
+    uint64_t request = 0;  // so that it can be followed over nodes
     bool operator==(const frame_header &) const = default;
 };
 

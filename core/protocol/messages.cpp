@@ -218,6 +218,47 @@ objection read(std::span<const std::byte> body, const peer_sizes &of, weights_vi
     return {};
 }
 
+void write(std::vector<std::byte> &message, const ask_view &of) {
+    byte_writer to(message);
+    to.value(of.new_tokens);
+    to.value(static_cast<uint32_t>(of.prompt.size()));
+    to.list(of.prompt);
+}
+
+objection read(std::span<const std::byte> body, ask_view &out) {
+    byte_reader from(body);
+    out.new_tokens = from.value<uint32_t>();
+    const auto count = from.value<uint32_t>();
+    if (count == 0 || count > ask_tokens_max || out.new_tokens == 0 ||
+        out.new_tokens > ask_tokens_max)
+        return wrong(refusal_reason::size,
+                     format("a request with {} tokens that wants {}; 1 to {} of each are possible",
+                            count, out.new_tokens, ask_tokens_max));
+    out.prompt = from.list<int32_t>(count);
+    return ends(from, "request");
+}
+
+void write(std::vector<std::byte> &message, const tokens_view &of) {
+    byte_writer to(message);
+    to.value(static_cast<uint32_t>(of.last));
+    to.value(of.queued_us);
+    to.value(static_cast<uint32_t>(of.ids.size()));
+    to.list(of.ids);
+}
+
+objection read(std::span<const std::byte> body, tokens_view &out) {
+    byte_reader from(body);
+    const auto last = from.value<uint32_t>();
+    out.queued_us = from.value<uint32_t>();
+    const auto count = from.value<uint32_t>();
+    out.ids = from.list<int32_t>(count);
+    out.last = last == 1;
+    if (objection bad = ends(from, "list of tokens"); bad.why != refusal_reason::none) return bad;
+    if (last > 1 || (count == 0 && last == 0))
+        return wrong(refusal_reason::shape, "an answer that neither says anything nor ends");
+    return {};
+}
+
 std::span<float> write(std::vector<std::byte> &message, const call_view &of, uint32_t hidden) {
     byte_writer to(message);
     to.value(of.layer);

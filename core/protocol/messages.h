@@ -93,6 +93,19 @@ struct weights_view {
 };
 constexpr uint64_t weights_bytes_max = uint64_t{1} << 20;  // of one range
 
+// A request to a home: a prompt that is to be continued. The home answers with `tokens` until the
+// last of them, or with `failed`; `cancel` ends it.
+struct ask_view {
+    uint32_t new_tokens = 0;          // at most, 1 at least
+    std::span<const int32_t> prompt;  // ids, 1 at least; the home checks them against its model
+};
+struct tokens_view {
+    bool last = false;             // nothing follows; the list may be empty then
+    uint32_t queued_us = 0;        // from its arrival until its first pass began
+    std::span<const int32_t> ids;  // that were written since the message before
+};
+constexpr uint32_t ask_tokens_max = uint32_t{1} << 20;  // of a prompt, and to be written
+
 void write(std::vector<std::byte> &message, const greeting &of);
 void write(std::vector<std::byte> &message, const refusal_view &of);
 void write(std::vector<std::byte> &message, const ping_view &of);
@@ -100,6 +113,8 @@ void write(std::vector<std::byte> &message, const pong_view &of);
 void write(std::vector<std::byte> &message, const statistics_view &of);
 void write(std::vector<std::byte> &message, const weights_range &of);
 void write(std::vector<std::byte> &message, const weights_view &of);
+void write(std::vector<std::byte> &message, const ask_view &of);
+void write(std::vector<std::byte> &message, const tokens_view &of);
 // Room for [rows, hidden] or [pairs, hidden], which the caller fills in; the views' own floats are
 // not looked at. It moves when anything is appended.
 std::span<float> write(std::vector<std::byte> &message, const call_view &of, uint32_t hidden);
@@ -113,6 +128,8 @@ objection read(std::span<const std::byte> body, greeting &out);
 objection read(std::span<const std::byte> body, refusal_view &out);
 objection read(std::span<const std::byte> body, ping_view &out);
 objection read(std::span<const std::byte> body, pong_view &out);
+objection read(std::span<const std::byte> body, ask_view &out);
+objection read(std::span<const std::byte> body, tokens_view &out);
 objection read(std::span<const std::byte> body, const peer_sizes &of, statistics_view &out);
 objection read(std::span<const std::byte> body, const peer_sizes &of, weights_range &out);
 objection read(std::span<const std::byte> body, const peer_sizes &of, weights_view &out);

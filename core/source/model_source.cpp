@@ -26,7 +26,7 @@ model_source::model_source(const model &of, std::vector<model_request> requests,
       streams_(options.batch),
       written_(requests_.size()),
       scores_(requests_.size()) {
-    assert(!requests_.empty() && options.batch >= 1);
+    assert((!requests_.empty() || options.more) && options.batch >= 1);
     weights_.resize(size_t{tokens_max()} * config_.top_k);
     one_scores_.resize(config_.experts);
     ranked_.resize(config_.experts);
@@ -40,7 +40,7 @@ uint32_t model_source::offers() const {
 }
 
 uint32_t model_source::context_max() const {
-    size_t longest = 0;
+    size_t longest = options_.more ? options_.context_max : 0;
     for (const model_request &request : requests_)
         longest = std::max(longest, request.ids.size() + request.new_tokens);
     return static_cast<uint32_t>(longest);
@@ -52,9 +52,36 @@ uint32_t model_source::outputs_max() const {
 
 void model_source::refill() {
     for (stream &one : streams_) {
-        if (one.live || next_request_ == requests_.size()) continue;
+        if (one.live) continue;
+        if (next_request_ == first_ + requests_.size()) {
+            model_request coming;
+            if (!options_.more || !options_.more(coming)) return;
+            requests_.push_back(std::move(coming));
+            written_.emplace_back();
+            scores_.emplace_back();
+        }
         one = {true, next_request_++, 0, -1};
     }
+}
+
+void model_source::end(stream &one) {
+    one.live = false;
+    if (options_.on_end) options_.on_end(one.request);
+}
+
+// Those before the oldest that is under way, where there is no end of them.
+void model_source::forget() {
+    constexpr uint64_t at_one_time = 64;
+    if (!options_.more) return;
+    uint64_t oldest = next_request_;
+    for (const stream &one : streams_)
+        if (one.live) oldest = std::min(oldest, one.request);
+    const auto count = static_cast<std::ptrdiff_t>(oldest - first_);
+    if (oldest - first_ < at_one_time) return;
+    requests_.erase(requests_.begin(), requests_.begin() + count);
+    written_.erase(written_.begin(), written_.begin() + count);
+    scores_.erase(scores_.begin(), scores_.begin() + count);
+    first_ = oldest;
 }
 
 // Samples or scores every position of the last pass that had logits.
@@ -69,36 +96,38 @@ void model_source::take_results() {
     }
     for (stream &one : streams_)
         if (one.live) {
-            const model_request &request = requests_[one.request];
-            if (request.new_tokens == 0 && one.position == request.ids.size()) one.live = false;
+            const model_request &request = asked(one.request);
+            const bool scored = request.new_tokens == 0 && one.position == request.ids.size();
+            if (scored || std::ranges::find(given_up_, one.request) != given_up_.end()) end(one);
         }
+    given_up_.clear();
     last_.tokens.clear();
 }
 
 void model_source::take_one(stream &one, const pass_token &token, std::span<const float> logits) {
-    const model_request &request = requests_[token.request];
+    const model_request &request = asked(token.request);
     const auto add_score = [&](int32_t id) {
-        score &sum = scores_[token.request];
+        score &sum = scores_[token.request - first_];
         ++sum.tokens;
         sum.nll_sum += negative_log_likelihood(logits, id);
     };
     if (request.new_tokens == 0) return add_score(request.ids[token.position + 1]);
     const int32_t id = sampler_(logits);
-    std::vector<int32_t> &text = written_[token.request];
+    std::vector<int32_t> &text = written_[token.request - first_];
     const std::vector<int32_t> &ends = options_.end_ids;
     if (std::find(ends.begin(), ends.end(), id) != ends.end()) {
-        one.live = false;
+        end(one);
         return;
     }
     text.push_back(id);
     if (options_.score_written) add_score(id);
     one.next_id = id;
     if (options_.on_token) options_.on_token(token.request, id);
-    if (text.size() == request.new_tokens) one.live = false;
+    if (text.size() == request.new_tokens) end(one);
 }
 
 void model_source::add_token(pass &out, stream &one, uint32_t index, bool decoding) {
-    const model_request &request = requests_[one.request];
+    const model_request &request = asked(one.request);
     const bool scored = request.new_tokens == 0;
     const uint32_t position = one.position++;
     const bool prompt_end = one.position == request.ids.size();
@@ -114,7 +143,7 @@ void model_source::add_token(pass &out, stream &one, uint32_t index, bool decodi
     token.silent = decoding && !scored && !token.output;
     token.first = scored && decoding ? position == 0 : prompt_end;
     // Whether a continuation ends here shows only after its logits; a limit is known before.
-    const size_t written = written_[one.request].size();
+    const size_t written = written_[one.request - first_].size();
     token.last = scored ? prompt_end : token.output && written + 1 == request.new_tokens;
     const bool goes_on = !token.last && (decoding || prompt_end);
     token.next_row = goes_on ? token.row : MOORAGE_NEVER;  // its own row stands for the next
@@ -125,8 +154,8 @@ bool model_source::prefill_pass(pass &out) {
     if (options_.prefill == 0) return false;
     for (uint32_t index = 0; index < streams_.size(); ++index) {
         stream &one = streams_[index];
-        if (!one.live || one.position >= requests_[one.request].ids.size()) continue;
-        const size_t left = requests_[one.request].ids.size() - one.position;
+        if (!one.live || one.position >= asked(one.request).ids.size()) continue;
+        const size_t left = asked(one.request).ids.size() - one.position;
         const size_t count = std::min<size_t>({left, options_.prefill, tokens_left()});
         out.phase = MOORAGE_PREFILL;
         for (size_t i = 0; i < count; ++i) add_token(out, one, index, false);
@@ -156,6 +185,7 @@ bool model_source::next(pass &out) {
     assert(results_ && "connect() comes first");
     take_results();
     out.tokens.clear();
+    forget();
     refill();
     first_row_ = rows_;
     if (tokens_left() == 0 || !failure_.empty()) return false;

@@ -36,6 +36,11 @@ struct model_source_options {
     bool score_written = false;         // what is written is scored, too
     // Sees every new token of a request, in order.
     std::function<void(uint64_t request, int32_t id)> on_token = {};
+    // Requests that come while others are under way: asked for whenever a stream is free, false:
+    // none now. The source then has no end, and forgets what has ended. Empty: those given are all.
+    std::function<bool(model_request &out)> more = {};
+    uint32_t context_max = 0;                           // with `more`: positions of the longest
+    std::function<void(uint64_t request)> on_end = {};  // no token of it follows
 };
 
 // Tokens of a text that had one before them, and the sum of their -log p.
@@ -46,7 +51,7 @@ struct score {
 
 class model_source final : public source {
 public:
-    // `of` is borrowed. Requires: at least one request, none empty.
+    // `of` is borrowed. Requires: at least one request, or `more`; none empty.
     model_source(const model &of, std::vector<model_request> requests,
                  const model_source_options &options);
     // What the executor computes; before the first next().
@@ -66,6 +71,7 @@ public:
     bool predict_from(uint32_t) override { return options_.predict; }
     bool scored_predictions() const override { return true; }
     bool next(pass &out) override;
+    uint64_t wakes_ns() const override { return options_.more ? 0 : MOORAGE_NEVER; }
     void route(const pass &of, uint32_t layer, uint32_t *chosen) override;
     void weights(const pass &of, uint32_t layer, float *out) override;
     void gate_scores(const pass &of, uint32_t layer, float *out) override;
@@ -74,9 +80,13 @@ public:
 
     uint32_t context_max() const;  // positions of the longest request
     uint32_t outputs_max() const;  // tokens with logits in a pass
-    bool scores_texts() const { return requests_.front().new_tokens == 0; }
+    uint64_t tokens() const { return rows_; }  // handed out so far
+    bool scores_texts() const { return !options_.more && requests_.front().new_tokens == 0; }
+    // Nobody wants the rest of the request: it ends before the next pass.
+    void give_up(uint64_t request) { given_up_.push_back(request); }
     const std::vector<model_request> &requests() const { return requests_; }
-    // What was written to each request so far, end tokens left out; what each scored.
+    // What was written to each request so far, end tokens left out; what each scored. With `more`:
+    // to those that are not forgotten.
     const std::vector<std::vector<int32_t>> &written() const { return written_; }
     const std::vector<score> &scores() const { return scores_; }
     // Where what was computed is no finite number and, as far as it can be told, why; empty: all is
@@ -90,6 +100,9 @@ private:
         uint32_t position = 0;  // next to be computed
         int32_t next_id = -1;   // beyond the prompt: written last
     };
+    const model_request &asked(uint64_t request) const { return requests_[request - first_]; }
+    void end(stream &one);
+    void forget();
     void take_results();
     void take_one(stream &one, const pass_token &token, std::span<const float> logits);
     void refill();
@@ -112,7 +125,9 @@ private:
     uint32_t predictions_ = 0;
 
     std::vector<stream> streams_;
+    uint64_t first_ = 0;  // number of requests_[0]
     uint64_t next_request_ = 0, rows_ = 0;
+    std::vector<uint64_t> given_up_;
     pass last_;  // the pass whose results are still to be taken
     uint64_t first_row_ = 0;
     std::vector<std::vector<int32_t>> written_;

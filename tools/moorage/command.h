@@ -28,6 +28,7 @@ command install_validate(parser &app);
 command install_profile(parser &app);
 command install_node(parser &app);
 command install_cluster(parser &app);
+command install_load(parser &app);
 command install_help(parser &app);
 
 }  // namespace moorage::tool

@@ -1,10 +1,12 @@
 // node_command.cpp - moorage node: serves the experts that a plan gives to one server of a cluster.
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "core/base/text.h"
+#include "core/node/home.h"
 #include "core/node/node_process.h"
 #include "core/pipeline/run.h"
 #include "tools/moorage/command.h"
@@ -19,7 +21,8 @@ using namespace moorage::core;
 
 struct arguments {
     node_run_options common;
-    std::string weights;
+    std::string weights, listen, prices = "measured";
+    uint32_t context = 4096;
 };
 
 volatile std::sig_atomic_t asked_to_end = 0;
@@ -36,13 +39,47 @@ std::string summary(node_process &process, const node_setup &setup) {
     return line + "\n";
 }
 
+// One where a workload enters.
+bool is_home(const run_config &config, const node_setup &setup) {
+    return !config.cluster->servers[setup.server].workload.empty();
+}
+
+status be_home(const arguments &given, const run_config &config, run_resources &shared,
+               const node_setup &setup, node_process &process) {
+    const model_config &of = setup.opened->of->config();
+    run_config how = config;
+    how.model = setup.directory;
+    how.batch = std::max(config.batch, 1u);
+    home_options options;
+    options.own_disk = config.cluster->own_disk;
+    options.context_max = std::min(given.context, of.positions_max);
+    request_desk desk(process.node().connections(), {of.vocabulary, options.context_max});
+    options.desk = &desk;
+    if (given.prices == "file") options.prices = setup.prices;
+    options.stop = [] { return asked_to_end != 0; };
+    options.after_pass = [&](const caller &at_work) {
+        process.status().note(process.node(), &at_work);
+    };
+    process.node().take_requests(&desk);
+    const status done = serve_home(how, shared, process.node(), process.pool(), options);
+    process.node().take_requests(nullptr);
+    const desk_figures asked = desk.figures();
+    if (done)
+        print(format("{} ends: {} requests answered, {} refused, {} given up, {} broken off; {} "
+                     "tokens written\n",
+                     given.common.server, asked.ended, asked.refused, asked.cancelled, asked.failed,
+                     asked.written_tokens));
+    return done;
+}
+
 int serve(const arguments &given) {
     auto config = node_config_of(given.common, given.weights);
     if (!config) return fail(config.failure());
     run_resources shared;
     if (const status done = shared.scan(config->plugin_paths); !done) return fail(done.failure());
-    const auto setup = set_up_node(*config, given.common.server, shared);
+    auto setup = set_up_node(*config, given.common.server, shared);
     if (!setup) return fail(setup.failure());
+    if (!given.listen.empty()) setup->listens = given.listen;
     if (setup->listens.empty())
         return fail({format("{}: server {} has no address, so nobody can call it; give address = "
                             "\"host:port\" in its [[cluster.servers]]",
@@ -53,6 +90,9 @@ int serve(const arguments &given) {
     if (!process) return fail(process.failure());
     print(summary(**process, *setup));
     output_failed();  // seen at once
+    if (is_home(*config, *setup))
+        if (const status done = be_home(given, *config, shared, *setup, **process); !done)
+            return fail(done.failure());
     (*process)->node().serve([&] {
         (*process)->status().note((*process)->node(), nullptr);
         return asked_to_end != 0;
@@ -77,12 +117,24 @@ command install_node(parser &app) {
     sub->add_option("--weights", given->weights,
                     "model directory; default: [[cluster.models]] weights")
         ->type_name("DIR");
+    sub->add_option("--listen", given->listen,
+                    "listen here, where the server's address leads by a forwarded port")
+        ->type_name("HOST:PORT");
+    sub->add_option("--prices", given->prices,
+                    "choose among holders by what calls took (measured), or by what the file says")
+        ->type_name("measured|file")
+        ->one_of({"measured", "file"});
+    sub->add_option("--context", given->context,
+                    "tokens of the longest request, prompt and what is written (default 4096)")
+        ->type_name("N")
+        ->range(2u, 1u << 20);
     sub->add_option("--set", given->common.overrides, "replace a setting of the file; repeatable")
         ->type_name("SECTION.KEY=VALUE")
         ->take_all()
         ->expected(1);
     sub->footer(
-        "Every node reads the same file and comes to the same plan, as moorage place does. SIGTERM "
+        "A server with a workload is a home, too: it takes requests ([run] batch of them at one time), "
+        "as\nmoorage load sends them. Every node reads the same file and comes to the same plan, as moorage place does. SIGTERM "
         "or\nctrl-c: calls that wait are answered, then it ends. docs/cluster.md shows a cluster.");
     return [given] { return serve(*given); };
 }

@@ -1,0 +1,24 @@
+// home_arrivals.h - when requests come to each home of a cluster, without running it: what an
+// emulated run would be asked, for whoever asks real nodes the same.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/cluster/arrivals.h"
+#include "core/pipeline/run.h"
+
+namespace moorage::core {
+
+struct home_arrival {
+    uint32_t home = 0;  // index as in scene; servers come first
+    request_times of;   // arrived_ns, lengths and, with a trace, its request
+    const trace *from = nullptr;
+};
+
+// Of all homes, by time (ties: by home); at most `most` of each device that requests enter at, for a
+// cluster that never ends. Requires: config.cluster, of one model.
+result<std::vector<home_arrival>> arrivals_of_homes(const run_config &config, run_resources &shared,
+                                                    const scene &of, uint32_t most);
+
+}  // namespace moorage::core

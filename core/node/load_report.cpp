@@ -1,0 +1,203 @@
+// load_report.cpp - sums what requests took by home, and what nodes counted.
+#include "core/node/load_report.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/base/json.h"
+#include "core/base/text.h"
+#include "core/report/figures.h"
+
+namespace moorage::core {
+
+namespace {
+
+uint64_t count_at(const json &of, const char *key) {
+    const auto at = of.find(key);
+    return at != of.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
+}
+
+json part_of(const json &of, const char *key) {
+    const auto at = of.find(key);
+    return at != of.end() && at->is_object() ? *at : json::object();
+}
+
+struct home_sums {
+    uint64_t requests = 0, tokens = 0;
+    time_collection latency_ns, ttft_ns;
+};
+
+class load_sums {
+public:
+    load_sums(const node_plan &plan, run_report &into) : plan_(plan), report_(into) {}
+
+    void add(const load_request &asked, const load_outcome &done) {
+        if (done.sent_ns != MOORAGE_NEVER) late_ns_.add(done.sent_ns - asked.at_ns);
+        if (done.ended_ns != MOORAGE_NEVER) end_ns_ = std::max(end_ns_, done.ended_ns);
+        if (done.how != load_end::answered) {
+            ++trouble_[format("{}: {}{}{}", plan_.servers[asked.home].name, name_of(done.how),
+                              done.text.empty() ? "" : ": ", done.text)];
+            return;
+        }
+        home_sums &home = homes_[asked.home];
+        const uint64_t latency_ns = done.ended_ns - asked.at_ns;
+        const uint64_t first_ns = std::min(done.first_ns, done.ended_ns);
+        // The last token goes through no layer any more.
+        const uint64_t tokens = asked.of.ids.size() + done.written.size();
+        home.tokens += tokens - (done.written.empty() ? 0 : 1);
+        ++home.requests;
+        home.latency_ns.add(latency_ns);
+        home.ttft_ns.add(first_ns - asked.at_ns);
+        latency_ns_.add(latency_ns);
+        ttft_ns_.add(first_ns - asked.at_ns);
+        if (done.written.size() > 1)
+            tpot_ns_.add((done.ended_ns - first_ns) / (done.written.size() - 1));
+    }
+
+    void finish(json &load) {
+        cluster_report &out = report_.cluster.emplace();
+        report_.total_ms = static_cast<double>(end_ns_) / 1e6;
+        out.duration_s = static_cast<double>(end_ns_) / 1e9;
+        out.latency_ms = latency_ns_.summary();
+        report_.ttft_ms = ttft_ns_.summary();
+        report_.tpot_ms = tpot_ns_.summary();
+        for (auto &[home, sums] : homes_) {
+            report_.requests += sums.requests;
+            report_.tokens += sums.tokens;
+            out.homes.push_back({plan_.servers[home].name, sums.requests, sums.tokens,
+                                 sums.latency_ns.summary(), sums.ttft_ns.summary(), 1});
+        }
+        if (end_ns_ != 0)
+            report_.tokens_per_s = static_cast<double>(report_.tokens) / out.duration_s;
+        for (const auto &[what, count] : trouble_)
+            report_.warnings.push_back(format("{}; {} request{}", what, count,
+                                              count == 1 ? "" : "s"));
+        load["sent_late_ms"] = to_json(late_ns_.summary());
+    }
+
+private:
+    const node_plan &plan_;
+    run_report &report_;
+    std::map<uint32_t, home_sums> homes_;
+    std::map<std::string, uint64_t> trouble_;
+    time_collection latency_ns_, ttft_ns_, tpot_ns_, late_ns_;
+    uint64_t end_ns_ = 0;
+};
+
+void add_home(const node_plan &plan, uint32_t server, const node_counts &before,
+              const node_counts &now, run_report &report, uint64_t &activations,
+              uint64_t &elsewhere) {
+    cluster_report &out = *report.cluster;
+    out.calls += now.calls - before.calls;
+    const uint64_t all = now.activations - before.activations;
+    const uint64_t away = now.elsewhere - before.elsewhere;
+    activations += all;
+    elsewhere += away;
+    for (cluster_report::home &home : out.homes)
+        if (home.name == plan.servers[server].name && all != 0)
+            home.local_ratio = 1 - static_cast<double>(away) / static_cast<double>(all);
+    for (uint32_t other = 0; other < plan.servers.size(); ++other) {
+        const auto add = [&](uint32_t from, uint32_t to, uint64_t bytes) {
+            if (bytes == 0) return;
+            const auto at = std::ranges::find_if(out.links, [&](const cluster_report::link &one) {
+                return one.from == plan.servers[from].name && one.to == plan.servers[to].name;
+            });
+            cluster_report::link &link =
+                at != out.links.end() ? *at
+                                      : out.links.emplace_back(cluster_report::link{
+                                            plan.servers[from].name, plan.servers[to].name});
+            link.activation_bytes += bytes;
+            report.bytes.network += bytes;
+        };
+        add(server, other, now.servers[other].there - before.servers[other].there);
+        add(other, server, now.servers[other].back - before.servers[other].back);
+    }
+}
+
+void add_nodes(const node_plan &plan, const load_seen &seen, run_report &report) {
+    uint64_t activations = 0, elsewhere = 0;
+    for (uint32_t server = 0; server < plan.servers.size(); ++server) {
+        const bool known = server < seen.after.size() && seen.after[server] &&
+                           server < seen.before.size() && seen.before[server] &&
+                           seen.before[server]->incarnation == seen.after[server]->incarnation;
+        if (known)
+            add_home(plan, server, *seen.before[server], *seen.after[server], report, activations,
+                     elsewhere);
+        else
+            report.warnings.push_back(
+                format("{}: what it counted is not known (no status address, or it was started "
+                       "again); calls, links and local share are without it",
+                       plan.servers[server].name));
+    }
+    std::ranges::sort(report.cluster->links, {},
+                      [](const cluster_report::link &one) { return std::pair(one.from, one.to); });
+    report.experts.requested = activations;
+    report.experts.hits = activations - std::min(elsewhere, activations);
+    if (activations != 0)
+        report.cluster->local_ratio =
+            static_cast<double>(report.experts.hits) / static_cast<double>(activations);
+}
+
+}  // namespace
+
+std::optional<node_counts> counts_of(const json &status, size_t servers) {
+    if (!status.is_object() || !status.contains("served")) return std::nullopt;
+    node_counts made;
+    made.incarnation = count_at(status, "incarnation");
+    made.served = count_at(part_of(status, "served"), "calls");
+    const json called = part_of(status, "called");
+    made.calls = count_at(called, "calls");
+    made.activations = count_at(called, "activations");
+    made.elsewhere = count_at(called, "elsewhere");
+    made.servers.resize(servers);
+    const auto peers = status.find("peers");
+    if (peers != status.end() && peers->is_array())
+        for (size_t i = 0; i < std::min(servers, peers->size()); ++i) {
+            if (!(*peers)[i].is_object()) continue;
+            const json bytes = part_of((*peers)[i], "hidden_bytes");
+            made.servers[i] = {count_at(bytes, "there"), count_at(bytes, "back")};
+        }
+    return made;
+}
+
+load_ends ends_of(const std::vector<load_outcome> &outcomes) {
+    load_ends ends{};
+    for (const load_outcome &one : outcomes) ++ends[static_cast<size_t>(one.how)];
+    return ends;
+}
+
+run_report report_of(const node_plan &plan, const std::vector<load_request> &requests,
+                     const std::vector<load_outcome> &outcomes, const load_seen &seen) {
+    run_report report;
+    report.executor = "nodes";
+    json load;
+    load_sums sums(plan, report);
+    for (size_t i = 0; i < requests.size(); ++i) sums.add(requests[i], outcomes[i]);
+    sums.finish(load);
+    add_nodes(plan, seen, report);
+    const load_ends ends = ends_of(outcomes);
+    load["requests"] = requests.size();
+    for (size_t i = 0; i < ends.size(); ++i) load[name_of(static_cast<load_end>(i))] = ends[i];
+    json &all = *report.config;
+    all["run"] = {{"executor", "nodes"}};
+    all["load"] = std::move(load);
+    return report;
+}
+
+std::string summary_of(const run_report &report) {
+    const json load = part_of(*report.config, "load");
+    std::string text = format("{} requests:", count_at(load, "requests"));
+    const char *comma = " ";
+    for (size_t i = 0; i < load_ends().size(); ++i) {
+        const char *const name = name_of(static_cast<load_end>(i));
+        const uint64_t count = count_at(load, name);
+        if (count == 0 && i != 0) continue;
+        text += format("{}{} {}", comma, count, name);
+        comma = ", ";
+    }
+    const json late = part_of(load, "sent_late_ms");
+    return text + format("; sent {} late (p99 {})", human_ms(late.value("mean", 0.0)),
+                         human_ms(late.value("p99", 0.0)));
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,49 @@
+// load_report.h - what a load measured, as the report of a run, so that it stands beside the one of
+// the same cluster emulated.
+//
+// Times are from when a request was meant to be sent. What nodes count themselves (calls, hidden
+// states on links, where experts were computed) is the difference of two looks at their /status;
+// without it those figures are 0 and a warning says so.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/node/load_run.h"
+#include "core/report/report.h"
+
+namespace moorage::core {
+
+// Of one server's /status, which may be anything.
+struct node_counts {
+    uint64_t incarnation = 0;
+    uint64_t calls = 0, activations = 0, elsewhere = 0, served = 0;
+    struct way {
+        uint64_t there = 0, back = 0;  // bytes of hidden states
+        bool operator==(const way &) const = default;
+    };
+    std::vector<way> servers;
+};
+// Null: it says nothing of the kind. `servers`: how many the cluster has.
+std::optional<node_counts> counts_of(const json &status, size_t servers);
+
+struct load_seen {
+    // [servers] before and after the load.
+    std::vector<std::optional<node_counts>> before, after;
+};
+
+// How many ended how.
+using load_ends = std::array<uint64_t, 6>;
+load_ends ends_of(const std::vector<load_outcome> &outcomes);
+
+// Only answered requests count towards times and tokens; what became of the others stands in the
+// warnings, by home and reason, and in config "load".
+run_report report_of(const node_plan &plan, const std::vector<load_request> &requests,
+                     const std::vector<load_outcome> &outcomes, const load_seen &seen);
+
+// "40 requests: 37 answered, 1 refused, 2 lost; sent 0.1 ms late (p99 0.9)"
+std::string summary_of(const run_report &report);
+
+}  // namespace moorage::core

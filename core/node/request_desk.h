@@ -1,0 +1,90 @@
+// request_desk.h - requests that come to a home over the wire: taken, handed to its source, answered
+// as they are written.
+//
+//   request_desk desk(node.connections(), {vocabulary, context});
+//   node.take_requests(&desk);
+//   options.more = [&](model_request &out) { return desk.next(out); };   // of the source
+//   ... a pass ...  desk.send();
+//
+// A request has the number in which it was taken, from 1 on, as long as the process lives; logs and
+// calls to other nodes name it so. Bounds: waiting_max requests and waiting_tokens_max of their ids
+// wait, beyond which whoever asks is told that the home is busy.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "core/node/links.h"
+#include "core/source/model_source.h"
+
+namespace moorage::core {
+
+struct desk_limits {
+    uint32_t vocabulary = 0;
+    uint32_t context_max = 0;  // tokens of a prompt and what is written to it
+};
+
+// Counted since the beginning, but for the last two.
+struct desk_figures {
+    uint64_t taken = 0, ended = 0, refused = 0;
+    uint64_t cancelled = 0;  // nobody waits for the rest: told so, or the asker went
+    uint64_t failed = 0;     // the run that they were in broke off
+    uint64_t prompt_tokens = 0, written_tokens = 0;
+    uint64_t waiting = 0, under_way = 0;
+};
+
+class request_desk {
+public:
+    static constexpr uint64_t waiting_max = 1024, waiting_tokens_max = uint64_t{1} << 22;
+
+    // `through` is borrowed.
+    request_desk(links &through, const desk_limits &limits) : links_(through), limits_(limits) {}
+
+    // A request.
+    void arrived(link &from, const frame &of);
+    // A cancellation; of a request that is not here it does nothing.
+    void cancel(const link &from, uint64_t id);
+    void gone(const link &which);
+
+    // The source's side, which counts requests from 0 on. The next one; false: none waits.
+    bool next(model_request &out);
+    void wrote(uint64_t request, int32_t id);
+    void ended(uint64_t request);
+    // Those under way that nobody waits for any more.
+    std::vector<uint64_t> take_given_up();
+    // What was written since goes out.
+    void send();
+    // All that are under way end with this text; the source counts from 0 again.
+    void fail(const std::string &text);
+
+    bool idle() const { return waiting_.empty() && under_way_.empty(); }
+    // Of those under way; 0: none is.
+    uint64_t oldest() const { return under_way_.empty() ? 0 : under_way_.front().number; }
+    desk_figures figures() const;
+
+private:
+    struct request {
+        uint64_t connection = 0, id = 0;  // the asker's
+        uint64_t number = 0, handed = 0;  // its number here, and at the source
+        uint64_t arrived_ns = 0;
+        uint32_t queued_us = 0;
+        bool over = false, unwanted = false;
+        model_request of;           // until it is handed out
+        std::vector<int32_t> news;  // written, not sent
+    };
+    void refuse(link &from, uint64_t id, refusal_reason why, const std::string &text);
+    request *under_way(uint64_t of_source);
+    void answer(request &one);
+
+    links &links_;
+    const desk_limits limits_;
+    std::deque<request> waiting_;
+    std::deque<request> under_way_;  // rising by number
+    uint64_t taken_ = 0, handed_ = 0;
+    uint64_t waiting_tokens_ = 0;
+    desk_figures figures_;
+};
+
+}  // namespace moorage::core

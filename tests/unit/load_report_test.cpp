@@ -1,0 +1,123 @@
+// load_report_test.cpp - goal: a load's report counts times from when requests were meant to be
+// sent, and says of every request what became of it. Method: outcomes made by hand, figures worked
+// out in the comments.
+#include <doctest/doctest.h>
+
+#include "core/base/json.h"
+#include "core/node/load_report.h"
+
+using namespace moorage::core;
+
+namespace {
+
+constexpr uint64_t ms = 1'000'000;
+
+node_plan plan_of_two() {
+    node_plan made;
+    made.servers = {{"one", {"a:1"}}, {"two", {"b:1"}}};
+    return made;
+}
+
+load_outcome answered(uint64_t sent_ms, uint64_t first_ms, uint64_t ended_ms, size_t tokens) {
+    load_outcome made;
+    made.how = load_end::answered;
+    made.sent_ns = sent_ms * ms;
+    made.first_ns = first_ms * ms;
+    made.ended_ns = ended_ms * ms;
+    made.written.assign(tokens, 3);
+    return made;
+}
+
+json status_of(uint64_t calls, uint64_t activations, uint64_t elsewhere, uint64_t there,
+               uint64_t back) {
+    return {{"incarnation", 7},
+            {"served", {{"calls", 5}}},
+            {"called", {{"calls", calls}, {"activations", activations}, {"elsewhere", elsewhere}}},
+            {"peers",
+             {{{"server", "one"}},
+              {{"server", "two"}, {"hidden_bytes", {{"there", there}, {"back", back}}}}}}};
+}
+
+}  // namespace
+
+TEST_CASE("times count from when a request was due") {
+    // Due at 0, 100, 200 ms at a home that stood still until 5,000 and then wrote three tokens in
+    // 20 ms each; the last was even sent late. Latencies 5,060, 5,020 and 4,980, not 60 each.
+    const std::vector<load_request> requests = {
+        {0, 0, {{1, 2}, 3}}, {0, 100 * ms, {{1, 2}, 3}}, {0, 200 * ms, {{1, 2}, 3}}};
+    const std::vector<load_outcome> outcomes = {answered(0, 5020, 5060, 3),
+                                                answered(100, 5080, 5120, 3),
+                                                answered(4000, 5140, 5180, 3)};
+    const run_report report = report_of(plan_of_two(), requests, outcomes, {});
+    REQUIRE(report.cluster.has_value());
+    CHECK(report.cluster->latency_ms.mean == doctest::Approx(5020));
+    CHECK(report.cluster->latency_ms.p50 == doctest::Approx(5020));
+    CHECK(report.cluster->latency_ms.p99 == doctest::Approx(5060));
+    CHECK(report.ttft_ms.p99 == doctest::Approx(5020));
+    CHECK(report.tpot_ms.mean == doctest::Approx(20));
+    CHECK(report.requests == 3);
+    CHECK(report.tokens == 12);  // two of the prompt and two of three written each
+    CHECK(report.total_ms == doctest::Approx(5180));
+    CHECK(summary_of(report).find("3 requests: 3 answered; sent ") == 0);
+    CHECK((*report.config)["load"]["sent_late_ms"]["p99"] == doctest::Approx(3800));
+}
+
+TEST_CASE("those that were not answered are counted and named, and in no time") {
+    const std::vector<load_request> requests(5, {1, 0, {{1}, 4}});
+    std::vector<load_outcome> outcomes(5, answered(0, 10, 20, 1));
+    outcomes[1].how = outcomes[2].how = load_end::refused;
+    outcomes[1].text = outcomes[2].text = "busy: 9 requests wait already";
+    outcomes[3].how = load_end::lost;
+    outcomes[3].text = "the connection ended";
+    outcomes[3].ended_ns = 900 * ms;
+    outcomes[4] = {};
+    const run_report report = report_of(plan_of_two(), requests, outcomes, {});
+    CHECK(report.requests == 1);
+    CHECK(report.cluster->latency_ms.p99 == doctest::Approx(20));
+    const auto says = [&](const std::string &text) {
+        return std::ranges::count(report.warnings, text) == 1;
+    };
+    CHECK(says("two: refused: busy: 9 requests wait already; 2 requests"));
+    CHECK(says("two: lost: the connection ended; 1 request"));
+    CHECK(says("two: stopped; 1 request"));
+    CHECK(summary_of(report).find(
+              "5 requests: 1 answered, 2 refused, 1 lost, 1 stopped; sent ") == 0);
+    const load_ends ends = ends_of(outcomes);
+    CHECK(ends[0] + ends[1] + ends[2] + ends[3] + ends[4] + ends[5] == 5);
+}
+
+TEST_CASE("what nodes count is the difference of two looks") {
+    load_seen seen;
+    seen.before = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
+    seen.after = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
+    const run_report report = report_of(plan_of_two(), {{0, 0, {{1}, 1}}},
+                                        {answered(0, 1, 1, 1)}, seen);
+    CHECK(report.cluster->calls == 15);
+    CHECK(report.experts.requested == 200);
+    CHECK(report.experts.hits == 150);
+    CHECK(report.cluster->local_ratio == doctest::Approx(0.75));
+    CHECK(report.cluster->homes.front().local_ratio == doctest::Approx(0.75));
+    REQUIRE(report.cluster->links.size() == 2);
+    CHECK(report.cluster->links[0].from == "one");
+    CHECK(report.cluster->links[0].activation_bytes == 600);
+    CHECK(report.cluster->links[1].from == "two");
+    CHECK(report.cluster->links[1].activation_bytes == 3000);
+    CHECK(report.bytes.network == 3600);
+    // The other one says nothing.
+    CHECK(report.warnings.size() == 1);
+    // Started again meanwhile: its counts mean nothing.
+    seen.after[0]->incarnation = 8;
+    CHECK(report_of(plan_of_two(), {}, {}, seen).cluster->calls == 0);
+}
+
+TEST_CASE("a status that is anything") {
+    for (const char *text : {"null", "[]", "3", "{}", R"({"served": 3})", R"({"served": {},
+             "called": [], "peers": {"a": 1}})", R"({"served": {"calls": "x"}, "peers": [1, null,
+             {"hidden_bytes": 3}, {"hidden_bytes": {"there": -1}}]})"}) {
+        CAPTURE(text);
+        const auto counts = counts_of(json::parse(text), 2);
+        if (!counts) continue;
+        CHECK(counts->calls == 0);
+        CHECK(counts->servers == std::vector<node_counts::way>(2));
+    }
+}
