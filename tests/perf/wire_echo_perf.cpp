@@ -1,5 +1,6 @@
 // wire_echo_perf.cpp - round trips between two processes over loopback: the tcp wire, sleeping and
-// polling, in the clear and through TLS, beside a bare blocking socket in the same run.
+// polling, in the clear and through TLS, and ucx (shared memory) where it is built, beside a bare
+// blocking socket in the same run.
 //
 //   bin/wire_echo_perf [trips]
 //
@@ -123,11 +124,10 @@ private:
 
 class wire_end final : public end {
 public:
-    explicit wire_end(const settings &given) {
-        const std::vector<std::filesystem::path> files = {
-            std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/wire/tcp.so"};
-        if (const auto done = known_.scan(files); !done) give_up(done.failure().text);
-        auto made = core::instance::create(**known_.find("tcp", "wire"), given, {});
+    wire_end(const char *plugin, const settings &given) {
+        if (const auto done = known_.scan(std::vector{file_of(plugin)}); !done)
+            give_up(done.failure().text);
+        auto made = core::instance::create(**known_.find(plugin, "wire"), given, {});
         if (!made) give_up(made.failure().text);
         wire_ = std::move(*made);
         moorage_limits nothing{};
@@ -144,6 +144,9 @@ public:
             return wire_->wire->open(p, &limits);
         });
         if (!opened) give_up(opened.failure().text);
+    }
+    static std::filesystem::path file_of(const std::string &plugin) {
+        return std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/wire" / (plugin + ".so");
     }
     std::string listen() override {
         char bound[MOORAGE_WIRE_ADDRESS_MAX];
@@ -201,12 +204,12 @@ private:
 
 struct form {
     const char *name;
-    bool wire;
+    const char *plugin;  // null: none
     settings given;
 };
 
 std::unique_ptr<end> make(const form &of, size_t bytes) {
-    if (of.wire) return std::make_unique<wire_end>(of.given);
+    if (of.plugin) return std::make_unique<wire_end>(of.plugin, of.given);
     return std::make_unique<bare_end>(bytes);
 }
 
@@ -256,11 +259,15 @@ int main(int count, char **words) {
         with.push_back({"ca", files.file("ca.pem"), "here"});
         return with;
     };
-    const std::vector<form> forms = {{"bare socket, blocking", false, {}},
-                                     {"tcp, sleeping", true, sleeping},
-                                     {"tcp, polling", true, polling},
-                                     {"tcp with TLS, sleeping", true, tls(sleeping)},
-                                     {"tcp with TLS, polling", true, tls(polling)}};
+    std::vector<form> forms = {{"bare socket, blocking", nullptr, {}},
+                               {"tcp, sleeping", "tcp", sleeping},
+                               {"tcp, polling", "tcp", polling},
+                               {"tcp with TLS, sleeping", "tcp", tls(sleeping)},
+                               {"tcp with TLS, polling", "tcp", tls(polling)}};
+    if (std::filesystem::exists(wire_end::file_of("ucx"))) {
+        forms.push_back({"ucx, sleeping", "ucx", sleeping});
+        forms.push_back({"ucx, polling", "ucx", polling});
+    }
     pin(0);
     std::printf("%-24s %10s %10s %10s\n", "round trip, us", "bytes", "p50", "p99");
     for (const size_t bytes : {size_t{64}, size_t{8256}, size_t{131072}}) {

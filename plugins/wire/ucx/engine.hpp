@@ -1,0 +1,149 @@
+// engine.hpp - an open instance: one worker of UCX, its listeners and connections by number.
+//
+// Callbacks of UCX only note what has happened; step() acts on it, between two rounds of progress.
+#pragma once
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "../tcp/numbers.hpp"
+#include "connection.hpp"
+#include "library.hpp"
+
+namespace ucx_wire {
+
+struct settings {
+    std::string trusted, transports;
+    uint64_t poll_us = 0, silence_ms = 2000;
+};
+
+class engine {
+public:
+    // Throws std::invalid_argument or std::runtime_error.
+    engine(const settings &set, const moorage_wire_limits &limits);
+    ~engine();
+    engine(const engine &) = delete;
+    engine &operator=(const engine &) = delete;
+
+    uint64_t listen(std::string_view text, std::string &bound);
+    uint64_t connect(const moorage::wire_target &target);
+    uint32_t send(uint64_t to, std::span<const moorage_wire_part> parts, uint64_t user,
+                  std::string &refused);
+    uint32_t poll(std::span<moorage_wire_event> out, uint64_t wait_ns);
+    void wake() {
+        const uint64_t one = 1;
+        [[maybe_unused]] const auto told = ::write(waker_, &one, sizeof(one));
+    }
+    void release(uint64_t message);
+    void close(uint64_t number, bool at_once);
+
+private:
+    struct listener {
+        uint64_t number = 0;
+        ucp_listener_h handle = nullptr;
+        engine *of = nullptr;
+    };
+    struct caller {  // somebody who connects
+        uint64_t listener;
+        ucp_conn_request_h request;
+        std::string address;
+        bool trusted;
+    };
+    struct greeting {  // hello or welcome
+        head said;
+        ucp_ep_h from;
+    };
+    struct sending {  // memory that UCX reads until it is done
+        engine *of;
+        uint64_t connection = 0, user = 0, bytes = 0;
+        bool of_host = false;
+        head said;
+        std::vector<ucp_dt_iov> parts;
+    };
+    struct told {
+        moorage_wire_event event;
+        std::string address, words;
+    };
+    using entry = std::variant<std::monostate, std::unique_ptr<connection>,
+                               std::unique_ptr<listener>>;
+
+    static void check(const moorage_wire_limits &limits);
+    static ucs_status_t arrived(void *self, const void *header, size_t header_bytes, void *data,
+                                size_t bytes, const ucp_am_recv_param_t *how);
+    static void called(ucp_conn_request_h request, void *listener);
+    static void failed(void *self, ucp_ep_h end_point, ucs_status_t why);
+    static void sent(void *request, ucs_status_t why, void *of);
+
+    connection *find(uint64_t number) {
+        entry *one = entries_.find(number);
+        auto *open = one ? std::get_if<std::unique_ptr<connection>>(one) : nullptr;
+        return open ? open->get() : nullptr;
+    }
+    template <class Work>
+    void each(Work &&work) {
+        entries_.each([&](entry &one) {
+            if (auto *open = std::get_if<std::unique_ptr<connection>>(&one)) work(**open);
+        });
+    }
+    connection &add();
+    // What a connection may hold: a message costs more than its bytes, and the longest shall fit.
+    uint64_t window_of(int32_t channel) const {
+        return std::max(limits_.receive_bytes_max,
+                        limits_.message_bytes_max[channel] + message_cost);
+    }
+    void take_data(connection &at, const head &said, void *data, size_t bytes, bool &keeps);
+    void tell_in_order(connection &at, uint64_t place, uint64_t message);
+    void say(connection &at, frame kind, uint64_t value);
+    bool give(connection &at, waiting_message &what);
+    uint32_t hand_over(connection &at, std::unique_ptr<sending> what, bool reply);
+    void send_waiting(connection &at);
+    void done(const sending &what);
+    void grant(connection &at);
+    bool dial_next(connection &at);
+    void accept(const caller &who);
+    void greet(const greeting &by);
+    void end(connection &at, int32_t reason, const std::string &words);
+    void begin_death(connection &at);
+    void step();
+    void watch(connection &at, uint64_t now);
+    void remove(connection &at);
+    void tell_open(connection &at);
+    void turn_away(uint64_t listener, int32_t reason, const std::string &address,
+                   const std::string &words);
+    uint64_t due_ns();
+    void sleep(uint64_t until_ns);
+    const char *too_many();
+
+    const settings set_;
+    const moorage_wire_limits limits_;
+    const trusted_networks trusted_;
+    const library ucx_;
+    ucp_context_h context_ = nullptr;
+    ucp_worker_h worker_ = nullptr;
+    int worker_socket_ = -1, waker_ = -1;
+    tcp_wire::numbered<entry, 1> entries_;
+    tcp_wire::numbered<lent_message, 2> lent_;
+    uint32_t connections_ = 0, handshakes_ = 0;
+    double tokens_ = 0;
+    uint64_t counted_ns_ = now_ns();
+    // Noted by callbacks.
+    std::vector<caller> callers_;
+    std::vector<greeting> greetings_;
+    std::vector<std::pair<ucp_ep_h, std::string>> failures_;
+    std::deque<told> events_;
+    std::deque<told> shown_;  // whose texts the host may read
+    bool over_ = false;
+};
+
+}  // namespace ucx_wire
+
+#include "engine.inl"

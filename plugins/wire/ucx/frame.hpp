@@ -1,0 +1,48 @@
+// frame.hpp - what two ucx wires say to each other: active message 21 with this header, for another
+// implementer.
+//
+//   hello    whoever connected, with the flag that lets the other answer: token of its own end
+//   welcome  the answer: token of its end; both say what they take
+//   data     a message of the host: its place in the order, from 0 on
+//   grant    so many bytes were released: as many more may be sent
+//   goodbye  no message has that place or a later one
+//
+// A token is the number by which an end finds its connection; every message but hello names the
+// receiver's. Data costs its bytes and 64 of what the other said it holds (held_bytes_max), until
+// they are granted again; a message that costs more than that may be sent when all is granted.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace ucx_wire {
+
+inline constexpr unsigned message_id = 21;
+inline constexpr uint32_t magic = 0x58434d4d;  // "MMCX"
+inline constexpr uint16_t version = 1;
+inline constexpr uint64_t message_cost = 64;
+
+enum class frame : uint16_t { hello = 1, welcome, data, grant, goodbye };
+
+struct head {
+    uint32_t magic = ucx_wire::magic;
+    uint16_t version = ucx_wire::version;
+    frame kind = frame::data;
+    uint64_t to = 0;     // token of the receiver; hello: 0
+    uint64_t value = 0;  // hello, welcome: the sender's token; data, goodbye: place; grant: bytes
+    uint32_t channel = 0;         // hello
+    uint32_t zero = 0;
+    uint64_t message_bytes_max = 0;  // hello, welcome: of the channel
+    uint64_t held_bytes_max = 0;     // hello, welcome
+};
+static_assert(sizeof(head) == 48);
+
+// Whether it is one; the length of what follows is the receiver's to judge.
+inline bool read_head(const void *from, size_t bytes, head &out) {
+    if (bytes != sizeof(head)) return false;
+    std::memcpy(&out, from, sizeof(head));
+    return out.magic == magic && out.version == version && out.zero == 0 &&
+           out.kind >= frame::hello && out.kind <= frame::goodbye;
+}
+
+}  // namespace ucx_wire
