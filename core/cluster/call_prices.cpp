@@ -43,6 +43,12 @@ call_prices::crossing call_prices::make_crossing(uint32_t from, uint32_t to) con
     return made;
 }
 
+// A home that is a server without GPUs has no pipeline of its own that keeps experts: what its
+// server holds is computed there all the same, as a server with GPUs, and a real node, do.
+bool call_prices::holds_itself(uint32_t device) const {
+    return home_.device == MOORAGE_NONE && !user() && distances_[device] == MOORAGE_DISTANCE_OWN;
+}
+
 // The devices that are considered for a page, found again where its holders have changed.
 std::span<const uint32_t> call_prices::near(uint32_t page) {
     const uint32_t expert = all_.of.demand.model_first[home_.model] + page;
@@ -59,6 +65,11 @@ std::span<const uint32_t> call_prices::near(uint32_t page) {
         };
         for (const uint32_t one : all_.holders.of(expert)) {
             if (one == home_.device || !ways_[one].linked()) continue;
+            if (holds_itself(one)) {
+                devices[0] = one;
+                known.count = 1;
+                break;
+            }
             uint32_t at = known.count;
             while (at > 0 && rank(one) < rank(devices[at - 1])) --at;
             if (at == most) continue;

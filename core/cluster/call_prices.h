@@ -48,6 +48,7 @@ private:
     };
     crossing make_crossing(uint32_t from, uint32_t to) const;
     remote_offer offer(uint32_t server, uint32_t tokens) const;
+    bool holds_itself(uint32_t device) const;
     std::span<const uint32_t> near(uint32_t page);
 
     cluster_state &all_;
