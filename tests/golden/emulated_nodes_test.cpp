@@ -56,8 +56,16 @@ public:
         const model_config &of = on.of->config();
         trace_recorder recorder(static_cast<uint32_t>(of.moe_layers().size()), of.experts, of.top_k,
                                 0);
+        // What is written, and then its routing as one process scores it.
+        std::vector<model_request> texts = requests_;
+        for (model_request &one : texts) {
+            for (const auto &[request, id] : on.alone({one}).tokens) one.ids.push_back(id);
+            one.ids.pop_back();
+            one.new_tokens = 0;
+            one.score_from = 1;
+        }
         run_options options;
-        options.requests = &requests_;
+        options.requests = &texts;
         options.watcher = &recorder;
         options.own_routing = false;
         REQUIRE(run(on.config, on.shared, options).ok());
@@ -74,7 +82,7 @@ public:
         const uint64_t expert_bytes = shape_of(*on.of, "golden").expert_bytes;
         const auto slots = static_cast<uint64_t>(share * on.pages() / servers) + 1;
         std::string text = format(
-            "[run]\nexecutor = \"emulate\"\nbatch = 1\nprefill = {}\nseed = {}\n"
+            "[run]\nexecutor = \"emulator\"\nbatch = 1\nprefill = {}\nseed = {}\n"
             "[cluster]\nrequests = {}\nreturns_each = true\n"
             "[[cluster.models]]\nname = \"golden\"\nshape = \"golden.toml\"\nvalue_bits = 32\n"
             "[dispatch]\nplugin = \"prism\"\n[placement]\nplugin = \"{}\"\ninterval_s = 0\n"

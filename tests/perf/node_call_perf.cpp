@@ -125,7 +125,7 @@ public:
     }
 
 private:
-    void answered(link &, const frame &of) override {
+    void answered(core::link &, const frame &of) override {
         reply_view reply;
         if (of.header.kind != message_kind::reply ||
             read(of.body, node_.plan().sizes, reply).why != refusal_reason::none)
