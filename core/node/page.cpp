@@ -65,13 +65,16 @@ function draw_map(now) {
     "aria-label": "experts of each layer by server" });
   servers.forEach((one, row) => {
     const y = 20 + row * high;
-    all.append(svg("text", { x: 0, y: y + 16 }, one.server +
-      (one.stands === "self" ? " (this)" : "")));
+    const note = one.stands === "self" ? " (this)" : one.stands === "ready" ? "" :
+      ` (${one.stands})`;
+    all.append(svg("text", { x: 0, y: y + 16 }, one.server + note));
     one.experts_of_layers.forEach((count, layer) => {
       const box = svg("rect", { x: left + layer * wide, y: y, width: wide - 1, height: high - 2,
         style: `fill: rgba(var(--full), ${count / experts}); stroke: var(--line)` });
       box.append(svg("title", {}, `${one.server}, layer ${layer}: ${count} of ${experts} experts`));
       all.append(box);
+      if (wide >= 24) all.append(svg("text", { x: left + layer * wide + wide / 2 - 1, y: y + 16,
+        "text-anchor": "middle" }, count));
     });
   });
   for (let layer = 0; layer < layers; layer += layers > 32 ? 8 : 4)

@@ -66,6 +66,7 @@ use_sliding_window = false
 [sources]
 geometry = "[M] test"
 sizes = "[M] test"
+config = "[M] test"
 )";
 
 node_plan plan_of(const model &of, const std::string &address) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -41,7 +42,7 @@ public:
     uint32_t poll(std::span<moorage_wire_event> out, uint64_t wait_ns);
     void wake() {
         const uint64_t one = 1;
-        [[maybe_unused]] const auto told = ::write(waker_, &one, sizeof(one));
+        if (!woken_.exchange(true)) (void)!::write(waker_, &one, sizeof(one));
     }
     void release(uint64_t message);
     void close(uint64_t number, bool at_once);
@@ -141,6 +142,7 @@ private:
     std::vector<std::pair<ucp_ep_h, std::string>> failures_;
     std::deque<told> events_;
     std::deque<told> shown_;  // whose texts the host may read
+    std::atomic<bool> woken_ = false;
     bool over_ = false;
 };
 

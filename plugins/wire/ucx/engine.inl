@@ -649,9 +649,7 @@ inline void engine::step() {
                 at.address + ": " + words);
         });
     const uint64_t now = now_ns();
-    std::vector<connection *> all;
-    each([&](connection &at) { all.push_back(&at); });
-    for (connection *const at : all) watch(*at, now);
+    each([&](connection &at) { watch(at, now); });
 }
 
 inline uint64_t engine::due_ns() {
@@ -667,6 +665,8 @@ inline void engine::sleep(uint64_t until_ns) {
     const uint64_t ms = due <= now ? 0 : std::min((due - now) / 1'000'000 + 1, longest_ms);
     pollfd both[] = {{worker_socket_, POLLIN, 0}, {waker_, POLLIN, 0}};
     ::poll(both, 2, static_cast<int>(ms));
+    uint64_t count = 0;
+    if ((both[1].revents & POLLIN) != 0) (void)!::read(waker_, &count, sizeof(count));
 }
 
 inline uint32_t engine::poll(std::span<moorage_wire_event> out, uint64_t wait_ns) {
@@ -676,13 +676,13 @@ inline uint32_t engine::poll(std::span<moorage_wire_event> out, uint64_t wait_ns
     for (bool first = true;; first = false) {
         for (int i = 0; i < 64 && ucx_.ucp_worker_progress(worker_) != 0; ++i) {}
         step();
-        uint64_t woken = 0;
-        const bool told = ::read(waker_, &woken, sizeof(woken)) > 0;
-        if (!events_.empty() || told || (wait_ns == 0 && first)) break;
+        if (!events_.empty() || woken_.exchange(false) || (wait_ns == 0 && first)) break;
         const uint64_t now = now_ns();
         if (now >= end_ns) break;
-        if (now - begun < set_.poll_us * 1000) continue;
-        sleep(end_ns);
+        if (now - begun < set_.poll_us * 1000)
+            ::sched_yield();
+        else
+            sleep(end_ns);
     }
     uint32_t count = 0;
     for (; count < out.size() && !events_.empty(); ++count) {
