@@ -55,11 +55,12 @@ public:
         return format("127.0.0.1:{}", ports_[3 + server]);
     }
     // Until it serves.
-    void start(size_t server) {
+    void start(size_t server, bool verbose = false) {
         const char *const names[] = {"one", "two", "three"};
         const int out = ::open(at.file(format("out{}", server)).c_str(),
                                O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         std::vector<std::string> words = {"node", file, "--server", names[server]};
+        if (verbose) words.insert(words.begin(), "-v");
         words.insert(words.end(), more.begin(), more.end());
         nodes_[server] = at.start(words, out, out);
         ::close(out);

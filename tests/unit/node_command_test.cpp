@@ -54,6 +54,51 @@ TEST_CASE("three processes write what one does; one is killed, one is stopped, o
     CHECK(strict.says("is computed by nobody"));
 }
 
+TEST_CASE("homes are loaded, a request is followed over nodes, the page is served") {
+    local_cluster all;
+    for (const size_t server : {0, 1, 2}) all.start(server, /*verbose=*/true);
+    const std::string line = "load " + all.file + " --requests 3 --faster 50";
+    const std::string answers = " --answers " + all.at.file("answers");
+    const ended done = run_line(line + answers + " --json -", all.at.file("errors"));
+    REQUIRE(done.code == 0);
+    const json report = json::parse(done.out);
+    CHECK(report["config"]["load"]["answered"] == 9);
+    CHECK(report["requests"] == 9);
+    CHECK(report["cluster"]["homes"].size() == 3);
+    CHECK(report["cluster"]["calls"] > 100);
+    CHECK(report["cluster"]["local_ratio"] > 0.1);
+    CHECK(report["cluster"]["local_ratio"] < 0.9);
+    const ended emulated = run_line(line + " --emulate", all.at.file("errors"));
+    CHECK(emulated.code == 0);
+    CHECK(emulated.out.find("and the same cluster emulated") != std::string::npos);
+    // Its home's log says when it came and ended, others' which calls were for it.
+    const json first = json::parse(all.at.read("answers").substr(0, all.at.read("answers").find('\n')));
+    const std::string number = std::to_string(first["number"].get<uint64_t>());
+    const std::vector<std::string> names = {"one", "two", "three"};
+    const std::string home_of = first["home"];
+    for (size_t server = 0; server < 3; ++server) {
+        const std::string log = all.at.read(format("out{}", server));
+        CAPTURE(server);
+        if (names[server] == home_of)
+            CHECK(log.find("node: request " + number + " ends") != std::string::npos);
+        else
+            CHECK(log.find(" of " + home_of + " for its request " + number + ": layer") !=
+                  std::string::npos);
+    }
+    const auto page = http_get(all.status_address(0), "/", 5'000'000'000);
+    REQUIRE(page.ok());
+    CHECK(page->find("<title>moorage node</title>") != std::string::npos);
+    CHECK(page->find("src=") == std::string::npos);  // it loads nothing else
+    all.end(1, SIGKILL);
+    const ended without = run_line(line, all.at.file("errors"));
+    CHECK(without.code == 1);
+    CHECK(without.out.find("9 requests: 6 answered, 3 away") != std::string::npos);
+    CHECK(without.out.find("two: away: ") != std::string::npos);
+    const ended strange = run_line(line + " --home too", all.at.file("errors"));
+    CHECK(strange.code == 2);
+    CHECK(strange.says("did you mean two"));
+}
+
 TEST_CASE("eval as a home has the likelihood of one process") {
     local_cluster all;
     std::ofstream(all.at.file("text")) << "The old man went to the sea and saw that it was cold.";
