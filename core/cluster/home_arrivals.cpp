@@ -35,17 +35,15 @@ result<std::vector<home_arrival>> arrivals_of_homes(const run_config &config, ru
         if (!source) return source.failure();
         pass first;
         (*source)->next(first);
-        const cluster_workload &workload =
-            config.cluster->workloads[of.home_workload[place.home]];
+        const cluster_workload &workload = config.cluster->workloads[of.home_workload[place.home]];
         const trace *from = nullptr;
         if (!workload.trace.empty())
             if (const auto opened = shared.open(workload.trace); opened) from = *opened;
         for (const request_times &one : (*source)->requests())
             all.push_back({place.home, one, from});
     }
-    std::ranges::stable_sort(all, {}, [](const home_arrival &one) {
-        return std::pair(one.of.arrived_ns, one.home);
-    });
+    std::ranges::stable_sort(
+        all, {}, [](const home_arrival &one) { return std::pair(one.of.arrived_ns, one.home); });
     return all;
 }
 

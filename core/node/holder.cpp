@@ -92,10 +92,10 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
         waiting_rows_ + one.of.rows > batches_waiting_max * plan_.sizes.rows_max)
         return refuse(refusal_reason::busy, format("{} rows wait already", waiting_rows_));
     if (logs(log_level::info))
-        log_info(format("node: call {} of {} for its request {}: layer {}, {} experts, {} rows", id,
-                        from.server < plan_.servers.size() ? plan_.servers[from.server].name
-                                                           : "no server",
-                        of.header.request, one.of.layer, one.of.experts.size(), one.of.rows));
+        log_info(format(
+            "node: call {} of {} for its request {}: layer {}, {} experts, {} rows", id,
+            from.server < plan_.servers.size() ? plan_.servers[from.server].name : "no server",
+            of.header.request, one.of.layer, one.of.experts.size(), one.of.rows));
     waiting_rows_ += one.of.rows;
     waiting_.push_back(one);
     return true;

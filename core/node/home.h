@@ -30,7 +30,7 @@ struct home_options {
     // more are taken and those under way end, within peer_node::drain_ns. Borrowed.
     request_desk *desk = nullptr;
     std::vector<planned_price> prices = {};  // [servers] in place of measured ones; empty: measured
-    uint32_t context_max = 0;  // with a desk: positions of the longest request
+    uint32_t context_max = 0;                // with a desk: positions of the longest request
 };
 
 // What a home did beside its report.
@@ -41,8 +41,8 @@ struct home_result {
 };
 
 // A home that serves until `stop`: takes the requests of others, computes for others meanwhile.
-// What breaks a run off (an expert that nobody computes) ends the requests that were under way, with
-// its text; those that come later find a new run. An error only where none can begin.
+// What breaks a run off (an expert that nobody computes) ends the requests that were under way,
+// with its text; those that come later find a new run. An error only where none can begin.
 // Requires: as below, and options.stop.
 status serve_home(const run_config &config, run_resources &shared, peer_node &at, thread_pool &pool,
                   home_options options);

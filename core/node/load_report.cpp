@@ -70,8 +70,8 @@ public:
         if (end_ns_ != 0)
             report_.tokens_per_s = static_cast<double>(report_.tokens) / out.duration_s;
         for (const auto &[what, count] : trouble_)
-            report_.warnings.push_back(format("{}; {} request{}", what, count,
-                                              count == 1 ? "" : "s"));
+            report_.warnings.push_back(
+                format("{}; {} request{}", what, count, count == 1 ? "" : "s"));
         load["sent_late_ms"] = to_json(late_ns_.summary());
     }
 
@@ -102,10 +102,10 @@ void add_home(const node_plan &plan, uint32_t server, const node_counts &before,
             const auto at = std::ranges::find_if(out.links, [&](const cluster_report::link &one) {
                 return one.from == plan.servers[from].name && one.to == plan.servers[to].name;
             });
-            cluster_report::link &link =
-                at != out.links.end() ? *at
-                                      : out.links.emplace_back(cluster_report::link{
-                                            plan.servers[from].name, plan.servers[to].name});
+            cluster_report::link &link = at != out.links.end()
+                                             ? *at
+                                             : out.links.emplace_back(cluster_report::link{
+                                                   plan.servers[from].name, plan.servers[to].name});
             link.activation_bytes += bytes;
             report.bytes.network += bytes;
         };

@@ -43,8 +43,8 @@ public:
             for (; next < requests_.size() && requests_[next].at_ns <= now_ns(); ++next) ask(next);
             uint64_t wait_ns = look_ns;
             if (next < requests_.size())
-                wait_ns = std::min(wait_ns, requests_[next].at_ns -
-                                                std::min(requests_[next].at_ns, now_ns()));
+                wait_ns = std::min(
+                    wait_ns, requests_[next].at_ns - std::min(requests_[next].at_ns, now_ns()));
             links_.turn(wait_ns);
             end_late();
         }

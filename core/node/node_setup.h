@@ -15,10 +15,10 @@ struct node_setup {
     const opened_model *opened = nullptr;
     std::filesystem::path directory;  // that it was opened from
     node_plan plan;
-    uint32_t server = no_server;  // which of the plan's this one is
-    std::string listens;  // where; empty: nowhere
-    std::string status;   // where it says how it is; empty: nowhere
-    uint32_t slots = 0;   // experts that its devices have room for
+    uint32_t server = no_server;        // which of the plan's this one is
+    std::string listens;                // where; empty: nowhere
+    std::string status;                 // where it says how it is; empty: nowhere
+    uint32_t slots = 0;                 // experts that its devices have room for
     std::vector<planned_price> prices;  // of a server: of the others, by the file
     scene all;                          // what plans are made of
     node_plan beats;                    // plan, with the addresses of heartbeats

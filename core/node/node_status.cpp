@@ -277,9 +277,9 @@ std::string to_metrics(const node_snapshot &of, uint64_t now_ns) {
 json to_json(const node_snapshot &of, uint64_t now_ns) {
     json peers = json::array();
     for (size_t i = 0; i < of.peers.size(); ++i)
-        peers.push_back(json_of(of.peers[i], of.hidden,
-                                i < of.plan_layers.size() ? of.plan_layers[i]
-                                                          : std::vector<uint32_t>()));
+        peers.push_back(
+            json_of(of.peers[i], of.hidden,
+                    i < of.plan_layers.size() ? of.plan_layers[i] : std::vector<uint32_t>()));
     json refused = json::object();
     for (uint32_t i = 1; i < refusal_reasons; ++i)
         if (of.connections.refused[i] != 0)
@@ -316,13 +316,18 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                  {"bytes", {{"in", of.connections.bytes_in}, {"out", of.connections.bytes_out}}},
                  {"peers", peers}};
     if (of.home)
-        made["called"] = {
-            {"calls", of.called.calls},        {"under_way", of.under_way},
-            {"experts", of.called.experts},    {"layers_calling", of.called.layers_calling},
-            {"late", of.called.late},          {"failed", of.called.failed},
-            {"lost", of.called.lost},          {"wrong", of.called.wrong},
-            {"from_own_disk", of.called.here}, {"waited_s", seconds(of.called.waited_ns)},
-            {"activations", of.called.activations}, {"elsewhere", of.called.elsewhere}};
+        made["called"] = {{"calls", of.called.calls},
+                          {"under_way", of.under_way},
+                          {"experts", of.called.experts},
+                          {"layers_calling", of.called.layers_calling},
+                          {"late", of.called.late},
+                          {"failed", of.called.failed},
+                          {"lost", of.called.lost},
+                          {"wrong", of.called.wrong},
+                          {"from_own_disk", of.called.here},
+                          {"waited_s", seconds(of.called.waited_ns)},
+                          {"activations", of.called.activations},
+                          {"elsewhere", of.called.elsewhere}};
     if (of.asked) made["requests"] = json_of(*of.asked);
     return made;
 }

@@ -45,8 +45,8 @@ struct node_snapshot {
     std::optional<desk_figures> asked;  // of a node that takes requests
     uint32_t hidden = 0;
     std::vector<std::vector<uint32_t>> plan_layers;  // [servers][layers] experts that it gives them
-    std::vector<peer_status> peers;    // [servers]
-    std::vector<uint64_t> layer_rows;  // [layers] computed for others
+    std::vector<peer_status> peers;                  // [servers]
+    std::vector<uint64_t> layer_rows;                // [layers] computed for others
 };
 
 class node_status {

@@ -1,8 +1,8 @@
 // planned_prices.h - what a call takes by the cluster's file, not by what calls took: so that nodes
 // choose among holders as an emulated run of the same file does, call by call.
 //
-// Links and servers as they are described, all of them idle. `moorage node --prices file` uses it to
-// hold real nodes against the emulator; serving is done at measured prices.
+// Links and servers as they are described, all of them idle. `moorage node --prices file` uses it
+// to hold real nodes against the emulator; serving is done at measured prices.
 #pragma once
 
 #include <cstdint>

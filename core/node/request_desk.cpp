@@ -30,9 +30,8 @@ void request_desk::arrived(link &from, const frame &of) {
                              asked.prompt.size(), asked.new_tokens, limits_.context_max));
     for (const int32_t one : asked.prompt)
         if (one < 0 || static_cast<uint32_t>(one) >= limits_.vocabulary)
-            return refuse(
-                from, id, refusal_reason::shape,
-                format("token {} is not among the model's {}", one, limits_.vocabulary));
+            return refuse(from, id, refusal_reason::shape,
+                          format("token {} is not among the model's {}", one, limits_.vocabulary));
     if (links_.draining()) return refuse(from, id, refusal_reason::draining, "the home ends");
     if (waiting_.size() >= waiting_max || waiting_tokens_ + tokens > waiting_tokens_max)
         return refuse(from, id, refusal_reason::busy,

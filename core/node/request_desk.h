@@ -1,5 +1,5 @@
-// request_desk.h - requests that come to a home over the wire: taken, handed to its source, answered
-// as they are written.
+// request_desk.h - requests that come to a home over the wire: taken, handed to its source,
+// answered as they are written.
 //
 //   request_desk desk(node.connections(), {vocabulary, context});
 //   node.take_requests(&desk);

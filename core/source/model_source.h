@@ -78,8 +78,8 @@ public:
     void weigh(const pass &of, uint32_t layer, const uint32_t *chosen, float *out) override;
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *experts, float *scores) override;
 
-    uint32_t context_max() const;  // positions of the longest request
-    uint32_t outputs_max() const;  // tokens with logits in a pass
+    uint32_t context_max() const;              // positions of the longest request
+    uint32_t outputs_max() const;              // tokens with logits in a pass
     uint64_t tokens() const { return rows_; }  // handed out so far
     bool scores_texts() const { return !options_.more && requests_.front().new_tokens == 0; }
     // Nobody wants the rest of the request: it ends before the next pass.

@@ -107,10 +107,10 @@ public:
         if (!done) FAIL(done.failure().text);
         counts made{done->cluster->calls, std::vector<way>(servers)};
         for (const cluster_report::link &one : done->cluster->links) {
-            if (one.from == "s0") made.servers[std::stoul(one.to.substr(1))].there +=
-                one.activation_bytes;
-            if (one.to == "s0") made.servers[std::stoul(one.from.substr(1))].back +=
-                one.activation_bytes;
+            if (one.from == "s0")
+                made.servers[std::stoul(one.to.substr(1))].there += one.activation_bytes;
+            if (one.to == "s0")
+                made.servers[std::stoul(one.from.substr(1))].back += one.activation_bytes;
         }
         return made;
     }
@@ -184,8 +184,7 @@ TEST_CASE("calls and bytes of each link are those of the emulated cluster") {
             CAPTURE(servers);
             CAPTURE(prefill);
             CAPTURE(share);
-            const run_config config =
-                all.config(policy, servers, draw.below(1000), prefill, share);
+            const run_config config = all.config(policy, servers, draw.below(1000), prefill, share);
             const counts emulated = all.emulated(config, servers);
             CHECK(emulated == all.real(config, servers));
             calls += emulated.calls;

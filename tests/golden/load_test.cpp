@@ -1,6 +1,7 @@
-// load_test.cpp - goal: homes that are asked over a wire write what one process does, whatever comes
-// together; who is dead, full, no home or asked for too much is told from the rest. Method: homes
-// and holders in threads of one process, a client beside them; the run that has all to itself.
+// load_test.cpp - goal: homes that are asked over a wire write what one process does, whatever
+// comes together; who is dead, full, no home or asked for too much is told from the rest. Method:
+// homes and holders in threads of one process, a client beside them; the run that has all to
+// itself.
 #include <doctest/doctest.h>
 
 #include "tests/golden/home_fixture.h"
@@ -139,8 +140,8 @@ TEST_CASE("a home that says nothing is late, and hears that nobody waits") {
     loop_hub hub;
     running_home mute(bench, hub, plan, 0, true,
                       [](said &what) { return what.header.kind != message_kind::tokens; });
-    const auto outcomes = load_over(hub, plan, {request_to(0, {1, 2, 3}, 60)},
-                                    {.patience_ns = 50'000'000});
+    const auto outcomes =
+        load_over(hub, plan, {request_to(0, {1, 2, 3}, 60)}, {.patience_ns = 50'000'000});
     CHECK(outcomes[0].how == load_end::late);
     mute.stop();
     CHECK(mute.asked().taken == 1);

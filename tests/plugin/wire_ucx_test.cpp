@@ -51,7 +51,8 @@ struct ucx_host {
     }
     core::status connect(const char *where, const char *identity = nullptr) {
         uint64_t number = 0;
-        const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &where, 1, 0, identity};
+        const moorage_wire_target target{sizeof(target), MOORAGE_WIRE_CALLS, &where, 1, 0,
+                                         identity};
         return wire->control(core::entry_point::wire_connect, [&](moorage_plugin *plugin) {
             return wire->wire->connect(plugin, &target, &number);
         });
@@ -85,10 +86,10 @@ TEST_CASE("the conformance kit passes ucx, as it chooses and over tcp") {
     if (!built()) return;
     for (const char *more : {"", " --param transports=tcp"}) {
         CAPTURE(more);
-        const int state = std::system(("'" + (build / "bin/moorage").string() +
-                                       "' plugins check '" + library.string() + "' --timeout 60" +
-                                       more + " > /dev/null")
-                                          .c_str());
+        const int state =
+            std::system(("'" + (build / "bin/moorage").string() + "' plugins check '" +
+                         library.string() + "' --timeout 60" + more + " > /dev/null")
+                            .c_str());
         CHECK(WIFEXITED(state));
         CHECK(WEXITSTATUS(state) == 0);
     }
@@ -113,10 +114,11 @@ TEST_CASE("it stays within the networks that are trusted") {
 
 TEST_CASE("what it cannot use is told in words") {
     if (!built()) return;
-    for (const auto &[networks, part] :
-         {std::pair{"", "trusted names no network"}, {"10.0.0.0", "10.0.0.0 is no network"},
-          {"10.0.0.0/33", "10.0.0.0/33 is no network"}, {"ten/8", "ten/8 is no network"},
-          {"::1/129", "::1/129 is no network"}}) {
+    for (const auto &[networks, part] : {std::pair{"", "trusted names no network"},
+                                         {"10.0.0.0", "10.0.0.0 is no network"},
+                                         {"10.0.0.0/33", "10.0.0.0/33 is no network"},
+                                         {"ten/8", "ten/8 is no network"},
+                                         {"::1/129", "::1/129 is no network"}}) {
         CAPTURE(networks);
         ucx_host at(trusting(networks));
         CHECK(has(refusal(at.open()), part));

@@ -45,9 +45,8 @@ TEST_CASE("times count from when a request was due") {
     // 20 ms each; the last was even sent late. Latencies 5,060, 5,020 and 4,980, not 60 each.
     const std::vector<load_request> requests = {
         {0, 0, {{1, 2}, 3}}, {0, 100 * ms, {{1, 2}, 3}}, {0, 200 * ms, {{1, 2}, 3}}};
-    const std::vector<load_outcome> outcomes = {answered(0, 5020, 5060, 3),
-                                                answered(100, 5080, 5120, 3),
-                                                answered(4000, 5140, 5180, 3)};
+    const std::vector<load_outcome> outcomes = {
+        answered(0, 5020, 5060, 3), answered(100, 5080, 5120, 3), answered(4000, 5140, 5180, 3)};
     const run_report report = report_of(plan_of_two(), requests, outcomes, {});
     REQUIRE(report.cluster.has_value());
     CHECK(report.cluster->latency_ms.mean == doctest::Approx(5020));
@@ -80,8 +79,8 @@ TEST_CASE("those that were not answered are counted and named, and in no time") 
     CHECK(says("two: refused: busy: 9 requests wait already; 2 requests"));
     CHECK(says("two: lost: the connection ended; 1 request"));
     CHECK(says("two: stopped; 1 request"));
-    CHECK(summary_of(report).find(
-              "5 requests: 1 answered, 2 refused, 1 lost, 1 stopped; sent ") == 0);
+    CHECK(summary_of(report).find("5 requests: 1 answered, 2 refused, 1 lost, 1 stopped; sent ") ==
+          0);
     const load_ends ends = ends_of(outcomes);
     CHECK(ends[0] + ends[1] + ends[2] + ends[3] + ends[4] + ends[5] == 5);
 }
@@ -90,8 +89,8 @@ TEST_CASE("what nodes count is the difference of two looks") {
     load_seen seen;
     seen.before = {counts_of(status_of(10, 100, 40, 1000, 2000), 2), std::nullopt};
     seen.after = {counts_of(status_of(25, 300, 90, 1600, 5000), 2), std::nullopt};
-    const run_report report = report_of(plan_of_two(), {{0, 0, {{1}, 1}}},
-                                        {answered(0, 1, 1, 1)}, seen);
+    const run_report report =
+        report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, seen);
     CHECK(report.cluster->calls == 15);
     CHECK(report.experts.requested == 200);
     CHECK(report.experts.hits == 150);
@@ -112,7 +111,8 @@ TEST_CASE("what nodes count is the difference of two looks") {
 
 TEST_CASE("a status that is anything") {
     for (const char *text : {"null", "[]", "3", "{}", R"({"served": 3})", R"({"served": {},
-             "called": [], "peers": {"a": 1}})", R"({"served": {"calls": "x"}, "peers": [1, null,
+             "called": [], "peers": {"a": 1}})",
+                             R"({"served": {"calls": "x"}, "peers": [1, null,
              {"hidden_bytes": 3}, {"hidden_bytes": {"there": -1}}]})"}) {
         CAPTURE(text);
         const auto counts = counts_of(json::parse(text), 2);

@@ -72,7 +72,8 @@ TEST_CASE("homes are loaded, a request is followed over nodes, the page is serve
     CHECK(emulated.code == 0);
     CHECK(emulated.out.find("and the same cluster emulated") != std::string::npos);
     // Its home's log says when it came and ended, others' which calls were for it.
-    const json first = json::parse(all.at.read("answers").substr(0, all.at.read("answers").find('\n')));
+    const json first =
+        json::parse(all.at.read("answers").substr(0, all.at.read("answers").find('\n')));
     const std::string number = std::to_string(first["number"].get<uint64_t>());
     const std::vector<std::string> names = {"one", "two", "three"};
     const std::string home_of = first["home"];

@@ -1,5 +1,5 @@
-// load_command.cpp - moorage load: asks the homes of a cluster of real nodes for texts, at the times
-// at which an emulated run would be asked, and reports what came of it.
+// load_command.cpp - moorage load: asks the homes of a cluster of real nodes for texts, at the
+// times at which an emulated run would be asked, and reports what came of it.
 #include <algorithm>
 #include <csignal>
 #include <memory>
@@ -61,8 +61,8 @@ public:
                                 given.texts, from.of->directory().string()),
                          true};
         const auto bytes = file->bytes();
-        auto ids = from.words->encode({reinterpret_cast<const char *>(bytes.data()), bytes.size()},
-                                      {});
+        auto ids =
+            from.words->encode({reinterpret_cast<const char *>(bytes.data()), bytes.size()}, {});
         if (!ids) return error{format("{}: {}", given.texts, ids.failure().text)};
         if (ids->empty()) return error{format("{}: no text", given.texts), true};
         made.text_ = std::move(*ids);
@@ -119,7 +119,8 @@ result<std::vector<load_request>> make_requests(const arguments &given, const ru
                             std::ranges::find(given.homes, names[one.home]) != given.homes.end();
         if (!wanted) continue;
         const double at_ns = static_cast<double>(one.of.arrived_ns) / given.faster;
-        all.push_back({one.home, static_cast<uint64_t>(at_ns),
+        all.push_back({one.home,
+                       static_cast<uint64_t>(at_ns),
                        {std::move(ids), std::max(one.of.output_tokens, 1u), 0}});
     }
     if (all.empty())
@@ -174,8 +175,8 @@ status tell_beside(const arguments &given, const run_config &asked, run_resource
     config->cluster->requests = asked.cluster->requests;
     auto emulated = run_either(*config, shared, {});
     if (!emulated) return emulated.failure();
-    comparison both{.title = "nodes, and the same cluster emulated", .trace = {}, .shape = {},
-                    .rows = {}};
+    comparison both{
+        .title = "nodes, and the same cluster emulated", .trace = {}, .shape = {}, .rows = {}};
     both.rows.push_back({.report = real});
     both.rows.push_back({.report = std::move(*emulated)});
     print(to_text(both));
@@ -212,8 +213,8 @@ int ask_all(const arguments &given) {
     std::random_device chance;
     load_seen seen;
     seen.before = look_at(*config->cluster);
-    const auto outcomes = run_load(**over, setup->plan, uint64_t{chance()} << 32 | chance(),
-                                   *requests, options);
+    const auto outcomes =
+        run_load(**over, setup->plan, uint64_t{chance()} << 32 | chance(), *requests, options);
     // A node notes its figures four times a second.
     std::this_thread::sleep_for(std::chrono::milliseconds(400));
     seen.after = look_at(*config->cluster);
@@ -260,7 +261,8 @@ command install_load(parser &app) {
                     "seconds without a word after which a request counts as late (60)")
         ->type_name("S")
         ->range(0.001, 1e6);
-    sub->add_option("--answers", given->answers, "write each request's times and text, as JSON lines")
+    sub->add_option("--answers", given->answers,
+                    "write each request's times and text, as JSON lines")
         ->type_name("FILE");
     sub->add_flag("--emulate", given->emulate,
                   "emulate the same cluster, too, and set both side by side");

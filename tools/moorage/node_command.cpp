@@ -65,10 +65,11 @@ status be_home(const arguments &given, const run_config &config, run_resources &
     process.node().take_requests(nullptr);
     const desk_figures asked = desk.figures();
     if (done)
-        print(format("{} ends: {} requests answered, {} refused, {} given up, {} broken off; {} "
-                     "tokens written\n",
-                     given.common.server, asked.ended, asked.refused, asked.cancelled, asked.failed,
-                     asked.written_tokens));
+        print(
+            format("{} ends: {} requests answered, {} refused, {} given up, {} broken off; {} "
+                   "tokens written\n",
+                   given.common.server, asked.ended, asked.refused, asked.cancelled, asked.failed,
+                   asked.written_tokens));
     return done;
 }
 
@@ -133,8 +134,9 @@ command install_node(parser &app) {
         ->take_all()
         ->expected(1);
     sub->footer(
-        "A server with a workload is a home, too: it takes requests ([run] batch of them at one time), "
-        "as\nmoorage load sends them. Every node reads the same file and comes to the same plan, as moorage place does. SIGTERM "
+        "A server with a workload is a home, too: it takes requests ([run] batch of them at one "
+        "time), as\nmoorage load sends them. Every node reads the same file and comes to the same "
+        "plan, as moorage place does. SIGTERM "
         "or\nctrl-c: calls that wait are answered, then it ends. docs/cluster.md shows a cluster.");
     return [given] { return serve(*given); };
 }

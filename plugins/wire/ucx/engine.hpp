@@ -74,8 +74,8 @@ private:
         moorage_wire_event event;
         std::string address, words;
     };
-    using entry = std::variant<std::monostate, std::unique_ptr<connection>,
-                               std::unique_ptr<listener>>;
+    using entry =
+        std::variant<std::monostate, std::unique_ptr<connection>, std::unique_ptr<listener>>;
 
     static void check(const moorage_wire_limits &limits);
     static ucs_status_t arrived(void *self, const void *header, size_t header_bytes, void *data,
@@ -149,3 +149,4 @@ private:
 }  // namespace ucx_wire
 
 #include "engine.inl"
+#include "engine_life.inl"

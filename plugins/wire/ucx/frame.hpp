@@ -28,9 +28,9 @@ struct head {
     uint32_t magic = ucx_wire::magic;
     uint16_t version = ucx_wire::version;
     frame kind = frame::data;
-    uint64_t to = 0;     // token of the receiver; hello: 0
-    uint64_t value = 0;  // hello, welcome: the sender's token; data, goodbye: place; grant: bytes
-    uint32_t channel = 0;         // hello
+    uint64_t to = 0;       // token of the receiver; hello: 0
+    uint64_t value = 0;    // hello, welcome: the sender's token; data, goodbye: place; grant: bytes
+    uint32_t channel = 0;  // hello
     uint32_t zero = 0;
     uint64_t message_bytes_max = 0;  // hello, welcome: of the channel
     uint64_t held_bytes_max = 0;     // hello, welcome

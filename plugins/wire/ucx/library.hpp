@@ -13,14 +13,15 @@
 
 namespace ucx_wire {
 
-#define UCX_WIRE_FUNCTIONS(of)                                                               \
-    of(ucp_am_data_release) of(ucp_am_send_nbx) of(ucp_cleanup) of(ucp_config_modify)        \
-    of(ucp_config_read) of(ucp_config_release) of(ucp_conn_request_query) of(ucp_ep_create)  \
-    of(ucp_ep_close_nbx) of(ucp_init_version) of(ucp_listener_create)                        \
-    of(ucp_listener_destroy) of(ucp_listener_query) of(ucp_listener_reject)                  \
-    of(ucp_request_check_status) of(ucp_request_free) of(ucp_worker_arm)                     \
-    of(ucp_worker_create) of(ucp_worker_destroy) of(ucp_worker_get_efd)                      \
-    of(ucp_worker_progress) of(ucp_worker_set_am_recv_handler) of(ucs_status_string)
+#define UCX_WIRE_FUNCTIONS(of)                                                                  \
+    of(ucp_am_data_release) of(ucp_am_send_nbx) of(ucp_cleanup) of(ucp_config_modify)           \
+        of(ucp_config_read) of(ucp_config_release) of(ucp_conn_request_query) of(ucp_ep_create) \
+            of(ucp_ep_close_nbx) of(ucp_init_version) of(ucp_listener_create)                   \
+                of(ucp_listener_destroy) of(ucp_listener_query) of(ucp_listener_reject)         \
+                    of(ucp_request_check_status) of(ucp_request_free) of(ucp_worker_arm)        \
+                        of(ucp_worker_create) of(ucp_worker_destroy) of(ucp_worker_get_efd)     \
+                            of(ucp_worker_progress) of(ucp_worker_set_am_recv_handler)          \
+                                of(ucs_status_string)
 
 struct library {
 #define UCX_WIRE_MEMBER(name) decltype(&::name) name = nullptr;
@@ -38,12 +39,14 @@ struct library {
         ::setenv("UCX_MM_ERROR_HANDLING", "y", 0);
         ::setenv("UCX_KEEPALIVE_INTERVAL", beat.c_str(), 0);
         ::setenv("UCX_TCP_CM_REUSEADDR", "y", 0);  // a node that comes back has its old address
-        ::setenv("UCX_LOG_LEVEL", "fatal", 0);  // what goes wrong is told of by events
+        ::setenv("UCX_LOG_LEVEL", "fatal", 0);     // what goes wrong is told of by events
         void *const from = ::dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-        if (!from) throw std::runtime_error(std::string("ucx: ") + ::dlerror() + "; install libucx0");
-#define UCX_WIRE_FIND(name)                                                                     \
-    name = reinterpret_cast<decltype(&::name)>(::dlsym(from, #name));                           \
-    if (!name) throw std::runtime_error("ucx: libucp.so.0 lacks " #name "; 1.12 or newer is needed");
+        if (!from)
+            throw std::runtime_error(std::string("ucx: ") + ::dlerror() + "; install libucx0");
+#define UCX_WIRE_FIND(name)                                           \
+    name = reinterpret_cast<decltype(&::name)>(::dlsym(from, #name)); \
+    if (!name)                                                        \
+        throw std::runtime_error("ucx: libucp.so.0 lacks " #name "; 1.12 or newer is needed");
         UCX_WIRE_FUNCTIONS(UCX_WIRE_FIND)
 #undef UCX_WIRE_FIND
     }

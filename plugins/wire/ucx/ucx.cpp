@@ -1,10 +1,10 @@
 // ucx.cpp - wire policy: messages through UCX: shared memory, TCP, RDMA where there is.
 //
-// Idea: a message of the host is one active message, sent eagerly from the host's memory, ordered by
-// its place; a window of bytes that the receiver grants holds the sender back, as UCX itself takes
-// in whatever comes. One worker, driven by the thread that polls; before it sleeps it looks for
-// `poll_us`. Neither encryption nor identities: it listens, calls and is called within the networks
-// that `trusted` names, and nowhere else.
+// Idea: a message of the host is one active message, sent eagerly from the host's memory, ordered
+// by its place; a window of bytes that the receiver grants holds the sender back, as UCX itself
+// takes in whatever comes. One worker, driven by the thread that polls; before it sleeps it looks
+// for `poll_us`. Neither encryption nor identities: it listens, calls and is called within the
+// networks that `trusted` names, and nowhere else.
 //
 // Death: an error of the end point, found by UCX's keepalive (silence_ms / 4 apart) also through
 // shared memory. A peer that is stopped is not noticed: heartbeats are the host's. Memory of a
