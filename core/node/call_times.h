@@ -41,6 +41,16 @@ public:
     const std::array<uint64_t, call_buckets> &histogram() const { return histogram_; }
     uint64_t sum_us() const { return sum_us_; }
     bool known() const { return count_ >= 8; }
+    // What 99 of 100 calls took at most, to the end of a bucket; 0: too few were seen to say.
+    uint64_t slow_ns() const {
+        constexpr uint64_t least = 100;
+        if (count_ < least) return 0;
+        uint64_t sum = 0;
+        for (size_t bucket = 0; bucket + 1 < call_buckets; ++bucket)
+            if ((sum += histogram_[bucket]) * 100 >= count_ * 99)
+                return static_cast<uint64_t>(1000 * bucket_end_us(bucket));
+        return 0;
+    }
     uint64_t count() const { return count_; }
     // What a call of so many pairs takes; before anything is known, what a LAN would.
     uint64_t expected_ns(uint32_t pairs) const {

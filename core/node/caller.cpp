@@ -105,6 +105,8 @@ void caller::start(flight &&made) {
     made.sent_ns = steady_ns();
     const uint64_t deadline_ns = of_[made.server].times.deadline_ns(made.pairs);
     made.due_ns = made.sent_ns + deadline_ns;
+    if (const uint64_t slow_ns = of_[made.server].times.slow_ns(); hedges_ && slow_ns != 0)
+        made.hedge_ns = made.sent_ns + slow_ns;
     ++figures_.calls;
     figures_.experts += made.experts.size();
     figures_.pairs += made.pairs;
@@ -123,6 +125,50 @@ void caller::start(flight &&made) {
     }
     ++figures_.lost;
     fail_over(std::move(made));
+}
+
+// Calls that take long, to a second holder of all their experts.
+void caller::hedge_slow(uint64_t now_ns) {
+    std::vector<flight> more;
+    for (flight &one : flights_) {
+        if (one.hedge_ns > now_ns || one.twin != 0) continue;
+        one.hedge_ns = UINT64_MAX;
+        flight twin;
+        twin.tried = one.tried;
+        twin.tried.push_back(one.server);
+        twin.server = next_holder(one.experts.front().page, twin, now_ns);
+        const bool holds =
+            twin.server < count_ && std::ranges::all_of(one.experts, [&](const expert_work &work) {
+                return plan_.holds(twin.server, work.page);
+            });
+        if (!holds || !usable(twin.server, now_ns)) continue;
+        twin.layer = one.layer;
+        twin.experts = one.experts;
+        twin.twin = one.id;
+        one.twin = next_id_ + more.size();
+        more.push_back(std::move(twin));
+    }
+    figures_.hedged += more.size();
+    for (flight &one : more) start(std::move(one));
+}
+
+// Whether the other call of the same experts is still out: then nothing is lost with this one.
+bool caller::has_twin(const flight &lost) {
+    const auto at = std::ranges::find(flights_, lost.twin, &flight::id);
+    if (lost.twin == 0 || at == flights_.end()) return false;
+    at->twin = 0;
+    at->hedge_ns = UINT64_MAX;
+    return true;
+}
+
+void caller::drop_twin(const flight &done) {
+    const auto at = std::ranges::find(flights_, done.twin, &flight::id);
+    if (done.twin == 0 || at == flights_.end()) return;
+    figures_.hedges_won += done.twin < done.id;
+    if (link *const to = node_.connections().to(at->server))
+        node_.connections().send(*to, node_.connections().take_memory(), message_kind::cancel,
+                                 at->id);
+    flights_.erase(at);
 }
 
 // Each token's hidden states once, whichever of the call's experts it is for.
@@ -195,6 +241,7 @@ void caller::answered(link &from, const frame &of) {
     of_[done.server].pause_ns = pause_ns_min;
     of_[done.server].called.pairs += done.pairs;
     ++figures_.replies;
+    drop_twin(done);
     size_t at_value = 0;
     for (const expert_work &one : done.experts) {
         const auto to = compute_.outputs_of(one.page % plan_.sizes.experts);
@@ -250,6 +297,7 @@ uint32_t caller::next_holder(uint32_t page, const flight &lost, uint64_t now_ns)
 
 // Its experts go to others that hold them, one call each.
 void caller::fail_over(flight &&lost) {
+    if (has_twin(lost)) return;
     lost.tried.push_back(lost.server);
     figures_.retried += lost.experts.size();
     const uint64_t now_ns = steady_ns();
@@ -294,6 +342,7 @@ void caller::compute_here(std::span<const expert_work> experts) {
 void caller::check_deadlines() {
     if (flights_.empty()) return;
     const uint64_t now_ns = steady_ns();
+    if (hedges_) hedge_slow(now_ns);
     std::deque<flight> over;
     std::erase_if(flights_, [&](flight &one) {
         if (one.due_ns > now_ns && !node_.dead(one.server)) return false;
@@ -308,7 +357,10 @@ void caller::check_deadlines() {
         if (link *const to = node_.connections().to(one.server))
             node_.connections().send(*to, node_.connections().take_memory(), message_kind::cancel,
                                      one.id);
-        fail_over(std::move(one));
+        // Of two calls of the same experts that are both late, the second is done again.
+        const bool both =
+            one.twin > one.id && std::ranges::find(over, one.twin, &flight::id) != over.end();
+        if (!both) fail_over(std::move(one));
     }
 }
 
@@ -349,7 +401,7 @@ void caller::wait() {
     }
     const uint64_t begun_ns = steady_ns();
     uint64_t due_ns = begun_ns + wait_ns_max;
-    for (const flight &one : flights_) due_ns = std::min(due_ns, one.due_ns);
+    for (const flight &one : flights_) due_ns = std::min({due_ns, one.due_ns, one.hedge_ns});
     node_.turn(due_ns > begun_ns ? due_ns - begun_ns : 0);
     figures_.waited_ns += steady_ns() - begun_ns;
     check_deadlines();

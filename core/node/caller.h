@@ -33,7 +33,8 @@ struct caller_figures {
     uint64_t dropped = 0;                                // replies that nobody waited for
     uint64_t retried = 0, here = 0;                      // experts asked for again; from own disk
     uint64_t layers_calling = 0;                         // layer steps with a call at least
-    uint64_t waited_ns = 0;                              // that nothing but replies was waited for
+    uint64_t hedged = 0, hedges_won = 0;  // calls asked for twice; the second came first
+    uint64_t waited_ns = 0;               // that nothing but replies was waited for
     uint64_t elsewhere = 0;    // pairs of row and expert that the step sent away, retries left out
     uint64_t activations = 0;  // all pairs of the home, wherever they were computed
 };
@@ -51,6 +52,9 @@ public:
     caller(peer_node &of, cpu_model &compute, bool own_disk);
     ~caller() override;
 
+    // A call that takes longer than 99 of 100 did is sent to another holder, too, where one has all
+    // of its experts; whoever answers first is taken.
+    void hedge(bool wanted) { hedges_ = wanted; }
     // [servers] in place of what calls took.
     void go_by(std::vector<planned_price> prices) { planned_ = std::move(prices); }
     // Until every server that is needed has greeted or could not be reached, or wait_ns.
@@ -81,6 +85,8 @@ public:
 private:
     struct flight {  // a call that has been sent
         uint64_t id = 0, sent_ns = 0, due_ns = 0;
+        uint64_t hedge_ns = UINT64_MAX;  // when somebody else is asked, too
+        uint64_t twin = 0;               // the id of that call, or of the one it was for
         uint32_t server = 0, layer = 0, pairs = 0;
         std::vector<expert_work> experts;  // rising by page
         std::vector<uint32_t> tried;       // servers that did not
@@ -97,6 +103,9 @@ private:
     void start(flight &&made);
     message_bytes write_call(const flight &of, uint64_t wait_us);
     void fail_over(flight &&lost);
+    void hedge_slow(uint64_t now_ns);
+    bool has_twin(const flight &lost);
+    void drop_twin(const flight &done);
     uint32_t next_holder(uint32_t page, const flight &lost, uint64_t now_ns);
     // Own disk, or the plan has given the page to this server since the pass began.
     bool may_here(uint32_t page) const {
@@ -130,6 +139,7 @@ private:
     caller_figures figures_;
     std::function<uint64_t()> request_of_;
     std::vector<planned_price> planned_;
+    bool hedges_ = false;
 };
 
 }  // namespace moorage::core

@@ -165,6 +165,7 @@ status home_run::make_compute() {
     source_->connect(*compute_);
     caller_ = std::make_unique<caller>(node_, *compute_, options_.own_disk);
     caller_->go_by(options_.prices);
+    caller_->hedge(options_.hedge);
     if (const request_desk *const desk = options_.desk)
         caller_->name_requests([desk] { return desk->oldest(); });
     return success();

@@ -29,6 +29,7 @@ struct home_options {
     // In place of requests that are known: those that come over the wire, until `stop`; then no
     // more are taken and those under way end, within peer_node::drain_ns. Borrowed.
     request_desk *desk = nullptr;
+    bool hedge = false;                      // caller::hedge
     std::vector<planned_price> prices = {};  // [servers] in place of measured ones; empty: measured
     uint32_t context_max = 0;                // with a desk: positions of the longest request
 };

@@ -76,6 +76,8 @@ void write_called(metrics_writer &to, const node_snapshot &of) {
                                        {"lost", called.lost},
                                        {"wrong", called.wrong}})
         to.row("calls_elsewhere_total", format("cause=\"{}\"", cause), count);
+    to.one("hedged_calls_total", "counter", "calls that were sent to a second holder",
+           called.hedged);
     to.one("dropped_replies_total", "counter", "replies that came too late", called.dropped);
     to.one("own_disk_experts_total", "counter", "experts that nobody else computed", called.here);
     to.one("waited_seconds_total", "counter", "time in which only replies were waited for",
@@ -327,7 +329,8 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                           {"from_own_disk", of.called.here},
                           {"waited_s", seconds(of.called.waited_ns)},
                           {"activations", of.called.activations},
-                          {"elsewhere", of.called.elsewhere}};
+                          {"elsewhere", of.called.elsewhere},
+                          {"hedged", of.called.hedged}};
     if (of.asked) made["requests"] = json_of(*of.asked);
     return made;
 }

@@ -105,6 +105,13 @@ tampering after_sound_replies(const fault &of) {
     };
 }
 
+// So that server 1 is called as long as it answers, whatever the machine does meanwhile.
+std::vector<planned_price> one_before_two() {
+    std::vector<planned_price> prices(3);
+    prices[2].call_ns = 1e9;
+    return prices;
+}
+
 std::vector<std::vector<uint32_t>> all_at(const node_bench &on, std::vector<uint32_t> servers) {
     return std::vector<std::vector<uint32_t>>(on.pages(), std::move(servers));
 }
@@ -116,16 +123,12 @@ TEST_CASE("a faulty holder beside a sound one") {
     on.config.prefill = 4;
     const run_result texts = on.alone(requests);
     const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    on.prices = one_before_two();
     for (const fault &of : faults) {
         CAPTURE(of.name);
         loop_hub hub;
         running_node faulty(hub, plan, *on.of, 1, after_sound_replies(of));
-        // Slow, so that the other one is called as long as it answers.
-        running_node sound(hub, plan, *on.of, 2, [](said &what) {
-            if (what.header.kind == message_kind::reply)
-                std::this_thread::sleep_for(std::chrono::milliseconds(4));
-            return 1;
-        });
+        running_node sound(hub, plan, *on.of, 2);
         const run_result there = on.at_home(hub, plan, 0, requests);
         CHECK(there.error == "");
         CHECK(there == texts);
@@ -281,4 +284,28 @@ TEST_CASE("whoever proves to be another server than it says is refused, on eithe
         CHECK(there == on.alone(requests));
         CHECK((there.calls.calls != 0) == of.right);
     }
+}
+
+TEST_CASE("a slow call is asked for twice, whoever answers first is taken") {
+    node_bench on("mixtral");
+    const std::vector<model_request> longer = {{{5, 3, 9, 2, 7, 1}, 60, 0}, {{8, 8, 4}, 60, 0}};
+    const run_result texts = on.alone(longer);
+    const node_plan plan = plan_of(*on.of, 3, all_at(on, {1, 2}));
+    loop_hub hub;
+    on.prices = one_before_two();
+    // Answers 120 calls and keeps every answer from then on.
+    int replies = 0;
+    running_node stops(hub, plan, *on.of, 1, [&](said &what) {
+        return what.header.kind != message_kind::reply || ++replies <= 120 ? 1 : 0;
+    });
+    running_node other(hub, plan, *on.of, 2);
+    on.hedge = true;
+    const run_result there = on.at_home(hub, plan, 0, longer);
+    CHECK(there.error == "");
+    CHECK(there == texts);
+    CHECK(there.calls.here == 0);
+    // Asked twice before its deadline, which then finds nothing.
+    CHECK(there.calls.hedged != 0);
+    CHECK(there.calls.hedges_won != 0);
+    CHECK(there.calls.late < there.calls.hedged);
 }

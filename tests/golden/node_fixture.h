@@ -170,6 +170,8 @@ public:
         home_options options;
         options.own_disk = own_disk;
         options.connect_ns = connect_ns;
+        options.hedge = hedge;
+        options.prices = prices;
         options.requests = &requests;
         options.after_pass = std::move(after_pass);
         options.on_token = [&](uint64_t request, int32_t id) {
@@ -191,7 +193,9 @@ public:
     const model *of = nullptr;
     uint64_t connect_ns = 2'000'000'000;
     plan_board *board = nullptr;  // of the home
-    std::function<bool()> stays;  // serves on after its own text
+    bool hedge = false;
+    std::vector<planned_price> prices;  // by which holders are chosen, if there are any
+    std::function<bool()> stays;        // serves on after its own text
 };
 
 }  // namespace moorage::test

@@ -23,6 +23,7 @@ struct arguments {
     node_run_options common;
     std::string weights, listen, prices = "measured";
     uint32_t context = 4096;
+    bool hedge = false;
 };
 
 volatile std::sig_atomic_t asked_to_end = 0;
@@ -52,6 +53,7 @@ status be_home(const arguments &given, const run_config &config, run_resources &
     how.batch = std::max(config.batch, 1u);
     home_options options;
     options.own_disk = config.cluster->own_disk;
+    options.hedge = given.hedge;
     options.context_max = std::min(given.context, of.positions_max);
     request_desk desk(process.node().connections(), {of.vocabulary, options.context_max});
     options.desk = &desk;
@@ -125,6 +127,8 @@ command install_node(parser &app) {
                     "choose among holders by what calls took (measured), or by what the file says")
         ->type_name("measured|file")
         ->one_of({"measured", "file"});
+    sub->add_flag("--hedge", given->hedge,
+                  "call another holder, too, when a call takes longer than 99 of 100 did");
     sub->add_option("--context", given->context,
                     "tokens of the longest request, prompt and what is written (default 4096)")
         ->type_name("N")
