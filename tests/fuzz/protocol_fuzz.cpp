@@ -68,6 +68,8 @@ void read_body(message_kind kind, std::span<const std::byte> body) {
     pong_view pong;
     statistics_view told;
     weights_range range;
+    ask_view asked;
+    tokens_view news;
     switch (kind) {
         case message_kind::hello:
         case message_kind::welcome:
@@ -91,6 +93,12 @@ void read_body(message_kind kind, std::span<const std::byte> body) {
                                                    : void();
         case message_kind::weights:
             return read_weights(body);
+        case message_kind::ask:
+            if (!sound(read(body, asked))) return;
+            require(!asked.prompt.empty() && asked.prompt.size() <= ask_tokens_max);
+            return require(asked.new_tokens >= 1 && asked.new_tokens <= ask_tokens_max);
+        case message_kind::tokens:
+            return sound(read(body, news)) ? require(news.last || !news.ids.empty()) : void();
         default:
             return;
     }
@@ -104,8 +112,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const std::unique_ptr<std::byte[]> lent(new std::byte[size - 1]);
     if (size > 1) std::memcpy(lent.get(), data + 1, size - 1);
     const std::span<const std::byte> bytes(lent.get(), size - 1);
-    if (const uint8_t kind = data[0] % (message_kinds + 1); kind != 0) {
-        read_body(static_cast<message_kind>(kind), bytes);
+    constexpr uint8_t requests = static_cast<uint8_t>(message_kind::ask) - message_kinds - 1;
+    if (const uint8_t kind = data[0] % (message_kinds + 3); kind != 0) {
+        const uint8_t named = kind > message_kinds ? kind + requests : kind;
+        read_body(static_cast<message_kind>(named), bytes);
         return 0;
     }
     frame whole;

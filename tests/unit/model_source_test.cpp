@@ -337,3 +337,60 @@ TEST_CASE("of many experts the best sixteen are predicted") {
     CHECK(experts ==
           std::vector<uint32_t>{3, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9});
 }
+
+TEST_CASE("requests come while others are under way, end, are given up, and are forgotten") {
+    std::vector<model_request> queue = {{{1, 2, 3}, 2}, {{4}, 5}};
+    std::vector<std::pair<uint64_t, int32_t>> written;
+    std::vector<uint64_t> ended;
+    model_source_options options;
+    options.batch = 2;
+    options.prefill = 8;
+    options.context_max = 20;
+    options.more = [&](model_request &out) {
+        if (queue.empty()) return false;
+        out = std::move(queue.front());
+        queue.erase(queue.begin());
+        return true;
+    };
+    options.on_token = [&](uint64_t request, int32_t id) { written.emplace_back(request, id); };
+    options.on_end = [&](uint64_t request) { ended.push_back(request); };
+    bench on({}, options);
+    CHECK(on.from.context_max() == 20);
+    CHECK(on.from.outputs_max() == 2);
+    CHECK(on.from.wakes_ns() != MOORAGE_NEVER);
+    // Two prompts, a pass each; then tokens of both together; request 0 wants two, 1 five.
+    REQUIRE(on.next());
+    CHECK(on.now.tokens.size() == 3);
+    REQUIRE(on.next());
+    CHECK(on.now.tokens.size() == 1);
+    REQUIRE(on.next());
+    CHECK(on.now.tokens.size() == 2);
+    CHECK_FALSE(on.from.idle());  // takes what the pass gave
+    CHECK(ended == std::vector<uint64_t>{0});
+    // A third has come meanwhile: it takes the free stream, and the number 2.
+    queue.push_back({{9, 9}, 3});
+    REQUIRE(on.next());
+    CHECK(on.now.tokens.size() == 2);
+    CHECK(on.now.tokens[0].request == 2);
+    on.from.give_up(1);
+    REQUIRE(on.next());
+    CHECK(ended == std::vector<uint64_t>{0, 1});
+    CHECK(on.now.tokens.size() == 1);
+    REQUIRE(on.next());
+    CHECK_FALSE(on.next());  // nobody is there
+    CHECK(ended == std::vector<uint64_t>{0, 1, 2});
+    CHECK(on.from.idle());
+    CHECK_FALSE(on.next());
+    // By `answer`: ten times the request and the position that the token was written after.
+    using token = std::pair<uint64_t, int32_t>;
+    CHECK(written ==
+          std::vector<token>{{0, 2}, {1, 10}, {0, 3}, {1, 11}, {2, 21}, {2, 22}, {2, 23}});
+    on.answer = [](const pass_token &) { return 1; };
+    for (int i = 0; i < 300; ++i) {
+        queue.push_back({{1}, 1});
+        REQUIRE(on.next());
+        REQUIRE_FALSE(on.next());
+    }
+    CHECK(ended.size() == 303);
+    CHECK(on.from.written().size() < 70);
+}

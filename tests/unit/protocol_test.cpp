@@ -4,6 +4,7 @@
 // flipped; every length cut; each bound from both sides.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -287,4 +288,53 @@ TEST_CASE("weights come in ranges within the image") {
     CHECK(why({0, 0, UINT64_MAX - 3, 8}, UINT64_MAX) == refusal_reason::size);
     image.clear();
     CHECK(why({0, 0, 0, 0}, 8) == refusal_reason::size);
+}
+
+TEST_CASE("requests and what is written to them, byte by byte and out of bounds") {
+    const std::vector<int32_t> ids = {7, 258};
+    bytes made;
+    begin_frame(made);
+    write(made, ask_view{3, ids});
+    end_frame(made, {.kind = message_kind::ask, .id = 5, .request = 0x0102});
+    frame whole;
+    REQUIRE(read_frame(made, whole).why == refusal_reason::none);
+    CHECK(whole.header.kind == message_kind::ask);
+    CHECK(whole.header.request == 0x0102);
+    CHECK(made[48] == std::byte{2});
+    CHECK(made[49] == std::byte{1});
+    CHECK(bytes(made.begin() + frame_header_bytes, made.end()) ==
+          bytes_of({3, 0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 2, 1, 0, 0}));
+    ask_view asked;
+    REQUIRE(read(whole.body, asked).why == refusal_reason::none);
+    CHECK(asked.new_tokens == 3);
+    CHECK(std::ranges::equal(asked.prompt, ids));
+    CHECK(read(whole.body.first(12), asked).why == refusal_reason::size);
+    const auto why_ask = [](uint32_t new_tokens, uint32_t count, size_t there) {
+        bytes body(8 + 4 * there);
+        std::memcpy(body.data(), &new_tokens, 4);
+        std::memcpy(body.data() + 4, &count, 4);
+        ask_view out;
+        return read(body, out).why;
+    };
+    CHECK(why_ask(1, 1, 1) == refusal_reason::none);
+    CHECK(why_ask(ask_tokens_max, 1, 1) == refusal_reason::none);
+    CHECK(why_ask(ask_tokens_max + 1, 1, 1) == refusal_reason::size);
+    CHECK(why_ask(0, 1, 1) == refusal_reason::size);
+    CHECK(why_ask(1, 0, 0) == refusal_reason::size);
+    CHECK(why_ask(1, 2, 1) == refusal_reason::size);
+    CHECK(why_ask(1, 1, 2) == refusal_reason::size);
+    CHECK(why_ask(1, ask_tokens_max + 1, ask_tokens_max + 1) == refusal_reason::size);
+    const auto why_tokens = [](uint32_t last, uint32_t count, size_t there) {
+        bytes body(12 + 4 * there);
+        std::memcpy(body.data(), &last, 4);
+        std::memcpy(body.data() + 8, &count, 4);
+        tokens_view out;
+        return read(body, out).why;
+    };
+    CHECK(why_tokens(0, 1, 1) == refusal_reason::none);
+    CHECK(why_tokens(1, 0, 0) == refusal_reason::none);
+    CHECK(why_tokens(0, 0, 0) == refusal_reason::shape);
+    CHECK(why_tokens(2, 1, 1) == refusal_reason::shape);
+    CHECK(why_tokens(0, 2, 1) == refusal_reason::size);
+    CHECK(why_tokens(1, 0xffffffff, 1) == refusal_reason::size);
 }
