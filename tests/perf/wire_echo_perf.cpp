@@ -3,6 +3,8 @@
 // blocking socket in the same run.
 //
 //   bin/wire_echo_perf [trips]
+//   bin/wire_echo_perf listen ADDRESS        the rate of a link: one takes in what comes,
+//   bin/wire_echo_perf send ADDRESS [s]      another sends 64 KiB messages and prints MBit/s
 //
 // Both processes are pinned, to two processors where there are two. The forms take turns in rounds,
 // so that a machine whose speed swings treats them alike. What a round trip takes from send to the
@@ -148,12 +150,41 @@ public:
     static std::filesystem::path file_of(const std::string &plugin) {
         return std::filesystem::path(MOORAGE_BINARY_DIR) / "plugins/wire" / (plugin + ".so");
     }
-    std::string listen() override {
+    std::string listen() override { return listen_at("127.0.0.1:0"); }
+    std::string listen_at(const char *address) {
         char bound[MOORAGE_WIRE_ADDRESS_MAX];
         uint64_t listener = 0;
-        if (wire_->wire->listen(wire_->plugin(), "127.0.0.1:0", bound, &listener) != MOORAGE_OK)
+        if (wire_->wire->listen(wire_->plugin(), address, bound, &listener) != MOORAGE_OK)
             give_up("cannot listen");
         return bound;
+    }
+    // Until who sends is gone.
+    void take_in() {
+        for (;;) {
+            const moorage_wire_event one = next();
+            if (one.kind == MOORAGE_WIRE_CLOSED) return;
+            if (one.kind == MOORAGE_WIRE_MESSAGE) release(one.message);
+        }
+    }
+    // MBit/s of what the wire has taken, as it holds no more than its queue.
+    double rate(double seconds) {
+        const std::vector<char> message(64 << 10, 'm');
+        const moorage_wire_part part{message.data(), message.size(), 0};
+        const auto begin = std::chrono::steady_clock::now();
+        double passed = 0, bytes = 0;
+        while (passed < seconds) {
+            const uint32_t did = wire_->call(core::entry_point::wire_send, wire_->wire->send,
+                                             connection_, &part, 1u, uint64_t{0});
+            if (did <= MOORAGE_WIRE_TAKEN)
+                bytes += static_cast<double>(message.size());
+            else if (did == MOORAGE_WIRE_FULL)
+                next();
+            else
+                give_up("a message is not taken");
+            passed =
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+        }
+        return bytes * 8 / passed / 1e6;
     }
     void connect(const std::string &address) override {
         const char *text = address.c_str();
@@ -244,9 +275,23 @@ void measure(const form &of, size_t bytes, int trips, std::vector<double> &out) 
     ::waitpid(other, &state, 0);
 }
 
+// The rate of a link between two machines, or namespaces.
+int measure_rate(int count, char **words) {
+    wire_end at("tcp", {{"poll_us", int64_t{0}, "here"}, {"open_network", true, "here"}});
+    if (std::string(words[1]) == "listen") {
+        at.listen_at(words[2]);
+        at.take_in();
+        return 0;
+    }
+    at.connect(words[2]);
+    std::printf("%.1f\n", at.rate(count > 3 ? std::atof(words[3]) : 3));
+    return 0;
+}
+
 }  // namespace
 
 int main(int count, char **words) {
+    if (count > 2) return measure_rate(count, words);
     const int trips = count > 1 ? std::atoi(words[1]) : 2000, rounds = 5;
     test::certificate_folder files;
     files.write("node", test::certify("DNS:node", &files.authority));
