@@ -89,6 +89,8 @@ void add_home(const node_plan &plan, uint32_t server, const node_counts &before,
               uint64_t &elsewhere) {
     cluster_report &out = *report.cluster;
     out.calls += now.calls - before.calls;
+    // Summed up here, and divided when all are there.
+    out.remote_call_ms += static_cast<double>(now.called_us - before.called_us) / 1e3;
     const uint64_t all = now.activations - before.activations;
     const uint64_t away = now.elsewhere - before.elsewhere;
     activations += all;
@@ -131,6 +133,8 @@ void add_nodes(const node_plan &plan, const load_seen &seen, run_report &report)
     }
     std::ranges::sort(report.cluster->links, {},
                       [](const cluster_report::link &one) { return std::pair(one.from, one.to); });
+    if (report.cluster->calls != 0)
+        report.cluster->remote_call_ms /= static_cast<double>(report.cluster->calls);
     report.experts.requested = activations;
     report.experts.hits = activations - std::min(elsewhere, activations);
     if (activations != 0)
@@ -155,6 +159,7 @@ std::optional<node_counts> counts_of(const json &status, size_t servers) {
         for (size_t i = 0; i < std::min(servers, peers->size()); ++i) {
             if (!(*peers)[i].is_object()) continue;
             const json bytes = part_of((*peers)[i], "hidden_bytes");
+            made.called_us += count_at((*peers)[i], "called_us");
             made.servers[i] = {count_at(bytes, "there"), count_at(bytes, "back")};
         }
     return made;

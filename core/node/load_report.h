@@ -20,6 +20,7 @@ namespace moorage::core {
 struct node_counts {
     uint64_t incarnation = 0;
     uint64_t calls = 0, activations = 0, elsewhere = 0, served = 0;
+    uint64_t called_us = 0;  // that its calls took
     struct way {
         uint64_t there = 0, back = 0;  // bytes of hidden states
         bool operator==(const way &) const = default;

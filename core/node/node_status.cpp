@@ -117,6 +117,7 @@ json json_of(const peer_status &one, uint32_t hidden, const std::vector<uint32_t
     if (one.calls != 0) {
         made["expected_us"] = one.expected_us;
         made["deadline_us"] = one.deadline_us;
+        made["called_us"] = one.called_us;
         const uint64_t row_bytes = uint64_t{hidden} * sizeof(float);
         made["hidden_bytes"] = {{"there", one.called.rows * row_bytes},
                                 {"back", one.called.pairs * row_bytes}};

@@ -35,7 +35,9 @@ json status_of(uint64_t calls, uint64_t activations, uint64_t elsewhere, uint64_
             {"called", {{"calls", calls}, {"activations", activations}, {"elsewhere", elsewhere}}},
             {"peers",
              {{{"server", "one"}},
-              {{"server", "two"}, {"hidden_bytes", {{"there", there}, {"back", back}}}}}}};
+              {{"server", "two"},
+               {"called_us", 250 * calls},
+               {"hidden_bytes", {{"there", there}, {"back", back}}}}}}};
 }
 
 }  // namespace
@@ -92,6 +94,7 @@ TEST_CASE("what nodes count is the difference of two looks") {
     const run_report report =
         report_of(plan_of_two(), {{0, 0, {{1}, 1}}}, {answered(0, 1, 1, 1)}, seen);
     CHECK(report.cluster->calls == 15);
+    CHECK(report.cluster->remote_call_ms == doctest::Approx(0.25));
     CHECK(report.experts.requested == 200);
     CHECK(report.experts.hits == 150);
     CHECK(report.cluster->local_ratio == doctest::Approx(0.75));
