@@ -124,9 +124,9 @@ inline void engine::watch(connection &at, uint64_t now) {
 inline void engine::step() {
     for (const caller &who : std::exchange(callers_, {})) accept(who);
     for (const greeting &by : std::exchange(greetings_, {})) greet(by);
-    for (const auto &[end_point, words] : std::exchange(failures_, {}))
+    for (const auto &one : std::exchange(failures_, {}))
         each([&](connection &at) {
-            if (at.end_point != end_point || !end_point) return;
+            if (at.end_point != one.first || !one.first) return;
             if (at.stands == connection::stand::dialing && !at.more_places.empty()) {
                 ucp_request_param_t how{};
                 how.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -138,7 +138,7 @@ inline void engine::step() {
             }
             const bool begun = at.listed;
             end(at, begun ? MOORAGE_WIRE_LOST : MOORAGE_WIRE_UNREACHABLE,
-                at.address + ": " + words);
+                at.address + ": " + one.second);
         });
     const uint64_t now = now_ns();
     each([&](connection &at) { watch(at, now); });
