@@ -43,12 +43,6 @@ call_prices::crossing call_prices::make_crossing(uint32_t from, uint32_t to) con
     return made;
 }
 
-// A home that is a server without GPUs has no pipeline of its own that keeps experts: what its
-// server holds is computed there all the same, as a server with GPUs, and a real node, do.
-bool call_prices::holds_itself(uint32_t device) const {
-    return home_.device == MOORAGE_NONE && !user() && distances_[device] == MOORAGE_DISTANCE_OWN;
-}
-
 // The devices that are considered for a page, found again where its holders have changed.
 std::span<const uint32_t> call_prices::near(uint32_t page) {
     const uint32_t expert = all_.of.demand.model_first[home_.model] + page;
@@ -58,14 +52,14 @@ std::span<const uint32_t> call_prices::near(uint32_t page) {
     if (known.version != all_.holders.version(expert)) {
         known = {all_.holders.version(expert), 0};
         const uint32_t all = all_.devices();
-        const uint32_t own = home_.device == MOORAGE_NONE ? home_.home % all : home_.device;
+        const uint32_t first = home_.device == MOORAGE_NONE ? home_.home % all : home_.device;
         const auto rank = [&](uint32_t one) {
             const way &to = ways_[one];
-            return std::pair(to.there.ns + to.back.ns + to.compute_ns, (one + all - own) % all);
+            return std::pair(to.there.ns + to.back.ns + to.compute_ns, (one + all - first) % all);
         };
         for (const uint32_t one : all_.holders.of(expert)) {
             if (one == home_.device || !ways_[one].linked()) continue;
-            if (holds_itself(one)) {
+            if (own(one)) {  // as a server with GPUs, and a real node, compute what they hold
                 devices[0] = one;
                 known.count = 1;
                 break;

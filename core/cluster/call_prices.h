@@ -24,6 +24,13 @@ public:
     // Appends what each server that has the page, or the cloud, would take for so many tokens.
     void offers(uint32_t page, uint32_t tokens, std::vector<remote_offer> &out);
 
+    // Whether the device is the home's own, of a server without GPUs: what it holds is computed
+    // there, and is no call to others.
+    bool own(uint32_t device) const {
+        return home_.device == MOORAGE_NONE && !user() &&
+               distances_[device] == MOORAGE_DISTANCE_OWN;
+    }
+
     // Channels: to a server and back, and of a user to the server it enters at and back.
     uint32_t there(uint32_t server) const { return ways_[server].there.channel; }
     uint32_t back(uint32_t server) const { return ways_[server].back.channel; }
@@ -48,7 +55,6 @@ private:
     };
     crossing make_crossing(uint32_t from, uint32_t to) const;
     remote_offer offer(uint32_t server, uint32_t tokens) const;
-    bool holds_itself(uint32_t device) const;
     std::span<const uint32_t> near(uint32_t page);
 
     cluster_state &all_;

@@ -25,12 +25,7 @@ void home_calls::add(const remote_call &work) {
     one.away = one.absent = returns_each_ ? experts : 1;
     one.experts.assign(work.experts.begin(), work.experts.end());
     all_tokens_ = work.all_tokens;
-    figures_.calls += !own(one.server);
-}
-
-// Of a home that is a server: its own, over nothing.
-bool home_calls::own(uint32_t server) const {
-    return !ways_.user() && all_.links.local(ways_.there(server));
+    figures_.calls += !ways_.own(one.server);
 }
 
 void home_calls::set_out() {
@@ -130,7 +125,7 @@ home_calls::reached home_calls::at_home(uint32_t call, uint32_t output) {
     came_home_ = one.experts;
     if (output != sum) came_home_ = came_home_.subspan(output, 1);
     if (--one.absent != 0) return reached::home;
-    if (!own(one.server)) {
+    if (!ways_.own(one.server)) {
         figures_.ns += all_.now_ns - called_ns_;
         figures_.experts += one.experts.size();
     }

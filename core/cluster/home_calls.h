@@ -56,7 +56,6 @@ private:
     enum class bound : uint64_t { server, home_server, up, down };
     static constexpr uint32_t sum = 0xfffff;  // in place of an expert: the weighted sum of all
 
-    bool own(uint32_t server) const;
     void send(uint32_t channel, uint32_t tokens, bound where, uint32_t call, uint32_t output);
     void send_output(uint32_t channel, bound where, uint32_t call, uint32_t output);
     void call_next();
