@@ -81,6 +81,54 @@ void check_equal(const model &is, const std::vector<named_part> &parts, const mo
     }
 }
 
+// SentencePiece's BPE as a tokenizer.json: a piece for each score, with all its halves.
+json scored_tokenizer() {
+    const std::string mark = "\u2581";
+    json words = json::object(), merges = json::array();
+    const auto add = [&](const std::string &word) { words[word] = words.size(); };
+    for (const char *word : {"<unk>", "<s>", "</s>"}) add(word);
+    add(mark);
+    for (const char letter : std::string_view("abcdefghijklmnopqrstuvwxyzHABDP0123456789.,[]<>/"))
+        add(std::string(1, letter));
+    const std::vector<std::string> pieces = {"he", mark + "t", mark + "the", "in",
+                                             "an", mark + "a", mark + "an",  mark + "and",
+                                             "ll", "ell",      "er"};
+    for (const std::string &piece : pieces) add(piece);
+    for (const std::string &piece : pieces)
+        for (size_t at = 1; at < piece.size(); ++at)
+            if (words.contains(piece.substr(0, at)) && words.contains(piece.substr(at)))
+                merges.push_back({piece.substr(0, at), piece.substr(at)});
+    const auto special = [](int id, const char *text) {
+        return json{{"id", id}, {"content", text}, {"special", true}, {"normalized", false}};
+    };
+    return {{"added_tokens", {special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")}},
+            {"normalizer",
+             {{"type", "Sequence"},
+              {"normalizers",
+               {{{"type", "Prepend"}, {"prepend", mark}},
+                {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", mark}}}}}},
+            {"post_processor",
+             {{"type", "TemplateProcessing"},
+              {"single",
+               {{{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+                {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}}},
+              {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {1}}, {"tokens", {"<s>"}}}}}}}},
+            {"decoder",
+             {{"type", "Sequence"},
+              {"decoders",
+               {{{"type", "Replace"}, {"pattern", {{"String", mark}}}, {"content", " "}},
+                {{"type", "ByteFallback"}},
+                {{"type", "Fuse"}},
+                {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+            {"model",
+             {{"type", "BPE"},
+              {"unk_token", "<unk>"},
+              {"fuse_unk", true},
+              {"byte_fallback", true},
+              {"vocab", words},
+              {"merges", merges}}}};
+}
+
 }  // namespace
 
 TEST_CASE("every architecture goes to GGUF and comes back as it was") {
@@ -213,6 +261,28 @@ TEST_CASE("the demo's tokenizer is found under a name of GGUF") {
         CHECK((*made)->decode(*ids, {}) == (*own)->decode(*ids, {}));
     }
     CHECK(open_or_fail(file)->generation().end_ids == open_or_fail(demo)->generation().end_ids);
+}
+
+TEST_CASE("tokenizers that merge by scores go to GGUF and come back") {
+    const scratch_directory source(golden_path("mixtral")), place;
+    write_file(source.path() / "tokenizer.json", scored_tokenizer().dump());
+    const fs::path file = place.path() / "made.gguf", back = place.path() / "back";
+    converted(source.path(), file, "bf16");
+    converted(file, back, "bf16");
+    const auto own = tokenizer::of_model(source.path()), made = tokenizer::of_model(file),
+               again = tokenizer::of_model(back);
+    REQUIRE_MESSAGE(again.ok(), (again.ok() ? "" : again.failure().text));
+    for (const char *text : {"the bell and the hell in another", "  ", "</s>the"}) {
+        const auto ids = (*own)->encode(text, {});
+        CHECK(ids->front() == 1);
+        CHECK(*(*made)->encode(text, {}) == *ids);
+        CHECK(*(*again)->encode(text, {}) == *ids);
+    }
+    // A piece that no merge makes: by scores its halves would merge all the same.
+    json lacking = scored_tokenizer();
+    lacking["model"]["merges"].erase(0);
+    write_file(source.path() / "tokenizer.json", lacking.dump());
+    CHECK(says(refusal(source.path(), file, "bf16"), "cuts texts otherwise"));
 }
 
 TEST_CASE("mixtures are those of ggml's library") {
