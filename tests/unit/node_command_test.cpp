@@ -38,6 +38,9 @@ TEST_CASE("three processes write what one does; one is killed, one is stopped, o
     CHECK(listed.code == 1);
     CHECK(listed.out.find("away") != std::string::npos);
 
+    // One that was never heard is not missed.
+    while (!all.status(0)["peers"][2].contains("heartbeat_us"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
     all.pause(2);
     // Its heart is missed, by a node that does not call it.
     while (all.status(0)["peers"][2]["stands"] != "dead")
