@@ -16,7 +16,11 @@ namespace {
 using namespace moorage::core;
 
 std::string line_of(const std::string &path, const figure &one) {
-    std::string text = padded_right(path, 34) + " " + padded_right(name_of(one.unit), 11) + " ";
+    constexpr size_t path_columns = 34;
+    // A longer one has a line of its own.
+    const bool wide = path.size() > path_columns;
+    std::string text = (wide ? path + "\n" : "") + padded_right(wide ? "" : path, path_columns) +
+                       " " + padded_right(name_of(one.unit), 11) + " ";
     std::string said(one.meaning);
     if (!one.where.empty()) said += format(" ({})", one.where);
     std::string all, lead = text;
@@ -49,7 +53,10 @@ int help(const std::string &topic) {
         return exit_ok;
     }
     std::vector<std::string> known{"figures"};
-    for (const auto &[name, of] : all_figures()) known.push_back(name);
+    for (const auto &[name, of] : all_figures()) {
+        known.push_back(name);
+        known.push_back(name.substr(name.rfind('.') + 1));  // all of it where there is no point
+    }
     return fail({format("help {}: no figure of that name{}; \"moorage help figures\" lists all, "
                         "\"moorage COMMAND --help\" explains a command",
                         topic, did_you_mean(topic, known)),
