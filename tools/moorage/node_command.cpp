@@ -58,6 +58,7 @@ status be_home(const arguments &given, const run_config &config, run_resources &
     request_desk desk(process.node().connections(), {of.vocabulary, options.context_max});
     options.desk = &desk;
     if (given.prices == "file") options.prices = setup.prices;
+    if (!config.registry.place.empty()) options.slots = setup.slots;
     options.stop = [] { return asked_to_end != 0; };
     options.after_pass = [&](const caller &at_work) {
         process.status().note(process.node(), &at_work);
