@@ -27,7 +27,7 @@ inline node_plan plan_of(const model &of, uint32_t servers,
         made.servers.push_back({format("server{}", i), {format("loop:{}", i)}});
     const model_config &config = of.config();
     made.cluster = cluster_fingerprint(made.servers);
-    made.model = fingerprint_of(of);
+    made.model = fingerprint_of(of, run_config().numbers);
     made.sizes = {static_cast<uint32_t>(config.moe_layers().size()), config.experts, config.hidden,
                   64};
     made.top_k = config.top_k;

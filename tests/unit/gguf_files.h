@@ -15,8 +15,9 @@ class gguf_bytes {
 public:
     template <class Value>
     gguf_bytes &put(Value value) {
-        const auto *from = reinterpret_cast<const std::byte *>(&value);
-        bytes.insert(bytes.end(), from, from + sizeof value);
+        const size_t end = bytes.size();
+        bytes.resize(end + sizeof value);
+        std::memcpy(bytes.data() + end, &value, sizeof value);
         return *this;
     }
     gguf_bytes &text(const std::string &value) {
