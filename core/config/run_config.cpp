@@ -7,6 +7,7 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/config/arithmetic_reader.h"
+#include "core/config/closed_sections.h"
 #include "core/config/document.h"
 #include "core/config/emulator_section.h"
 #include "core/config/registry_config.h"
@@ -26,35 +27,6 @@ constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024, 
 constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
 constexpr uint64_t bytes_max = uint64_t{1} << 50;
 
-// Sections with a closed list of keys, in the order in which they are checked. The stages' keys are
-// open: policies declare their own.
-struct closed_section {
-    std::string name;
-    std::vector<std::string> keys;
-};
-const std::vector<closed_section> &closed_sections() {
-    static const std::vector<closed_section> sections = {
-        {"run",
-         {"executor", "tokens", "batch", "prefill", "seed", "threads", "arithmetic", "device",
-          "guard", "guard_window", "guard_margin"}},
-        {"emulator", {"policy_time", "policy_call_ns"}},
-        {"hardware", {"profile", "devices", "peer", "spread", "link", "node", "disk", "engine"}},
-        {"source",
-         {"trace", "shape", "model", "prompt", "text", "max_tokens", "temperature", "top_p",
-          "top_k", "stop", "window"}},
-        {"memory",
-         {"experts", "bytes", "device_experts", "host_experts", "host_bytes", "sharing",
-          "buffer_experts", "split", "prefill_displaces"}},
-        {"plugins", {"path", "on_fault", "guard", "call_limit_ms"}},
-        {"cluster",
-         {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
-          "offers_max", "local_bits_per_s", "shared_interface", "own_disk", "models", "servers",
-          "links", "cloud", "radio", "users", "workloads"}},
-        {"registry", {"directory", "endpoints", "prefix"}},
-        {"report", {"title"}},
-    };
-    return sections;
-}
 // Keys of [router], and of [placement], that are the host's, not the policy's.
 constexpr std::string_view exact_requests = "exact_requests", substitution_max = "substitution_max";
 constexpr std::string_view placement_keys[] = {

@@ -7,7 +7,6 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
-#include "core/base/memory_block.h"
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"

@@ -371,9 +371,9 @@ TEST_CASE("mistakes in entries") {
     refused(server_of("name = \"a\"\ngpus = [\"x\", \"y\"]\ngpu_count = 33\n"),
             {"at most 64 GPUs"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\ncount = 0\n"), {"count is 0"});
-    refused(server_of("name = \"a\"\ngpus = \"x\"\ncount = 1000\n[[cluster.servers]]\n"
-                      "name = \"b\"\ngpus = \"x\"\ncount = 25\n"),
-            {"more than 1024 entries of [[cluster.servers]]"});
+    refused(server_of("name = \"a\"\ngpus = \"x\"\ncount = 16000\n[[cluster.servers]]\n"
+                      "name = \"b\"\ngpus = \"x\"\ncount = 385\n"),
+            {"more than 16384 entries of [[cluster.servers]]"});
     refused(server_of("name = \"a\"\ngpus = \"x\"\nposition = [1]\n"), {"two numbers in metres"});
     refused(with(&description::model, "[[cluster.models]]\nname = \"m\"\nexpert_bytes = -5\n"),
             {"expert_bytes is -5"});

@@ -17,7 +17,7 @@ bool search::attempt(Change change) {
     change();
     bool better = shrink() && cover();
     if (better) fill();
-    better = better && of_.total() < before_s - least_s;
+    better = better && of_.total() < before_s - least_s - 1e-9 * std::abs(before_s);
     if (better)
         of_.forget(), ++moves_;
     else

@@ -126,7 +126,9 @@ verdict params_fuzz(const subject &of) {
     dice draw(of.seed * 2 + 5);
     world_options o = first_world(of);
     o.rounds = 4;
-    for (int i = 0; i < 32; ++i) {
+    // A plan is a search, and may take its time.
+    const int times = of.policy->is("placement") ? 16 : 32;
+    for (int i = 0; i < times; ++i) {
         world place(o);
         core::settings given;
         std::string text;
