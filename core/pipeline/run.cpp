@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/log.h"
 #include "core/base/mapped_file.h"
+#include "core/base/memory_block.h"
 #include "core/base/text.h"
 #include "core/cache/replay.h"
 #include "core/config/hardware.h"
@@ -401,10 +402,9 @@ result<run_report> runner::drive() {
 }
 
 void runner::warn_of_predictions() {
-    warn(format(
-        "executor {} does not predict from resident experts, which prefetch {} asks for: the "
-        "next layer's gate on this layer's activation stands in for it",
-        config_.executor, policies_.all().prefetch->name()));
+    warn(format("executor {} does not predict from resident experts, which prefetch {} asks for: "
+                "the next layer's gate on this layer's activation stands in for it",
+                config_.executor, policies_.all().prefetch->name()));
     log_warning(warnings_.back());
 }
 
