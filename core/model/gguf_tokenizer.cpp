@@ -144,18 +144,7 @@ public:
                          {"vocab", std::move(words)},
                          {"merges", std::move(merges)}};
         if (!rules_.unknown_token.empty()) root["model"]["unk_token"] = rules_.unknown_token;
-        tokenizer_parts frame{.name = {},
-                              .added_raw = {},
-                              .normalizers = {},
-                              .added_normalized = {},
-                              .word_steps = {},
-                              .model = std::move(*made),
-                              .pieces = std::nullopt,
-                              .prefix = {},
-                              .suffix = {},
-                              .decoders = {},
-                              .added = {},
-                              .added_ids = {}};
+        tokenizer_parts frame{.model = std::move(*made)};
         if (const status done = add_frame(scored, /*ends=*/false, frame); !done)
             return done.failure();
         describe_frame(frame.prefix, frame.suffix, root);

@@ -158,18 +158,7 @@ std::optional<tokenizer_parts> read_parts(const tokenizer_json &root, const std:
     if (!made)
         if (std::optional<bpe> read = read_model(*model)) made.emplace(std::move(*read));
     if (!made) return std::nullopt;
-    tokenizer_parts parts{.name = name,
-                          .added_raw = {},
-                          .normalizers = {},
-                          .added_normalized = {},
-                          .word_steps = {},
-                          .model = std::move(*made),
-                          .pieces = std::nullopt,
-                          .prefix = {},
-                          .suffix = {},
-                          .decoders = {},
-                          .added = {},
-                          .added_ids = {}};
+    tokenizer_parts parts{.name = name, .model = std::move(*made)};
     parts.size = parts.model.tokens();
     if (const auto held = part("normalizer")) read_normalizer(*held, parts.normalizers);
     if (!problem && in.find("added_tokens")) read_added_tokens(in, parts);

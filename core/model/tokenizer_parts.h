@@ -20,18 +20,18 @@ namespace moorage::core {
 
 // The order of the members is the order in which a text meets them.
 struct tokenizer_parts {
-    std::string name;  // of the file, for messages
-    added_finder added_raw;
-    std::vector<normalizer_step> normalizers;
-    added_finder added_normalized;
-    std::vector<word_step> word_steps;
+    std::string name = {};  // of the file, for messages
+    added_finder added_raw = {};
+    std::vector<normalizer_step> normalizers = {};
+    added_finder added_normalized = {};
+    std::vector<word_step> word_steps = {};
     bpe model;
-    std::optional<unigram> pieces;  // cuts texts instead of it, which then only knows the words
-    std::vector<int32_t> prefix, suffix;  // of the post-processor
-    std::vector<decoder_step> decoders;
+    std::optional<unigram> pieces = {};  // cuts texts instead of it, which knows the words
+    std::vector<int32_t> prefix = {}, suffix = {};  // of the post-processor
+    std::vector<decoder_step> decoders = {};
 
-    std::unordered_map<int32_t, added_token> added;  // by id
-    std::unordered_map<std::string, int32_t> added_ids;
+    std::unordered_map<int32_t, added_token> added = {};  // by id
+    std::unordered_map<std::string, int32_t> added_ids = {};
     uint32_t size = 0;  // ids are below it
 };
 
