@@ -16,6 +16,7 @@
 #include "tools/moorage/output.h"
 #include "tools/moorage/rows.h"
 #include "tools/moorage/run_many.h"
+#include "tools/moorage/sweeps.h"
 #include "tools/moorage/what_if_rows.h"
 
 namespace moorage::tool {
@@ -71,18 +72,14 @@ result<repetition> read_repeat(const std::string &text) {
 result<work> read_configs(const arguments &given) {
     const auto fixed = read_overrides(given.overrides);
     if (!fixed) return fixed.failure();
-    std::vector<sweep> sweeps;
-    for (const std::string &text : given.sweeps) {
-        auto one = parse_sweep(text);
-        if (!one) return one.failure();
-        sweeps.push_back(std::move(one).value());
-    }
+    const auto sweeps = read_sweeps(given.sweeps);
+    if (!sweeps) return sweeps.failure();
     const auto repeat = read_repeat(given.repeat);
     if (!repeat) return repeat.failure();
     work all;
     all.repeats = repeat->count();
     for (const std::string &file : given.configs) {
-        for (const auto &chosen : combinations(sweeps)) {
+        for (const auto &chosen : combinations(*sweeps)) {
             std::vector<override_value> overrides = *fixed;
             overrides.insert(overrides.end(), chosen.begin(), chosen.end());
             for (size_t i = 0; i < all.repeats; ++i) {

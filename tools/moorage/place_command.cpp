@@ -15,6 +15,7 @@
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 #include "tools/moorage/rows.h"
+#include "tools/moorage/sweeps.h"
 
 namespace moorage::tool {
 
@@ -42,14 +43,10 @@ struct job {
 result<std::vector<job>> read_jobs(const arguments &given, placement_report &report) {
     const auto fixed = read_overrides(given.overrides);
     if (!fixed) return fixed.failure();
-    std::vector<sweep> sweeps;
-    for (const std::string &text : given.sweeps) {
-        auto one = parse_sweep(text);
-        if (!one) return one.failure();
-        sweeps.push_back(std::move(one).value());
-    }
+    const auto sweeps = read_sweeps(given.sweeps);
+    if (!sweeps) return sweeps.failure();
     std::vector<job> jobs;
-    for (const auto &chosen : combinations(sweeps)) {
+    for (const auto &chosen : combinations(*sweeps)) {
         std::vector<override_value> overrides = *fixed;
         overrides.insert(overrides.end(), chosen.begin(), chosen.end());
         auto config = load_run_config(given.config, overrides);

@@ -16,6 +16,7 @@
 #include "core/report/prediction.h"
 #include "core/validate/validation.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/sweeps.h"
 
 namespace moorage::tool {
 
@@ -69,15 +70,11 @@ result<composition> read_composition(const arguments &given, const std::string &
 result<std::vector<composition>> read_compositions(const arguments &given) {
     const auto fixed = read_overrides(given.overrides);
     if (!fixed) return fixed.failure();
-    std::vector<sweep> sweeps;
-    for (const std::string &text : given.sweeps) {
-        auto one = parse_sweep(text);
-        if (!one) return one.failure();
-        sweeps.push_back(std::move(one).value());
-    }
+    const auto sweeps = read_sweeps(given.sweeps);
+    if (!sweeps) return sweeps.failure();
     std::vector<composition> all;
     for (const std::string &file : given.configs)
-        for (const auto &swept : combinations(sweeps)) {
+        for (const auto &swept : combinations(*sweeps)) {
             auto one = read_composition(given, file, *fixed, swept);
             if (!one) return one.failure();
             all.push_back(std::move(*one));
