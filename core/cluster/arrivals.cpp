@@ -22,7 +22,7 @@ constexpr double poisson_s_max = 1e7;  // a gap of 37 means still fits 64 bits o
 uint64_t stream_name(uint32_t home, uint64_t what) { return uint64_t{home} * 4 + what; }
 
 // To the nearest; what is beyond 30 years is as good as never.
-uint64_t ns_of(double seconds) {
+uint64_t arrival_ns(double seconds) {
     return seconds < 1e9
                ? static_cast<uint64_t>(std::floor(std::max(seconds, 0.0) * ns_per_s + 0.5))
                : MOORAGE_NEVER - 1;
@@ -165,13 +165,13 @@ bool arrival_source::draw_arrival(uint64_t until_ns) {
 
 bool arrival_source::list_arrival(uint64_t until_ns) {
     const std::span<const arrival> all = options_.arrivals;
-    while (next_listed_ < all.size() && ns_of(all[next_listed_].at_s) < cursor_ns_) ++next_listed_;
+    while (next_listed_ < all.size() && arrival_ns(all[next_listed_].at_s) < cursor_ns_) ++next_listed_;
     if (next_listed_ == all.size()) return false;
     const arrival &one = all[next_listed_];
-    if (ns_of(one.at_s) >= until_ns) return false;
+    if (arrival_ns(one.at_s) >= until_ns) return false;
     ++next_listed_;
     // A request of no input still begins with a token.
-    next_ = {ns_of(one.at_s), std::max(one.input_tokens, 1u), std::max(one.output_tokens, 1u)};
+    next_ = {arrival_ns(one.at_s), std::max(one.input_tokens, 1u), std::max(one.output_tokens, 1u)};
     cursor_ns_ = next_.at_ns;
     return true;
 }

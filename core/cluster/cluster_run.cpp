@@ -2,7 +2,6 @@
 #include "core/cluster/cluster_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include "core/base/json.h"
@@ -20,8 +19,6 @@
 namespace moorage::core {
 
 namespace {
-
-uint64_t ns_of(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
 
 class cluster_runner {
 public:

@@ -13,8 +13,6 @@ namespace moorage::core {
 
 namespace {
 
-uint64_t ns_of(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
-
 // Part of the home's requests that this node gets for its model.
 double share_of(const home_inputs &from, const home_place &place, const request_share &share) {
     const demand_arrays &demand = from.of.demand;

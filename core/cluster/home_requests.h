@@ -1,6 +1,7 @@
 // home_requests.h - what is asked of a home of a cluster: the source that its workload makes.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 
@@ -12,6 +13,8 @@ namespace moorage::core {
 
 // Tokens of one prefill pass where the configuration names none.
 inline constexpr uint32_t prefill_default = 512;
+
+inline uint64_t ns_of(double seconds) { return static_cast<uint64_t>(std::llround(seconds * 1e9)); }
 
 // What homes are made from; all borrowed.
 struct home_inputs {

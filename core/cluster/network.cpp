@@ -14,8 +14,8 @@ namespace {
 uint64_t rounded_up_ns(double ns) { return static_cast<uint64_t>(std::ceil(ns - 1e-6)); }
 
 constexpr size_t index_of(traffic kind) { return static_cast<size_t>(kind); }
-constexpr size_t activation = index_of(traffic::activation);
-constexpr size_t migration = index_of(traffic::migration);
+constexpr size_t of_activations = index_of(traffic::activation);
+constexpr size_t of_migrations = index_of(traffic::migration);
 
 uint64_t duration_ns(uint64_t bytes, double bytes_per_s) {
     return rounded_up_ns(static_cast<double>(bytes) * 1e9 / bytes_per_s);
@@ -176,21 +176,21 @@ void network::start(uint32_t channel, uint64_t now_ns) {
     // Another channel of a shared interface may have been first.
     if (const uint64_t free_ns = line_free_ns(channel); free_ns > now_ns)
         return look_at(channel, free_ns);
-    if (on.waiting[activation].head != none) {
+    if (on.waiting[of_activations].head != none) {
         start_activation(channel, now_ns);
-    } else if (on.waiting[migration].head != none) {
+    } else if (on.waiting[of_migrations].head != none) {
         const uint64_t from_ns = migration_from_ns(on);
         if (from_ns > now_ns) return look_at(channel, from_ns);
         start_piece(channel, now_ns);
     }
     // On a shared interface after all that look at it now: else who has more would send it all.
-    if (on.waiting[activation].head != none || on.waiting[migration].head != none)
+    if (on.waiting[of_activations].head != none || on.waiting[of_migrations].head != none)
         look_at(channel, shared(channel) ? now_ns : on.free_ns);
 }
 
 void network::start_activation(uint32_t channel, uint64_t now_ns) {
     one_channel &on = channels_[channel];
-    const uint32_t index = remove_first(on.waiting[activation]);
+    const uint32_t index = remove_first(on.waiting[of_activations]);
     const node &one = nodes_[index];
     --on.queued;
     count_waiting(channel, -static_cast<int64_t>(one.what.bytes));
@@ -199,7 +199,7 @@ void network::start_activation(uint32_t channel, uint64_t now_ns) {
     on.piece_last = false;
     occupy(channel, traffic::activation, one.what.bytes, now_ns);
     on.activation_end_ns = on.free_ns;
-    ++on.messages[activation];
+    ++on.messages[of_activations];
     land_at(index, on.free_ns + on.latency_ns);
 }
 
@@ -208,13 +208,13 @@ void network::start_activation(uint32_t channel, uint64_t now_ns) {
 // as long as they would have taken to allow for it.
 uint64_t network::migration_from_ns(const one_channel &on) const {
     uint64_t from_ns = 0;
-    const uint32_t device = nodes_[on.waiting[migration].head].what.device;
+    const uint32_t device = nodes_[on.waiting[of_migrations].head].what.device;
     if (device != MOORAGE_NONE && options_.migration_bytes_per_s > 0)
         from_ns = device_next_ns_[device];
     const double share = options_.migration_delay_max;
     if (on.delayed_ns == 0 || std::isinf(share)) return from_ns;
-    const double above_ns =
-        static_cast<double>(on.delayed_ns) - share * static_cast<double>(on.busy_ns[activation]);
+    const double above_ns = static_cast<double>(on.delayed_ns) -
+                            share * static_cast<double>(on.busy_ns[of_activations]);
     if (above_ns <= 0) return from_ns;
     // A bound far above any run keeps the sum in range.
     const double wait_ns = std::min(above_ns / share, 1e18);
@@ -223,7 +223,7 @@ uint64_t network::migration_from_ns(const one_channel &on) const {
 
 void network::start_piece(uint32_t channel, uint64_t now_ns) {
     one_channel &on = channels_[channel];
-    const uint32_t index = on.waiting[migration].head;
+    const uint32_t index = on.waiting[of_migrations].head;
     node &one = nodes_[index];
     const uint64_t bytes = std::min(one.left_bytes, options_.piece_bytes);
     one.left_bytes -= bytes;
@@ -233,9 +233,9 @@ void network::start_piece(uint32_t channel, uint64_t now_ns) {
         device_next_ns_[one.what.device] =
             now_ns + duration_ns(bytes, options_.migration_bytes_per_s);
     if (one.left_bytes != 0) return;
-    remove_first(on.waiting[migration]);
+    remove_first(on.waiting[of_migrations]);
     --on.queued;
-    ++on.messages[migration];
+    ++on.messages[of_migrations];
     land_at(index, on.free_ns + on.latency_ns);
 }
 

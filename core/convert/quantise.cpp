@@ -48,7 +48,7 @@ void with_minimum(block x, std::byte *out) {
     });
 }
 
-void q8_0(block x, std::byte *out) {
+void to_q8_0(block x, std::byte *out) {
     const float d = std::abs(extreme_of(x)) / 127, inverse = d == 0 ? 0 : 1 / d;
     put_half(out, d);
     for (size_t i = 0; i < x.size(); ++i)
@@ -67,7 +67,7 @@ uint32_t fp4_of(float value) {
 }
 
 // The exponent at which the greatest magnitude is a code of 4 to 6.
-void mxfp4(block x, std::byte *out) {
+void to_mxfp4(block x, std::byte *out) {
     const float most = std::abs(extreme_of(x));
     const int exponent = most == 0 ? 0 : std::clamp(std::ilogb(most) - 2 + 127, 0, 254);
     out[0] = std::byte(exponent);
@@ -77,7 +77,7 @@ void mxfp4(block x, std::byte *out) {
     std::memcpy(out + 1, codes.data(), codes.size());
 }
 
-void bf16(block x, std::byte *out) {
+void to_bf16(block x, std::byte *out) {
     const uint32_t bits = std::bit_cast<uint32_t>(x[0]);
     put(out, static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
 }
@@ -91,9 +91,9 @@ encoder encoder_of(weight_type type) {
         case weight_type::f16:
             return [](block x, std::byte *out) { put(out, half_of_float(x[0])); };
         case weight_type::bf16:
-            return bf16;
+            return to_bf16;
         case weight_type::q8_0:
-            return q8_0;
+            return to_q8_0;
         case weight_type::q4_0:
             return simple<4>;
         case weight_type::q5_0:
@@ -103,7 +103,7 @@ encoder encoder_of(weight_type type) {
         case weight_type::q5_1:
             return with_minimum<5>;
         case weight_type::mxfp4_gguf:
-            return mxfp4;
+            return to_mxfp4;
         default:
             return nested_encoder_of(type);
     }

@@ -149,7 +149,7 @@ void put_two_bits(const codes_of_block &codes, uint32_t shift, std::byte *out) {
         out[i / 128 * 32 + i % 32] |= std::byte((codes[i] >> shift & 3) << i % 128 / 32 * 2);
 }
 
-void q2_k(block x, std::byte *out) {
+void to_q2_k(block x, std::byte *out) {
     const auto made = shifted<16>(x, 3, 15);
     std::fill_n(out, 84, std::byte{0});
     for (size_t group = 0; group < 16; ++group)
@@ -159,7 +159,7 @@ void q2_k(block x, std::byte *out) {
     put_half(out + 82, made.m);
 }
 
-void q3_k(block x, std::byte *out) {
+void to_q3_k(block x, std::byte *out) {
     const auto made = symmetric<16>(x, 4, 32);
     std::fill_n(out, 110, std::byte{0});
     for (size_t i = 0; i < values_of_block; ++i)
@@ -191,7 +191,7 @@ void put_nibbles_of_k(const codes_of_block &codes, std::byte *out) {
         out[i / 64 * 32 + i % 32] |= std::byte((codes[i] & 15) << i / 32 % 2 * 4);
 }
 
-void q4_k(block x, std::byte *out) {
+void to_q4_k(block x, std::byte *out) {
     const auto made = shifted<8>(x, 15, 63);
     std::fill_n(out, 144, std::byte{0});
     put_half(out, made.d);
@@ -200,7 +200,7 @@ void q4_k(block x, std::byte *out) {
     put_nibbles_of_k(made.codes, out + 16);
 }
 
-void q5_k(block x, std::byte *out) {
+void to_q5_k(block x, std::byte *out) {
     const auto made = shifted<8>(x, 31, 63);
     std::fill_n(out, 176, std::byte{0});
     put_half(out, made.d);
@@ -211,7 +211,7 @@ void q5_k(block x, std::byte *out) {
     put_nibbles_of_k(made.codes, out + 48);
 }
 
-void q6_k(block x, std::byte *out) {
+void to_q6_k(block x, std::byte *out) {
     const auto made = symmetric<16>(x, 32, 128);
     std::fill_n(out, 210, std::byte{0});
     for (size_t i = 0; i < values_of_block; ++i) {
@@ -262,13 +262,13 @@ void put_iq4_codes(block x, float scale, std::byte *out) {
         out[i % 16] |= std::byte(iq4_code(scale == 0 ? 0 : x[i] / scale) << i / 16 * 4);
 }
 
-void iq4_nl(block x, std::byte *out) {
+void to_iq4_nl(block x, std::byte *out) {
     const float d = as_half(iq4_scale(x));
     put_half(out, d);
     put_iq4_codes(x, d, out + 2);
 }
 
-void iq4_xs(block x, std::byte *out) {
+void to_iq4_xs(block x, std::byte *out) {
     std::array<float, 8> wanted;
     float most = 0;
     for (size_t group = 0; group < 8; ++group) {
@@ -294,19 +294,19 @@ void iq4_xs(block x, std::byte *out) {
 void (*nested_encoder_of(weight_type type))(std::span<const float>, std::byte *) {
     switch (type) {
         case weight_type::q2_k:
-            return q2_k;
+            return to_q2_k;
         case weight_type::q3_k:
-            return q3_k;
+            return to_q3_k;
         case weight_type::q4_k:
-            return q4_k;
+            return to_q4_k;
         case weight_type::q5_k:
-            return q5_k;
+            return to_q5_k;
         case weight_type::q6_k:
-            return q6_k;
+            return to_q6_k;
         case weight_type::iq4_nl:
-            return iq4_nl;
+            return to_iq4_nl;
         case weight_type::iq4_xs:
-            return iq4_xs;
+            return to_iq4_xs;
         default:
             return nullptr;
     }

@@ -193,7 +193,7 @@ std::string_view loader_text(std::string_view what) {
 }
 
 // Opens the file. What its symbols say against it, and the loader's reason, come back as errors.
-result<const moorage_module *> open(const std::filesystem::path &file,
+result<const moorage_module *> open_module(const std::filesystem::path &file,
                                     boost::dll::shared_library &handle) {
     if (std::string reason = not_to_be_opened(file); !reason.empty()) return error{reason};
     try {
@@ -224,7 +224,7 @@ result<library *> load_library(const std::filesystem::path &file) {
     fresh->content.path = path;
     remember_surroundings();
     owner_being_opened(path.string());
-    const auto record = open(path, fresh->handle);
+    const auto record = open_module(path, fresh->handle);
     status sound = record ? read_module(*record, fresh->content) : status(record.failure());
     if (const std::string what = restore_surroundings(/*all=*/true); sound && !what.empty())
         sound =

@@ -1,4 +1,4 @@
-// architectures.cpp - the table of architectures.
+// architectures.cpp - the known of architectures.
 #include "core/model/architectures.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ constexpr tensor_names mlp_experts(const char *shared, const char *correction) {
 }
 constexpr const char *correction = "mlp.gate.e_score_correction_bias";
 
-constexpr std::array<architecture, 10> table = {{
+constexpr std::array<architecture, 10> known = {{
     {.name = "mixtral",
      .tensors = block_sparse,
      .window = window_rule::all,
@@ -127,11 +127,11 @@ constexpr std::array<architecture, 10> table = {{
 
 }  // namespace
 
-std::span<const architecture> architectures() { return table; }
+std::span<const architecture> architectures() { return known; }
 
 const architecture *find_architecture(std::string_view name) {
-    const auto *found = std::ranges::find(table, name, &architecture::name);
-    return found == table.end() ? nullptr : found;
+    const auto *found = std::ranges::find(known, name, &architecture::name);
+    return found == known.end() ? nullptr : found;
 }
 
 }  // namespace moorage::core

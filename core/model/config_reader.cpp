@@ -12,7 +12,7 @@ namespace moorage::core {
 namespace {
 
 // Far above every config.json; what exceeds it is some other file.
-constexpr size_t text_bytes_max = 1u << 20;
+constexpr size_t config_bytes_max = 1u << 20;
 
 // A whole number, also where it is written 4096.0.
 std::optional<double> whole(const json &value) {
@@ -31,9 +31,9 @@ std::string described(const json &value) {
 }
 
 result<json> parse_object(std::string_view text, const std::string &name) {
-    if (text.size() > text_bytes_max)
+    if (text.size() > config_bytes_max)
         return error{format("{}: {} bytes are more than the {} that such a file may have", name,
-                            text.size(), text_bytes_max)};
+                            text.size(), config_bytes_max)};
     try {
         json root = parse_json(text);
         if (!root.is_object())

@@ -29,7 +29,7 @@ constexpr gguf_architecture table[] = {
 };
 
 // Keys whose presence changes the result in a way that nothing here computes.
-constexpr std::pair<const char *, const char *> unsupported[] = {
+constexpr std::pair<const char *, const char *> unsupported_keys[] = {
     {"attn_logit_softcapping", "soft-capped logits are not supported"},
     {"final_logit_softcapping", "soft-capped logits are not supported"},
     {"interleave_moe_layer_step", "layers with experts have to follow the dense ones"},
@@ -57,7 +57,7 @@ public:
 
     // In the words of a config.json.
     result<json> words_of() {
-        for (const auto &[key, why] : unsupported)
+        for (const auto &[key, why] : unsupported_keys)
             if (of_.metadata().contains(full(key))) fail(key, format("is given; {}", why));
         json config = json::object();
         config["model_type"] = model();

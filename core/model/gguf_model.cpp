@@ -16,7 +16,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t unused_names_max = 8;
+constexpr size_t unused_tensors_max = 8;
 
 class gguf_model final : public model {
 public:
@@ -88,7 +88,7 @@ private:
             sizes_.total_bytes += one.bytes.size();
             if (one.used) continue;
             sizes_.unused_bytes += one.bytes.size();
-            if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(one.name);
+            if (sizes_.unused.size() < unused_tensors_max) sizes_.unused.push_back(one.name);
             if (surprising == nullptr && !known_extra(one.name)) surprising = &one.name;
         }
         if (surprising != nullptr)

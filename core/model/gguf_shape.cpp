@@ -15,8 +15,8 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint32_t layers_max = 1 << 12, count_max = 1 << 24;
-constexpr uint64_t value_bytes = 2, state_value_bytes = 4;  // of a KV cache; of a state
+constexpr uint32_t shape_layers_max = 1 << 12, count_max = 1 << 24;
+constexpr uint64_t cached_value_bytes = 2, state_value_bytes = 4;  // of a KV cache; of a state
 
 // What the tensors of a layer tell.
 struct layer_parts {
@@ -95,7 +95,7 @@ private:
     void read_sizes() {
         if (architecture_.empty()) return fail("general.architecture is missing");
         shape_.name = std::filesystem::path(of_.place()).stem().string();
-        const uint32_t blocks = needed("block_count", layers_max);
+        const uint32_t blocks = needed("block_count", shape_layers_max);
         const auto further = static_cast<uint32_t>(size("nextn_predict_layers", 0, 0));
         if (!failure_ && further >= blocks)
             fail(format("{} is {} of {} layers", full("nextn_predict_layers"), further, blocks));
@@ -217,7 +217,7 @@ private:
             return static_cast<uint64_t>(
                 std::llround(all * static_cast<double>(bytes) / shape_.layers));
         };
-        shape_.kv_token_layer_bytes = std::max<uint64_t>(1, of_layer(cached, value_bytes));
+        shape_.kv_token_layer_bytes = std::max<uint64_t>(1, of_layer(cached, cached_value_bytes));
         shape_.context_operations = operations / shape_.layers;
         shape_.state_layer_bytes = of_layer(state, state_value_bytes);
     }

@@ -9,7 +9,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint32_t parts_max = 8;
+constexpr uint32_t row_parts_max = 8;
 
 }  // namespace
 
@@ -44,7 +44,7 @@ uint64_t bytes_of(const matrix &of) {
 expert_parts parts_of(uint32_t intermediate, uint32_t unit) {
     assert(intermediate > 0);
     if (unit > usual_part_unit && intermediate % unit != 0) return {intermediate, intermediate};
-    const uint32_t least = (intermediate + parts_max - 1) / parts_max;
+    const uint32_t least = (intermediate + row_parts_max - 1) / row_parts_max;
     return {intermediate, (least + unit - 1) / unit * unit};
 }
 

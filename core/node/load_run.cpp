@@ -12,7 +12,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint64_t look_ns = 20'000'000;
+constexpr uint64_t load_look_ns = 20'000'000;
 
 // The plan, of which only these servers are connected to.
 node_plan only(const node_plan &of, const std::vector<load_request> &requests) {
@@ -41,7 +41,7 @@ public:
         size_t next = 0;
         while ((next < requests_.size() || !open_.empty()) && !(options_.stop && options_.stop())) {
             for (; next < requests_.size() && requests_[next].at_ns <= now_ns(); ++next) ask(next);
-            uint64_t wait_ns = look_ns;
+            uint64_t wait_ns = load_look_ns;
             if (next < requests_.size())
                 wait_ns = std::min(
                     wait_ns, requests_[next].at_ns - std::min(requests_[next].at_ns, now_ns()));
@@ -50,7 +50,7 @@ public:
         }
         for (const auto &[id, request] : open_) outcomes_[request].text = "the load was stopped";
         links_.each([&](link &one) { links_.close(one); });
-        for (int i = 0; i < 10 && links_.count_open() != 0; ++i) links_.turn(look_ns / 4);
+        for (int i = 0; i < 10 && links_.count_open() != 0; ++i) links_.turn(load_look_ns / 4);
         return std::move(outcomes_);
     }
 
@@ -66,7 +66,7 @@ private:
             });
         };
         while (!all() && steady_ns() < end_ns && !(options_.stop && options_.stop()))
-            links_.turn(look_ns);
+            links_.turn(load_look_ns);
     }
 
     void ask(size_t request) {
@@ -99,7 +99,7 @@ private:
 
     void end_late() {
         const uint64_t now = now_ns();
-        if (now - looked_ns_ < look_ns) return;
+        if (now - looked_ns_ < load_look_ns) return;
         looked_ns_ = now;
         std::vector<size_t> late;
         for (const auto &[id, request] : open_)

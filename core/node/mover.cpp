@@ -11,7 +11,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint64_t look_ns = 20'000'000;  // between looks for a source that is being connected
+constexpr uint64_t source_look_ns = 20'000'000;  // between looks for a source that is being connected
 
 }  // namespace
 
@@ -42,7 +42,7 @@ void mover::want(std::span<const moving_copy> all) {
 uint64_t mover::due_ns() const {
     if (wanted_.empty()) return UINT64_MAX;
     if (under_way_ && under_way_->id != 0) return under_way_->asked_ns + options_.answer_ns;
-    return std::max(next_ns_, steady_ns() + (under_way_ ? look_ns : 0));
+    return std::max(next_ns_, steady_ns() + (under_way_ ? source_look_ns : 0));
 }
 
 void mover::turn(bool demand) {
@@ -68,7 +68,7 @@ void mover::turn(bool demand) {
 // Room is made by others' copies that go; until then it waits.
 void mover::begin() {
     const moving_copy &first = wanted_.front();
-    next_ns_ = std::max(next_ns_, steady_ns() + look_ns);
+    next_ns_ = std::max(next_ns_, steady_ns() + source_look_ns);
     if (!store_.fits(first.page)) return;
     const auto memory = store_.begin(first.page);
     if (!memory) return log_warning(format("node: {}", memory.failure().text));

@@ -14,8 +14,6 @@ namespace {
 
 constexpr uint64_t experts_max = uint64_t{1} << 22;
 
-error wrong(std::string text) { return error{std::move(text), true}; }
-
 bool is_asked(const scene &of, uint32_t model) {
     for (uint32_t home = 0; home < of.demand.homes; ++home)
         if (of.demand.home_model[size_t{home} * of.demand.models + model] > 0) return true;

@@ -20,8 +20,6 @@ namespace {
 constexpr uint64_t frequencies_max = uint64_t{1} << 27, calls_max = 16'000'000;
 constexpr uint32_t groups_least = 64;
 
-error wrong(std::string text) { return error{std::move(text), true}; }
-
 // What a workload's files hold.
 struct workload_files {
     std::optional<trace> routing;

@@ -14,8 +14,6 @@ namespace {
 
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
-error wrong(std::string text) { return error{std::move(text), true}; }
-
 // Non-expert weights of the models that tokens enter with here, at most.
 uint64_t non_expert_bytes(const cluster_config &config, const cluster_server &server,
                           const scene &of) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <utility>
 
 #include "core/placement/scene.h"
 
@@ -19,6 +21,9 @@ status add_homes(const cluster_config &config, scene &out);
 status add_demand(const cluster_config &config, scene &out);
 // How many tokens of which models alone. Requires: homes.
 status add_rates(const cluster_config &config, scene &out);
+
+// An error of the configuration.
+inline error wrong(std::string text) { return error{std::move(text), true}; }
 
 // Operations of one expert for one token: two a weight.
 double expert_flops(const model_shape &shape);

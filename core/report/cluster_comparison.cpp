@@ -28,7 +28,7 @@ double storage_gb(const comparison_row &row, const comparison_view &view, size_t
     return static_cast<double>(view.storage_bytes[index]) / 1e9 / static_cast<double>(devices);
 }
 
-std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
+std::vector<table_column> cluster_columns_for(const comparison &compared, const comparison_view &view) {
     std::vector<table_column> columns;
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
     std::vector<double> latency, p99, ttft, tpot, experts;
@@ -181,7 +181,7 @@ std::vector<uint64_t> memory_sizes(const comparison_view &view) {
 }
 
 std::string cluster_table(const comparison &compared, const comparison_view &view) {
-    const std::vector<table_column> columns = columns_for(compared, view);
+    const std::vector<table_column> columns = cluster_columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, text_columns);
     const std::vector<uint64_t> sizes = memory_sizes(view);  // equal ones stand together
     const size_t cluster_sizes = sizes.size() - (all_clusters(compared) ? 0 : 1);

@@ -16,7 +16,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t bar_columns = 24;
+constexpr size_t frontier_bar_columns = 24;
 
 bool prefers_large(const tuning &of) { return of.params[0].prefer == preference::largest; }
 
@@ -156,13 +156,13 @@ std::string frontier_text(const tuning &of) {
     const std::vector<table_column> columns = trial_columns(of, front);
     double top = 0;
     for (const size_t i : front) top = std::max(top, std::abs(figure_at(of, i)));
-    const std::vector<size_t> widths = fitted_widths(columns, text_columns - bar_columns - 4);
+    const std::vector<size_t> widths = fitted_widths(columns, text_columns - frontier_bar_columns - 4);
     text += heading_line(columns, widths);
     for (size_t row = 0; row < front.size(); ++row) {
         std::string line = row_line(columns, widths, row);
         if (line.ends_with('\n')) line.pop_back();
         if (top > 0)
-            line += "  " + block_bar(std::abs(figure_at(of, front[row])) / top, bar_columns);
+            line += "  " + block_bar(std::abs(figure_at(of, front[row])) / top, frontier_bar_columns);
         text += line + "\n";
     }
     if (!of.failed.empty()) text += "\n" + failed_text(of.failed, text_columns);

@@ -12,7 +12,7 @@ namespace moorage::core {
 
 namespace {
 
-double share_of(uint64_t part, uint64_t whole) {
+double part_of_all(uint64_t part, uint64_t whole) {
     return whole == 0 ? 0 : double(part) / double(whole);
 }
 
@@ -38,7 +38,7 @@ std::string fine_percent(double part, double whole) {
 }
 
 double substituted_share(const routing_counts &routing, uint64_t substituted) {
-    return share_of(substituted, routing.choices);
+    return part_of_all(substituted, routing.choices);
 }
 
 std::vector<std::pair<std::string, std::string>> routing_lines(const run_report &report) {

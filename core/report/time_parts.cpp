@@ -32,7 +32,7 @@ constexpr std::array<words, cause_count> cause_texts{{
     {"idle", "has no request"},
 }};
 
-double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
+double as_ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 time_causes sum_of(const std::array<time_causes, 2> &phases) {
     time_causes sum = phases[0];
@@ -47,7 +47,8 @@ std::vector<std::string> shares_of(const time_causes &of) {
     std::ranges::stable_sort(order, [&](size_t a, size_t b) { return of.ns[a] > of.ns[b]; });
     std::vector<std::string> all;
     for (const size_t i : order)
-        all.push_back(format("{} {}", cause_texts[i].said, percent(ms(of.ns[i]), ms(of.sum()))));
+        all.push_back(
+            format("{} {}", cause_texts[i].said, percent(as_ms(of.ns[i]), as_ms(of.sum()))));
     return all;
 }
 
@@ -56,9 +57,10 @@ std::string phase_lines(const std::array<time_causes, 2> &phases) {
     if (phases[0].sum() == 0 || phases[1].sum() == 0) return "";
     std::string text;
     for (size_t phase = 0; phase < phases.size(); ++phase)
-        text += labelled(phase_names[phase],
-                         format("{} of it: {}", percent(ms(phases[phase].sum()), ms(sum.sum())),
-                                listed(shares_of(phases[phase]), "and")));
+        text +=
+            labelled(phase_names[phase],
+                     format("{} of it: {}", percent(as_ms(phases[phase].sum()), as_ms(sum.sum())),
+                            listed(shares_of(phases[phase]), "and")));
     return text;
 }
 
@@ -96,7 +98,7 @@ std::string time_lines(const run_report &report) {
     const std::array<time_causes, 2> phases = causes_of(report);
     const time_causes sum = sum_of(phases);
     if (sum.sum() == 0 || report.tokens == 0) return "";
-    const double all_ms = ms(sum.sum()), tokens = static_cast<double>(report.tokens);
+    const double all_ms = as_ms(sum.sum()), tokens = static_cast<double>(report.tokens);
     std::string text =
         "\n" +
         padded_right(format("  where the time goes: {} a token in all", human_ms(all_ms / tokens)),
@@ -104,7 +106,7 @@ std::string time_lines(const run_report &report) {
         "   share   a token\n";
     for (size_t i = 0; i < cause_count; ++i) {
         if (sum.ns[i] == 0) continue;
-        const double part_ms = ms(sum.ns[i]);
+        const double part_ms = as_ms(sum.ns[i]);
         text += format("  {:<12}{} {} {}\n", label_of(static_cast<cause>(i)),
                        padded_right(block_bar(part_ms / all_ms, bar_columns), bar_columns),
                        padded_left(percent(part_ms, all_ms), 8),
@@ -146,7 +148,7 @@ json causes_json(const std::array<time_causes, 2> &phases) {
             // Runs whose requests are all there from the start have no such time.
             if (i == static_cast<size_t>(cause::idle) && phases[phase].ns[i] == 0) continue;
             all[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
-                stable(ms(phases[phase].ns[i]));
+                stable(as_ms(phases[phase].ns[i]));
         }
     return all;
 }

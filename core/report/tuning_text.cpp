@@ -13,7 +13,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t bar_columns = 24;
+constexpr size_t tuning_bar_columns = 24;
 
 // Six significant digits, without exponents where they can be avoided.
 std::string shown(double value) { return format("{:.6g}", value); }
@@ -65,7 +65,7 @@ std::string table_of(const tuning &found) {
         line += one.misfit.empty() ? "  " : "  does not fit";
         const size_t left = text_columns - std::min<size_t>(text_columns, columns_of(line) + 2);
         if (one.misfit.empty() && top > 0)
-            line += block_bar(std::abs(one.figures[0]) / top, std::min(left, bar_columns));
+            line += block_bar(std::abs(one.figures[0]) / top, std::min(left, tuning_bar_columns));
         line.erase(line.find_last_not_of(' ') + 1);
         text += line + (found.meets(one) ? " *\n" : "\n");
     }

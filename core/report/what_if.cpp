@@ -15,7 +15,7 @@ namespace {
 
 // Less than this is not worth the word "decides".
 constexpr double share_least = 0.005;
-constexpr size_t bar_columns = 30;
+constexpr size_t effect_bar_columns = 30;
 
 std::string sentence(const what_if &asked, const std::vector<const what_if::row *> &order) {
     const std::string more = format("{:.3g} %", 100 * (asked.factor - 1));
@@ -62,7 +62,7 @@ std::string to_text(const what_if &asked) {
         std::string line = format("  {} {} {} {}", padded_right(one->words, 20),
                                   padded_left(human_ms(*one->ms), 10),
                                   padded_left(format("{:+.1f} %", -100 * saved + 0.0), 9),
-                                  block_bar(std::max(0.0, saved) / top, bar_columns));
+                                  block_bar(std::max(0.0, saved) / top, effect_bar_columns));
         line.erase(line.find_last_not_of(' ') + 1);
         text += line + "\n";
     }

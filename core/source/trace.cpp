@@ -22,26 +22,19 @@ namespace {
 // Ids are 16 bits wide, and every table of a run has an entry per layer and expert.
 constexpr uint64_t experts_max = 65536, pages_max = uint64_t{1} << 24;
 
-template <class Value>
-Value read(const std::byte *data, uint64_t index) {
-    Value value;
-    std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
-    return value;
-}
-
 // Held to `last` in their own width, which vector units do at no cost beside reading them.
 template <class Id>
 void widen_ids(const std::byte *data, uint64_t from, uint64_t count, uint32_t last, uint32_t *out) {
     const auto limit = static_cast<Id>(std::min<uint32_t>(last, std::numeric_limits<Id>::max()));
-    for (uint64_t i = 0; i < count; ++i) out[i] = std::min(read<Id>(data, from + i), limit);
+    for (uint64_t i = 0; i < count; ++i) out[i] = std::min(element<Id>(data, from + i), limit);
 }
 
 uint64_t largest_id(const tensor &from) {
     uint64_t largest = 0;
     const bool wide = from.type == dtype::u16;
     for (uint64_t i = 0; i < from.elements(); ++i)
-        largest = std::max<uint64_t>(largest, wide ? read<uint16_t>(from.bytes.data(), i)
-                                                   : read<uint8_t>(from.bytes.data(), i));
+        largest = std::max<uint64_t>(largest, wide ? element<uint16_t>(from.bytes.data(), i)
+                                                   : element<uint8_t>(from.bytes.data(), i));
     return largest;
 }
 
@@ -192,7 +185,7 @@ struct trace::loader {
         to.request_offsets_.reserve(requests + 1);
         int64_t before = -1;
         for (uint64_t i = 0; i <= requests; ++i) {
-            const int64_t offset = read<int64_t>(offsets.bytes.data(), i);
+            const int64_t offset = element<int64_t>(offsets.bytes.data(), i);
             if (i == 0 && offset != 0)
                 return error{format("tensor request_offsets: value {} at index 0, not 0", offset)};
             if (i > 0 && offset == before)
@@ -230,7 +223,7 @@ struct trace::loader {
         if (!found) return found.failure();
         if (*found == nullptr) return success();
         for (uint64_t i = 0; i < to.requests(); ++i) {
-            const int32_t domain = read<int32_t>((*found)->bytes.data(), i);
+            const int32_t domain = element<int32_t>((*found)->bytes.data(), i);
             if (domain < 0 || static_cast<size_t>(domain) >= to.domains_.size())
                 return error{
                     format("tensor request_domain: value {} at request {} is out of range, "
@@ -354,8 +347,8 @@ void trace::read_experts(uint64_t first, uint64_t count, uint32_t *out) const {
 }
 
 float trace::read_float(const floats &from, uint64_t index) {
-    return from.half ? float_of_half(read<uint16_t>(from.data, index))
-                     : read<float>(from.data, index);
+    return from.half ? float_of_half(element<uint16_t>(from.data, index))
+                     : element<float>(from.data, index);
 }
 
 float trace::weight(uint64_t token, uint32_t layer, uint32_t rank) const {
@@ -373,7 +366,7 @@ float trace::prediction_score(uint64_t token, uint32_t layer, uint32_t rank) con
     return read_float(pred_scores_, (token * layers_ + layer) * predictions_ + rank);
 }
 
-int32_t trace::token_id(uint64_t token) const { return read<int32_t>(token_ids_data_, token); }
+int32_t trace::token_id(uint64_t token) const { return element<int32_t>(token_ids_data_, token); }
 
 bool trace::scores_are_half(const std::string &name) const {
     if (name == "weights") return weights_.half;

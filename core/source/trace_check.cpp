@@ -14,13 +14,6 @@ namespace {
 
 constexpr uint64_t chunk_bytes = 256 * 1024;
 
-template <class Value>
-Value read(const std::byte *data, uint64_t index) {
-    Value value;
-    std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
-    return value;
-}
-
 // "token 3, layer 1, rank 0" of a running index into [tokens, layers, width].
 std::string place_text(const tensor &from, uint64_t index) {
     const uint64_t width = from.shape[2], layers = from.shape[1];
@@ -38,7 +31,7 @@ public:
     // Requires: a whole number of groups.
     bool right(const std::byte *ids, uint64_t count) {
         Id largest = 0;
-        for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, read<Id>(ids, i));
+        for (uint64_t i = 0; i < count; ++i) largest = std::max(largest, element<Id>(ids, i));
         if (largest >= experts_) return false;
         if (width_ == 1) return true;
         if (width_ == 2) return pairs_differ(ids, count);
@@ -48,14 +41,14 @@ public:
     // The first wrong id of a chunk that is not right, as an error.
     error culprit(const tensor &from, uint64_t first, uint64_t count) const {
         for (uint64_t i = first; i < first + count; ++i) {
-            const Id id = read<Id>(from.bytes.data(), i);
+            const Id id = element<Id>(from.bytes.data(), i);
             if (id >= experts_)
                 return {
                     format("tensor {}: expert {} at {} is out of range, the limit is {} experts "
                            "a layer",
                            from.name, id, place_text(from, i), experts_)};
             for (uint64_t j = i / width_ * width_; j < i; ++j)
-                if (read<Id>(from.bytes.data(), j) == id)
+                if (element<Id>(from.bytes.data(), j) == id)
                     return {
                         format("tensor {}: expert {} at {} is there at rank {} already; the "
                                "experts of a token and layer are distinct",
@@ -68,7 +61,7 @@ private:
     static bool pairs_differ(const std::byte *ids, uint64_t count) {
         uint32_t equal = 0;
         for (uint64_t i = 0; i < count; i += 2)
-            equal |= read<Id>(ids, i) == read<Id>(ids, i + 1) ? 1u : 0u;
+            equal |= element<Id>(ids, i) == element<Id>(ids, i + 1) ? 1u : 0u;
         return equal == 0;
     }
 
@@ -77,7 +70,7 @@ private:
         for (uint64_t group = 0; group < count; group += width_) {
             uint64_t seen = 0;
             for (uint64_t rank = 0; rank < width_; ++rank) {
-                const uint64_t bit = uint64_t{1} << (read<Id>(ids, group + rank) & 63);
+                const uint64_t bit = uint64_t{1} << (element<Id>(ids, group + rank) & 63);
                 twice |= seen & bit;
                 seen |= bit;
             }
@@ -90,7 +83,7 @@ private:
         for (uint64_t group = 0; group < count; group += width_) {
             ++stamp_;
             for (uint64_t rank = 0; rank < width_; ++rank) {
-                uint64_t &last = last_[read<Id>(ids, group + rank)];
+                uint64_t &last = last_[element<Id>(ids, group + rank)];
                 twice |= last == stamp_;
                 last = stamp_;
             }

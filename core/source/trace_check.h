@@ -4,7 +4,9 @@
 // the first wrong value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <string>
@@ -13,6 +15,14 @@
 #include "core/base/safetensors.h"
 
 namespace moorage::core {
+
+// The value at `index` of a tensor's bytes, wherever they lie.
+template <class Value>
+Value element(const std::byte *data, uint64_t index) {
+    Value value;
+    std::memcpy(&value, data + index * sizeof(Value), sizeof(Value));
+    return value;
+}
 
 // Called after the bytes up to `end` of a tensor are checked, so that they can leave memory.
 using checked_up_to = std::function<void(const std::byte *begin, const std::byte *end)>;

@@ -15,7 +15,7 @@ namespace {
 constexpr double pageable_bytes_per_s = 8.5e9;
 // Passes of more tokens are prompts, fewer are batches: where arithmetic begins to take the time.
 constexpr uint32_t batch_tokens_max = 128;
-constexpr uint32_t tokens_max = 1 << 20;
+constexpr uint32_t drawn_tokens_max = 1 << 20;
 constexpr uint64_t layer_copies = 2;  // of each of an expert's tensors, for a layer in one piece
 
 // The share of a layer's experts that are on the GPU, for the layers in which some are not.
@@ -91,7 +91,7 @@ status take_work(const measurement &figure, figure_setting &to) {
     if (figure.prompt && figure.prompt_tokens <= 0)
         return error{"prompt_tokens: the length of the prompt is not published"};
     to.tokens = count_of(figure.prompt ? figure.prompt_tokens : figure.batch, 1);
-    to.tokens = std::clamp(to.tokens, 1u, tokens_max);
+    to.tokens = std::clamp(to.tokens, 1u, drawn_tokens_max);
     const uint32_t usual = to.hardware.engine.microbatch;
     const uint32_t pass = figure.microbatch > 0 ? count_of(figure.microbatch, 0) : usual;
     to.pass_tokens = to.prompt && pass != 0 ? std::min(pass, to.tokens) : to.tokens;

@@ -13,7 +13,7 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint32_t experts = 4, hidden = 2048, rounds_min = 5;
+constexpr uint32_t experts = 4, hidden = 2048, copy_rounds_min = 5;
 constexpr uint64_t piece_min_bytes = 4096, piece_max_bytes = 64 << 20;
 
 // An executor over one layer of large experts, its first token routed to all of them.
@@ -69,7 +69,7 @@ std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double bu
         uint64_t offset = 0;
         std::vector<double> taken;
         const auto begun = std::chrono::steady_clock::now();
-        while (taken.size() < rounds_min || seconds_since(begun) < budget_s) {
+        while (taken.size() < copy_rounds_min || seconds_since(begun) < budget_s) {
             if (offset + bytes > probe.expert_bytes) offset = 0;
             loop();
             taken.push_back(copy_piece(*probe.where, 0, offset, bytes));
