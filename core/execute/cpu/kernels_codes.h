@@ -38,6 +38,7 @@ struct alignas(64) weight_chunk {
 struct code_format {
     uint32_t zero = 0;  // 0 or a power of two
     bool offsets = false;
+    uint32_t most = 255;  // the largest code
 };
 constexpr code_format code_format_of(weight_type type) {
     switch (type) {
@@ -46,16 +47,16 @@ constexpr code_format code_format_of(weight_type type) {
         case weight_type::iq4_xs:
             return {128, false};
         case weight_type::q4_0:
-            return {8, false};
+            return {8, false, 15};
         case weight_type::q5_0:
         case weight_type::mxfp4_gguf:  // twice the value
-            return {16, false};
+            return {16, false, 31};
         case weight_type::q3_k:
-            return {4, false};
+            return {4, false, 7};
         case weight_type::q6_k:
-            return {32, false};
+            return {32, false, 63};
         default:
-            return {0, true};
+            return {0, true, 31};
     }
 }
 

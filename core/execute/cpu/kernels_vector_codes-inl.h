@@ -51,6 +51,40 @@ HWY_INLINE hn::Vec<sixteen_tag> sixteen_of(uint64_t low, uint64_t high) {
     return hn::BitCast(sixteen_tag(), hn::InterleaveLower(d, hn::Set(d, low), hn::Set(d, high)));
 }
 
+#if HWY_MAX_BYTES == 64
+// Codes 64 at a time.
+using wide_tag = hn::Repartition<uint8_t, float_tag>;
+using wide_vector = hn::Vec<wide_tag>;
+HWY_INLINE void store_wide(wide_vector codes, uint8_t *out) { hn::Store(codes, wide_tag(), out); }
+// 16 bytes twice, then 16 others twice; of 32 bytes the same, whole.
+HWY_INLINE wide_vector load_two(const std::byte *a, const std::byte *b) {
+    const wide_tag d;
+    const auto upper = hn::Not(hn::FirstN(d, 32));
+    return hn::IfThenElse(upper, hn::LoadDup128(d, reinterpret_cast<const uint8_t *>(b)),
+                          hn::LoadDup128(d, reinterpret_cast<const uint8_t *>(a)));
+}
+HWY_INLINE wide_vector load_twice(const std::byte *from) {
+    const code_vector half = load_codes(from);
+    return hn::Combine(wide_tag(), half, half);
+}
+// Each word shifted to the right by its own number of bits, and of each byte those of `mask`.
+template <uint32_t mask>
+HWY_INLINE wide_vector shifted(wide_vector bytes, const uint32_t *by) {
+    const word_tag words;
+    const auto moved = hn::Shr(hn::BitCast(words, bytes), hn::Load(words, by));
+    return hn::And(hn::BitCast(wide_tag(), moved), hn::Set(wide_tag(), uint8_t{mask}));
+}
+// The low nibbles of a 16 bytes and the high ones of the next; or of 32.
+HWY_INLINE wide_vector nibbles_of_quarters(wide_vector bytes) {
+    alignas(64) static constexpr uint32_t BY[16] = {0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0, 4, 4, 4, 4};
+    return shifted<15>(bytes, BY);
+}
+HWY_INLINE wide_vector nibbles_of_halves(wide_vector bytes) {
+    alignas(64) static constexpr uint32_t BY[16] = {0, 0, 0, 0, 0, 0, 0, 0, 4, 4, 4, 4, 4, 4, 4, 4};
+    return shifted<15>(bytes, BY);
+}
+#endif
+
 // Nibbles [first, first + CODES) of 16 bytes, of which the low ones come first.
 HWY_INLINE code_vector nibbles_of(const std::byte *from, uint32_t first) {
     if constexpr (CODES == 32) {
@@ -155,6 +189,22 @@ HWY_INLINE float half_number(const std::byte *from) {
     return hn::GetLane(hn::PromoteTo(d, hn::BitCast(halves, hn::Set(words, word))));
 }
 
+// What nibbles stand for, where not for themselves.
+alignas(16) constexpr uint8_t IQ4_VALUES[16] = {1,   24,  45,  63,  79,  93,  106, 118,
+                                                129, 141, 153, 166, 181, 197, 217, 241};
+alignas(16) constexpr uint8_t FP4_VALUES[16] = {16, 17, 18, 19, 20, 22, 24, 28,
+                                                16, 15, 14, 13, 12, 10, 8,  4};
+constexpr bool has_values(weight_type type) {
+    return type == weight_type::iq4_nl || type == weight_type::mxfp4_gguf;
+}
+constexpr const uint8_t *values_of_nibbles(weight_type type) {
+    return type == weight_type::iq4_nl ? IQ4_VALUES : FP4_VALUES;
+}
+constexpr uint32_t place_of_nibbles(weight_type type) {
+    if (type == weight_type::mxfp4_gguf) return 1;
+    return type == weight_type::q4_1 ? 4 : 2;
+}
+
 // Codes [first, first + CODES) of one block of 32 values: of formats that have such.
 template <weight_type type>
 HWY_INLINE code_vector codes_of_block(const std::byte *block, uint32_t first) {
@@ -164,21 +214,33 @@ HWY_INLINE code_vector codes_of_block(const std::byte *block, uint32_t first) {
         constexpr uint32_t HIGH = type == weight_type::q5_0 ? 2 : 4;
         return hn::Or(nibbles_of(block + HIGH + 4, first),
                       bits_of_word(word_at(block + HIGH), first, 16));
-    } else if constexpr (type == weight_type::iq4_nl || type == weight_type::mxfp4_gguf) {
-        alignas(16) static constexpr uint8_t IQ4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                                        129, 141, 153, 166, 181, 197, 217, 241};
-        alignas(16) static constexpr uint8_t FP4[16] = {16, 17, 18, 19, 20, 22, 24, 28,
-                                                        16, 15, 14, 13, 12, 10, 8,  4};
-        constexpr bool IS_IQ4 = type == weight_type::iq4_nl;
-        return hn::TableLookupBytes(load_sixteen(IS_IQ4 ? IQ4 : FP4),
-                                    nibbles_of(block + (IS_IQ4 ? 2 : 1), first));
     } else {
-        return nibbles_of(block + (type == weight_type::q4_0 ? 2 : 4), first);
+        const code_vector nibbles = nibbles_of(block + place_of_nibbles(type), first);
+        if constexpr (has_values(type))
+            return hn::TableLookupBytes(load_sixteen(values_of_nibbles(type)), nibbles);
+        else
+            return nibbles;
     }
 }
 // Of two blocks, `step` bytes apart.
 template <weight_type type>
 HWY_INLINE void store_codes(const std::byte *block, size_t step, uint8_t *out) {
+#if HWY_MAX_BYTES == 64
+    if constexpr (type == weight_type::q8_0) {
+        const auto both =
+            hn::Combine(wide_tag(), load_codes(block + step + 2), load_codes(block + 2));
+        return store_wide(hn::Xor(both, hn::Set(wide_tag(), uint8_t{128})), out);
+    } else if constexpr (type != weight_type::q5_0 && type != weight_type::q5_1) {
+        constexpr uint32_t AT = place_of_nibbles(type);
+        const auto nibbles = nibbles_of_quarters(load_two(block + AT, block + step + AT));
+        if constexpr (has_values(type))
+            return store_wide(
+                hn::TableLookupBytes(hn::LoadDup128(wide_tag(), values_of_nibbles(type)), nibbles),
+                out);
+        else
+            return store_wide(nibbles, out);
+    }
+#endif
     for (uint32_t i = 0; i < 32; i += CODES)
         store_two(codes_of_block<type>(block, i), codes_of_block<type>(block + step, i), out + i);
 }
@@ -194,6 +256,43 @@ HWY_INLINE uint64_t four_halves(const std::byte *block, size_t step) {
     return all;
 }
 
+#if HWY_MAX_BYTES == 64 && HWY_ARCH_X86
+// Sixteen words of 128 bytes: two each of blocks `step` bytes apart, of which the first that counts
+// is `skipped` bytes before.
+template <uint32_t step, uint32_t skipped>
+HWY_INLINE __m256i words_of_blocks(const std::byte *from) {
+    alignas(64) static constexpr std::array<uint16_t, 32> PLACES = [] {
+        std::array<uint16_t, 32> places{};
+        for (uint32_t i = 0; i < 16; ++i)
+            places[i] = static_cast<uint16_t>((i / 2 * step - skipped) / 2 % 64);
+        return places;
+    }();
+    const __m512i low = _mm512_loadu_si512(from), high = _mm512_loadu_si512(from + 64);
+    return _mm512_castsi512_si256(
+        _mm512_permutex2var_epi16(low, _mm512_load_si512(PLACES.data()), high));
+}
+#endif
+
+// The binary16 number at `first` of each of eight blocks, which may be read whole up to four bytes
+// before their end, as floats: each twice.
+template <uint32_t step>
+HWY_INLINE void scales_of_eight(const std::byte *first, float *out) {
+#if HWY_MAX_BYTES == 64 && HWY_ARCH_X86
+    __m256i words = words_of_blocks<step, 0>(first);
+    if constexpr (7 * step > 126) {
+        // The last four of blocks that lie further apart.
+        constexpr uint32_t LATER = HWY_MIN(4 * step, 8 * step - 132);
+        static_assert(step % 2 == 0 && 3 * step <= 126 && 7 * step - LATER <= 126);
+        words = _mm256_mask_blend_epi16(0xff00, words, words_of_blocks<step, LATER>(first + LATER));
+    }
+    const float_tag d;
+    const hn::Rebind<hwy::float16_t, float_tag> halves;
+    hn::Store(hn::PromoteTo(d, hn::Vec<decltype(halves)>{words}), d, out);
+#else
+    floats_of_halves(four_halves(first, step), four_halves(first + 4 * step, step), out);
+#endif
+}
+
 template <weight_type type>
 HWY_INLINE void read_eight(const std::byte *block, weight_chunk &out) {
     constexpr size_t STEP = format_of(type).bytes;
@@ -207,10 +306,8 @@ HWY_INLINE void read_eight(const std::byte *block, weight_chunk &out) {
         const auto twice = sixteen_of(all, all);
         scales_of_exponents(hn::InterleaveLower(d, twice, twice), out.scales);
     } else {
-        floats_of_halves(four_halves(block, STEP), four_halves(block + 4 * STEP, STEP), out.scales);
-        if constexpr (code_format_of(type).offsets)
-            floats_of_halves(four_halves(block + 2, STEP), four_halves(block + 2 + 4 * STEP, STEP),
-                             out.offsets);
+        scales_of_eight<STEP>(block, out.scales);
+        if constexpr (code_format_of(type).offsets) scales_of_eight<STEP>(block + 2, out.offsets);
     }
 }
 
@@ -229,10 +326,8 @@ HWY_INLINE void read_small(const std::byte *block, const std::byte *end, uint32_
         read_eight<type>(some, out);
     }
     const float_tag d;
-    const word_tag words;
     for (uint32_t k = 0; k < CHUNK_BLOCKS; k += LANES) {
-        const auto there = hn::MaskFromVec(hn::BitCast(
-            d, hn::VecFromMask(words, hn::Lt(hn::Iota(words, k), hn::Set(words, 2 * groups)))));
+        const auto there = hn::FirstN(d, HWY_MAX(2 * groups, k) - k);
         hn::Store(hn::IfThenElseZero(there, hn::Load(d, out.scales + k)), d, out.scales + k);
         if constexpr (code_format_of(type).offsets)
             hn::Store(hn::IfThenElseZero(there, hn::Load(d, out.offsets + k)), d, out.offsets + k);
@@ -303,12 +398,17 @@ HWY_INLINE void scales_of_k(const std::byte *block, weight_chunk &out) {
 
 HWY_INLINE void read_q4_k(const std::byte *block, weight_chunk &out) {
     scales_of_k(block, out);
+#if HWY_MAX_BYTES == 64
+    for (uint32_t pair = 0; pair < 4; ++pair)
+        store_wide(nibbles_of_halves(load_twice(block + 16 + 32 * pair)), out.codes + 64 * pair);
+#else
     for (uint32_t pair = 0; pair < 4; ++pair)
         for (uint32_t i = 0; i < 32; i += CODES) {
             const code_vector both = load_codes(block + 16 + 32 * pair + i);
             store_two(hn::And(both, same_code(15)), hn::ShiftRight<4>(both),
                       out.codes + 64 * pair + i);
         }
+#endif
 }
 
 template <int pair>
@@ -330,19 +430,39 @@ HWY_INLINE void read_q5_k(const std::byte *block, weight_chunk &out) {
     read_q5_k_pair<3>(block, out);
 }
 
-HWY_INLINE void read_q6_k(const std::byte *block, weight_chunk &out) {
+HWY_INLINE void codes_of_q6_k(const std::byte *block, uint8_t *out) {
+#if HWY_MAX_BYTES == 64
+    const wide_tag d;
+    const word_tag words;
+    alignas(64) static constexpr uint32_t UP[16] = {4, 4, 4, 4, 4, 4, 4, 4, 2, 2, 2, 2, 2, 2, 2, 2};
+    alignas(64) static constexpr uint32_t DOWN[16] = {0, 0, 0, 0, 0, 0, 0, 0,
+                                                      2, 2, 2, 2, 2, 2, 2, 2};
+    const auto low = hn::Set(d, uint8_t{15}), two = hn::Set(d, uint8_t{0x30});
+    for (uint32_t half = 0; half < 2; ++half) {
+        const auto both = hn::LoadU(d, reinterpret_cast<const uint8_t *>(block) + 64 * half);
+        const auto high = load_twice(block + 128 + 32 * half);
+        const auto up = hn::Shl(hn::BitCast(words, high), hn::Load(words, UP));
+        store_wide(hn::Or(hn::And(both, low), hn::And(hn::BitCast(d, up), two)), out + 128 * half);
+        store_wide(hn::Or(hn::And(hn::ShiftRight<4>(both), low), shifted<0x30>(high, DOWN)),
+                   out + 128 * half + 64);
+    }
+#else
     const code_vector low = same_code(15), two = same_code(0x30);
     for (uint32_t half = 0; half < 2; ++half)
         for (uint32_t i = 0; i < 32; i += CODES) {
             const code_vector a = load_codes(block + 64 * half + i);
             const code_vector b = load_codes(block + 64 * half + 32 + i);
             const code_vector high = load_codes(block + 128 + 32 * half + i);
-            uint8_t *const to = out.codes + 128 * half + i;
+            uint8_t *const to = out + 128 * half + i;
             store_two(hn::Or(hn::And(a, low), hn::And(hn::ShiftLeft<4>(high), two)),
                       hn::Or(hn::And(b, low), hn::And(hn::ShiftLeft<2>(high), two)), to);
             store_two(hn::Or(hn::ShiftRight<4>(a), hn::And(high, two)),
                       hn::Or(hn::ShiftRight<4>(b), hn::And(hn::ShiftRight<2>(high), two)), to + 64);
         }
+#endif
+}
+HWY_INLINE void read_q6_k(const std::byte *block, weight_chunk &out) {
+    codes_of_q6_k(block, out.codes);
     floats_of_bytes<int8_t>(
         hn::LoadU(sixteen_tag(), reinterpret_cast<const uint8_t *>(block) + 192),
         half_number(block + 208), out.scales);

@@ -67,14 +67,40 @@ HWY_INLINE bytes load_bytes_of(const void *from) {
     return hn::LoadU(byte_tag(), static_cast<const uint8_t *>(from));
 }
 
-// The sums of the words of each 16 bytes of four vectors, of all that a chunk has in their order.
-HWY_INLINE integers sums_of_blocks(integers a, integers b, integers c, integers d4) {
+// The sums of the words of each 16 bytes of four vectors, in each 16 bytes: of a, b, c and e.
+// `most`: of the codes in these sums.
+template <uint32_t most>
+HWY_INLINE integers sums_in_quarters(integers a, integers b, integers c, integers e) {
     const integer_tag d;
-    const hn::Repartition<uint64_t, float_tag> wide;
+#if HWY_ARCH_X86
+    // Sums of pairs of what fits 16 bits.
+    const auto pairs = [](integers first, integers second) HWY_ATTR {
+        const hn::Repartition<int16_t, float_tag> shorts;
+        auto unused = hn::Zero(integer_tag());
+        return hn::ReorderWidenMulAccumulate(
+            integer_tag(), hn::ReorderDemote2To(shorts, first, second), hn::Set(shorts, int16_t{1}),
+            hn::Zero(integer_tag()), unused);
+    };
+    constexpr uint32_t word_most = 4 * 127 * most;
+    if constexpr (2 * word_most <= 0x7fff) return pairs(pairs(a, b), pairs(c, e));
+#if HWY_MAX_BYTES == 64
+    if constexpr (word_most <= 0x7fff) {
+        const __m512 ab = _mm512_castsi512_ps(pairs(a, b).raw);
+        const __m512 ce = _mm512_castsi512_ps(pairs(c, e).raw);
+        return hn::Add(integers{_mm512_castps_si512(_mm512_shuffle_ps(ab, ce, 0x88))},
+                       integers{_mm512_castps_si512(_mm512_shuffle_ps(ab, ce, 0xdd))});
+    }
+#endif
+#endif
     const auto ac = hn::Add(hn::InterleaveLower(d, a, c), hn::InterleaveUpper(d, a, c));
-    const auto bd = hn::Add(hn::InterleaveLower(d, b, d4), hn::InterleaveUpper(d, b, d4));
-    (void)wide;
-    const auto all = hn::Add(hn::InterleaveLower(d, ac, bd), hn::InterleaveUpper(d, ac, bd));
+    const auto be = hn::Add(hn::InterleaveLower(d, b, e), hn::InterleaveUpper(d, b, e));
+    return hn::Add(hn::InterleaveLower(d, ac, be), hn::InterleaveUpper(d, ac, be));
+}
+// The same in the order of the blocks.
+template <uint32_t most>
+HWY_INLINE integers sums_of_blocks(const integers (&of)[4]) {
+    const integer_tag d;
+    const auto all = sums_in_quarters<most>(of[0], of[1], of[2], of[3]);
     if constexpr (LANES == 16) {
         alignas(64) static constexpr int32_t ORDER[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                           2, 6, 10, 14, 3, 7, 11, 15};
@@ -87,10 +113,15 @@ HWY_INLINE integers sums_of_blocks(integers a, integers b, integers c, integers 
     }
 }
 
+// The chains of a row and a part.
+struct chain_vectors {
+    float_vector of[VECTORS];
+};
+
 // chains += the chunk.
 template <weight_type type, class Dot>
 HWY_INLINE void add_chunk(const weight_chunk &weights, const activation_chunk &input,
-                          float *chains) {
+                          chain_vectors &chains) {
     constexpr code_format FORMAT = code_format_of(type);
     const float_tag d;
     const integer_tag whole;
@@ -101,18 +132,18 @@ HWY_INLINE void add_chunk(const weight_chunk &weights, const activation_chunk &i
             sums[r] = Dot::dot(hn::Zero(whole), load_bytes_of(weights.codes + at),
                                load_bytes_of(input.codes + at));
         }
-        auto sum = sums_of_blocks(sums[0], sums[1], sums[2], sums[3]);
+        auto sum = sums_of_blocks<FORMAT.most>(sums);
         const uint32_t lane = i * LANES;
         if constexpr (FORMAT.zero != 0)
             sum = hn::Sub(sum, hn::ShiftLeft<std::countr_zero(FORMAT.zero)>(
                                    hn::Load(whole, input.counts + lane)));
         const auto scale =
             hn::Mul(hn::Load(d, weights.scales + lane), hn::Load(d, input.scales + lane));
-        auto chain = hn::MulAdd(hn::ConvertTo(d, sum), scale, hn::Load(d, chains + lane));
+        auto chain = hn::MulAdd(hn::ConvertTo(d, sum), scale, chains.of[i]);
         if constexpr (FORMAT.offsets)
             chain = hn::MulAdd(hn::Load(d, weights.offsets + lane), hn::Load(d, input.sums + lane),
                                chain);
-        hn::Store(chain, d, chains + lane);
+        chains.of[i] = chain;
     }
 }
 
@@ -140,39 +171,50 @@ struct alignas(64) chain_store {
     float of[PARTS][STREAM_TOKENS_MAX][CODE_ROWS][CHUNK_BLOCKS];
 };
 
-template <weight_type type, class Dot>
-HWY_INLINE void run_row(const code_task &task, const code_layout &cut, const std::byte *row,
-                        uint32_t place, uint32_t first, uint32_t last, chain_store &chains) {
+// One part of a row, whose first chunk of activations is `chunk`: its chains, row by row at
+// `place`. Activations of one token alone are worth a loop of their own, chains stay in registers.
+template <weight_type type, class Dot, bool alone>
+HWY_INLINE void run_part(const code_task &task, const std::byte *row, const code_layout &cut,
+                         uint32_t part, uint32_t place, float (*out)[CODE_ROWS][CHUNK_BLOCKS]) {
     constexpr weight_format FORMAT = format_of(type);
+    constexpr uint64_t CHUNK_BYTES = CHUNK_COLUMNS / FORMAT.block * FORMAT.bytes;
+    const float_tag d;
     const std::byte *const end = codes_end(*task.weights);
+    const uint32_t tokens = alone ? 1 : task.tokens, columns = cut.columns_of(part);
+    const uint64_t begin = uint64_t{part} * cut.part;
+    const std::byte *from = row + begin / FORMAT.block * FORMAT.bytes;
+    size_t chunk = size_t{part} * cut.chunks_of_part();
     weight_chunk weights;
-    for (uint32_t part = first; part < last; ++part) {
-        const uint32_t begin = part * cut.part, columns = cut.columns_of(part);
-        for (uint32_t t = 0; t < task.tokens; ++t)
-            std::memset(chains.of[part - first][t][place], 0, sizeof chains.of[0][0][0]);
-        const size_t chunk = size_t{part} * cut.chunks_of_part();
-        for (uint32_t at = 0, c = 0; at < columns; at += CHUNK_COLUMNS, ++c) {
-            const std::byte *const from = row + size_t{begin + at} / FORMAT.block * FORMAT.bytes;
-            for (uint64_t line = 0; line < CHUNK_COLUMNS * FORMAT.bytes / FORMAT.block; line += 64)
-                hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + AHEAD_BYTES + line);
-            read_chunk<type>(row, end, begin + at, HWY_MIN(CHUNK_COLUMNS, columns - at), weights);
-            for (uint32_t t = 0; t < task.tokens; ++t)
-                add_chunk<type, Dot>(weights, task.inputs[t][chunk + c],
-                                     chains.of[part - first][t][place]);
-        }
-    }
+    chain_vectors chains[alone ? 1 : STREAM_TOKENS_MAX];
+    for (uint32_t t = 0; t < tokens; ++t)
+        for (uint32_t i = 0; i < VECTORS; ++i) chains[t].of[i] = hn::Zero(d);
+    const auto add = [&](uint32_t count) HWY_ATTR {
+        for (uint64_t line = 0; line < CHUNK_BYTES; line += 64)
+            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + AHEAD_BYTES + line);
+        read_chunk<type>(from, end, 0, count, weights);
+        for (uint32_t t = 0; t < tokens; ++t)
+            add_chunk<type, Dot>(weights, task.inputs[t][chunk], chains[t]);
+        from += CHUNK_BYTES;
+        ++chunk;
+    };
+    for (uint32_t left = columns / CHUNK_COLUMNS; left != 0; --left) add(CHUNK_COLUMNS);
+    if constexpr (FORMAT.block < CHUNK_COLUMNS)
+        if (columns % CHUNK_COLUMNS != 0) add(columns % CHUNK_COLUMNS);
+    for (uint32_t t = 0; t < tokens; ++t)
+        for (uint32_t i = 0; i < VECTORS; ++i)
+            hn::Store(chains[t].of[i], d, out[t][place] + i * LANES);
 }
 
-template <weight_type type, class Dot>
-void multiply_type(const code_task &task) {
+template <weight_type type, class Dot, bool alone>
+void multiply_rows(const code_task &task) {
     const matrix &weights = *task.weights;
     const code_layout cut{weights.columns, task.part, shared_columns(type)};
-    const uint32_t parts = cut.parts();
+    const uint32_t parts = cut.parts(), tokens = alone ? 1 : task.tokens;
     chain_store chains;
     for (uint32_t row = 0; row < task.count; row += CODE_ROWS) {
         const uint32_t count = HWY_MIN(CODE_ROWS, task.count - row);
-        alignas(64) float totals[STREAM_TOKENS_MAX][CODE_ROWS] = {};
-        for (uint32_t t = 0; t < task.tokens; ++t)
+        alignas(64) float totals[alone ? 1 : STREAM_TOKENS_MAX][CODE_ROWS] = {};
+        for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t r = 0; r < count; ++r) {
                 if (task.add) totals[t][r] = task.output[t * task.output_stride + row + r];
                 if (task.start) totals[t][r] += task.start[row + r];
@@ -182,22 +224,27 @@ void multiply_type(const code_task &task) {
             for (uint32_t r = 0; r < CODE_ROWS; ++r) {
                 const std::byte *const at =
                     weights.data + (uint64_t{task.first} + row + r) * weights.row_bytes;
-                if (r < count) {
-                    run_row<type, Dot>(task, cut, at, r, part, last, chains);
-                    continue;
+                for (uint32_t p = part; p < last; ++p) {
+                    auto *const to = chains.of[p - part];
+                    if (r < count)
+                        run_part<type, Dot, alone>(task, at, cut, p, r, to);
+                    else
+                        for (uint32_t t = 0; t < tokens; ++t)
+                            std::memset(to[t][r], 0, sizeof to[t][r]);
                 }
-                for (uint32_t p = part; p < last; ++p)
-                    for (uint32_t t = 0; t < task.tokens; ++t)
-                        std::memset(chains.of[p - part][t][r], 0, sizeof chains.of[0][0][0]);
             }
             for (uint32_t p = part; p < last; ++p)
-                for (uint32_t t = 0; t < task.tokens; ++t)
-                    add_chains(chains.of[p - part][t], totals[t]);
+                for (uint32_t t = 0; t < tokens; ++t) add_chains(chains.of[p - part][t], totals[t]);
         }
-        for (uint32_t t = 0; t < task.tokens; ++t)
+        for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t r = 0; r < count; ++r)
                 task.output[t * task.output_stride + row + r] = totals[t][r];
     }
+}
+template <weight_type type, class Dot>
+void multiply_type(const code_task &task) {
+    return task.tokens == 1 ? multiply_rows<type, Dot, true>(task)
+                            : multiply_rows<type, Dot, false>(task);
 }
 
 // With the format as a constant.
