@@ -57,10 +57,11 @@ public:
     running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server,
                  tampering change = {}, uint64_t incarnation = 1000,
                  const std::string &identity = "", plan_board *board = nullptr,
-                 mover_options moving = {}, uint64_t expert_bytes = 0)
+                 mover_options moving = {}, uint64_t expert_bytes = 0,
+                 arithmetic numbers = arithmetic::exact)
         : loop_(new loop_wire(hub, identity)),
           wire_(std::unique_ptr<wire>(loop_), std::move(change)),
-          pool_(1),
+          pool_(1, numbers),
           node_({&wire_,
                  &plan,
                  {server, incarnation + server, "test"},
@@ -72,6 +73,9 @@ public:
         REQUIRE(node_.listen(plan.servers[server].addresses.front()).ok());
         thread_ = std::thread([this] { node_.serve([this] { return over_.load(); }); });
     }
+    running_node(loop_hub &hub, const node_plan &plan, const model &of, uint32_t server,
+                 arithmetic numbers)
+        : running_node(hub, plan, of, server, {}, 1000, "", nullptr, {}, 0, numbers) {}
     ~running_node() { stop(); }
     // Drains, as after SIGTERM.
     void stop() {
@@ -144,7 +148,7 @@ public:
             made.tokens.emplace_back(request, id);
         };
         model_source from(*of, requests, options);
-        thread_pool pool(1);
+        thread_pool pool(1, config.numbers);
         const auto compute = compute_of(*of, pool,
                                         {.tokens_max = from.tokens_max(),
                                          .streams = from.streams(),
@@ -161,7 +165,7 @@ public:
                        const std::string &identity = "") {
         run_result made;
         loop_wire wire(hub, identity);
-        thread_pool pool(1);
+        thread_pool pool(1, config.numbers);
         peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool, board});
         if (server != no_server) {
             const auto bound = own.listen(plan.servers[server].addresses.front());

@@ -24,7 +24,7 @@ struct cluster {
             uint32_t homes = 1)
         : plan(plan_of(*on.of, servers, holders)) {
         for (uint32_t server = homes; server < servers; ++server)
-            nodes.emplace_back(hub, plan, *on.of, server);
+            nodes.emplace_back(hub, plan, *on.of, server, on.config.numbers);
     }
 };
 
@@ -53,6 +53,28 @@ TEST_CASE("the bits of one process, from any number of nodes") {
                 CHECK(there.calls.replies == there.calls.calls);
                 CHECK(on.at_home(all.hub, all.plan, 0, scored) == scores);
             }
+        }
+    }
+}
+
+TEST_CASE("fast arithmetic of quantised weights: the bits of one process from two nodes") {
+    random_stream draw(23, 0);
+    for (const char *name :
+         {"deepseek2-q4_0", "gpt-oss-mxfp4", "mixtral-qkv-q4_1", "qwen3moe-tied-iq4_nl"}) {
+        CAPTURE(name);
+        node_bench on("quantised/models/" + std::string(name) + ".gguf");
+        on.config.numbers = arithmetic::fast;
+        on.config.prefill = 4;
+        for (const uint32_t batch : {1u, 3u}) {
+            on.config.batch = batch;
+            const run_result texts = on.alone(written), scores = on.alone(scored);
+            REQUIRE(texts.tokens.size() == 19);
+            cluster all(on, 2, random_holders(on.pages(), 2, draw));
+            const run_result there = on.at_home(all.hub, all.plan, 0, written);
+            CHECK(there.error == "");
+            CHECK(there == texts);
+            CHECK(there.calls.replies != 0);
+            CHECK(on.at_home(all.hub, all.plan, 0, scored) == scores);
         }
     }
 }

@@ -64,7 +64,7 @@ struct bench {
             config.buffer_experts = *config.buffer_experts + 24;
         if (config.buffer_experts == 0) config.prefetch.plugin = "none";
         config.split = random.below(2) ? 1 : 0.3 + 0.4 * random.unit();
-        config.threads = static_cast<uint32_t>(1 + random.below(3));
+        config.threads = static_cast<uint32_t>(1 + random.below(4));
         config.seed = random.below(100);
     }
 };
@@ -131,6 +131,74 @@ TEST_CASE("every architecture scores the same, whatever the strategy") {
         on.config.prompts.clear();
         on.config.text = text;
         on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
+        on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
+        on.config.prefill = on.random.below(2) ? 4 : 0;
+        const text_report expected = on.run_it().text;
+        REQUIRE(expected.scored == 12);
+        for (uint32_t round = 0; round < 8; ++round) {
+            on.draw();
+            on.config.experts = static_cast<uint32_t>(1 + on.random.below(40));
+            CAPTURE(round);
+            CAPTURE(on.config.split);
+            CAPTURE(on.config.executor);
+            CHECK(on.run_it().text.nll == expected.nll);
+        }
+    }
+}
+
+TEST_CASE("quantised weights in fast arithmetic: the same text whatever the strategy") {
+    const std::filesystem::path source(MOORAGE_SOURCE_DIR);
+    bench on;
+    for (const uint32_t batch : {1u, 3u}) {
+        on.config = bench().config;
+        on.config.model = source / "configs/demo-q4_0.gguf";
+        on.config.numbers = arithmetic::fast;
+        on.config.batch = batch;
+        const text_report expected = on.run_it().text;
+        REQUIRE(expected.written == 36);
+        for (const uint32_t threads : {1u, 2u, 3u, 4u}) {
+            on.config.threads = threads;
+            CHECK(on.run_it().text.texts == expected.texts);
+        }
+        for (uint32_t round = 0; round < 16; ++round) {
+            on.draw();
+            CAPTURE(round);
+            CAPTURE(on.config.split);
+            CAPTURE(on.config.executor);
+            CAPTURE(on.config.threads);
+            CAPTURE(on.config.dispatch.plugin);
+            CAPTURE(on.config.prefetch.plugin);
+            CAPTURE(on.config.cache.plugin);
+            CHECK(on.run_it().text.texts == expected.texts);
+        }
+        // Not because nothing was rounded: exact arithmetic scores another likelihood.
+        on.config = bench().config;
+        on.config.model = source / "configs/demo-q4_0.gguf";
+        on.config.prompts.clear();
+        on.config.text = source / "tests/README.md";
+        on.config.window = 64;
+        on.config.tokens = 65;
+        on.config.batch = batch;
+        on.config.numbers = arithmetic::fast;
+        const double fast = on.run_it().text.nll;
+        on.config.numbers = arithmetic::exact;
+        CHECK(on.run_it().text.nll != fast);
+    }
+}
+
+TEST_CASE("every quantised architecture scores the same in fast arithmetic") {
+    bench on;
+    toy::folder folder;
+    folder.write("windows.json", "[[5, 9, 33, 101, 7, 7, 42, 150], [1, 2, 3], [11, 13, 17, 19]]");
+    for (const char *name :
+         {"deepseek2-q4_0", "gpt-oss-mxfp4", "mixtral-qkv-q4_1", "qwen3moe-tied-iq4_nl"}) {
+        CAPTURE(name);
+        on.config = bench().config;
+        on.config.prompts.clear();
+        on.config.text = folder / "windows.json";
+        on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) /
+                          "tests/golden/quantised/models" / (std::string(name) + ".gguf");
+        on.config.numbers = arithmetic::fast;
         on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
         on.config.prefill = on.random.below(2) ? 4 : 0;
         const text_report expected = on.run_it().text;
