@@ -4,7 +4,8 @@
 // bytes read per second, float32 operations per second, with the same number of threads. Streaming
 // kernels are given as a share of the first, `of_bandwidth`, in bytes of weights; blocked ones as a
 // share of the second, `of_peak`. Weights are random and far larger together than the caches where
-// it is memory that counts. Threads: MOORAGE_THREADS, otherwise one per core.
+// it is memory that counts. Threads: MOORAGE_THREADS, otherwise one per core. Activations are
+// float32, or with MOORAGE_ARITHMETIC=fast what each format is made for.
 #include <benchmark/benchmark.h>
 
 #include <time.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "core/execute/cpu/kernels.h"
@@ -27,7 +29,7 @@ using namespace moorage::core;
 struct bounds {
     thread_pool pool;
     double bytes_per_second = 0, flops_per_second = 0;
-    explicit bounds(uint32_t threads) : pool(threads) { measure(); }
+    bounds(uint32_t threads, arithmetic mode) : pool(threads, mode) { measure(); }
     void measure() {
         bytes_per_second = measure_read_bandwidth(pool, 1.0);
         flops_per_second = measure_multiply_add_rate(pool, 0.5);
@@ -38,7 +40,10 @@ struct bounds {
 
 bounds &machine() {
     static const char *const threads = std::getenv("MOORAGE_THREADS");
-    static bounds made(threads ? static_cast<uint32_t>(std::atoi(threads)) : 0);
+    static const char *const mode = std::getenv("MOORAGE_ARITHMETIC");
+    static bounds made(
+        threads ? static_cast<uint32_t>(std::atoi(threads)) : 0,
+        mode && std::string_view(mode) == "fast" ? arithmetic::fast : arithmetic::exact);
     return made;
 }
 
@@ -56,9 +61,17 @@ std::vector<std::byte> random_bytes(size_t count) {
 // As many matrices as fill half a gibibyte, or one for arithmetic.
 struct pile {
     std::vector<std::byte> bytes, scales;
+    std::vector<uint32_t> groups;
     std::vector<matrix> matrices;
     pile(weight_type type, uint32_t rows, uint32_t columns, size_t total_bytes) {
         matrix one = packed_matrix(type, rows, columns, nullptr);
+        if (type == weight_type::int4_ordered) {
+            // Any order of the columns: here that of every 128th.
+            constexpr uint32_t GROUP = 128;
+            for (uint32_t i = 0; i < columns; ++i) groups.push_back(i % (columns / GROUP));
+            one.group_of = groups.data();
+            one.scale_row_bytes = uint64_t{columns / GROUP} * 2 * sizeof(float);
+        }
         const size_t count = std::max<size_t>(1, total_bytes / (one.row_bytes * rows));
         bytes = random_bytes(count * one.row_bytes * rows);
         scales.assign(count * one.scale_row_bytes * rows, std::byte{120});
