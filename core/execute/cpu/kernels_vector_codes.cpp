@@ -147,14 +147,15 @@ HWY_INLINE void add_chunk(const weight_chunk &weights, const activation_chunk &i
     }
 }
 
-// out[row] += the chains of each of 16 rows, the first chain first.
-HWY_INLINE void add_chains(const float (*chains)[CHUNK_BLOCKS], float *out) {
+// out[row] += the chains of each of 16 rows, the first chain first; of `count` rows at least.
+HWY_INLINE void add_chains(const float (*chains)[CHUNK_BLOCKS], uint32_t count, float *out) {
     const float_tag d;
     for (uint32_t row = 0; row < CODE_ROWS; row += LANES) {
         auto total = hn::Zero(d);
         for (uint32_t at = 0; at < CHUNK_BLOCKS; at += LANES) {
             float_vector v[LANES];
-            for (uint32_t r = 0; r < LANES; ++r) v[r] = hn::Load(d, chains[row + r] + at);
+            for (uint32_t r = 0; r < LANES; ++r)
+                v[r] = hn::Load(d, chains[HWY_MIN(row + r, count - 1)] + at);
             turn_round(d, v);
             for (uint32_t k = 0; k < LANES; ++k) total = hn::Add(total, v[k]);
         }
@@ -162,38 +163,42 @@ HWY_INLINE void add_chains(const float (*chains)[CHUNK_BLOCKS], float *out) {
     }
 }
 
-// How far ahead weights are asked for, as in kernels_vector_rows.cpp.
-constexpr uint64_t AHEAD_BYTES = 8192;
-
 // Parts of a row for which chains are kept until sixteen rows have theirs.
 constexpr uint32_t PARTS = 8;
 struct alignas(64) chain_store {
     float of[PARTS][STREAM_TOKENS_MAX][CODE_ROWS][CHUNK_BLOCKS];
 };
 
-// One part of a row, whose first chunk of activations is `chunk`: its chains, row by row at
-// `place`. Activations of one token alone are worth a loop of their own, chains stay in registers.
-template <weight_type type, class Dot, bool alone>
-HWY_INLINE void run_part(const code_task &task, const std::byte *row, const code_layout &cut,
-                         uint32_t part, uint32_t place, float (*out)[CODE_ROWS][CHUNK_BLOCKS]) {
+// Rows that meet the activations of one token at once, which are loaded for both.
+constexpr uint32_t ROWS_ALONE = 2;
+
+// One part of `rows` rows: their chains, from `place` on. Activations of one token alone are worth
+// a loop of their own, in which chains stay in registers.
+template <weight_type type, class Dot, uint32_t rows>
+HWY_INLINE void run_part(const code_task &task, const std::byte *const (&at)[rows],
+                         const std::byte *end, const code_layout &cut, uint32_t part,
+                         uint32_t place, float (*out)[CODE_ROWS][CHUNK_BLOCKS]) {
     constexpr weight_format FORMAT = format_of(type);
     constexpr uint64_t CHUNK_BYTES = CHUNK_COLUMNS / FORMAT.block * FORMAT.bytes;
+    constexpr bool ALONE = rows == ROWS_ALONE;
     const float_tag d;
-    const std::byte *const end = codes_end(*task.weights);
-    const uint32_t tokens = alone ? 1 : task.tokens, columns = cut.columns_of(part);
-    const uint64_t begin = uint64_t{part} * cut.part;
-    const std::byte *from = row + begin / FORMAT.block * FORMAT.bytes;
+    const uint32_t tokens = ALONE ? 1 : task.tokens, columns = cut.columns_of(part);
+    uint64_t from = uint64_t{part} * cut.part / FORMAT.block * FORMAT.bytes;
     size_t chunk = size_t{part} * cut.chunks_of_part();
-    weight_chunk weights;
-    chain_vectors chains[alone ? 1 : STREAM_TOKENS_MAX];
+    weight_chunk weights[rows];
+    chain_vectors chains[ALONE ? 1 : STREAM_TOKENS_MAX][rows];
     for (uint32_t t = 0; t < tokens; ++t)
-        for (uint32_t i = 0; i < VECTORS; ++i) chains[t].of[i] = hn::Zero(d);
+        for (chain_vectors &row : chains[t])
+            for (float_vector &one : row.of) one = hn::Zero(d);
     const auto add = [&](uint32_t count) HWY_ATTR {
-        for (uint64_t line = 0; line < CHUNK_BYTES; line += 64)
-            hwy::Prefetch(reinterpret_cast<const uint8_t *>(from) + AHEAD_BYTES + line);
-        read_chunk<type>(from, end, 0, count, weights);
+        for (uint32_t r = 0; r < rows; ++r) {
+            for (uint64_t line = 0; line < CHUNK_BYTES; line += 64)
+                ask_for(at[r] + from + AHEAD_BYTES + line);
+            read_chunk<type>(at[r] + from, end, 0, count, weights[r]);
+        }
         for (uint32_t t = 0; t < tokens; ++t)
-            add_chunk<type, Dot>(weights, task.inputs[t][chunk], chains[t]);
+            for (uint32_t r = 0; r < rows; ++r)
+                add_chunk<type, Dot>(weights[r], task.inputs[t][chunk], chains[t][r]);
         from += CHUNK_BYTES;
         ++chunk;
     };
@@ -201,19 +206,37 @@ HWY_INLINE void run_part(const code_task &task, const std::byte *row, const code
     if constexpr (FORMAT.block < CHUNK_COLUMNS)
         if (columns % CHUNK_COLUMNS != 0) add(columns % CHUNK_COLUMNS);
     for (uint32_t t = 0; t < tokens; ++t)
-        for (uint32_t i = 0; i < VECTORS; ++i)
-            hn::Store(chains[t].of[i], d, out[t][place] + i * LANES);
+        for (uint32_t r = 0; r < rows; ++r)
+            for (uint32_t i = 0; i < VECTORS; ++i)
+                hn::Store(chains[t][r].of[i], d, out[t][place + r] + i * LANES);
 }
 
-template <weight_type type, class Dot, bool alone>
+// The parts [first, last) of at most sixteen rows from `row` of the task on; those beyond are the
+// last once more, and nobody looks at their chains.
+template <weight_type type, class Dot, uint32_t rows>
+HWY_INLINE void run_rows(const code_task &task, const code_layout &cut, uint32_t row,
+                         uint32_t count, uint32_t first, uint32_t last, chain_store &chains) {
+    const matrix &weights = *task.weights;
+    const std::byte *const end = codes_end(weights);
+    for (uint32_t place = 0; place < count; place += rows) {
+        const std::byte *at[rows];
+        for (uint32_t r = 0; r < rows; ++r)
+            at[r] = weights.data + (uint64_t{task.first} + row + HWY_MIN(place + r, count - 1)) *
+                                       weights.row_bytes;
+        for (uint32_t part = first; part < last; ++part)
+            run_part<type, Dot, rows>(task, at, end, cut, part, place, chains.of[part - first]);
+    }
+}
+
+template <weight_type type, class Dot, uint32_t rows>
 void multiply_rows(const code_task &task) {
     const matrix &weights = *task.weights;
     const code_layout cut{weights.columns, task.part, shared_columns(type)};
-    const uint32_t parts = cut.parts(), tokens = alone ? 1 : task.tokens;
+    const uint32_t parts = cut.parts(), tokens = rows == ROWS_ALONE ? 1 : task.tokens;
     chain_store chains;
     for (uint32_t row = 0; row < task.count; row += CODE_ROWS) {
         const uint32_t count = HWY_MIN(CODE_ROWS, task.count - row);
-        alignas(64) float totals[alone ? 1 : STREAM_TOKENS_MAX][CODE_ROWS] = {};
+        alignas(64) float totals[STREAM_TOKENS_MAX][CODE_ROWS] = {};
         for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t r = 0; r < count; ++r) {
                 if (task.add) totals[t][r] = task.output[t * task.output_stride + row + r];
@@ -221,20 +244,10 @@ void multiply_rows(const code_task &task) {
             }
         for (uint32_t part = 0; part < parts; part += PARTS) {
             const uint32_t last = HWY_MIN(part + PARTS, parts);
-            for (uint32_t r = 0; r < CODE_ROWS; ++r) {
-                const std::byte *const at =
-                    weights.data + (uint64_t{task.first} + row + r) * weights.row_bytes;
-                for (uint32_t p = part; p < last; ++p) {
-                    auto *const to = chains.of[p - part];
-                    if (r < count)
-                        run_part<type, Dot, alone>(task, at, cut, p, r, to);
-                    else
-                        for (uint32_t t = 0; t < tokens; ++t)
-                            std::memset(to[t][r], 0, sizeof to[t][r]);
-                }
-            }
+            run_rows<type, Dot, rows>(task, cut, row, count, part, last, chains);
             for (uint32_t p = part; p < last; ++p)
-                for (uint32_t t = 0; t < tokens; ++t) add_chains(chains.of[p - part][t], totals[t]);
+                for (uint32_t t = 0; t < tokens; ++t)
+                    add_chains(chains.of[p - part][t], count, totals[t]);
         }
         for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t r = 0; r < count; ++r)
@@ -243,8 +256,8 @@ void multiply_rows(const code_task &task) {
 }
 template <weight_type type, class Dot>
 void multiply_type(const code_task &task) {
-    return task.tokens == 1 ? multiply_rows<type, Dot, true>(task)
-                            : multiply_rows<type, Dot, false>(task);
+    return task.tokens == 1 ? multiply_rows<type, Dot, ROWS_ALONE>(task)
+                            : multiply_rows<type, Dot, 1>(task);
 }
 
 // With the format as a constant.

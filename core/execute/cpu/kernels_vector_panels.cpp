@@ -91,7 +91,7 @@ HWY_INLINE void pack_blocks(const panel_source &from, uint32_t side, uint32_t be
         float_vector even[LANES], odd[LANES];
         for (uint32_t r = 0; r < LANES; ++r) {
             const std::byte *const row = from.rows[first_row + r];
-            ask_ahead<type>(row, column, from.sides[side].ahead);
+            ask_ahead<type, /*nearest=*/true>(row, column, from.sides[side].ahead);
             const auto scale = reader<type>::scale(from.scales[first_row + r], column);
             reader<type>::load_two(row, column, even[r], odd[r]);
             even[r] = hn::Mul(even[r], scale);
