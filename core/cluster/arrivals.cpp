@@ -165,7 +165,8 @@ bool arrival_source::draw_arrival(uint64_t until_ns) {
 
 bool arrival_source::list_arrival(uint64_t until_ns) {
     const std::span<const arrival> all = options_.arrivals;
-    while (next_listed_ < all.size() && arrival_ns(all[next_listed_].at_s) < cursor_ns_) ++next_listed_;
+    while (next_listed_ < all.size() && arrival_ns(all[next_listed_].at_s) < cursor_ns_)
+        ++next_listed_;
     if (next_listed_ == all.size()) return false;
     const arrival &one = all[next_listed_];
     if (arrival_ns(one.at_s) >= until_ns) return false;

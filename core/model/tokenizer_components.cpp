@@ -96,7 +96,8 @@ void read_metaspace(const component_reader &in, std::vector<word_step> &steps) {
 // Calls `read` for each element of a Sequence's list.
 template <class Read>
 void read_sequence(const component_reader &in, const char *key, int depth, Read read) {
-    if (depth == sequence_depth_max) return in.refuse(format("sequences deeper than {}", sequence_depth_max));
+    if (depth == sequence_depth_max)
+        return in.refuse(format("sequences deeper than {}", sequence_depth_max));
     for (const component_reader &element : in.list(key)) {
         if (in.failed()) return;
         read(element);

@@ -11,7 +11,8 @@ namespace moorage::core {
 
 namespace {
 
-constexpr uint64_t source_look_ns = 20'000'000;  // between looks for a source that is being connected
+constexpr uint64_t source_look_ns =
+    20'000'000;  // between looks for a source that is being connected
 
 }  // namespace
 

@@ -28,7 +28,8 @@ double storage_gb(const comparison_row &row, const comparison_view &view, size_t
     return static_cast<double>(view.storage_bytes[index]) / 1e9 / static_cast<double>(devices);
 }
 
-std::vector<table_column> cluster_columns_for(const comparison &compared, const comparison_view &view) {
+std::vector<table_column> cluster_columns_for(const comparison &compared,
+                                              const comparison_view &view) {
     std::vector<table_column> columns;
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
     std::vector<double> latency, p99, ttft, tpot, experts;

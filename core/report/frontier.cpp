@@ -156,13 +156,15 @@ std::string frontier_text(const tuning &of) {
     const std::vector<table_column> columns = trial_columns(of, front);
     double top = 0;
     for (const size_t i : front) top = std::max(top, std::abs(figure_at(of, i)));
-    const std::vector<size_t> widths = fitted_widths(columns, text_columns - frontier_bar_columns - 4);
+    const std::vector<size_t> widths =
+        fitted_widths(columns, text_columns - frontier_bar_columns - 4);
     text += heading_line(columns, widths);
     for (size_t row = 0; row < front.size(); ++row) {
         std::string line = row_line(columns, widths, row);
         if (line.ends_with('\n')) line.pop_back();
         if (top > 0)
-            line += "  " + block_bar(std::abs(figure_at(of, front[row])) / top, frontier_bar_columns);
+            line +=
+                "  " + block_bar(std::abs(figure_at(of, front[row])) / top, frontier_bar_columns);
         text += line + "\n";
     }
     if (!of.failed.empty()) text += "\n" + failed_text(of.failed, text_columns);
