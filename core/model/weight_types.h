@@ -113,8 +113,12 @@ static_assert([] {
 }());
 inline const char *name_of(weight_type type) { return format_of(type).name; }  // "bf16"
 
+// Whether the CPU's kernels read values of the type 32 at a time, and not alone or in pairs.
+constexpr bool in_groups(weight_type type) { return format_of(type).order == value_order::groups; }
+constexpr bool not_in_groups(weight_type type) { return !in_groups(type); }
+constexpr bool any_type(weight_type) { return true; }
 // Whether executor cuda reads weights of the type.
-constexpr bool on_gpu(weight_type type) { return format_of(type).order != value_order::groups; }
+constexpr bool on_gpu(weight_type type) { return not_in_groups(type); }
 
 // Bytes of `columns` values of a row, without scales. Requires: whole blocks; of fp8, which cuts
 // blocks at the end of a row, whole values.
@@ -143,10 +147,14 @@ void with_type_of(weight_type type, Body &&body) {
     }
     (std::make_index_sequence<weight_format_count>());
 }
-// Of types whose values lie alone or in pairs: those of every executor.
+template <class Body>
+void with_any_type(weight_type type, Body &&body) {
+    with_type_of<any_type>(type, body);
+}
+// Of types whose values lie alone or in pairs.
 template <class Body>
 void with_type(weight_type type, Body &&body) {
-    with_type_of<on_gpu>(type, body);
+    with_type_of<not_in_groups>(type, body);
 }
 
 }  // namespace moorage::core

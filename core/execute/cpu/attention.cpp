@@ -87,7 +87,8 @@ void attention_block::absorb_keys(const model_weights &weights) {
         const attention_weights &own = layer.attention;
         begins.push_back(bytes);
         if (own.key_up) continue;
-        const size_t width = on_gpu(own.kv_b.type) ? format_of(own.kv_b.type).bytes : sizeof(float);
+        const size_t width =
+            !in_groups(own.kv_b.type) ? format_of(own.kv_b.type).bytes : sizeof(float);
         bytes += halves * of.nope_dim * width;
         if (shares_scales(own.kv_b)) bytes += halves * of.value_dim * sizeof(float);
     }

@@ -367,7 +367,7 @@ constexpr group_kernels kernels_of(std::index_sequence<index...>) {
     group_kernels made{};
     const auto add = [&]<size_t number>() {
         constexpr weight_type type = weight_formats[number].type;
-        if constexpr (!on_gpu(type)) made.widen[number] = widen_groups<type>;
+        if constexpr (in_groups(type)) made.widen[number] = widen_groups<type>;
     };
     (add.template operator()<index>(), ...);
     return made;

@@ -83,8 +83,8 @@ HWY_INLINE void pack_floats(const std::byte *const *rows, size_t ahead, uint32_t
 }
 
 template <weight_type type>
-HWY_INLINE void pack_blocks(const panel_source &from, uint32_t side, uint32_t begin,
-                            uint32_t count, float *panel) {
+HWY_INLINE void pack_blocks(const panel_source &from, uint32_t side, uint32_t begin, uint32_t count,
+                            float *panel) {
     const uint32_t first_row = side * LANES;
     const float_tag d;
     for (uint32_t column = begin; column < begin + count; column += 2 * LANES) {
@@ -117,8 +117,7 @@ void pack_type(const panel_source &from, uint32_t side, uint32_t begin, uint32_t
         const std::byte *const *rows = from.rows + side * LANES;
         const size_t ahead = from.sides[side].ahead;
         uint32_t done = 0;
-        if constexpr (FORMAT.bytes == 2)
-            done = pack_pairs<type>(rows, ahead, begin, count, panel);
+        if constexpr (FORMAT.bytes == 2) done = pack_pairs<type>(rows, ahead, begin, count, panel);
         pack_floats<type>(rows, ahead, begin, done, count, panel);
     }
 }
@@ -145,7 +144,7 @@ void pack_groups(const panel_source &from, uint32_t side, uint32_t begin, uint32
 void pack(const panel_source &from, uint32_t begin, uint32_t count, float *panel) {
     for (uint32_t side = 0; side < 2; ++side) {
         float *const half = panel + side * LANES;
-        if (!on_gpu(from.sides[side].type))
+        if (in_groups(from.sides[side].type))
             pack_groups(from, side, begin, count, half);
         else
             with_type(from.sides[side].type, [&](auto type) HWY_ATTR {

@@ -233,7 +233,7 @@ void multiply_type(const row_task &task) {
 }
 
 void multiply_few(const row_task &task) {
-    if (!on_gpu(task.weights->type)) return multiply_type<GROUPS>(task);
+    if (in_groups(task.weights->type)) return multiply_type<GROUPS>(task);
     with_type(task.weights->type, [&](auto type) HWY_ATTR { multiply_type<type()>(task); });
 }
 
@@ -281,7 +281,7 @@ HWY_INLINE void widen_blocks(const std::byte *row, const std::byte *scales, uint
 }
 
 void widen(const matrix &from, uint32_t row, float *out) {
-    if (!on_gpu(from.type))
+    if (in_groups(from.type))
         return vector_groups().widen[static_cast<size_t>(from.type)](group_row_of(from, row), 0,
                                                                      from.columns, out);
     const std::byte *data = from.data + row * from.row_bytes;

@@ -73,9 +73,9 @@ void measure_products(thread_pool &pool, double budget_s, measured_machine &into
     for (const auto &[rows, columns] : shapes)
         into.products.push_back(
             measure_product(pool, budget_s, block.of(usual_weights, rows, columns), 1));
-    // Of those in groups, which the cpu alone reads, other kernels are worth measuring.
+    // Of those in groups other kernels are worth measuring.
     for (const weight_format &other : weight_formats)
-        if (other.type != usual_weights && on_gpu(other.type))
+        if (other.type != usual_weights && !in_groups(other.type))
             into.products.push_back(
                 measure_product(pool, budget_s, block.of(other.type, 4096, 4096), 1));
     for (const uint32_t tokens : {4u, 16u, 64u, 256u})
