@@ -4,7 +4,7 @@
 // blocks apart has them in matrix::scales. Sizes, segments, copies and what is measured follow from
 // the table. Beside its row a format needs its definition (weight_values.cpp) and a reader, which
 // makes floats of its blocks: core/execute/cpu/kernels_vector-inl.h, or for groups
-// kernels_vector_groups.cpp; core/execute/gpu/arithmetic/weights_read.h.
+// kernels_vector_groups.cpp; core/execute/gpu/arithmetic/weight_readers.h.
 #pragma once
 
 #include <cassert>
@@ -51,7 +51,7 @@ enum class unit_form : uint8_t {
 enum class value_order : uint8_t {
     single,  // alone; files call the format by the same name
     pairs,   // neighbours share a byte, scales lie apart
-    groups   // whatever the block, 32 values are read at a time; no executor but the cpu reads them
+    groups   // whatever the block, 32 values are read at a time
 };
 
 inline constexpr uint32_t no_gguf_id = UINT32_MAX, group_values = 32;
@@ -117,8 +117,6 @@ inline const char *name_of(weight_type type) { return format_of(type).name; }  /
 constexpr bool in_groups(weight_type type) { return format_of(type).order == value_order::groups; }
 constexpr bool not_in_groups(weight_type type) { return !in_groups(type); }
 constexpr bool any_type(weight_type) { return true; }
-// Whether executor cuda reads weights of the type.
-constexpr bool on_gpu(weight_type type) { return not_in_groups(type); }
 
 // Bytes of `columns` values of a row, without scales. Requires: whole blocks; of fp8, which cuts
 // blocks at the end of a row, whole values.

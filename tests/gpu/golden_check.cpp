@@ -1,9 +1,10 @@
 // golden_check.cpp - whole models on the GPU against their reference results: everything resident,
 // then with few slots, split experts and the CPU's help; a line each, exit code 1 when one is off.
 //
-//   golden_check [--cpu | --fast] [--patience S] DIR...
+//   golden_check [--cpu | --fast] [--patience S] MODEL...
 //
-// DIR: with golden.safetensors. --cpu: the same on the executor of the CPU, to check the check.
+// MODEL: a directory with golden.safetensors, or a GGUF file with FILE.ref.safetensors beside it.
+// --cpu: the same on the executor of the CPU, to check the check.
 // --fast: caches in half precision and the library's products, as runs have them; logits may then
 // be off by 1e-2, and models whose choice of experts turns on less (Phi-3.5-MoE's, Qwen2-MoE's) are
 // not for it. --patience: seconds after which a GPU that completes nothing is given up.
@@ -34,6 +35,7 @@ bool check_directory(const std::string &directory, const request &asked) {
         std::printf("%s\n", golden.failure().text.c_str());
         return false;
     }
+    const std::string name = of.directory().stem().string();
     bool good = true;
     gpu_executor_options options;
     options.threads = 2;
@@ -46,9 +48,9 @@ bool check_directory(const std::string &directory, const request &asked) {
         const bool within = is.failure.empty() && is.error <= (exact ? golden_error_max : 1e-2) &&
                             (!exact || is.greedy_equal == golden->greedy.size());
         good = good && within;
-        std::printf("%-4s %-18s %-28s logits error %.2e greedy %u of %zu %s\n",
-                    within ? "ok" : "OFF", of.config().architecture.c_str(), run.name, is.error,
-                    is.greedy_equal, golden->greedy.size(), is.failure.c_str());
+        std::printf("%-4s %-24s %-28s logits error %.2e greedy %u of %zu %s\n",
+                    within ? "ok" : "OFF", name.c_str(), run.name, is.error, is.greedy_equal,
+                    golden->greedy.size(), is.failure.c_str());
     }
     return good;
 }

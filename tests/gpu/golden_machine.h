@@ -53,8 +53,8 @@ struct golden_layout {
 inline std::array<golden_layout, 5> golden_layouts(const model &of) {
     const uint32_t experts = of.config().experts;
     const auto pages = static_cast<uint32_t>(of.config().moe_layers().size()) * experts;
-    const bool can_split =
-        top_rows(of.config().moe_intermediate, 0.5) < of.config().moe_intermediate;
+    const bool can_split = top_rows(of.config().moe_intermediate, 0.5, of.config().part_unit) <
+                           of.config().moe_intermediate;
     return {{{"resident", {pages, 1, 0, false, 1}},
              {"half the experts of a layer", {experts / 2 + 1, 1, 0, false, 2}},
              {"split", {experts, can_split ? 0.5 : 1, 0, false, 3}},

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/execute/gpu/arithmetic/weights_read.h"
+#include "core/model/weight_values.h"
+#include "tests/unit/random_blocks.h"
 
 namespace moorage::core::gpu {
 
@@ -23,6 +25,7 @@ struct case_result {
 // A matrix of a type with the values that it stands for.
 struct random_matrix {
     std::vector<std::byte> data, scales;
+    std::vector<uint32_t> group_of;
     std::vector<double> values;
     matrix shape;
     double at(uint32_t row, uint32_t column) const {
@@ -76,21 +79,41 @@ public:
 
     random_matrix make_matrix(weight_type type, uint32_t rows, uint32_t columns) {
         random_matrix out;
-        out.shape.type = type;
-        out.shape.rows = rows;
-        out.shape.columns = columns;
-        out.shape.row_bytes = bytes_of_columns(type, columns);
+        out.shape = packed_matrix(type, rows, columns, nullptr);
+        if (type == weight_type::int4_ordered) out.shape.scale_row_bytes = groups * 8;
         out.data.resize(rows * out.shape.row_bytes);
-        if (type == weight_type::mxfp4) {
-            out.shape.scale_row_bytes = columns / 32;
-            out.scales.resize(rows * out.shape.scale_row_bytes);
+        out.scales.resize(scale_rows_of(out.shape) * out.shape.scale_row_bytes);
+        if (in_groups(type)) {
+            fill_groups(out);
+        } else {
             for (std::byte &one : out.scales) one = static_cast<std::byte>(124 + below(6));
+            for (uint32_t r = 0; r < rows; ++r)
+                for (uint32_t c = 0; c < columns; ++c) fill(out, r, c);
         }
-        for (uint32_t r = 0; r < rows; ++r)
-            for (uint32_t c = 0; c < columns; ++c) fill(out, r, c);
-        out.shape.data = put(out.data);
-        out.shape.scales = out.scales.empty() ? nullptr : put(out.scales);
+        place(out);
         return out;
+    }
+    // The same with these bytes; values are those of the definition.
+    random_matrix matrix_of(weight_type type, uint32_t rows, uint32_t columns,
+                            std::vector<std::byte> bytes) {
+        random_matrix out;
+        out.shape = packed_matrix(type, rows, columns, nullptr);
+        out.data = std::move(bytes);
+        define(out);
+        place(out);
+        return out;
+    }
+
+    // Bit for bit; all that are no numbers are the same.
+    void expect_bits(const std::string &name, const std::vector<float> &is,
+                     const std::vector<double> &expected) {
+        uint64_t wrong = is.size() == expected.size() ? 0 : expected.size();
+        for (size_t i = 0; i < expected.size() && wrong == 0; ++i) {
+            const auto should = static_cast<float>(expected[i]);
+            wrong += std::isnan(should) ? !std::isnan(is[i])
+                                        : bits_of_float(is[i]) != bits_of_float(should);
+        }
+        results.push_back({name + " to the bit", static_cast<double>(wrong), 0});
     }
 
     void expect(const std::string &name, const std::vector<float> &is,
@@ -106,6 +129,34 @@ public:
     }
 
 private:
+    static constexpr uint32_t groups = 5;  // of columns in an order of their own
+
+    void place(random_matrix &of) {
+        of.shape.data = put(of.data);
+        of.shape.scales = of.scales.empty() ? nullptr : put(of.scales);
+        of.shape.group_of = of.group_of.empty() ? nullptr : put(of.group_of);
+    }
+    void fill_groups(random_matrix &of) {
+        const matrix &shape = of.shape;
+        for (std::byte &one : of.data) one = static_cast<std::byte>(random_());
+        for (uint64_t row = 0; row < shape.rows; ++row)
+            moderate_row(random_, shape.type, {&of.data[row * shape.row_bytes], shape.row_bytes});
+        std::vector<float> scales(of.scales.size() / sizeof(float));
+        moderate_scales_apart(random_, shape.type, scales);
+        if (!scales.empty()) std::memcpy(of.scales.data(), scales.data(), of.scales.size());
+        if (shape.type == weight_type::int4_ordered)
+            for (uint32_t i = 0; i < shape.columns; ++i) of.group_of.push_back(below(groups));
+        define(of);
+    }
+    static void define(random_matrix &of) {
+        matrix here = of.shape;
+        here.data = of.data.data();
+        here.scales = of.scales.empty() ? nullptr : of.scales.data();
+        here.group_of = of.group_of.data();
+        for (uint32_t row = 0; row < here.rows; ++row)
+            for (uint32_t column = 0; column < here.columns; ++column)
+                of.values.push_back(weight_at(here, row, column));
+    }
     void fill(random_matrix &of, uint32_t row, uint32_t column) {
         const auto value = static_cast<float>(uniform(-1, 1));
         std::byte *at = of.data.data() + row * of.shape.row_bytes;
@@ -137,7 +188,7 @@ private:
                 kept = std::ldexp(magnitudes[code & 7] * (code & 8 ? -1 : 1), scale - 127);
                 break;
             }
-            default:  // no GPU reads it
+            default:  // in groups
                 break;
         }
         of.values.push_back(kept);

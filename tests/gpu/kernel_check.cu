@@ -3,13 +3,15 @@
 //
 //   kernel_check [--seeds N] [--small]     --small: attention alone, for slow checkers
 //
-// It needs nothing but CUDA and this repository: the same cases as cuda_arithmetic_test.
+// It needs nothing but CUDA and this repository: the same cases as cuda_arithmetic_test. All scales
+// of the quantised formats come with the first seed.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "core/execute/cuda/device_team.cuh"
 #include "tests/gpu/kernel_attention.h"
+#include "tests/gpu/kernel_formats.h"
 #include "tests/gpu/kernel_products.h"
 
 namespace {
@@ -43,7 +45,8 @@ public:
     }
     std::byte *allocate(uint64_t bytes) {
         void *out = nullptr;
-        need(cudaMalloc(&out, bytes > 0 ? bytes : 1), "cudaMalloc");
+        // Whole words: weights are read in them.
+        need(cudaMalloc(&out, (bytes / 16 + 1) * 16), "cudaMalloc");
         blocks_.push_back(static_cast<std::byte *>(out));
         return blocks_.back();
     }
@@ -59,10 +62,11 @@ private:
     std::vector<std::byte *> blocks_;
 };
 
-bool run(uint64_t seed, bool small) {
+bool run(uint64_t seed, bool small, bool all_scales) {
     gpu_device device;
     gpu_memory memory;
     kernel_bench<gpu_device, gpu_memory> bench(device, memory, seed);
+    if (!small) check_formats(bench, all_scales);
     if (!small) check_products(bench);
     check_attentions(bench);
     bool good = true;
@@ -89,6 +93,6 @@ int main(int count, char **arguments) {
     }
     bool good = true;
     std::random_device random;
-    for (long i = 0; i < seeds; ++i) good = run(random(), small) && good;
+    for (long i = 0; i < seeds; ++i) good = run(random(), small, i == 0) && good;
     return good ? 0 : 1;
 }

@@ -8,6 +8,7 @@
 
 #include "tests/gpu/fiber_team.h"
 #include "tests/gpu/kernel_attention.h"
+#include "tests/gpu/kernel_formats.h"
 #include "tests/gpu/kernel_products.h"
 
 namespace {
@@ -76,6 +77,10 @@ bool exchanges(mistake with, uint32_t order, std::string &off) {
 
 TEST_CASE("products, experts and embeddings") {
     check_all([](fiber_bench &bench) { check_products(bench); });
+}
+
+TEST_CASE("values of every format") {
+    check_all([](fiber_bench &bench) { check_formats(bench, false); });
 }
 
 TEST_CASE("attention, norms, rotation and caches") {

@@ -58,6 +58,15 @@ void launch_product(Bench &bench, const product_item &item, bool many) {
         of_rows(row_kernel<type, 8>{}, 8);
 }
 
+// Of these the matrix units have 16 bits of 24.
+template <weight_type type>
+constexpr bool is_cut = type != weight_type::f16 &&format_of(type).unit == unit_form::two;
+// Columns at least so many, in whole blocks; rows of fp8 may end anywhere.
+constexpr uint32_t whole_columns(weight_type type, uint32_t least) {
+    const uint32_t block = type == weight_type::fp8 ? 1 : format_of(type).block;
+    return (least + block - 1) / block * block;
+}
+
 // output += multiplier * (W x + bias), inputs gathered, one token to many.
 template <weight_type type, class Bench>
 void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t tokens, bool many) {
@@ -85,8 +94,7 @@ void check_product(Bench &bench, uint32_t rows, uint32_t columns, uint32_t token
             expected[t * rows + r] =
                 before[t * rows + r] +
                 0.75 * (product_slowly(weights, r, &input[gather[t] * columns]) + bias[r]);
-    // Float weights have 16 of their 24 bits in the matrix units.
-    const double limit = many && type == weight_type::f32 ? 1e-4 : 2e-6 * std::sqrt(columns);
+    const double limit = many && is_cut<type> ? 1e-4 : 2e-6 * std::sqrt(columns);
     bench.expect(std::string(many ? "tile " : "rows ") + name_of(type) + " " +
                      std::to_string(rows) + "x" + std::to_string(columns) + " tokens " +
                      std::to_string(tokens),
@@ -111,6 +119,7 @@ void check_groups(Bench &bench) {
     item.group_stride = own + other;
     item.group_first = other;
     item.group_input = columns;
+    item.group_output = own;
     launch_product<weight_type::bf16>(bench, item, false);
     std::vector<double> expected;
     for (uint32_t t = 0; t < tokens; ++t)
@@ -123,8 +132,10 @@ void check_groups(Bench &bench) {
 
 // An expert in one or two segments: gate, up and activation, then down, part by part.
 template <weight_type type, class Bench>
-void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t top, bool many) {
-    const uint32_t hidden = 96, intermediate = 192;
+void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t intermediate,
+                  uint32_t top, bool many) {
+    const uint32_t hidden = whole_columns(type, 96);
+    const uint32_t part = part_unit_of(packed_matrix(type, 1, 32, nullptr));
     const uint32_t assignments = tokens + 3, first = 2;
     const std::vector<float> input = bench.floats(tokens * hidden, 0.5);
     const std::vector<float> gate_bias = bench.floats(intermediate), up_bias = gate_bias;
@@ -159,7 +170,7 @@ void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t 
         second.input = inner + begin, second.output = output;
         second.input_stride = intermediate, second.output_stride = second.rows = hidden;
         second.first = first, second.count = tokens;
-        second.part = 32, second.continues = begin != 0, second.exact = true;
+        second.part = part, second.continues = begin != 0, second.exact = true;
         launch_product<type>(bench, second, many);
         for (uint32_t t = 0; t < tokens; ++t)
             for (uint32_t i = 0; i < rows; ++i) {
@@ -171,7 +182,7 @@ void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t 
                     expected[t * hidden + r] += down.at(r, i) * value;
             }
     }
-    const double limit = many && type == weight_type::f32 ? 1e-3 : 2e-5;
+    const double limit = many && is_cut<type> ? 1e-3 : 2e-5;
     bench.expect(std::string("expert ") + name_of(type) + (many ? " on tiles" : " by rows") +
                      (top < intermediate ? " split" : "") + " activation " +
                      std::to_string(static_cast<int>(kind)),
@@ -200,26 +211,34 @@ void check_embedding(Bench &bench) {
     bench.expect("halves", sums, {from.begin(), from.end()}, 1e-5);
 }
 
+template <weight_type type, class Bench>
+void check_products_of(Bench &bench) {
+    const auto columns = [](uint32_t least) { return whole_columns(type, least); };
+    for (const uint32_t tokens : {1u, 3u, 8u, 19u}) {
+        check_product<type>(bench, 37, columns(96), tokens, false);
+        check_product<type>(bench, 9, columns(523), tokens, false);  // beyond units
+    }
+    check_product<type>(bench, 100, columns(72), 70, true);
+    check_product<type>(bench, 64, columns(91), 9, true);
+    // Parts of an expert are whole blocks.
+    const uint32_t block = format_of(type).block;
+    const uint32_t inner = type == weight_type::int4_ordered ? 192 : block > 32 ? 2 * block : 192;
+    const uint32_t third = block > 32 ? block : 64, half = block > 32 ? block : 96;
+    const bool splits = type != weight_type::int4_ordered;
+    check_expert<type>(bench, activation_kind::silu, 5, inner, inner, false);
+    check_expert<type>(bench, activation_kind::gelu, 1, inner, splits ? third : inner, false);
+    check_expert<type>(bench, activation_kind::clamped_swiglu, 20, inner, splits ? half : inner,
+                       true);
+}
+
 template <class Bench>
 void check_products(Bench &bench) {
-    const auto of_type = [&]<weight_type type>() {
-        constexpr bool blocks = type == weight_type::mxfp4;
-        for (const uint32_t tokens : {1u, 3u, 8u, 19u}) {
-            check_product<type>(bench, 37, 96, tokens, false);
-            check_product<type>(bench, 9, blocks ? 544 : 523, tokens, false);  // beyond vectors
-        }
-        check_product<type>(bench, 100, blocks ? 64 : 72, 70, true);
-        check_product<type>(bench, 64, blocks ? 96 : 91, 9, true);
-        check_expert<type>(bench, activation_kind::silu, 5, 192, false);
-        check_expert<type>(bench, activation_kind::gelu, 1, 64, false);
-        check_expert<type>(bench, activation_kind::clamped_swiglu, 20, 96, true);
+    const auto all = [&]<size_t... index>(std::index_sequence<index...>) {
+        (check_products_of<weight_formats[index].type>(bench), ...);
     };
-    of_type.template operator()<weight_type::f32>();
-    of_type.template operator()<weight_type::f16>();
-    of_type.template operator()<weight_type::bf16>();
-    of_type.template operator()<weight_type::mxfp4>();
-    check_expert<weight_type::bf16>(bench, activation_kind::gelu_tanh, 8, 192, false);
-    check_expert<weight_type::bf16>(bench, activation_kind::clamped_swiglu, 2, 128, false);
+    all(std::make_index_sequence<weight_format_count>());
+    check_expert<weight_type::bf16>(bench, activation_kind::gelu_tanh, 8, 192, 192, false);
+    check_expert<weight_type::bf16>(bench, activation_kind::clamped_swiglu, 2, 192, 128, false);
     check_groups(bench);
     check_embedding(bench);
 }

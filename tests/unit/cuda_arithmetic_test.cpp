@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/gpu/kernel_attention.h"
+#include "tests/gpu/kernel_formats.h"
 #include "tests/gpu/kernel_products.h"
 #include "tests/unit/emulated_device.h"
 
@@ -45,6 +46,10 @@ TEST_CASE("number formats") {
     CHECK(bf16_of_float(1.00390625f) == 0x3f80);  // half way between two: to the even one
     CHECK(bf16_of_float(1.01171875f) == 0x3f82);
     CHECK(float_of_bf16(0xc040) == -3);
+}
+
+TEST_CASE("values of every format, with all their scales") {
+    check_all([](host_bench &bench) { check_formats(bench, true); });
 }
 
 TEST_CASE("products, experts and embeddings") {

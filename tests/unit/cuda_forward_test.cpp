@@ -8,6 +8,7 @@
 
 #include "core/model/golden.h"
 #include "core/model/routing.h"
+#include "tests/skip.h"
 #include "tests/unit/emulated_device.h"
 
 namespace {
@@ -21,14 +22,13 @@ public:
     emulated_run(const model &of, const gpu::forward_limits &limits, uint32_t top)
         : of_(of), limits_(limits), top_(top), rule_(of.config()) {
         gpu::memory_plan counted, counted_pinned;
-        gpu::weights_loader(device, counted).load(of.weights(), of.config().expert_bias);
+        gpu::weights_loader(device, counted).load(of.weights());
         lay_out(of.config(), limits, counted, counted_pinned);
         // Poisoned: what is not written shows.
         memory_.assign(counted.bytes() / 4 + 128, __builtin_nanf(""));
         pinned_.assign(counted_pinned.bytes() / 4 + 128, __builtin_nanf(""));
         gpu::memory_plan device_plan(aligned(memory_)), pinned_plan(aligned(pinned_));
-        weights_ =
-            gpu::weights_loader(device, device_plan).load(of.weights(), of.config().expert_bias);
+        weights_ = gpu::weights_loader(device, device_plan).load(of.weights());
         buffers_ = lay_out(of.config(), limits, device_plan, pinned_plan);
         CHECK(device_plan.bytes() == counted.bytes());
         CHECK(pinned_plan.bytes() == counted_pinned.bytes());
@@ -113,6 +113,10 @@ pass pass_of(std::span<const int32_t> ids, uint32_t position, bool all_outputs) 
 constexpr const char *architectures[] = {
     "mixtral",     "qwen2_moe", "qwen3_moe",  "olmoe",   "deepseek_v2_lite",
     "deepseek_v3", "phimoe",    "granitemoe", "gpt_oss", "glm4_moe"};
+constexpr const char *quantised[] = {
+    "quantised/models/deepseek2-q4_0.gguf", "quantised/models/gpt-oss-mxfp4.gguf",
+    "quantised/models/mixtral-qkv-q4_1.gguf", "quantised/models/qwen3moe-tied-iq4_nl.gguf",
+    "quantised/published/gptq-mixtral"};
 
 // A golden model on the emulated device, its experts whole or split on a part's border.
 struct golden_run {
@@ -124,8 +128,10 @@ struct golden_run {
         : opened(open(name)),
           golden(std::move(*read_golden(opened->directory(), opened->config()))),
           run(*opened, limits_of(golden, half_cache),
-              top_rows(opened->config().moe_intermediate, split ? 0.5 : 1)) {}
+              top_rows(opened->config().moe_intermediate, split ? 0.5 : 1,
+                       opened->config().part_unit)) {}
 
+    // A path, or what lies in tests/golden.
     static std::unique_ptr<model> open(const std::string &name) {
         auto opened = open_model(std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name);
         REQUIRE_MESSAGE(opened.ok(), (opened ? "" : opened.failure().text));
@@ -166,8 +172,49 @@ TEST_CASE("they do so a few tokens at a time, then one by one") {
     }
 }
 
+namespace {
+
+// All of the prompt at once, then in passes of few tokens.
+void check_quantised(const std::string &name) {
+    CAPTURE(name);
+    golden_run of(name, false);
+    const std::span ids(of.golden.input_ids);
+    const uint32_t vocabulary = of.opened->config().vocabulary;
+    const auto count = static_cast<uint32_t>(ids.size());
+    of.run.run(pass_of(ids, 0, true));
+    const double at_once = relative_error(of.run.logits(), of.golden.logits);
+    double by_few = 0;
+    for (uint32_t at = 0, step = 7; at < count; at += step, step = 1) {
+        of.run.run(pass_of(ids.subspan(at, step), at, true));
+        const auto expected =
+            std::span(of.golden.logits).subspan(at * vocabulary, step * vocabulary);
+        by_few = std::max(by_few, relative_error(of.run.logits(), expected));
+    }
+    MESSAGE(name << ": " << at_once << " at once, " << by_few << " by few");
+    CHECK(at_once <= 1e-4);
+    CHECK(by_few <= 1e-5);
+}
+
+}  // namespace
+
+TEST_CASE("quantised models compute what float64 makes of their weights") {
+    for (const std::string name : quantised) check_quantised(name);
+}
+
+TEST_CASE("more quantised models") {
+    const std::filesystem::path beside = std::filesystem::path(MOORAGE_SHARED_DATA) / "quant";
+    if (!std::filesystem::exists(beside)) return test::skip(beside.string() + " is not here");
+    for (const char *folder : {"models", "published"})
+        for (const auto &entry : std::filesystem::directory_iterator(beside / folder)) {
+            const std::string name = entry.path().string();
+            if (!name.ends_with(".safetensors") && !name.ends_with("-00002-of-00002.gguf"))
+                check_quantised(name);
+        }
+}
+
 TEST_CASE("split experts give the bits of whole ones, with one token and with many") {
-    for (const std::string name : {"mixtral", "deepseek_v3", "gpt_oss", "qwen2_moe"}) {
+    for (const std::string name : {"mixtral", "deepseek_v3", "gpt_oss", "qwen2_moe", quantised[0],
+                                   quantised[1], quantised[2], quantised[3]}) {
         CAPTURE(name);
         golden_run whole(name, false), split(name, true);
         const std::span ids(whole.golden.input_ids);

@@ -11,6 +11,7 @@
 
 #include "core/execute/cpu/kernels.h"
 #include "core/model/weight_values.h"
+#include "tests/unit/random_blocks.h"
 
 namespace moorage::core {
 
@@ -42,7 +43,7 @@ public:
         matrix_.columns = columns;
         matrix_.row_bytes = bytes_of_columns(type, columns) + gap_bytes;
         matrix_.scale_row_bytes = columns / 32 + gap_bytes;
-        if (!on_gpu(type)) {
+        if (in_groups(type)) {
             fill_groups(random);
             return;
         }
@@ -97,48 +98,20 @@ private:
         for (auto &byte : bytes_) byte = std::byte(random());
         matrix_.data = bytes_.data() + 1;
         for (uint32_t row = 0; row < matrix_.rows; ++row)
-            for (uint32_t block = 0; block < matrix_.columns / format.block; ++block)
-                fill_scales(random, bytes_.data() + 1 + row * matrix_.row_bytes +
-                                        size_t{block} * format.bytes);
+            moderate_row(random, matrix_.type,
+                         {bytes_.data() + 1 + row * matrix_.row_bytes,
+                          bytes_of_columns(matrix_.type, matrix_.columns)});
         if (format.scale_bytes != 0) fill_scales_apart(random);
         for (uint32_t row = 0; row < matrix_.rows; ++row)
             for (uint32_t column = 0; column < matrix_.columns; ++column)
                 values_[size_t{row} * matrix_.columns + column] = weight_at(matrix_, row, column);
-    }
-    static float small(std::mt19937_64 &random) {
-        return static_cast<float>(1 + random() % 1000) * (random() % 2 ? 2e-5F : -2e-5F);
-    }
-    void fill_scales(std::mt19937_64 &random, std::byte *block) const {
-        static constexpr std::pair<weight_type, int> halves[] = {
-            {weight_type::q8_0, 0},   {weight_type::q4_0, 0},  {weight_type::q4_1, 0},
-            {weight_type::q4_1, 2},   {weight_type::q5_0, 0},  {weight_type::q5_1, 0},
-            {weight_type::q5_1, 2},   {weight_type::q2_k, 80}, {weight_type::q2_k, 82},
-            {weight_type::q3_k, 108}, {weight_type::q4_k, 0},  {weight_type::q4_k, 2},
-            {weight_type::q5_k, 0},   {weight_type::q5_k, 2},  {weight_type::q6_k, 208},
-            {weight_type::iq4_nl, 0}, {weight_type::iq4_xs, 0}};
-        for (const auto &[type, at] : halves) {
-            if (type != matrix_.type) continue;
-            const uint16_t half =
-                static_cast<uint16_t>((random() & 0x83ff) | (3 + random() % 6) << 10);
-            std::memcpy(block + at, &half, sizeof half);
-        }
-        if (matrix_.type == weight_type::mxfp4_gguf) *block = std::byte(118 + random() % 8);
-        const float scale = small(random);
-        if (matrix_.type == weight_type::int4_32 || matrix_.type == weight_type::int4_64 ||
-            matrix_.type == weight_type::int4_128) {
-            std::memcpy(block, &scale, sizeof scale);
-            block[4] = std::byte(random() % 17);
-        }
-        for (int i = 0; i < 128 && matrix_.type == weight_type::fp8; ++i)
-            if ((block[i] & std::byte{0x7f}) == std::byte{0x7f}) block[i] = std::byte{1};
     }
     void fill_scales_apart(std::mt19937_64 &random) {
         const bool ordered = matrix_.type == weight_type::int4_ordered;
         const uint32_t groups = ordered ? 5 : (matrix_.columns + 127) / 128;
         matrix_.scale_row_bytes = groups * (ordered ? 8 : 4);
         floats_.resize(matrix_.scale_row_bytes / sizeof(float) * matrix_.rows);
-        for (size_t i = 0; i < floats_.size(); ++i)
-            floats_[i] = ordered && i % 2 ? static_cast<float>(random() % 17) : small(random);
+        moderate_scales_apart(random, matrix_.type, floats_);
         for (uint32_t i = 0; i < matrix_.columns; ++i)
             groups_.push_back(static_cast<uint32_t>(random() % groups));
         matrix_.scales = reinterpret_cast<const std::byte *>(floats_.data());

@@ -134,10 +134,11 @@ uint64_t cuda_device::total_bytes() {
     return total;
 }
 
+// Whole words: weights are read in them.
 std::byte *cuda_device::take_memory(uint64_t bytes) {
     void *out = nullptr;
-    if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, std::max<uint64_t>(bytes, 1))))
-        return nullptr;
+    const uint64_t whole = (std::max<uint64_t>(bytes, 1) + 15) / 16 * 16;
+    if (!enter() || !MOORAGE_CUDA_CHECK(notes_, cudaMalloc(&out, whole))) return nullptr;
     memory_.push_back(static_cast<std::byte *>(out));
     return memory_.back();
 }

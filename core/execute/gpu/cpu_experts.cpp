@@ -18,7 +18,8 @@ void cpu_experts::start(std::span<const cpu_task> tasks, const float *inputs) {
 // Top segments of all tasks in one parallel loop, then the bottom ones.
 void cpu_experts::compute() {
     if (!pool_) {
-        pool_ = std::make_unique<thread_pool>(threads_);
+        // Activations as the GPU has them, so that who computes shows in the last bits alone.
+        pool_ = std::make_unique<thread_pool>(threads_, arithmetic::exact);
         kernel_ = std::make_unique<mlp_kernel>(*pool_);
     }
     views_.resize(tasks_.size());
@@ -32,6 +33,7 @@ void cpu_experts::compute() {
             mlp_call &call = calls_[i];
             call.weights = &views_[i];
             call.intermediate = config_.moe_intermediate;
+            call.unit = config_.part_unit;
             call.first = experts_.first_row(task.page, segment);
             call.count = experts_.rows(task.page, segment);
             call.activation = config_.activation;

@@ -5,6 +5,7 @@
 // been allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <span>
@@ -44,7 +45,7 @@ struct device_mlp {
 };
 struct device_layer {
     device_norm attention_norm, mlp_norm;
-    matrix query, key, value, output, query_a, query_b, kv_a, kv_b;
+    matrix query, key, value, output, query_a, query_b, kv_a, kv_b, key_up, value_up;
     const float *query_bias = nullptr, *key_bias = nullptr, *value_bias = nullptr,
                 *output_bias = nullptr;
     const float *query_norm = nullptr, *key_norm = nullptr;
@@ -52,7 +53,8 @@ struct device_layer {
     device_mlp dense, shared;
     matrix shared_gate, router;
     const float *router_bias = nullptr;
-    std::vector<device_mlp> experts;  // their biases alone
+    // What of them is in no image: biases and, in matrices without values, orders of columns.
+    std::vector<device_mlp> experts;
 };
 struct device_weights {
     matrix embedding, head;
@@ -67,35 +69,42 @@ class weights_loader {
 public:
     weights_loader(Device &device, memory_plan &plan) : device_(device), plan_(plan) {}
 
-    device_weights load(const model_weights &from, bool expert_bias) {
+    device_weights load(const model_weights &from) {
         device_weights out;
         out.embedding = load(from.embedding);
         out.head = load(from.head);
         out.head_bias = load(from.head_bias);
         out.final_norm = load(from.final_norm);
-        for (const layer_weights &layer : from.layers)
-            out.layers.push_back(load(layer, expert_bias));
+        for (const layer_weights &layer : from.layers) out.layers.push_back(load(layer));
         return out;
     }
 
     // Of a device that computes experts alone.
-    device_weights load_biases(const model_weights &from, bool expert_bias) {
+    device_weights load_experts(const model_weights &from) {
         device_weights out;
         out.layers.resize(from.layers.size());
-        for (size_t i = 0; i < from.layers.size() && expert_bias; ++i)
-            load_biases(from.layers[i], out.layers[i]);
+        for (size_t i = 0; i < from.layers.size(); ++i) load_experts(from.layers[i], out.layers[i]);
         return out;
     }
 
 private:
-    void load_biases(const layer_weights &from, device_layer &out) {
+    void load_experts(const layer_weights &from, device_layer &out) {
+        const auto beside = [](const mlp_weights &one) {
+            return !one.gate_bias.empty() || !one.up_bias.empty() || !one.down_bias.empty() ||
+                   one.gate.group_of || one.up.group_of || one.down.group_of;
+        };
+        if (std::ranges::none_of(from.experts, beside)) return;
         for (const mlp_weights &expert : from.experts) {
-            mlp_weights biases = expert;
-            biases.gate = biases.up = biases.down = {};
-            out.experts.push_back(load(biases));
+            device_mlp made;
+            made.gate.group_of = load_order(expert.gate);
+            made.up.group_of = load_order(expert.up);
+            made.down.group_of = load_order(expert.down);
+            made.gate_bias = load(expert.gate_bias), made.up_bias = load(expert.up_bias);
+            made.down_bias = load(expert.down_bias);
+            out.experts.push_back(made);
         }
     }
-    device_layer load(const layer_weights &from, bool expert_bias) {
+    device_layer load(const layer_weights &from) {
         const attention_weights &a = from.attention;
         device_layer out;
         out.attention_norm = load(from.attention_norm);
@@ -104,6 +113,7 @@ private:
         out.output = load(a.output);
         out.query_a = load(a.query_a), out.query_b = load(a.query_b);
         out.kv_a = load(a.kv_a), out.kv_b = load(a.kv_b);
+        out.key_up = load(a.key_up), out.value_up = load(a.value_up);
         out.query_bias = load(a.query_bias), out.key_bias = load(a.key_bias);
         out.value_bias = load(a.value_bias), out.output_bias = load(a.output_bias);
         out.query_norm = load(a.query_norm), out.key_norm = load(a.key_norm);
@@ -114,7 +124,7 @@ private:
         out.shared_gate = load(from.shared_gate);
         out.router = load(from.router);
         out.router_bias = load(from.router_bias);
-        if (expert_bias) load_biases(from, out);
+        load_experts(from, out);
         return out;
     }
     device_mlp load(const mlp_weights &from) {
@@ -139,13 +149,22 @@ private:
         out.row_bytes = bytes_of_columns(from.type, from.columns);
         out.data = load_rows(from.data, from.row_bytes, out.row_bytes, from.rows);
         if (from.scales) {
-            out.scale_row_bytes = scale_bytes_of(from.type, from.columns);
-            out.scales =
-                load_rows(from.scales, from.scale_row_bytes, out.scale_row_bytes, from.rows);
+            out.scale_row_bytes = scale_bytes_of(from);
+            out.scales = load_rows(from.scales, from.scale_row_bytes, out.scale_row_bytes,
+                                   scale_rows_of(from));
         }
-        // While counting there is no address; the row of an expert's bias alone has no matrix.
+        out.group_of = load_order(from);
         loaded_[from.data] = out;
         return out;
+    }
+    // Matrices of one input often share it.
+    const uint32_t *load_order(const matrix &from) {
+        if (!from.group_of) return nullptr;
+        const auto [at, is_new] = orders_.try_emplace(from.group_of, nullptr);
+        if (!is_new) return at->second;
+        uint32_t *out = plan_.template take<uint32_t>(from.columns);
+        if (!plan_.counting()) device_.upload(out, from.group_of, from.columns * sizeof(uint32_t));
+        return at->second = out;
     }
     const std::byte *load_rows(const std::byte *from, uint64_t stride_bytes, uint64_t row_bytes,
                                uint64_t rows) {
@@ -165,6 +184,7 @@ private:
     Device &device_;
     memory_plan &plan_;
     std::map<const std::byte *, matrix> loaded_;
+    std::map<const uint32_t *, const uint32_t *> orders_;
 };
 
 }  // namespace moorage::core::gpu

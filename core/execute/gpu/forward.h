@@ -197,6 +197,14 @@ private:
         return item;
     }
 
+    // Its rows are `heads` groups side by side, each with its stretch of the input and the output.
+    static void in_groups_of(product_item &item, uint32_t heads, uint32_t input, uint32_t output) {
+        item.input_stride = heads * input;
+        item.group_rows = item.group_stride = item.rows / heads;
+        item.group_input = input;
+        item.group_output = output;
+    }
+
     Device &device_;
     const model &of_;
     const model_config &config_;

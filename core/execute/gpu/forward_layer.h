@@ -275,7 +275,17 @@ void forward<Device>::latent_heads(uint32_t layer) {
     launch(latent_kernel<Cache>{tokens, b_.compressed, own.kv_a_norm, epsilon, a.kv_lora_rank,
                                 limits_.context_max, cache_at<Cache>(b_.keys[layer])},
            tokens_);
-    with_type(own.kv_b.type, [&](auto type) {
+    if (own.key_up) {
+        const uint32_t width = a.kv_lora_rank + config_.rope.dimensions;
+        product_item keys = product(own.key_up, nullptr, b_.query, b_.latent, false);
+        keys.output_stride = a.heads * width;
+        in_groups_of(keys, a.heads, a.nope_dim + config_.rope.dimensions, width);
+        multiply({&keys, 1}, tokens_);
+        launch(turn_rest_kernel{tokens, b_.query, a.heads, a.nope_dim, a.kv_lora_rank, b_.latent},
+               tokens_);
+        return;
+    }
+    with_any_type(own.kv_b.type, [&](auto type) {
         launch(absorb_kernel<type()>{tokens, b_.query, own.kv_b, a.heads, a.nope_dim, a.value_dim,
                                      b_.latent},
                a.heads, tokens_, 1, absorb_kernel<type()>::shared_bytes);
@@ -319,13 +329,14 @@ void forward<Device>::attend(uint32_t layer) {
         attend_with<Cache, 16, 1>(shape, own, layer, query, b_.attended);
     if (!latent) return;
     // Each head's values out of the compressed ones it attended to.
-    product_item item = product(own.kv_b, nullptr, b_.attended, b_.head_values, false);
+    product_item item = product(own.value_up ? own.value_up : own.kv_b, nullptr, b_.attended,
+                                b_.head_values, false);
     item.rows = item.output_stride = a.heads * a.value_dim;
-    item.input_stride = a.heads * a.kv_lora_rank;
-    item.group_rows = a.value_dim;
-    item.group_stride = a.nope_dim + a.value_dim;
-    item.group_first = a.nope_dim;
-    item.group_input = a.kv_lora_rank;
+    in_groups_of(item, a.heads, a.kv_lora_rank, a.value_dim);
+    if (!own.value_up) {
+        item.group_stride = a.nope_dim + a.value_dim;
+        item.group_first = a.nope_dim;
+    }
     multiply({&item, 1}, tokens_);
 }
 
@@ -382,7 +393,7 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
             const bool plain = item.group_rows == 0;
             if (plain && !item.second && !limits_.exact && device_.product_of_many(item, tokens))
                 continue;
-            with_type(item.weights.type, [&](auto type) {
+            with_any_type(item.weights.type, [&](auto type) {
                 const uint32_t x = ceil_div(item.rows, 64), z = ceil_div(tokens, 64);
                 if (!plain)
                     launch(row_kernel<type(), few_tokens>{{item}, 1},
@@ -399,7 +410,7 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
         return;
     }
     for (size_t first = 0; first < items.size();) {
-        with_type(items[first].weights.type, [&](auto type) {
+        with_any_type(items[first].weights.type, [&](auto type) {
             const auto launch_with = [&](auto kernel) {
                 uint32_t rows = 0;
                 while (first < items.size() && kernel.count < kernel.inline_max &&
@@ -424,8 +435,8 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     const mlp_weights weights =
         segment_image(of_.weights().layers[model_layer].experts[one.expert], one.first, one.rows)
             .view(one.image);
-    const device_mlp *biases =
-        config_.expert_bias ? &weights_.layers[model_layer].experts[one.expert] : nullptr;
+    const std::vector<device_mlp> &all = weights_.layers[model_layer].experts;
+    const device_mlp *beside = all.empty() ? nullptr : &all[one.expert];
     up = product(weights.gate, nullptr, b_.moe_input, b_.inner, false);
     up.second = weights.up;
     up.end = product_end::activate;
@@ -438,15 +449,18 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     up.count = assignment_count(one.expert);
     down = product(weights.down, nullptr, b_.inner + one.first, b_.expert_outputs, false);
     down.input_stride = config_.moe_intermediate;
-    down.part = parts_of(config_.moe_intermediate).part;
+    down.part = parts_of(config_.moe_intermediate, config_.part_unit).part;
     down.continues = one.first != 0;
     down.first = up.first;
     down.count = up.count;
-    if (biases) {
-        if (biases->gate_bias) up.bias = biases->gate_bias + one.first;
-        if (biases->up_bias) up.second_bias = biases->up_bias + one.first;
-        down.bias = biases->down_bias;
-    }
+    if (!beside) return;
+    if (beside->gate_bias) up.bias = beside->gate_bias + one.first;
+    if (beside->up_bias) up.second_bias = beside->up_bias + one.first;
+    down.bias = beside->down_bias;
+    up.weights.group_of = beside->gate.group_of;
+    up.second.group_of = beside->up.group_of;
+    // Columns in an order of their own are never split.
+    down.weights.group_of = beside->down.group_of;
 }
 
 template <class Device>
@@ -456,7 +470,7 @@ void forward<Device>::launch_items(const product_item *table, std::span<const pr
     for (const product_item &item : items) rows = std::max(rows, item.rows);
     const uint32_t count = static_cast<uint32_t>(items.size());
     const bool two = static_cast<bool>(items[0].second);
-    with_type(items[0].weights.type, [&](auto type) {
+    with_any_type(items[0].weights.type, [&](auto type) {
         const auto of_rows = [&](auto kernel) {
             kernel.count = count;
             kernel.apart = true;

@@ -86,8 +86,7 @@ public:
         if (gpu->notes().failed()) return false;
         const model_config &config = of.config();
         weights_loader loader(*gpu, weights_plan);
-        weights = first() ? loader.load(of.weights(), config.expert_bias)
-                          : loader.load_biases(of.weights(), config.expert_bias);
+        weights = first() ? loader.load(of.weights()) : loader.load_experts(of.weights());
         buffers = first() ? lay_out(config, limits, device, pinned)
                           : lay_out_experts(config, limits, device, pinned);
         if (first()) gpu->use_scratch(buffers.high, buffers.low, buffers.workspace);

@@ -29,10 +29,10 @@ gpu_needs needs_of(const model &of, const forward_limits &limits, bool first) {
     memory_plan weights, buffers, pinned;
     weights_loader loader(device, weights);
     if (first) {
-        loader.load(of.weights(), of.config().expert_bias);
+        loader.load(of.weights());
         lay_out(of.config(), limits, buffers, pinned);
     } else {
-        loader.load_biases(of.weights(), of.config().expert_bias);
+        loader.load_experts(of.weights());
         lay_out_experts(of.config(), limits, buffers, pinned);
     }
     return {weights.bytes(), buffers.bytes(), pinned.bytes()};
@@ -48,36 +48,22 @@ status check_model(const model &of, const char *executor) {
             format("executor {} computes attention of up to 512 values and an even number of up "
                    "to 576 keys a head, the model has {} and {}; set executor to cpu",
                    executor, values, keys)};
-    const matrix *refused = nullptr;
-    const auto look = [&](const matrix &one) {
-        if (!on_gpu(one.type)) refused = &one;
-    };
-    look(of.weights().embedding);
-    look(of.weights().head);
     for (const layer_weights &layer : of.weights().layers) {
-        each_matrix(layer, look);
-        if (layer.attention.key_up) refused = &layer.attention.key_up;
-    }
-    if (refused != nullptr)
-        return error{
-            format("executor {} reads weights in {}, the model has some in {}{}; set "
-                   "executor to cpu",
-                   executor, "bf16, f16, f32 and mxfp4", name_of(refused->type),
-                   on_gpu(refused->type) ? " that are halves of kv_b" : "")};
-    for (const layer_weights &layer : of.weights().layers) {
-        for (const mlp_weights *one : {&layer.dense, &layer.shared})
-            if (one->gate && one->gate.type != one->up.type)
-                return error{format(
-                    "executor {} takes gate and up projections of one type; set executor to cpu",
-                    executor)};
+        const auto mixes = [](const mlp_weights &one) {
+            return one.gate && one.gate.type != one.up.type;
+        };
+        if (mixes(layer.dense) || mixes(layer.shared) || std::ranges::any_of(layer.experts, mixes))
+            return error{
+                format("executor {} takes gate and up projections of one type; set executor to cpu",
+                       executor)};
         for (const mlp_weights &expert : layer.experts) {
             const mlp_weights &first = layer.experts[0];
-            if (expert.gate.type != first.gate.type || expert.up.type != first.gate.type ||
-                expert.down.type != first.down.type)
+            if (expert.gate.type != first.gate.type || expert.down.type != first.down.type)
                 return error{format(
-                    "executor {} takes experts of one type of weights in a layer; set executor to "
-                    "cpu",
-                    executor)};
+                    "executor {} takes a layer's experts in the same types of weights, one has {} "
+                    "and {} where the first has {} and {}; set executor to cpu",
+                    executor, name_of(expert.gate.type), name_of(expert.down.type),
+                    name_of(first.gate.type), name_of(first.down.type))};
         }
     }
     return success();

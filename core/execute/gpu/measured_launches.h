@@ -21,7 +21,7 @@ void launch_nothing(Device &device) {
 template <class Device>
 void launch_product(Device &device, const product_item &item) {
     if (item.count > few_tokens && device.product_of_many(item, item.count)) return;
-    with_type(item.weights.type, [&](auto type) {
+    with_any_type(item.weights.type, [&](auto type) {
         const auto of_rows = [&](auto kernel) {
             kernel.items[kernel.count++] = item;
             device.launch(kernel, ceil_div(item.rows, kernel.threads / lanes), 1, 1, 0);

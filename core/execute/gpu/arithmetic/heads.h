@@ -150,13 +150,46 @@ struct latent_kernel {
     }
 };
 
+// The rotated rest of a query head, behind what is in the space of the compressed vectors.
+MOORAGE_HOST_DEVICE inline void turn_rest(const token_table &tokens, uint32_t token,
+                                          const float *from, float *out, uint32_t thread,
+                                          uint32_t threads) {
+    const rotation turn{tokens.pairs, tokens.interleaved};
+    for (uint32_t i = thread; i < tokens.pairs; i += threads) {
+        const float x = from[turn.first_of(i)], y = from[turn.second_of(i)];
+        const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
+        const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
+        out[turn.first_of(i)] = x * cosine - y * sine;
+        out[turn.second_of(i)] = y * cosine + x * sine;
+    }
+}
+// Alone, where products make what is before it; a block a token.
+struct turn_rest_kernel {
+    static constexpr uint32_t threads = 128;
+    token_table tokens;
+    const float *query;  // [tokens, heads * (nope + 2 * pairs)]
+    uint32_t heads, nope, rank;
+    float *output;  // [tokens, heads * (rank + 2 * pairs)]
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void operator()(Team &team) const {
+        const uint64_t first = static_cast<uint64_t>(team.block_x) * heads;
+        team.each([&](uint32_t thread) {
+            for (uint32_t head = 0; head < heads; ++head)
+                turn_rest(
+                    tokens, team.block_x, query + (first + head) * (nope + 2 * tokens.pairs) + nope,
+                    output + (first + head) * (rank + 2 * tokens.pairs) + rank, thread, threads);
+        });
+    }
+};
+
 // Latent attention, a query head in the space of the compressed vectors: its part without rotation
 // times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token);
 // groups of threads take every so manieth row, and their sums meet in shared memory.
 template <weight_type type>
 struct absorb_kernel {
     static constexpr uint32_t threads = 256;
-    static constexpr uint32_t width = widening<type>::count;
+    static constexpr uint32_t width = unit_values<type>;
     static constexpr uint32_t shared_bytes = threads * width * sizeof(float);
     token_table tokens;
     const float *query;  // [tokens, heads * (nope + 2 * pairs)]
@@ -171,55 +204,50 @@ struct absorb_kernel {
         const float *from = query + row * (nope + 2 * tokens.pairs);
         float *out = output + row * (rank + 2 * tokens.pairs);
         float *partial = reinterpret_cast<float *>(team.shared);  // [groups, rank]
-        const uint32_t vectors = rank / width;
-        const bool by_vectors = rank % width == 0 && vectors <= threads && aligned16(kv_b.data) &&
-                                kv_b.row_bytes % 16 == 0;
-        const uint32_t groups = by_vectors ? threads / vectors : 0;
+        const uint32_t units = rank / width;
+        const bool by_units = rank % span_columns<type> == 0 && units <= threads &&
+                              is_aligned<type>(row_of<type>(kv_b, 0)) &&
+                              kv_b.row_bytes % reader<type>::alignment == 0;
+        const uint32_t groups = by_units ? threads / units : 0;
         team.phase([&](uint32_t thread) {
-            if (by_vectors && thread / vectors < groups)
-                add_rows(head, thread / vectors, groups, thread % vectors, from,
-                         partial + thread / vectors * rank);
+            if (by_units && thread / units < groups)
+                add_rows(head, thread / units, groups, thread % units, from,
+                         partial + thread / units * rank);
         });
         team.each([&](uint32_t thread) {
             for (uint32_t c = thread; c < rank; c += threads) {
                 float sum = 0;
                 for (uint32_t group = 0; group < groups; ++group) sum += partial[group * rank + c];
-                out[c] = by_vectors ? sum : one_column(head, from, c);
+                out[c] = by_units ? sum : one_column(head, from, c);
             }
-            const rotation turn{tokens.pairs, tokens.interleaved};
-            for (uint32_t i = thread; i < tokens.pairs; i += threads) {
-                const float x = from[nope + turn.first_of(i)], y = from[nope + turn.second_of(i)];
-                const uint64_t angle = static_cast<uint64_t>(token) * tokens.pairs + i;
-                const float cosine = tokens.cosines[angle], sine = tokens.sines[angle];
-                out[rank + turn.first_of(i)] = x * cosine - y * sine;
-                out[rank + turn.second_of(i)] = y * cosine + x * sine;
-            }
+            turn_rest(tokens, token, from + nope, out + rank, thread, threads);
         });
     }
 
 private:
-    // A vector's columns of the group's rows.
-    MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups,
-                                      uint32_t vector, const float *from, float *sums_out) const {
+    // A unit's columns of the group's rows.
+    MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups, uint32_t unit,
+                                      const float *from, float *sums_out) const {
         const uint32_t first = head * (nope + value_dim);
         float sums[width] = {};
         MOORAGE_UNROLL_BY_FOUR
         for (uint32_t d = group; d < nope; d += groups) {
-            float values[width];
-            widening<type>::group(row_of(kv_b, first + d), scales_of(kv_b, first + d), vector,
-                                  values);
+            floats4 values[width / 4];
+            read_unit<type>(row_of<type>(kv_b, first + d), unit, values);
             MOORAGE_UNROLL
-            for (uint32_t i = 0; i < width; ++i) sums[i] += from[d] * values[i];
+            for (uint32_t i = 0; i < width; ++i) sums[i] += from[d] * values[i / 4].at[i % 4];
         }
+        const uint32_t column =
+            unit / span_units<type> * span_columns<type> + unit % span_units<type> * 4;
         MOORAGE_UNROLL
-        for (uint32_t i = 0; i < width; ++i) sums_out[vector * width + i] = sums[i];
+        for (uint32_t i = 0; i < width; ++i)
+            sums_out[column + i / 4 * reader<type>::apart + i % 4] = sums[i];
     }
     MOORAGE_HOST_DEVICE float one_column(uint32_t head, const float *from, uint32_t column) const {
         const uint32_t first = head * (nope + value_dim);
         float sum = 0;
         for (uint32_t d = 0; d < nope; ++d)
-            sum += from[d] *
-                   widening<type>::at(row_of(kv_b, first + d), scales_of(kv_b, first + d), column);
+            sum += from[d] * read_single<type>(row_of<type>(kv_b, first + d), column);
         return sum;
     }
 };

@@ -34,8 +34,9 @@ struct product_item {
     activation_kind activation = activation_kind::silu;
     float limit = 0, multiplier = 1;
     // Rows in groups (heads): row r is row group_first + r / group_rows * group_stride +
-    // r % group_rows of the matrix, and reads the input from r / group_rows * group_input on.
-    uint32_t group_rows = 0, group_stride = 0, group_first = 0, group_input = 0;
+    // r % group_rows of the matrix, reads the input from r / group_rows * group_input on, and goes
+    // to r / group_rows * group_output + r % group_rows of the output. No group continues another.
+    uint32_t group_rows = 0, group_stride = 0, group_first = 0, group_input = 0, group_output = 0;
     uint32_t rows = 0;
 };
 
@@ -47,11 +48,16 @@ MOORAGE_HOST_DEVICE inline uint32_t input_column(const product_item &item, uint3
     return item.group_rows == 0 ? 0 : row / item.group_rows * item.group_input;
 }
 
+MOORAGE_HOST_DEVICE inline uint32_t output_column(const product_item &item, uint32_t row) {
+    if (item.group_rows == 0) return item.output_first + row;
+    return row / item.group_rows * item.group_output + row % item.group_rows;
+}
+
 // Where the sum of (assignment, row) goes.
 MOORAGE_HOST_DEVICE inline void finish(const product_item &item, uint32_t assignment, uint32_t row,
                                        float sum, float second) {
     float &output = item.output[static_cast<uint64_t>(assignment) * item.output_stride +
-                                item.output_first + row];
+                                output_column(item, row)];
     if (item.end == product_end::activate)
         output = activated(item.activation, item.limit, sum, second);
     else if (item.end == product_end::add)
@@ -153,8 +159,8 @@ private:
         team.each_lane(warp, [&](uint32_t thread) {
             MOORAGE_UNROLL
             for (uint32_t t = 0; t < tokens_max; ++t) sums[thread].at[t] = 0;
-            add_lane<type>(row_of(weights, row), scales_of(weights, row), begin, end,
-                           thread % lanes, inputs, sums[thread].at);
+            add_lane<type>(row_of<type>(weights, row), begin, end, thread % lanes, inputs,
+                           sums[thread].at);
         });
         MOORAGE_UNROLL
         for (uint32_t t = 0; t < tokens_max; ++t)

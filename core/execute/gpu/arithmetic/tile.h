@@ -94,21 +94,32 @@ private:
     // Eight columns of one row of weights; zeros beyond the matrix.
     MOORAGE_HOST_DEVICE static void load_weights(const matrix &from, uint32_t row, uint32_t rows,
                                                  uint32_t column, uint16_t *high, uint16_t *low) {
-        const std::byte *data = row_of(from, row), *scales = scales_of(from, row);
+        using by = reader<type>;
+        const stored_row data = row_of<type>(from, row);
+        const bool aligned = row < rows && is_aligned<type>(data);
         if constexpr (format_of_weights.unit == unit_form::itself) {
-            if (row < rows && column + 8 <= from.columns && aligned16(data)) {
-                const words16 words = load_stream(data + column * 2ull);
+            if (aligned && column + 8 <= from.columns) {
+                const words16 words = load_stream(data.values + column * 2ull);
                 MOORAGE_UNROLL
                 for (uint32_t n = 0; n < 4; ++n) store_pair(high + 2 * n, words.word[n]);
                 return;
             }
         }
         MOORAGE_UNROLL
-        for (uint32_t n = 0; n < 8; ++n) {
-            const bool inside = row < rows && column + n < from.columns;
-            const float value = inside ? widening<type>::at(data, scales, column + n) : 0;
-            uint16_t rest;
-            halve(value, high[n], split ? low[n] : rest);
+        for (uint32_t begin = 0; begin < 8; begin += 4) {
+            const uint32_t first = column + begin;
+            floats4 values = {};
+            if (aligned && first / span_columns<type> < from.columns / span_columns<type>)
+                values = read_run<type, by::alignment>(data, first);
+            else
+                for (uint32_t n = 0; n < 4; ++n)
+                    if (row < rows && first + n < from.columns)
+                        values.at[n] = read_single<type>(data, first + n);
+            MOORAGE_UNROLL
+            for (uint32_t n = 0; n < 4; ++n) {
+                uint16_t rest;
+                halve(values.at[n], high[begin + n], split ? low[begin + n] : rest);
+            }
         }
     }
 

@@ -17,10 +17,9 @@ struct embed_kernel {
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         team.each([&](uint32_t thread) {
             const uint32_t id = ids[team.block_x];
-            const std::byte *row = row_of(embedding, id), *scales = scales_of(embedding, id);
             float *out = output + static_cast<uint64_t>(team.block_x) * embedding.columns;
             for (uint32_t c = thread; c < embedding.columns; c += threads)
-                out[c] = multiplier * weight_of(embedding.type, row, scales, c);
+                out[c] = multiplier * weight_of(embedding, id, c);
         });
     }
 };

@@ -1,103 +1,73 @@
-// weights_read.h - one lane's part of a row of weights times inputs, for every type of weights.
+// weights_read.h - rows of weights by units, runs and single values, and one lane's part of a row
+// times inputs, for every type of weights.
 #pragma once
 
-#include "core/execute/gpu/arithmetic/host_device.h"
+#include "core/execute/gpu/arithmetic/weight_readers.h"
 #include "core/model/model_config.h"
-#include "core/model/weights.h"
 
 namespace moorage::core::gpu {
 
-// How weights of a format become floats: groups of `count` values that lie in 16 bytes of the row,
-// and single ones, which is slow.
+// What a lane reads at a time, and the columns that units side by side make up.
 template <weight_type type>
-struct widening;
-
-template <>
-struct widening<weight_type::f32> {
-    static constexpr uint32_t count = 4;
-    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *, uint32_t number,
-                                          float *out) {
-        const words16 from = load_stream(row + number * 16ull);
-        MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) out[i] = float_of_bits(from.word[i]);
-    }
-    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *, uint32_t column) {
-        return reinterpret_cast<const float *>(row)[column];
-    }
-};
-template <>
-struct widening<weight_type::bf16> {
-    static constexpr uint32_t count = 8;
-    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *, uint32_t number,
-                                          float *out) {
-        const words16 from = load_stream(row + number * 16ull);
-        MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            out[2 * i] = float_of_bits(from.word[i] << 16);
-            out[2 * i + 1] = float_of_bits(from.word[i] & 0xffff0000u);
-        }
-    }
-    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *, uint32_t column) {
-        return float_of_bf16(reinterpret_cast<const uint16_t *>(row)[column]);
-    }
-};
-template <>
-struct widening<weight_type::f16> {
-    static constexpr uint32_t count = 8;
-    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *, uint32_t number,
-                                          float *out) {
-        const words16 from = load_stream(row + number * 16ull);
-        MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 4; ++i) {
-            out[2 * i] = float_of_f16(static_cast<uint16_t>(from.word[i]));
-            out[2 * i + 1] = float_of_f16(static_cast<uint16_t>(from.word[i] >> 16));
-        }
-    }
-    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *, uint32_t column) {
-        return float_of_f16(reinterpret_cast<const uint16_t *>(row)[column]);
-    }
-};
-template <>
-struct widening<weight_type::mxfp4> {
-    static constexpr uint32_t count = 32;
-    MOORAGE_HOST_DEVICE static void group(const std::byte *row, const std::byte *scales,
-                                          uint32_t number, float *out) {
-        const float scale = float_of_scale(static_cast<uint32_t>(scales[number]));
-        const words16 from = load_stream(row + number * 16ull);
-        MOORAGE_UNROLL
-        for (uint32_t i = 0; i < 32; ++i)
-            out[i] = float_of_fp4(from.word[i / 8] >> i % 8 * 4) * scale;
-    }
-    MOORAGE_HOST_DEVICE static float at(const std::byte *row, const std::byte *scales,
-                                        uint32_t column) {
-        return float_of_fp4(static_cast<uint32_t>(row[column / 2]) >> column % 2 * 4) *
-               float_of_scale(static_cast<uint32_t>(scales[column / 32]));
-    }
-};
-
-// A constant, as device code calls no function of the host, not even for one.
+inline constexpr uint32_t unit_values = 4 * reader<type>::runs;
 template <weight_type type>
-inline constexpr bool is_read = on_gpu(type);
+inline constexpr uint32_t span_columns = reader<type>::runs *reader<type>::apart;
+template <weight_type type>
+inline constexpr uint32_t span_units = reader<type>::apart / 4;
+
+template <weight_type type>
+MOORAGE_HOST_DEVICE inline stored_row row_of(const matrix &of, uint32_t row) {
+    constexpr uint32_t shared = weight_formats[static_cast<size_t>(type)].scale_rows;
+    return {of.data + row * of.row_bytes,
+            of.scales ? of.scales + row / shared * of.scale_row_bytes : nullptr, of.group_of};
+}
+// Whether the row is where its format's loads want it.
+template <weight_type type>
+MOORAGE_HOST_DEVICE inline bool is_aligned(const stored_row &row) {
+    return (reinterpret_cast<uintptr_t>(row.values) & (reader<type>::alignment - 1)) == 0;
+}
+
+// The number-th unit of an aligned row: run i begins at column
+// number / span_units * span_columns + number % span_units * 4 + i * apart.
+template <weight_type type>
+MOORAGE_HOST_DEVICE inline void read_unit(const stored_row &row, uint32_t number, floats4 *out) {
+    using by = reader<type>;
+    const uint32_t span = number / span_units<type>, lead = number % span_units<type> * 4;
+    if constexpr (requires { by::unit(row, span, lead, out); }) {
+        by::unit(row, span, lead, out);
+    } else {
+        MOORAGE_UNROLL
+        for (uint32_t i = 0; i < by::runs; ++i)
+            out[i] = by::template run<by::alignment>(row, span, lead, i);
+    }
+}
+// The four columns from `column` on, a multiple of four. Requires: all of their span is there.
+template <weight_type type, uint32_t aligned>
+MOORAGE_HOST_DEVICE inline floats4 read_run(const stored_row &row, uint32_t column) {
+    using by = reader<type>;
+    const uint32_t within = column % span_columns<type>;
+    return by::template run<aligned>(row, column / span_columns<type>, within % by::apart,
+                                     within / by::apart);
+}
+// One value of a row of any alignment; slow.
+template <weight_type type>
+MOORAGE_HOST_DEVICE inline float read_single(const stored_row &row, uint32_t column) {
+    if constexpr (requires { reader<type>::single(row, column); })
+        return reader<type>::single(row, column);
+    else
+        return read_run<type, 1>(row, column / 4 * 4).at[column % 4];
+}
 
 // Of a type that is not known before.
 template <size_t index = 0>
-MOORAGE_HOST_DEVICE inline float weight_of(weight_type type, const std::byte *row,
-                                           const std::byte *scales, uint32_t column) {
+MOORAGE_HOST_DEVICE inline float weight_of(const matrix &of, uint32_t row, uint32_t column) {
     if constexpr (index < weight_format_count) {
         constexpr weight_type candidate = weight_formats[index].type;
-        if constexpr (is_read<candidate>)
-            if (type == candidate) return widening<candidate>::at(row, scales, column);
-        return weight_of<index + 1>(type, row, scales, column);
+        if (of.type == candidate) return read_single<candidate>(row_of<candidate>(of, row), column);
+        return weight_of<index + 1>(of, row, column);
     } else {
         return 0;
     }
-}
-
-MOORAGE_HOST_DEVICE inline const std::byte *row_of(const matrix &of, uint32_t row) {
-    return of.data + row * of.row_bytes;
-}
-MOORAGE_HOST_DEVICE inline const std::byte *scales_of(const matrix &of, uint32_t row) {
-    return of.scales ? of.scales + row * of.scale_row_bytes : nullptr;
 }
 
 // Inputs of the tokens a warp works on at a time: token t begins at base + offset[t].
@@ -110,36 +80,37 @@ struct token_inputs {
 };
 
 // Adds to sums[t] what `lane` of a warp contributes to the sum over columns [begin, end): every
-// 32nd group of 16 bytes, then every 32nd of the values left. `begin` is a multiple of what a
-// vector holds.
+// 32nd unit, then every 32nd of the values left.
 template <weight_type type, uint32_t tokens_max>
-MOORAGE_HOST_DEVICE inline void add_lane(const std::byte *row, const std::byte *scales,
-                                         uint32_t begin, uint32_t end, uint32_t lane,
-                                         const token_inputs<tokens_max> &inputs, float *sums) {
-    constexpr uint32_t width = widening<type>::count;
+MOORAGE_HOST_DEVICE inline void add_lane(const stored_row &row, uint32_t begin, uint32_t end,
+                                         uint32_t lane, const token_inputs<tokens_max> &inputs,
+                                         float *sums) {
+    using by = reader<type>;
+    constexpr uint32_t span = span_columns<type>, units = span_units<type>;
     uint32_t done = begin;
-    if (inputs.aligned && aligned16(row) && begin % width == 0) {
-        const uint32_t last = end / width;
-        MOORAGE_UNROLL
-        for (uint32_t vector = begin / width + lane; vector < last; vector += lanes) {
-            float values[width];
-            widening<type>::group(row, scales, vector, values);
+    if (inputs.aligned && is_aligned<type>(row) && begin % span == 0) {
+        const uint32_t last = end / span * units;
+        MOORAGE_UNROLL_BY_FOUR
+        for (uint32_t unit = begin / span * units + lane; unit < last; unit += lanes) {
+            floats4 values[by::runs];
+            read_unit<type>(row, unit, values);
+            const uint32_t column = unit / units * span + unit % units * 4;
             MOORAGE_UNROLL
             for (uint32_t token = 0; token < tokens_max; ++token) {
                 if (token >= inputs.count) break;
-                const float *input = inputs.base + inputs.offset[token] + vector * width;
+                const float *input = inputs.base + inputs.offset[token] + column;
                 MOORAGE_UNROLL
-                for (uint32_t i = 0; i < width; i += 4) {
-                    const floats4 four = load4(input + i);
+                for (uint32_t i = 0; i < by::runs; ++i) {
+                    const floats4 four = load4(input + i * by::apart);
                     MOORAGE_UNROLL
-                    for (uint32_t n = 0; n < 4; ++n) sums[token] += values[i + n] * four.at[n];
+                    for (uint32_t n = 0; n < 4; ++n) sums[token] += values[i].at[n] * four.at[n];
                 }
             }
         }
-        done = last * width;
+        done = end / span * span;
     }
     for (uint32_t column = done + lane; column < end; column += lanes) {
-        const float value = widening<type>::at(row, scales, column);
+        const float value = read_single<type>(row, column);
         MOORAGE_UNROLL
         for (uint32_t token = 0; token < tokens_max; ++token)
             if (token < inputs.count)
