@@ -1,7 +1,7 @@
 // kernel_check.cu - every kernel on the GPU against slow references, over fresh random inputs and
 // poisoned outputs; a line a case, exit code 1 when one is off.
 //
-//   kernel_check [--seeds N] [--small]     --small: attention alone, for slow checkers
+//   kernel_check [--seeds N] [--small]     --small: formats and attention, for slow checkers
 //
 // It needs nothing but CUDA and this repository: the same cases as cuda_arithmetic_test. All scales
 // of the quantised formats come with the first seed.
@@ -46,7 +46,9 @@ public:
     std::byte *allocate(uint64_t bytes) {
         void *out = nullptr;
         // Whole words: weights are read in them.
-        need(cudaMalloc(&out, (bytes / 16 + 1) * 16), "cudaMalloc");
+        const size_t whole = (bytes / 16 + 1) * 16;
+        need(cudaMalloc(&out, whole), "cudaMalloc");
+        need(cudaMemset(out, 0, whole), "cudaMemset");
         blocks_.push_back(static_cast<std::byte *>(out));
         return blocks_.back();
     }
@@ -66,7 +68,7 @@ bool run(uint64_t seed, bool small, bool all_scales) {
     gpu_device device;
     gpu_memory memory;
     kernel_bench<gpu_device, gpu_memory> bench(device, memory, seed);
-    if (!small) check_formats(bench, all_scales);
+    check_formats(bench, all_scales && !small);
     if (!small) check_products(bench);
     check_attentions(bench);
     bool good = true;

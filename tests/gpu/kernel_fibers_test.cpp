@@ -18,10 +18,11 @@ using namespace moorage::core::gpu;
 
 using fiber_bench = kernel_bench<fiber_device, host_memory>;
 
+const uint32_t drawn = 2 + std::random_device{}() % 1000000;
+
 template <class Check>
-void check_all(Check &&check) {
-    const uint32_t drawn = 2 + std::random_device{}() % 1000000;
-    for (const uint32_t order : {0u, 1u, drawn}) {
+void check_all(Check &&check, std::vector<uint32_t> orders = {0, 1, drawn}) {
+    for (const uint32_t order : orders) {
         CAPTURE(order);
         fiber_device device(order);
         host_memory memory;
@@ -76,11 +77,15 @@ bool exchanges(mistake with, uint32_t order, std::string &off) {
 }  // namespace
 
 TEST_CASE("products, experts and embeddings") {
-    check_all([](fiber_bench &bench) { check_products(bench); });
+    check_all([](fiber_bench &bench) { check_products(bench, false); });
 }
 
-TEST_CASE("values of every format") {
-    check_all([](fiber_bench &bench) { check_formats(bench, false); });
+TEST_CASE("values and products of every format") {
+    const auto check = [](fiber_bench &bench) {
+        check_formats(bench, false);
+        check_products(bench);
+    };
+    check_all(check, {drawn});
 }
 
 TEST_CASE("attention, norms, rotation and caches") {

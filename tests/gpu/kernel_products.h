@@ -231,10 +231,21 @@ void check_products_of(Bench &bench) {
                        true);
 }
 
+// Formats of each shape that units have; the others differ in what a thread does by itself.
+constexpr bool is_of_few(weight_type type) {
+    using enum weight_type;
+    for (const weight_type one : {bf16, f32, mxfp4, q8_0, q4_k, q6_k, int4_ordered})
+        if (type == one) return true;
+    return false;
+}
+// `of_all`: formats, or of a few of them.
 template <class Bench>
-void check_products(Bench &bench) {
+void check_products(Bench &bench, bool of_all = true) {
+    const auto check = [&]<weight_type type>() {
+        if (of_all || is_of_few(type)) check_products_of<type>(bench);
+    };
     const auto all = [&]<size_t... index>(std::index_sequence<index...>) {
-        (check_products_of<weight_formats[index].type>(bench), ...);
+        (check.template operator()<weight_formats[index].type>(), ...);
     };
     all(std::make_index_sequence<weight_format_count>());
     check_expert<weight_type::bf16>(bench, activation_kind::gelu_tanh, 8, 192, 192, false);

@@ -190,7 +190,6 @@ void check_quantised(const std::string &name) {
             std::span(of.golden.logits).subspan(at * vocabulary, step * vocabulary);
         by_few = std::max(by_few, relative_error(of.run.logits(), expected));
     }
-    MESSAGE(name << ": " << at_once << " at once, " << by_few << " by few");
     CHECK(at_once <= 1e-4);
     CHECK(by_few <= 1e-5);
 }
@@ -203,7 +202,8 @@ TEST_CASE("quantised models compute what float64 makes of their weights") {
 
 TEST_CASE("more quantised models") {
     const std::filesystem::path beside = std::filesystem::path(MOORAGE_SHARED_DATA) / "quant";
-    if (!std::filesystem::exists(beside)) return test::skip(beside.string() + " is not here");
+    if (!std::filesystem::exists(beside))
+        return moorage::test::skip(beside.string() + " is not here");
     for (const char *folder : {"models", "published"})
         for (const auto &entry : std::filesystem::directory_iterator(beside / folder)) {
             const std::string name = entry.path().string();

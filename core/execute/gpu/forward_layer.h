@@ -453,6 +453,8 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     down.continues = one.first != 0;
     down.first = up.first;
     down.count = up.count;
+    // Addresses of the host's mean nothing to a GPU.
+    up.weights.group_of = up.second.group_of = down.weights.group_of = nullptr;
     if (!beside) return;
     if (beside->gate_bias) up.bias = beside->gate_bias + one.first;
     if (beside->up_bias) up.second_bias = beside->up_bias + one.first;

@@ -61,14 +61,17 @@ MOORAGE_HOST_DEVICE inline uint32_t load_word(const std::byte *from) {
 template <uint32_t aligned>
 MOORAGE_HOST_DEVICE inline words16 load_words(const std::byte *from) {
     words16 out;
-#if defined(__CUDA_ARCH__)
     if constexpr (aligned % 16 == 0) {
+#if defined(__CUDA_ARCH__)
         const uint4 all = __ldg(reinterpret_cast<const uint4 *>(from));
-        return {{all.x, all.y, all.z, all.w}};
-    }
+        out = {{all.x, all.y, all.z, all.w}};
+#else
+        out = load16(from);
 #endif
-    MOORAGE_UNROLL
-    for (uint32_t i = 0; i < 4; ++i) out.word[i] = load_word<aligned>(from + 4 * i);
+    } else {
+        MOORAGE_UNROLL
+        for (uint32_t i = 0; i < 4; ++i) out.word[i] = load_word<aligned>(from + 4 * i);
+    }
     return out;
 }
 template <uint32_t aligned>

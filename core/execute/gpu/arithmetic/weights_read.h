@@ -52,10 +52,16 @@ MOORAGE_HOST_DEVICE inline floats4 read_run(const stored_row &row, uint32_t colu
 // One value of a row of any alignment; slow.
 template <weight_type type>
 MOORAGE_HOST_DEVICE inline float read_single(const stored_row &row, uint32_t column) {
-    if constexpr (requires { reader<type>::single(row, column); })
+    if constexpr (requires { reader<type>::single(row, column); }) {
         return reader<type>::single(row, column);
-    else
-        return read_run<type, 1>(row, column / 4 * 4).at[column % 4];
+    } else {
+        const floats4 four = read_run<type, 1>(row, column / 4 * 4);
+        float out = four.at[0];
+        // By constants, so that it stays in registers.
+        MOORAGE_UNROLL
+        for (uint32_t n = 1; n < 4; ++n) out = column % 4 == n ? four.at[n] : out;
+        return out;
+    }
 }
 
 // Of a type that is not known before.
