@@ -135,7 +135,7 @@ template <weight_type type, class Bench>
 void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t intermediate,
                   uint32_t top, bool many) {
     const uint32_t hidden = whole_columns(type, 96);
-    const uint32_t part = part_unit_of(packed_matrix(type, 1, 32, nullptr));
+    const uint32_t part = part_unit_of(packed_matrix(type, 1, whole_columns(type, 32), nullptr));
     const uint32_t assignments = tokens + 3, first = 2;
     const std::vector<float> input = bench.floats(tokens * hidden, 0.5);
     const std::vector<float> gate_bias = bench.floats(intermediate), up_bias = gate_bias;
