@@ -205,6 +205,7 @@ text_report report_of(const text_job &job, const model_source &from, const token
             report.written += ids.size();
             report.texts.push_back(words ? words->decode(ids, {}) : "");
         }
+        report.prompts.resize(report.texts.size());  // of requests that come as ids alone
     }
     double sum = 0;
     std::vector<double> part_sums(job.part_names.size(), 0);
