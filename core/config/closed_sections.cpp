@@ -21,7 +21,7 @@ const std::vector<closed_section> &closed_sections() {
          {"file", "serial_calls", "returns_each", "duration_s", "requests", "bucket_s",
           "offers_max", "local_bits_per_s", "shared_interface", "own_disk", "models", "servers",
           "links", "cloud", "radio", "users", "workloads"}},
-        {"registry", {"directory", "endpoints", "prefix"}},
+        {"registry", {"directory", "endpoints", "certificate", "key", "ca", "prefix"}},
         {"report", {"title"}},
     };
     return sections;

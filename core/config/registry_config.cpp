@@ -1,9 +1,43 @@
 // registry_config.cpp - reads section [registry].
 #include "core/config/registry_config.h"
 
+#include <algorithm>
+
 #include "core/base/text.h"
 
 namespace moorage::core {
+
+namespace {
+
+void read_file(section_reader &from, const char *key, const std::filesystem::path &base,
+               std::filesystem::path &out) {
+    std::string path;
+    from.read(key, path);
+    const given *const at = from.find(key);
+    if (!path.empty())
+        out = (at->raw ? std::filesystem::path(path) : base / path).lexically_normal();
+}
+
+// What https:// needs is there, and is for something.
+void check_files(section_reader &from, const registry_config &of) {
+    const bool secure = std::ranges::any_of(
+        of.endpoints, [](const std::string &one) { return one.starts_with("https://"); });
+    if (secure && of.authority.empty())
+        from.fail(
+            format("{}: endpoints with https:// need ca, the file of the authority that "
+                   "vouches for etcd",
+                   of.place));
+    if (!secure && of.directory.empty() &&
+        !(of.authority.empty() && of.certificate.empty() && of.key.empty()))
+        from.fail(
+            format("{}: certificate, key and ca are for endpoints with https:// before "
+                   "them; put it there, or leave the files out",
+                   of.place));
+    if (of.certificate.empty() != of.key.empty())
+        from.fail(format("{}: certificate and key go together; give both or neither", of.place));
+}
+
+}  // namespace
 
 void read_registry(section_reader &from, const std::filesystem::path &base, registry_config &out) {
     if (from.values().empty()) return;
@@ -15,13 +49,13 @@ void read_registry(section_reader &from, const std::filesystem::path &base, regi
                          endpoints->place));
     // Of the two the one that --set gives.
     const bool by_endpoints = endpoints && (!directory || endpoints->raw);
-    std::string path;
-    if (!by_endpoints) from.read("directory", path);
-    if (!path.empty())
-        out.directory =
-            (directory->raw ? std::filesystem::path(path) : base / path).lexically_normal();
+    if (!by_endpoints) read_file(from, "directory", base, out.directory);
     if (by_endpoints) from.read_texts("endpoints", out.endpoints);
+    read_file(from, "certificate", base, out.certificate);
+    read_file(from, "key", base, out.key);
+    read_file(from, "ca", base, out.authority);
     from.read("prefix", out.prefix);
+    check_files(from, out);
 }
 
 }  // namespace moorage::core

@@ -43,9 +43,11 @@ struct stage_config {
 // Where nodes agree on members and plans while they run; neither of the two: their file is all.
 struct registry_config {
     std::filesystem::path directory;     // of one machine, resolved
-    std::vector<std::string> endpoints;  // of etcd, "host:port"
-    std::string prefix = "moorage";      // of its keys, one a cluster
-    std::string place;                   // of the section, for messages; empty: not given
+    std::vector<std::string> endpoints;  // of etcd, "host:port" or "https://host:port"
+    // PEM files, resolved: what this side shows etcd, and who vouches for etcd.
+    std::filesystem::path certificate, key, authority;
+    std::string prefix = "moorage";  // of its keys, one a cluster
+    std::string place;               // of the section, for messages; empty: not given
 };
 
 // What of the host's time inside policies passes in virtual time.
@@ -67,9 +69,9 @@ struct run_config {
     uint32_t prefill = 0;
     uint64_t seed = 0;
     arithmetic numbers = arithmetic::by_format;  // [run] arithmetic
-    uint32_t threads = 0;  // of the CPU's arithmetic; 0: one a core
-    uint32_t device = 0;   // which GPU, of executor cuda
-    bool guard = false;    // measures what cache, prefetch and substitution gain, holds off losers
+    uint32_t threads = 0;                        // of the CPU's arithmetic; 0: one a core
+    uint32_t device = 0;                         // which GPU, of executor cuda
+    bool guard = false;  // measures what cache, prefetch and substitution gain, holds off losers
     uint32_t guard_window = 32;  // passes of decoding, with or without, that are compared
     double guard_margin = 0.02;  // by which one has to be faster than the other
     // [hardware]; with a real executor the profile is "host" unless another is given

@@ -3,10 +3,16 @@
 
 #include <utility>  // Boost 1.74 needs it and does not say so
 
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/ssl.hpp>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <optional>
 
 #include "core/base/json.h"
@@ -26,18 +32,59 @@ using std::chrono::nanoseconds;
 
 struct address {
     std::string whole, host, port;
+    bool secure = false;
 };
 
 address address_of(std::string text) {
-    if (constexpr std::string_view scheme = "http://"; text.starts_with(scheme))
-        text.erase(0, scheme.size());
+    constexpr std::string_view plain = "http://", over_tls = "https://";
+    const bool secure = text.starts_with(over_tls);
+    if (secure || text.starts_with(plain)) text.erase(0, (secure ? over_tls : plain).size());
     while (text.ends_with('/')) text.pop_back();
     const size_t colon = text.rfind(':');
-    if (colon == std::string::npos) return {text, text, "2379"};
+    if (colon == std::string::npos) return {text, text, "2379", secure};
     std::string host = text.substr(0, colon);
     if (host.size() > 2 && host.front() == '[' && host.back() == ']')
         host = host.substr(1, host.size() - 2);
-    return {text, host, text.substr(colon + 1)};
+    return {text, host, text.substr(colon + 1), secure};
+}
+
+std::string words_of(error_code code) {
+    return code == beast::error::timeout
+               ? format("no answer within {} ms", etcd_client::answer_ns / 1'000'000)
+               : code.message();
+}
+
+// Fills in who vouches for whom.
+status read_files(asio::ssl::context &to, const etcd_tls &with) {
+    error_code failed;
+    const auto wrong = [&](const char *what, const std::filesystem::path &file) {
+        return error{format("[registry] {} {}cannot be used: {}", what,
+                            file.empty() ? "" : file.string() + " ",
+                            file.empty() ? "it is not given" : failed.message())};
+    };
+    to.load_verify_file(with.ca.string(), failed);
+    if (failed) return wrong("ca", with.ca);
+    to.set_verify_mode(asio::ssl::verify_peer);
+    SSL_CTX_set_min_proto_version(to.native_handle(), TLS1_2_VERSION);
+    if (with.certificate.empty() && with.key.empty()) return success();
+    to.use_certificate_chain_file(with.certificate.string(), failed);
+    if (failed) return wrong("certificate", with.certificate);
+    to.use_private_key_file(with.key.string(), asio::ssl::context::pem, failed);
+    if (failed) return wrong("key", with.key);
+    return success();
+}
+
+// The other has to be who the file of the cluster calls.
+void expect(SSL *session, const std::string &host) {
+    error_code none;
+    asio::ip::make_address(host, none);
+    X509_VERIFY_PARAM *const of = SSL_get0_param(session);
+    if (!none) {
+        X509_VERIFY_PARAM_set1_ip_asc(of, host.c_str());
+        return;
+    }
+    X509_VERIFY_PARAM_set1_host(of, host.c_str(), host.size());
+    SSL_set_tlsext_host_name(session, host.c_str());
 }
 
 }  // namespace
@@ -47,6 +94,7 @@ struct etcd_client::parts {
     struct line {
         explicit line(asio::io_context &loop) : stream(loop), buffer(size_t{1} << 17) {}
         beast::tcp_stream stream;
+        std::optional<asio::ssl::stream<beast::tcp_stream &>> secure;  // over it, where it is
         beast::flat_buffer buffer;
         size_t endpoint = 0;
     };
@@ -71,22 +119,40 @@ struct etcd_client::parts {
         while (!*done && loop.run_one() != 0) continue;
         return done->value_or(asio::error::operation_aborted);
     }
-    error_code connect(line &to);
+    // As wait(), with the stream that is spoken over.
+    template <class Begin>
+    error_code over(line &to, Begin &&begin) {
+        if (to.secure) return wait([&](auto handler) { begin(*to.secure, handler); });
+        return wait([&](auto handler) { begin(to.stream, handler); });
+    }
+    // What went wrong, in words; empty: nothing.
+    std::string connect(line &to);
+    std::string shake_hands(line &to, const std::string &host);
     result<std::string> ask(const std::string &path, const std::string &body);
     http::request<http::string_body> request(const line &to, const std::string &path,
                                              const std::string &body) const;
     void read_on();
 
     asio::io_context loop;
+    asio::ssl::context context{asio::ssl::context::tls_client};
+    status ready = success();
     std::vector<address> endpoints;
     std::unique_ptr<line> calls;         // null: none is open
     std::unique_ptr<watch_line> events;  // null: nothing is watched
     size_t endpoint = 0;
 };
 
-etcd_client::etcd_client(std::vector<std::string> endpoints) : parts_(new parts()) {
-    for (std::string &one : endpoints) parts_->endpoints.push_back(address_of(std::move(one)));
+etcd_client::etcd_client(std::vector<std::string> endpoints, const etcd_tls &with)
+    : parts_(new parts()) {
+    bool secure = false;
+    for (std::string &one : endpoints) {
+        parts_->endpoints.push_back(address_of(std::move(one)));
+        secure |= parts_->endpoints.back().secure;
+    }
+    if (secure) parts_->ready = read_files(parts_->context, with);
 }
+
+const status &etcd_client::ready() const { return parts_->ready; }
 
 // What is under way ends with the loop.
 etcd_client::~etcd_client() {
@@ -100,7 +166,7 @@ const std::string &etcd_client::endpoint() const {
     return parts_->endpoints[parts_->endpoint].whole;
 }
 
-error_code etcd_client::parts::connect(line &to) {
+std::string etcd_client::parts::connect(line &to) {
     const address &at = endpoints[to.endpoint];
     asio::ip::tcp::resolver names(loop);
     asio::steady_timer late(loop, nanoseconds(answer_ns));
@@ -116,11 +182,24 @@ error_code etcd_client::parts::connect(line &to) {
                             });
     });
     late.cancel();
-    if (failed) return failed;
+    if (failed) return words_of(failed);
     to.stream.expires_after(nanoseconds(answer_ns));
     failed = wait([&](auto handler) { to.stream.async_connect(found, handler); });
     if (!failed) to.stream.socket().set_option(asio::ip::tcp::no_delay(true), failed);
-    return failed;
+    if (failed) return words_of(failed);
+    return at.secure ? shake_hands(to, at.host) : std::string();
+}
+
+std::string etcd_client::parts::shake_hands(line &to, const std::string &host) {
+    to.secure.emplace(to.stream, context);
+    expect(to.secure->native_handle(), host);
+    const error_code failed = wait(
+        [&](auto handler) { to.secure->async_handshake(asio::ssl::stream_base::client, handler); });
+    if (!failed) return {};
+    if (const long verified = SSL_get_verify_result(to.secure->native_handle());
+        verified != X509_V_OK)
+        return format("its certificate is refused: {}", X509_verify_cert_error_string(verified));
+    return format("no TLS: {}", words_of(failed));
 }
 
 http::request<http::string_body> etcd_client::parts::request(const line &to,
@@ -136,42 +215,42 @@ http::request<http::string_body> etcd_client::parts::request(const line &to,
 
 // Over the connection that there is, else over a new one.
 result<std::string> etcd_client::parts::ask(const std::string &path, const std::string &body) {
-    const auto failed = [this](const char *what, error_code code) {
+    const auto failed = [this](const char *what, const std::string &words) {
         calls.reset();
-        return error{format("etcd at {}: {}: {}", endpoints[endpoint].whole, what,
-                            code == beast::error::timeout
-                                ? format("no answer within {} ms", answer_ns / 1'000'000)
-                                : code.message())};
+        return error{format("etcd at {}: {}: {}", endpoints[endpoint].whole, what, words)};
     };
     if (!calls) {
         calls = std::make_unique<line>(loop);
         calls->endpoint = endpoint;
-        if (const error_code code = connect(*calls)) return failed("cannot be reached", code);
+        if (const std::string words = connect(*calls); !words.empty())
+            return failed("cannot be reached", words);
     }
     const auto asked = request(*calls, path, body);
     calls->stream.expires_after(nanoseconds(answer_ns));
-    if (const error_code code =
-            wait([&](auto handler) { http::async_write(calls->stream, asked, handler); }))
-        return failed("takes no request", code);
+    if (const error_code code = over(
+            *calls, [&](auto &stream, auto handler) { http::async_write(stream, asked, handler); }))
+        return failed("takes no request", words_of(code));
     http::response_parser<http::string_body> answer;
     answer.header_limit(header_bytes_max);
     answer.body_limit(answer_bytes_max);
     const auto read = [&](auto &&operation) {
-        return wait(
-            [&](auto handler) { operation(calls->stream, calls->buffer, answer, handler); });
+        return over(*calls, [&](auto &stream, auto handler) {
+            operation(stream, calls->buffer, answer, handler);
+        });
     };
     error_code code = read([](auto &&...all) { http::async_read_header(all...); });
     // Memory for the length is taken before the limit is looked at.
     if (!code && answer.content_length().value_or(0) > answer_bytes_max)
         code = http::error::body_limit;
     if (!code) code = read([](auto &&...all) { http::async_read(all...); });
-    if (code) return failed("answers nothing that can be read", code);
+    if (code) return failed("answers nothing that can be read", words_of(code));
     std::string text = std::move(answer.get().body());
     if (!answer.get().keep_alive()) calls.reset();
     return text;
 }
 
 result<json> etcd_client::post(const std::string &path, const json &body) {
+    if (!parts_->ready) return parts_->ready.failure();
     const std::string text = json_line(body);
     error last;
     // One more than there are: a connection that was idle for long may be gone.
@@ -211,27 +290,28 @@ void etcd_client::stop_watch() {
 }
 
 status etcd_client::watch(const json &create, bool elsewhere) {
+    if (!parts_->ready) return parts_->ready;
     const size_t before = parts_->events ? parts_->events->endpoint : parts_->endpoint;
     stop_watch();
     auto made = std::make_unique<parts::watch_line>(parts_->loop);
     made->endpoint = (before + (elsewhere ? 1 : 0)) % parts_->endpoints.size();
-    const auto failed = [&](const char *what, error_code code) {
-        return error{format("etcd at {}: {}: {}", parts_->endpoints[made->endpoint].whole, what,
-                            code.message())};
+    const auto failed = [&](const char *what, const std::string &words) {
+        return error{
+            format("etcd at {}: {}: {}", parts_->endpoints[made->endpoint].whole, what, words)};
     };
-    if (const error_code code = parts_->connect(*made)) {
+    if (const std::string words = parts_->connect(*made); !words.empty()) {
         parts_->endpoint = (made->endpoint + 1) % parts_->endpoints.size();
-        return failed("cannot be reached", code);
+        return failed("cannot be reached", words);
     }
     const auto asked = parts_->request(*made, "/v3/watch", json_line({{"create_request", create}}));
     made->stream.expires_after(nanoseconds(answer_ns));
-    if (const error_code code =
-            parts_->wait([&](auto handler) { http::async_write(made->stream, asked, handler); }))
-        return failed("takes no watch", code);
-    if (const error_code code = parts_->wait([&](auto handler) {
-            http::async_read_header(made->stream, made->buffer, made->answer, handler);
+    if (const error_code code = parts_->over(
+            *made, [&](auto &stream, auto handler) { http::async_write(stream, asked, handler); }))
+        return failed("takes no watch", words_of(code));
+    if (const error_code code = parts_->over(*made, [&](auto &stream, auto handler) {
+            http::async_read_header(stream, made->buffer, made->answer, handler);
         }))
-        return failed("does not watch", code);
+        return failed("does not watch", words_of(code));
     if (made->answer.get().result() != http::status::ok || !made->answer.chunked())
         return error{format("etcd at {}: /v3/watch: HTTP {} without an end",
                             parts_->endpoints[made->endpoint].whole,
@@ -246,19 +326,20 @@ status etcd_client::watch(const json &create, bool elsewhere) {
 void etcd_client::parts::read_on() {
     watch_line &one = *events;
     one.reading = true;
-    http::async_read_some(one.stream, one.buffer, one.answer,
-                          [this, &one](error_code code, size_t) {
-                              one.reading = false;
-                              std::string &body = one.answer.get().body();
-                              one.text += body;
-                              body.clear();
-                              if (code) one.ended = code;
-                              if (!code && one.answer.is_done())
-                                  one.ended = http::error::end_of_stream;
-                              if (one.text.size() > line_bytes_max)
-                                  one.ended = http::error::body_limit;
-                              if (!one.ended && events.get() == &one) read_on();
-                          });
+    const auto came = [this, &one](error_code code, size_t) {
+        one.reading = false;
+        std::string &body = one.answer.get().body();
+        one.text += body;
+        body.clear();
+        if (code) one.ended = code;
+        if (!code && one.answer.is_done()) one.ended = http::error::end_of_stream;
+        if (one.text.size() > line_bytes_max) one.ended = http::error::body_limit;
+        if (!one.ended && events.get() == &one) read_on();
+    };
+    if (one.secure)
+        http::async_read_some(*one.secure, one.buffer, one.answer, came);
+    else
+        http::async_read_some(one.stream, one.buffer, one.answer, came);
 }
 
 result<std::vector<std::string>> etcd_client::lines(uint64_t wait_ns) {

@@ -1,4 +1,4 @@
-// etcd_client.h - requests to etcd's JSON gateway, and one watch, over HTTP.
+// etcd_client.h - requests to etcd's JSON gateway, and one watch, over HTTP or HTTPS.
 //
 //   etcd_client etcd({"127.0.0.1:2379", "127.0.0.1:2381"});
 //   auto said = etcd.post("/v3/kv/put", {{"key", base64(key)}, {"value", base64(value)}});
@@ -8,10 +8,14 @@
 // One endpoint is spoken to as long as it answers within answer_ns; else the next is asked, each
 // once. The watch has a connection of its own. Bounds: answer_bytes_max of an answer,
 // line_bytes_max of a line of the watch, header_bytes_max of a header; beyond them the connection
-// ends. Addresses are plain HTTP: etcd stands on loopback or in a network that is trusted.
+// ends. An endpoint with https:// before it is spoken to over TLS 1.2 or 1.3: it has to be vouched
+// for by `ca`, under the name or address by which it is called; the authorities of the system count
+// for nothing. Without it HTTP is plain: etcd stands on loopback or in a network that is trusted.
+// Of keys and certificates nothing but the files' names goes into a text.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,16 +25,23 @@
 
 namespace moorage::core {
 
+// PEM files; `certificate` and `key` are this side's, both or neither.
+struct etcd_tls {
+    std::filesystem::path certificate, key, ca;
+};
+
 class etcd_client {
 public:
     static constexpr uint64_t answer_ns = 1'000'000'000;
     static constexpr size_t answer_bytes_max = size_t{16} << 20, line_bytes_max = size_t{8} << 20,
                             header_bytes_max = 8192;
 
-    // "host:port", or with http:// before it. Requires: one at least.
-    explicit etcd_client(std::vector<std::string> endpoints);
+    // "host:port", or with http:// or https:// before it. Requires: one at least.
+    explicit etcd_client(std::vector<std::string> endpoints, const etcd_tls &with = {});
     ~etcd_client();
 
+    // Whether the files of TLS could be read, where an endpoint needs them; nothing is asked then.
+    const status &ready() const;
     // The answer, an object without an error.
     result<json> post(const std::string &path, const json &body);
     // Ends the watch that there was. Lines come from the endpoint after that one, where

@@ -19,8 +19,9 @@ constexpr const char *members = "members/", *notes = "notes/";
 
 }  // namespace
 
-etcd_registry::etcd_registry(std::vector<std::string> endpoints, const std::string &prefix)
-    : prefix_(prefix + "/"), etcd_(std::move(endpoints)) {}
+etcd_registry::etcd_registry(std::vector<std::string> endpoints, const std::string &prefix,
+                             const etcd_tls &with)
+    : prefix_(prefix + "/"), etcd_(std::move(endpoints), with) {}
 
 etcd_registry::~etcd_registry() { leave(); }
 

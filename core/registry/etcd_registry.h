@@ -28,7 +28,8 @@ public:
                               silence_ns = 3'000'000'000;
 
     // Nothing is asked yet. Requires: an endpoint at least.
-    etcd_registry(std::vector<std::string> endpoints, const std::string &prefix);
+    etcd_registry(std::vector<std::string> endpoints, const std::string &prefix,
+                  const etcd_tls &with = {});
     ~etcd_registry() override;
 
     result<bool> turn(uint64_t wait_ns) override;
@@ -39,6 +40,8 @@ public:
     result<bool> put_plan(uint64_t before, uint64_t epoch, const std::string &text) override;
     status put_note(const std::string &name, const std::string &text) override;
     std::string where() const override;
+    // etcd_client's.
+    const status &ready() const { return etcd_.ready(); }
 
 private:
     result<bool> take_turn(uint64_t wait_ns);

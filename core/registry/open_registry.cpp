@@ -7,9 +7,13 @@
 namespace moorage::core {
 
 result<std::unique_ptr<cluster_registry>> open_registry(const registry_config &config) {
-    if (!config.endpoints.empty())
-        return std::unique_ptr<cluster_registry>(
-            std::make_unique<etcd_registry>(config.endpoints, config.prefix));
+    if (!config.endpoints.empty()) {
+        auto made = std::make_unique<etcd_registry>(
+            config.endpoints, config.prefix,
+            etcd_tls{config.certificate, config.key, config.authority});
+        if (!made->ready()) return made->ready().failure();
+        return std::unique_ptr<cluster_registry>(std::move(made));
+    }
     return file_registry::open(config.directory);
 }
 

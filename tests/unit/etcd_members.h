@@ -31,15 +31,18 @@ inline std::string etcd_program() {
 
 class etcd_members {
 public:
-    explicit etcd_members(size_t count = 3) : ports_(free_ports(2 * count)), members_(count, -1) {
+    // With the files of `with` clients have to show certificates of the same authority.
+    explicit etcd_members(size_t count = 3, const core::etcd_tls &with = {})
+        : with_(with), ports_(free_ports(2 * count)), members_(count, -1) {
         for (size_t i = 0; i < count; ++i) {
-            endpoints.push_back(core::format("127.0.0.1:{}", ports_[i]));
+            endpoints.push_back(
+                core::format("{}127.0.0.1:{}", with.ca.empty() ? "" : "https://", ports_[i]));
             peers_ +=
                 core::format("{}m{}=http://127.0.0.1:{}", i == 0 ? "" : ",", i, ports_[count + i]);
         }
         for (size_t i = 0; i < count; ++i) start(i);
         for (const std::string &one : endpoints) {
-            core::etcd_client asks({one});
+            core::etcd_client asks({one}, with);
             bool there = false;
             for (int tries = 0; tries < 300 && !there; ++tries) {
                 there = asks.post("/v3/kv/range", {{"key", "YQ=="}}).ok();
@@ -53,22 +56,25 @@ public:
     }
     void start(size_t i) {
         const std::string peer = core::format("http://127.0.0.1:{}", ports_[members_.size() + i]),
-                          client = "http://" + endpoints[i];
-        const std::vector<std::string> words = {etcd_program(),
-                                                "--name",
-                                                core::format("m{}", i),
-                                                "--data-dir",
-                                                folder_ / core::format("m{}", i),
-                                                "--listen-peer-urls",
-                                                peer,
-                                                "--initial-advertise-peer-urls",
-                                                peer,
-                                                "--listen-client-urls",
-                                                client,
-                                                "--advertise-client-urls",
-                                                client,
-                                                "--initial-cluster",
-                                                peers_};
+                          client = (with_.ca.empty() ? "http://" : "") + endpoints[i];
+        std::vector<std::string> words = {etcd_program(),
+                                          "--name",
+                                          core::format("m{}", i),
+                                          "--data-dir",
+                                          folder_ / core::format("m{}", i),
+                                          "--listen-peer-urls",
+                                          peer,
+                                          "--initial-advertise-peer-urls",
+                                          peer,
+                                          "--listen-client-urls",
+                                          client,
+                                          "--advertise-client-urls",
+                                          client,
+                                          "--initial-cluster",
+                                          peers_};
+        if (!with_.ca.empty())
+            words.insert(words.end(), {"--cert-file", with_.certificate, "--key-file", with_.key,
+                                       "--trusted-ca-file", with_.ca, "--client-cert-auth"});
         std::vector<char *> all;
         for (const std::string &word : words) all.push_back(const_cast<char *>(word.c_str()));
         all.push_back(nullptr);
@@ -92,6 +98,7 @@ public:
 
 private:
     toy::folder folder_;
+    const core::etcd_tls with_;
     std::vector<uint16_t> ports_;
     std::string peers_;
     std::vector<pid_t> members_;

@@ -1,0 +1,176 @@
+// etcd_tls_test.cpp - goal: a registry in etcd over TLS is the registry that it is without; whoever
+// is not vouched for, on either side, is refused with words that have no secret in them. Method:
+// real members that want certificates of clients, where etcd is installed; certificates of the
+// test's own, right and wrong ones; a listener that says nothing.
+#include <doctest/doctest.h>
+
+#include <fstream>
+
+#include "core/base/log.h"
+#include "core/base/steady_time.h"
+#include "core/registry/etcd_registry.h"
+#include "core/registry/open_registry.h"
+#include "tests/plugin/wire_certificates.h"
+#include "tests/skip.h"
+#include "tests/unit/etcd_fake.h"
+#include "tests/unit/etcd_members.h"
+
+using namespace moorage::core;
+using namespace moorage::test;
+
+namespace {
+
+struct bench {
+    bench() {
+        // etcd's gateway calls etcd itself with the server's certificate.
+        files.write("etcd", certify("IP:127.0.0.1", &files.authority));
+        files.write("node", certify("DNS:node-a", &files.authority));
+        const certified stranger = certify("", nullptr);
+        files.write("other-ca", stranger);
+        files.write("stranger", certify("DNS:node-a", &stranger));
+    }
+    etcd_tls with(const std::string &name, const std::string &ca = "ca") const {
+        if (name.empty()) return {{}, {}, files.file(ca + ".pem")};
+        return {files.file(name + ".pem"), files.file(name + ".key"), files.file(ca + ".pem")};
+    }
+    // Lines of keys and certificates; none may be said.
+    bool is_secret_free(const std::string &text) const {
+        for (const char *name : {"node", "stranger", "etcd"})
+            for (const char *kind : {".key", ".pem"}) {
+                std::ifstream in(files.file(name + std::string(kind)));
+                for (std::string line; std::getline(in, line);)
+                    if (line.find("-----") == std::string::npos &&
+                        text.find(line) != std::string::npos)
+                        return false;
+            }
+        return text.find("-----BEGIN") == std::string::npos;
+    }
+
+    certificate_folder files;
+};
+
+const json anything = {{"key", "YQ=="}};
+
+std::string refusal(etcd_client &&asked) {
+    const auto said = asked.post("/v3/kv/range", anything);
+    REQUIRE_FALSE(said.ok());
+    const status watched = asked.watch(anything, false);
+    CHECK_FALSE(watched.ok());
+    return said.failure().text;
+}
+
+bool has(const std::string &text, const char *part) { return text.find(part) != std::string::npos; }
+
+bool comes(cluster_registry &of, const std::function<bool(const registry_state &)> &so) {
+    for (const uint64_t end_ns = steady_ns() + 30'000'000'000; steady_ns() < end_ns;) {
+        if (so(of.state())) return true;
+        if (!of.turn(100'000'000)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+}
+
+}  // namespace
+
+TEST_CASE("members of etcd that want certificates: registered, planned, watched") {
+    if (etcd_program().empty()) return skip("etcd is not installed (package etcd-server)");
+    set_log_level(log_level::error);
+    const bench on;
+    etcd_members all(3, on.with("etcd"));
+    registry_config config;
+    config.endpoints = all.endpoints;
+    config.certificate = on.files.file("node.pem");
+    config.key = on.files.file("node.key");
+    config.authority = on.files.file("ca.pem");
+    auto one = open_registry(config), two = open_registry(config);
+    REQUIRE(one.ok());
+    REQUIRE(two.ok());
+    REQUIRE((*one)->announce("one", std::string(300'000, 'x')).ok());
+    REQUIRE((*two)->announce("two", "second").ok());
+    CHECK(comes(**two, [](const auto &of) {
+        return of.members.contains("one") && of.members.at("one").size() == 300'000;
+    }));
+    CHECK(comes(**one, [&](const auto &) {
+        const auto leads = (*one)->lead();
+        return leads && *leads;
+    }));
+    CHECK((*one)->put_plan(0, 1, "the first").value());
+    CHECK(comes(**two, [](const auto &of) { return of.plan == "the first"; }));
+    // The next plan comes by the watch, and over another member once the first is dead.
+    all.kill(0);
+    CHECK(comes(**one, [&](const auto &of) {
+        if (of.epoch == 2) return true;
+        const auto leads = (*one)->lead();
+        if (!leads || !*leads) return false;
+        const auto put = (*one)->put_plan(1, 2, "the second");
+        return put && *put;
+    }));
+    CHECK(comes(**two, [](const auto &of) { return of.plan == "the second"; }));
+}
+
+TEST_CASE("who is not vouched for is refused, on either side, and no secret is said") {
+    if (etcd_program().empty()) return skip("etcd is not installed (package etcd-server)");
+    const bench on;
+    etcd_members all(1, on.with("etcd"));
+    const std::string at = all.endpoints.front();
+    CHECK(etcd_client({at}, on.with("node")).post("/v3/kv/range", anything).ok());
+
+    const std::string none = refusal(etcd_client({at}, on.with("")));
+    CHECK_MESSAGE(has(none, "certificate"), none);
+    const std::string stranger = refusal(etcd_client({at}, on.with("stranger")));
+    CHECK_MESSAGE(has(stranger, "certificate"), stranger);
+    const std::string liar = refusal(etcd_client({at}, on.with("node", "other-ca")));
+    CHECK_MESSAGE(has(liar, "its certificate is refused: "), liar);
+    // The certificate is for the address, not for the name.
+    const std::string named = "https://localhost" + at.substr(at.rfind(':'));
+    const std::string name = refusal(etcd_client({named}, on.with("node")));
+    CHECK_MESSAGE(has(name, "hostname mismatch"), name);
+    const std::string plain = refusal(etcd_client({at.substr(8)}, on.with("node")));
+    for (const std::string &text : {none, stranger, liar, name, plain}) {
+        CHECK_MESSAGE(on.is_secret_free(text), text);
+        CHECK_MESSAGE(has(text, "etcd at "), text);
+    }
+}
+
+TEST_CASE("TLS that nobody speaks ends in time") {
+    const bench on;
+    etcd_fake clear;  // HTTP
+    const std::string text = refusal(etcd_client({"https://" + clear.address}, on.with("node")));
+    CHECK_MESSAGE(has(text, "no TLS: "), text);
+    const int mute = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof(address);
+    REQUIRE(::bind(mute, reinterpret_cast<sockaddr *>(&address), bytes) == 0);
+    REQUIRE(::listen(mute, 4) == 0);
+    REQUIRE(::getsockname(mute, reinterpret_cast<sockaddr *>(&address), &bytes) == 0);
+    const uint64_t begun_ns = steady_ns();
+    const std::string silent = refusal(
+        etcd_client({format("https://127.0.0.1:{}", ntohs(address.sin_port))}, on.with("node")));
+    CHECK_MESSAGE(has(silent, "no answer within 1000 ms"), silent);
+    CHECK(steady_ns() - begun_ns < 3 * cluster_registry::call_ns_max);
+    ::close(mute);
+}
+
+TEST_CASE("files that cannot be used are refused before anything is asked, by name") {
+    const bench on;
+    registry_config config;
+    config.endpoints = {"https://127.0.0.1:1"};
+    const auto said = [&] {
+        const auto opened = open_registry(config);
+        REQUIRE_FALSE(opened.ok());
+        CHECK(on.is_secret_free(opened.failure().text));
+        return opened.failure().text;
+    };
+    CHECK(has(said(), "[registry] ca cannot be used: it is not given"));
+    config.authority = on.files.file("nothing.pem");
+    CHECK(has(said(), "nothing.pem cannot be used"));
+    config.authority = on.files.file("ca.pem");
+    config.certificate = on.files.file("node.pem");
+    config.key = on.files.file("etcd.key");
+    CHECK(has(said(), "etcd.key cannot be used: "));
+    config.key = on.files.file("node.pem");
+    CHECK(has(said(), "[registry] key "));
+    config.key = on.files.file("node.key");
+    CHECK(open_registry(config).ok());
+}
