@@ -236,7 +236,10 @@ void caller::answered(link &from, const frame &of) {
         pause(from.server);
         return fail_over(std::move(done));
     }
-    const uint64_t took_ns = steady_ns() - done.sent_ns;
+    const uint64_t now_ns = steady_ns(), took_ns = now_ns - done.sent_ns;
+    const uint64_t there_ns = (uint64_t{reply.queued_us} + reply.computed_us) * 1000;
+    node_.debt(done.server)
+        .called(done.pairs, done.sent_ns, now_ns, took_ns - std::min(took_ns, there_ns));
     of_[done.server].times.add(done.pairs, took_ns);
     of_[done.server].pause_ns = pause_ns_min;
     of_[done.server].called.pairs += done.pairs;

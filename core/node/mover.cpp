@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/base/log.h"
 #include "core/base/text.h"
@@ -17,8 +18,13 @@ constexpr uint64_t source_look_ns =
 }  // namespace
 
 mover::mover(links &through, const node_plan &plan, expert_store &store, uint32_t server,
-             const mover_options &options)
-    : links_(through), plan_(plan), store_(store), server_(server), options_(options) {}
+             const mover_options &options, std::span<migration_debt> debts)
+    : links_(through),
+      plan_(plan),
+      store_(store),
+      server_(server),
+      options_(options),
+      debts_(debts) {}
 
 void mover::want(std::span<const moving_copy> all) {
     wanted_.clear();
@@ -33,6 +39,7 @@ void mover::want(std::span<const moving_copy> all) {
     if (!under_way_) return;
     const auto still = std::ranges::find(wanted_, under_way_->page, &moving_copy::page);
     if (still == wanted_.end()) {
+        range_over(steady_ns());
         store_.abandon(under_way_->page);
         under_way_.reset();
     } else {
@@ -43,6 +50,7 @@ void mover::want(std::span<const moving_copy> all) {
 uint64_t mover::due_ns() const {
     if (wanted_.empty()) return UINT64_MAX;
     if (under_way_ && under_way_->id != 0) return under_way_->asked_ns + options_.answer_ns;
+    if (held_ns_ != 0) return std::max(next_ns_, debts_[under_way_->source].from_ns());
     return std::max(next_ns_, steady_ns() + (under_way_ ? source_look_ns : 0));
 }
 
@@ -60,10 +68,24 @@ void mover::turn(bool demand) {
         if (options_.own_directory) finish(/*own=*/true);
         return;
     }
+    if (held_back(now_ns)) return;
     link *const from = links_.bulk_to(under_way_->source);
     if (from) return ask(*from);
     // It is being connected, or does not answer.
     if (!links_.bulk_trouble(under_way_->source).empty()) leave_source("cannot be reached");
+}
+
+// While calls to the source and its own to this node were delayed by too much.
+bool mover::held_back(uint64_t now_ns) {
+    const bool held = now_ns < debts_[under_way_->source].from_ns();
+    if (held && held_ns_ == 0) held_ns_ = now_ns;
+    if (!held && held_ns_ != 0) figures_.held_ns += now_ns - std::exchange(held_ns_, 0);
+    return held;
+}
+
+void mover::range_over(uint64_t now_ns) {
+    held_ns_ = 0;
+    if (under_way_ && under_way_->source != no_server) debts_[under_way_->source].ends(now_ns);
 }
 
 // Room is made by others' copies that go; until then it waits.
@@ -100,6 +122,7 @@ void mover::ask(link &from) {
     of.id = next_id_++;
     of.connection = from.connection;
     of.asked_ns = steady_ns();
+    debts_[of.source].begins(of.asked_ns);
     if (options_.bytes_per_s != 0)
         next_ns_ =
             std::max(next_ns_, of.asked_ns) + range.bytes * 1'000'000'000 / options_.bytes_per_s;
@@ -109,6 +132,7 @@ void mover::ask(link &from) {
 
 void mover::leave_source(const char *why) {
     moving &of = *under_way_;
+    range_over(steady_ns());
     ++figures_.failed;
     log_info(format("node: expert {} of layer {} is not had from {}, which {}",
                     of.page % plan_.sizes.experts, of.page / plan_.sizes.experts,
@@ -145,6 +169,7 @@ void mover::answered(link &from, const frame &of) {
     figures_.bytes += got.bytes.size();
     const uint64_t now_ns = steady_ns(), took_ns = now_ns - own.asked_ns;
     figures_.busy_ns += took_ns;
+    range_over(now_ns);
     if (options_.bytes_per_s == 0) next_ns_ = now_ns + 3 * took_ns;
     if (own.offset == whole) finish(/*own=*/false);
 }

@@ -2,7 +2,8 @@
 // them, behind the demand and within a budget.
 //
 // One range is asked for at a time, over a connection for bulk, when the one before has come and
-// the budget allows, and never while calls of others wait here. Copies come in the plan's order. A
+// the budgets of bytes and of delay (migration_debt.h) allow, and never while calls of others wait
+// here. Copies come in the plan's order. A
 // source that fails, lies or stays silent is left for another holder; where there is none, the
 // expert is taken from the node's own model directory. One thread.
 #pragma once
@@ -14,12 +15,14 @@
 
 #include "core/node/expert_store.h"
 #include "core/node/links.h"
+#include "core/node/migration_debt.h"
 #include "core/node/plan_record.h"
 
 namespace moorage::core {
 
 struct mover_options {
     uint64_t bytes_per_s = 0;  // 0: a quarter of what a range is found to take
+    double delay_max = 0.1;    // of the time of calls that ranges may add; above 0
     uint64_t range_bytes = 128 << 10;
     uint64_t answer_ns = 2'000'000'000;  // of one range
     bool own_directory = true;           // experts may be taken from there
@@ -30,13 +33,14 @@ struct mover_figures {
     uint64_t own = 0;                            // from the own directory
     uint64_t failed = 0;                         // sources that were left
     uint64_t busy_ns = 0;                        // time in which a range was under way
+    uint64_t held_ns = 0;                        // in which the budget of delay held one back
 };
 
 class mover {
 public:
-    // All borrowed.
+    // All borrowed. `debts` [servers].
     mover(links &through, const node_plan &plan, expert_store &store, uint32_t server,
-          const mover_options &options);
+          const mover_options &options, std::span<migration_debt> debts);
 
     // The copies of the plan in force that come here, in place of those before: what is under way
     // and no longer wanted is given up.
@@ -64,6 +68,8 @@ private:
     bool choose_source();
     void begin();
     void ask(link &from);
+    bool held_back(uint64_t now_ns);
+    void range_over(uint64_t now_ns);
     void leave_source(const char *why);
     void finish(bool own);
 
@@ -72,10 +78,12 @@ private:
     expert_store &store_;
     const uint32_t server_;
     const mover_options options_;
+    const std::span<migration_debt> debts_;
     std::vector<moving_copy> wanted_;
     std::optional<moving> under_way_;
     std::vector<uint32_t> arrived_;
     uint64_t next_ns_ = 0;  // when the budget allows a range
+    uint64_t held_ns_ = 0;  // since when that of delay does not; 0: it does
     uint64_t next_id_ = 1;
     mover_figures figures_;
 };

@@ -31,8 +31,8 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
         .pool = made->pool_.get(),
         .board = changes ? &made->board_ : nullptr,
         .expert_bytes = changes ? setup.slots * setup.opened->of->sizes().expert_bytes : 0,
-        .moving = {.bytes_per_s =
-                       static_cast<uint64_t>(config.cluster->migration_bytes_per_s)}});
+        .moving = {.bytes_per_s = static_cast<uint64_t>(config.cluster->migration_bytes_per_s),
+                   .delay_max = config.cluster->migration_delay_max}});
     if (const core::status begun = made->watch_others(config, policies, setup); !begun)
         return begun.failure();
     made->status_.note(*made->node_, nullptr, true);

@@ -223,6 +223,8 @@ void node_status::note(peer_node &of, const caller *calls, bool now) {
     made.leaving = of.leaving();
     made.coming = of.moving().waiting();
     made.moved = of.moving().figures();
+    for (uint32_t server = 0; server < plan.servers.size(); ++server)
+        made.calls_delayed_ns += of.debt(server).delayed_ns();
     made.pages = plan.pages();
     made.layers = plan.sizes.layers;
     made.experts = plan.sizes.experts;
@@ -305,6 +307,8 @@ json to_json(const node_snapshot &of, uint64_t now_ns) {
                    {"copies", of.moved.copies},
                    {"bytes", of.moved.bytes},
                    {"from_own_directory", of.moved.own},
+                   {"held_back_s", seconds(of.moved.held_ns)},
+                   {"calls_delayed_s", seconds(of.calls_delayed_ns)},
                    {"sources_left", of.moved.failed}}},
                  {"served",
                   {{"calls", of.served.calls},

@@ -37,6 +37,7 @@ struct node_snapshot {
     uint64_t leaving = 0, coming = 0;
     mover_figures moved;
     uint32_t held = 0, pages = 0, layers = 0, experts = 0;
+    uint64_t calls_delayed_ns = 0;  // that experts on their way have cost calls and is not paid yet
     bool draining = false, home = false;
     uint64_t waiting = 0, under_way = 0;
     link_figures connections;

@@ -13,15 +13,19 @@ peer_node::peer_node(const node_parts &of)
       experts_(*of.of, of.expert_bytes),
       links_(*of.over, plan_, own_, *this),
       holder_(*of.of, *of.pool, plan_, experts_, links_),
-      mover_(links_, plan_, experts_, own_.server, of.moving) {
+      debts_(plan_.servers.size(), migration_debt(of.moving.delay_max)),
+      mover_(links_, plan_, experts_, own_.server, of.moving, debts_) {
     take_held();
 }
 
 void peer_node::turn(uint64_t wait_ns) {
     follow();
     mover_.turn(holder_.pending());
+    if (!held_back_.empty()) give_held_back();
     if (wait_ns != 0) {
-        const uint64_t now_ns = steady_ns(), due_ns = mover_.due_ns();
+        const uint64_t now_ns = steady_ns();
+        uint64_t due_ns = mover_.due_ns();
+        for (const range_held_back &one : held_back_) due_ns = std::min(due_ns, one.until_ns);
         wait_ns = std::min(wait_ns, due_ns > now_ns ? due_ns - now_ns : 0);
     }
     links_.turn(holder_.pending() ? 0 : wait_ns);
@@ -170,6 +174,7 @@ bool peer_node::arrived(link &from, const frame &of, uint64_t lent) {
 
 bool peer_node::asked(link &from, const frame &of, uint64_t lent) {
     if (desk_ && of.header.kind == message_kind::cancel) desk_->cancel(from, of.header.id);
+    if (of.header.kind == message_kind::weights_wanted) return give_range(from, of), false;
     if (of.header.kind != message_kind::ask) return holder_.arrived(from, of, lent);
     if (desk_) {
         desk_->arrived(from, of);
@@ -180,6 +185,44 @@ bool peer_node::asked(link &from, const frame &of, uint64_t lent) {
         links_.send(from, std::move(written), message_kind::failed, of.header.id);
     }
     return false;
+}
+
+// At once, or when this node's own calls to that one have not been delayed by too much any more.
+// The other does not wait for ever; one that asks for another range is given the one before first.
+void peer_node::give_range(link &from, const frame &of) {
+    constexpr uint64_t held_ns_max = 500'000'000;
+    weights_range range;
+    if (const objection bad = read(of.body, plan_.sizes, range); bad.why != refusal_reason::none)
+        return links_.refuse(from, bad.why, bad.text);
+    const auto same = [&](const range_held_back &one) { return one.connection == from.connection; };
+    if (std::ranges::any_of(held_back_, same)) give_held_back(from.connection);
+    const uint64_t now_ns = steady_ns();
+    const uint64_t from_ns = from.server < debts_.size() ? debts_[from.server].from_ns() : 0;
+    if (from_ns <= now_ns) {
+        if (from.server < debts_.size()) debts_[from.server].gives(now_ns);
+        holder_.arrived(from, of, 0);
+        return;
+    }
+    held_back_.push_back({from.connection,
+                          of.header.id,
+                          std::min(from_ns, now_ns + held_ns_max),
+                          {of.body.begin(), of.body.end()}});
+}
+
+void peer_node::give_held_back(uint64_t connection) {
+    const uint64_t now_ns = steady_ns();
+    std::erase_if(held_back_, [&](const range_held_back &one) {
+        if (one.connection != connection && now_ns < one.until_ns) return false;
+        link *const to = links_.find(one.connection);
+        if (!to) return true;
+        if (to->server < debts_.size()) debts_[to->server].gives(now_ns);
+        frame again;
+        again.header.kind = message_kind::weights_wanted;
+        again.header.id = one.id;
+        again.body = one.body;
+        holder_.arrived(*to, again, 0);
+        return true;
+    });
 }
 
 void peer_node::gone(link &which) {

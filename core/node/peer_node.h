@@ -85,6 +85,8 @@ public:
     // Pages in memory that the plan gives to others, until nobody calls by an earlier one.
     uint64_t leaving() const { return leaving_.size(); }
     const node_plan &plan() const { return plan_; }
+    // What moves between this node and the server, against the calls between them.
+    migration_debt &debt(uint32_t server) { return debts_[server]; }
     const node_identity &own() const { return own_; }
     const model &of() const { return model_; }
 
@@ -95,6 +97,8 @@ private:
     void gone(link &which) override;
     void adopt(const plan_record &next);
     void take_held();
+    void give_range(link &from, const frame &of);
+    void give_held_back(uint64_t connection = 0);
     void forget_left();
     void say();
 
@@ -109,7 +113,13 @@ private:
     struct page_leaving {
         uint32_t page;
         uint64_t epoch;  // from which on it is not this node's
+    std::vector<migration_debt> debts_;  // [servers]
     };
+    struct range_held_back {  // of a server whose calls were delayed by too much
+        uint64_t connection, id, until_ns;
+        std::vector<std::byte> body;
+    };
+    std::vector<range_held_back> held_back_;  // one a connection
     std::vector<page_leaving> leaving_;
     uint64_t version_ = 0, said_ns_ = 0;  // of the board that was seen
     member_record measured_;              // now and then, as others are told of each change

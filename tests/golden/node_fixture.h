@@ -166,7 +166,7 @@ public:
         run_result made;
         loop_wire wire(hub, identity);
         thread_pool pool(1, config.numbers);
-        peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool, board});
+        peer_node own({&wire, &plan, {server, 77 + server, "test"}, of, &pool, board, 0, moving});
         if (server != no_server) {
             const auto bound = own.listen(plan.servers[server].addresses.front());
             (void)bound;  // another home of this server may serve already
@@ -197,6 +197,7 @@ public:
     const model *of = nullptr;
     uint64_t connect_ns = 2'000'000'000;
     plan_board *board = nullptr;  // of the home
+    mover_options moving;         // of the home
     bool hedge = false;
     std::vector<planned_price> prices;  // by which holders are chosen, if there are any
     std::function<bool()> stays;        // serves on after its own text

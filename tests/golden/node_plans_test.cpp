@@ -316,6 +316,72 @@ TEST_CASE("a budget of bytes and of memory is kept") {
     CHECK(to.node().experts().bytes() <= 2 * one_bytes);
 }
 
+TEST_CASE("experts that move delay calls no more than is allowed, whoever brings them") {
+    node_bench on("mixtral");
+    const run_result texts = on.alone(requests);
+    constexpr uint64_t delay_ns = 4'000'000;
+    // Either the home brings what the other has, or the other brings what the home has as well.
+    for (const bool to_home : {true, false}) {
+        uint64_t ranges_free = 0;
+        for (const double delay_max : {1e3, 0.05}) {
+            CAPTURE(to_home);
+            CAPTURE(delay_max);
+            std::vector<std::vector<uint32_t>> holders(on.pages(), {1});
+            std::vector<moving_copy> coming;
+            for (uint32_t page = 0; page < on.pages(); ++page)
+                if (to_home) {
+                    coming.push_back({page, 1, 0});
+                } else if (page % 2 == 0) {
+                    holders[page] = {0};
+                    coming.push_back({page, 0, 1});
+                }
+            const node_plan plan = plan_of(*on.of, 2, holders);
+            std::deque<plan_board> boards(2);
+            // A range makes the next reply late.
+            std::atomic<uint64_t> ranges = 0;
+            bool late = false;
+            const auto delayed = [&](said &what) {
+                const bool range = what.header.kind ==
+                                   (to_home ? message_kind::weights : message_kind::weights_wanted);
+                if (range) ++ranges, late = true;
+                if (what.header.kind == message_kind::reply && std::exchange(late, false))
+                    std::this_thread::sleep_for(std::chrono::nanoseconds(delay_ns));
+                return 1;
+            };
+            loop_hub hub;
+            mover_options moving = small_ranges();
+            moving.range_bytes = 64;  // so that none comes to an end
+            moving.bytes_per_s = uint64_t{1} << 40;
+            moving.delay_max = delay_max;
+            running_node other(hub, plan, *on.of, 1, delayed, 1000, "", &boards[1], moving);
+            plan_record next = record_of(plan);
+            next.epoch = 2;
+            next.coming = coming;
+            on.moving = moving;
+            on.board = &boards[0];
+            uint64_t begun_ns = 0, passes = 0;
+            const run_result there =
+                on.at_home(hub, plan, 0, requests, /*own_disk=*/true, [&](const caller &) {
+                    if (++passes != 4) return;  // what calls take is known
+                    begun_ns = steady_ns();
+                    for (plan_board &one : boards) one.post(next);
+                });
+            const uint64_t took_ns = steady_ns() - begun_ns;
+            CHECK(there.error == "");
+            CHECK(there == texts);
+            CHECK(ranges != 0);
+            other.stop();
+            if (delay_max > 1) {
+                ranges_free = ranges;
+                continue;
+            }
+            // Each has to be paid for by twenty times of what it cost; half is left to chance.
+            CHECK(ranges <= took_ns / (10 * delay_ns) + 8);
+            CHECK(ranges < ranges_free);
+        }
+    }
+}
+
 TEST_CASE("a call by an old plan is answered with what the caller can do") {
     node_bench on("mixtral");
     const node_plan plan =
