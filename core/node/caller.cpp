@@ -114,7 +114,7 @@ void caller::start(flight &&made) {
         message_bytes written = write_call(made, deadline_ns / 1000);
         ++of_[made.server].called.calls;
         of_[made.server].called.rows += tokens_.size();
-        const uint64_t request = request_of_ ? request_of_() : 0;
+        const uint64_t request = made.request = request_of_ ? request_of_() : 0;
         // First, as what is sent may come back, or fail, at once.
         flights_.push_back(std::move(made));
         if (node_.connections().send(*to, std::move(written), message_kind::call,
@@ -168,6 +168,7 @@ void caller::drop_twin(const flight &done) {
     if (link *const to = node_.connections().to(at->server))
         node_.connections().send(*to, node_.connections().take_memory(), message_kind::cancel,
                                  at->id);
+    log(*at, span_end::cancelled);
     flights_.erase(at);
 }
 
@@ -220,6 +221,7 @@ void caller::answered(link &from, const frame &of) {
         refusal_view why;
         if (read(of.body, why).why != refusal_reason::none) why.why = refusal_reason::unexpected;
         ++figures_.failed;
+        log(done, span_end::failed);
         if (why.why == refusal_reason::draining) from.draining = true;
         // It would say the same of the next call, unless that goes by a newer plan.
         if (why.why != refusal_reason::epoch) pause(from.server);
@@ -232,6 +234,7 @@ void caller::answered(link &from, const frame &of) {
         bad = {refusal_reason::shape, "a reply to another question"};
     if (bad.why != refusal_reason::none) {
         ++figures_.wrong;
+        log(done, span_end::wrong);
         node_.connections().count(bad.why);
         pause(from.server);
         return fail_over(std::move(done));
@@ -244,6 +247,7 @@ void caller::answered(link &from, const frame &of) {
     of_[done.server].pause_ns = pause_ns_min;
     of_[done.server].called.pairs += done.pairs;
     ++figures_.replies;
+    log(done, span_end::done);
     drop_twin(done);
     size_t at_value = 0;
     for (const expert_work &one : done.experts) {
@@ -267,7 +271,26 @@ void caller::gone(uint32_t server) {
         return true;
     });
     figures_.lost += lost.size();
-    for (flight &one : lost) fail_over(std::move(one));
+    for (flight &one : lost) {
+        log(one, span_end::lost);
+        fail_over(std::move(one));
+    }
+}
+
+void caller::log(const flight &of, span_end end) {
+    const uint64_t now_ns = steady_ns();
+    node_.spans().add({.kind = span_kind::call,
+                       .end = end,
+                       .server = of.server,
+                       .layer = of.layer,
+                       .experts = static_cast<uint32_t>(of.experts.size()),
+                       .rows = of.pairs,
+                       .request = of.request,
+                       .home = node_.own().incarnation,
+                       .id = of.id,
+                       .begun_ns = of.sent_ns,
+                       .started_ns = of.sent_ns,
+                       .ended_ns = now_ns});
 }
 
 void caller::pause(uint32_t server) {
@@ -354,6 +377,7 @@ void caller::check_deadlines() {
     });
     for (flight &one : over) {
         ++(one.due_ns <= now_ns ? figures_.late : figures_.lost);
+        log(one, one.due_ns <= now_ns ? span_end::late : span_end::lost);
         log_info(format("node: {} did not answer for {} ms", plan_.servers[one.server].name,
                         (now_ns - one.sent_ns) / 1'000'000));
         pause(one.server);

@@ -88,6 +88,7 @@ private:
         uint64_t hedge_ns = UINT64_MAX;  // when somebody else is asked, too
         uint64_t twin = 0;               // the id of that call, or of the one it was for
         uint32_t server = 0, layer = 0, pairs = 0;
+        uint64_t request = 0;              // that it is for
         std::vector<expert_work> experts;  // rising by page
         std::vector<uint32_t> tried;       // servers that did not
     };
@@ -116,6 +117,7 @@ private:
     void give_up(const flight &of, const expert_work &one);
     void pause(uint32_t server);
     void check_deadlines();
+    void log(const flight &of, span_end end);
     void finish(const expert_work &one, uint64_t ns);
     void compute_waiting();
 

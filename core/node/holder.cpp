@@ -19,10 +19,11 @@ uint32_t us_of(uint64_t ns) {
 }  // namespace
 
 holder::holder(const model &of, thread_pool &pool, const node_plan &plan,
-               const expert_store &experts, links &through)
+               const expert_store &experts, links &through, span_log &spans)
     : plan_(plan),
       experts_(experts),
       links_(through),
+      spans_(spans),
       batch_of_(of.config(), pool),
       activations_(plan.pages()) {}
 
@@ -38,6 +39,7 @@ bool holder::arrived(link &from, const frame &of, uint64_t lent) {
                                                      });
                 at != waiting_.end()) {
                 ++figures_.cancelled;
+                log_end(*at, span_end::cancelled);
                 waiting_rows_ -= at->of.rows;
                 links_.release(at->lent);
                 waiting_.erase(at);
@@ -67,7 +69,8 @@ bool holder::take_call(link &from, const frame &of, uint64_t lent) {
         fail(from, id, {.why = why, .text = text});
         return false;
     };
-    waiting_call one{from.connection, lent, id, steady_ns(), {}};
+    waiting_call one{from.connection,   lent, id, steady_ns(), from.server, from.incarnation,
+                     of.header.request, {}};
     if (const objection bad = read(of.body, plan_.sizes, one.of); bad.why != refusal_reason::none) {
         // Numbers may go wrong in a model; whoever gets lengths wrong is no caller.
         if (bad.why == refusal_reason::values) return refuse(bad.why, bad.text);
@@ -145,10 +148,26 @@ void holder::give_weights(link &from, const frame &of) {
 void holder::gone(const link &which) {
     figures_.dropped += std::erase_if(waiting_, [&](const waiting_call &one) {
         if (one.connection != which.connection) return false;
+        log_end(one, span_end::lost);
         waiting_rows_ -= one.of.rows;
         links_.release(one.lent);
         return true;
     });
+}
+
+void holder::log(const waiting_call &one, span_end end, uint64_t began_ns, uint64_t ended_ns) {
+    spans_.add({.kind = span_kind::served,
+                .end = end,
+                .server = one.server,
+                .layer = one.of.layer,
+                .experts = static_cast<uint32_t>(one.of.experts.size()),
+                .rows = one.of.rows,
+                .request = one.request,
+                .home = one.home,
+                .id = one.id,
+                .begun_ns = one.arrived_ns,
+                .started_ns = std::min(began_ns, ended_ns),
+                .ended_ns = ended_ns});
 }
 
 void holder::take_batch() {
@@ -202,6 +221,7 @@ void holder::answer(uint64_t began_ns) {
     for (size_t i = 0; i < batch_.size(); ++i) {
         const waiting_call &one = batch_[i];
         set_times(replies_[i], us_of(began_ns - one.arrived_ns), us_of(took_ns));
+        log(one, span_end::done, began_ns, began_ns + took_ns);
         if (link *const to = links_.find(one.connection))
             links_.send(*to, std::move(replies_[i]), message_kind::reply, one.id);
         links_.release(one.lent);

@@ -14,6 +14,7 @@
 #include "core/model/model.h"
 #include "core/node/expert_store.h"
 #include "core/node/links.h"
+#include "core/node/span_log.h"
 
 namespace moorage::core {
 
@@ -29,7 +30,7 @@ class holder {
 public:
     // All borrowed; one caller of the pool at a time.
     holder(const model &of, thread_pool &pool, const node_plan &plan, const expert_store &experts,
-           links &through);
+           links &through, span_log &spans);
     // Whether a call that waits needs the expert.
     bool needs(uint32_t page) const;
 
@@ -49,8 +50,15 @@ public:
 private:
     struct waiting_call {
         uint64_t connection, lent, id, arrived_ns;
+        uint32_t server;  // whose call it is, in which incarnation, for which of its requests
+        uint64_t home, request;
         call_view of;
     };
+    void log(const waiting_call &one, span_end end, uint64_t began_ns, uint64_t ended_ns);
+    void log_end(const waiting_call &one, span_end end) {  // it was not computed
+        const uint64_t now_ns = steady_ns();
+        log(one, end, now_ns, now_ns);
+    }
     bool take_call(link &from, const frame &of, uint64_t lent);
     std::string where_is(uint32_t page, uint64_t epoch) const;
     void fail(link &from, uint64_t id, const refusal_view &why);
@@ -62,6 +70,7 @@ private:
     const node_plan &plan_;
     const expert_store &experts_;
     links &links_;
+    span_log &spans_;
     expert_batch batch_of_;
     std::deque<waiting_call> waiting_;
     uint64_t waiting_rows_ = 0;

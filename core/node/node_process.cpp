@@ -36,6 +36,7 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     if (const core::status begun = made->watch_others(config, policies, setup); !begun)
         return begun.failure();
     made->status_.note(*made->node_, nullptr, true);
+    made->status_.show_spans([of = made.get(), plan = &setup.plan] { return of->spans_of(*plan); });
     const auto start_part = [&](const std::string &at, auto &&part) -> core::status {
         if (at.empty()) return success();
         const core::status done = part(at);
@@ -95,6 +96,21 @@ status node_process::join(const run_config &config, const registry &policies,
     node_->follow();
     leader_->begin();
     return success();
+}
+
+// On the thread that answers.
+node_spans node_process::spans_of(const node_plan &plan) {
+    node_spans made;
+    const uint32_t own = node_->own().server;
+    for (const node_server &one : plan.servers) made.servers.push_back(one.name);
+    made.server = own < plan.servers.size() ? plan.servers[own].name : "";
+    made.incarnation = node_->own().incarnation;
+    for (uint32_t server = 0; watch_ && server < plan.servers.size(); ++server)
+        if (const clock_sample is = watch_->clock_of(server); is.error_ns != 0)
+            made.offsets.push_back({plan.servers[server].name, is});
+    made.spans = node_->spans().latest();
+    made.now_ns = steady_ns();
+    return made;
 }
 
 // Where any server has an address for heartbeats. One that is taken is the node's of this server.

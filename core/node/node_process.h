@@ -38,6 +38,7 @@ private:
     node_process() = default;
     core::status watch_others(const run_config &config, const registry &policies,
                               const node_setup &setup);
+    node_spans spans_of(const node_plan &plan);
     core::status join(const run_config &config, const registry &policies, const node_setup &setup);
     // In the order of construction.
     std::unique_ptr<thread_pool> pool_;

@@ -358,8 +358,12 @@ http_answer node_status::answer(std::string_view path) const {
             stuck || now.draining ? 503 : 200, is_json,
             json({{"state", word}, {"loop_age_s", seconds(now_ns - now.taken_ns)}}).dump() + "\n"};
     }
+    if (path == "/spans" && spans_)
+        return {200, is_json,
+                to_json(spans_()).dump(-1, ' ', false, json::error_handler_t::replace) + "\n"};
     if (path == "/") return {200, "text/html; charset=utf-8", std::string(node_page)};
-    return {404, "text/plain; charset=utf-8", "there are /, /metrics, /health and /status\n"};
+    return {404, "text/plain; charset=utf-8",
+            "there are /, /metrics, /health, /status and /spans\n"};
 }
 
 }  // namespace moorage::core

@@ -12,6 +12,7 @@
 
 #include "core/base/json_fwd.h"
 #include "core/node/caller.h"
+#include "core/node/cluster_timeline.h"
 #include "core/node/http.h"
 #include "core/node/peer_node.h"
 #include "core/node/registrar.h"
@@ -33,11 +34,11 @@ struct node_snapshot {
     std::string name, model, software;
     uint64_t incarnation = 0, epoch = 0, plan = 0;
     uint64_t since_ns = 0, taken_ns = 0;  // of the steady clock
-    uint32_t in_memory = 0;  // experts; `held`: those that the plan gives it
+    uint32_t in_memory = 0;               // experts; `held`: those that the plan gives it
     uint64_t leaving = 0, coming = 0;
     mover_figures moved;
-    uint32_t held = 0, pages = 0, layers = 0, experts = 0;
     uint64_t calls_delayed_ns = 0;  // that experts on their way have cost calls and is not paid yet
+    uint32_t held = 0, pages = 0, layers = 0, experts = 0;
     bool draining = false, home = false;
     uint64_t waiting = 0, under_way = 0;
     link_figures connections;
@@ -58,9 +59,11 @@ public:
     void note(peer_node &of, const caller *calls, bool now = false);
     // What /status says of the registry; called on the thread that answers. Before it begins.
     void show_registry(std::function<registry_view()> by) { registry_ = std::move(by); }
+    // What /spans says; as above.
+    void show_spans(std::function<node_spans()> by) { spans_ = std::move(by); }
     // From any thread.
     node_snapshot latest() const;
-    // /metrics, /health and /status.
+    // /metrics, /health, /status and /spans.
     http_answer answer(std::string_view path) const;
 
 private:
@@ -68,6 +71,7 @@ private:
     mutable std::mutex guard_;
     node_snapshot latest_;
     std::function<registry_view()> registry_;
+    std::function<node_spans()> spans_;
     uint64_t noted_ns_ = 0;
 };
 

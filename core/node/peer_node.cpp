@@ -12,7 +12,7 @@ peer_node::peer_node(const node_parts &of)
       board_(of.board),
       experts_(*of.of, of.expert_bytes),
       links_(*of.over, plan_, own_, *this),
-      holder_(*of.of, *of.pool, plan_, experts_, links_),
+      holder_(*of.of, *of.pool, plan_, experts_, links_, spans_),
       debts_(plan_.servers.size(), migration_debt(of.moving.delay_max)),
       mover_(links_, plan_, experts_, own_.server, of.moving, debts_) {
     take_held();

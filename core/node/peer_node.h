@@ -22,6 +22,7 @@
 #include "core/node/node_plan.h"
 #include "core/node/plan_board.h"
 #include "core/node/request_desk.h"
+#include "core/node/span_log.h"
 #include "core/node/watch.h"
 #include "core/node/wire.h"
 
@@ -78,15 +79,17 @@ public:
     const holder &serving() const { return holder_; }
     const expert_store &experts() const { return experts_; }
     const mover &moving() const { return mover_; }
+    // To be added to from the loop, to be read from any thread.
+    span_log &spans() { return spans_; }
     // Takes the newest plan of the board, if there is one; turn() does.
     void follow();
     // What a home of this server asked for, page by page, for whoever leads. False: nobody does.
     bool tell_demand(std::span<const uint64_t> of_pages, uint64_t window_ms);
+    // What moves between this node and the server, against the calls between them.
+    migration_debt &debt(uint32_t server) { return debts_[server]; }
     // Pages in memory that the plan gives to others, until nobody calls by an earlier one.
     uint64_t leaving() const { return leaving_.size(); }
     const node_plan &plan() const { return plan_; }
-    // What moves between this node and the server, against the calls between them.
-    migration_debt &debt(uint32_t server) { return debts_[server]; }
     const node_identity &own() const { return own_; }
     const model &of() const { return model_; }
 
@@ -94,11 +97,11 @@ private:
     void ready(link &) override {}
     bool arrived(link &from, const frame &of, uint64_t lent) override;
     bool asked(link &from, const frame &of, uint64_t lent);
+    void give_range(link &from, const frame &of);
+    void give_held_back(uint64_t connection = 0);
     void gone(link &which) override;
     void adopt(const plan_record &next);
     void take_held();
-    void give_range(link &from, const frame &of);
-    void give_held_back(uint64_t connection = 0);
     void forget_left();
     void say();
 
@@ -108,18 +111,19 @@ private:
     plan_board *const board_;
     expert_store experts_;
     links links_;
+    span_log spans_;
     holder holder_;
-    mover mover_;
-    struct page_leaving {
-        uint32_t page;
-        uint64_t epoch;  // from which on it is not this node's
     std::vector<migration_debt> debts_;  // [servers]
-    };
+    mover mover_;
     struct range_held_back {  // of a server whose calls were delayed by too much
         uint64_t connection, id, until_ns;
         std::vector<std::byte> body;
     };
     std::vector<range_held_back> held_back_;  // one a connection
+    struct page_leaving {
+        uint32_t page;
+        uint64_t epoch;  // from which on it is not this node's
+    };
     std::vector<page_leaving> leaving_;
     uint64_t version_ = 0, said_ns_ = 0;  // of the board that was seen
     member_record measured_;              // now and then, as others are told of each change

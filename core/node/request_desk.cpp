@@ -77,7 +77,9 @@ bool request_desk::next(model_request &out) {
             continue;
         }
         out = std::move(one.of);
-        const uint64_t waited_us = (steady_ns() - one.arrived_ns) / 1000;
+        one.begun_ns = steady_ns();
+        one.asked_tokens = static_cast<uint32_t>(out.ids.size());
+        const uint64_t waited_us = (one.begun_ns - one.arrived_ns) / 1000;
         one.queued_us = static_cast<uint32_t>(std::min<uint64_t>(waited_us, UINT32_MAX));
         one.of = {};
         one.handed = handed_++;
@@ -94,7 +96,10 @@ request_desk::request *request_desk::under_way(uint64_t of_source) {
 
 void request_desk::wrote(uint64_t of_source, int32_t id) {
     ++figures_.written_tokens;
-    if (request *const one = under_way(of_source)) one->news.push_back(id);
+    request *const one = under_way(of_source);
+    if (!one) return;
+    one->news.push_back(id);
+    ++one->written_tokens;
 }
 
 void request_desk::ended(uint64_t of_source) {
@@ -124,6 +129,7 @@ void request_desk::send() {
     std::erase_if(under_way_, [&](const request &one) {
         if (!one.over) return false;
         ++(one.unwanted ? figures_.cancelled : figures_.ended);
+        log(one, one.unwanted ? span_end::cancelled : span_end::done);
         log_info(format("node: request {} ends{} after {} ms", one.number,
                         one.unwanted ? ", unwanted," : "",
                         (steady_ns() - one.arrived_ns) / 1'000'000));
@@ -135,6 +141,7 @@ void request_desk::fail(const std::string &text) {
     handed_ = 0;
     for (request &one : under_way_) {
         ++figures_.failed;
+        log(one, span_end::failed);
         link *const to = one.unwanted ? nullptr : links_.find(one.connection);
         if (!to) continue;
         message_bytes written = links_.take_memory();
@@ -142,6 +149,18 @@ void request_desk::fail(const std::string &text) {
         links_.send(*to, std::move(written), message_kind::failed, one.id, one.number);
     }
     under_way_.clear();
+}
+
+void request_desk::log(const request &one, span_end end) {
+    if (!spans_) return;
+    spans_->add({.kind = span_kind::request,
+                 .end = end,
+                 .experts = one.written_tokens,
+                 .rows = one.asked_tokens,
+                 .request = one.number,
+                 .begun_ns = one.arrived_ns,
+                 .started_ns = one.begun_ns,
+                 .ended_ns = steady_ns()});
 }
 
 desk_figures request_desk::figures() const {

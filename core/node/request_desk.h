@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/node/links.h"
+#include "core/node/span_log.h"
 #include "core/source/model_source.h"
 
 namespace moorage::core {
@@ -41,6 +42,8 @@ public:
 
     // `through` is borrowed.
     request_desk(links &through, const desk_limits &limits) : links_(through), limits_(limits) {}
+    // Where requests that end are written to. Borrowed.
+    void log_to(span_log *spans) { spans_ = spans; }
 
     // A request.
     void arrived(link &from, const frame &of);
@@ -68,8 +71,9 @@ private:
     struct request {
         uint64_t connection = 0, id = 0;  // the asker's
         uint64_t number = 0, handed = 0;  // its number here, and at the source
-        uint64_t arrived_ns = 0;
+        uint64_t arrived_ns = 0, begun_ns = 0;
         uint32_t queued_us = 0;
+        uint32_t asked_tokens = 0, written_tokens = 0;
         bool over = false, unwanted = false;
         model_request of;           // until it is handed out
         std::vector<int32_t> news;  // written, not sent
@@ -77,9 +81,11 @@ private:
     void refuse(link &from, uint64_t id, refusal_reason why, const std::string &text);
     request *under_way(uint64_t of_source);
     void answer(request &one);
+    void log(const request &one, span_end end);
 
     links &links_;
     const desk_limits limits_;
+    span_log *spans_ = nullptr;
     std::deque<request> waiting_;
     std::deque<request> under_way_;  // rising by number
     uint64_t taken_ = 0, handed_ = 0;

@@ -18,7 +18,8 @@ watch::watch(std::unique_ptr<wire> over, const node_plan &plan, const node_ident
       beat_ns_(beat_ns),
       pulses_(plan.servers.size()),
       trips_ns_(plan.servers.size()),
-      heard_ns_(plan.servers.size(), 0) {}
+      heard_ns_(plan.servers.size(), 0),
+      clocks_(plan.servers.size()) {}
 
 watch::~watch() {
     over_ = true;
@@ -63,6 +64,11 @@ void watch::set(uint32_t server, pulse now) {
 void watch::ready(link &which) {
     if (!which.dialed) return;
     heard_ns_[which.server] = steady_ns();
+    {
+        // Perhaps of another machine.
+        const std::lock_guard lock(clocks_guard_);
+        clocks_[which.server].forget();
+    }
     set(which.server, pulse::alive);
 }
 
@@ -76,6 +82,11 @@ bool watch::arrived(link &from, const frame &of, uint64_t) {
             return false;
         }
         heard_ns_[from.server] = steady_ns();
+        if (answer.sent_ns <= heard_ns_[from.server] && answer.received_ns <= answer.answered_ns) {
+            const std::lock_guard lock(clocks_guard_);
+            clocks_[from.server].add(clock_sample_of(answer.sent_ns, answer.received_ns,
+                                                     answer.answered_ns, heard_ns_[from.server]));
+        }
         trips_ns_[from.server].store(
             heard_ns_[from.server] - std::min(answer.sent_ns, heard_ns_[from.server]),
             std::memory_order_relaxed);

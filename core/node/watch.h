@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "core/node/clock_offset.h"
 #include "core/node/links.h"
 
 namespace moorage::core {
@@ -40,6 +42,12 @@ public:
         return trips_ns_[server].load(std::memory_order_relaxed);
     }
 
+    // How far its clock is ahead of this one's; error_ns 0: it is not known.
+    clock_sample clock_of(uint32_t server) const {
+        const std::lock_guard lock(clocks_guard_);
+        return clocks_[server].best(steady_ns());
+    }
+
 private:
     void run();
     void beat(uint64_t now_ns);
@@ -57,6 +65,8 @@ private:
     std::vector<std::atomic<pulse>> pulses_;       // [servers]
     std::vector<std::atomic<uint64_t>> trips_ns_;  // [servers] of the latest answer
     std::vector<uint64_t> heard_ns_;               // [servers] when
+    mutable std::mutex clocks_guard_;
+    std::vector<clock_offset> clocks_;  // [servers]
     uint64_t next_beat_ns_ = 0;
     std::atomic<bool> over_ = false;
     std::thread thread_;

@@ -28,7 +28,8 @@ class local_cluster {
 public:
     program at;
     std::string file;
-    std::vector<std::string> more;  // arguments of nodes
+    std::vector<std::string> more;                  // arguments of nodes
+    std::map<size_t, std::vector<std::string>> by;  // what starts a server's node
 
     local_cluster() : ports_(free_ports(9)) {
         std::ifstream in(home + "/configs/clusters/local.toml");
@@ -62,7 +63,7 @@ public:
         std::vector<std::string> words = {"node", file, "--server", names[server]};
         if (verbose) words.insert(words.begin(), "-v");
         words.insert(words.end(), more.begin(), more.end());
-        nodes_[server] = at.start(words, out, out);
+        nodes_[server] = at.start(words, out, out, by[server]);
         ::close(out);
         for (int tries = 0; tries < 600; ++tries) {
             if (http_get(status_address(server), "/health", 1'000'000'000)) return;

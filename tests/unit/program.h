@@ -60,10 +60,14 @@ public:
     }
 
     // Starts `moorage` with the arguments in that folder, its output going to descriptor `out`; a
-    // group of its own, so that a signal can be sent to all of it.
-    pid_t start(const std::vector<std::string> &arguments, int out, int errors) const {
+    // group of its own, so that a signal can be sent to all of it. `by`: the words of a program
+    // that starts it.
+    pid_t start(const std::vector<std::string> &arguments, int out, int errors,
+                const std::vector<std::string> &by = {}) const {
         const std::string path = std::string(MOORAGE_BINARY_DIR) + "/bin/moorage";
-        std::vector<char *> words{const_cast<char *>(path.c_str())};
+        std::vector<char *> words;
+        for (const std::string &one : by) words.push_back(const_cast<char *>(one.c_str()));
+        words.push_back(const_cast<char *>(path.c_str()));
         for (const std::string &one : arguments) words.push_back(const_cast<char *>(one.c_str()));
         words.push_back(nullptr);
         const pid_t child = ::fork();
@@ -72,7 +76,7 @@ public:
         if (::chdir(folder.path().c_str()) != 0) ::_exit(126);
         ::dup2(out, 1);
         ::dup2(errors, 2);
-        ::execv(path.c_str(), words.data());
+        ::execv(words.front(), words.data());
         ::_exit(127);
     }
     static int wait(pid_t child) {

@@ -1,5 +1,5 @@
 // cluster_command.cpp - moorage cluster: how its nodes are, asked one by one; what may be asked of
-// its plan (cluster_plan.h).
+// its plan (cluster_plan.h); what they did (cluster_spans.h).
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "core/node/http.h"
 #include "core/report/figures.h"
 #include "tools/moorage/cluster_plan.h"
+#include "tools/moorage/cluster_spans.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
 
@@ -121,6 +122,30 @@ void add_json(parser &to, const std::shared_ptr<plan_arguments> &given) {
         ->type_name("FILE");
 }
 
+std::shared_ptr<spans_arguments> add_timeline(parser &to) {
+    const auto given = std::make_shared<spans_arguments>();
+    to.add_option("cluster", given->cluster, "the cluster's TOML file")
+        ->required()
+        ->type_name("CLUSTER.toml");
+    to.add_option("--out", given->out, "the file: .pftrace, else JSON; .gz after it compresses")
+        ->required()
+        ->type_name("FILE");
+    to.add_option("--home", given->home, "calls of this home alone, by whose clock all is drawn")
+        ->type_name("NAME");
+    to.add_option("--request", given->request,
+                  "of that home, by its number (load --answers has it)")
+        ->type_name("N");
+    to.add_option("--set", given->overrides, "replace a setting of the file; repeatable")
+        ->type_name("SECTION.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
+    to.footer(
+        "Asks each server's status address for its latest requests and calls, and draws them on "
+        "one "
+        "clock: heartbeats\nsay how far the clocks are apart. Exit code 1: some node is away.");
+    return given;
+}
+
 }  // namespace
 
 command install_cluster(parser &app) {
@@ -158,7 +183,11 @@ command install_cluster(parser &app) {
     for (parser *one : {drain, rebalance})
         one->add_option("--within", of_plan->within_s, "seconds that it waits")
             ->type_name("SECONDS");
+    parser *events =
+        sub->add_subcommand("timeline", "what requests did on which node, for ui.perfetto.dev");
+    const auto of_events = add_timeline(*events);
     return [=] {
+        if (events->parsed()) return draw_spans(*of_events);
         if (plan->parsed()) return show_plan(*of_plan);
         if (drain->parsed()) return drain_server(*of_plan);
         if (rebalance->parsed()) return rebalance_cluster(*of_plan);

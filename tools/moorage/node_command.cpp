@@ -56,6 +56,7 @@ status be_home(const arguments &given, const run_config &config, run_resources &
     options.hedge = given.hedge;
     options.context_max = std::min(given.context, of.positions_max);
     request_desk desk(process.node().connections(), {of.vocabulary, options.context_max});
+    desk.log_to(&process.node().spans());
     options.desk = &desk;
     if (given.prices == "file") options.prices = setup.prices;
     if (!config.registry.place.empty()) options.slots = setup.slots;

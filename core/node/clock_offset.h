@@ -1,0 +1,53 @@
+// clock_offset.h - how far another node's clock is ahead of this one's, by the times of heartbeats.
+//
+// A beat says when it was sent, when it was received and answered, and when the answer came. If
+// both ways take the same, the middle between sent and heard is that between received and answered,
+// by the two clocks; so the error is half of the time on the way at most. The best of the latest
+// beats is used, older ones counting as worse by what clocks may drift. For timelines alone: no
+// deadline goes by it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace moorage::core {
+
+struct clock_sample {
+    int64_t offset_ns = 0;  // the other's clock minus this one's
+    uint64_t error_ns = 0;  // at most, where clocks do not drift; 0: nothing is known
+    uint64_t taken_ns = 0;  // by this one's clock
+};
+
+// Requires: sent <= heard, received <= answered, by the two clocks.
+constexpr clock_sample clock_sample_of(uint64_t sent_ns, uint64_t received_ns, uint64_t answered_ns,
+                                       uint64_t heard_ns) {
+    const auto there = static_cast<int64_t>(received_ns - sent_ns);
+    const auto back = static_cast<int64_t>(answered_ns - heard_ns);
+    const uint64_t away_ns = heard_ns - sent_ns, held_ns = answered_ns - received_ns;
+    const uint64_t way_ns = away_ns > held_ns ? away_ns - held_ns : 0;
+    return {there / 2 + back / 2 + (there % 2 + back % 2) / 2, way_ns / 2 + 1, heard_ns};
+}
+
+class clock_offset {
+public:
+    static constexpr size_t samples = 64;
+    static constexpr uint64_t drift_per_s_ns = 50'000;  // of two clocks that nobody sets
+
+    void add(const clock_sample &one) { kept_[count_++ % samples] = one; }
+    void forget() { count_ = 0; }
+    clock_sample best(uint64_t now_ns) const {
+        clock_sample made;
+        for (size_t i = 0; i < samples && i < count_; ++i) {
+            clock_sample one = kept_[i];
+            one.error_ns += (now_ns - one.taken_ns) / 1'000 * drift_per_s_ns / 1'000'000;
+            if (made.error_ns == 0 || one.error_ns < made.error_ns) made = one;
+        }
+        return made;
+    }
+
+private:
+    std::array<clock_sample, samples> kept_{};
+    uint64_t count_ = 0;
+};
+
+}  // namespace moorage::core

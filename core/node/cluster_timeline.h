@@ -1,0 +1,58 @@
+// cluster_timeline.h - spans of several nodes on one clock: a request followed from its home to
+// whoever computed for it.
+//
+//   auto said = read_node_spans(json_of_spans);          // of /spans, for each node
+//   said->asked_ns = ..., said->answered_ns = ...;       // by the asker's clock
+//   draw_cluster(events, all, {.home = "one", .request = 7});
+//
+// Clocks are those of machines, which agree on nothing. Each node says how far those of others are
+// from its own (clock_offset.h), and how late it was when it was asked; of these offsets the ones
+// with the least error lead from the first node to every other. What a node says may be anything:
+// it is checked, and bounded.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/base/json_fwd.h"
+#include "core/base/result.h"
+#include "core/node/clock_offset.h"
+#include "core/node/span_log.h"
+#include "core/report/timeline.h"
+
+namespace moorage::core {
+
+struct node_spans {
+    struct offset {
+        std::string server;
+        clock_sample is;
+    };
+    std::string server;
+    uint64_t incarnation = 0;
+    uint64_t now_ns = 0;               // when it answered
+    std::vector<std::string> servers;  // by their numbers in spans
+    std::vector<offset> offsets;
+    std::vector<node_span> spans;
+    uint64_t asked_ns = 0, answered_ns = 0;  // of the asker's clock; 0: not said
+};
+
+// What /spans answers.
+json to_json(const node_spans &of);
+result<node_spans> read_node_spans(const json &from);
+
+// Of each node's clock against the first one's; error_ns 0 for those that nothing leads to, and the
+// first itself.
+std::vector<clock_sample> common_clock(std::span<const node_spans> all);
+
+struct cluster_timeline_choice {
+    std::string home;      // of the request; empty: everything
+    uint64_t request = 0;  // 0: all of that home
+};
+// Spans drawn.
+uint64_t draw_cluster(timeline &to, std::span<const node_spans> all,
+                      const cluster_timeline_choice &of = {});
+
+}  // namespace moorage::core

@@ -1,0 +1,69 @@
+// span_log.h - what a node did when, by its own clock: requests of its home, calls to others, calls
+// of others. The latest spans_max are kept, in memory that is taken once; whoever asks at /spans
+// has them (cluster_timeline.h puts those of several nodes together).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "core/node/node_plan.h"
+
+namespace moorage::core {
+
+enum class span_kind : uint8_t {
+    request,  // of this home: it came, was begun, ended
+    call,     // to `server`: sent, -, answered or given up
+    served    // of `server`: it came, was begun, computed
+};
+constexpr std::array<const char *, 3> span_kind_names = {"request", "call", "served"};
+
+enum class span_end : uint8_t { done, late, lost, failed, wrong, cancelled };
+constexpr std::array<const char *, 6> span_end_names = {"done",   "late",  "lost",
+                                                        "failed", "wrong", "cancelled"};
+
+struct node_span {
+    span_kind kind = span_kind::request;
+    span_end end = span_end::done;
+    uint32_t server = no_server;
+    uint32_t layer = 0, experts = 0, rows = 0;  // of a request: -, tokens written, tokens asked
+    uint64_t request = 0;                       // by its home's number; 0: not said
+    uint64_t home = 0, id = 0;  // incarnation of whoever called, and its number of the call
+    uint64_t begun_ns = 0, started_ns = 0, ended_ns = 0;  // of the node's steady clock
+    bool operator==(const node_span &) const = default;
+};
+
+class span_log {
+public:
+    static constexpr size_t spans_max = size_t{1} << 15;
+
+    // From the node's loop.
+    void add(const node_span &one) {
+        const std::lock_guard lock(guard_);
+        if (spans_.size() < spans_max) {
+            if (spans_.empty()) spans_.reserve(spans_max);
+            spans_.push_back(one);
+        } else {
+            spans_[added_ % spans_max] = one;
+        }
+        ++added_;
+    }
+    // From any thread: the oldest first.
+    std::vector<node_span> latest() const {
+        const std::lock_guard lock(guard_);
+        std::vector<node_span> all;
+        all.reserve(spans_.size());
+        const size_t first = spans_.size() < spans_max ? 0 : added_ % spans_max;
+        for (size_t i = 0; i < spans_.size(); ++i)
+            all.push_back(spans_[(first + i) % spans_.size()]);
+        return all;
+    }
+
+private:
+    mutable std::mutex guard_;
+    std::vector<node_span> spans_;
+    uint64_t added_ = 0;
+};
+
+}  // namespace moorage::core
