@@ -99,10 +99,10 @@ private:
 
     uint32_t needs_ = 0;
     uint32_t device_ = MOORAGE_NONE;  // for which instances are being made
+    policy_clock clock_;  // before the instances, whose last calls are timed, too
     std::vector<std::unique_ptr<instance>> instances_;
     std::vector<uint32_t> devices_;  // [instances] that each is of; MOORAGE_NONE: of all
     stages stages_{};
-    policy_clock clock_;
 };
 
 }  // namespace moorage::core
