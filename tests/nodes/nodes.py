@@ -103,12 +103,58 @@ def make_certificates(folder):
         subprocess.run(["openssl", *words], check=True, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=folder, **more)
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     openssl("req", "-x509", *curve, "-days", "3650", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=cluster")
-    for name in NAMES + ["client"]:
+    for name in NAMES + ["client", "etcd"]:
         openssl("req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
         with open(os.path.join(folder, f"{name}.ext"), "w") as file:
-            file.write(f"subjectAltName=DNS:{name}\n")
+            file.write("subjectAltName=IP:127.0.0.1\n" if name == "etcd" else f"subjectAltName=DNS:{name}\n")
         openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
                 "-days", "365", "-extfile", f"{name}.ext", "-out", f"{name}.pem")
+
+
+class Etcd:
+    """Members of etcd on loopback; with `tls` they want certificates of the cluster's authority."""
+
+    def __init__(self, folder, count=3, tls=False):
+        ports = free_ports(2 * count)
+        self.folder, self.tls, self.members = folder, tls, {}
+        scheme = "https" if tls else "http"
+        self.clients = [f"{scheme}://127.0.0.1:{port}" for port in ports[:count]]
+        self.peers = [f"http://127.0.0.1:{port}" for port in ports[count:]]
+        for number in range(count):
+            self.start(number)
+
+    def start(self, number):
+        all_peers = ",".join(f"m{i}={peer}" for i, peer in enumerate(self.peers))
+        files = []
+        if self.tls:
+            files = ["--cert-file", "etcd.pem", "--key-file", "etcd.key", "--trusted-ca-file", "ca.pem", "--client-cert-auth"]
+        self.members[number] = subprocess.Popen(
+            ["etcd", "--name", f"m{number}", "--data-dir", f"etcd{number}", "--listen-peer-urls", self.peers[number],
+             "--initial-advertise-peer-urls", self.peers[number], "--listen-client-urls", self.clients[number],
+             "--advertise-client-urls", self.clients[number], "--initial-cluster", all_peers, *files],
+            cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def settings(self, name):
+        """What a node, or a command, needs to use them."""
+        made = [f"--set=registry.endpoints={json.dumps(self.clients)}"]
+        if self.tls:
+            made += [f"--set=registry.{key}={os.path.join(self.folder, file)}" for key, file in
+                     (("certificate", f"{name}.pem"), ("key", f"{name}.key"), ("ca", "ca.pem"))]
+        return made
+
+    def tell(self, number, what):
+        if number in self.members:
+            os.kill(self.members[number].pid, what)
+
+    def kill(self, number):
+        member = self.members.pop(number)
+        os.kill(member.pid, signal.SIGCONT)
+        member.kill()
+        member.wait()
+
+    def close(self):
+        for number in list(self.members):
+            self.kill(number)
 
 
 class Cluster:
