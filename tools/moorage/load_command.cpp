@@ -1,6 +1,7 @@
 // load_command.cpp - moorage load: asks the homes of a cluster of real nodes for texts, at the
 // times at which an emulated run would be asked, and reports what came of it.
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <random>
@@ -43,9 +44,11 @@ struct arguments {
 constexpr uint64_t answer_ns = 2'000'000'000;
 constexpr uint32_t requests_max = 65536;  // of each home
 
-volatile std::sig_atomic_t asked_to_end = 0;
+// A signal comes on any of the threads.
+std::atomic<bool> asked_to_end = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
-void keep_asking(int) { asked_to_end = 1; }
+void keep_asking(int) { asked_to_end = true; }
 
 // What prompts are cut from: a text's ids, else ids by chance.
 class prompts {
@@ -209,7 +212,7 @@ int ask_all(const arguments &given) {
     for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, keep_asking);
     load_options options;
     options.patience_ns = static_cast<uint64_t>(given.patience_s * 1e9);
-    options.stop = [] { return asked_to_end != 0; };
+    options.stop = [] { return asked_to_end.load(); };
     std::random_device chance;
     load_seen seen;
     seen.before = look_at(*config->cluster);

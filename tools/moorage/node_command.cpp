@@ -1,5 +1,6 @@
 // node_command.cpp - moorage node: serves the experts that a plan gives to one server of a cluster.
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <memory>
 #include <string>
@@ -26,9 +27,11 @@ struct arguments {
     bool hedge = false;
 };
 
-volatile std::sig_atomic_t asked_to_end = 0;
+// A signal comes on any of the threads.
+std::atomic<bool> asked_to_end = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
 
-void keep_asking(int) { asked_to_end = 1; }
+void keep_asking(int) { asked_to_end = true; }
 
 std::string summary(node_process &process, const node_setup &setup) {
     const node_plan &plan = setup.plan;
@@ -60,7 +63,7 @@ status be_home(const arguments &given, const run_config &config, run_resources &
     options.desk = &desk;
     if (given.prices == "file") options.prices = setup.prices;
     if (!config.registry.place.empty()) options.slots = setup.slots;
-    options.stop = [] { return asked_to_end != 0; };
+    options.stop = [] { return asked_to_end.load(); };
     options.after_pass = [&](const caller &at_work) {
         process.status().note(process.node(), &at_work);
     };
@@ -100,7 +103,7 @@ int serve(const arguments &given) {
             return fail(done.failure());
     (*process)->node().serve([&] {
         (*process)->status().note((*process)->node(), nullptr);
-        return asked_to_end != 0;
+        return asked_to_end.load();
     });
     const holder_figures &done = (*process)->node().serving().figures();
     print(format("{} ends: {} calls served, {} rows, {} batches\n", given.common.server, done.calls,
