@@ -8,6 +8,7 @@
 
 #include "core/base/log.h"
 #include "core/base/steady_time.h"
+#include "core/config/run_config.h"
 #include "core/registry/etcd_registry.h"
 #include "core/registry/open_registry.h"
 #include "tests/plugin/wire_certificates.h"
@@ -173,4 +174,30 @@ TEST_CASE("files that cannot be used are refused before anything is asked, by na
     CHECK(has(said(), "[registry] key "));
     config.key = on.files.file("node.key");
     CHECK(open_registry(config).ok());
+}
+
+TEST_CASE("a configuration says all that TLS needs, or what is missing") {
+    const std::string file = std::string(MOORAGE_SOURCE_DIR) + "/configs/clusters/local.toml";
+    const auto read = [&](const std::vector<std::pair<const char *, const char *>> &given) {
+        std::vector<override_value> all;
+        for (const auto &[key, value] : given) all.push_back({"registry", key, value});
+        return load_run_config(file, all);
+    };
+    const char *const secure = "['https://a:2379', 'https://b:2379']";
+    const auto whole = read(
+        {{"endpoints", secure}, {"ca", "ca.pem"}, {"certificate", "one.pem"}, {"key", "one.key"}});
+    REQUIRE_MESSAGE(whole.ok(), (whole ? "" : whole.failure().text));
+    CHECK(whole->registry.authority.filename() == "ca.pem");
+    CHECK(whole->registry.certificate.filename() == "one.pem");
+    CHECK(whole->registry.key.filename() == "one.key");
+    CHECK(read({{"endpoints", secure}, {"ca", "ca.pem"}}).ok());
+    const auto refused = [&](const auto &given, const char *why) {
+        const auto made = read(given);
+        return !made.ok() && has(made.failure().text, why);
+    };
+    using keys = std::vector<std::pair<const char *, const char *>>;
+    CHECK(refused(keys{{"endpoints", secure}}, "need ca"));
+    CHECK(refused(keys{{"endpoints", "a:2379"}, {"ca", "ca.pem"}}, "https://"));
+    CHECK(refused(keys{{"endpoints", secure}, {"ca", "ca.pem"}, {"key", "one.key"}},
+                  "certificate and key go together"));
 }
