@@ -28,5 +28,5 @@ build_packages=(g++ cmake ninja-build libboost-dev libboost-filesystem-dev libto
     libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev pkg-config libhwy-dev libpcre2-dev
     libutf8proc-dev liburing-dev libssl-dev zlib1g-dev)
 test_packages=(doctest-dev libbenchmark-dev libucx-dev libglpk-dev gcc binutils python3 valgrind
-    etcd-server)
+    etcd-server mandoc zsh fish)
 command -v rustc >/dev/null || test_packages+=(rustc)

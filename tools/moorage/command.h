@@ -30,5 +30,8 @@ command install_node(parser &app);
 command install_cluster(parser &app);
 command install_load(parser &app);
 command install_help(parser &app);
+// These two keep `app` until they run.
+command install_completion(parser &app);
+command install_man(parser &app);
 
 }  // namespace moorage::tool

@@ -23,7 +23,8 @@ namespace {
 constexpr command (*installers[])(parser &) = {
     install_run,     install_generate, install_eval,    install_compare, install_place,
     install_tune,    install_replay,   install_trace,   install_model,   install_tokenize,
-    install_profile, install_validate, install_plugins, install_cluster, install_help};
+    install_profile, install_validate, install_plugins, install_cluster, install_help,
+    install_completion, install_man};
 // What serves or asks until it is told to end is a process of its own: it drains in its own time,
 // and whoever started it sees how it ends.
 constexpr command (*servers[])(parser &) = {install_node, install_load};

@@ -65,6 +65,65 @@ void append_given(given_values &to, const CLI::App &command, std::span<const cha
     for (const CLI::App *part : command.get_subcommands()) append_given(to, *part, names);
 }
 
+// The words of "{a,b}" or "a|b", or nothing.
+std::vector<std::string> words_of(const std::string &text) {
+    if (text.starts_with('{') && text.ends_with('}'))
+        return core::split(text.substr(1, text.size() - 2), ',');
+    const auto lower = [](char c) { return c == '|' || (c >= 'a' && c <= 'z'); };
+    if (text.find('|') != std::string::npos && std::ranges::all_of(text, lower))
+        return core::split(text, '|');
+    return {};
+}
+
+// CLI11 says "NAME:{a,b}" and "NAME:UINT in [1 - 64]" of values that it checks.
+void describe_value(const std::string &said, described_option &to) {
+    size_t end = said.find(":{");
+    const size_t range = said.find(" in [");
+    if (end == std::string::npos && range != std::string::npos) {
+        end = said.rfind(':', range);
+        to.bounds = said.substr(range + 5, said.size() - range - 6);
+    }
+    to.value = said.substr(0, end);
+    to.words = words_of(end == std::string::npos ? said : said.substr(end + 1));
+    constexpr const char *of_files[] = {"FILE", "CONFIG", "CLUSTER", "PLAN", "DIR", "TEXT"};
+    const auto named = [&](const char *part) { return to.value.find(part) != std::string::npos; };
+    to.kind = !to.words.empty()                      ? value_kind::word
+              : std::ranges::any_of(of_files, named) ? value_kind::file
+                                                     : value_kind::other;
+}
+
+described_option described_of(const CLI::Option &one) {
+    described_option to;
+    to.positional = one.get_positional();
+    if (to.positional) {
+        to.names.push_back(one.get_name());
+    } else {
+        for (const std::string &name : one.get_snames()) to.names.push_back("-" + name);
+        for (const std::string &name : one.get_lnames()) to.names.push_back("--" + name);
+    }
+    to.required = one.get_required();
+    to.repeatable = one.get_expected_max() > 1 ||
+                    one.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+    to.fallback = one.get_default_str();
+    to.help = one.get_description();
+    if (one.get_items_expected_max() > 0) describe_value(one.get_type_name(), to);
+    return to;
+}
+
+described_command described_of(const CLI::App &command, const std::string &path) {
+    described_command to;
+    to.path = path;
+    to.title = command.get_description();
+    const CLI::App *parent = command.get_parent();
+    if (!parent || parent->get_footer() != command.get_footer()) to.footer = command.get_footer();
+    for (const CLI::Option *one : command.get_options()) to.options.push_back(described_of(*one));
+    for (const CLI::App *one : command.get_subcommands([](const CLI::App *) { return true; }))
+        if (!one->get_group().empty())
+            to.commands.push_back(
+                described_of(*one, (path.empty() ? "" : path + " ") + one->get_name()));
+    return to;
+}
+
 }  // namespace
 
 option *option::required() {
@@ -167,6 +226,10 @@ void parser::set_version_flag(const std::string &name, const std::string &text) 
 void parser::require_subcommand(int least) { of_->require_subcommand(least); }
 
 void parser::footer(const std::string &text) { of_->footer(text); }
+
+void parser::hide() { of_->group(""); }
+
+described_command parser::described() const { return described_of(*of_, ""); }
 
 std::optional<int> parser::parse(int argc, char **argv) {
     try {

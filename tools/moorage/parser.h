@@ -16,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/moorage/described.h"
+
 namespace CLI {
 class App;
 class Option;
@@ -65,6 +67,8 @@ public:
     void set_version_flag(const std::string &name, const std::string &text);
     void require_subcommand(int least);
     void footer(const std::string &text);
+    // Left out of its parent's help, and of what described() gives.
+    void hide();
 
     // Help and version requests, and wrong usage, are told, and their exit code is returned;
     // nothing where the work can begin.
@@ -73,6 +77,8 @@ public:
     bool got_subcommand(const std::string &name) const;
     // Those of the options that were given, here and in the chosen subcommands.
     given_values given(std::span<const char *const> names) const;
+    // All that was declared so far, this command and those below it.
+    described_command described() const;
     // The one that was added last. Requires: there is one.
     parser *last_subcommand() { return subcommands_.back().get(); }
 

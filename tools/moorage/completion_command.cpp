@@ -1,0 +1,52 @@
+// completion_command.cpp - moorage completion and moorage man: what shells and man(1) read, made of
+// the command line as the other commands declare it. Neither stands in --help: packages run them.
+#include <cstdlib>
+#include <ctime>
+#include <memory>
+#include <string>
+
+#include "core/base/text.h"
+#include "tools/moorage/command.h"
+#include "tools/moorage/output.h"
+
+namespace moorage::tool {
+
+namespace {
+
+// Of today, or of SOURCE_DATE_EPOCH where a build wants the same bytes again.
+std::string date_of_page() {
+    const char *given = std::getenv("SOURCE_DATE_EPOCH");
+    const std::time_t when =
+        given && *given ? std::strtoll(given, nullptr, 10) : std::time(nullptr);
+    std::tm parts{};
+    gmtime_r(&when, &parts);
+    char text[40];
+    std::strftime(text, sizeof(text), "%B ", &parts);  // the locale is C
+    return core::format("{}{}, {}", text, parts.tm_mday, parts.tm_year + 1900);
+}
+
+}  // namespace
+
+command install_completion(parser &app) {
+    parser *sub = app.add_subcommand("completion", "a script that completes command lines");
+    sub->hide();
+    const auto shell = std::make_shared<std::string>();
+    sub->add_option("shell", *shell, "for which shell")
+        ->required()
+        ->type_name("SHELL")
+        ->one_of({"bash", "zsh", "fish"});
+    return [shell, &app] {
+        print(completion_of(app.described(), *shell));
+        return exit_ok;
+    };
+}
+
+command install_man(parser &app) {
+    app.add_subcommand("man", "the manual page, in mdoc")->hide();
+    return [&app] {
+        print(manual_of(app.described(), date_of_page()));
+        return exit_ok;
+    };
+}
+
+}  // namespace moorage::tool
