@@ -272,13 +272,16 @@ std::string time_sentence(const comparison &compared, const comparison_view &vie
                           const std::vector<size_t> &rows) {
     time_causes sum;
     bool gpu = true;
+    size_t count = 0;
     for (const size_t i : rows) {
         if (view.offline[i]) continue;
+        ++count;
         const run_report &report = compared.rows[i].report;
         for (const time_causes &phase : causes_of(report)) sum += phase;
         gpu = gpu && has_gpu(report);
     }
-    return time_sentence(sum, gpu);
+    const std::string text = time_sentence(sum, gpu);
+    return count > 1 && !text.empty() ? "in all rows together, " + text : text;
 }
 
 // Where the highest hit rate is not the highest speed, once: the first size where the speeds are
@@ -320,7 +323,8 @@ void add_warnings(std::vector<std::string> &lines, const comparison &compared) {
     for (const comparison_row &row : compared.rows) {
         for (const auto &[plugin, faults] : row.report.faults)
             count(format("plugin {} gave invalid advice", plugin));
-        for (const std::string &warning : row.report.warnings) count(warning);
+        for (const std::string &warning : row.report.warnings)
+            if (warning != row.report.misfit) count(warning);  // that is said beside its mark
     }
     for (size_t i = 0; i < std::min(counted.size(), warnings_shown_max); ++i)
         lines.push_back(format("warning ({} of {} runs): {}", counted[i].second,
@@ -381,6 +385,24 @@ static std::string marks_text(const comparison &compared, const comparison_view 
     return text;
 }
 
+// One for each machine, which is named where there are several.
+static std::string what_if_tables(const comparison &compared, const comparison_view &view) {
+    std::string text;
+    for (const std::string &profile : view.profiles) {
+        std::vector<std::string> labels;
+        std::vector<const what_if *> asked;
+        for (const size_t i : rows_on(compared, profile))
+            if (compared.rows[i].asked) {
+                labels.push_back(format("{}, {}", view.labels[i], view.slots[i]));
+                asked.push_back(&*compared.rows[i].asked);
+            }
+        if (asked.empty()) continue;
+        if (view.profiles.size() > 1) text += profile + ": ";
+        text += what_if_table(labels, asked, table_columns) + "\n";
+    }
+    return text;
+}
+
 std::string to_text(const comparison &compared) {
     const comparison_view view = view_of(compared);
     std::string text;
@@ -413,14 +435,7 @@ std::string to_text(const comparison &compared) {
                 failed_text(compared.failed, all_clusters(compared) ? text_columns : table_columns);
     text += "\n" + texts_of(compared, view);
     text += marks_text(compared, view, any_mark);
-    std::vector<std::string> asking;
-    std::vector<const what_if *> asked;
-    for (size_t i = 0; i < compared.rows.size(); ++i)
-        if (compared.rows[i].asked) {
-            asking.push_back(format("{}, {}", view.labels[i], view.slots[i]));
-            asked.push_back(&*compared.rows[i].asked);
-        }
-    if (!asked.empty()) text += what_if_table(asking, asked, table_columns) + "\n";
+    text += what_if_tables(compared, view);
     for (const std::string &sentence : reading(compared, view)) {
         std::string_view lead = "- ";
         const size_t columns_max = all_clusters(compared) ? text_columns : table_columns;
