@@ -30,14 +30,16 @@ add_custom_command(OUTPUT ${MOORAGE_TEXTS}/moorage.1.gz
   BYPRODUCTS ${MOORAGE_TEXTS}/moorage ${MOORAGE_TEXTS}/_moorage ${MOORAGE_TEXTS}/moorage.fish
   DEPENDS moorage VERBATIM COMMENT "manual page and completions")
 add_custom_target(texts ALL DEPENDS ${MOORAGE_TEXTS}/moorage.1.gz)
-install(FILES ${MOORAGE_TEXTS}/moorage.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+# Optional: a build of the program alone, as quickstart's, has none of them.
+install(FILES ${MOORAGE_TEXTS}/moorage.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program
+  OPTIONAL)
 install(FILES ${MOORAGE_TEXTS}/moorage DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
-  COMPONENT program)
+  COMPONENT program OPTIONAL)
 # Debian's zsh looks into vendor-completions, others into site-functions.
 install(FILES ${MOORAGE_TEXTS}/_moorage DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions
-  COMPONENT program)
+  COMPONENT program OPTIONAL)
 install(FILES ${MOORAGE_TEXTS}/moorage.fish
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program OPTIONAL)
 
 # Packages: `cpack --config build/release/CPackConfig.cmake` writes moorage_*.deb and moorage-dev_*.deb.
 set(CPACK_GENERATOR DEB)
