@@ -341,6 +341,8 @@ std::optional<double> quality_of(const run_report &of) {
 
 double half_interval(std::span<const double> values) {
     assert(values.size() >= 2);
+    // Their mean is rounded, and what is equal has no spread.
+    if (std::ranges::all_of(values, [&](double one) { return one == values[0]; })) return 0;
     const auto count = static_cast<double>(values.size());
     const double mean = mean_of(values);
     double squares = 0;

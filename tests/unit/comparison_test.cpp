@@ -231,6 +231,7 @@ TEST_CASE("repeats make intervals, and faster is what they exclude chance from")
     // Of 1, 2, 3 the deviation is 1; t of two degrees of freedom 4.303; 4.303 / sqrt(3) = 2.484.
     const double three[] = {1, 2, 3};
     CHECK(half_interval(three) == doctest::Approx(2.4843).epsilon(1e-4));
+    CHECK(half_interval(std::vector<double>{0.1, 0.1, 0.1}) == 0);  // their mean is not 0.1
     comparison_row a = row_of({.tpot_ms = 9}), b = row_of({.cache = "lfu", .tpot_ms = 10});
     CHECK(is_faster(a, b));  // as measured, once
     a.repeats_ms = {9, 18, 27};
