@@ -1,0 +1,169 @@
+// quantity.cpp - the units that there are, and how one is turned into another.
+#include "core/base/quantity.h"
+
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+namespace {
+
+enum class dimension : uint8_t { none, share, size, rate, time, frequency, power, speed, length };
+
+// In the smallest of its dimension that is written here, so that factors are whole and one
+// division is all that rounds.
+struct named_unit {
+    std::string_view symbol;
+    dimension of;
+    double factor;
+};
+constexpr double kilo = 1e3, mega = 1e6, giga = 1e9, tera = 1e12, peta = 1e15, kibi = 0x1p10,
+                 mebi = 0x1p20, gibi = 0x1p30, tebi = 0x1p40, pebi = 0x1p50;
+using enum dimension;
+constexpr named_unit units[] = {
+    {"%", share, 1},
+    {"B", size, 1},
+    {"kB", size, kilo},
+    {"MB", size, mega},
+    {"GB", size, giga},
+    {"TB", size, tera},
+    {"PB", size, peta},
+    {"KiB", size, kibi},
+    {"MiB", size, mebi},
+    {"GiB", size, gibi},
+    {"TiB", size, tebi},
+    {"PiB", size, pebi},
+    {"bit/s", rate, 1},
+    {"kbit/s", rate, kilo},
+    {"Mbit/s", rate, mega},
+    {"Gbit/s", rate, giga},
+    {"Tbit/s", rate, tera},
+    {"B/s", rate, 8},
+    {"kB/s", rate, 8 * kilo},
+    {"MB/s", rate, 8 * mega},
+    {"GB/s", rate, 8 * giga},
+    {"TB/s", rate, 8 * tera},
+    {"KiB/s", rate, 8 * kibi},
+    {"MiB/s", rate, 8 * mebi},
+    {"GiB/s", rate, 8 * gibi},
+    {"TiB/s", rate, 8 * tebi},
+    {"ns", dimension::time, 1},
+    {"us", dimension::time, kilo},
+    {"ms", dimension::time, mega},
+    {"s", dimension::time, giga},
+    {"min", dimension::time, 60 * giga},
+    {"h", dimension::time, 3600 * giga},
+    {"d", dimension::time, 86400 * giga},
+    {"Hz", frequency, 1},
+    {"kHz", frequency, kilo},
+    {"MHz", frequency, mega},
+    {"GHz", frequency, giga},
+    {"uW", power, 1},
+    {"mW", power, kilo},
+    {"W", power, mega},
+    {"kW", power, giga},
+    {"FLOP/s", speed, 1},
+    {"kFLOP/s", speed, kilo},
+    {"MFLOP/s", speed, mega},
+    {"GFLOP/s", speed, giga},
+    {"TFLOP/s", speed, tera},
+    {"PFLOP/s", speed, peta},
+    {"mm", length, 1},
+    {"m", length, kilo},
+    {"km", length, mega},
+};
+
+// By quantity_unit: what plain numbers are in, and what is written where an example is wanted.
+struct base_unit {
+    std::string_view name, ending, example;
+    dimension of;
+    double factor;
+};
+constexpr base_unit bases[] = {
+    {"", "", "", none, 1},
+    {"share of 1", "_share", "25%", share, 100},
+    {"bytes", "_bytes", "5 GiB", size, 1},
+    {"bytes/s", "_bytes_per_s", "25 GB/s", rate, 8},
+    {"bit/s", "_bits_per_s", "500 Mbit/s", rate, 1},
+    {"s", "_s", "2 min", dimension::time, giga},
+    {"ms", "_ms", "2 s", dimension::time, mega},
+    {"ns", "_ns", "10 us", dimension::time, 1},
+    {"Hz", "_hz", "5 MHz", frequency, 1},
+    {"W", "_w", "10 mW", power, mega},
+    {"FLOP/s", "_flops_per_s", "312 TFLOP/s", speed, 1},
+    {"m", "_m", "1.2 km", length, kilo},
+};
+constexpr const base_unit &base_of(quantity_unit unit) { return bases[static_cast<size_t>(unit)]; }
+
+std::string in_lower_case(std::string_view word) {
+    std::string lower(word);
+    for (char &c : lower)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    return lower;
+}
+
+error unknown_unit(std::string_view word, const base_unit &in) {
+    std::vector<std::string> known;
+    std::string hint;
+    for (const named_unit &one : units) {
+        if (one.of != in.of) continue;
+        known.emplace_back(one.symbol);
+        if (hint.empty() && in_lower_case(one.symbol) == in_lower_case(word))
+            hint = "; did you mean " + known.back();
+    }
+    if (hint.empty()) hint = did_you_mean(word, known);
+    return {format("{} is no unit of it{}", word,
+                   hint.empty() ? "; choose " + listed(known, "or") : hint),
+            true};
+}
+
+}  // namespace
+
+std::string_view name_of(quantity_unit unit) { return base_of(unit).name; }
+
+std::string_view example_of(quantity_unit unit) { return base_of(unit).example; }
+
+quantity_unit unit_of_name(std::string_view key) {
+    quantity_unit found = quantity_unit::none;
+    size_t longest = key.ends_with("_per_s") ? std::string_view("_per_s").size() : 0;
+    for (size_t i = 1; i < std::size(bases); ++i)
+        if (const auto ending = bases[i].ending;
+            ending.size() > longest &&
+            (key.ends_with(ending) || (ending.size() > 3 && key == ending.substr(1))))
+            found = static_cast<quantity_unit>(i), longest = ending.size();
+    return found;
+}
+
+result<double> parse_quantity(std::string_view text, quantity_unit unit) {
+    const base_unit &in = base_of(unit);
+    if (in.of == none) return error{"it has no unit", true};
+    const char *const end = text.data() + text.size();
+    // The library reads "nan" and "inf", too.
+    const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+    const bool is_number = !digits.empty() && std::string_view("0123456789.").find(digits[0]) != std::string_view::npos;
+    double number = 0;
+    const auto read = std::from_chars(text.data(), end, number);
+    if (read.ec == std::errc::result_out_of_range)
+        return error{"the number is too large, or too close to 0", true};
+    if (read.ec != std::errc() || !is_number)
+        return error{format("a number comes first, for example \"{}\"", in.example), true};
+    std::string_view word(read.ptr, static_cast<size_t>(end - read.ptr));
+    if (word.starts_with(' ')) word.remove_prefix(1);
+    if (word.empty())
+        return error{format("its unit is missing, for example \"{}\"; plain numbers, without "
+                            "quotes, are in {}",
+                            in.example, in.name),
+                     true};
+    for (const named_unit &one : units)
+        if (one.of == in.of && one.symbol == word) {
+            const double value = number * one.factor / in.factor;
+            if (!std::isfinite(value)) return error{"the number is too large", true};
+            return value;
+        }
+    return unknown_unit(word, in);
+}
+
+}  // namespace moorage::core

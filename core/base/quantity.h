@@ -1,0 +1,42 @@
+// quantity.h - numbers with units as people write them: "5 GiB", "500 Mbit/s", "25%", "2 min".
+//
+//     parse_quantity("5 GiB", quantity_unit::bytes)           // 5368709120
+//     parse_quantity("500 Mbit/s", quantity_unit::bytes_per_s)  // 62500000
+//
+// A number, at most one space, a unit. Units are those of the SI and of IEC 80000-13 (kB is 1000
+// bytes, KiB 1024); upper and lower case differ.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/base/result.h"
+
+namespace moorage::core {
+
+// What plain numbers of a key or flag count.
+enum class quantity_unit : uint8_t {
+    none,  // a count, or a ratio
+    share,
+    bytes,
+    bytes_per_s,
+    bits_per_s,
+    s,
+    ms,
+    ns,
+    hz,
+    w,
+    flop_per_s,
+    m
+};
+std::string_view name_of(quantity_unit unit);     // "bytes", "share of 1", "bit/s"; "" of none
+std::string_view example_of(quantity_unit unit);  // "500 Mbit/s"; "" of none
+// As names of keys end: "_bytes", "_bits_per_s", "_share"; none where they end otherwise.
+quantity_unit unit_of_name(std::string_view key);
+
+// In `unit`. Finite, of either sign. Fails on what is no number with a unit of this dimension, on
+// a number without one, and on what is too large; the error says what is wrong with the text.
+result<double> parse_quantity(std::string_view text, quantity_unit unit);
+
+}  // namespace moorage::core
