@@ -1,6 +1,7 @@
 // quantity.cpp - the units that there are, and how one is turned into another.
 #include "core/base/quantity.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <vector>
@@ -105,15 +106,11 @@ std::string in_lower_case(std::string_view word) {
     return lower;
 }
 
-error unknown_unit(std::string_view word, const base_unit &in) {
-    std::vector<std::string> known;
+error unknown_unit(std::string_view word, quantity_unit unit) {
+    const std::vector<std::string> known = symbols_of(unit);
     std::string hint;
-    for (const named_unit &one : units) {
-        if (one.of != in.of) continue;
-        known.emplace_back(one.symbol);
-        if (hint.empty() && in_lower_case(one.symbol) == in_lower_case(word))
-            hint = "; did you mean " + known.back();
-    }
+    for (const std::string &one : known)
+        if (in_lower_case(one) == in_lower_case(word)) hint = "; did you mean " + one;
     if (hint.empty()) hint = did_you_mean(word, known);
     return {format("{} is no unit of it{}", word,
                    hint.empty() ? "; choose " + listed(known, "or") : hint),
@@ -126,14 +123,25 @@ std::string_view name_of(quantity_unit unit) { return base_of(unit).name; }
 
 std::string_view example_of(quantity_unit unit) { return base_of(unit).example; }
 
+std::vector<std::string> symbols_of(quantity_unit unit) {
+    std::vector<std::string> symbols;
+    for (const named_unit &one : units)
+        if (one.of == base_of(unit).of) symbols.emplace_back(one.symbol);
+    return symbols;
+}
+
 quantity_unit unit_of_name(std::string_view key) {
     quantity_unit found = quantity_unit::none;
-    size_t longest = key.ends_with("_per_s") ? std::string_view("_per_s").size() : 0;
-    for (size_t i = 1; i < std::size(bases); ++i)
-        if (const auto ending = bases[i].ending;
-            ending.size() > longest &&
-            (key.ends_with(ending) || (ending.size() > 3 && key == ending.substr(1))))
-            found = static_cast<quantity_unit>(i), longest = ending.size();
+    size_t longest = 0;
+    for (size_t i = 1; i < std::size(bases); ++i) {
+        const std::string_view ending = bases[i].ending;
+        if (ending.size() <= longest || !(format("_{}", key).ends_with(ending))) continue;
+        const std::string_view before =
+            key.substr(0, key.size() - std::min(key.size(), ending.size()));
+        // calls_per_s counts no seconds, and a key "s" is a name like any other.
+        if (before.ends_with("_per") || (before.empty() && ending.size() < 4)) continue;
+        found = static_cast<quantity_unit>(i), longest = ending.size();
+    }
     return found;
 }
 
@@ -143,7 +151,8 @@ result<double> parse_quantity(std::string_view text, quantity_unit unit) {
     const char *const end = text.data() + text.size();
     // The library reads "nan" and "inf", too.
     const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
-    const bool is_number = !digits.empty() && std::string_view("0123456789.").find(digits[0]) != std::string_view::npos;
+    const bool is_number = !digits.empty() && std::string_view("0123456789.").find(digits[0]) !=
+                                                  std::string_view::npos;
     double number = 0;
     const auto read = std::from_chars(text.data(), end, number);
     if (read.ec == std::errc::result_out_of_range)
@@ -163,7 +172,7 @@ result<double> parse_quantity(std::string_view text, quantity_unit unit) {
             if (!std::isfinite(value)) return error{"the number is too large", true};
             return value;
         }
-    return unknown_unit(word, in);
+    return unknown_unit(word, unit);
 }
 
 }  // namespace moorage::core

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/base/result.h"
 
@@ -32,6 +33,13 @@ enum class quantity_unit : uint8_t {
 };
 std::string_view name_of(quantity_unit unit);     // "bytes", "share of 1", "bit/s"; "" of none
 std::string_view example_of(quantity_unit unit);  // "500 Mbit/s"; "" of none
+// Those that may be written: "bit/s", "kbit/s", ...
+std::vector<std::string> symbols_of(quantity_unit unit);
+inline constexpr quantity_unit all_units[] = {
+    quantity_unit::share,      quantity_unit::bytes, quantity_unit::bytes_per_s,
+    quantity_unit::bits_per_s, quantity_unit::s,     quantity_unit::ms,
+    quantity_unit::ns,         quantity_unit::hz,    quantity_unit::w,
+    quantity_unit::flop_per_s, quantity_unit::m};
 // As names of keys end: "_bytes", "_bits_per_s", "_share"; none where they end otherwise.
 quantity_unit unit_of_name(std::string_view key);
 

@@ -3,6 +3,7 @@
 
 #include "core/base/log.h"
 #include "core/base/text.h"
+#include "core/config/run_keys.h"
 
 namespace moorage::core {
 
@@ -54,7 +55,7 @@ void read_devices(section_reader &hardware, section_reader &memory, const execut
                         "[hardware] devices");
         return;
     }
-    hardware.read_texts("devices", out.profiles);
+    hardware.read_rows(device_rows, out);
     if (hardware.failed()) return;
     if (out.profiles.empty() || out.profiles.size() > gpus_max)
         return hardware.fail(*found, format("list the profiles of 1 to {} devices", gpus_max));
@@ -69,12 +70,6 @@ void read_devices(section_reader &hardware, section_reader &memory, const execut
                              format("executor {} computes on the device that it finds; set [run] "
                                     "executor = \"{}\", or leave it out",
                                     where.name, executors[0].name));
-    hardware.read("peer", out.peer);
-    std::string spread = "experts";
-    hardware.read("spread", spread);
-    if (!hardware.failed() && spread != "experts" && spread != "layers")
-        hardware.fail(*hardware.find("spread"), "choose experts or layers");
-    out.whole_layers = spread == "layers";
     read_experts(memory, out);
 }
 

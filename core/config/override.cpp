@@ -29,8 +29,10 @@ result<override_value> parse_assignment(std::string_view text, std::string_view 
     if (dot == std::string_view::npos) return wrong("no section before the key");
     for (const std::string &part : split(name, '.'))
         if (!is_bare_key(part)) return wrong(format("\"{}\" is no key", part));
-    return override_value{std::string(name.substr(0, dot)), std::string(name.substr(dot + 1)),
-                          std::string(trimmed(text.substr(equals + 1)))};
+    return override_value{std::string(name.substr(0, dot)),
+                          std::string(name.substr(dot + 1)),
+                          std::string(trimmed(text.substr(equals + 1))),
+                          {}};
 }
 
 // Splits at commas outside quotes and brackets, so that a value may be a quoted text or a list.

@@ -4,19 +4,11 @@
 #include <algorithm>
 
 #include "core/base/text.h"
+#include "core/config/run_keys.h"
 
 namespace moorage::core {
 
 namespace {
-
-void read_file(section_reader &from, const char *key, const std::filesystem::path &base,
-               std::filesystem::path &out) {
-    std::string path;
-    from.read(key, path);
-    const given *const at = from.find(key);
-    if (!path.empty())
-        out = (at->raw ? std::filesystem::path(path) : base / path).lexically_normal();
-}
 
 // What https:// needs is there, and is for something.
 void check_files(section_reader &from, const registry_config &of) {
@@ -39,7 +31,7 @@ void check_files(section_reader &from, const registry_config &of) {
 
 }  // namespace
 
-void read_registry(section_reader &from, const std::filesystem::path &base, registry_config &out) {
+void read_registry(section_reader &from, registry_config &out) {
     if (from.values().empty()) return;
     out.place = from.values().front().place;
     const given *const directory = from.find("directory"), *const endpoints =
@@ -49,12 +41,11 @@ void read_registry(section_reader &from, const std::filesystem::path &base, regi
                          endpoints->place));
     // Of the two the one that --set gives.
     const bool by_endpoints = endpoints && (!directory || endpoints->raw);
-    if (!by_endpoints) read_file(from, "directory", base, out.directory);
-    if (by_endpoints) from.read_texts("endpoints", out.endpoints);
-    read_file(from, "certificate", base, out.certificate);
-    read_file(from, "key", base, out.key);
-    read_file(from, "ca", base, out.authority);
-    from.read("prefix", out.prefix);
+    if (by_endpoints)
+        from.read("endpoints", out.endpoints);
+    else
+        from.read("directory", out.directory);
+    from.read_rows(registry_rows, out);
     check_files(from, out);
 }
 

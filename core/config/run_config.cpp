@@ -7,10 +7,10 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/config/arithmetic_reader.h"
-#include "core/config/closed_sections.h"
 #include "core/config/document.h"
 #include "core/config/emulator_section.h"
 #include "core/config/registry_config.h"
+#include "core/config/run_keys.h"
 #include "core/config/section.h"
 #include "core/host/kinds.h"
 
@@ -18,34 +18,22 @@ namespace moorage::core {
 
 namespace {
 
-// Bounds far above every published model and machine; they keep a slip of the keyboard from turning
-// into an allocation.
-constexpr uint32_t batch_max = 4096, prefill_max = 1 << 24, threads_max = 1024, devices_max = 1024,
-                   model_prefill_max = 1 << 16, max_tokens_max = 1 << 20, experts_max = 1 << 20,
-                   buffer_experts_max = 1 << 16, exact_requests_max = 1 << 20, guard_window_min = 4,
-                   guard_window_max = 1 << 20;
-constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
-constexpr uint64_t bytes_max = uint64_t{1} << 50;
+constexpr uint32_t model_prefill_max = 1 << 16;
 
-// Keys of [router], and of [placement], that are the host's, not the policy's.
-constexpr std::string_view exact_requests = "exact_requests", substitution_max = "substitution_max";
-constexpr std::string_view placement_keys[] = {
-    "interval_s",          "window_s",     "migration_bytes_per_s",
-    "migration_delay_max", "zone_servers", "plan"};
-bool is_host_key(std::string_view kind, std::string_view key) {
-    const auto is_one = [&](const auto &keys) {
-        return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
-    };
-    return key == "plugin" || key == "library" ||
-           (kind == "router" && (key == exact_requests || key == substitution_max)) ||
-           (kind == "placement" && is_one(placement_keys));
-}
 constexpr std::string_view host_table = "host";  // [cache.host]: a stage of its own
+
+// Sections of a run's file, in the order in which they are told of and checked.
+std::vector<const key_table *> section_tables() {
+    std::vector<const key_table *> all;
+    for (const key_table &one : key_tables())
+        if (one.called == format("[{}]", one.name) && one.name.find('.') == std::string::npos)
+            all.push_back(&one);
+    return all;
+}
 
 std::vector<std::string> section_names() {
     std::vector<std::string> names;
-    for (const auto &[name, keys] : closed_sections()) names.push_back(name);
-    names.insert(names.end(), std::begin(kinds), std::end(kinds));
+    for (const key_table *one : section_tables()) names.push_back(one->name);
     return names;
 }
 
@@ -57,9 +45,8 @@ public:
     // `may_read`: the file that [cluster] file names.
     builder(std::string file, std::filesystem::path base, bool may_read)
         : file_(std::move(file)), base_(std::move(base)), may_read_(may_read) {
-        for (const std::string &name : section_names())
-            sections_.emplace(name, section_reader(file_, bracketed(name)));
-        sections_.emplace(host_cache_stage, section_reader(file_, bracketed(host_cache_stage)));
+        for (const std::string &name : section_names()) add_section(name);
+        add_section(std::string(host_cache_stage));
     }
 
     status add_file(const node &root);
@@ -69,9 +56,8 @@ public:
 
 private:
     error unknown_section(std::string_view place, const std::string &name) const;
-    // A path in the file is relative to the file's directory, one of --set to the current one.
-    std::filesystem::path resolved(const std::string &text, const given &from) const {
-        return (from.raw ? std::filesystem::path(text) : base_ / text).lexically_normal();
+    void add_section(const std::string &name) {
+        sections_.emplace(name, section_reader(file_, key_table_of(name), base_));
     }
     // Names of profiles and shapes are looked up from the file's folder. One of --set that is a
     // path is made absolute, as it is meant from the current folder.
@@ -90,11 +76,9 @@ private:
                        const given *&first, const given *&second);
     void read_memory(run_config &config);
     void read_host_memory(run_config &config);
-    void read_plugins(run_config &config);
     void read_cluster(run_config &config);
     void add_cluster_file(const given &file, section_reader &out, cluster_origin &origin);
     void read_placement(run_config &config);
-    void read_router(run_config &config);
     void read_library(section_reader &reader, run_config &config, stage_config &stage);
     void read_stage(std::string_view kind, run_config &config);
     void read_table(section_reader &reader, const given &table, std::string_view kind, bool chosen,
@@ -109,10 +93,10 @@ private:
 };
 
 error builder::unknown_section(std::string_view place, const std::string &name) const {
-    for (const auto &[section, keys] : closed_sections())
-        if (std::find(keys.begin(), keys.end(), name) != keys.end())
-            return error{format("{}: key {} stands outside its section; put it below [{}]", place,
-                                name, section),
+    for (const key_table *section : section_tables())
+        if (!section->is_open && section->find(name))
+            return error{format("{}: key {} stands outside its section; put it below {}", place,
+                                name, section->called),
                          true};
     const std::vector<std::string> names = section_names();
     const std::string hint = did_you_mean(name, names);
@@ -146,7 +130,8 @@ void builder::add_host_cache(const node &cache) {
 
 status builder::add_overrides(std::span<const override_value> overrides) {
     for (const override_value &one : overrides) {
-        const std::string place = format("--set {}.{}", one.section, one.key);
+        const std::string place =
+            one.place.empty() ? format("--set {}.{}", one.section, one.key) : one.place;
         const auto found = sections_.find(one.section);
         if (found == sections_.end()) return unknown_section(place, one.section);
         const std::string below = format("{}.", host_table);
@@ -161,7 +146,7 @@ status builder::add_overrides(std::span<const override_value> overrides) {
 
 void builder::read_run(run_config &config) {
     section_reader &run = section("run");
-    run.read("executor", config.executor);
+    run.read("executor", config.executor);  // first: others depend on it
     if (!run.failed() && find_executor(config.executor) == nullptr) {
         std::vector<std::string> known;
         for (const executor_kind &one : executors) known.emplace_back(one.name);
@@ -169,28 +154,22 @@ void builder::read_run(run_config &config) {
         run.fail(*run.find("executor"), hint.empty() ? "choose " + listed(known, "or")
                                                      : "there are " + listed(known, "and") + hint);
     }
-    run.read("tokens", config.tokens, 0, count_max);
-    run.read("batch", config.batch, 1, batch_max);
     if (!config.model.empty()) config.prefill = 512;
-    run.read("prefill", config.prefill, 0, config.model.empty() ? prefill_max : model_prefill_max);
-    run.read("seed", config.seed, 0, count_max);
-    run.read("threads", config.threads, 0, threads_max);
+    run.read("prefill", config.prefill);
+    if (!config.model.empty() && config.prefill > model_prefill_max)
+        run.fail(*run.find("prefill"), format("choose from 0 to {}", model_prefill_max));
     read_arithmetic(run, config.runs_on(), config.numbers);
-    run.read("device", config.device, 0, devices_max - 1);
-    run.read("guard", config.guard);
-    run.read("guard_window", config.guard_window, guard_window_min, guard_window_max);
-    run.read_above("guard_margin", config.guard_margin, 0, 1, /*or_equal=*/true);
+    run.read_rows(run_rows, config);
 }
 
 void builder::read_hardware(run_config &config) {
     section_reader &hardware = section("hardware");
     if (config.runs_on().real) config.profile = "host";
+    hardware.read_rows(hardware_rows, config);
     for (auto [key, out] : {std::pair{"profile", &config.profile}, std::pair{"link", &config.link},
                             std::pair{"node", &config.node}, std::pair{"disk", &config.disk},
-                            std::pair{"engine", &config.engine}}) {
-        hardware.read(key, *out);
+                            std::pair{"engine", &config.engine}})
         anchor(hardware.find(key), *out);
-    }
     read_devices(hardware, section("memory"), config.runs_on(), config.cluster.has_value(),
                  config.devices);
     if (!config.devices.profiles.empty()) config.profile = config.devices.profiles.front();
@@ -218,20 +197,17 @@ void builder::read_source(run_config &config) {
     if (!choose(source, "trace", "model", trace, model))
         return source.fail(
             format("{}: [source] has both trace and model; keep one of them", model->place));
-    std::string path;
     if (trace) {
-        source.read("trace", path);
-        if (!source.failed()) config.trace = resolved(path, *trace);
+        source.read("trace", config.trace);
     } else if (model) {
-        source.read("model", path);
-        if (!source.failed()) config.model = resolved(path, *model);
+        source.read("model", config.model);
     } else if (!config.cluster) {
         source.fail(format(
             "{}: [source] is not given; name a trace file, a model directory or a GGUF file, "
             "for example trace = \"demo.long.safetensors\" or model = \"demo\"",
             file_));
     }
-    source.read("shape", config.shape);
+    source.read_rows(source_rows, config);
     anchor(source.find("shape"), config.shape);
     read_model(config, trace != nullptr);
 }
@@ -253,16 +229,8 @@ void builder::read_model(run_config &config, bool has_trace) {
             format("{}: [source] has both prompt and text; a prompt is continued, "
                    "a text is scored; keep one of them",
                    text->place));
-    if (prompt) source.read_prose("prompt", config.prompts);
-    std::string path;
-    if (text) source.read("text", path);
-    if (text && !source.failed()) config.text = resolved(path, *text);
-    source.read("max_tokens", config.max_tokens, 1, max_tokens_max);
-    source.read_above("temperature", config.temperature, 0, 100, true);
-    source.read_above("top_p", config.top_p, 0, 1);
-    source.read("top_k", config.sample_top_k, 0, experts_max);
-    source.read("stop", config.stop);
-    source.read("window", config.window, 2, model_prefill_max);
+    if (prompt) source.read("prompt", config.prompts);
+    if (text) source.read("text", config.text);
 }
 
 void builder::read_memory(run_config &config) {
@@ -277,26 +245,12 @@ void builder::read_memory(run_config &config) {
             format("{}: [memory] has no size; give experts (a count) or bytes, for example "
                    "experts = 96",
                    file_));
-    if (experts) {
-        uint32_t count = 0;
-        memory.read("experts", count, 1, experts_max);
-        config.experts = count;
-    }
-    if (bytes) {
-        uint64_t size = 0;
-        memory.read("bytes", size, 1, bytes_max);
-        config.bytes = size;
-    }
+    if (experts) memory.read_amount("experts", config.experts, config.experts_share);
+    if (bytes) memory.read("bytes", config.bytes.emplace());
     read_host_memory(config);
-    std::string sharing = "shared";
-    memory.read("sharing", sharing);
-    if (!memory.failed() && sharing != "shared" && sharing != "per-layer")
-        memory.fail(*memory.find("sharing"), "choose shared or per-layer");
-    config.per_layer = sharing == "per-layer";
     if (memory.find("buffer_experts"))
-        memory.read("buffer_experts", config.buffer_experts.emplace(), 0, buffer_experts_max);
-    memory.read_above("split", config.split, 0, 1);
-    memory.read("prefill_displaces", config.prefill_displaces);
+        memory.read("buffer_experts", config.buffer_experts.emplace());
+    memory.read_rows(memory_rows, config);
 }
 
 // How much of the model host memory holds; the rest is on disk.
@@ -306,8 +260,8 @@ void builder::read_host_memory(run_config &config) {
     if (!choose(memory, "host_experts", "host_bytes", experts, bytes))
         memory.fail(format("{}: [memory] has both host_experts and host_bytes; keep one of them",
                            experts->place));
-    if (experts) memory.read("host_experts", config.host_experts.emplace(), 1, experts_max);
-    if (bytes) memory.read("host_bytes", config.host_bytes.emplace(), 1, bytes_max);
+    if (experts) memory.read_amount("host_experts", config.host_experts, config.host_experts_share);
+    if (bytes) memory.read("host_bytes", config.host_bytes.emplace());
     const given *const found = experts ? experts : bytes;
     if (found && config.cluster)
         memory.fail(*found, "servers of a cluster say host_experts of their own");
@@ -326,32 +280,12 @@ void builder::read_host_memory(run_config &config) {
                    host.values().front().place));
 }
 
-void builder::read_plugins(run_config &config) {
-    section_reader &plugins = section("plugins");
-    std::vector<std::string> paths;
-    plugins.read_texts("path", paths);
-    for (const std::string &path : paths)
-        config.plugin_paths.push_back(resolved(path, *plugins.find("path")));
-    std::string action = "abort";
-    plugins.read("on_fault", action);
-    if (!plugins.failed() && action != "abort" && action != "replace")
-        plugins.fail(*plugins.find("on_fault"), "choose abort or replace");
-    config.action = action == "replace" ? on_fault::replace : on_fault::abort;
-    std::string guard = "default";
-    plugins.read("guard", guard);
-    const auto watched = guard_of(guard);
-    if (!plugins.failed() && !watched)
-        plugins.fail(*plugins.find("guard"), "choose off, default or full");
-    config.guard_calls = watched.value_or(call_guard::usual);
-    plugins.read("call_limit_ms", config.call_limit_ms, 0, 86'400'000);  // a day
-}
-
 // The [cluster] of the file that `file` names, which may be a whole run's file.
 void builder::add_cluster_file(const given &file, section_reader &out, cluster_origin &origin) {
     const std::string *text = text_of(file);
     if (!text) return out.fail(file, "name a file");
     if (!may_read_) return out.fail(file, "a text that came from no file cannot name one");
-    const std::filesystem::path path = resolved(*text, file);
+    const std::filesystem::path path = out.resolved(*text, file);
     const result<std::string> read = read_document(path);
     if (!read) return out.fail(format("{}: [cluster] file: {}", file.place, read.failure().text));
     const result<node> root = parse_document(*read, path.string());
@@ -361,7 +295,7 @@ void builder::add_cluster_file(const given &file, section_reader &out, cluster_o
                                     [](const entry &part) { return part.key == "cluster"; });
     if (found == root->entries.end() || found->value.type != node_type::table)
         return out.fail(format("{}: it has no section [cluster]", path.string()));
-    out = section_reader(origin.file, "[cluster]");
+    out = section_reader(origin.file, key_table_of("cluster"), origin.base);
     out.add(found->value);
     if (const given *again = out.find("file"))
         out.fail(*again, "the file that a [cluster] file names cannot name a further one");
@@ -371,7 +305,7 @@ void builder::read_cluster(run_config &config) {
     section_reader &cluster = section("cluster");
     if (cluster.values().empty() || cluster.failed()) return;
     cluster_origin origin{file_, base_};
-    section_reader whole(file_, "[cluster]");
+    section_reader whole(file_, key_table_of("cluster"), base_);
     const given *file = cluster.find("file");
     if (file) add_cluster_file(*file, whole, origin);
     for (const given &value : cluster.values()) {
@@ -393,22 +327,13 @@ void builder::read_cluster(run_config &config) {
 void builder::read_placement(run_config &config) {
     section_reader &placement = section("placement");
     if (!config.cluster) {
-        for (const std::string_view key : placement_keys)
-            if (const given *found = placement.find(key))
+        for (const key_row<cluster_config> &row : placement_rows)
+            if (const given *found = placement.find(row.name))
                 placement.fail(*found, "it is of use on a cluster only; describe one in [cluster]");
         return;
     }
     cluster_config &cluster = *config.cluster;
-    placement.read_above("interval_s", cluster.interval_s, 0, 1e9, /*or_equal=*/true);
-    placement.read_above("window_s", cluster.window_s, 0, 1e9);
-    placement.read_above("migration_bytes_per_s", cluster.migration_bytes_per_s, 0, 1e15,
-                         /*or_equal=*/true);
-    placement.read_above("migration_delay_max", cluster.migration_delay_max, 0, 1e3);
-    placement.read("zone_servers", cluster.zone_servers, 0, 1024);
-    std::string plan;
-    placement.read("plan", plan);
-    if (!plan.empty() && !placement.failed())
-        cluster.plan = resolved(plan, *placement.find("plan"));
+    placement.read_rows(placement_rows, cluster);
     if (config.runs_on().real)
         placement.fail(format("{}: [cluster] is emulated, and [run] executor is {}; set it to {}",
                               cluster.place, config.executor, executors[0].name));
@@ -417,13 +342,10 @@ void builder::read_placement(run_config &config) {
 // Adds one of the policy's own parameters, or replaces it when --set gives it once more.
 void builder::add_param(section_reader &reader, const given &value, const std::string &key,
                         std::string_view kind, bool may_replace, stage_config &stage) {
-    std::vector<std::string> reserved = {"plugin", "library"};
     const std::string stage_name(kind.substr(0, kind.find('.')));
-    if (stage_name == "router") {
-        reserved.emplace_back(exact_requests);
-        reserved.emplace_back(substitution_max);
-    }
-    if (is_host_key(stage_name, key))
+    const key_table &own = key_table_of(stage_name);
+    const std::vector<std::string> reserved = own.names();
+    if (own.find(key))
         return reader.fail(format("{}: unknown key {} in [{}]: it is no policy's; put it in [{}]",
                                   value.place, key, kind, stage_name));
     if (const std::string meant = nearest(key, reserved); !meant.empty())
@@ -466,7 +388,8 @@ void builder::read_library(section_reader &reader, run_config &config, stage_con
     reader.read("library", name);
     if (name.empty() || reader.failed()) return;
     std::error_code failed;
-    const auto beside = std::filesystem::absolute(resolved(name, *reader.find("library")), failed);
+    const auto beside =
+        std::filesystem::absolute(reader.resolved(name, *reader.find("library")), failed);
     stage.library = name;
     if (!std::filesystem::exists(beside, failed)) return;
     stage.library = beside;
@@ -487,7 +410,7 @@ void builder::read_stage(std::string_view kind, run_config &config) {
 
     for (const given &value : reader.values()) {
         if (reader.failed()) return;
-        if (is_host_key(kind, value.key)) continue;
+        if (key_table_of(kind).find(value.key)) continue;
         if (kind == "cache" && value.key == host_table && value.value.type == node_type::table)
             continue;
         const size_t dot = value.raw ? value.key.find('.') : std::string::npos;
@@ -506,16 +429,11 @@ void builder::read_stage(std::string_view kind, run_config &config) {
     }
 }
 
-void builder::read_router(run_config &config) {
-    section_reader &router = section("router");
-    router.read_counts(exact_requests, config.exact_requests, exact_requests_max);
-    router.read_above(substitution_max, config.substitution_max, 0, 1, /*or_equal=*/true);
-}
-
 status builder::build(run_config &config) {
-    for (const auto &[name, keys] : closed_sections()) {
-        section_reader &reader = section(name);
-        if (name != "cluster") reader.expect(keys);  // which checks its tables, too
+    for (const key_table *table : section_tables()) {
+        if (table->is_open || table->name == "cluster") continue;  // which checks its tables, too
+        section_reader &reader = section(table->name);
+        reader.expect();
         if (reader.failed()) return reader.failure();
     }
     read_cluster(config);
@@ -525,11 +443,11 @@ status builder::build(run_config &config) {
     read_emulator(section("emulator"), config);
     read_hardware(config);
     read_memory(config);
-    read_plugins(config);
+    section("plugins").read_rows(plugins_rows, config);
     read_placement(config);
-    read_registry(section("registry"), base_, config.registry);
-    section("report").read("title", config.title);
-    read_router(config);
+    read_registry(section("registry"), config.registry);
+    section("report").read_rows(report_rows, config);
+    section("router").read_rows(router_rows, config);
     for (const std::string_view kind : kinds) read_stage(kind, config);
     read_stage(host_cache_stage, config);
     for (const std::string &name : section_names())

@@ -97,10 +97,12 @@ struct run_config {
     // Cache slots in whole experts; one of experts and bytes. Neither, with a model or on a real
     // executor: as many as fit.
     std::optional<uint32_t> experts;
+    double experts_share = 0;  // of all experts, in place of the count; 0: not given
     std::optional<uint64_t> bytes;
     // Experts that host memory holds, the others are read from disk when they are needed; one of
     // the two. Neither: all of them.
     std::optional<uint32_t> host_experts;
+    double host_experts_share = 0;
     std::optional<uint64_t> host_bytes;
     bool per_layer = false;                  // sharing = "shared" | "per-layer"
     std::optional<uint32_t> buffer_experts;  // default: top_k
@@ -133,7 +135,8 @@ struct run_config {
     // Requires: one of `kinds`, or host_cache_stage.
     stage_config &stage(std::string_view kind);
     const stage_config &stage(std::string_view kind) const;
-    bool reads_disk() const { return host_experts || host_bytes; }
+    bool sizes_cache() const { return experts || experts_share > 0 || bytes; }
+    bool reads_disk() const { return host_experts || host_experts_share > 0 || host_bytes; }
 };
 
 // One "section.key=value" of --set; the value is read as TOML, and as text where it is none. A
@@ -141,6 +144,7 @@ struct run_config {
 // file and the reverse. "cache.lfu.half_life=4" sets a key of the table [cache.lfu].
 struct override_value {
     std::string section, key, value;
+    std::string place = {};  // for messages: a flag that stands for the key; empty: --set
 };
 result<override_value> parse_override(std::string_view text);
 

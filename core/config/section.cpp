@@ -2,6 +2,7 @@
 #include "core/config/section.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "core/base/text.h"
@@ -94,8 +95,15 @@ void section_reader::fail(const given &at, std::string_view what) {
     fail(format("{}: {} {} is {}; {}", at.place, title_, at.key, describe(at.value), what));
 }
 
-void section_reader::read(std::string_view key, std::string &out) {
-    const given *found = find(key);
+config_key section_reader::key_called(std::string_view name) const {
+    if (!table_) return {.name = name, .takes = a_text};
+    const config_key *key = table_->find(name);
+    assert(key != nullptr);
+    return *key;
+}
+
+void section_reader::read(const config_key &key, std::string &out) {
+    const given *found = find(key.name);
     if (!found || failed()) return;
     if (const std::string *text = text_of(*found))
         out = *text;
@@ -103,48 +111,115 @@ void section_reader::read(std::string_view key, std::string &out) {
         fail(*found, "text is needed, not empty and without control characters");
 }
 
-void section_reader::read(std::string_view key, bool &out) {
-    const given *found = find(key);
+std::optional<size_t> section_reader::word_of(const config_key &key) {
+    std::string text;
+    read(key, text);
+    if (text.empty() || failed()) return std::nullopt;
+    const std::vector<std::string> words = words_of(key.takes);
+    const auto at = std::ranges::find(words, text);
+    if (at != words.end()) return static_cast<size_t>(at - words.begin());
+    fail(*find(key.name), format("choose {}{}", listed(words, "or"), did_you_mean(text, words)));
+    return std::nullopt;
+}
+
+void section_reader::read(const config_key &key, bool &out) {
+    const given *found = find(key.name);
     if (!found || failed()) return;
-    if (found->value.type == node_type::boolean)
+    if (key.takes.kind == value_kind::word) {
+        if (const auto at = word_of(key)) out = *at == 1;
+    } else if (found->value.type == node_type::boolean) {
         out = found->value.boolean;
-    else
+    } else {
         fail(*found, "true or false is needed");
+    }
 }
 
-void section_reader::read(std::string_view key, uint64_t &out, uint64_t min, uint64_t max) {
-    const given *found = find(key);
+std::optional<double> section_reader::number_of(const config_key &key, const given &found) {
+    const node &value = found.value;
+    if (value.type == node_type::integer) return static_cast<double>(value.integer);
+    const quantity_unit unit = key.takes.unit;
+    const bool has_unit = unit != quantity_unit::none;
+    if (value.type == node_type::number && (key.takes.kind == value_kind::real || has_unit))
+        return value.number;
+    if (value.type == node_type::text && has_unit) {
+        const auto read = parse_quantity(value.text, unit);
+        if (read) return *read;
+        fail(found, read.failure().text);
+    } else {
+        fail(found, text_of(key.takes) + " is needed");
+    }
+    return std::nullopt;
+}
+
+void section_reader::read(const config_key &key, uint64_t &out) {
+    const given *found = find(key.name);
     if (!found || failed()) return;
-    const node &value = found->value;
-    if (value.type != node_type::integer)
-        return fail(*found, format("an integer from {} to {} is needed", min, max));
-    if (value.integer < 0 || static_cast<uint64_t>(value.integer) < min ||
-        static_cast<uint64_t>(value.integer) > max)
-        return fail(*found, format("choose from {} to {}", min, max));
-    out = static_cast<uint64_t>(value.integer);
+    const uint64_t least = key.takes.least, most = key.takes.most;
+    const auto wrong = [&] { fail(*found, format("choose from {} to {}", least, most)); };
+    if (found->value.type == node_type::integer) {  // exactly, whatever a double holds
+        const int64_t whole = found->value.integer;
+        if (whole < 0 || static_cast<uint64_t>(whole) < least ||
+            static_cast<uint64_t>(whole) > most)
+            return wrong();
+        out = static_cast<uint64_t>(whole);
+    } else if (const auto number = number_of(key, *found)) {
+        const double whole = std::round(*number);
+        // Written so that a NaN fails, too.
+        if (!(whole >= static_cast<double>(least)) || !(whole <= static_cast<double>(most)))
+            return wrong();
+        out = static_cast<uint64_t>(whole);
+    }
 }
 
-void section_reader::read(std::string_view key, uint32_t &out, uint32_t min, uint32_t max) {
+void section_reader::read(const config_key &key, uint32_t &out) {
     uint64_t wide = out;
-    read(key, wide, uint64_t{min}, uint64_t{max});
+    read(key, wide);
     out = static_cast<uint32_t>(wide);
 }
 
-void section_reader::read_above(std::string_view key, double &out, double above, double max,
-                                bool or_equal) {
-    const given *found = find(key);
+void section_reader::read(const config_key &key, double &out) {
+    const given *found = find(key.name);
     if (!found || failed()) return;
-    const node &value = found->value;
-    const std::string range =
-        format("a number {} {} and at most {} is needed", or_equal ? "from" : "above", above, max);
-    if (value.type != node_type::number && value.type != node_type::integer)
-        return fail(*found, range);
-    const double number =
-        value.type == node_type::number ? value.number : static_cast<double>(value.integer);
+    const value_shape &takes = key.takes;
+    const auto number = number_of(key, *found);
+    if (!number) return;
     // Written so that a NaN fails, too.
-    const bool enough = or_equal ? number >= above : number > above;
-    if (!enough || !(number <= max)) return fail(*found, range);
-    out = number;
+    const bool enough = takes.above_low ? *number > takes.low : *number >= takes.low;
+    if (!enough || !(*number <= takes.high)) return fail(*found, text_of(takes) + " is needed");
+    out = *number;
+}
+
+void section_reader::read_amount(std::string_view name, std::optional<uint32_t> &count,
+                                 double &share) {
+    const given *found = find(name);
+    if (!found || failed()) return;
+    config_key key = key_called(name);
+    if (found->value.type == node_type::text) {
+        key.takes = {.kind = value_kind::real,
+                     .unit = quantity_unit::share,
+                     .low = 0,
+                     .high = 1,
+                     .above_low = true};
+        return read(key, share);
+    }
+    key.takes.unit = quantity_unit::none;
+    uint32_t whole = 0;
+    read(key, whole);
+    if (!failed()) count = whole;
+}
+
+void section_reader::read(const config_key &key, std::filesystem::path &out) {
+    std::string text;
+    read(key, text);
+    if (!failed() && !text.empty()) out = resolved(text, *find(key.name));
+}
+
+void section_reader::read(const config_key &key, std::vector<std::filesystem::path> &out) {
+    std::vector<std::string> texts;
+    read(key, texts);
+    if (failed() || !find(key.name)) return;
+    out.clear();
+    for (const std::string &text : texts) out.push_back(resolved(text, *find(key.name)));
 }
 
 namespace {
@@ -157,17 +232,11 @@ const std::string *prose_of(const given &value) {
 
 }  // namespace
 
-void section_reader::read_texts(std::string_view key, std::vector<std::string> &out) {
-    read_list(key, out, text_of);
-}
-
-void section_reader::read_prose(std::string_view key, std::vector<std::string> &out) {
-    read_list(key, out, prose_of);
-}
-
-void section_reader::read_list(std::string_view key, std::vector<std::string> &out,
-                               const std::string *(*read)(const given &)) {
-    const given *found = find(key);
+void section_reader::read(const config_key &key, std::vector<std::string> &out) {
+    const auto read = key.takes.kind == value_kind::prose
+                          ? prose_of
+                          : static_cast<const std::string *(*)(const given &)>(text_of);
+    const given *found = find(key.name);
     if (!found || failed()) return;
     std::vector<std::string> texts;
     if (found->value.type == node_type::list) {
@@ -186,9 +255,9 @@ void section_reader::read_list(std::string_view key, std::vector<std::string> &o
     out = std::move(texts);
 }
 
-void section_reader::read_counts(std::string_view key, std::vector<uint64_t> &out,
-                                 size_t count_max) {
-    const given *found = find(key);
+void section_reader::read(const config_key &key, std::vector<uint64_t> &out) {
+    constexpr size_t count_max = 1 << 20;
+    const given *found = find(key.name);
     if (!found || failed()) return;
     const bool is_list = found->value.type == node_type::list;
     const std::vector<node> items = is_list ? found->value.items : std::vector{found->value};

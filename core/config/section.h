@@ -1,9 +1,9 @@
 // section.h - reads the keys of one TOML section with their types, limits and places checked.
 //
-//   section_reader run("run.toml", "run");
+//   section_reader run("run.toml", key_table_of("run"));
 //   run.add(node of [run]);
-//   run.expect({"tokens", "batch"});
-//   run.read("batch", config.batch, 1, 4096);
+//   run.expect();
+//   run.read("batch", config.batch);     // as its row of the table says
 //   if (run.failed()) return run.failure();
 //
 // The first thing wrong is kept and every later call does nothing, so that a list of reads needs
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "core/base/result.h"
 #include "core/base/setting.h"
 #include "core/config/document.h"
+#include "core/config/keys.h"
 
 namespace moorage::core {
 
@@ -32,7 +34,10 @@ struct given {
 
 class section_reader {
 public:
-    // `title` is what messages call it: "[run]".
+    // Paths of the file are relative to `base`, those of --set to the current folder.
+    section_reader(std::string file, const key_table &table, std::filesystem::path base = {})
+        : file_(std::move(file)), title_(table.called), base_(std::move(base)), table_(&table) {}
+    // Of keys that are somebody else's; `title` is what messages call it.
     section_reader(std::string file, std::string title)
         : file_(std::move(file)), title_(std::move(title)) {}
 
@@ -41,38 +46,65 @@ public:
     // Adds one of --set, which goes before every earlier one of its key.
     void add(given value) { values_.push_back(std::move(value)); }
 
-    // Fails on a key that is not among `known`. `remedy` (may be empty) is added to the message.
+    // Fails on a key that the table, or `known`, does not have.
+    void expect() { expect(table_->names()); }
     void expect(const std::vector<std::string> &known);
     // The last one given, null when there is none.
     const given *find(std::string_view key) const;
     const std::vector<given> &values() const { return values_; }
 
-    // Each leaves `out` as it was when the key is not given.
-    void read(std::string_view key, std::string &out);  // not empty, no control characters
-    void read(std::string_view key, bool &out);
-    void read(std::string_view key, uint64_t &out, uint64_t min, uint64_t max);
-    void read(std::string_view key, uint32_t &out, uint32_t min, uint32_t max);
-    // Finite; above `above` (or equal, when `or_equal`) and at most `max`.
-    void read_above(std::string_view key, double &out, double above, double max,
-                    bool or_equal = false);
-    void read_texts(std::string_view key, std::vector<std::string> &out);  // a list, or one text
-    // As read_texts, for prose: line breaks and tabs may be in it.
-    void read_prose(std::string_view key, std::vector<std::string> &out);
+    // Each leaves `out` as it was when the key is not given, and checks what is given against the
+    // key's row.
+    void read(const config_key &key, std::string &out);  // not empty, no control characters
+    void read(const config_key &key, bool &out);         // a flag, or the second of two words
+    void read(const config_key &key, uint64_t &out);
+    void read(const config_key &key, uint32_t &out);
+    void read(const config_key &key, double &out);
+    void read(const config_key &key, std::filesystem::path &out);  // resolved
+    void read(const config_key &key, std::vector<std::filesystem::path> &out);
+    void read(const config_key &key, std::vector<std::string> &out);  // a list, or one text
     // A list of whole numbers from 0, or one; in ascending order, each once.
-    void read_counts(std::string_view key, std::vector<uint64_t> &out, size_t count_max);
+    void read(const config_key &key, std::vector<uint64_t> &out);
+    template <class Word>
+    requires std::is_enum_v<Word>
+    void read(const config_key &key, Word &out) {
+        if (const auto at = word_of(key)) out = static_cast<Word>(*at);
+    }
+    // By name: the table's row, or a text or flag of any sort where there is no table.
+    template <class Value>
+    void read(std::string_view key, Value &out) {
+        read(key_called(key), out);
+    }
+    // Of experts: a count, or a share of them all, whichever is given.
+    void read_amount(std::string_view key, std::optional<uint32_t> &count, double &share);
+    // All rows that have a member.
+    template <class Of>
+    void read_rows(key_rows_of<Of> rows, Of &out) {
+        for (const key_row<Of> &row : rows)
+            if (row.read) row.read(*this, row, out);
+    }
     // Fails when the key is not given.
     void require(std::string_view key, std::string_view remedy);
+    // A path of the file, or of --set, as meant from here.
+    std::filesystem::path resolved(const std::string &text, const given &from) const {
+        return (from.raw ? std::filesystem::path(text) : base_ / text).lexically_normal();
+    }
 
     void fail(const given &at, std::string_view what);
     void fail(std::string_view what);
     bool failed() const { return failure_.has_value(); }
     const error &failure() const { return *failure_; }
+    const std::string &file() const { return file_; }
 
 private:
-    void read_list(std::string_view key, std::vector<std::string> &out,
-                   const std::string *(*read)(const given &));
+    config_key key_called(std::string_view name) const;
+    std::optional<size_t> word_of(const config_key &key);
+    // The number that is given, in the key's unit; nothing where it is none, which has failed.
+    std::optional<double> number_of(const config_key &key, const given &found);
 
     std::string file_, title_;
+    std::filesystem::path base_;
+    const key_table *table_ = nullptr;
     std::vector<given> values_;
     std::optional<error> failure_;
 };

@@ -2,7 +2,9 @@
 #include "core/host/parameters.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "core/base/quantity.h"
 #include "core/base/text.h"
 
 namespace moorage::core {
@@ -14,8 +16,26 @@ const char *name_of(const setting_value &value) {
     return names[value.index()];
 }
 
+// A text such as "4 MiB" for chunk_bytes, whose name says what plain numbers are: the number.
+result<setting_value> without_unit(const moorage_param &p, const setting_value &given) {
+    const std::string *text = std::get_if<std::string>(&given);
+    const quantity_unit unit = unit_of_name(p.plugin_key);
+    const bool is_number = p.type == MOORAGE_PARAM_INTEGER || p.type == MOORAGE_PARAM_REAL;
+    if (!text || !is_number || unit == quantity_unit::none) return given;
+    const auto number = parse_quantity(*text, unit);
+    if (!number) return error{format("= \"{}\": {}", *text, number.failure().text), true};
+    if (p.type == MOORAGE_PARAM_REAL) return setting_value(*number);
+    const double whole = std::round(*number);
+    // 2^63: what is above is out of every range.
+    if (!(std::abs(whole) < 0x1p63)) return error{format("= \"{}\" is too large", *text), true};
+    return setting_value(static_cast<int64_t>(whole));
+}
+
 // The value in the declared type, or what is wrong with it.
-result<setting_value> converted(const moorage_param &p, const setting_value &given) {
+result<setting_value> converted(const moorage_param &p, const setting_value &written) {
+    const auto number = without_unit(p, written);
+    if (!number) return number;
+    const setting_value &given = *number;
     const auto wrong_type = [&] {
         return error{format("is of type {}, expected {}", name_of(given), type_name(p.type))};
     };

@@ -22,8 +22,11 @@ public:
 
 private:
     result<uint64_t> wanted_experts(uint64_t all) const;
-    result<uint64_t> counted(std::optional<uint32_t> experts, std::optional<uint64_t> bytes,
-                             std::string_view key) const;
+    result<uint64_t> counted_slots(uint64_t all) const;
+    result<uint64_t> counted_on_host(uint64_t all) const;
+    // Experts as counted, else so large a share of all, else as many as so many bytes hold.
+    result<uint64_t> counted(std::string_view key, uint64_t all, std::optional<uint32_t> experts,
+                             double share, std::optional<uint64_t> bytes) const;
     status plan_host(uint64_t all);
     result<uint64_t> experts_on_gpu(uint64_t all) const;
     void warn_of_size(size_t device);
@@ -50,31 +53,45 @@ private:
     memory_plan plan_;
 };
 
-// `key`: of the bytes.
-result<uint64_t> planner::counted(std::optional<uint32_t> experts, std::optional<uint64_t> bytes,
-                                  std::string_view key) const {
+result<uint64_t> planner::counted(std::string_view key, uint64_t all,
+                                  std::optional<uint32_t> experts, double share,
+                                  std::optional<uint64_t> bytes) const {
     if (experts) return uint64_t{*experts};
     const model_shape &shape = costs_.shape();
-    const uint64_t count = *bytes / shape.expert_bytes;
+    const uint64_t count = bytes ? *bytes / shape.expert_bytes : share_of_experts(share, all);
     if (count != 0) return count;
+    if (!bytes)
+        return error{format("{}: [memory] {} = \"{}%\" is less than one of the {} experts of {}",
+                            config_.file.string(), key, share * 100, all, shape.name),
+                     true};
     return error{format("{}: [memory] {} = {} is less than one expert of {} ({} bytes)",
                         config_.file.string(), key, *bytes, shape.name, shape.expert_bytes),
                  true};
 }
 
+result<uint64_t> planner::counted_slots(uint64_t all) const {
+    return counted(config_.bytes ? "bytes" : "experts", all, config_.experts, config_.experts_share,
+                   config_.bytes);
+}
+
+result<uint64_t> planner::counted_on_host(uint64_t all) const {
+    return counted(config_.host_bytes ? "host_bytes" : "host_experts", all, config_.host_experts,
+                   config_.host_experts_share, config_.host_bytes);
+}
+
 // What host memory holds. A processor computes from there, so then it is fast memory itself.
 status planner::plan_host(uint64_t all) {
     if (!config_.reads_disk()) return success();
-    const std::string_view key = config_.host_experts ? "host_experts" : "host_bytes";
-    const auto held = counted(config_.host_experts, config_.host_bytes, key);
+    const std::string_view key = config_.host_bytes ? "host_bytes" : "host_experts";
+    const auto held = counted_on_host(all);
     if (!held) return held.failure();
     plan_.from_disk = on_host() && *held < all;
     if (!on_host()) plan_.host_experts = static_cast<uint32_t>(std::min(*held, all));
-    if (on_host() && (config_.experts || config_.bytes))
+    if (on_host() && config_.sizes_cache())
         warn(
             format("[memory] {} is not used: the processor computes from host memory, which "
                    "{} describes",
-                   config_.experts ? "experts" : "bytes", key));
+                   config_.bytes ? "bytes" : "experts", key));
     if (on_host() && config_.host_cache_given)
         warn(
             "[cache.host] is not used: the processor computes from host memory, whose policy is "
@@ -90,12 +107,11 @@ status planner::plan_host(uint64_t all) {
 // Whole experts that the cache is to hold: as configured, or as many as there is room for.
 result<uint64_t> planner::wanted_experts(uint64_t all) const {
     const model_shape &shape = costs_.shape();
-    if (config_.reads_disk() && on_host())
-        return counted(config_.host_experts, config_.host_bytes, "host_bytes");
+    if (config_.reads_disk() && on_host()) return counted_on_host(all);
     if (!config_.devices.experts.empty())
         return std::accumulate(config_.devices.experts.begin(), config_.devices.experts.end(),
                                uint64_t{0});
-    if (config_.experts || config_.bytes) return counted(config_.experts, config_.bytes, "bytes");
+    if (config_.sizes_cache()) return counted_slots(all);
     if (on_host()) return all;
     if (config_.runs_on().memory == fast_memory::gpu) {
         if (device_count() == 1) return experts_on_gpu(all);
@@ -262,6 +278,11 @@ std::vector<uint32_t> memory_plan::device_slots() const {
     std::vector<uint32_t> each;
     for (const share_of_device &one : devices) each.push_back(one.slots);
     return each;
+}
+
+uint64_t share_of_experts(double share, uint64_t all) {
+    // The small addition keeps 10 % of 250 from becoming 24.
+    return static_cast<uint64_t>(std::floor(share * static_cast<double>(all) + 1e-9));
 }
 
 uint32_t memory_plan::beside() const { return buffer_slots + pipeline::staging_slots; }

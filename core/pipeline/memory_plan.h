@@ -51,6 +51,9 @@ struct memory_plan {
     uint32_t beside() const;
 };
 
+// Whole experts of a share of them all, rounded down.
+uint64_t share_of_experts(double share, uint64_t all);
+
 // As configured; without a size, as many experts as fit. What a user should know of the result is
 // added to `warnings`. Errors name the file, the value and a remedy.
 result<memory_plan> plan_memory(const memory_request &request, std::vector<std::string> &warnings);

@@ -230,7 +230,7 @@ status runner::size_memory() {
     request.layers = source_->layers();
     request.experts = source_->experts();
     request.top_k = source_->top_k();
-    if (config_.runs_on().memory == fast_memory::gpu && !config_.experts && !config_.bytes &&
+    if (config_.runs_on().memory == fast_memory::gpu && !config_.sizes_cache() &&
         !hardware_.several()) {
         gpu_executor_options options;
         options.of = computed_;

@@ -112,4 +112,6 @@ TEST_CASE("a key's unit is what its name ends in, the longest that fits") {
     CHECK(unit_of_name("experts") == none);
     CHECK(unit_of_name("w") == none);
     CHECK(unit_of_name("remote_calls_per_s") == none);
+    CHECK(unit_of_name("noise_w_per_hz") == none);
+    CHECK(unit_of_name("cpu_flops_per_s") == flop_per_s);
 }

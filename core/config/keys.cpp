@@ -1,0 +1,97 @@
+// keys.cpp - what rows say, in words; the list of the tables.
+#include "core/config/keys.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "core/config/cluster_keys.h"
+#include "core/config/profile_keys.h"
+#include "core/config/run_keys.h"
+#include "core/config/toml_text.h"
+
+namespace moorage::core {
+
+std::string value_text(const value_shape &takes, bool value) {
+    if (takes.kind == value_kind::word) return value_text(takes, uint64_t{value});
+    return value ? "true" : "false";
+}
+
+std::string value_text(const value_shape &takes, uint64_t value) {
+    if (takes.kind != value_kind::word) return format("{}", value);
+    const std::vector<std::string> words = words_of(takes);
+    assert(value < words.size());
+    return format("\"{}\"", words[value]);
+}
+
+std::string value_text(const value_shape &, double value) { return format("{}", value); }
+
+std::string value_text(const value_shape &, const std::string &value) {
+    return value.empty() ? "" : quoted(value);
+}
+
+std::vector<std::string> words_of(const value_shape &takes) { return split(takes.words, '|'); }
+
+std::string text_of(const value_shape &takes) {
+    using enum value_kind;
+    const std::string example = takes.unit == quantity_unit::none
+                                    ? ""
+                                    : format(", or text such as \"{}\"", example_of(takes.unit));
+    switch (takes.kind) {
+        case flag:
+            return "true or false";
+        case whole:
+        case amount:
+            return format("an integer from {} to {}{}", takes.least, takes.most, example);
+        case real:
+            return format("a number {} {} and at most {}{}", takes.above_low ? "above" : "from",
+                          takes.low, takes.high, example);
+        case text:
+            return "text";
+        case texts:
+            return "a text, or a list of texts";
+        case prose:
+            return "a text, or a list of texts, with line breaks where wanted";
+        case word:
+            return format("\"{}\"", fmt::join(words_of(takes), "\" or \""));
+        case path:
+            return "a path";
+        case paths:
+            return "a path, or a list of paths";
+        case counts:
+            return "a whole number, or a list of them";
+        case other:
+            return std::string(takes.words);
+    }
+    return {};
+}
+
+const config_key *key_table::find(std::string_view key) const {
+    const auto found =
+        std::ranges::find(keys, key, [](const told_key &one) { return one.key->name; });
+    return found == keys.end() ? nullptr : found->key;
+}
+
+std::vector<std::string> key_table::names() const {
+    std::vector<std::string> all;
+    for (const told_key &one : keys) all.emplace_back(one.key->name);
+    return all;
+}
+
+const std::vector<key_table> &key_tables() {
+    static const std::vector<key_table> all = [] {
+        std::vector<key_table> tables;
+        add_run_tables(tables);
+        add_cluster_tables(tables);
+        add_profile_tables(tables);
+        return tables;
+    }();
+    return all;
+}
+
+const key_table &key_table_of(std::string_view name) {
+    const auto found = std::ranges::find(key_tables(), name, &key_table::name);
+    assert(found != key_tables().end());
+    return *found;
+}
+
+}  // namespace moorage::core

@@ -1,0 +1,203 @@
+// keys.h - the one definition of each key of a configuration: its name, what it takes, what it
+// means, and the member that it fills.
+//
+//     constexpr key_row<run_config> run_rows[] = {
+//         {"batch", whole(1, 4096), "requests that are decoded together",
+//         into<&run_config::batch>},
+//         {"prefill", whole(0, 1 << 24), "tokens of a prefill pass", by_hand, "0 of a trace"}};
+//
+// The parser walks these rows and checks against them; `moorage help` and docs/configuration.md are
+// made of them (core/decisions/0043). A default is the member's, of a struct that nobody touched.
+// A row that fits its member's type does compile, another does not.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "core/base/quantity.h"
+#include "core/base/text.h"
+
+namespace moorage::core {
+
+enum class value_kind : uint8_t {
+    flag,
+    whole,   // a whole number
+    real,    // a number
+    amount,  // of experts: a whole number, or a share of them all
+    text,
+    texts,  // a list of texts, or one
+    prose,  // texts with line breaks
+    word,   // one of some
+    path,
+    paths,
+    counts,  // a list of whole numbers, or one
+    other    // as `words` says
+};
+
+struct value_shape {
+    value_kind kind = value_kind::other;
+    quantity_unit unit = quantity_unit::none;
+    uint64_t least = 0, most = 0;  // of a whole number, of an amount
+    double low = 0, high = 0;      // of a number: from low, or above it
+    bool above_low = false;
+    std::string_view words = {};  // "abort|replace"; what another kind of value is: "a table"
+};
+
+consteval value_shape whole(uint64_t least, uint64_t most,
+                            quantity_unit unit = quantity_unit::none) {
+    return {value_kind::whole, unit, least, most};
+}
+consteval value_shape real(double low, double high, quantity_unit unit = quantity_unit::none) {
+    return {.kind = value_kind::real, .unit = unit, .low = low, .high = high};
+}
+consteval value_shape real_above(double low, double high,
+                                 quantity_unit unit = quantity_unit::none) {
+    return {.kind = value_kind::real, .unit = unit, .low = low, .high = high, .above_low = true};
+}
+consteval value_shape amount(uint64_t most) {
+    return {value_kind::amount, quantity_unit::share, 1, most};
+}
+consteval value_shape word(std::string_view words) {
+    return {.kind = value_kind::word, .words = words};
+}
+consteval value_shape other(std::string_view what) {
+    return {.kind = value_kind::other, .words = what};
+}
+consteval value_shape of_kind(value_kind kind) { return {.kind = kind}; }
+inline constexpr value_shape a_flag = of_kind(value_kind::flag), a_text = of_kind(value_kind::text),
+                             a_path = of_kind(value_kind::path),
+                             some_texts = of_kind(value_kind::texts),
+                             some_paths = of_kind(value_kind::paths),
+                             some_prose = of_kind(value_kind::prose),
+                             some_counts = of_kind(value_kind::counts);
+
+struct config_key {
+    std::string_view name;
+    value_shape takes = {};
+    std::string_view meaning = {};  // a sentence without a full stop
+    std::string_view usual = {};    // the default in words, where no member has it
+};
+
+class section_reader;
+
+// A member's value as TOML; "" of an empty text.
+std::string value_text(const value_shape &takes, bool value);
+std::string value_text(const value_shape &takes, uint64_t value);
+std::string value_text(const value_shape &takes, double value);
+std::string value_text(const value_shape &takes, const std::string &value);
+
+namespace key_rows {
+
+template <class Value>
+constexpr bool fits(value_kind kind) {
+    using enum value_kind;
+    if constexpr (std::is_same_v<Value, bool>) return kind == flag || kind == word;
+    if constexpr (std::is_enum_v<Value>) return kind == word;
+    if constexpr (std::is_same_v<Value, double>) return kind == real;
+    if constexpr (std::is_integral_v<Value>) return kind == whole;
+    if constexpr (std::is_same_v<Value, std::string>) return kind == text;
+    if constexpr (std::is_same_v<Value, std::filesystem::path>) return kind == path;
+    if constexpr (std::is_same_v<Value, std::vector<std::string>>)
+        return kind == texts || kind == prose;
+    if constexpr (std::is_same_v<Value, std::vector<std::filesystem::path>>) return kind == paths;
+    if constexpr (std::is_same_v<Value, std::vector<uint64_t>>) return kind == counts;
+    return false;
+}
+
+template <class Value>
+std::string text_of(const value_shape &takes, const Value &value) {
+    if constexpr (std::is_same_v<Value, bool> || std::is_same_v<Value, double> ||
+                  std::is_same_v<Value, std::string>)
+        return value_text(takes, value);
+    else if constexpr (std::is_enum_v<Value> || std::is_integral_v<Value>)
+        return value_text(takes, static_cast<uint64_t>(value));
+    else if constexpr (std::is_same_v<Value, std::filesystem::path>)
+        return value_text(takes, value.string());
+    else
+        return value.empty() ? "" : "[...]";
+}
+
+template <auto Member>
+struct member {};
+struct none {};
+
+}  // namespace key_rows
+
+template <auto Member>
+inline constexpr key_rows::member<Member> into{};
+inline constexpr key_rows::none by_hand{};
+
+template <class Of>
+struct key_row : config_key {
+    void (*read)(section_reader &, const config_key &, Of &) = nullptr;  // null: the parser itself
+    std::string (*value)(const value_shape &, const Of &) = nullptr;
+
+    template <auto Member>
+    consteval key_row(std::string_view key, value_shape of, std::string_view means,
+                      key_rows::member<Member>, std::string_view otherwise = {})
+        : config_key{key, of, means, otherwise} {
+        using value_type = std::remove_cvref_t<decltype(std::declval<Of>().*Member)>;
+        if (!key_rows::fits<value_type>(of.kind)) throw "the member has another type";
+        read = [](section_reader &from, const config_key &row, Of &to) {
+            get(from, row, to.*Member);
+        };
+        value = [](const value_shape &shape, const Of &from) {
+            return key_rows::text_of(shape, from.*Member);
+        };
+    }
+    consteval key_row(std::string_view key, value_shape of, std::string_view means, key_rows::none,
+                      std::string_view otherwise = {})
+        : config_key{key, of, means, otherwise} {}
+
+private:
+    // Written so that section.h need not be known here.
+    template <class Reader, class Value>
+    static void get(Reader &from, const config_key &row, Value &to) {
+        from.read(row, to);
+    }
+};
+
+template <class Of>
+using key_rows_of = std::span<const key_row<Of>>;
+
+// A key with its default as TOML or in words; "" where it has none.
+struct told_key {
+    const config_key *key;
+    std::string usual;
+};
+
+// A section, a table of one, or a file of its own.
+struct key_table {
+    std::string name;      // "run", "cluster.servers", "device"
+    std::string called;    // "[run]", "[[cluster.servers]]", "device profile"
+    std::string meaning;   // a sentence without a full stop
+    bool is_open = false;  // policies have keys in it, too
+    std::vector<told_key> keys = {};
+
+    const config_key *find(std::string_view key) const;  // null: it has none of the name
+    std::vector<std::string> names() const;
+
+    template <class Of>
+    key_table &add(key_rows_of<Of> rows, const Of &untouched = {}) {
+        for (const key_row<Of> &one : rows)
+            keys.push_back({&one, one.value && one.usual.empty() ? one.value(one.takes, untouched)
+                                                                 : std::string(one.usual)});
+        return *this;
+    }
+};
+
+// All of them, in the order in which they are told of and checked.
+const std::vector<key_table> &key_tables();
+// Requires: there is one of the name.
+const key_table &key_table_of(std::string_view name);
+
+// "a whole number from 1 to 4096", "a share above 0 and at most 1, or text such as \"25%\"".
+std::string text_of(const value_shape &takes);
+std::vector<std::string> words_of(const value_shape &takes);
+
+}  // namespace moorage::core

@@ -1,0 +1,252 @@
+// run_keys.cpp - the rows, section by section.
+#include "core/config/run_keys.h"
+
+#include "core/host/kinds.h"
+
+namespace moorage::core {
+
+namespace {
+
+using enum quantity_unit;
+using of_run = key_row<run_config>;
+
+// Bounds far above every published model and machine; they keep a slip of the keyboard from turning
+// into an allocation.
+constexpr uint64_t count_max = INT64_MAX;  // what a TOML integer holds
+constexpr uint64_t bytes_max = uint64_t{1} << 50, experts_max = 1 << 20;
+
+constexpr of_run run_list[] = {
+    {"executor", a_text, "what runs it: emulator (virtual time), cpu or cuda (for real)",
+     into<&run_config::executor>},
+    {"tokens", whole(0, count_max), "of the source that are run; 0: all",
+     into<&run_config::tokens>},
+    {"batch", whole(1, 4096), "requests that are decoded together", into<&run_config::batch>},
+    {"prefill", whole(0, 1 << 24),
+     "tokens of a prefill pass: of a trace the first ones of each request, of a model pieces of a "
+     "prompt (65536 at most); 0: prompts are decoded",
+     by_hand, "0 of a trace, 512 of a model"},
+    {"seed", whole(0, count_max), "of every random number, policies' and drawn tokens'",
+     into<&run_config::seed>},
+    {"threads", whole(0, 1024), "of arithmetic on the CPU; 0: one a core",
+     into<&run_config::threads>},
+    {"arithmetic", word("exact|fast"),
+     "activations in float32, or rounded as the format of the weights is made for (8 bits, bf16)",
+     by_hand, "\"fast\" of GGUF's quantised types, else \"exact\""},
+    {"device", whole(0, 1023), "which GPU computes, of executor cuda", into<&run_config::device>},
+    {"guard", a_flag,
+     "try now and then what cache, prefetch and substitution gain in this run, and hold off what "
+     "loses, with figures and a warning",
+     into<&run_config::guard>},
+    {"guard_window", whole(4, 1 << 20), "passes of decoding, with and without, that are compared",
+     into<&run_config::guard_window>},
+    {"guard_margin", real(0, 1, share), "by which one side has to be faster than the other",
+     into<&run_config::guard_margin>},
+};
+
+constexpr of_run emulator_list[] = {
+    {"policy_time", word("none|measured|declared"),
+     "what of the host's time inside policies passes in virtual time: nothing, what this machine "
+     "takes, or policy_call_ns a call",
+     into<&run_config::policy_time>},
+    {"policy_call_ns", whole(1, 1'000'000'000, ns), "of a call, with policy_time = \"declared\"",
+     into<&run_config::policy_call_ns>},
+};
+
+constexpr of_run hardware_list[] = {
+    {"profile", a_text, "a device: a file of hw_profiles/device or measured, or a path to a .toml",
+     into<&run_config::profile>, "none on the emulator, \"host\" on cpu and cuda"},
+    {"link", a_text, "between host and device: a file of hw_profiles/link, or a path",
+     into<&run_config::link>, "the device's usual one"},
+    {"node", a_text, "the host: a file of hw_profiles/node, or a path", into<&run_config::node>,
+     "the device's usual one"},
+    {"disk", a_text, "the drive that experts beyond host memory are read from",
+     into<&run_config::disk>, "none on the emulator"},
+    {"engine", a_text, "the software that is emulated: a file of hw_profiles/engine, or a path",
+     into<&run_config::engine>, "this one"},
+};
+
+constexpr key_row<device_config> device_list[] = {
+    {"devices", some_texts, "device profiles of several GPUs of one machine, in place of profile",
+     into<&device_config::profiles>},
+    {"peer", a_text, "the link between those devices: a file of hw_profiles/link, or a path",
+     into<&device_config::peer>, "through host memory"},
+    {"spread", word("experts|layers"), "what is spread over the devices: experts, or whole layers",
+     into<&device_config::whole_layers>},
+};
+
+constexpr of_run source_list[] = {
+    {"trace", a_path, "recorded routing, in the trace format", by_hand},
+    {"model", a_path, "in place of a trace: a directory in Hugging Face layout, or a GGUF file",
+     by_hand},
+    {"shape", a_text,
+     "sizes of a trace's model: a file of configs/models, a path or a published name",
+     into<&run_config::shape>, "by the model that the trace names"},
+    {"prompt", some_prose, "texts that a model continues, a request each", by_hand},
+    {"text", a_path,
+     "to be scored by a model, in place of a prompt: a text, or windows of ids in a .json",
+     by_hand},
+    {"max_tokens", whole(1, 1 << 20), "new ones, of each prompt", into<&run_config::max_tokens>},
+    {"temperature", real(0, 100), "0: always the most probable token; above: drawn",
+     into<&run_config::temperature>},
+    {"top_p", real_above(0, 1, share), "drawn from the most probable tokens that have this mass",
+     into<&run_config::top_p>},
+    {"top_k", whole(0, experts_max), "and from no more tokens than so many; 0: all",
+     into<&run_config::sample_top_k>},
+    {"stop", a_flag, "at the model's end tokens", into<&run_config::stop>},
+    {"window", whole(2, 1 << 16), "ids of a text that are scored together",
+     into<&run_config::window>},
+};
+
+constexpr of_run memory_list[] = {
+    {"experts", amount(experts_max),
+     "cache slots, in whole experts; this or bytes, and --set of one replaces the other", by_hand,
+     "as many as fit, of a model or on a real executor"},
+    {"bytes", whole(1, bytes_max, bytes), "of cache slots, in place of experts", by_hand},
+    {"device_experts", other("a list of counts of experts, one for each of [hardware] devices"),
+     "slots of each device, in place of experts and bytes", by_hand, "divided by their room"},
+    {"host_experts", amount(experts_max),
+     "experts that host memory holds, the others are read from disk when they are needed; on "
+     "executor cpu in place of experts",
+     by_hand, "all"},
+    {"host_bytes", whole(1, bytes_max, bytes),
+     "of experts in host memory, in place of host_experts", by_hand},
+    {"sharing", word("shared|per-layer"), "one cache for all layers, or one for each",
+     into<&run_config::per_layer>},
+    {"buffer_experts", whole(0, 1 << 16), "slots of the transfer buffer; 0 only without prefetch",
+     by_hand, "the model's top-k"},
+    {"split", real_above(0, 1, share),
+     "of an expert that is its top segment, which alone is cached; rounded to about an eighth; 1: "
+     "experts are whole",
+     into<&run_config::split>},
+    {"prefill_displaces", a_flag,
+     "loads of prefill passes may take the place of what decoding has cached",
+     into<&run_config::prefill_displaces>},
+};
+
+constexpr of_run plugins_list[] = {
+    {"path", some_paths,
+     "folders (not those in them) or libraries with further policies, besides the bundled ones and "
+     "those of MOORAGE_PLUGIN_PATH",
+     into<&run_config::plugin_paths>},
+    {"on_fault", word("abort|replace"),
+     "wrong advice of a policy ends the run, or gives way to the default's",
+     into<&run_config::action>},
+    {"guard", word("off|default|full"),
+     "how closely calls of policies are watched; full: after each, see that the process is as it "
+     "was (locale, directory, signals, umask)",
+     into<&run_config::guard_calls>},
+    {"call_limit_ms", whole(0, 86'400'000, ms),
+     "a call that takes longer is ended, and its policy named (30 times as long: the plan of a "
+     "placement); 0: no limit",
+     into<&run_config::call_limit_ms>},
+};
+
+constexpr key_row<stage_config> stage_list[] = {
+    {"plugin", a_text, "the policy; its own parameters stand beside it, or in a table of its name",
+     by_hand},
+    {"library", a_text,
+     "the file that the policy is in, where several libraries have one of its name", by_hand,
+     "any"},
+};
+
+constexpr of_run router_list[] = {
+    {"exact_requests", some_counts,
+     "requests, numbered from 0, for which the model's own choice stands, whatever the policy says",
+     into<&run_config::exact_requests>},
+    {"substitution_max", real(0, 1, share),
+     "of a request's choices, counted from its first token, that the policy may substitute, "
+     "reweigh or drop",
+     into<&run_config::substitution_max>},
+};
+
+constexpr key_row<cluster_config> placement_list[] = {
+    {"interval_s", real(0, 1e9, s), "between decisions while a run goes on; 0: never again",
+     into<&cluster_config::interval_s>},
+    {"window_s", real_above(0, 1e9, s), "half-life of the statistics it decides by",
+     into<&cluster_config::window_s>},
+    {"migration_bytes_per_s", real(0, 1e15, bytes_per_s),
+     "that a device may receive for migration; 0: what the links leave",
+     into<&cluster_config::migration_bytes_per_s>},
+    {"migration_delay_max", real_above(0, 1e3),
+     "of the time of demand traffic, that migration may add",
+     into<&cluster_config::migration_delay_max>},
+    {"zone_servers", whole(0, 1024), "planned together; 0: all up to 1,024, else 256",
+     into<&cluster_config::zone_servers>},
+    {"plan", a_path, "a plan that moorage place wrote, in place of a policy's",
+     into<&cluster_config::plan>, "the policy makes one"},
+};
+
+constexpr key_row<registry_config> registry_list[] = {
+    {"directory", a_path, "of one machine, where its nodes meet", by_hand},
+    {"endpoints", some_texts, "of etcd, \"host:port\", in place of a directory", by_hand},
+    {"certificate", a_path, "of this node, for endpoints that ask for one; beside key",
+     into<&registry_config::certificate>},
+    {"key", a_path, "of the certificate", into<&registry_config::key>},
+    {"ca", a_path, "the authority that vouches for etcd, where endpoints begin with https://",
+     into<&registry_config::authority>},
+    {"prefix", a_text, "of etcd's keys, one a cluster", into<&registry_config::prefix>},
+};
+
+constexpr of_run report_list[] = {
+    {"title", a_text, "heading of text and pages", into<&run_config::title>},
+};
+
+constexpr std::string_view stage_meanings[] = {
+    "which experts a token takes, and what holds the policy back",
+    "which experts fast memory keeps",
+    "how slots are divided among layers; others than uniform need sharing = \"per-layer\"",
+    "which experts are loaded before they are asked for",
+    "who computes an expert: the device, the CPU, another server",
+    "which server of a cluster holds which expert",
+    "in which order and pieces experts cross a link",
+    "how messages cross between real nodes; an emulated cluster has none",
+};
+static_assert(std::size(stage_meanings) == std::size(kinds));
+
+key_table section(std::string_view name, std::string_view meaning) {
+    return {std::string(name), format("[{}]", name), std::string(meaning)};
+}
+
+}  // namespace
+
+const key_rows_of<run_config> run_rows = run_list, emulator_rows = emulator_list,
+                              hardware_rows = hardware_list, source_rows = source_list,
+                              memory_rows = memory_list, plugins_rows = plugins_list,
+                              router_rows = router_list, report_rows = report_list;
+const key_rows_of<device_config> device_rows = device_list;
+const key_rows_of<registry_config> registry_rows = registry_list;
+const key_rows_of<stage_config> stage_rows = stage_list;
+const key_rows_of<cluster_config> placement_rows = placement_list;
+
+void add_run_tables(std::vector<key_table> &to) {
+    to.push_back(section("run", "what is run, and how").add(run_rows));
+    to.push_back(section("emulator", "what passes in virtual time beside the machine's own work")
+                     .add(emulator_rows));
+    to.push_back(
+        section("hardware", "the machine, by profiles").add(hardware_rows).add(device_rows));
+    to.push_back(section("source", "a trace, or a model and what it is asked").add(source_rows));
+    to.push_back(section("memory", "what fast memory and host memory hold").add(memory_rows));
+    to.push_back(
+        section("plugins", "where policies are, and how they are watched").add(plugins_rows));
+    to.push_back(
+        section("registry", "where real nodes agree on members and plans").add(registry_rows));
+    to.push_back(section("report", "of all outputs").add(report_rows));
+    const run_config untouched;
+    for (size_t i = 0; i < std::size(kinds); ++i) {
+        key_table stage = section(kinds[i], stage_meanings[i]);
+        stage.is_open = true;
+        stage.add(stage_rows);
+        stage.keys[0].usual = value_text({}, untouched.stage(kinds[i]).plugin);
+        if (kinds[i] == "router") stage.add(router_rows);
+        if (kinds[i] == "placement") stage.add(placement_rows);
+        to.push_back(std::move(stage));
+        if (kinds[i] != "cache") continue;
+        to.push_back(
+            section(host_cache_stage, "which experts host memory keeps, with host_experts"));
+        to.back().is_open = true;
+        to.back().add(stage_rows);
+        to.back().keys[0].usual = value_text({}, untouched.host_cache.plugin);
+    }
+}
+
+}  // namespace moorage::core
