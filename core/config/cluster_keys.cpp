@@ -64,7 +64,7 @@ constexpr key_row<cluster_model> model_list[] = {
     {"groups", whole(1, 1 << 16), "that its router limits tokens to", into<&cluster_model::groups>},
     {"weights", a_path, "the directory that nodes read it from (of nodes)",
      into<&cluster_model::weights>},
-    {"count", whole(1, models_max), "entries that this one stands for: NAME.0, NAME.1, ...",
+    {"count", whole(1, models_max), "entries that this one stands for: NAME.0, NAME.1 and so on",
      by_hand, "1, called NAME"},
 };
 
@@ -89,7 +89,7 @@ constexpr key_row<cluster_server> server_list[] = {
     {"address", in_turn, "where other nodes call it, \"host:port\" (of nodes)", by_hand},
     {"heartbeats", in_turn, "where it answers them (of nodes)", by_hand},
     {"status", in_turn, "where it says over HTTP how it is (of nodes)", by_hand},
-    {"count", whole(1, servers_max), "entries that this one stands for: NAME.0, NAME.1, ...",
+    {"count", whole(1, servers_max), "entries that this one stands for: NAME.0, NAME.1 and so on",
      by_hand, "1, called NAME"},
 };
 
@@ -136,8 +136,8 @@ constexpr key_row<cluster_user> user_list[] = {
     {"local_experts", whole(0, 1 << 24), "that it holds: the ones it uses most",
      into<&cluster_user::local_experts>},
     {"workload", in_turn, "what it asks for", by_hand},
-    {"count", whole(1, users_max), "entries that this one stands for: NAME.0, NAME.1, ...", by_hand,
-     "1, called NAME"},
+    {"count", whole(1, users_max), "entries that this one stands for: NAME.0, NAME.1 and so on",
+     by_hand, "1, called NAME"},
 };
 
 constexpr key_row<cluster_workload> workload_list[] = {

@@ -105,8 +105,9 @@ TEST_CASE("the parser takes what a row's bounds hold, and nothing beyond") {
                     refused(whole_text, {set + bad});
             }
             if (takes.kind == value_kind::word) {
-                CHECK(holds(refused(whole_text, {set + "xyzzy"}), "choose "));
-                CHECK(holds(refused(whole_text, {set + words_of(takes)[0] + "s"}),
+                const std::string devices = "hardware.devices=[\"a\", \"b\"]";  // for spread
+                CHECK(holds(refused(whole_text, {devices, set + "xyzzy"}), "choose "));
+                CHECK(holds(refused(whole_text, {devices, set + words_of(takes)[0] + "s"}),
                             "did you mean " + words_of(takes)[0]));
             }
         }
@@ -160,7 +161,7 @@ TEST_CASE("numbers with wrong units name place, key, what is wrong and the neare
     CHECK(holds(bytes("NaN"), "a number comes first"));
     CHECK(holds(bytes("nan"), "choose from 1"));  // TOML has one
     CHECK(holds(bytes("1e400 B"), "too large"));
-    CHECK(holds(bytes("1e300 GB"), "choose from 1 to 1125899906842624"));
+    CHECK(holds(bytes("1e290 GB"), "choose from 1 to 1125899906842624"));
     CHECK(holds(bytes("2048 TiB"), "choose from 1 to 1125899906842624"));
     CHECK(holds(bytes("-5 GiB"), "choose from 1"));
     CHECK(holds(bytes("0.2 B"), "choose from 1"));

@@ -1,4 +1,5 @@
-// help_command.cpp - moorage help: what a figure of a report means, from the table that makes it.
+// help_command.cpp - moorage help: what a figure of a report or a key of a configuration means,
+// from the tables that make the one and read the other.
 #include <memory>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "core/report/figure_table.h"
 #include "core/report/figures.h"
 #include "tools/moorage/command.h"
+#include "tools/moorage/help_keys.h"
 #include "tools/moorage/output.h"
 
 namespace moorage::tool {
@@ -41,23 +43,31 @@ std::string one_figure(const std::string &path, const figure &one) {
     return text;
 }
 
-int help(const std::string &topic) {
-    if (topic == "figures") {
-        for (const auto &[path, one] : all_figures()) print(line_of(path, *one));
-        return exit_ok;
-    }
-    const auto path = path_of_figure(topic);
-    const figure *one = find_figure(topic);
-    if (path && one) {
-        print(one_figure(*path, *one));
-        return exit_ok;
-    }
-    std::vector<std::string> known{"figures"};
+int help(const std::string &topic, bool markdown) {
+    if (markdown && topic != "keys")
+        return fail(
+            {format("help {}: --markdown is of keys: moorage help keys --markdown", topic), true});
+    std::string text;
+    if (topic == "figures")
+        for (const auto &[path, one] : all_figures()) text += line_of(path, *one);
+    else if (topic == "keys")
+        text = markdown ? markdown_of_keys() : text_of_keys();
+    else if (topic == "units")
+        text = text_of_units();
+    else if (const figure *one = find_figure(topic))
+        text = one_figure(*path_of_figure(topic), *one);
+    const std::string of_keys = text_of_topic(topic);  // a word may be both: "tokens"
+    text += (text.empty() || of_keys.empty() ? "" : "\n") + of_keys;
+    print(text);
+    if (!text.empty()) return exit_ok;
+    std::vector<std::string> known = key_topics();
+    known.push_back("figures");
     for (const auto &[name, of] : all_figures()) {
         known.push_back(name);
         known.push_back(name.substr(name.rfind('.') + 1));  // all of it where there is no point
     }
-    return fail({format("help {}: no figure of that name{}; \"moorage help figures\" lists all, "
+    return fail({format("help {}: no figure, section or key of that name{}; \"moorage help "
+                        "figures\", \"moorage help keys\" and \"moorage help units\" list all, "
                         "\"moorage COMMAND --help\" explains a command",
                         topic, did_you_mean(topic, known)),
                  true});
@@ -66,10 +76,16 @@ int help(const std::string &topic) {
 }  // namespace
 
 command install_help(parser &app) {
-    parser *sub = app.add_subcommand("help", "what a figure of a report means");
+    parser *sub =
+        app.add_subcommand("help", "what a figure of a report or a key of a configuration means");
     const auto topic = std::make_shared<std::string>("figures");
-    sub->add_option("topic", *topic, "figures, or the name of one")->type_name("FIGURE");
-    return [topic] { return help(*topic); };
+    const auto markdown = std::make_shared<bool>(false);
+    sub->add_option("topic", *topic,
+                    "figures, keys or units; a figure (tpot_ms), a section (memory), a key "
+                    "(memory.experts), a policy's parameter (cache.lfu.half_life)")
+        ->type_name("FIGURE|KEY");
+    sub->add_flag("--markdown", *markdown, "keys as docs/configuration.md");
+    return [topic, markdown] { return help(*topic, *markdown); };
 }
 
 }  // namespace moorage::tool
