@@ -263,7 +263,7 @@ TEST_CASE("a change of the process is a fault of who made it, and is put back") 
 }
 
 TEST_CASE("opening a library that dies, hangs or changes the process") {
-    const std::string list = "plugins list --path '" + hostile + "'";
+    const std::string list = "plugins list --plugins '" + hostile + "'";
     for (const char *deed : {"write_null", "exit", "_exit", "terminate", "kill"}) {
         CAPTURE(deed);
         const outcome done = program(list, "HOSTILE_CONSTRUCTORS=" + std::string(deed));

@@ -263,7 +263,7 @@ TEST_CASE("the conformance kit passes tcp through TLS") {
     std::string command = "'" + (build / "bin/moorage").string() + "' plugins check '" +
                           (build / "plugins/wire/tcp.so").string() + "' --timeout 60";
     for (const auto &one : tls("a"))
-        command += " --param '" + one.key + "=" + std::get<std::string>(one.value) + "'";
+        command += " --param 'wire." + one.key + "=" + std::get<std::string>(one.value) + "'";
     const int state = std::system((command + " > /dev/null").c_str());
     CHECK(WIFEXITED(state));
     CHECK(WEXITSTATUS(state) == 0);

@@ -84,7 +84,7 @@ std::string refusal(const core::status &of) {
 
 TEST_CASE("the conformance kit passes ucx, as it chooses and over tcp") {
     if (!built()) return;
-    for (const char *more : {"", " --param transports=tcp"}) {
+    for (const char *more : {"", " --param wire.transports=tcp"}) {
         CAPTURE(more);
         const int state =
             std::system(("'" + (build / "bin/moorage").string() + "' plugins check '" +

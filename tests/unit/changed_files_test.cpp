@@ -117,7 +117,8 @@ TEST_CASE("a trace that changes under a run, a comparison or a replay is named")
             if (command == "replay")
                 line = format(
                     "replay {0} --policies meddler --slots 6 --plugins {3} "
-                    "--param meddler.file={0} --param meddler.how={1} --param meddler.from={2}",
+                    "--param cache.meddler.file={0} --param cache.meddler.how={1} "
+                    "--param cache.meddler.from={2}",
                     at.trace.string(), how, behind_header,
                     std::string(MOORAGE_BINARY_DIR) + "/tests/policies/meddler.so");
             at.names(at.trace, line + " --json " + json.string(), json);

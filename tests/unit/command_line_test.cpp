@@ -1,8 +1,83 @@
-// Goal: a command line that cannot be read is refused with the nearest that can.
-// Method: the program with words misspelt by hand.
+// Goal: one grammar: what cannot be read is refused with the nearest that can, a key or a flag
+// means one thing in every command, old spellings are taken and told. Method: the program, its
+// commands and flags as --help lists them, each misspelt; spellings of one thing against each
+// other, byte by byte; figures read as JSON.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <sstream>
+
+#include "core/base/json.h"
 #include "tests/unit/program.h"
+
+namespace {
+
+using moorage::test::ended;
+using moorage::test::program;
+using words = std::vector<std::string>;
+
+const std::string home = MOORAGE_SOURCE_DIR;
+
+words joined(words one, const words &other) {
+    one.insert(one.end(), other.begin(), other.end());
+    return one;
+}
+
+struct leaf {
+    words path;   // "plugins", "check"
+    words flags;  // "--json", ...
+};
+
+// Commands without subcommands below `path`, as --help tells of them.
+void find_leaves(const program &on, const words &path, std::vector<leaf> &found) {
+    std::istringstream help(on.run(joined(path, {"--help"})).out);
+    leaf made{path, {}};
+    bool in_commands = false, has_commands = false;
+    for (std::string line; std::getline(help, line);) {
+        if (!line.starts_with(" ")) in_commands = line.starts_with("Subcommands");
+        std::string word;
+        std::istringstream rest(line);
+        rest >> word;
+        if (in_commands && line.starts_with("  ") && line[2] != ' ') {
+            has_commands = true;
+            find_leaves(on, joined(path, {word}), found);
+        }
+        const size_t at = word.find("--");
+        if (line.starts_with("  -") && at != std::string::npos)
+            made.flags.push_back(word.substr(at));
+    }
+    if (!has_commands) found.push_back(made);
+}
+
+const std::vector<leaf> &all_leaves() {
+    static const std::vector<leaf> all = [] {
+        std::vector<leaf> found;
+        find_leaves(program(), {}, found);
+        return found;
+    }();
+    return all;
+}
+
+bool says(const std::string &text, const std::string &part) {
+    const bool found = text.find(part) != std::string::npos;
+    if (!found) MESSAGE("\"" << text << "\" lacks \"" << part << "\"");
+    return found;
+}
+
+// A trace of the program's own making, and a run of it.
+std::string write_trace(const program &on) {
+    const std::string file = on.file("t.safetensors");
+    REQUIRE(on.run({"trace", "synth", "--out", file, "--layers", "24", "--experts", "60", "--top-k",
+                    "4", "--tokens", "60", "--requests", "3"})
+                .code == 0);
+    return file;
+}
+words run_words(const std::string &trace) {
+    return {"run",   home + "/configs/quickstart.toml", "--set", "source.trace=" + trace,
+            "--set", "source.shape=qwen1_5_moe_a2_7b"};
+}
+
+}  // namespace
 
 TEST_CASE("unknown commands and options get the nearest known one") {
     const moorage::test::program on;
@@ -21,4 +96,182 @@ TEST_CASE("unknown commands and options get the nearest known one") {
     // An option's own value is no word of its own, and what is missing is still said.
     refused({"run", "--json", "rum"}, "config is required");
     refused({"tune", "c.toml", "--samples", "many"}, "--samples");
+}
+
+TEST_CASE("every flag of every command, misspelt, gets itself as the nearest") {
+    const program on;
+    CHECK(all_leaves().size() >= 25);
+    for (const leaf &one : all_leaves()) {
+        CHECK(std::ranges::find(one.flags, "--set") != one.flags.end());
+        for (const std::string &flag : one.flags) {
+            const std::string wrong = flag + flag.back();
+            CAPTURE(one.path.back() + " " + wrong);
+            const ended how = on.run(joined(one.path, {wrong, "x"}));
+            CHECK(how.code == 2);
+            CHECK(says(how.errors, "; did you mean " + flag));
+        }
+        const ended how = on.run(joined(one.path, {"--set", "memory.expertz=3"}));
+        CHECK(how.code == 2);
+    }
+}
+
+TEST_CASE("every command, misspelt, gets itself as the nearest") {
+    const program on;
+    for (const leaf &one : all_leaves()) {
+        words wrong = one.path;
+        wrong.back() += wrong.back().back();
+        const ended how = on.run(wrong);
+        CHECK(how.code == 2);
+        CHECK(says(how.errors, "; did you mean " + one.path.back()));
+    }
+}
+
+TEST_CASE("a flag of another command is told of with its commands, and words with the nearest") {
+    const program on;
+    CHECK(says(on.run({"run", "c.toml", "--policies", "lru"}).errors,
+               "--policies: no option of run (place and replay have it)"));
+    CHECK(says(on.run({"run", "c.toml", "-x"}).errors, "-x: no option of run"));
+    CHECK(says(on.run({"replay", "t", "--order", "tokn"}).errors, "did you mean token"));
+}
+
+TEST_CASE("keys that a command has no use for are checked, and told") {
+    const program on;
+    const ended list = on.run({"plugins", "list", "--set", "run.seed=3"});
+    CHECK(list.code == 0);
+    CHECK(says(list.errors, "--set run.seed: plugins list has no use for it"));
+    const ended help = on.run({"help", "figures", "--set", "memory.exprts=3"});
+    CHECK(help.code == 2);
+    CHECK(says(help.errors, "did you mean experts"));
+    const ended size = on.run({"trace", "info", write_trace(on), "--set", "memory.bytes=5 GiBs"});
+    CHECK(size.code == 2);
+    CHECK(says(size.errors, "did you mean GiB"));
+}
+
+TEST_CASE("a flag is its key") {
+    const program on;
+    const std::string trace = write_trace(on);
+    const auto synth = [&](const words &more) {
+        REQUIRE(on.run(joined({"trace", "synth", "--out", "s.safetensors"}, more)).code == 0);
+        return on.read("s.safetensors");
+    };
+    const std::string by_flag = synth({"--seed", "3", "--tokens", "50"});
+    CHECK(by_flag == synth({"--set", "run.seed=3", "--set", "run.tokens=50"}));
+    CHECK(by_flag != synth({"--seed", "4", "--tokens", "50"}));
+    const auto replay = [&](const words &more) {
+        const ended how = on.run(joined({"replay", trace, "--json", "-"}, more));
+        REQUIRE_MESSAGE(how.code == 0, how.errors);
+        return how.out;
+    };
+    CHECK(replay({"--policies", "random", "--slots", "25%", "--sharing", "per-layer", "--seed", "5",
+                  "--tokens", "40"}) ==
+          replay({"--set", "cache.plugin=random", "--set", "memory.experts=25%", "--set",
+                  "memory.sharing=per-layer", "--set", "run.seed=5", "--set", "run.tokens=40"}));
+    const auto run = [&](const words &more) {
+        const ended how = on.run(joined(run_words(trace), joined({"--json", "-"}, more)));
+        REQUIRE_MESSAGE(how.code == 0, how.errors);
+        return how.out;
+    };
+    CHECK(run({"--seed", "7"}) == run({"--set", "run.seed=7"}));
+    CHECK(run({"--seed", "7"}) == run({"--seed", "8", "--set", "run.seed=7"}));
+    const ended wrong = on.run(joined(run_words(trace), {"--seed", "-1"}));
+    CHECK(wrong.code == 2);
+    CHECK(says(wrong.errors, "--seed: [run] seed is -1; choose from 0"));
+    // A share of the 24 x 60 experts is their count.
+    CHECK(run({"--set", "memory.experts=20%"}) == run({"--set", "memory.experts=288"}));
+    CHECK(run({"--set", "memory.experts=\"12.5 %\""}) == run({"--set", "memory.experts=180"}));
+    CHECK(says(on.run(joined(run_words(trace), {"--set", "memory.experts=0.01%"})).errors,
+               "is less than one of the 1440 experts"));
+}
+
+TEST_CASE("--param is a key and its value, or the values to be tried") {
+    const program on;
+    const std::string trace = write_trace(on);
+    const auto replay = [&](const words &more) {
+        return on.run(
+            joined({"replay", trace, "--slots", "100", "--no-optimum", "--json", "-"}, more));
+    };
+    const ended now = replay({"--policies", "lfu", "--param", "cache.lfu.half_life=3"});
+    const ended old = replay({"--policies", "lfu", "--param", "lfu.half_life=3"});
+    CHECK(now.code == 0);
+    CHECK(now.out == old.out);
+    CHECK(now.errors.find("old spelling") == std::string::npos);
+    CHECK(says(old.errors, "--param lfu.half_life=3: write --param cache.lfu.half_life=3"));
+    CHECK(now.out == replay({"--policies", "lfu", "--param", "cache.half_life=3"}).out);
+    CHECK(now.out == replay({"--policies", "lfu", "--set", "cache.lfu.half_life=3"}).out);
+    const ended several = replay({"--policies", "lru,lfu", "--param", "cache.lfu.half_life=0,16"});
+    CHECK(several.out == replay({"--policies", "lru,lfu:half_life=0,lfu:half_life=16"}).out);
+    CHECK(says(replay({"--policies", "lru", "--param", "cache.lfu.half_life=3"}).errors,
+               "not among --policies"));
+    CHECK(replay({"--policies", "lru", "--param", "half_life=3"}).code == 2);
+}
+
+TEST_CASE("old spellings are taken, and told") {
+    const program on;
+    const std::string demo = home + "/configs/demo", plugins = MOORAGE_BINARY_DIR "/plugins/cache";
+    const ended old = on.run({"plugins", "describe", "lru", "--path", plugins});
+    CHECK(says(old.errors, "--path: write --plugins; the old spelling goes with the next release"));
+    CHECK(old.out == on.run({"plugins", "describe", "lru", "--plugins", plugins}).out);
+    const ended text = on.run({"tokenize", demo, "--text", "To be"});
+    CHECK(says(text.errors, "--text with a text: write --prompt TEXT"));
+    CHECK(text.out == on.run({"tokenize", demo, "--prompt", "To be"}).out);
+    std::ofstream(on.file("be.txt")) << "To be";
+    const ended file = on.run({"tokenize", demo, "--text", "be.txt"});
+    CHECK(file.out == text.out);
+    CHECK(file.errors.empty());
+    CHECK(on.run({"load", "none.toml", "--texts", "be.txt"}).errors.find("--texts: write --text") !=
+          std::string::npos);
+}
+
+TEST_CASE("--json - is JSON alone, whatever else is written") {
+    const program on;
+    const std::string trace = write_trace(on), demo = home + "/configs/demo";
+    const words run = joined(run_words(trace), {"--html", "r.html", "--timeline", "t.json"});
+    const words all[] = {
+        run,
+        {"compare", home + "/configs/quickstart.toml", "--set", "source.trace=" + trace, "--set",
+         "source.shape=qwen1_5_moe_a2_7b", "--html", "c.html"},
+        {"replay", trace, "--policies", "lru", "--slots", "10%"},
+        {"plugins", "list"},
+        {"plugins", "describe", "lru"},
+        {"plugins", "check", MOORAGE_BINARY_DIR "/plugins/cache/lru.so", "--only", "calls-found"},
+        {"trace", "info", trace},
+        {"model", "info", demo, "--profile", "rtx_4090"},
+        {"tokenize", demo, "--prompt", "a"},
+        {"generate", demo, "--prompt", "a", "--max-tokens", "2"},
+        {"place", home + "/configs/clusters/tiny.toml"},
+        {"tune", home + "/configs/quickstart.toml", "--set", "source.trace=" + trace, "--set",
+         "source.shape=qwen1_5_moe_a2_7b", "--param", "memory.experts=100:200", "--target",
+         "hit_rate=0.1", "--samples", "2"}};
+    for (const words &one : all) {
+        CAPTURE(one[0] + " " + one[1]);
+        const ended how = on.run(joined(one, {"--json", "-"}));
+        const auto parsed = moorage::core::json_or_discarded({how.out.data(), how.out.size()});
+        CHECK_MESSAGE(!parsed.is_discarded(), how.out.substr(0, 200), how.errors);
+    }
+    CHECK(on.read("r.html").find("<html") != std::string::npos);
+    CHECK(on.read("r.html").find("tpot_ms") != std::string::npos);
+}
+
+TEST_CASE("help explains keys, tables, units and parameters, and the page is made of it") {
+    const program on;
+    const std::string key = on.run({"help", "memory.experts"}).out;
+    CHECK(says(key, "memory.experts: cache slots"));
+    CHECK(says(key, "an integer from 1 to 1048576, or text such as \"25%\""));
+    CHECK(says(key, "--set memory.experts=VALUE"));
+    CHECK(says(on.run({"help", "run.batch"}).out, "default     1\n"));
+    CHECK(says(on.run({"help", "memory"}).out, "host_experts"));
+    CHECK(says(on.run({"help", "cluster.servers.load_bytes_per_s"}).out, "bytes/s"));
+    CHECK(says(on.run({"help", "cache.lfu.half_life"}).out, "cache.lfu.half_life: "));
+    CHECK(says(on.run({"help", "device.memory_bytes"}).out, "hw_profiles/device"));
+    CHECK(says(on.run({"help", "units"}).out, "KiB"));
+    const std::string both = on.run({"help", "tokens"}).out;  // a figure and a key
+    CHECK(says(both, "tokens: that were handled"));
+    CHECK(says(both, "run.tokens: "));
+    const ended wrong = on.run({"help", "memory.expertz"});
+    CHECK(wrong.code == 2);
+    CHECK(says(wrong.errors, "did you mean memory.experts"));
+    std::ifstream page(home + "/docs/configuration.md", std::ios::binary);
+    const std::string text(std::istreambuf_iterator<char>(page), {});
+    // Write it anew: build/release/bin/moorage help keys --markdown > docs/configuration.md
+    CHECK(text == on.run({"help", "keys", "--markdown"}).out);
 }

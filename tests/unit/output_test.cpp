@@ -70,7 +70,7 @@ TEST_CASE("standard output that cannot be written is an error, whatever the comm
         {"plugins", "check", "--list-tests"},
         {"trace", "info", code_trace},
         {"model", "info", demo},
-        {"tokenize", demo, "--text", "some words"},
+        {"tokenize", demo, "--prompt", "some words"},
         {"generate", demo, "-q", "--prompt", "The", "--max-tokens", "2"},
         {"place", home + "/configs/clusters/tiny.toml"},
         {"replay", code_trace, "--tokens", "50", "--policies", "lru,fifo"},
@@ -191,15 +191,15 @@ TEST_CASE("what others wrote is shown, not obeyed") {
     const std::vector<std::vector<std::string>> commands = {
         {"trace", "info", "loud.safetensors"},
         {"replay", "loud.safetensors", "--policies", "lru", "--slots", "4"},
-        {"plugins", "list", "--path", policies},
-        {"plugins", "describe", "mortal", "--path", policies},
+        {"plugins", "list", "--plugins", policies},
+        {"plugins", "describe", "mortal", "--plugins", policies},
         {"plugins", "describe", "no\x1b[31mne"},
         {"run", "loud.toml"},  // names the model's shape, which is not known
         {"run", "loud.toml", "--set", "source.shape=shape.toml", "--set", "cache.mortal.way=cry"},
         {"compare", "loud.toml", "--set", "source.shape=shape.toml"},
         {"run", "loud.toml", "--set", "cache.mortal.way=\x1b[31m"},
         {"ru\x1b[31mn"},
-        {"tokenize", home + "/configs/demo", "--text", "a\x1b[31mb", "--plain"},
+        {"tokenize", home + "/configs/demo", "--prompt", "a\x1b[31mb", "--plain"},
     };
     for (const auto &command : commands) {
         CAPTURE(command[0]);

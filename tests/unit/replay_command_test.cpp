@@ -93,8 +93,8 @@ TEST_CASE("equal runs write equal bytes, whatever the threads; the seed matters 
 
 TEST_CASE("parameters come with the label or for every entry of a policy") {
     const trace_file file(random_choices({2, 8, 2}, 200, 8));
-    const json report =
-        json_of(file, "--policies lfu,lfu:half_life=16,lru --slots 5 --param lfu.half_life=3");
+    const json report = json_of(
+        file, "--policies lfu,lfu:half_life=16,lru --slots 5 --param cache.lfu.half_life=3");
     const json &rows = report["results"];
     REQUIRE(rows.size() == 3);
     CHECK(rows[0]["policy"] == "lfu");
@@ -108,7 +108,7 @@ TEST_CASE("wrong usage ends with 2 and says what was meant, what fails ends with
     const std::pair<const char *, const char *> wrong[] = {
         {"--policies lrux", "did you mean lru"},
         {"--policies lfu:half_lif=2", "half_life"},
-        {"--policies lru --param lfu.half_life=2", "not among --policies"},
+        {"--policies lru --param cache.lfu.half_life=2", "not among --policies"},
         {"--policies lru --slots 0", "--slots 0"},
         {"--policies lru --slots 2.5", "--slots 2.5"},
         {"--policies lru --slots 1%", "--slots 1%"},

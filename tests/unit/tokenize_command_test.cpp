@@ -47,16 +47,17 @@ struct vectors_file {
 }  // namespace
 
 TEST_CASE("a text by argument and by standard input, and back") {
-    const outcome given = tokenize("--text 'To be, or not'"), read = tokenize("", "To be, or not");
+    const outcome given = tokenize("--prompt 'To be, or not'");
+    const outcome read = tokenize("", "To be, or not");
     CHECK(given.code == 0);
     CHECK(given.out == read.out);
     CHECK(tokenize("--decode " + given.out.substr(0, given.out.size() - 1)).out ==
           "To be, or not\n");
-    CHECK(tokenize("--text ''").out == "\n");
-    const json figures = parse_json(tokenize("--json - --text '<|endoftext|>'").out);
+    CHECK(tokenize("--prompt ''").out == "\n");
+    const json figures = parse_json(tokenize("--json - --prompt '<|endoftext|>'").out);
     CHECK(figures["ids"] == json::array({0}));
     CHECK(figures["tokens"] == json::array({"<|endoftext|>"}));
-    CHECK(parse_json(tokenize("--json - --plain --text '<|endoftext|>'").out)["ids"].size() > 1);
+    CHECK(parse_json(tokenize("--json - --plain --prompt '<|endoftext|>'").out)["ids"].size() > 1);
     CHECK(tokenize("--decode 0").out == "<|endoftext|>\n");
     CHECK(tokenize("--decode 0 --plain").out == "\n");
 }
@@ -82,6 +83,6 @@ TEST_CASE("what cannot be") {
     const outcome none = tokenize("--decode 4096");
     CHECK(none.code == 1);
     CHECK(none.out.find("no token has the id 4096; ids are below 4096") != std::string::npos);
-    CHECK(tokenize("--text a --decode 1").code == 2);
+    CHECK(tokenize("--prompt a --decode 1").code == 2);
     CHECK(tokenize("--vectors /no/such/file").code == 1);
 }

@@ -13,6 +13,7 @@
 #include "tools/moorage/cluster_spans.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -22,7 +23,7 @@ using namespace moorage::core;
 
 struct arguments {
     std::string cluster, json_file;
-    std::vector<std::string> overrides;
+    setting_options settings;
 };
 
 constexpr uint64_t answer_ns = 2'000'000'000;
@@ -80,7 +81,7 @@ std::string line_of(const json &one) {
 }
 
 int show_status(const arguments &given) {
-    const auto overrides = read_overrides(given.overrides);
+    const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
     const auto config = load_run_config(given.cluster, *overrides);
     if (!config) return fail(config.failure());
@@ -110,16 +111,8 @@ parser *add_plan_command(parser &of, const char *name, const char *about,
     sub->add_option("cluster", given->cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
-    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(*sub, given->settings);
     return sub;
-}
-
-void add_json(parser &to, const std::shared_ptr<plan_arguments> &given) {
-    to.add_option("--json", given->json_file, "write all as JSON; - for standard output")
-        ->type_name("FILE");
 }
 
 std::shared_ptr<spans_arguments> add_timeline(parser &to) {
@@ -135,14 +128,10 @@ std::shared_ptr<spans_arguments> add_timeline(parser &to) {
     to.add_option("--request", given->request,
                   "of that home, by its number (load --answers has it)")
         ->type_name("N");
-    to.add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(to, given->settings);
     to.footer(
         "Asks each server's status address for its latest requests and calls, and draws them on "
-        "one "
-        "clock: heartbeats\nsay how far the clocks are apart. Exit code 1: some node is away.");
+        "one clock: heartbeats\nsay how far the clocks are apart. Exit code 1: some node is away.");
     return given;
 }
 
@@ -156,19 +145,15 @@ command install_cluster(parser &app) {
     status->add_option("cluster", given->cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");
-    status->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
-    status->add_option("--json", given->json_file, "write all as JSON; - for standard output")
-        ->type_name("FILE");
+    add_settings(*status, given->settings);
+    add_json(*status, given->json_file, "all");
     status->footer(
         "Asks each server's [[cluster.servers]] status address. Exit code 1: some node is "
         "away.");
     const auto of_plan = std::make_shared<plan_arguments>();
     parser *plan =
         add_plan_command(*sub, "plan", "who holds what, by the plan that is in force", of_plan);
-    add_json(*plan, of_plan);
+    add_json(*plan, of_plan->json_file, "all");
     parser *drain = add_plan_command(
         *sub, "drain", "bring what a server holds elsewhere, so that it can be stopped", of_plan);
     drain->add_option("server", of_plan->server, "which of [[cluster.servers]]")
@@ -179,10 +164,11 @@ command install_cluster(parser &app) {
         *sub, "rebalance", "make a plan from what homes asked for lately, and go over to it",
         of_plan);
     rebalance->add_flag("--dry-run", of_plan->dry_run, "say what it would bring, change nothing");
-    add_json(*rebalance, of_plan);
+    add_json(*rebalance, of_plan->json_file, "all");
     for (parser *one : {drain, rebalance})
-        one->add_option("--within", of_plan->within_s, "seconds that it waits")
-            ->type_name("SECONDS");
+        one->add_option("--within", of_plan->within_s, "that it waits (600 s)")
+            ->type_name("S")
+            ->in(quantity_unit::s);
     parser *events =
         sub->add_subcommand("timeline", "what requests did on which node, for ui.perfetto.dev");
     const auto of_events = add_timeline(*events);

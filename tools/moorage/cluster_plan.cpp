@@ -32,7 +32,7 @@ constexpr uint64_t look_ns = 200'000'000, first_ns = 10'000'000'000;
 class cluster_view {
 public:
     status open(const plan_arguments &given) {
-        auto config = node_config_of({given.cluster, "", given.overrides}, "");
+        auto config = node_config_of({given.cluster, "", given.settings}, "");
         if (!config) return config.failure();
         config_ = std::move(*config);
         if (!config_.cluster)

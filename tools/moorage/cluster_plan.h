@@ -4,13 +4,14 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
 struct plan_arguments {
     std::string cluster, json_file, server;
-    std::vector<std::string> overrides;
+    setting_options settings;
     bool dry_run = false, undo = false;
     uint32_t within_s = 600;
 };

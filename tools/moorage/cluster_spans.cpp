@@ -56,7 +56,7 @@ status check(const spans_arguments &given, const run_config &config) {
 }  // namespace
 
 int draw_spans(const spans_arguments &given) {
-    const auto overrides = read_overrides(given.overrides);
+    const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
     const auto config = load_run_config(given.cluster, *overrides);
     if (!config) return fail(config.failure());

@@ -3,14 +3,15 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
 struct spans_arguments {
     std::string cluster, out, home;
     uint64_t request = 0;
-    std::vector<std::string> overrides;
+    setting_options settings;
 };
 
 // Asks every node for its spans and draws them. The exit code of the program.

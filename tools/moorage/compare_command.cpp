@@ -14,6 +14,7 @@
 #include "core/report/comparison.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/rows.h"
 #include "tools/moorage/run_many.h"
 #include "tools/moorage/sweeps.h"
@@ -26,7 +27,8 @@ namespace {
 using namespace moorage::core;
 
 struct arguments {
-    std::vector<std::string> configs, overrides, sweeps;
+    std::vector<std::string> configs, sweeps;
+    setting_options settings;
     std::string json_file, html_file;
     uint32_t jobs = 0;
     std::string repeat;
@@ -70,7 +72,7 @@ result<repetition> read_repeat(const std::string &text) {
 }
 
 result<work> read_configs(const arguments &given) {
-    const auto fixed = read_overrides(given.overrides);
+    const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
     const auto sweeps = read_sweeps(given.sweeps);
     if (!sweeps) return sweeps.failure();
@@ -170,7 +172,7 @@ comparison compare(const work &done, std::vector<run_outcome> runs, const run_re
 std::string command_line(const arguments &given) {
     std::string text = "moorage compare";
     for (const std::string &config : given.configs) text += " " + config;
-    for (const std::string &one : given.overrides) text += " --set " + one;
+    text += given.settings.text();
     for (const std::string &one : given.sweeps) text += " --sweep " + one;
     if (!given.repeat.empty()) text += " --repeat " + given.repeat;
     return given.what_if ? text + " --what-if" : text;
@@ -226,10 +228,7 @@ command install_compare(parser &app) {
         app.add_subcommand("compare", "the same work under several configurations, side by side");
     const auto given = std::make_shared<arguments>();
     sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");
-    sub->add_option("--set", given->overrides, "replace a setting of every file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(*sub, given->settings);
     sub->add_option("--sweep", given->sweeps,
                     "run with each of these values; several sweeps multiply")
         ->type_name("SECTION.KEY=A,B,...")
@@ -242,8 +241,7 @@ command install_compare(parser &app) {
         ->type_name("N|SECTION.KEY=A,B,...");
     sub->add_flag("--what-if", given->what_if,
                   "run every row again with a tenth more of each resource");
-    sub->add_option("--json", given->json_file, "write all reports as JSON; - for standard output")
-        ->type_name("FILE");
+    add_json(*sub, given->json_file, "all reports");
     sub->add_option("--html", given->html_file, "write a page with table and plots")
         ->type_name("FILE");
     sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")

@@ -25,6 +25,7 @@
 #include "tools/moorage/command.h"
 #include "tools/moorage/node_run.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -59,7 +60,7 @@ public:
         const auto file = mapped_file::open(given.texts);
         if (!file) return file.failure();
         if (!from.words)
-            return error{format("{}: text needs a tokenizer, and {} has none; leave --texts out "
+            return error{format("{}: text needs a tokenizer, and {} has none; leave --text out "
                                 "for ids by chance",
                                 given.texts, from.of->directory().string()),
                          true};
@@ -171,7 +172,7 @@ std::string answers_of(const node_setup &setup, const std::vector<load_request> 
 // The same cluster in virtual time, beside what was measured.
 status tell_beside(const arguments &given, const run_config &asked, run_resources &shared,
                    const run_report &real) {
-    auto overrides = read_overrides(given.common.overrides);
+    auto overrides = read_settings(given.common.settings);
     if (!overrides) return overrides.failure();
     auto config = load_run_config(given.common.cluster, *overrides);
     if (!config) return config.failure();
@@ -251,9 +252,10 @@ command install_load(parser &app) {
                     "to each home; default: [cluster] requests or duration_s")
         ->type_name("N")
         ->range(1u, requests_max);
-    sub->add_option("--texts", given->texts,
+    sub->add_option("--text", given->texts,
                     "cut prompts from this text; default: the trace's token ids, else by chance")
         ->type_name("FILE");
+    sub->add_old_option("--texts", given->texts, "--text");
     sub->add_option("--weights", given->weights,
                     "model directory; default: [[cluster.models]] weights")
         ->type_name("DIR");
@@ -261,20 +263,17 @@ command install_load(parser &app) {
         ->type_name("F")
         ->range(1e-3, 1e6);
     sub->add_option("--patience", given->patience_s,
-                    "seconds without a word after which a request counts as late (60)")
+                    "without a word, after which a request counts as late (60 s)")
         ->type_name("S")
+        ->in(quantity_unit::s)
         ->range(0.001, 1e6);
     sub->add_option("--answers", given->answers,
                     "write each request's times and text, as JSON lines")
         ->type_name("FILE");
     sub->add_flag("--emulate", given->emulate,
                   "emulate the same cluster, too, and set both side by side");
-    sub->add_option("--set", given->common.overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
-    sub->add_option("--json", given->json_file, "write the report as JSON; - for standard output")
-        ->type_name("FILE");
+    add_settings(*sub, given->common.settings);
+    add_json(*sub, given->json_file, "the report");
     sub->footer(
         "Requests are those that an emulated run of the file would be asked: lengths and times of "
         "its\n[[cluster.workloads]]. Times count from when a request was due. Exit code 1: not all "

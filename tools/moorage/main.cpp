@@ -14,6 +14,7 @@
 #include "core/host/supervise.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -79,11 +80,23 @@ int run(int argc, char **argv) {
         command action = install(app);
         serving.emplace_back(app.last_subcommand(), std::move(action));
     }
+    // Keys are the same everywhere; commands that have no use for any say so.
+    setting_options useless;
+    std::vector<parser *> without;
+    for (parser *leaf : app.leaves())
+        if (!leaf->has_option("--set")) {
+            add_set(*leaf, useless);
+            without.push_back(leaf);
+        }
     if (const auto told = app.parse(argc, argv)) return *told;
     if (verbose) core::set_log_level(core::log_level::info);
     const given_values files = app.given(outputs);
     if (const core::status distinct = check_outputs(files); !distinct)
         return fail(distinct.failure());
+    for (const parser *leaf : without)
+        if (leaf->parsed() && !useless.set.empty())
+            if (const auto checked = read_alone(useless, leaf->name(), {}); !checked)
+                return fail(checked.failure());
     for (const auto &[command, action] : commands)
         if (command->parsed()) return supervised(action, files);
     for (const auto &[command, action] : serving)

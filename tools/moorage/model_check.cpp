@@ -12,6 +12,7 @@
 #include "core/execute/cpu/golden_check.h"
 #include "core/execute/cuda/cuda_golden_check.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 namespace {
@@ -20,7 +21,8 @@ using namespace moorage::core;
 
 struct arguments {
     std::string directory, executor = "cpu", json_file;
-    uint32_t threads = 0;
+    setting_options settings;
+    uint32_t threads = 0;  // of [run]
 };
 
 // What was computed: as exactly as it can be and, on the CPU, as [run] arithmetic = "fast" does it.
@@ -87,7 +89,11 @@ result<checked> check_on_gpu(const model &of, const golden_data &golden, uint32_
     return checked{std::move(*exact), {}};
 }
 
-int check(const arguments &given) {
+int check(arguments &given) {
+    if (const status read =
+            read_machine(given.settings, "model check", given.executor, given.threads);
+        !read)
+        return fail(read.failure());
     const auto opened = open_model(given.directory);
     if (!opened) return fail(opened.failure());
     const auto golden = read_golden((*opened)->directory(), (*opened)->config());
@@ -125,8 +131,9 @@ command install_model_check(parser &model) {
     app->add_option("--executor", given->executor, "where: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
-    app->add_option("--json", given->json_file, "write the figures here (-: standard output)");
-    app->add_option("--threads", given->threads, "threads (0: one per core)");
+    add_json(*app, given->json_file, "the figures");
+    add_set(*app, given->settings);
+    add_flag_of_key(*app, given->settings, "--threads");
     return [given] { return check(*given); };
 }
 

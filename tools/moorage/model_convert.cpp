@@ -8,6 +8,7 @@
 #include "core/base/text.h"
 #include "core/convert/convert.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -17,7 +18,7 @@ using namespace moorage::core;
 
 struct arguments {
     std::string in, out, format, json_file;
-    uint32_t threads = 0;
+    setting_options settings;
     bool pure = false;
 };
 
@@ -45,7 +46,10 @@ std::string to_text(const arguments &given, const convert_report &report) {
 }
 
 int convert(const arguments &given) {
-    thread_pool pool(given.threads);
+    constexpr std::string_view used[] = {"run.threads"};
+    const auto keys = read_alone(given.settings, "model convert", used);
+    if (!keys) return fail(keys.failure());
+    thread_pool pool(keys->threads);
     const auto done = convert_model({given.in, given.out, given.format, given.pure}, pool);
     if (!done) return fail(done.failure());
     if (given.json_file != "-") print(to_text(given, *done));
@@ -71,8 +75,9 @@ command install_model_convert(parser &model) {
         ->required();
     app->add_option("--out", given->out, "FILE.gguf, or a directory that is not there")->required();
     app->add_flag("--pure", given->pure, "all matrices in the one format, the head, too");
-    app->add_option("--json", given->json_file, "write the figures here (-: standard output)");
-    app->add_option("--threads", given->threads, "threads (0: one per core)");
+    add_json(*app, given->json_file, "the figures");
+    add_set(*app, given->settings);
+    add_flag_of_key(*app, given->settings, "--threads");
     return [given] { return convert(*given); };
 }
 

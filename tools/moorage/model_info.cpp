@@ -16,6 +16,7 @@
 #include "core/model/model.h"
 #include "core/report/figures.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -30,6 +31,7 @@ struct arguments {
     std::string directory, json_file;
     std::vector<std::string> profiles;
     uint32_t context = 4096;
+    setting_options settings;
 };
 
 // What a device has left for experts beside everything else.
@@ -297,7 +299,12 @@ result<fit> fit_on(const std::string &profile, const summary &what) {
     return made;
 }
 
-int info(const arguments &given) {
+int info(arguments &given) {
+    constexpr std::string_view used[] = {"hardware.profile"};
+    const auto keys = read_alone(given.settings, "model info", used);
+    if (!keys) return fail(keys.failure());
+    if (given.profiles.empty() && gives(*read_settings(given.settings), used[0]))
+        given.profiles = {keys->profile};
     const auto opened = open_model(given.directory);
     if (!opened) return fail(opened.failure());
     const model &of = **opened;
@@ -327,8 +334,8 @@ command install_model_info(parser &model) {
         "info", "what a model is, how large each part is, and what fits on which profile");
     const auto given = std::make_shared<arguments>();
     sub->add_option("model", given->directory, "model directory or GGUF file")->required();
-    sub->add_option("--json", given->json_file, "write the figures as JSON; - for standard output")
-        ->type_name("FILE");
+    add_json(*sub, given->json_file, "the figures");
+    add_set(*sub, given->settings);
     sub->add_option("--profile", given->profiles, "only these profiles; repeatable")
         ->type_name("NAME")
         ->take_all()

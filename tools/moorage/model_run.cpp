@@ -2,6 +2,7 @@
 #include "tools/moorage/model_run.h"
 
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -19,12 +20,8 @@ void add_model_options(parser &command, model_run_options &options) {
         .add_option("--executor", options.executor,
                     "cpu, cuda or emulator; default: the configuration's, or cpu")
         ->type_name("NAME");
-    command.add_option("--set", options.overrides, "replace a setting; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
-    command.add_option("--json", options.json_file, "write figures as JSON; - for standard output")
-        ->type_name("FILE");
+    add_settings(command, options.settings);
+    add_json(command, options.json_file, "figures");
 }
 
 option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
@@ -40,7 +37,7 @@ option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
 }
 
 core::result<core::run_config> model_config_of(const model_run_options &options) {
-    auto overrides = read_overrides(options.overrides);
+    auto overrides = read_settings(options.settings);
     if (!overrides) return overrides.failure();
     std::vector<core::override_value> all = {{"source", "model", options.directory}};
     if (!options.executor.empty())

@@ -8,15 +8,16 @@
 
 #include "core/config/run_config.h"
 #include "tools/moorage/parser.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
 struct model_run_options {
     std::string directory, config, executor, json_file;
-    std::vector<std::string> overrides;
+    setting_options settings;
 };
 
-// Adds MODEL_DIR, --config, --executor, --set and --json.
+// Adds MODEL_DIR, --config, --executor, --json and the settings.
 void add_model_options(parser &command, model_run_options &options);
 // Adds --prompt and --max-tokens, and returns the former.
 option *add_prompt_options(parser &command, std::vector<std::string> &prompts,

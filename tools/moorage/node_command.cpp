@@ -13,6 +13,7 @@
 #include "tools/moorage/command.h"
 #include "tools/moorage/node_run.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -138,10 +139,7 @@ command install_node(parser &app) {
                     "tokens of the longest request, prompt and what is written (default 4096)")
         ->type_name("N")
         ->range(2u, 1u << 20);
-    sub->add_option("--set", given->common.overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(*sub, given->common.settings);
     sub->footer(
         "A server with a workload is a home, too: it takes requests ([run] batch of them at one "
         "time), as\nmoorage load sends them. Every node reads the same file and comes to the same "

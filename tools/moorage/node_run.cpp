@@ -22,7 +22,7 @@ void add_node_options(parser &command, node_run_options &options) {
 }
 
 result<run_config> node_config_of(const node_run_options &options, const std::string &directory) {
-    auto overrides = read_overrides(options.overrides);
+    auto overrides = read_settings(options.settings);
     if (!overrides) return overrides.failure();
     std::vector<override_value> all;
     if (!directory.empty()) all.push_back({"source", "model", directory});
@@ -47,7 +47,7 @@ result<run_config> config_of(const model_run_options &model, const node_run_opti
             "--executor out",
             true};
     node_run_options whole = at;
-    whole.overrides = model.overrides;
+    whole.settings = model.settings;
     return node_config_of(whole, model.directory);
 }
 

@@ -8,12 +8,13 @@
 #include "core/pipeline/run.h"
 #include "tools/moorage/model_run.h"
 #include "tools/moorage/parser.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
 struct node_run_options {
     std::string cluster, server;  // file and name
-    std::vector<std::string> overrides;
+    setting_options settings;
 };
 
 // Adds --cluster and --server, of commands that have a model directory.

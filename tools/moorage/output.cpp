@@ -65,6 +65,11 @@ void print_error(std::string_view text) {
     std::fwrite(shown.data(), 1, shown.size(), stderr);
 }
 
+void tell_old(const std::string &old, const std::string &now) {
+    print_error(
+        format("moorage: {}: write {}; the old spelling goes with the next release\n", old, now));
+}
+
 int fail(const error &what) {
     print_error(format("moorage: {}\n", what.text));
     return what.usage ? exit_usage : exit_failed;

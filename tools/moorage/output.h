@@ -23,6 +23,8 @@ void print(std::string_view text);
 bool output_failed();
 // To standard error; a failure there has no one to tell it to.
 void print_error(std::string_view text);
+// That an old spelling was taken, and what to write.
+void tell_old(const std::string &old, const std::string &now);
 // Prints the error and returns its exit code.
 int fail(const core::error &what);
 // "HTML report: FILE", beside the JSON where that goes to standard output.

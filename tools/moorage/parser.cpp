@@ -2,6 +2,9 @@
 #include "tools/moorage/parser.h"
 
 #include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -20,10 +23,26 @@ namespace {
 std::vector<std::string> names_of(const CLI::App &command) {
     std::vector<std::string> names;
     for (const CLI::Option *one : command.get_options()) {
+        if (one->get_group().empty()) continue;  // an old spelling
         for (const std::string &name : one->get_lnames()) names.push_back("--" + name);
         for (const std::string &name : one->get_snames()) names.push_back("-" + name);
     }
     return names;
+}
+
+// " (place and replay have it)": the commands below `program` with the option.
+std::string owners_of(const CLI::App &program, const std::string &name) {
+    std::vector<std::string> owners;
+    const auto look = [&](const auto &self, const CLI::App &at) -> void {
+        const std::vector<std::string> names = names_of(at);
+        if (std::ranges::find(names, name) != names.end()) owners.push_back(at.get_name());
+        for (const CLI::App *one : at.get_subcommands([](const CLI::App *) { return true; }))
+            self(self, *one);
+    };
+    look(look, program);
+    if (owners.empty() || owners.size() > 4) return "";
+    return core::format(" ({} {} it)", core::listed(owners, "and"),
+                        owners.size() == 1 ? "has" : "have");
 }
 
 // The first word that should be a command and is none, or option that its command does not have,
@@ -40,10 +59,13 @@ std::string first_unknown(const CLI::App &program, const std::vector<std::string
             if (one->get_name() == word) chosen = one;
         }
         const std::string name = word.substr(0, word.find('='));
-        if (word.starts_with("--") && word.size() > 2) {
-            if (std::ranges::find(options, name) == options.end())
-                return core::format("{}: no option of {}{}; {} --help lists them", name,
-                                    command->get_name(), core::did_you_mean(name, options),
+        const bool is_short = word.size() == 2 && word[0] == '-' && std::isalpha(word[1]);
+        if (is_short || (word.starts_with("--") && word.size() > 2)) {
+            if (std::ranges::find(options, name) == options.end() &&
+                !(command->get_option_no_throw(name)))
+                return core::format("{}: no option of {}{}{}; {} --help lists them", name,
+                                    command->get_name(), owners_of(program, name),
+                                    is_short ? "" : core::did_you_mean(name, options),
                                     command->get_name());
         } else if (chosen) {
             command = chosen;
@@ -177,7 +199,31 @@ option *option::range(uint32_t least, uint32_t most) {
 }
 
 option *option::one_of(std::initializer_list<const char *> words) {
-    of_->check(CLI::IsMember(std::vector<std::string>(words.begin(), words.end())));
+    const std::vector<std::string> known(words.begin(), words.end());
+    of_->check(CLI::Validator(
+        [known](const std::string &word) -> std::string {
+            if (std::ranges::find(known, word) != known.end()) return "";
+            return core::format("{} is none of {}{}", word, core::listed(known, "and"),
+                                core::did_you_mean(word, known));
+        },
+        core::format("{{{}}}", fmt::join(known, ","))));
+    return this;
+}
+
+option *option::in(core::quantity_unit unit) {
+    of_->transform(CLI::Validator(
+        [unit](std::string &text) -> std::string {
+            double number = 0;
+            const char *const end = text.data() + text.size();
+            if (const auto read = std::from_chars(text.data(), end, number);
+                read.ec == std::errc() && read.ptr == end)
+                return std::isfinite(number) ? "" : text + " is no finite number";
+            const auto read = core::parse_quantity(text, unit);
+            if (!read) return core::format("\"{}\": {}", text, read.failure().text);
+            text = core::format("{}", *read);
+            return "";
+        },
+        ""));
     return this;
 }
 
@@ -214,6 +260,17 @@ template option *parser::add_option(const std::string &, std::vector<std::string
 template option *parser::add_option(const std::string &, std::vector<std::filesystem::path> &,
                                     const std::string &);
 
+template <class Value>
+void parser::add_old_option(const std::string &name, Value &variable, const std::string &now) {
+    CLI::Option *const old = of_->add_option(name, variable);
+    old->group("");
+    old->each([name, now](const std::string &) { tell_old(name, now); });
+}
+
+template void parser::add_old_option(const std::string &, std::string &, const std::string &);
+template void parser::add_old_option(const std::string &, std::vector<std::string> &,
+                                     const std::string &);
+
 option *parser::add_flag(const std::string &names, bool &variable, const std::string &help) {
     options_.push_back(std::make_unique<option>(*of_->add_flag(names, variable, help)));
     return options_.back().get();
@@ -248,6 +305,25 @@ std::optional<int> parser::parse(int argc, char **argv) {
 }
 
 bool parser::parsed() const { return of_->parsed(); }
+
+std::vector<parser *> parser::leaves() {
+    if (subcommands_.empty()) return {this};
+    std::vector<parser *> all;
+    for (const auto &one : subcommands_)
+        for (parser *leaf : one->leaves()) all.push_back(leaf);
+    return all;
+}
+
+bool parser::has_option(const std::string &name) const {
+    return of_->get_option_no_throw(name) != nullptr;
+}
+
+std::string parser::name() const {
+    std::string all = of_->get_name();
+    for (const CLI::App *at = of_->get_parent(); at; at = at->get_parent())
+        all = at->get_name() + " " + all;
+    return all;
+}
 
 bool parser::got_subcommand(const std::string &name) const { return of_->got_subcommand(name); }
 

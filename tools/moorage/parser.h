@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/quantity.h"
 #include "tools/moorage/described.h"
 
 namespace CLI {
@@ -42,6 +43,8 @@ public:
     option *range(double least, double most);
     option *range(uint32_t least, uint32_t most);
     option *one_of(std::initializer_list<const char *> words);
+    // A number, or one with a unit; before range().
+    option *in(core::quantity_unit unit);
 
     size_t count() const;
 
@@ -63,6 +66,9 @@ public:
     // `variable` is one of the types that parser.cpp lists; it outlives the parser.
     template <class Value>
     option *add_option(const std::string &names, Value &variable, const std::string &help);
+    // A spelling that --help no longer tells; who uses it is told what to write.
+    template <class Value>
+    void add_old_option(const std::string &name, Value &variable, const std::string &now);
     option *add_flag(const std::string &names, bool &variable, const std::string &help);
     void set_version_flag(const std::string &name, const std::string &text);
     void require_subcommand(int least);
@@ -74,6 +80,10 @@ public:
     // nothing where the work can begin.
     std::optional<int> parse(int argc, char **argv);
     bool parsed() const;
+    // Commands that have no subcommands, this one among them where it has none.
+    std::vector<parser *> leaves();
+    bool has_option(const std::string &name) const;
+    std::string name() const;  // "moorage plugins check"
     bool got_subcommand(const std::string &name) const;
     // Those of the options that were given, here and in the chosen subcommands.
     given_values given(std::span<const char *const> names) const;

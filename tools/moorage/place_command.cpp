@@ -1,5 +1,6 @@
 // place_command.cpp - moorage place: experts over the servers of a cluster, and what is expected of
 // that.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/report/placement_report.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/rows.h"
 #include "tools/moorage/sweeps.h"
 
@@ -25,13 +27,15 @@ using namespace moorage::core;
 
 struct arguments {
     std::string config, policies, plan_file, out_file, json_file, html_file;
-    std::vector<std::string> overrides, sweeps;
+    std::vector<std::string> sweeps;
+    setting_options settings;
 };
 
 // A policy to be tried, with its parameters; or a plan that is there already.
 struct contender {
     stage_config stage;
     std::string plan_file;
+    std::string label = {};  // of --policies
 };
 
 // One cluster: its configuration, and how that came about.
@@ -41,7 +45,7 @@ struct job {
 };
 
 result<std::vector<job>> read_jobs(const arguments &given, placement_report &report) {
-    const auto fixed = read_overrides(given.overrides);
+    const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
     const auto sweeps = read_sweeps(given.sweeps);
     if (!sweeps) return sweeps.failure();
@@ -64,7 +68,18 @@ result<std::vector<job>> read_jobs(const arguments &given, placement_report &rep
     return jobs;
 }
 
-result<std::vector<contender>> contenders(const arguments &given, const job &from) {
+// Those of --policies; `all` is every placement policy that there is.
+std::vector<std::string> policies_of(const arguments &given, const registry &known) {
+    if (given.policies != "all") return split(given.policies, ',');
+    std::vector<std::string> names;
+    for (const policy &one : known.policies())
+        if (one.is("placement")) names.emplace_back(one.name());
+    std::ranges::sort(names);
+    return names;
+}
+
+result<std::vector<contender>> contenders(const arguments &given, const job &from,
+                                          const std::vector<std::string> &policies) {
     std::vector<contender> all;
     if (!given.plan_file.empty()) return {{contender{{}, given.plan_file}}};
     const std::filesystem::path &plan = from.config.cluster->plan;
@@ -76,13 +91,23 @@ result<std::vector<contender>> contenders(const arguments &given, const job &fro
                          true};
         return {{contender{from.config.placement, ""}}};
     }
-    for (const std::string &name : split(given.policies, ',')) {
+    for (const std::string &label : policies) {
         // As with --set, so that each policy gets the parameters that the file has for it.
         std::vector<override_value> overrides = from.overrides;
-        overrides.push_back({"placement", "plugin", name});
+        const std::vector<std::string> parts = split(label, ':');
+        overrides.push_back({"placement", "plugin", parts[0], "--policies " + label});
+        for (size_t i = 1; i < parts.size(); ++i) {
+            const size_t equals = parts[i].find('=');
+            if (equals == 0 || equals == std::string::npos)
+                return error{
+                    format("--policies {}: {} is not of the form key=value", label, parts[i]),
+                    true};
+            overrides.push_back({"placement", parts[i].substr(0, equals),
+                                 parts[i].substr(equals + 1), "--policies " + label});
+        }
         auto config = load_run_config(given.config, overrides);
         if (!config) return config.failure();
-        all.push_back({std::move(config->placement), ""});
+        all.push_back({std::move(config->placement), "", label});
     }
     return all;
 }
@@ -121,7 +146,8 @@ std::vector<std::string> statistics_of(const run_config &config) {
 }
 
 std::string name_of(const contender &one) {
-    return one.plan_file.empty() ? one.stage.plugin : one.plan_file;
+    if (!one.plan_file.empty()) return one.plan_file;
+    return one.label.empty() ? one.stage.plugin : one.label;
 }
 
 result<plan> plan_by(const contender &one, const run_config &config, const registry &policies,
@@ -180,7 +206,10 @@ result<std::string> place(const contender &one, const run_config &config, const 
 placement_row row_of(const contender &one, size_t scene, row_end how) {
     placement_row row;
     row.scene = scene;
-    if (!how.failure && unpack(how.bytes, row.made, row.refusal, row.figures)) return row;
+    if (!how.failure && unpack(how.bytes, row.made, row.refusal, row.figures)) {
+        if (!one.label.empty()) row.made.policy = one.label;
+        return row;
+    }
     row = {};
     row.scene = scene;
     row.made.policy = name_of(one);
@@ -197,7 +226,7 @@ struct row_request {
 };
 
 result<std::vector<row_request>> find_rows(const arguments &given, const std::vector<job> &jobs,
-                                           placement_report &report) {
+                                           const registry &known, placement_report &report) {
     std::vector<row_request> rows;
     for (size_t i = 0; i < jobs.size(); ++i) {
         const run_config &config = jobs[i].config;
@@ -205,7 +234,7 @@ result<std::vector<row_request>> find_rows(const arguments &given, const std::ve
         auto made = (zoned ? make_outline : make_scene)(*config.cluster, config.file.parent_path());
         if (!made) return made.failure();
         report.scenes[i].of = std::move(made).value();
-        auto all = contenders(given, jobs[i]);
+        auto all = contenders(given, jobs[i], policies_of(given, known));
         if (!all) return all.failure();
         for (contender &one : *all) rows.push_back({std::move(one), i});
     }
@@ -220,7 +249,7 @@ result<int> make_rows(const arguments &given, const std::vector<job> &jobs,
     const auto &more = jobs[0].config.plugin_paths;
     paths.insert(paths.end(), more.begin(), more.end());
     if (const status scanned = policies.scan(paths); !scanned) return scanned.failure();
-    const auto rows = find_rows(given, jobs, report);
+    const auto rows = find_rows(given, jobs, policies, report);
     if (!rows) return rows.failure();
     report.rows.resize(rows->size());
     std::vector<failed_row> failed;
@@ -249,7 +278,7 @@ std::string command_line(const arguments &given) {
     std::string text = "moorage place " + given.config;
     if (!given.policies.empty()) text += " --policies " + given.policies;
     if (!given.plan_file.empty()) text += " --plan " + given.plan_file;
-    for (const std::string &one : given.overrides) text += " --set " + one;
+    text += given.settings.text();
     for (const std::string &one : given.sweeps) text += " --sweep " + one;
     return text;
 }
@@ -299,10 +328,7 @@ command install_place(parser &app) {
     sub->add_option("config", given->config, "the cluster's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
-    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(*sub, given->settings);
     sub->add_option("--sweep", given->sweeps,
                     "place with each of these values; several sweeps multiply")
         ->type_name("SECTION.KEY=A,B,...")
@@ -310,15 +336,15 @@ command install_place(parser &app) {
         ->expected(1);
     auto *policies =
         sub->add_option("--policies", given->policies,
-                        "placement policies, side by side; default: that of [placement]");
+                        "placement policies, side by side, `all` for every one found; "
+                        "lfu:KEY=VALUE sets a parameter; default: that of [placement]");
     policies->type_name("A,B,...");
     sub->add_option("--plan", given->plan_file, "a plan that --out wrote, instead of a policy")
         ->type_name("PLAN.json")
         ->excludes(policies);
     sub->add_option("--out", given->out_file, "write the plan, for [placement] plan of a run")
         ->type_name("PLAN.json");
-    sub->add_option("--json", given->json_file, "write all figures as JSON; - for standard output")
-        ->type_name("FILE");
+    add_json(*sub, given->json_file, "all figures");
     sub->add_option("--html", given->html_file, "write a page with maps, plots and a table")
         ->type_name("FILE");
     sub->footer(rows_footer);

@@ -8,18 +8,19 @@
 #include "core/base/json_fwd.h"
 #include "core/base/result.h"
 #include "core/host/registry.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
 struct plugins_list_options {
-    std::vector<std::filesystem::path> paths;  // besides the bundled policies
-    std::string json;                          // file, "-" or empty
+    setting_options settings;  // where policies are besides the bundled ones
+    std::string json;          // file, "-" or empty
 };
 int plugins_list(const plugins_list_options &options);
 
 struct plugins_describe_options {
     std::string name;
-    std::vector<std::filesystem::path> paths;
+    setting_options settings;
     std::string json;
 };
 int plugins_describe(const plugins_describe_options &options);
@@ -39,14 +40,16 @@ struct plugins_check_options {
     std::string json;
     bool verbose = false;  // every test, not only those that did not pass
     bool list_tests = false;
-    std::vector<std::string> params;  // key=value, for wires
+    std::vector<std::string> params;  // wire.key=value
+    setting_options settings;         // of them the seed
     std::string address = "127.0.0.1:0";
     bool large = false;
 };
 int plugins_check(const plugins_check_options &options);
 
-// The bundled policies and those of `paths`.
+// The bundled policies and those of `paths`; or those that the settings name, for such a command.
 core::result<core::registry> open_registry(const std::vector<std::filesystem::path> &paths);
+core::result<core::registry> open_registry(const setting_options &of, std::string_view command);
 
 // Kinds of a policy in words, without the observer: "cache, prefetch".
 std::string kinds_of(const core::policy &of);

@@ -106,10 +106,19 @@ int plugins_check(const plugins_check_options &given) {
     }
     core::settings params;
     for (const std::string &text : options.params) {
-        auto one = parse_setting(text, format("--param {}", text));
+        constexpr std::string_view kind = "wire.";
+        const bool is_key = text.starts_with(kind);
+        if (!is_key) tell_old("--param " + text, format("--param {}{}", kind, text));
+        auto one = parse_setting(std::string_view(text).substr(is_key ? kind.size() : 0),
+                                 format("--param {}", text));
         if (!one) return fail(one.failure());
         params.push_back(std::move(*one));
     }
+    constexpr std::string_view used[] = {"run.seed"};
+    const auto overrides = read_settings(options.settings);
+    const auto config = read_alone(options.settings, "plugins check", used);
+    if (!config) return fail(config.failure());
+    if (gives(*overrides, used[0])) options.seed = config->seed;
     core::set_log_level(core::log_level::off);  // what is wrong is in the result
     const auto results =
         check::run_checks({options.file, options.policy, options.only, options.seed,

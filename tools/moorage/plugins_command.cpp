@@ -6,14 +6,11 @@
 #include "core/host/kinds.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/plugins.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
 namespace {
-
-constexpr const char *json_help = "write JSON to a file, or - for standard output";
-constexpr const char *path_help =
-    "a further folder (not those in it) or library, besides the bundled policies";
 
 struct options {
     plugins_list_options list;
@@ -22,19 +19,26 @@ struct options {
     plugins_check_options check;
 };
 
+// --set and where policies are.
+void add_places(parser &to, setting_options &of) {
+    add_set(to, of);
+    add_flag_of_key(to, of, "--plugins");
+    to.add_old_option("--path", of.plugins, "--plugins");
+}
+
 void add_list(parser &to, plugins_list_options &o) {
     parser *at = to.add_subcommand(
         "list", "the policies that are there, and the libraries that were refused");
-    at->add_option("--path", o.paths, path_help);
-    at->add_option("--json", o.json, json_help);
+    add_places(*at, o.settings);
+    add_json(*at, o.json, "the policies");
 }
 
 void add_describe(parser &to, plugins_describe_options &o) {
     parser *at = to.add_subcommand(
         "describe", "a policy: its idea, calls, parameters with limits, needs and source");
     at->add_option("name", o.name, "policy, as in TOML")->required();
-    at->add_option("--path", o.paths, path_help);
-    at->add_option("--json", o.json, json_help);
+    add_places(*at, o.settings);
+    add_json(*at, o.json, "the policies");
 }
 
 void add_new(parser &to, plugins_new_options &o) {
@@ -56,15 +60,19 @@ void add_check(parser &to, plugins_check_options &o) {
                    "library (.so), or a source (.cpp, .c, .rs) that is compiled first");
     at->add_option("policy", o.policy, "only this policy of the library");
     at->add_option("--only", o.only, "only this test");
-    at->add_option("--seed", o.seed, "of everything drawn at random; the same seed repeats a run")
-        ->capture_default_str();
-    at->add_option("--timeout", o.timeout_s, "seconds a test may take")
+    add_set(*at, o.settings);
+    add_flag_of_key(*at, o.settings, "--seed", "of everything that is drawn at random; default 1");
+    at->add_option("--timeout", o.timeout_s, "that a test may take")
+        ->type_name("S")
+        ->in(core::quantity_unit::s)
         ->range(0.01, 3600.0)
         ->capture_default_str();
-    at->add_option("--json", o.json, json_help);
+    add_json(*at, o.json, "what was found");
     at->add_flag("--all", o.verbose, "print every test, not only those that did not pass");
-    at->add_option("--param", o.params, "key=value, for the tests of wires")
-        ->allow_extra_args(false);
+    at->add_option("--param", o.params, "a parameter, for the tests of wires; repeatable")
+        ->type_name("wire.KEY=VALUE")
+        ->take_all()
+        ->expected(1);
     at->add_option("--address", o.address, "where a wire listens in its tests")
         ->capture_default_str();
     at->add_flag("--large", o.large, "messages of 1 GiB, too, over a wire (3 GiB of memory)");

@@ -143,7 +143,7 @@ void print_list(const core::registry &all) {
                        one->path.filename().string());
         text += wrapped(one->descriptor->plugin_summary, 6);
     }
-    if (order.empty()) text += "no policy was found; set MOORAGE_PLUGIN_PATH or give --path\n";
+    if (order.empty()) text += "no policy was found; set MOORAGE_PLUGIN_PATH or give --plugins\n";
     if (!all.refusals().empty()) text += "refused\n";
     for (const core::refusal &one : all.refusals()) {
         text += format("  {}\n", one.path.string());
@@ -181,9 +181,16 @@ core::result<core::registry> open_registry(const std::vector<std::filesystem::pa
     return all;
 }
 
+core::result<core::registry> open_registry(const setting_options &of, std::string_view command) {
+    constexpr std::string_view used[] = {"plugins.path"};
+    const auto config = read_alone(of, command, used);
+    if (!config) return config.failure();
+    return open_registry(config->plugin_paths);
+}
+
 int plugins_list(const plugins_list_options &options) {
     core::set_log_level(core::log_level::error);  // refusals are part of the list itself
-    const auto all = open_registry(options.paths);
+    const auto all = open_registry(options.settings, "plugins list");
     if (!all) return fail(all.failure());
     if (options.json.empty()) {
         print_list(*all);
@@ -198,7 +205,7 @@ int plugins_list(const plugins_list_options &options) {
 }
 
 int plugins_describe(const plugins_describe_options &options) {
-    const auto all = open_registry(options.paths);
+    const auto all = open_registry(options.settings, "plugins describe");
     if (!all) return fail(all.failure());
     std::vector<std::string> names;
     json found = json::array();

@@ -10,6 +10,7 @@
 #include "core/execute/cuda/cuda_measure.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/profile_compare.h"
 #include "tools/moorage/profile_json.h"
 #include "tools/moorage/profile_probe.h"
@@ -23,7 +24,8 @@ using namespace moorage::core;
 struct measure_arguments {
     std::string out_file, executor = "cpu", json_file;
     double seconds = 20;
-    uint32_t threads = 0;
+    setting_options settings;
+    uint32_t threads = 0;  // of [run]
 };
 
 std::string today() {
@@ -52,7 +54,11 @@ result<measured_machine> measure_machine(const measure_arguments &given) {
     return machine;
 }
 
-int measure(const measure_arguments &given) {
+int measure(measure_arguments &given) {
+    if (const status read =
+            read_machine(given.settings, "profile measure", given.executor, given.threads);
+        !read)
+        return fail(read.failure());
     const auto machine = measure_machine(given);
     if (!machine) return fail(machine.failure());
     const measured_profile made = profile_of(*machine);
@@ -75,14 +81,13 @@ void add_measure(parser &sub, measure_arguments &given) {
     sub.add_option("--executor", given.executor, "whose costs: cpu (default) or cuda")
         ->type_name("NAME")
         ->one_of({"cpu", "cuda"});
-    sub.add_option("--seconds", given.seconds, "how long to measure, about (20)")
+    sub.add_option("--seconds", given.seconds, "how long to measure, about (20 s)")
         ->type_name("S")
+        ->in(quantity_unit::s)
         ->range(0.01, 3600.0);
-    sub.add_option("--threads", given.threads, "threads of the arithmetic (one a core)")
-        ->type_name("N")
-        ->range(1u, 1024u);
-    sub.add_option("--json", given.json_file, "write all samples as JSON; - for standard output")
-        ->type_name("FILE");
+    add_set(sub, given.settings);
+    add_flag_of_key(sub, given.settings, "--threads");
+    add_json(sub, given.json_file, "all samples");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "core/report/prediction.h"
 #include "core/validate/validation.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/sweeps.h"
 
 namespace moorage::tool {
@@ -25,7 +26,8 @@ namespace {
 using namespace moorage::core;
 
 struct arguments {
-    std::vector<std::string> configs, overrides, sweeps;
+    std::vector<std::string> configs, sweeps;
+    setting_options settings;
     std::string profile, json_file;
     uint32_t runs = 10;
 };
@@ -68,7 +70,7 @@ result<composition> read_composition(const arguments &given, const std::string &
 }
 
 result<std::vector<composition>> read_compositions(const arguments &given) {
-    const auto fixed = read_overrides(given.overrides);
+    const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
     const auto sweeps = read_sweeps(given.sweeps);
     if (!sweeps) return sweeps.failure();
@@ -168,10 +170,7 @@ command install_profile_compare(parser &profile) {
     sub->add_option("--profile", given->profile,
                     "foretell with this profile: a name, or a file of profile measure")
         ->type_name("NAME");
-    sub->add_option("--set", given->overrides, "replace a setting of every file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(*sub, given->settings);
     sub->add_option("--sweep", given->sweeps, "every value in turn; several make all combinations")
         ->type_name("SECTION.KEY=A,B,...")
         ->take_all()
@@ -179,9 +178,7 @@ command install_profile_compare(parser &profile) {
     sub->add_option("--runs", given->runs, "real runs, of which the quickest counts (10)")
         ->type_name("N")
         ->range(1u, 1000u);
-    sub->add_option("--json", given->json_file,
-                    "write rows and terms as JSON; - for standard output")
-        ->type_name("FILE");
+    add_json(*sub, given->json_file, "rows and terms");
     return [given] { return compare(*given); };
 }
 

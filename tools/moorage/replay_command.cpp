@@ -12,10 +12,10 @@
 #include "core/base/log.h"
 #include "core/base/text.h"
 #include "core/cache/replay_packing.h"
-#include "core/host/call.h"
 #include "core/report/progress.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/plugins.h"
 #include "tools/moorage/replay_table.h"
 #include "tools/moorage/rows.h"
@@ -32,14 +32,17 @@ constexpr std::string_view optimum_policy = "belady";  // whose plain row is the
 struct replay_options {
     std::string trace, json;
     std::string policies = "all", slots = "12.5%,25%,50%", sharings = "shared", order = "token";
-    std::string on_fault = "abort", guard = "default";
-    uint32_t call_limit_ms = 10'000;
     std::vector<std::string> params;
-    std::vector<std::filesystem::path> plugin_paths;
-    uint64_t seed = 0, tokens = 0;
+    setting_options settings;
     uint32_t jobs = 0;
     bool timing = false, no_optimum = false;
+    bool has_policies = false, has_slots = false, has_sharings = false;  // else --set may say
+    core::run_config keys;  // what --set and flags of keys give
 };
+
+// What a replay makes of the keys of a configuration.
+constexpr std::string_view used_keys[] = {"run.seed",       "run.tokens", "memory.experts",
+                                          "memory.sharing", "plugins",    "cache"};
 
 // A policy of the list, with the settings that its label carries.
 struct entry {
@@ -71,29 +74,73 @@ result<entry> parse_entry(const std::string &label, const core::registry &polici
     return made;
 }
 
-// --param policy.key=value goes to every entry of the policy whose label does not set the key.
-status add_params(const std::vector<std::string> &params, std::vector<entry> &entries) {
-    for (const std::string &param : params) {
-        const size_t dot = param.find('.');
-        if (dot == 0 || dot == std::string::npos)
-            return error{format("--param {} is not of the form policy.key=value", param), true};
-        const std::string name = param.substr(0, dot);
-        auto one = parse_setting(param.substr(dot + 1), format("--param {}", param));
-        if (!one) return one.failure();
-        bool used = false;
-        std::vector<std::string> names;
-        for (entry &to : entries) {
-            names.emplace_back(to.of->name());
-            if (to.of->name() != name) continue;
-            used = true;
-            const bool set = std::ranges::any_of(
-                to.params, [&](const core::setting &given) { return given.key == one->key; });
-            if (!set) to.params.push_back(*one);
+// "cache.lfu.half_life=0,16": a key, and its value or the values to be tried.
+struct tried_param {
+    std::string text;    // as given
+    std::string policy;  // empty: every one
+    std::string key;
+    std::vector<std::string> values;
+};
+
+result<tried_param> parse_param(const std::string &text) {
+    const size_t equals = text.find('=');
+    std::vector<std::string> names = core::split(text.substr(0, equals), '.');
+    if (names.size() == 2 && names[0] != "cache" && equals != std::string::npos) {
+        tell_old("--param " + text, "--param cache." + text);
+        names.insert(names.begin(), "cache");
+    }
+    if (equals == std::string::npos || names[0] != "cache" || names.size() < 2 || names.size() > 3)
+        return error{format("--param {} is not of the form cache.KEY=VALUE or "
+                            "cache.POLICY.KEY=VALUE",
+                            text),
+                     true};
+    auto values = core::parse_sweep(format("cache.{}={}", names.back(), text.substr(equals + 1)));
+    if (!values) return error{"--param " + values.failure().text, true};
+    return tried_param{text, names.size() == 3 ? names[1] : "", names.back(),
+                       std::move(values->values)};
+}
+
+// To every entry of the policy whose label does not set the key; one for each of several values.
+status add_param(const tried_param &param, std::vector<entry> &entries) {
+    std::vector<entry> all;
+    std::vector<std::string> names;
+    bool used = false;
+    for (const entry &to : entries) {
+        names.emplace_back(to.of->name());
+        const bool is_meant = param.policy.empty() || param.policy == to.of->name();
+        used |= is_meant;
+        const bool set = std::ranges::any_of(
+            to.params, [&](const core::setting &given) { return given.key == param.key; });
+        if (!is_meant || set) all.push_back(to);
+        if (!is_meant || set) continue;
+        for (const std::string &value : param.values) {
+            const std::string assignment = param.key + "=" + value;
+            auto one = parse_setting(assignment, format("--param {}", param.text));
+            if (!one) return one.failure();
+            all.push_back(to);
+            all.back().params.push_back(std::move(*one));
+            if (param.values.size() > 1) all.back().label += ":" + assignment;
         }
-        if (!used)
-            return error{format("--param {}: policy {} is not among --policies{}", param, name,
-                                core::did_you_mean(name, names)),
-                         true};
+    }
+    entries = std::move(all);
+    if (used) return core::success();
+    return error{format("--param {}: policy {} is not among --policies{}", param.text, param.policy,
+                        core::did_you_mean(param.policy, names)),
+                 true};
+}
+
+// Those of --param, and what --set says of caches.
+status add_params(const replay_options &options, std::vector<entry> &entries) {
+    std::vector<std::string> texts = options.params;
+    const auto set = read_settings(options.settings);
+    if (!set) return set.failure();
+    for (const core::override_value &one : *set)
+        if (one.section == "cache" && one.key != "plugin" && one.key != "library")
+            texts.push_back(format("cache.{}={}", one.key, one.value));
+    for (const std::string &text : texts) {
+        const auto param = parse_param(text);
+        if (!param) return param.failure();
+        if (const status added = add_param(*param, entries); !added) return added;
     }
     return core::success();
 }
@@ -131,7 +178,7 @@ result<std::vector<entry>> parse_policies(const replay_options &options,
             if (!twice) entries.push_back(std::move(*one));
         }
     }
-    if (const status added = add_params(options.params, entries); !added) return added.failure();
+    if (const status added = add_params(options, entries); !added) return added.failure();
     return entries;
 }
 
@@ -285,7 +332,7 @@ result<replay_report> count(const replay_options &options) {
     if (!requests) return error{"--order: " + requests.failure().text, true};
     const auto sharings = parse_sharings(options.sharings);
     if (!sharings) return sharings.failure();
-    const auto policies = open_registry(options.plugin_paths);
+    const auto policies = open_registry(options.keys.plugin_paths);
     if (!policies) return policies.failure();
     const auto source = core::trace::open(options.trace);
     if (!source) return source.failure();
@@ -297,20 +344,19 @@ result<replay_report> count(const replay_options &options) {
     replay_report report;
     report.trace = options.trace;
     report.model = source->meta("model");
-    report.tokens =
-        options.tokens == 0 ? source->tokens() : std::min(options.tokens, source->tokens());
+    report.tokens = options.keys.tokens == 0 ? source->tokens()
+                                             : std::min(options.keys.tokens, source->tokens());
     report.layers = source->layers(), report.experts = source->experts(),
     report.top_k = source->top_k();
     report.requests = *requests;
-    report.seed = options.seed;
+    report.seed = options.keys.seed;
     report.timing = options.timing;
     warn_of_working_set(report, *sizes, *sharings);
     const auto belady = policies->find(optimum_policy, "cache", "cache/belady.so");
-    const core::replay_job common{
-        .requests = *requests,
-        .seed = options.seed,
-        .tokens = report.tokens,
-        .action = options.on_fault == "abort" ? core::on_fault::abort : core::on_fault::replace};
+    const core::replay_job common{.requests = *requests,
+                                  .seed = options.keys.seed,
+                                  .tokens = report.tokens,
+                                  .action = options.keys.action};
     const plan work = make_plan(report, *entries, *sizes, *sharings, !options.no_optimum,
                                 belady ? *belady : nullptr, common);
 
@@ -321,7 +367,27 @@ result<replay_report> count(const replay_options &options) {
     return report;
 }
 
-int run_replay(const replay_options &options) {
+// What the command's own options leave to keys.
+status read_keys(replay_options &options) {
+    const auto given = read_settings(options.settings);
+    if (!given) return given.failure();
+    auto keys = read_alone(options.settings, "replay", used_keys);
+    if (!keys) return keys.failure();
+    options.keys = std::move(keys).value();
+    core::watch_calls(options.keys);
+    if (!options.has_policies && gives(*given, "cache.plugin"))
+        options.policies = options.keys.cache.plugin;
+    if (!options.has_slots && options.keys.experts)
+        options.slots = format("{}", *options.keys.experts);
+    if (!options.has_slots && options.keys.experts_share > 0)
+        options.slots = format("{}%", options.keys.experts_share * 100);
+    if (!options.has_sharings && gives(*given, "memory.sharing"))
+        options.sharings = options.keys.per_layer ? "per-layer" : "shared";
+    return core::success();
+}
+
+int run_replay(replay_options &options) {
+    if (const status read = read_keys(options); !read) return fail(read.failure());
     const auto report = count(options);
     if (!report) return fail(report.failure());
     const int code = exit_code_of(report->rows.size() - report->failed.size(), report->failed);
@@ -340,52 +406,48 @@ command install_replay(parser &app) {
         std::make_shared<replay_options>();  // shared: parser and command outlive this
     parser *sub = app.add_subcommand("replay", "count what cache policies hit and miss on a trace");
     sub->add_option("trace", options->trace, "trace file (*.safetensors)")->required();
-    sub->add_option(
-           "--policies", options->policies,
-           "list of cache policies, `all` for every one found; lfu:half_life=16 sets a parameter, "
-           "mine:library=FILE.so says which of two libraries is meant")
-        ->capture_default_str();
-    sub->add_option("--slots", options->slots,
-                    "list of cache sizes, in experts of all layers together or as shares like 25%")
-        ->capture_default_str();
-    sub->add_option("--sharing", options->sharings, "shared, per-layer or both, with a comma")
-        ->capture_default_str();
+    const option *policies =
+        sub->add_option("--policies", options->policies,
+                        "list of cache policies, `all` for every one found; lfu:half_life=16 sets "
+                        "a parameter, mine:library=FILE.so says which of two libraries is meant "
+                        "([cache] plugin)")
+            ->capture_default_str();
+    const option *slots =
+        sub->add_option("--slots", options->slots,
+                        "list of cache sizes, in experts of all layers together or as shares like "
+                        "25% ([memory] experts)")
+            ->capture_default_str();
+    const option *sharings =
+        sub->add_option("--sharing", options->sharings,
+                        "shared, per-layer or both, with a comma ([memory] sharing)")
+            ->capture_default_str();
     sub->add_option(
            "--order", options->order,
            "token: the experts of a token and layer are one event; serial: one after the other; "
            "rounds: all layers for the best-scored, then for the next")
         ->one_of({"rounds", "token", "serial"})
         ->capture_default_str();
-    sub->add_option("--seed", options->seed, "of randomised policies")->capture_default_str();
-    sub->add_option("--param", options->params, "policy.key=value, for every entry of that policy")
-        ->allow_extra_args(false);
+    sub->add_option("--param", options->params,
+                    "a parameter of a cache policy and its value, or the values to be tried: "
+                    "cache.lfu.half_life=0,16; repeatable")
+        ->type_name("cache.POLICY.KEY=VALUES")
+        ->take_all()
+        ->expected(1);
     sub->add_flag("--no-optimum", options->no_optimum, "do not count the offline optimum");
-    sub->add_option("--tokens", options->tokens, "only the first ones; 0: all")
-        ->capture_default_str();
     sub->add_option("--jobs", options->jobs, "replays at one time; 0: one for each core")
         ->capture_default_str();
-    sub->add_option("--plugins", options->plugin_paths, "further policy library or directory")
-        ->allow_extra_args(false);
-    sub->add_option("--on-fault", options->on_fault,
-                    "what wrong advice does: abort ends the row, replace counts it and goes on")
-        ->one_of({"abort", "replace"})
-        ->capture_default_str();
-    sub->add_option("--guard", options->guard,
-                    "how closely policies are watched: off, default or full ([plugins] guard)")
-        ->one_of({"off", "default", "full"})
-        ->capture_default_str();
-    sub->add_option("--call-limit-ms", options->call_limit_ms,
-                    "longest time that a call of a policy may take; 0: any")
-        ->capture_default_str();
-    sub->add_option("--json", options->json,
-                    "write the figures as JSON to a file, or to - instead of the table");
+    add_settings(*sub, options->settings);
+    for (const char *flag : {"--tokens", "--on-fault", "--guard", "--call-limit-ms"})
+        add_flag_of_key(*sub, options->settings, flag);
+    add_json(*sub, options->json, "the figures");
     sub->add_flag(
         "--timing", options->timing,
         "measure the speed: without it `seconds` is 0, so that equal runs write equal bytes");
     sub->footer(rows_footer);
-    return [options] {
-        core::board->guard = *core::guard_of(options->guard);
-        core::board->call_limit_ms = options->call_limit_ms;
+    return [options, policies, slots, sharings] {
+        options->has_policies = policies->count() > 0;
+        options->has_slots = slots->count() > 0;
+        options->has_sharings = sharings->count() > 0;
         return run_replay(*options);
     };
 }

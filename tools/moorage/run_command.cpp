@@ -10,10 +10,12 @@
 #include "core/base/text.h"
 #include "core/cluster/cluster_run.h"
 #include "core/pipeline/timeline_sink.h"
+#include "core/report/comparison.h"
 #include "core/report/progress.h"
 #include "core/report/timeline.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/what_if_rows.h"
 
 namespace moorage::tool {
@@ -23,10 +25,31 @@ namespace {
 using namespace moorage::core;
 
 struct arguments {
-    std::string config, json_file, timeline_file, timeline_window;
-    std::vector<std::string> overrides;
+    std::string config, json_file, html_file, timeline_file, timeline_window;
+    setting_options settings;
     bool what_if = false;
 };
+
+// That of a comparison with nothing beside it.
+std::string page_of(const arguments &given, const run_report &report,
+                    const std::optional<what_if> &asked) {
+    comparison alone;
+    alone.title = report.title;
+    comparison_row &row = alone.rows.emplace_back();
+    row.config = std::filesystem::path(given.config).stem().string();
+    row.report = report;
+    row.asked = asked;
+    const json &config = *report.config;
+    if (config.contains("memory")) {
+        row.experts_all = config["memory"].value("experts_all", uint64_t{0});
+        row.slots = config["memory"].value("experts", uint64_t{0});
+    }
+    const json source = config.value("source", json::object());
+    alone.trace = source.value("trace", "");
+    alone.shape = source.value("shape", source.value("model", ""));
+    return to_html(alone, "moorage run " + given.config + given.settings.text() +
+                              (given.what_if ? " --what-if" : ""));
+}
 
 // The text first: a file that cannot be written must not take the result with it.
 int tell(const arguments &given, const run_report &report, const std::optional<what_if> &asked) {
@@ -36,11 +59,16 @@ int tell(const arguments &given, const run_report &report, const std::optional<w
         print(to_text(report));
         if (asked) print(to_text(*asked));
     }
-    if (given.json_file.empty()) return exit_ok;
-    json figures = to_json(report);
-    if (asked) figures["what_if"] = to_json(*asked);
-    if (const status done = write_json(given.json_file, figures); !done)
-        return fail(done.failure());
+    if (!given.json_file.empty()) {
+        json figures = to_json(report);
+        if (asked) figures["what_if"] = to_json(*asked);
+        if (const status done = write_json(given.json_file, figures); !done)
+            return fail(done.failure());
+    }
+    if (given.html_file.empty()) return exit_ok;
+    const status done = write_text(given.html_file, page_of(given, report, asked));
+    if (!done) return fail(done.failure());
+    print_written("HTML report", given.html_file, given.json_file);
     return exit_ok;
 }
 
@@ -73,7 +101,7 @@ result<timeline_sink::window> read_window(const arguments &given, bool is_cluste
 }
 
 int run_one(const arguments &given) {
-    const auto overrides = read_overrides(given.overrides);
+    const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
     const auto config = load_run_config(given.config, *overrides);
     if (!config) return fail(config.failure());
@@ -122,7 +150,8 @@ int run_one(const arguments &given) {
         asked = std::move(answered).value();
     }
     if (const int code = tell(given, *report, asked); code != exit_ok) return code;
-    if (events) print(format("timeline: {} (open it in ui.perfetto.dev)\n", given.timeline_file));
+    if (events)
+        print_written("timeline, for ui.perfetto.dev", given.timeline_file, given.json_file);
     return exit_ok;
 }
 
@@ -134,11 +163,9 @@ command install_run(parser &app) {
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()
         ->type_name("CONFIG.toml");
-    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
-    sub->add_option("--json", given->json_file, "write the report as JSON; - for standard output")
+    add_settings(*sub, given->settings);
+    add_json(*sub, given->json_file, "the report");
+    sub->add_option("--html", given->html_file, "write a page with tables and plots")
         ->type_name("FILE");
     sub->add_option(
            "--timeline", given->timeline_file,

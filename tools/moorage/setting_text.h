@@ -9,8 +9,7 @@
 
 namespace moorage::tool {
 
-// "half_life=16": a flag, an integer, a real or else a text. `place` is where it stands, for
-// errors.
+// "half_life=16", read as --set reads it. `place` is where it stands, for errors.
 core::result<core::setting> parse_setting(std::string_view text, std::string place);
 
 }  // namespace moorage::tool

@@ -15,6 +15,7 @@
 #include "core/model/tokenizer.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -25,9 +26,9 @@ using namespace moorage::core;
 constexpr size_t mismatches_shown = 10;
 
 struct arguments {
-    std::string directory, text, vectors_file, json_file;
+    std::string directory, text_file, prompt, vectors_file, json_file;
     std::vector<int32_t> ids;
-    bool has_text = false, decode = false, plain = false;
+    bool has_prompt = false, has_text = false, decode = false, plain = false;
 };
 
 std::string joined(const std::vector<int32_t> &ids) { return format("{}", fmt::join(ids, " ")); }
@@ -120,6 +121,21 @@ int decode(const arguments &given, const tokenizer &with) {
     return show(given, text, {{"ids", given.ids}, {"text", text}});
 }
 
+// Until the next release --text may be the text itself, as it was.
+result<std::string> text_of(const arguments &given) {
+    if (given.has_prompt) return given.prompt;
+    if (!given.has_text) return read_standard_input();
+    std::error_code code;
+    if (!std::filesystem::exists(given.text_file, code)) {
+        tell_old("--text with a text", "--prompt TEXT, or --text FILE");
+        return given.text_file;
+    }
+    const auto mapped = mapped_file::open(given.text_file);
+    if (!mapped) return mapped.failure();
+    const auto bytes = mapped->bytes();
+    return std::string(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+}
+
 int tokenize(const arguments &given) {
     const std::filesystem::path path = given.directory;
     const auto opened =
@@ -130,8 +146,9 @@ int tokenize(const arguments &given) {
     const encode_options options{.add_special = !given.plain, .parse_special = !given.plain};
     if (given.decode) return decode(given, with);
     if (!given.vectors_file.empty()) return compare(given, with, options);
-    const std::string text = given.has_text ? given.text : read_standard_input();
-    const auto ids = with.encode(text, options);
+    const auto text = text_of(given);
+    if (!text) return fail(text.failure());
+    const auto ids = with.encode(*text, options);
     if (!ids) return fail(ids.failure());
     std::vector<std::string> tokens;
     for (const int32_t id : *ids) tokens.emplace_back(with.token_of(id));
@@ -146,20 +163,24 @@ command install_tokenize(parser &app) {
     sub->add_option("model", given->directory, "a directory with a tokenizer.json, or a GGUF file")
         ->required()
         ->type_name("MODEL_DIR");
-    option *text = sub->add_option("--text", given->text, "instead of standard input");
+    option *prompt =
+        sub->add_option("--prompt", given->prompt, "the text, instead of standard input")
+            ->type_name("TEXT");
+    option *text = sub->add_option("--text", given->text_file, "a file of text")->type_name("FILE");
     option *vectors =
         sub->add_option("--vectors", given->vectors_file,
                         "compare with [{\"text\", \"ids\"}...]; exit code 1 on a difference")
             ->type_name("FILE.json");
     option *ids =
         sub->add_option("--decode", given->ids, "the text of these ids")->type_name("ID...");
-    text->excludes(vectors)->excludes(ids);
+    text->excludes(prompt)->excludes(vectors)->excludes(ids);
+    prompt->excludes(vectors)->excludes(ids);
     vectors->excludes(ids);
     sub->add_flag("--plain", given->plain,
                   "special tokens are neither added nor read, and left out by --decode");
-    sub->add_option("--json", given->json_file, "write the result as JSON; - for standard output")
-        ->type_name("FILE");
-    return [given, text, ids] {
+    add_json(*sub, given->json_file, "the result");
+    return [given, prompt, text, ids] {
+        given->has_prompt = prompt->count() > 0;
         given->has_text = text->count() > 0;
         given->decode = ids->count() > 0;
         return tokenize(*given);

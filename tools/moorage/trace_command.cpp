@@ -13,6 +13,7 @@
 #include "core/source/trace_write.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/trace_info.h"
 #include "tools/moorage/trace_record.h"
 
@@ -46,15 +47,26 @@ command install_info(parser &app) {
     parser *sub = app.add_subcommand("info", "what is in a trace, and how its routing behaves");
     const auto options = std::make_shared<info_options>();
     sub->add_option("file", options->file, "a trace (*.safetensors)")->required();
-    sub->add_option("--json", options->json,
-                    "write the figures as JSON to a file, or - for stdout");
+    add_json(*sub, options->json, "the figures");
     return [options] { return exit_code(info(*options)); };
 }
 
 struct synth_arguments {
     core::synth_options options;
     std::string out;
+    setting_options settings;
 };
+
+status synthesize(const synth_arguments &given) {
+    constexpr std::string_view used[] = {"run.seed", "run.tokens"};
+    const auto all = read_settings(given.settings);
+    const auto keys = read_alone(given.settings, "trace synth", used);
+    if (!keys) return keys.failure();
+    core::synth_options options = given.options;
+    if (gives(*all, used[0])) options.seed = keys->seed;
+    if (gives(*all, used[1])) options.tokens = keys->tokens;
+    return core::write_synthetic(options, given.out);
+}
 
 command install_synth(parser &app) {
     parser *sub = app.add_subcommand(
@@ -67,7 +79,9 @@ command install_synth(parser &app) {
     sub->add_option("--layers", o.layers, "MoE layers")->capture_default_str();
     sub->add_option("--experts", o.experts, "experts of a layer")->capture_default_str();
     sub->add_option("--top-k", o.top_k, "experts of a token and layer")->capture_default_str();
-    sub->add_option("--tokens", o.tokens, "tokens in all")->capture_default_str();
+    add_set(*sub, given->settings);
+    add_flag_of_key(*sub, given->settings, "--tokens",
+                    format("tokens in all; default {}", o.tokens));
     sub->add_option("--requests", o.requests, "requests of equal length")->capture_default_str();
     sub->add_option("--a", o.a, "exponent of the ranks; 0 makes all equal")->capture_default_str();
     sub->add_option("--b", o.b, "added to the ranks, which begin at 1")->capture_default_str();
@@ -84,8 +98,9 @@ command install_synth(parser &app) {
     sub->add_option("--prediction-accuracy", o.prediction_accuracy,
                     "share of the chosen experts that are predicted, 0 to 1")
         ->capture_default_str();
-    sub->add_option("--seed", o.seed, "equal seeds give equal files")->capture_default_str();
-    return [given] { return exit_code(core::write_synthetic(given->options, given->out)); };
+    add_flag_of_key(*sub, given->settings, "--seed",
+                    format("equal seeds give equal files; default {}", o.seed));
+    return [given] { return exit_code(synthesize(*given)); };
 }
 
 struct convert_arguments {

@@ -11,6 +11,7 @@
 #include "core/report/frontier.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 #include "tools/moorage/rows.h"
 #include "tools/moorage/run_many.h"
 #include "tools/moorage/tune_params.h"
@@ -23,7 +24,8 @@ using namespace moorage::core;
 
 struct arguments {
     std::string config, frontier, json_file, html_file;
-    std::vector<std::string> params, targets, overrides;
+    std::vector<std::string> params, targets;
+    setting_options settings;
     given_range range;
     uint32_t samples = 6, runs = 0, degree = 0, jobs = 0;
     std::string prefer;  // empty: by the trend
@@ -78,7 +80,7 @@ public:
 
 private:
     result<run_config> config_at(const tuned_point &at) const {
-        auto overrides = read_overrides(given_.overrides);
+        auto overrides = read_settings(given_.settings);
         if (!overrides) return overrides.failure();
         for (size_t i = 0; i < at.size(); ++i) {
             auto one =
@@ -163,7 +165,7 @@ status read_params(const arguments &given, run_resources &shared, const run_conf
 result<tuning> search(const arguments &given) {
     tuning found;
     if (const status done = read_targets(given, found); !done) return done.failure();
-    const auto overrides = read_overrides(given.overrides);
+    const auto overrides = read_settings(given.settings);
     if (!overrides) return overrides.failure();
     const auto config = load_run_config(given.config, *overrides);
     if (!config) return config.failure();
@@ -254,14 +256,10 @@ command install_tune(parser &app) {
                     "largest where larger values make the figure worse")
         ->one_of({"smallest", "largest"})
         ->type_name("smallest|largest");
-    sub->add_option("--set", given->overrides, "replace a setting of the file; repeatable")
-        ->type_name("SECTION.KEY=VALUE")
-        ->take_all()
-        ->expected(1);
+    add_settings(*sub, given->settings);
     sub->add_option("--jobs", given->jobs, "runs at one time; default: one per core")
         ->type_name("N");
-    sub->add_option("--json", given->json_file, "write the result as JSON; - for standard output")
-        ->type_name("FILE");
+    add_json(*sub, given->json_file, "the result");
     sub->add_option("--html", given->html_file, "draw the frontier")->type_name("FILE");
     sub->footer(
         "Runs the configuration at evenly spaced values and then between those that decide, so "

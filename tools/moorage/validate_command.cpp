@@ -11,6 +11,7 @@
 #include "core/validate/validation.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/output.h"
+#include "tools/moorage/settings.h"
 
 namespace moorage::tool {
 
@@ -93,8 +94,7 @@ command install_validate(parser &app) {
     sub->add_option("--shapes", given->shapes_file,
                     "model shapes that no file has; default: shapes.csv beside the measurements")
         ->type_name("FILE.csv");
-    sub->add_option("--json", given->json_file, "write the figures as JSON; - for standard output")
-        ->type_name("FILE");
+    add_json(*sub, given->json_file, "the figures");
     sub->add_option("--html", given->html_file, "write a page with the scatter of all rows")
         ->type_name("FILE");
     sub->footer(
