@@ -95,13 +95,6 @@ call_board *board = &unshared;
 std::string_view name_of(entry_point call) { return line_of(call).name; }
 std::string_view kind_of(entry_point call) { return line_of(call).kind; }
 
-std::optional<call_guard> guard_of(std::string_view name) {
-    if (name == "off") return call_guard::off;
-    if (name == "default") return call_guard::usual;
-    if (name == "full") return call_guard::full;
-    return std::nullopt;
-}
-
 uint32_t owner_being_opened(std::string_view library) {
     keep(board->owners[0].library, library);
     return 0;

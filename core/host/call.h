@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace moorage::core {
@@ -70,9 +69,6 @@ std::string_view kind_of(entry_point call);  // "cache", ...; "" where any kind 
 
 // `[plugins] guard`: how closely calls are watched. off: only who is at work is noted.
 enum class call_guard : uint32_t { off, usual, full };
-
-// "off", "default" and "full".
-std::optional<call_guard> guard_of(std::string_view name);
 
 struct call_board {
     static constexpr uint32_t owners_max = 256;
