@@ -424,6 +424,19 @@ TEST_CASE("the program: how many experts for a hit rate") {
     for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
 }
 
+TEST_CASE("the program: bounds of a range have units, those of experts are shares of all") {
+    const bench on;
+    // Of 8 experts: 25 % are 2, 87.5 % are 7.
+    const auto samples = [&](const std::string &range) {
+        return on.figures("--param " + range + " --target hit_rate --samples 3")["samples"];
+    };
+    CHECK(samples("memory.experts=25%:87.5%") == samples("memory.experts=2:7"));
+    CHECK(samples("memory.split=50%:100%") == samples("memory.split=0.5:1"));
+    const moorage::test::ended wrong = on.tune("--param memory.bytes=1:2GBs --target hit_rate");
+    CHECK(wrong.code == 2);
+    CHECK(wrong.errors.find("did you mean GB") != std::string::npos);
+}
+
 TEST_CASE("the program: a share that the host caps, lossy routing accounted") {
     const bench on;
     // Every choice is substituted, as far as substitution_max lets it; the smallest experts are

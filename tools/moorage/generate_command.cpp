@@ -24,8 +24,6 @@ struct arguments {
     model_run_options common;
     node_run_options at;
     std::vector<std::string> prompts;
-    uint32_t max_tokens = 0;
-    double temperature = -1, top_p = -1;
     bool quiet = false, figures = false;
 };
 
@@ -79,9 +77,6 @@ result<run_config> config_of(const arguments &given) {
     auto config = config_of(given.common, given.at);
     if (!config) return config;
     config->prompts = given.prompts;
-    if (given.max_tokens) config->max_tokens = given.max_tokens;
-    if (given.temperature >= 0) config->temperature = given.temperature;
-    if (given.top_p > 0) config->top_p = given.top_p;
     return config;
 }
 
@@ -127,14 +122,9 @@ command install_generate(parser &app) {
     const auto given = std::make_shared<arguments>();
     add_model_options(*sub, given->common);
     add_node_options(*sub, given->at);
-    add_prompt_options(*sub, given->prompts, given->max_tokens)->required();
-    sub->add_option("--temperature", given->temperature,
-                    "0: always the most probable token (default); higher: drawn, by [run] seed")
-        ->type_name("T")
-        ->range(0.0, 100.0);
-    sub->add_option("--top-p", given->top_p, "draw from the most probable tokens with this mass")
-        ->type_name("P")
-        ->range(0.0, 1.0);
+    add_prompt_options(*sub, given->prompts, given->common.settings)->required();
+    for (const char *flag : {"--temperature", "--top-p"})
+        add_flag_of_key(*sub, given->common.settings, flag);
     sub->add_flag("--report", given->figures, "print the run's whole report, too");
     sub->add_flag("-q,--quiet", given->quiet, "the text alone");
     return [given] { return generate(*given); };

@@ -16,23 +16,18 @@ void add_model_options(parser &command, model_run_options &options) {
         .add_option("--config", options.config,
                     "run as this configuration says: hardware, memory, policies")
         ->type_name("CONFIG.toml");
-    command
-        .add_option("--executor", options.executor,
-                    "cpu, cuda or emulator; default: the configuration's, or cpu")
-        ->type_name("NAME");
+    add_flag_of_key(command, options.settings, "--executor");
     add_settings(command, options.settings);
     add_json(command, options.json_file, "figures");
 }
 
 option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
-                           uint32_t &max_tokens) {
+                           setting_options &settings) {
     option *prompt = command.add_option("--prompt", prompts, "text to continue; repeatable")
                          ->type_name("TEXT")
                          ->take_all()
                          ->expected(1);
-    command.add_option("--max-tokens", max_tokens, "new tokens of each prompt (128)")
-        ->type_name("N")
-        ->range(1u, 1u << 20);
+    add_flag_of_key(command, settings, "--max-tokens");
     return prompt;
 }
 
@@ -40,10 +35,7 @@ core::result<core::run_config> model_config_of(const model_run_options &options)
     auto overrides = read_settings(options.settings);
     if (!overrides) return overrides.failure();
     std::vector<core::override_value> all = {{"source", "model", options.directory}};
-    if (!options.executor.empty())
-        all.push_back({"run", "executor", options.executor});
-    else if (options.config.empty())
-        all.push_back({"run", "executor", "cpu"});
+    if (options.config.empty()) all.push_back({"run", "executor", "cpu"});
     all.insert(all.end(), overrides->begin(), overrides->end());
     auto config = options.config.empty() ? core::parse_run_config("", "defaults", all)
                                          : core::load_run_config(options.config, all);

@@ -13,7 +13,7 @@
 namespace moorage::tool {
 
 struct model_run_options {
-    std::string directory, config, executor, json_file;
+    std::string directory, config, json_file;
     setting_options settings;
 };
 
@@ -21,7 +21,7 @@ struct model_run_options {
 void add_model_options(parser &command, model_run_options &options);
 // Adds --prompt and --max-tokens, and returns the former.
 option *add_prompt_options(parser &command, std::vector<std::string> &prompts,
-                           uint32_t &max_tokens);
+                           setting_options &settings);
 // The configuration of the file, or the defaults (executor cpu, every expert in memory), with
 // [source] model set to the directory and everything else of [source] that names work removed.
 core::result<core::run_config> model_config_of(const model_run_options &options);

@@ -41,7 +41,7 @@ result<run_config> config_of(const model_run_options &model, const node_run_opti
             "servers this is",
             true};
     if (at.cluster.empty()) return model_config_of(model);
-    if (!model.config.empty() || !model.executor.empty())
+    if (!model.config.empty() || !model.settings.executor.empty())
         return error{
             "--cluster is a configuration itself, of nodes on cpu; leave --config and "
             "--executor out",

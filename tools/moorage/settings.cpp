@@ -32,6 +32,15 @@ constexpr flag_key flag_keys[] = {
      &setting_options::guard},
     {"--call-limit-ms", "plugins", "call_limit_ms", "MS",
      "longest time that a call of a policy may take; 0: any", &setting_options::call_limit},
+    {"--executor", "run", "executor", "NAME",
+     "cpu, cuda or emulator; default: the configuration's, or cpu", &setting_options::executor},
+    {"--max-tokens", "source", "max_tokens", "N", "new tokens of each prompt; default 128",
+     &setting_options::max_tokens},
+    {"--temperature", "source", "temperature", "T",
+     "0: always the most probable token (default); higher: drawn, by [run] seed",
+     &setting_options::temperature},
+    {"--top-p", "source", "top_p", "P", "draw from the most probable tokens with this mass",
+     &setting_options::top_p},
 };
 
 // As TOML where there are several: the last --set of a key would replace those before.

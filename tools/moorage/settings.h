@@ -21,7 +21,8 @@ namespace moorage::tool {
 struct setting_options {
     std::vector<std::string> set;
     // By the list below, what each was given.
-    std::vector<std::string> seed, plugins, tokens, on_fault, guard, call_limit, threads;
+    std::vector<std::string> seed, plugins, tokens, on_fault, guard, call_limit, threads, executor,
+        max_tokens, temperature, top_p;
 
     // As it was written, for pages: " --seed 3 --set cache.plugin=lru".
     std::string text() const;

@@ -24,7 +24,7 @@ struct arguments {
     model_run_options common;
     std::vector<std::string> prompts;
     std::string text, windows, out;
-    uint32_t max_tokens = 0, predictions = UINT32_MAX;
+    uint32_t predictions = UINT32_MAX;
     bool drop_gate_scores = false;
 };
 
@@ -34,7 +34,6 @@ status configure(const arguments &given, run_config &config) {
         return error{"give --prompt TEXT, --text FILE or --windows FILE.json, one of them", true};
     config.prompts = given.prompts;
     config.text = given.text.empty() ? given.windows : given.text;
-    if (given.max_tokens) config.max_tokens = given.max_tokens;
     return success();
 }
 
@@ -91,7 +90,7 @@ command install_record(parser &app) {
     sub->add_option("--out", given->out, "trace to write")
         ->required()
         ->type_name("FILE.safetensors");
-    add_prompt_options(*sub, given->prompts, given->max_tokens);
+    add_prompt_options(*sub, given->prompts, given->common.settings);
     sub->add_option("--text", given->text, "or a text file, in windows of [source] window ids")
         ->type_name("FILE");
     sub->add_option("--windows", given->windows, "or windows of ids, as for moorage eval")

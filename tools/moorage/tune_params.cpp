@@ -7,8 +7,11 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/quantity.h"
 #include "core/base/text.h"
+#include "core/config/keys.h"
 #include "core/config/stage_policy.h"
+#include "core/pipeline/memory_plan.h"
 
 namespace moorage::tool {
 
@@ -28,30 +31,49 @@ struct numeric_param {
 
 error usage(std::string text) { return {std::move(text), true}; }
 
-// The host's own settings are counts but for these.
-result<numeric_param> host_param(const given_range &range, numeric_param param,
-                                 run_resources &shared, const run_config &config) {
-    if (param.section == "router" && param.key == "substitution_max")
-        param = {param.section, param.key, false, 0.0, 1.0};
-    else if (param.section == "memory" && param.key == "split")
-        param = {param.section, param.key, false, 0.1, 1.0};
-    else if (param.section == "source" && (param.key == "temperature" || param.key == "top_p"))
-        param.whole = false;
-    if (param.section != "memory" || param.key != "experts") return param;
-    param.from = 1;
-    if (!std::isnan(range.to)) return param;
-    uint64_t all = 0;
+// The row of "memory.experts", "cluster.servers.flops", "cluster.servers.lab.flops"; null: it is no
+// key of the host's.
+const config_key *host_key(const numeric_param &param) {
+    const size_t first = param.key.find('.'), last = param.key.rfind('.');
+    const std::string table = first == std::string::npos
+                                  ? param.section
+                                  : param.section + "." + param.key.substr(0, first);
+    for (const key_table &one : key_tables())
+        if (one.name == table)
+            return one.find(last == std::string::npos ? param.key : param.key.substr(last + 1));
+    return nullptr;
+}
+
+// Of the source.
+result<uint64_t> all_experts(run_resources &shared, const run_config &config) {
     if (!config.trace.empty()) {
         const auto source = shared.open(config.trace);
         if (!source) return source.failure();
-        all = uint64_t{(*source)->layers()} * (*source)->experts();
-    } else {
-        const auto opened = shared.open_model(config.model);
-        if (!opened) return opened.failure();
-        const model_config &of = (*opened)->of->config();
-        all = uint64_t{of.experts} * of.moe_layers().size();
+        return uint64_t{(*source)->layers()} * (*source)->experts();
     }
-    param.to = static_cast<double>(all);
+    const auto opened = shared.open_model(config.model);
+    if (!opened) return opened.failure();
+    const model_config &of = (*opened)->of->config();
+    return uint64_t{of.experts} * of.moe_layers().size();
+}
+
+// As its row says: shares from end to end, experts up to all that there are.
+result<numeric_param> host_param(const given_range &range, numeric_param param,
+                                 run_resources &shared, const run_config &config) {
+    const config_key *key = host_key(param);
+    if (!key) return param;  // which the configuration refuses
+    const value_shape &takes = key->takes;
+    param.whole = takes.kind != value_kind::real;
+    if (takes.kind == value_kind::real && takes.unit == quantity_unit::share) {
+        param.from = takes.above_low ? takes.low + (takes.high - takes.low) / 10 : takes.low;
+        param.to = takes.high;
+    }
+    if (takes.kind != value_kind::amount) return param;
+    param.from = 1;
+    if (!std::isnan(range.to)) return param;
+    const auto all = all_experts(shared, config);
+    if (!all) return all.failure();
+    param.to = static_cast<double>(*all);
     return param;
 }
 
@@ -93,8 +115,7 @@ result<numeric_param> find_param(const std::string &text, const given_range &ran
         return usage(format("--param {}: the form is section.key, for example router.alpha", text));
     numeric_param param{parsed->section, parsed->key, true, {}, {}};
     const bool is_stage = std::ranges::find(stage_kinds, param.section) != stage_kinds.end();
-    if (!is_stage || param.key == "substitution_max")
-        return host_param(range, std::move(param), shared, config);
+    if (!is_stage || host_key(param)) return host_param(range, std::move(param), shared, config);
     return policy_param(text, std::move(param), shared, config);
 }
 
@@ -126,18 +147,39 @@ result<value_grid> find_grid(const std::string &text, const given_range &range,
     return grid;
 }
 
-// "0:1:0.05", "1:656".
-result<given_range> read_range(const std::string &text, const std::string &written) {
+// A plain number, or one with the unit of the key; of experts a share of them all.
+result<double> read_bound(const std::string &text, const std::string &part, run_resources &shared,
+                          const run_config &config) {
+    double plain = 0;
+    const char *const end = part.data() + part.size();
+    if (!part.empty() && std::from_chars(part.data(), end, plain).ptr == end) return plain;
+    const auto parsed = parse_override(text + "=0");
+    if (!parsed) return usage("--param " + parsed.failure().text);
+    const config_key *key = host_key({parsed->section, parsed->key, true, {}, {}});
+    const quantity_unit unit = key ? key->takes.unit : unit_of_name(parsed->key);
+    const auto read = parse_quantity(part, unit);
+    if (!read)
+        return usage(
+            format("--param {}: a range is FROM:TO or FROM:TO:STEP, in numbers; \"{}\": {}", text,
+                   part, read.failure().text));
+    if (!key || key->takes.kind != value_kind::amount) return *read;
+    const auto all = all_experts(shared, config);
+    if (!all) return all.failure();
+    return static_cast<double>(share_of_experts(*read, *all));
+}
+
+// "0:1:0.05", "1:656", "10%:50%".
+result<given_range> read_range(const std::string &text, const std::string &written,
+                               run_resources &shared, const run_config &config) {
     const std::vector<std::string> parts = split(written, ':');
     given_range range;
     double *const places[] = {&range.from, &range.to, &range.step};
+    if (parts.size() > std::size(places))
+        return usage(format("--param {}: a range is FROM:TO or FROM:TO:STEP, in numbers", text));
     for (size_t i = 0; i < parts.size(); ++i) {
-        const char *const end = parts[i].data() + parts[i].size();
-        const bool extra = i >= std::size(places);
-        if (extra || std::from_chars(parts[i].data(), end, *places[i]).ptr != end ||
-            parts[i].empty())
-            return usage(
-                format("--param {}: a range is FROM:TO or FROM:TO:STEP, in numbers", text));
+        const auto read = read_bound(text, parts[i], shared, config);
+        if (!read) return read.failure();
+        *places[i] = *read;
     }
     return range;
 }
@@ -158,7 +200,7 @@ result<tuned_param> read_param(const std::string &text, const given_range &range
         return made;
     }
     if (equals != std::string::npos) {
-        const auto read = read_range(text, written);
+        const auto read = read_range(made.name, written, shared, config);
         if (!read) return read.failure();
         own = *read;
     }
