@@ -12,7 +12,7 @@ namespace moorage::core {
 namespace {
 
 // Entries of a list, counted ones each.
-constexpr uint32_t links_max = 1 << 16, gpus_max = 64, models_max = 1024;
+constexpr uint32_t links_max = 1 << 16, server_gpus_max = 64, models_max = 1024;
 
 class cluster_reader {
 public:
@@ -234,8 +234,8 @@ void cluster_reader::read_server(section_reader &from, uint32_t index, cluster_s
             from.fail(*device, "name a profile of hw_profiles, for example [\"a100_40gb\"]");
         uint32_t each = 1;
         from.read("gpu_count", each);
-        if (!from.failed() && out.gpus.size() * each > gpus_max)
-            from.fail(*device, format("at most {} GPUs a server", gpus_max));
+        if (!from.failed() && out.gpus.size() * each > server_gpus_max)
+            from.fail(*device, format("at most {} GPUs a server", server_gpus_max));
         if (from.failed()) return;
         const std::vector<std::string> kinds = out.gpus;
         for (uint32_t n = 1; n < each; ++n)
