@@ -12,7 +12,8 @@ namespace moorage::core {
 namespace {
 
 // Entries of a list, counted ones each.
-constexpr uint32_t links_max = 1 << 16, server_gpus_max = 64, models_max = 1024;
+constexpr uint32_t links_max = 1 << 16, server_gpus_max = 64, models_max = 1024,
+                   workloads_max = 1024;
 
 class cluster_reader {
 public:
@@ -28,7 +29,7 @@ private:
     // The entries of a list of tables, each as often as its count says.
     template <class Entry>
     void read_list(const std::string &list, key_rows_of<Entry> rows, std::vector<Entry> &out,
-                   entry_reader<Entry> read);
+                   entry_reader<Entry> read, uint64_t most = links_max);
     template <class Entry>
     void read_table(const std::string &name, key_rows_of<Entry> rows, std::optional<Entry> &out,
                     void (cluster_reader::*read)(section_reader &, Entry &));
@@ -112,12 +113,12 @@ void cluster_reader::check_overrides() {
 
 template <class Entry>
 void cluster_reader::read_list(const std::string &list, key_rows_of<Entry> rows,
-                               std::vector<Entry> &out, entry_reader<Entry> read) {
+                               std::vector<Entry> &out, entry_reader<Entry> read, uint64_t most) {
     const given *found = cluster_.find(list);
     if (!found || root_.failed()) return;
     const key_table &table = key_table_of("cluster." + list);
     const config_key *counted = table.find("count");
-    const uint64_t max = counted ? counted->takes.most : links_max;
+    const uint64_t max = counted ? counted->takes.most : most;
     const std::string &title = table.called;
     const bool is_list =
         found->value.type == node_type::list && !found->raw &&
@@ -388,7 +389,8 @@ result<cluster_config> cluster_reader::read() {
     read_list("servers", server_rows, config.servers, &cluster_reader::read_server);
     read_list("links", link_rows, config.links, &cluster_reader::read_link);
     read_list("users", user_rows, config.users, &cluster_reader::read_user);
-    read_list("workloads", workload_rows, config.workloads, &cluster_reader::read_workload);
+    read_list("workloads", workload_rows, config.workloads, &cluster_reader::read_workload,
+              workloads_max);
     users_ = static_cast<uint32_t>(config.users.size());
     read_table("cloud", cloud_rows, config.cloud, &cluster_reader::read_cloud);
     read_table("radio", radio_rows, config.radio, &cluster_reader::read_radio);

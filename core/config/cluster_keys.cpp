@@ -9,7 +9,7 @@ using enum quantity_unit;
 
 // Far above every published system; they keep a slip of the keyboard from becoming an allocation.
 constexpr uint32_t models_max = 1024, servers_max = 1 << 14, gpus_max = 64, users_max = 1 << 14,
-                   workloads_max = 1024, tokens_max = 1 << 24;
+                   tokens_max = 1 << 24;
 constexpr uint64_t seed_max = INT64_MAX, bytes_max = uint64_t{1} << 50;
 constexpr double rate_max = 1e18, seconds_max = 1e9;
 constexpr value_shape a_rate_in_bytes = real_above(0, rate_max, bytes_per_s),

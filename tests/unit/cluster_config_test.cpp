@@ -401,6 +401,10 @@ TEST_CASE("mistakes in entries") {
 }
 
 TEST_CASE("mistakes in workloads") {
+    std::string many;
+    for (int i = 0; i < 1025; ++i)
+        many += "[[cluster.workloads]]\nname = \"w" + std::to_string(i) + "\"\nzipf = 1\n";
+    refused(adding(many), {"more than 1024 entries of [[cluster.workloads]]"});
     refused(workload_of(""),
             {"w does not say which experts are chosen", "trace, frequency or zipf"});
     refused(workload_of("trace = \"t\"\nfrequency = \"f\"\n"), {"given beside"});

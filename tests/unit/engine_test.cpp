@@ -171,7 +171,8 @@ TEST_CASE("an engine's file is refused where a figure or its source is missing o
     CHECK(holds(message("copies = \"[G]\"\n", ""), "copies"));
     CHECK(holds(message("copies = 3", "copies = 0"), "copies"));
     CHECK(holds(message("memory_share = 0.5", "memory_share = 1.5"), "memory_share"));
-    CHECK(holds(message("overlap = \"none\"", "overlap = \"some\""), "\"none\" or \"prefetch\""));
+    CHECK(holds(message("overlap = \"none\"", "overlap = \"some\""),
+                "none, prefetch, layer or ahead"));
     CHECK(holds(message("costs = \"engine\"", "costs = \"device\""), "graph"));
     CHECK(holds(message("[G]", "guess"), "mark"));
 }

@@ -80,7 +80,7 @@ TEST_CASE("measured time passes, and is told by call") {
 }
 
 TEST_CASE("keys of [emulator] are checked") {
-    CHECK(refused("policy_time = \"sometimes\"").find("none, measured and declared") !=
+    CHECK(refused("policy_time = \"sometimes\"").find("none, measured or declared") !=
           std::string::npos);
     CHECK(refused("policy_call_ns = 5").find("policy_time = \"declared\"") != std::string::npos);
     CHECK(refused("policy_times = \"none\"").find("policy_time") != std::string::npos);

@@ -138,7 +138,9 @@ described_command described_of(const CLI::App &command, const std::string &path)
     to.title = command.get_description();
     const CLI::App *parent = command.get_parent();
     if (!parent || parent->get_footer() != command.get_footer()) to.footer = command.get_footer();
-    for (const CLI::Option *one : command.get_options()) to.options.push_back(described_of(*one));
+    for (const CLI::Option *one : command.get_options())
+        if (!one->get_group().empty())  // else an old spelling
+            to.options.push_back(described_of(*one));
     for (const CLI::App *one : command.get_subcommands([](const CLI::App *) { return true; }))
         if (!one->get_group().empty())
             to.commands.push_back(
