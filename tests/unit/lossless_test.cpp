@@ -117,6 +117,22 @@ TEST_CASE("a scored text has the same likelihood whatever the strategy") {
     }
 }
 
+// Twelve tokens of a small model: the same likelihood by eight strategies as by none.
+static void check_score(bench &on) {
+    on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
+    on.config.prefill = on.random.below(2) ? 4 : 0;
+    const text_report expected = on.run_it().text;
+    REQUIRE(expected.scored == 12);
+    for (uint32_t round = 0; round < 8; ++round) {
+        on.draw();
+        on.config.experts = static_cast<uint32_t>(1 + on.random.below(40));
+        CAPTURE(round);
+        CAPTURE(on.config.split);
+        CAPTURE(on.config.executor);
+        CHECK(on.run_it().text.nll == expected.nll);
+    }
+}
+
 TEST_CASE("every architecture scores the same, whatever the strategy") {
     bench on;
     toy::folder folder;
@@ -131,18 +147,7 @@ TEST_CASE("every architecture scores the same, whatever the strategy") {
         on.config.prompts.clear();
         on.config.text = text;
         on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) / "tests/golden" / name;
-        on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
-        on.config.prefill = on.random.below(2) ? 4 : 0;
-        const text_report expected = on.run_it().text;
-        REQUIRE(expected.scored == 12);
-        for (uint32_t round = 0; round < 8; ++round) {
-            on.draw();
-            on.config.experts = static_cast<uint32_t>(1 + on.random.below(40));
-            CAPTURE(round);
-            CAPTURE(on.config.split);
-            CAPTURE(on.config.executor);
-            CHECK(on.run_it().text.nll == expected.nll);
-        }
+        check_score(on);
     }
 }
 
@@ -199,18 +204,7 @@ TEST_CASE("every quantised architecture scores the same in fast arithmetic") {
         on.config.model = std::filesystem::path(MOORAGE_SOURCE_DIR) /
                           "tests/golden/quantised/models" / (std::string(name) + ".gguf");
         on.config.numbers = arithmetic::fast;
-        on.config.batch = static_cast<uint32_t>(1 + on.random.below(3));
-        on.config.prefill = on.random.below(2) ? 4 : 0;
-        const text_report expected = on.run_it().text;
-        REQUIRE(expected.scored == 12);
-        for (uint32_t round = 0; round < 8; ++round) {
-            on.draw();
-            on.config.experts = static_cast<uint32_t>(1 + on.random.below(40));
-            CAPTURE(round);
-            CAPTURE(on.config.split);
-            CAPTURE(on.config.executor);
-            CHECK(on.run_it().text.nll == expected.nll);
-        }
+        check_score(on);
     }
 }
 
