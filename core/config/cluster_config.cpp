@@ -12,8 +12,7 @@ namespace moorage::core {
 namespace {
 
 // Entries of a list, counted ones each.
-constexpr uint32_t links_max = 1 << 16, server_gpus_max = 64, models_max = 1024,
-                   workloads_max = 1024;
+constexpr uint32_t links_max = 1 << 16, workloads_max = 1024;
 
 class cluster_reader {
 public:
@@ -305,14 +304,14 @@ void cluster_reader::read_models(section_reader &from, cluster_workload &out) {
         if (bounds.type == node_type::integer) bounds.items = {drawn->value, drawn->value};
         const auto numbers = numbers_of(bounds);
         const bool fits = numbers && numbers->size() == 2 && (*numbers)[0] >= 1 &&
-                          (*numbers)[0] <= (*numbers)[1] && (*numbers)[1] <= models_max &&
+                          (*numbers)[0] <= (*numbers)[1] && (*numbers)[1] <= cluster_models_max &&
                           bounds.items[0].type == node_type::integer &&
                           bounds.items[1].type == node_type::integer;
         if (!fits)
             return from.fail(*drawn,
                              format("a count from 1 to {}, or two such as [3, 5], the lower "
                                     "first, is needed",
-                                    models_max));
+                                    cluster_models_max));
         out.models_per_user_min = static_cast<uint32_t>((*numbers)[0]);
         out.models_per_user_max = static_cast<uint32_t>((*numbers)[1]);
         if (found && found->value.type == node_type::table)

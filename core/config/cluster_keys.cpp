@@ -8,8 +8,7 @@ namespace {
 using enum quantity_unit;
 
 // Far above every published system; they keep a slip of the keyboard from becoming an allocation.
-constexpr uint32_t models_max = 1024, servers_max = 1 << 14, gpus_max = 64, users_max = 1 << 14,
-                   tokens_max = 1 << 24;
+constexpr uint32_t servers_max = 1 << 14, users_max = 1 << 14, tokens_max = 1 << 24;
 constexpr uint64_t seed_max = INT64_MAX, bytes_max = uint64_t{1} << 50;
 constexpr double rate_max = 1e18, seconds_max = 1e9;
 constexpr value_shape a_rate_in_bytes = real_above(0, rate_max, bytes_per_s),
@@ -64,14 +63,14 @@ constexpr key_row<cluster_model> model_list[] = {
     {"groups", whole(1, 1 << 16), "that its router limits tokens to", into<&cluster_model::groups>},
     {"weights", a_path, "the directory that nodes read it from (of nodes)",
      into<&cluster_model::weights>},
-    {"count", whole(1, models_max), "entries that this one stands for: NAME.0, NAME.1 and so on",
-     by_hand, "1, called NAME"},
+    {"count", whole(1, cluster_models_max),
+     "entries that this one stands for: NAME.0, NAME.1 and so on", by_hand, "1, called NAME"},
 };
 
 constexpr key_row<cluster_server> server_list[] = {
     {"name", a_text, "by which it is named elsewhere", by_hand},
     {"gpus", some_texts, "device profiles of its GPUs", by_hand},
-    {"gpu_count", whole(1, gpus_max), "how often gpus are there", by_hand, "1"},
+    {"gpu_count", whole(1, server_gpus_max), "how often gpus are there", by_hand, "1"},
     {"flops", a_speed,
      "in place of gpus: one ideal device, of which each expert of a model gets its part, and calls "
      "do not queue",

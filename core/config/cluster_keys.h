@@ -6,6 +6,9 @@
 
 namespace moorage::core {
 
+// Far above every published system; of a cluster, of a server.
+inline constexpr uint32_t cluster_models_max = 1024, server_gpus_max = 64;
+
 extern const key_rows_of<cluster_config> cluster_rows;
 extern const key_rows_of<cluster_model> model_rows;
 extern const key_rows_of<cluster_server> server_rows;

@@ -9,6 +9,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/node/json_fields.h"
 
 namespace moorage::core {
 
@@ -68,26 +69,11 @@ std::string word_of(const std::string &said) {
     return made;
 }
 
-std::string text_in(const json &from, const char *key) {
-    const auto at = from.find(key);
-    return at != from.end() && at->is_string() ? word_of(at->get_ref<const std::string &>())
-                                               : std::string();
-}
-
-uint64_t number_at(const json &from, const char *key) {
-    const auto at = from.find(key);
-    return at != from.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
-}
-
-const json &list_in(const json &from, const char *key) {
-    static const json none = json::array();
-    const auto at = from.find(key);
-    return at != from.end() && at->is_array() ? *at : none;
-}
+std::string word_at(const json &from, const char *key) { return word_of(text_at(from, key)); }
 
 void read_offsets(const json &from, node_spans &out) {
     constexpr int64_t offset_ns_max = int64_t{1} << 62;
-    for (const json &one : list_in(from, "offsets")) {
+    for (const json &one : list_at(from, "offsets")) {
         if (!one.is_object() || out.offsets.size() == servers_max) continue;
         const auto at = one.find("offset_ns");
         if (at == one.end() || !at->is_number_integer()) continue;
@@ -95,7 +81,7 @@ void read_offsets(const json &from, node_spans &out) {
         const uint64_t error_ns = number_at(one, "error_ns");
         if (offset_ns > offset_ns_max || offset_ns < -offset_ns_max || error_ns == 0) continue;
         out.offsets.push_back(
-            {text_in(one, "server"), {offset_ns, std::min<uint64_t>(error_ns, offset_ns_max), 0}});
+            {word_at(one, "server"), {offset_ns, std::min<uint64_t>(error_ns, offset_ns_max), 0}});
     }
 }
 
@@ -263,14 +249,14 @@ result<node_spans> read_node_spans(const json &from) {
         return error{
             "its spans have other columns than this program knows; use one version on all nodes"};
     node_spans made;
-    made.server = text_in(from, "server");
+    made.server = word_at(from, "server");
     made.incarnation = number_at(from, "incarnation");
     made.now_ns = std::min(number_at(from, "now_ns"), uint64_t{1} << 62);
-    for (const json &one : list_in(from, "servers"))
+    for (const json &one : list_at(from, "servers"))
         if (one.is_string() && made.servers.size() < servers_max)
             made.servers.push_back(word_of(one.get_ref<const std::string &>()));
     read_offsets(from, made);
-    for (const json &one : list_in(from, "spans")) {
+    for (const json &one : list_at(from, "spans")) {
         node_span span;
         if (made.spans.size() == span_log::spans_max || !read_row(one, span))
             return error{format("span {} is not one that a node makes", made.spans.size())};

@@ -7,6 +7,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/base/visible.h"
+#include "core/node/json_fields.h"
 
 namespace moorage::core {
 
@@ -40,22 +41,6 @@ std::optional<uint32_t> index_of(const json &of, uint64_t end) {
     const auto value = of.get<uint64_t>();
     if (value >= end) return std::nullopt;
     return static_cast<uint32_t>(value);
-}
-
-uint64_t number_of(const json &of, const char *key) {
-    const auto at = of.find(key);
-    return at != of.end() && at->is_number_unsigned() ? at->get<uint64_t>() : 0;
-}
-
-std::string text_at(const json &of, const char *key) {
-    const auto at = of.find(key);
-    return at != of.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
-
-const json &list_at(const json &of, const char *key) {
-    static const json none = json::array();
-    const auto at = of.find(key);
-    return at != of.end() && at->is_array() ? *at : none;
 }
 
 std::string hexadecimal(uint64_t of) { return format("{:016x}", of); }
@@ -142,11 +127,11 @@ result<member_record> read_member_record(std::string_view text, const node_plan 
     const auto read = read_object(text, member_format, "what a member says");
     if (!read) return read.failure();
     member_record made;
-    made.incarnation = number_of(*read, "incarnation");
-    made.epoch = number_of(*read, "epoch");
-    made.leaving = number_of(*read, "leaving");
-    made.pair_ns = number_of(*read, "pair_ns");
-    made.bytes_per_s = number_of(*read, "bytes_per_s");
+    made.incarnation = number_at(*read, "incarnation");
+    made.epoch = number_at(*read, "epoch");
+    made.leaving = number_at(*read, "leaving");
+    made.pair_ns = number_at(*read, "pair_ns");
+    made.bytes_per_s = number_at(*read, "bytes_per_s");
     for (const json &one : list_at(*read, "arrived"))
         if (const auto page = index_of(one, of.pages())) made.arrived.push_back(*page);
     for (const json &one : list_at(*read, "round_trip_ns"))

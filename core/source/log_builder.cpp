@@ -9,12 +9,13 @@
 
 #include "core/base/safetensors.h"
 #include "core/base/text.h"
+#include "core/source/trace_check.h"
 
 namespace moorage::core {
 
 namespace {
 
-constexpr uint64_t log_experts_max = 65536, layers_max = 65536, log_pages_max = uint64_t{1} << 24;
+constexpr uint64_t layers_max = 65536;
 // Numbers count from somewhere near 0; larger ones are ids or times in the wrong column.
 constexpr uint64_t token_max = INT32_MAX;
 // The largest number an f16 holds.
@@ -77,9 +78,9 @@ status log_builder::check_row(const log_row &row) {
                             out_.top_k)};
     for (size_t k = 0; k < row.experts.size(); ++k) {
         const uint64_t expert = row.experts[k];
-        if (expert >= log_experts_max)
+        if (expert >= trace_experts_max)
             return error{format("column expert{}: {} is out of range, the limit is {}", k, expert,
-                                log_experts_max - 1)};
+                                trace_experts_max - 1)};
         if (std::find(row.experts.begin(), row.experts.begin() + static_cast<ptrdiff_t>(k),
                       expert) != row.experts.begin() + static_cast<ptrdiff_t>(k))
             return error{
@@ -149,10 +150,10 @@ result<trace_data> log_builder::finish(uint32_t experts) {
         return error{format("expert {} is out of range, the limit is {} experts a layer",
                             expert_largest_, experts)};
     out_.experts = experts != 0 ? experts : static_cast<uint32_t>(expert_largest_ + 1);
-    if (experts > log_experts_max || uint64_t{out_.layers} * out_.experts > log_pages_max)
+    if (experts > trace_experts_max || uint64_t{out_.layers} * out_.experts > trace_pages_max)
         return error{
             format("{} layers of {} experts are above the limit of {} a layer and {} in all",
-                   out_.layers, out_.experts, log_experts_max, log_pages_max)};
+                   out_.layers, out_.experts, trace_experts_max, trace_pages_max)};
     out_.request_offsets.push_back(out_.tokens);
     return std::move(out_);
 }

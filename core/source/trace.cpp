@@ -19,9 +19,6 @@ namespace moorage::core {
 
 namespace {
 
-// Ids are 16 bits wide, and every table of a run has an entry per layer and expert.
-constexpr uint64_t experts_max = 65536, pages_max = uint64_t{1} << 24;
-
 // Held to `last` in their own width, which vector units do at no cost beside reading them.
 template <class Id>
 void widen_ids(const std::byte *data, uint64_t from, uint64_t count, uint32_t last, uint32_t *out) {
@@ -131,11 +128,11 @@ struct trace::loader {
             take("experts", false, {dtype::u8, dtype::u16}, {0, 0, 0});
         if (!chosen) return chosen.failure();
         const std::vector<uint64_t> &shape = (*chosen)->shape;
-        if (shape[1] > pages_max || shape[2] > experts_max)
+        if (shape[1] > trace_pages_max || shape[2] > trace_experts_max)
             return error{
                 format("tensor experts: shape {} is above the limit of {} layers and {} "
                        "ranks",
-                       shape_text(shape), pages_max, experts_max)};
+                       shape_text(shape), trace_pages_max, trace_experts_max)};
         to.tokens_ = shape[0];
         to.layers_ = static_cast<uint32_t>(shape[1]);
         to.top_k_ = static_cast<uint32_t>(shape[2]);
@@ -155,11 +152,11 @@ struct trace::loader {
         if (experts == 0 && scores != nullptr && scores->shape.size() == 3)
             experts = scores->shape[2], by = "tensor gate_scores";
         if (experts == 0) experts = largest_id(chosen) + 1, by = "the largest id";
-        if (experts > experts_max || experts * to.layers_ > pages_max)
+        if (experts > trace_experts_max || experts * to.layers_ > trace_pages_max)
             return error{
                 format("{} experts in each of {} layers, by {}, are above the limit of {} a "
                        "layer and {} in all",
-                       experts, to.layers_, by, experts_max, pages_max)};
+                       experts, to.layers_, by, trace_experts_max, trace_pages_max)};
         if (to.top_k_ > experts)
             return error{
                 format("tensor experts: {} experts a token and layer, but a layer has {} by "

@@ -16,6 +16,9 @@
 
 namespace moorage::core {
 
+// Ids are 16 bits wide, and every table of a run has an entry per layer and expert.
+inline constexpr uint64_t trace_experts_max = 65536, trace_pages_max = uint64_t{1} << 24;
+
 // The value at `index` of a tensor's bytes, wherever they lie.
 template <class Value>
 Value element(const std::byte *data, uint64_t index) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/base/json_fwd.h"
 #include "core/base/text.h"
 #include "tools/moorage/output.h"
 
@@ -47,14 +48,7 @@ constexpr flag_key flag_keys[] = {
 std::string value_of(const std::vector<std::string> &values) {
     if (values.size() == 1) return values[0];
     std::string list;
-    for (const std::string &one : values) {
-        std::string escaped;
-        for (const char c : one) {
-            if (c == '"' || c == '\\') escaped += '\\';
-            escaped += c;
-        }
-        list += format("{}\"{}\"", list.empty() ? "" : ", ", escaped);
-    }
+    for (const std::string &one : values) list += (list.empty() ? "" : ", ") + json_quoted(one);
     return format("[{}]", list);
 }
 
