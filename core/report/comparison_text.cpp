@@ -79,8 +79,8 @@ std::optional<table_column> interval_column(const comparison &compared) {
 std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
     std::vector<table_column> columns;
     for (const key_column &key : view.columns) columns.push_back({key.heading, key.values, true});
-    table_column slots{"experts", {}}, share{"share", {}}, hits{"hit rate", {}},
-        speed{"tokens/s", {}}, perplexity{"perplexity", {}}, change{"change", {}};
+    table_column slots{"experts", {}}, share{"share", {}, false, 1}, hits{"hit rate", {}},
+        speed{"tokens/s", {}, false, 5}, perplexity{"perplexity", {}}, change{"change", {}};
     bool any_share = false;
     std::vector<double> speeds;
     for (size_t i = 0; i < compared.rows.size(); ++i) {
@@ -101,17 +101,18 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     columns.push_back(std::move(hits));
     columns.push_back(moved_column(compared));
     columns.push_back(tpot_column(compared, view));
-    const auto interval = interval_column(compared);
-    if (interval) columns.push_back(*interval);
-    std::vector<table_column> told;
-    for (const char *path :
-         {"misses_over_optimum", "shares.wasted", "shares.late", "shares.on_cpu"})
-        if (auto column = figure_column(compared, path)) told.push_back(std::move(*column));
+    if (const auto interval = interval_column(compared)) columns.push_back(*interval);
+    columns.push_back(std::move(speed));  // says what TPOT says
+    constexpr std::pair<const char *, uint8_t> told[] = {{"misses_over_optimum", 2},
+                                                         {"shares.wasted", 3},
+                                                         {"shares.late", 4},
+                                                         {"shares.on_cpu", 0}};
+    for (const auto &[path, spare] : told)
+        if (auto column = figure_column(compared, path)) {
+            column->spare = spare;
+            columns.push_back(std::move(*column));
+        }
     const bool lossy = any_lossy(compared), scored = any_scored(compared);
-    // Says what TPOT says, and gives way where the table would be too wide.
-    const bool wide = interval || (lossy && scored) || told.size() > 1;
-    if (!wide) columns.push_back(std::move(speed));
-    for (table_column &column : told) columns.push_back(std::move(column));
     if (scored) columns.push_back(std::move(perplexity));
     if (lossy && scored) columns.push_back(std::move(change));  // of perplexity
     if (lossy) {
@@ -429,6 +430,12 @@ std::string to_text(const comparison &compared) {
             text += row_line(columns, widths, rows[i]);
             any_mark |= view.pareto[rows[i]];
         }
+    }
+    if (const std::string less = left_out(columns, widths); !less.empty()) {
+        text += "\n";
+        for (const std::string &part :
+             wrapped(less + "; --html and --json have them", table_columns))
+            text += part + "\n";
     }
     if (!compared.failed.empty())
         text += "\n" +

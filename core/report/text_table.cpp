@@ -13,7 +13,8 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t key_columns_min = 8;  // a key column is never cut below this
+// A key column is cut to the first before figures are left out, and never below the second.
+constexpr size_t key_columns_wanted = 20, key_columns_min = 8;
 constexpr std::string_view gap = "  ";
 
 std::string table_line(const std::vector<table_column> &columns, const std::vector<size_t> &widths,
@@ -65,19 +66,28 @@ std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size
     };
     const size_t keys = size_t(std::count_if(columns.begin(), columns.end(),
                                              [](const table_column &c) { return c.is_key; }));
-    const auto keys_end = widths.begin() + std::ptrdiff_t(keys);
-    while (total() > columns_max && keys > 0) {
-        const auto widest = std::max_element(widths.begin(), keys_end);
-        if (*widest > key_columns_min) {
+    const auto cut_keys = [&](size_t least) {
+        const auto keys_end = widths.begin() + std::ptrdiff_t(keys);
+        while (total() > columns_max && keys > 0) {
+            const auto widest = std::max_element(widths.begin(), keys_end);
+            if (*widest <= least) return;
             --*widest;
-            continue;
         }
-        const auto last = std::find_if(std::make_reverse_iterator(keys_end), widths.rend(),
-                                       [](size_t width) { return width > 0; });
-        if (last == widths.rend()) break;
-        *last = 0;
-    }
+    };
+    cut_keys(key_columns_wanted);
+    for (uint8_t spare = UINT8_MAX; spare > 0; --spare)
+        for (size_t i = keys; i < columns.size() && total() > columns_max; ++i)
+            if (columns[i].spare == spare) widths[i] = 0;
+    cut_keys(key_columns_min);
+    for (size_t i = keys; i-- > 1 && total() > columns_max;) widths[i] = 0;
     return widths;
+}
+
+std::string left_out(const std::vector<table_column> &columns, const std::vector<size_t> &widths) {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < columns.size(); ++i)
+        if (widths[i] == 0) names.push_back(columns[i].heading);
+    return names.empty() ? "" : "left out for want of room: " + listed(names, "and");
 }
 
 std::string heading_line(const std::vector<table_column> &columns,

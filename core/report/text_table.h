@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@ struct table_column {
     std::string heading;
     std::vector<std::string> cells;  // by row
     bool is_key = false;             // left-aligned, and cut when the table is too wide
+    uint8_t spare = 0;               // a figure that may be left out, the highest first; 0: never
     size_t width() const;
 };
 
@@ -18,10 +20,14 @@ struct table_column {
 // digits for the smallest value, but no more than six for the largest. "-" for what is not finite.
 std::vector<std::string> aligned(const std::vector<double> &values);
 
-// Widths that fit the table into `columns_max`: the widest key column is cut first; when all are at
-// their least, the last key columns are left out (width 0). The figures always fit. Key columns
-// come first.
+// Widths that fit the table into `columns_max`, 0 for what is left out. In this order, as far as it
+// takes: the widest key column is cut, down to what most names need; spare figures are left out;
+// keys are cut to their least; the last keys are left out, but never the first, which tells the
+// rows apart. Key columns come first.
 std::vector<size_t> fitted_widths(const std::vector<table_column> &columns, size_t columns_max);
+
+// "left out for want of room: late, wasted", or nothing.
+std::string left_out(const std::vector<table_column> &columns, const std::vector<size_t> &widths);
 
 std::string heading_line(const std::vector<table_column> &columns,
                          const std::vector<size_t> &widths);

@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 #include "core/report/comparison.h"
 #include "core/report/figures.h"
+#include "core/report/text_table.h"
 
 using namespace moorage::core;
 
@@ -419,8 +420,33 @@ TEST_CASE("text keeps to 100 columns however long the names, and the figures sta
     made.title = std::string(250, 't');
     const std::string text = to_text(made);
     CHECK(fits(text, 100));
-    CHECK(contains(text, "misses/OPT"));
+    CHECK(contains(text, "hit rate"));
     CHECK(contains(text, "1000000"));
+}
+
+TEST_CASE("a table that is too wide loses spare figures before the names of its rows") {
+    const auto widths = [](size_t columns_max) {
+        return fitted_widths({{"config", {std::string(24, 'c')}, true},
+                              {"cache", {"lru"}, true},
+                              {"TPOT", {"12.5"}},
+                              {"share", {"25.0 %"}, false, 1},
+                              {"late", {"3.0 %"}, false, 2}},
+                             columns_max);
+    };
+    using all = std::vector<size_t>;
+    CHECK(widths(54) == all{24, 5, 4, 6, 5});  // 44 and a gap of 2 before each
+    CHECK(widths(50) == all{20, 5, 4, 6, 5});  // names are cut to 20
+    CHECK(widths(49) == all{20, 5, 4, 6, 0});
+    CHECK(widths(43) == all{20, 5, 4, 6, 0});
+    CHECK(widths(42) == all{20, 5, 4, 0, 0});
+    CHECK(widths(35) == all{20, 5, 4, 0, 0});
+    CHECK(widths(34) == all{19, 5, 4, 0, 0});  // then to 8
+    CHECK(widths(23) == all{8, 5, 4, 0, 0});
+    CHECK(widths(22) == all{8, 0, 4, 0, 0});   // and the last name goes, never the first
+    CHECK(widths(3) == all{8, 0, 4, 0, 0});
+    const std::vector<table_column> two = {{"config", {"a"}, true}, {"late", {"3"}, false, 1}};
+    CHECK(left_out(two, {6, 0}) == "left out for want of room: late");
+    CHECK(left_out(two, {6, 4}) == "");
 }
 
 TEST_CASE("no rows, and rows without a config, are no failure") {
