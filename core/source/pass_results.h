@@ -12,7 +12,8 @@ public:
     virtual ~pass_results() = default;
     // [B, E] of the layer whose gate completed last, bias included.
     virtual std::span<const float> router_logits() const = 0;
-    // [B, hidden] what they were made from; empty where the host does not have it.
+    // [B, hidden] what they were made from; empty where nothing computes it, or its device has
+    // failed. Of a device with memory of its own it is copied when it is asked for.
     virtual std::span<const float> router_input() const { return {}; }
     // [B, E]: the router of the next MoE layer (after the last: the first) applied to the MoE input
     // of that layer, or what executor::predict() has put in its place. Empty unless predictions

@@ -26,8 +26,17 @@ public:
     bool prepare() { return inputs_ready_.make(gpu_) && outputs_ready_.make(gpu_); }
 
     bool busy() const { return helper_.busy(); }
-    // A layer has been routed.
+    // A layer begins.
     void begin_layer() { inputs_copied_ = false; }
+    // [tokens, hidden] what the layer's experts will see, on the host; asks `waits` until it is
+    // there, and gives nothing once that says no. Requires: as add().
+    template <class Waits>
+    std::span<const float> inputs(Waits &&waits) {
+        bring_inputs();
+        while (!inputs_ready_.passed())
+            if (!waits()) return {};
+        return {b_.pinned_inputs, compute_.tokens() * hidden_};
+    }
     // Requires: the gate has completed, so that the inputs are there.
     void add(uint32_t page, uint32_t expert, uint32_t tag) {
         bring_inputs();

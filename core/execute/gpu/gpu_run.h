@@ -73,6 +73,7 @@ public:
     void attention(uint32_t layer, const pass &tokens) override {
         now_ = elapsed_ns();
         layer_ = layer;
+        beside_->begin_layer();
         if (!adopt()) base::attention(layer, tokens);
     }
     void head(uint32_t tokens) override {
@@ -95,7 +96,6 @@ public:
         routed_ = true;
         for (uint32_t e = 0; e < experts_count_; ++e)
             expected_ += compute_->assignment_count(e) != 0;
-        beside_->begin_layer();
         failed_ = gpu_->notes().failed();
     }
     // One that waits for its weights holds nothing back that does not.
@@ -164,6 +164,15 @@ public:
     }
 
     std::span<const float> router_logits() const override { return compute_->router(layer_); }
+    // Brought when it is asked for: few policies look at hidden states, and experts of the CPU want
+    // the same.
+    std::span<const float> router_input() const override {
+        uint64_t since_ns = elapsed_ns(), asked = 0;
+        return beside_->inputs([&]() {
+            if (++asked % 1024 == 0) watch(since_ns);
+            return !gpu_->notes().failed();
+        });
+    }
     std::span<const float> next_router_logits() const override {
         if (!options_.limits.predict) return {};
         return compute_->next_router(layer_);
@@ -436,7 +445,7 @@ private:
     }
     // Ends the run when the GPU has completed nothing for longer than anybody waits. The CPU's
     // experts and the disk may take their time.
-    void watch(uint64_t &waiting_since_ns) {
+    void watch(uint64_t &waiting_since_ns) const {
         const uint64_t now_ns = elapsed_ns();
         if (others_work()) waiting_since_ns = now_ns;
         const double waited_s = static_cast<double>(now_ns - waiting_since_ns) / 1e9;

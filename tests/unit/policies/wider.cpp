@@ -4,6 +4,7 @@
 #include <moorage/moorage.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 namespace {
@@ -105,13 +106,19 @@ public:
             sound_ &= limits.host_devices[id].store == id;
         reset();
     }
-    void reset() { ids_ = positions_ = hidden_ = 0; }
+    void reset() { ids_ = positions_ = hidden_ = weighted_ = scale_ = 0; }
     uint32_t horizon() { return 1; }
     void observe(const moorage::step &step) {
         for (const int32_t id : step.token_ids()) ids_ += id;
         for (const uint32_t position : step.positions()) positions_ += position;
-        for (uint32_t token = 0; token < step.token_count; ++token)
-            hidden_ += static_cast<double>(step.hidden(token).size());
+        for (uint32_t token = 0; token < step.token_count; ++token) {
+            const auto values = step.hidden(token);
+            hidden_ += static_cast<double>(values.size());
+            for (size_t i = 0; i < values.size(); ++i) {
+                const double weight = (1.0 + step.layer) * (1.0 + token) * double(1 + i % 7);
+                weighted_ += weight * values[i], scale_ += weight * std::abs(values[i]);
+            }
+        }
     }
     void plan(const moorage::step &, const moorage::forecast &, moorage::orders &out) {
         out.push(page_, MOORAGE_WHOLE, place_);
@@ -120,7 +127,8 @@ public:
         const moorage_fact all[] = {{"token_ids", ids_},           {"positions", positions_},
                                     {"hidden", hidden_},           {"stores", double(stores_)},
                                     {"devices", double(devices_)}, {"links", double(links_)},
-                                    {"sound", double(sound_)}};
+                                    {"sound", double(sound_)},     {"weighted", weighted_},
+                                    {"scale", scale_}};
         std::copy(std::begin(all), std::end(all), out.begin());
         return static_cast<uint32_t>(std::size(all));
     }
@@ -131,6 +139,7 @@ private:
     uint32_t stores_ = 0, devices_ = 0, links_ = 0;
     bool sound_ = true;
     double ids_ = 0, positions_ = 0, hidden_ = 0;
+    double weighted_ = 0, scale_ = 0;  // of hidden values by layer, token and place
 };
 
 }  // namespace

@@ -1,0 +1,80 @@
+// pretended_hidden_test.cpp - goal: a policy that looks at hidden states sees on the GPU what it
+// sees on the CPU. Method: a prefetch policy weighs each value by its layer, token and place;
+// golden models compute over the pretended GPU in several orders of its streams, with prefills,
+// with what is left to the CPU (which wants the same copy) and split, against the executor of the
+// CPU.
+#include "tests/gpu/pretended_run.h"
+
+#include <cmath>
+
+using namespace moorage::test;
+
+namespace {
+
+struct seen {
+    double values, weighted, scale;
+};
+
+class bench : public pretended_run {
+public:
+    explicit bench(const char *model) : pretended_run(model) {
+        const auto policies = std::filesystem::path(MOORAGE_BINARY_DIR) / "tests/policies";
+        REQUIRE(shared.scan(std::vector{policies / "wider.so"}).ok());
+        config.prefetch = {"placer", "test", {{"place", int64_t{MOORAGE_PLACE_BUFFER}, "test"}}};
+        config.buffer_experts = 1;
+    }
+    seen on(const char *executor) {
+        config.executor = executor;
+        auto done = (*this)();
+        REQUIRE_MESSAGE(done.ok(), (done ? "" : done.failure().text));
+        const auto fact_of = [&](const char *name) {
+            for (const fact &one : done->facts.at("placer"))
+                if (one.name == name) return one.value;
+            FAIL("no fact " << name);
+            return 0.0;
+        };
+        return {fact_of("hidden"), fact_of("weighted"), fact_of("scale")};
+    }
+};
+
+}  // namespace
+
+TEST_CASE("hidden states that policies see on the GPU are the CPU's") {
+    for (const char *model : {"mixtral", "qwen2_moe", "deepseek_v2_lite", "gpt_oss"}) {
+        CAPTURE(model);
+        bench on(model);
+        for (const uint32_t prefill : {0, 4, 12})
+            for (const char *dispatch : {"load_all", "cpu_all"})
+                for (const double split : {1.0, 0.5}) {
+                    CAPTURE(prefill);
+                    CAPTURE(dispatch);
+                    CAPTURE(split);
+                    on.config.prefill = prefill;
+                    on.config.dispatch.plugin = dispatch;
+                    on.config.split = split;
+                    on.config.batch = prefill == 4 ? 2 : 1;
+                    const seen expected = on.on("cpu");
+                    CHECK(expected.values > 0);
+                    for (const auto order : {pretended::order::eager, pretended::order::drawn,
+                                             pretended::order::lazy}) {
+                        pretended::begin({.how = order});
+                        const seen is = on.on("cuda");
+                        CHECK(is.values == expected.values);
+                        CHECK(std::abs(is.weighted - expected.weighted) < 1e-3 * expected.scale);
+                        CHECK(is.scale == doctest::Approx(expected.scale).epsilon(1e-2));
+                        CHECK(pretended::alive().none());
+                    }
+                }
+    }
+}
+
+TEST_CASE("a GPU that fails while hidden states are waited for ends the run with its words") {
+    for (uint64_t call = 1; call < 400; call += 13) {
+        CAPTURE(call);
+        bench on("olmoe");
+        pretended::begin({.fail_call = "cudaMemcpyAsync", .fail_at = call, .fail_on = true});
+        auto done = on();
+        if (done) continue;
+        CHECK(done.failure().text.find("cudaMemcpyAsync") != std::string::npos);
+    }
+}
