@@ -16,8 +16,6 @@ namespace moorage::core {
 
 namespace {
 
-constexpr size_t unused_tensors_max = 8;
-
 class gguf_model final : public model {
 public:
     static result<std::unique_ptr<model>> open(const std::filesystem::path &path,
@@ -62,7 +60,10 @@ private:
         config_.part_unit = part_unit_of(config_, weights_);
         sizes_ = sizes_of(config_, weights_, supply);
         sizes_.parameters = supply.parameters();
-        count_tensors();
+        std::vector<stored> all;
+        for (const gguf_tensor &one : files_.tensors())
+            all.push_back({&one.name, one.bytes.size(), one.used, known_extra(one.name)});
+        count_tensors(files_.file_count(), all);
         return success();
     }
 
@@ -78,22 +79,6 @@ private:
             if (const auto end = id(key);
                 end && std::ranges::find(generation_.end_ids, *end) == generation_.end_ids.end())
                 generation_.end_ids.push_back(*end);
-    }
-
-    void count_tensors() {
-        file_count_ = files_.file_count();
-        tensor_count_ = static_cast<uint32_t>(files_.tensors().size());
-        const std::string *surprising = nullptr;
-        for (const gguf_tensor &one : files_.tensors()) {
-            sizes_.total_bytes += one.bytes.size();
-            if (one.used) continue;
-            sizes_.unused_bytes += one.bytes.size();
-            if (sizes_.unused.size() < unused_tensors_max) sizes_.unused.push_back(one.name);
-            if (surprising == nullptr && !known_extra(one.name)) surprising = &one.name;
-        }
-        if (surprising != nullptr)
-            log_warning(format("{}: some tensors are used by no part of {}, for example {}",
-                               directory_.string(), config_.architecture, shown(*surprising)));
     }
 
     // Factors of rotations are read with the configuration; layers behind the last one predict

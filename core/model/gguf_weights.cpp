@@ -78,10 +78,6 @@ std::string gguf_tensor_name(const std::string &wanted, const char *mlp_norm) {
     return block + std::string(looked_up(layer_names, inner)) + std::string(ending);
 }
 
-void gguf_weights::fail(const std::string &text) {
-    if (!failure_) failure_ = error{text};
-}
-
 const gguf_tensor *gguf_weights::take(const std::string &name, const shape &wanted,
                                       model_part part) {
     if (failed()) return nullptr;
@@ -103,8 +99,8 @@ const gguf_tensor *gguf_weights::take(const std::string &name, const shape &want
         return nullptr;
     }
     if (!found->used) {
-        bytes_[static_cast<size_t>(part)] += found->bytes.size();
-        parameters_ += found->values();
+        count(part, found->bytes.size());
+        count_parameters(found->values());
     }
     found->used = true;
     return found;

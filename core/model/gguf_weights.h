@@ -5,7 +5,6 @@
 // before 2024-04); query, key and value may be one matrix, as may gate and up.
 #pragma once
 
-#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "core/model/binding.h"
 #include "core/model/gguf.h"
 #include "core/model/stored_weights.h"
+#include "core/model/weight_supply.h"
 
 namespace moorage::core {
 
@@ -22,7 +22,7 @@ std::string gguf_tensor_name(const std::string &wanted, const char *mlp_norm);
 // "blk.3." of "model.layers.3."
 std::string gguf_block_name(std::string_view layer);
 
-class gguf_weights {
+class gguf_weights : public weight_supply {
 public:
     // All are borrowed. `mlp_norm`: the name of the norm before the experts.
     gguf_weights(const model_config &config, gguf_files &from, const char *mlp_norm,
@@ -34,14 +34,8 @@ public:
     void read_experts(const std::string &layer, std::vector<mlp_weights> &out);
     void read_latent(const std::string &prefix, attention_weights &out);
 
-    bool failed() const { return failure_.has_value(); }
-    const error &failure() const { return *failure_; }
-    uint64_t bytes(model_part part) const { return bytes_[static_cast<size_t>(part)]; }
-    uint64_t parameters() const { return parameters_; }
-
 private:
     using shape = std::vector<uint64_t>;
-    void fail(const std::string &text);
     std::string name_of(const std::string &wanted) const {
         return gguf_tensor_name(wanted, mlp_norm_);
     }
@@ -63,9 +57,6 @@ private:
     gguf_files &files_;
     const char *mlp_norm_;
     owned_weights &owned_;
-    std::optional<error> failure_;
-    std::array<uint64_t, model_part_count> bytes_{};
-    uint64_t parameters_ = 0;
 };
 
 }  // namespace moorage::core

@@ -137,25 +137,12 @@ private:
         config_.part_unit = part_unit_of(config_, weights_);
         sizes_ = sizes_of(config_, weights_, supply);
         sizes_.parameters = supply.parameters();
-        count_tensors();
+        std::vector<stored> all;
+        for (const stored_tensor &one : shards_.tensors())
+            all.push_back({&one.what->name, one.what->bytes.size(), one.used,
+                           known_extra(one.what->name, config_)});
+        count_tensors(shards_.file_count(), all);
         return success();
-    }
-
-    void count_tensors() {
-        file_count_ = shards_.file_count();
-        tensor_count_ = static_cast<uint32_t>(shards_.tensors().size());
-        const std::string *surprising = nullptr;
-        for (const stored_tensor &one : shards_.tensors()) {
-            sizes_.total_bytes += one.what->bytes.size();
-            if (one.used) continue;
-            sizes_.unused_bytes += one.what->bytes.size();
-            if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(one.what->name);
-            if (surprising == nullptr && !known_extra(one.what->name, config_))
-                surprising = &one.what->name;
-        }
-        if (surprising != nullptr)
-            log_warning(format("{}: some tensors are used by no part of {}, for example {}",
-                               directory_.string(), config_.architecture, shown(*surprising)));
     }
 
     shards shards_;
@@ -163,6 +150,22 @@ private:
 };
 
 }  // namespace
+
+void model::count_tensors(uint32_t files, const std::vector<stored> &all) {
+    file_count_ = files;
+    tensor_count_ = static_cast<uint32_t>(all.size());
+    const std::string *surprising = nullptr;
+    for (const stored &one : all) {
+        sizes_.total_bytes += one.bytes;
+        if (one.used) continue;
+        sizes_.unused_bytes += one.bytes;
+        if (sizes_.unused.size() < unused_names_max) sizes_.unused.push_back(*one.name);
+        if (surprising == nullptr && !one.known) surprising = one.name;
+    }
+    if (surprising != nullptr)
+        log_warning(format("{}: some tensors are used by no part of {}, for example {}",
+                           directory_.string(), config_.architecture, shown(*surprising)));
+}
 
 std::vector<const mlp_weights *> experts_of(const model &of) {
     std::vector<const mlp_weights *> out;

@@ -59,7 +59,17 @@ public:
     uint32_t tensor_count() const { return tensor_count_; }
 
 protected:
+    // A tensor of the files, as count_tensors() wants it.
+    struct stored {
+        const std::string *name;
+        uint64_t bytes;
+        bool used;
+        bool known;  // files carry it along: nobody is surprised that it has no use
+    };
     model() = default;
+    // What the files hold, and what of it the model does not use, to sizes_; warns where that is a
+    // surprise.
+    void count_tensors(uint32_t files, const std::vector<stored> &all);
     std::filesystem::path directory_;
     model_config config_;
     generation_config generation_;

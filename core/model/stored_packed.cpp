@@ -54,7 +54,7 @@ matrix stored_weights::read_fp8(const std::string &stem, uint32_t rows, uint32_t
         take_of_type(stem + ".weight_scale_inv", {blocks(rows), blocks(columns)}, part,
                      {dtype::f32, dtype::bf16, dtype::f16});
     if (failed()) return {};
-    parameters_ += uint64_t{rows} * columns;
+    count_parameters(uint64_t{rows} * columns);
     const std::byte *factors = scales->what->bytes.data();
     if (scales->what->type != dtype::f32) {
         const std::vector<float> wide = floats_of(*scales);
@@ -134,7 +134,7 @@ matrix stored_weights::read_int4(const std::string &stem, uint32_t rows, uint32_
         if (!awq) from.group_of = read_order(stem + ".g_idx", from, part);
     }
     if (failed()) return {};
-    parameters_ += uint64_t{rows} * columns;
+    count_parameters(uint64_t{rows} * columns);
     const result<int4_layout> layout = layout_of(from);
     if (!layout) {
         fail(format("{}: {} {}", shards_.place(), stem, layout.failure().text));

@@ -47,10 +47,6 @@ std::string file_name_of(const weight_format &format) {
 
 }  // namespace
 
-void stored_weights::fail(const std::string &text) {
-    if (!failure_) failure_ = error{text};
-}
-
 const stored_tensor *stored_weights::take(const std::string &name, const shape &wanted,
                                           model_part part, bool counted) {
     if (failed()) return nullptr;
@@ -66,8 +62,8 @@ const stored_tensor *stored_weights::take(const std::string &name, const shape &
         return nullptr;
     }
     if (!found->used) {
-        bytes_[static_cast<size_t>(part)] += found->what->bytes.size();
-        if (counted && found->what->type != dtype::u8) parameters_ += found->what->elements();
+        count(part, found->what->bytes.size());
+        if (counted && found->what->type != dtype::u8) count_parameters(found->what->elements());
     }
     found->used = true;
     return found;
@@ -258,7 +254,7 @@ void stored_weights::read_mxfp4(const std::string &layer, std::vector<mlp_weight
     const auto [in, in_scales] = read(row_.tensors.fused_in, uint64_t{2} * inner, hidden);
     const auto [down, down_scales] = read(row_.tensors.fused_out, hidden, inner);
     if (failed()) return;
-    parameters_ += uint64_t{3} * inner * hidden * config_.experts;
+    count_parameters(uint64_t{3} * inner * hidden * config_.experts);
     // `step`: rows of the file from one of the matrix to the next.
     const auto place = [](const stored_tensor *blocks, const stored_tensor *scales, uint64_t row,
                           uint32_t step, uint32_t rows, uint32_t columns) {

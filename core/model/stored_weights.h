@@ -2,7 +2,6 @@
 // types, and turns round what a checkpoint stores the other way.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <initializer_list>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "core/model/binding.h"
 #include "core/base/memory_block.h"
 #include "core/model/shards.h"
+#include "core/model/weight_supply.h"
 
 namespace moorage::core {
 
@@ -24,7 +24,7 @@ struct owned_weights {
 };
 struct packed_int4;
 
-class stored_weights {
+class stored_weights : public weight_supply {
 public:
     // All are borrowed.
     stored_weights(const model_config &config, const architecture &row, shards &from,
@@ -36,14 +36,8 @@ public:
     void read_experts(const std::string &layer, std::vector<mlp_weights> &out);
     void read_latent(const std::string &prefix, attention_weights &out);
 
-    bool failed() const { return failure_.has_value(); }
-    const error &failure() const { return *failure_; }
-    uint64_t bytes(model_part part) const { return bytes_[static_cast<size_t>(part)]; }
-    uint64_t parameters() const { return parameters_; }
-
 private:
     using shape = std::vector<uint64_t>;
-    void fail(const std::string &text);
     // The tensor, its shape checked and counted as used; null after a failure.
     // `counted`: its values are parameters of the model.
     const stored_tensor *take(const std::string &name, const shape &wanted, model_part part,
@@ -76,9 +70,6 @@ private:
     const architecture &row_;
     shards &shards_;
     owned_weights &owned_;
-    std::optional<error> failure_;
-    std::array<uint64_t, model_part_count> bytes_{};
-    uint64_t parameters_ = 0;
 };
 
 }  // namespace moorage::core
