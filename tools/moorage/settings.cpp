@@ -17,12 +17,13 @@ namespace {
 struct flag_key {
     std::string_view flag, section, key, type, help;
     std::vector<std::string> setting_options::*values;
+    bool list = false;  // every one given counts, else the last
 };
 constexpr flag_key flag_keys[] = {
     {"--seed", "run", "seed", "N", "of everything that is drawn at random", &setting_options::seed},
     {"--plugins", "plugins", "path", "PATH",
      "a further policy library, or a folder of them (not those in it); repeatable",
-     &setting_options::plugins},
+     &setting_options::plugins, /*list=*/true},
     {"--tokens", "run", "tokens", "N", "only the first ones; 0: all", &setting_options::tokens},
     {"--threads", "run", "threads", "N", "of arithmetic on the CPU; 0: one a core",
      &setting_options::threads},
@@ -91,7 +92,7 @@ result<std::vector<override_value>> read_settings(const setting_options &of) {
     for (const flag_key &one : flag_keys)
         if (const auto &values = of.*one.values; !values.empty())
             all.push_back({std::string(one.section), std::string(one.key),
-                           one.key == "path" ? value_of(values) : values.back(),
+                           one.list ? value_of(values) : values.back(),
                            std::string(one.flag)});
     const auto set = read_overrides(of.set);
     if (!set) return set.failure();
