@@ -68,6 +68,7 @@ bool ledger::adds_up() const {
         const uint32_t state = state_[page], passing = state >> MOORAGE_STATE_BUFFERED_SHIFT;
         const uint32_t there = state | state >> MOORAGE_STATE_IN_FLIGHT_SHIFT;
         kept[pool_of_page(page)] += (there & ~passing & of_slot(page)) != 0;
+        if ((there & MOORAGE_WHOLE) == 0 && version_of(state) != 0) return false;
     }
     return std::equal(kept.begin(), kept.end(), used_.begin());
 }

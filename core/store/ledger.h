@@ -3,8 +3,9 @@
 // A page is layer * experts + expert; a segment of it is absent, coming or here. A page that is
 // *kept* has a slot of its pool, and counts as used from the moment its load begins; what is not
 // kept is *passing*: it lies beside the cache, in the transfer buffer or staged for a step, and is
-// gone when nobody needs it any more. Stages say in verbs what happens; policies see the
-// moorage_residency view, in memory that they cannot write. [step]
+// gone when nobody needs it any more. What lies here of a page is of one version (precision), 0 the
+// model's own and larger ones smaller in bytes; what is absent is of version 0. Stages say in verbs
+// what happens; policies see the moorage_residency view, in memory that they cannot write. [step]
 #pragma once
 
 #include <cstdint>
@@ -56,6 +57,11 @@ public:
     uint8_t here(uint32_t page) const { return static_cast<uint8_t>(state_[page]); }
     bool whole(uint32_t page) const { return here(page) == MOORAGE_WHOLE; }
     bool pinned(uint32_t page) const { return (state_[page] & MOORAGE_STATE_PINNED) != 0; }
+    // Of what is here or coming; 0 where nothing is.
+    uint8_t version(uint32_t page) const { return version_of(state_[page]); }
+    static uint8_t version_of(uint32_t state) {
+        return static_cast<uint8_t>((state & MOORAGE_STATE_VERSION) >> MOORAGE_STATE_VERSION_SHIFT);
+    }
     // Segments that are here, coming, or lie beside the cache.
     uint8_t known(uint32_t page) const {
         const uint32_t state = state_[page];
@@ -92,7 +98,8 @@ public:
     // All that the cache does not keep of it goes now, with its rows; `keeps`: it does.
     void unpin(uint32_t page, bool keeps) {
         const uint32_t kept = keeps ? of_slot(page) : 0;
-        set(page, state_[page] & (kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT));
+        const uint32_t version = keeps ? MOORAGE_STATE_VERSION : 0;
+        set(page, state_[page] & (kept | kept << MOORAGE_STATE_IN_FLIGHT_SHIFT | version));
         if (rows_) rows_->release(page, static_cast<uint8_t>(~kept));
     }
 
@@ -105,16 +112,18 @@ public:
         replace(page);
     }
     void replace(uint32_t page) {
-        set(page, state_[page] & ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT));
+        set(page, state_[page] & ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT |
+                                   MOORAGE_STATE_VERSION));
         if (rows_) rows_->release(page, of_slot(page));
     }
 
-    // Segments will come: into the page's slot, or beside the cache.
-    void expect_kept(uint32_t page, uint8_t segments) {
-        set(page, state_[page] | coming(segments));
+    // Segments will come: into the page's slot, or beside the cache. Requires: where something of
+    // the page is here or coming, in its version.
+    void expect_kept(uint32_t page, uint8_t segments, uint8_t version = 0) {
+        set(page, state_[page] | coming(segments) | in_version(version));
     }
-    void expect_passing(uint32_t page, uint8_t segments) {
-        set(page, state_[page] | coming(segments) | passing(segments));
+    void expect_passing(uint32_t page, uint8_t segments, uint8_t version = 0) {
+        set(page, state_[page] | coming(segments) | passing(segments) | in_version(version));
     }
     // What passes becomes the cache's: a change of label, not of place. Requires: admitted.
     void adopt(uint32_t page) {
@@ -126,12 +135,12 @@ public:
     }
     // They will not come after all; their rows go when the step that uses the page ends.
     void give_up(uint32_t page, uint8_t segments) {
-        set(page, state_[page] & ~(coming(segments) | passing(segments)));
+        set_rest(page, state_[page] & ~(coming(segments) | passing(segments)));
     }
     // Nothing of them is needed any more, here or coming. Requires: they pass.
     void drop(uint32_t page, uint8_t segments) {
         rows_->release(page, segments);
-        set(page, state_[page] & ~(segments | coming(segments) | passing(segments)));
+        set_rest(page, state_[page] & ~(segments | coming(segments) | passing(segments)));
     }
 
     // Rows: as in arena.h. `kept`: the page has a slot.
@@ -150,7 +159,8 @@ public:
     void set_split(uint32_t layer, float share);
     void divide(std::span<const uint32_t> top_rows) { rows_->divide(top_rows, slots_); }
 
-    // Whether every pool counts as used what is kept in it. For an assertion: looks at all pages.
+    // Whether every pool counts as used what is kept in it, and what is absent has no version. For
+    // an assertion: looks at all pages.
     bool adds_up() const;
     // Everything absent, nothing pinned, slots as they are.
     void clear();
@@ -169,6 +179,14 @@ private:
     }
     static constexpr uint32_t passing(uint32_t segments) {
         return segments << MOORAGE_STATE_BUFFERED_SHIFT;
+    }
+    static constexpr uint32_t in_version(uint32_t version) {
+        return version << MOORAGE_STATE_VERSION_SHIFT;
+    }
+    // What is left, perhaps nothing, which has no version.
+    void set_rest(uint32_t page, uint32_t state) {
+        const bool known = (state & (MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT)) != 0;
+        set(page, known ? state : state & ~MOORAGE_STATE_VERSION);
     }
     void set(uint32_t page, uint32_t state) {
         state_[page] = state;

@@ -61,6 +61,7 @@ struct segment_entry {
 struct page_entry {
     segment_entry part[2];  // top, bottom
     bool kept = false, pinned = false;
+    uint8_t version = 0;  // that the last load was of
 };
 constexpr uint8_t segment_bits[] = {MOORAGE_SEGMENT(0, 2), MOORAGE_SEGMENT(1, 2), MOORAGE_WHOLE};
 constexpr uint8_t bit_of(int part) { return segment_bits[part]; }
@@ -119,8 +120,16 @@ struct world {
             return;
         }
         truth.take_rows(page, of_slot(), true);
-        truth.expect_kept(page, of_slot());
+        truth.expect_kept(page, of_slot(), next_version(of));
         set(of, of_slot(), [](segment_entry &one) { one = {stand::coming, false, true}; });
+    }
+    // That segments of the page may come in: any, but where some are there already.
+    uint8_t next_version(page_entry &of) {
+        if (!there(of)) of.version = static_cast<uint8_t>(random.below(3));
+        return of.version;
+    }
+    bool there(const page_entry &of) const {
+        return segments(of, [](auto &one) { return one.at != stand::absent; }) != 0;
     }
     void lose_slot(page_entry &of) {
         of.kept = false;
@@ -173,7 +182,7 @@ struct world {
                 if (!split() && mask != MOORAGE_WHOLE) return;
                 if (passing_pages(page) >= frames || !truth.has_room(page, mask, false)) return;
                 truth.take_rows(page, mask, false);
-                truth.expect_passing(page, mask);
+                truth.expect_passing(page, mask, next_version(of));
                 return set(of, mask, [](segment_entry &one) { one = {stand::coming, true, true}; });
             }
             case 6: {
@@ -230,9 +239,13 @@ struct world {
             const uint32_t here = segments(of, [](auto &one) { return one.at == stand::here; });
             const uint32_t coming = segments(of, [](auto &one) { return one.at == stand::coming; });
             const uint32_t passing = segments(of, [](auto &one) { return one.passing; });
-            REQUIRE(truth.state(page) == (here | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                                          passing << MOORAGE_STATE_BUFFERED_SHIFT |
-                                          (of.pinned ? MOORAGE_STATE_PINNED : 0)));
+            const uint32_t version = there(of) ? of.version : 0;
+            REQUIRE(truth.state(page) ==
+                    (here | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                     passing << MOORAGE_STATE_BUFFERED_SHIFT |
+                     version << MOORAGE_STATE_VERSION_SHIFT |
+                     (of.pinned ? MOORAGE_STATE_PINNED : 0)));
+            REQUIRE(truth.version(page) == version);
             REQUIRE(truth.known(page) == (here | coming));
             REQUIRE(truth.evictable(page) ==
                     (of.kept && !of.pinned && passing == 0 && (here | coming) != 0));
