@@ -1,6 +1,6 @@
 // abi.rs - structs, constants and ids of the C headers in Rust; moorage.rs includes it.
 //
-// Field by field as in sdk/include/moorage: a test compares this file with sdk/abi/layout_2_0.txt.
+// Field by field as in sdk/include/moorage: a test compares this file with sdk/abi/layout_2_1.txt.
 // The headers say what everything means. Ids end with a NUL.
 
 macro_rules! mirror {
@@ -367,7 +367,7 @@ macro_rules! constants {
     ($($type:ty: $($name:ident = $value:expr),*;)*) => { $($(pub const $name: $type = $value;)*)* };
 }
 constants! {
-    u32: MOORAGE_ABI_MAJOR = 2, MOORAGE_ABI_MINOR = 0, MOORAGE_NONE = u32::MAX,
+    u32: MOORAGE_ABI_MAJOR = 2, MOORAGE_ABI_MINOR = 1, MOORAGE_NONE = u32::MAX,
         MOORAGE_WHOLE = 0xff, MOORAGE_STATE_RESIDENT = 0x0000_00ff,
         MOORAGE_STATE_IN_FLIGHT = 0x0000_ff00, MOORAGE_STATE_IN_FLIGHT_SHIFT = 8,
         MOORAGE_STATE_BUFFERED = 0x00ff_0000, MOORAGE_STATE_BUFFERED_SHIFT = 16,
@@ -403,8 +403,8 @@ constants! {
         MOORAGE_PARAM_INTEGER = 1, MOORAGE_PARAM_REAL = 2, MOORAGE_PARAM_FLAG = 3,
         MOORAGE_PARAM_TEXT = 4;
     u8: MOORAGE_CLASS_TOP = 0, MOORAGE_CLASS_LOW = 1, MOORAGE_CLASS_SUBSTITUTE = 2,
-        MOORAGE_CLASS_DROPPED = 3, MOORAGE_PLACE_BUFFER = 0, MOORAGE_PLACE_SLOT = 1,
-        MOORAGE_PLACE_HOST = 2;
+        MOORAGE_CLASS_DROPPED = 3, MOORAGE_CLASS_SMALL = 4, MOORAGE_PLACE_BUFFER = 0,
+        MOORAGE_PLACE_SLOT = 1, MOORAGE_PLACE_HOST = 2;
     &str: MOORAGE_MODULE_SYMBOL = "moorage_module_v2\0",
         MOORAGE_SERVICE_LOG = "moorage.host.log/1\0",
         MOORAGE_SERVICE_THREAD_CHECK = "moorage.host.thread-check/1\0",

@@ -1,4 +1,4 @@
-// layout.rs - prints the layout that the Rust bindings have, in the format of sdk/abi/layout_2_0.txt.
+// layout.rs - prints the layout that the Rust bindings have, in the format of sdk/abi/layout_2_1.txt.
 //
 // LAYOUT_LIST names a file made from layout_list.h by rust_layout.cmake: layout! { ... }.
 #![recursion_limit = "1024"]

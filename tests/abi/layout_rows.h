@@ -2,7 +2,7 @@
  *
  *   struct NAME SIZE, then per field "  OFFSET SIZE NAME"; constant NAME VALUE; id NAME TEXT
  *
- * Valid C11 and C++20, so that both languages are compared with sdk/abi/layout_2_0.txt. */
+ * Valid C11 and C++20, so that both languages are compared with sdk/abi/layout_2_1.txt. */
 #ifndef LAYOUT_ROWS_H
 #define LAYOUT_ROWS_H
 

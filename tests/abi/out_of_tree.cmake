@@ -22,7 +22,7 @@ if(HOW STREQUAL "package")
   # The installed tree has the shape of sdk/, so "SDK" in a command line may name either.
   foreach(file include/moorage/moorage.hpp include/moorage/cache.h template/cpp/cache.cpp.in
                template/c/cache.c.in template/rust/cache.rs.in rust/moorage.rs rust/abi.rs README.md
-               abi/layout_2_0.txt cmake/module.map)
+               abi/layout_2_1.txt cmake/module.map)
     if(NOT EXISTS ${WORK}/prefix/share/moorage/sdk/${file})
       message(FATAL_ERROR "${file} is not in the installed tree share/moorage/sdk")
     endif()

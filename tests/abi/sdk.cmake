@@ -6,7 +6,7 @@ set(abi_work ${CMAKE_CURRENT_BINARY_DIR})
 add_executable(abi_layout layout.c)
 target_link_libraries(abi_layout PRIVATE moorage::sdk)
 add_test(NAME abi_layout_c COMMAND ${CMAKE_COMMAND} -DLAYOUT=$<TARGET_FILE:abi_layout>
-  -DGOLDEN=${abi_sdk}/abi/layout_2_0.txt -DWORK=${abi_work}
+  -DGOLDEN=${abi_sdk}/abi/layout_2_1.txt -DWORK=${abi_work}
   -P ${CMAKE_CURRENT_SOURCE_DIR}/layout.cmake)
 
 # Every header alone, with each compiler that is here.

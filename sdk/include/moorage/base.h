@@ -29,7 +29,7 @@ extern "C" {
 #endif
 
 #define MOORAGE_ABI_MAJOR 2
-#define MOORAGE_ABI_MINOR 0
+#define MOORAGE_ABI_MINOR 1
 
 /* True when `object` was made by a writer that knows `field`. Use it before reading a field that
  * is newer than the first version of its struct. */
@@ -59,8 +59,10 @@ enum {
 /* State of a page in a store, one word. RESIDENT: segments that are there. IN_FLIGHT: segments on
  * their way to it. BUFFERED: segments that lie beside the cache's slots, in the transfer buffer (a
  * prefetch not yet used) or for the running step alone: resident for routing and dispatch, and the
- * page cannot be a victim. VERSION: in which precision it is held; 0 is the model's own, and the
- * only one so far. PINNED: in use by the running step; it cannot be a victim. */
+ * page cannot be a victim. VERSION: in which precision what is there or on its way is held; 0 is
+ * the model's own, 1 a second, smaller one. A page is in one version at a time: where a step asks
+ * for a better one than is held, it loses that before anybody looks, as if it were evicted.
+ * PINNED: in use by the running step; it cannot be a victim. */
 #define MOORAGE_STATE_RESIDENT 0x000000ffu
 #define MOORAGE_STATE_IN_FLIGHT 0x0000ff00u
 #define MOORAGE_STATE_IN_FLIGHT_SHIFT 8

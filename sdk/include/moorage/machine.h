@@ -25,7 +25,8 @@ typedef struct moorage_store {
     int32_t kind;   /* MOORAGE_STORE_* */
     uint32_t slots; /* for whole experts, buffers apart; MOORAGE_NONE: it has every expert; 0: not
                      * known here */
-    uint32_t versions; /* mask of the precisions that it can hold (MOORAGE_STATE_VERSION); 1 */
+    uint32_t versions; /* mask of the precisions that it can hold (MOORAGE_STATE_VERSION): bit 0
+                        * the model's own, bit 1 a second, smaller one */
 } moorage_store;
 MOORAGE_ASSERT(sizeof(moorage_store) == 16, "moorage_store layout");
 

@@ -61,7 +61,8 @@ typedef struct moorage_orders {
     uint32_t *host_pages;   /* [capacity] */
     uint8_t *host_segments; /* [capacity] mask, for the buffer; comes filled with MOORAGE_WHOLE */
     uint8_t *host_places;   /* [capacity] MOORAGE_PLACE_*; comes filled with MOORAGE_PLACE_BUFFER */
-    uint8_t *host_versions; /* [capacity] comes filled with 0, and has to stay so: there is one */
+    uint8_t *host_versions; /* [capacity] comes filled with 0, and has to stay so: orders bring
+                             * the first */
 } moorage_orders;
 MOORAGE_ASSERT(sizeof(moorage_orders) == 48, "moorage_orders layout");
 

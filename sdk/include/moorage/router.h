@@ -22,7 +22,8 @@ enum {
  * distinct and below step->experts. Weights come filled with NaN; where NaN stays, the host applies
  * the model's own rule to the chosen experts. Classes come filled with MOORAGE_CLASS_TOP. To use
  * fewer than k, a router gives the others the class MOORAGE_CLASS_DROPPED, at least one apart; each
- * counts as substituted. */
+ * counts as substituted. So does each that it gives MOORAGE_CLASS_SMALL, where experts have two
+ * versions; what is whole in the first one had better stay TOP, as it is computed in that. */
 typedef struct moorage_route {
     uint32_t size;
     uint32_t flags;         /* MOORAGE_ROUTE_*, the policy's to set; comes as 0 */

@@ -15,12 +15,15 @@ extern "C" {
 #endif
 
 /* Class of a chosen expert, by the router. One that is DROPPED is neither brought nor computed for
- * its token, and among the distinct only where another token chose it. */
+ * its token, and among the distinct only where another token chose it. One that is SMALL (minor
+ * version 1) may be brought and computed in its second version, where stores hold two; it is
+ * computed in the first all the same if that is there, or another token asks for it. */
 enum {
     MOORAGE_CLASS_TOP = 0,
     MOORAGE_CLASS_LOW = 1,
     MOORAGE_CLASS_SUBSTITUTE = 2,
-    MOORAGE_CLASS_DROPPED = 3
+    MOORAGE_CLASS_DROPPED = 3,
+    MOORAGE_CLASS_SMALL = 4
 };
 
 /* Arrays are borrowed for the call. B tokens, k = top_k, E = experts, D = distinct_count. */

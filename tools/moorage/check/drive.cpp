@@ -207,7 +207,7 @@ void driver::route() {
         if (std::find(row, experts + i, experts[i]) != experts + i)
             return blame(fault::range,
                          format("select chose expert {} twice for one token", experts[i]));
-        if (route_classes_.last(count)[i] > MOORAGE_CLASS_DROPPED)
+        if (route_classes_.last(count)[i] > MOORAGE_CLASS_SMALL)
             return blame(fault::range,
                          format("select gave class {}", route_classes_.last(count)[i]));
         const float weight = route_weights_.last(count)[i];

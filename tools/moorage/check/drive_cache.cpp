@@ -125,6 +125,8 @@ void driver::load(uint32_t page, uint32_t victim, bool full) {
     } else {
         state |= MOORAGE_WHOLE;
     }
+    // Some come in the second version: who looks at bits has to look at the right ones.
+    if (world_.options.disturb && page % 3 == 0) state |= 1u << MOORAGE_STATE_VERSION_SHIFT;
     if (cache.on_load)
         call(core::entry_point::on_load,
              [&] { cache.on_load(policy_.plugin, page, MOORAGE_WHOLE, MOORAGE_DEMAND); });
@@ -188,7 +190,7 @@ void driver::disturb() {
 
 // The page loses its slot.
 void driver::evict(uint32_t page, int32_t cause) {
-    world_.state[page] &= ~in_slot;
+    world_.state[page] &= ~(in_slot | MOORAGE_STATE_VERSION);
     --world_.used[world_.pool_of_page(page)];
     if (policy_.cache->on_evict)
         call(core::entry_point::on_evict,

@@ -59,8 +59,8 @@ world::world(const world_options &o)
 }
 
 void world::lay_out_machine() {
-    stores[0] = {sizeof(moorage_store), MOORAGE_STORE_FAST, options.slots, 1};
-    stores[1] = {sizeof(moorage_store), MOORAGE_STORE_HOST, MOORAGE_NONE, 1};
+    stores[0] = {sizeof(moorage_store), MOORAGE_STORE_FAST, options.slots, /*versions=*/3};
+    stores[1] = {sizeof(moorage_store), MOORAGE_STORE_HOST, MOORAGE_NONE, 3};
     devices[0] = {sizeof(moorage_device), MOORAGE_DEVICE_GPU, 0, MOORAGE_DISTANCE_OWN};
     devices[1] = {sizeof(moorage_device), MOORAGE_DEVICE_CPU, 1, MOORAGE_DISTANCE_OWN};
     for (uint32_t server = 0; server < options.servers; ++server) {
