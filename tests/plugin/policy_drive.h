@@ -22,6 +22,7 @@ namespace moorage::test {
 // What the host knows; sizes bound everything a policy sees.
 struct policy_world {
     uint32_t layers = 1, experts = 8, top_k = 2, tokens_max = 8, slots = 4, buffer_slots = 4;
+    uint32_t versions = 1;  // mask, of the one store
     bool shared = true;
     std::vector<uint32_t> state = {};  // [layers * experts]
     std::vector<uint32_t> slots_of = {}, used = {};
@@ -72,6 +73,9 @@ public:
         limits.slots = world.slots;
         limits.buffer_slots = world.buffer_slots;
         limits.segments = 2;
+        const moorage_store store{sizeof(store), MOORAGE_STORE_FAST, world.slots, world.versions};
+        limits.stores = 1;
+        limits.host_stores = &store;
         require(plugin->activate(plugin, &limits));
     }
     driven_policy(const driven_policy &) = delete;
