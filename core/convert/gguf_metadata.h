@@ -1,8 +1,7 @@
-// gguf_metadata.h - a model's configuration as the keys of a GGUF file, and whether a file says the
-// same as its source.
+// gguf_metadata.h - a model's configuration as the keys of a GGUF file.
 //
 // What GGUF has no key for is not asked here one by one: the file is read back, and what reads
-// otherwise is what it cannot say.
+// otherwise (difference_of) is what it cannot say.
 #pragma once
 
 #include <string>
@@ -19,9 +18,5 @@ struct rotation_factors {
     std::vector<float> both, of_short, of_long;
 };
 rotation_factors rotation_factors_of(const model_config &of);
-
-// "norm_topk_prob is 1 and would be 0": the first thing that two configurations do not agree on;
-// empty: they compute the same.
-std::string difference_of(const model_config &is, const model_config &made);
 
 }  // namespace moorage::core

@@ -18,6 +18,7 @@
 #include "core/convert/words.h"
 #include "core/convert/write.h"
 #include "core/model/architectures.h"
+#include "core/model/config_difference.h"
 #include "core/model/gguf_config.h"
 #include "core/model/named_parts.h"
 
