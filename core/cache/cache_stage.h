@@ -50,6 +50,8 @@ public:
 
     // A placement puts a whole page into its pool, or takes it out; the policy is told (cause
     // MOORAGE_MIGRATION). Requires: it is absent; it may go. [step]
+    // As caches.h says.
+    void give_way(uint32_t page) { evict(page, MOORAGE_DEMAND); }
     void put(uint32_t page);
     void take(uint32_t page);
 

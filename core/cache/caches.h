@@ -29,6 +29,9 @@ public:
             if (!one.give_up(layer, evicted)) return false;
         return true;
     }
+    // The page is to come in a better version than the one that it is kept in. Requires: it may be
+    // evicted.
+    void give_way(uint32_t page) { each_[truth_.device_of(page)].give_way(page); }
     void put(uint32_t page) { each_[truth_.device_of(page)].put(page); }
     void take(uint32_t page) { each_[truth_.device_of(page)].take(page); }
     uint64_t refused() const;

@@ -174,6 +174,12 @@ struct model_shape {
     uint64_t state_layer_bytes = 0;  // of a sequence, whatever its length, in a layer: read and
                                      // written by each of its passes (linear attention)
     double bits(double given) const { return given != 0 ? given : 8 * weight_bytes; }
+
+    // The second version of the experts (decision 0039): bytes of one, bits of its weights. Taken
+    // from another shape; 0: there is none.
+    uint64_t small_expert_bytes = 0;
+    double small_expert_bits = 0;
+    uint32_t versions() const { return small_expert_bytes == 0 ? 1 : 2; }
 };
 
 // Directories in whose hw_profiles/ and configs/models/ names are looked up, first match wins:

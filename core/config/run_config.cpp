@@ -71,6 +71,7 @@ private:
     void read_run(run_config &config);
     void read_hardware(run_config &config);
     void read_source(run_config &config);
+    void read_small(run_config &config, bool has_trace);
     void read_model(run_config &config, bool has_trace);
     static bool choose(section_reader &reader, const char *one, const char *other,
                        const given *&first, const given *&second);
@@ -209,7 +210,35 @@ void builder::read_source(run_config &config) {
     }
     source.read_rows(source_rows, config);
     anchor(source.find("shape"), config.shape);
+    read_small(config, trace != nullptr);
     read_model(config, trace != nullptr);
+}
+
+// The experts' second version. A shape is not looked at where there is a model, as everywhere.
+void builder::read_small(run_config &config, bool has_trace) {
+    section_reader &source = section("source");
+    const given *model = source.find("small"), *shape = source.find("small_shape");
+    const given *small = has_trace ? shape : model;
+    if (has_trace && model)
+        return source.fail(*model, "it is a model, and this is a trace: say small_shape");
+    if (!small) return;
+    if (has_trace) {
+        source.read("small_shape", config.small);
+        anchor(small, config.small);
+        if (config.runs_on().real)
+            source.fail(*small,
+                        "a trace has random weights on this executor, in one version; take "
+                        "executor = \"emulator\", or a model");
+    } else {
+        std::filesystem::path path;
+        source.read("small", path);
+        config.small = path.string();
+    }
+    if (config.cluster) source.fail(*small, "servers of a cluster have one version of the experts");
+    if (config.runs_on().memory == fast_memory::gpu)
+        source.fail(*small, format("executor {} has one version of the experts; take emulator or "
+                                   "cpu",
+                                   config.executor));
 }
 
 void builder::read_model(run_config &config, bool has_trace) {
@@ -260,6 +289,8 @@ void builder::read_host_memory(run_config &config) {
     if (!choose(memory, "host_experts", "host_bytes", experts, bytes))
         memory.fail(format("{}: [memory] has both host_experts and host_bytes; keep one of them",
                            experts->place));
+    if (const given *found = experts ? experts : bytes; found && !config.small.empty())
+        memory.fail(*found, "experts come from disk in one version; leave out [source] small");
     if (experts) memory.read_amount("host_experts", config.host_experts, config.host_experts_share);
     if (bytes) memory.read("host_bytes", config.host_bytes.emplace());
     const given *const found = experts ? experts : bytes;

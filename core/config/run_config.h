@@ -86,6 +86,9 @@ struct run_config {
     std::filesystem::path trace;
     std::string shape;                  // model shape; empty: by the trace's model name
     std::filesystem::path model;        // directory
+    // The experts' second version; empty: there is none. Of a model [source] small, a path,
+    // resolved; of a trace small_shape.
+    std::string small;
     std::vector<std::string> prompts;   // to be continued ...
     std::filesystem::path text;         // ... or a text, or windows of ids (*.json), to be scored
     uint32_t max_tokens = 128;          // new ones, of each prompt

@@ -81,6 +81,12 @@ constexpr of_run source_list[] = {
     {"shape", a_text,
      "sizes of a trace's model: a file of configs/models, a path or a published name",
      into<&run_config::shape>, "by the model that the trace names"},
+    {"small", a_path,
+     "a second, smaller version of a model's experts, which a router may let do: the same model in "
+     "another format",
+     by_hand, "there is one version"},
+    {"small_shape", a_text, "the same of a trace: a shape, found as shape is", by_hand,
+     "there is one version"},
     {"prompt", some_prose, "texts that a model continues, a request each", by_hand},
     {"text", a_path,
      "to be scored by a model, in place of a prompt: a text, or windows of ids in a .json",
@@ -155,7 +161,7 @@ constexpr of_run router_list[] = {
      into<&run_config::exact_requests>},
     {"substitution_max", real(0, 1, share),
      "of a request's choices, counted from its first token, that the policy may substitute, "
-     "reweigh or drop",
+     "reweigh, drop or take in a second version",
      into<&run_config::substitution_max>},
 };
 

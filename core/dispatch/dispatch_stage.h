@@ -25,6 +25,7 @@ enum site : uint32_t { site_gpu = 0, site_cpu = 1, site_remote = 2 };
 struct step_item {
     uint32_t expert = 0, page = 0, tokens = 0;
     uint8_t missing = 0;  // segments that are not resident
+    uint8_t version = 0;  // that the device computes it in; set where there are several
     uint32_t site = site_gpu;
     // That bring the top (or the whole) and the bottom segment.
     uint32_t transfers[2] = {MOORAGE_NONE, MOORAGE_NONE};

@@ -22,13 +22,14 @@ machine_table::machine_table(const device_costs &costs, std::span<const uint32_t
     : devices(table_of_devices(static_cast<uint32_t>(slots.size()), distances)) {
     const auto gpus = static_cast<uint32_t>(slots.size()), host = gpus;
     const bool reads = host_slots != MOORAGE_NONE;
-    const auto add = [&](int32_t kind, uint32_t room) {
-        stores.push_back({sizeof(moorage_store), kind, room, /*versions=*/1});
+    const uint32_t all = (1u << costs.first.shape().versions()) - 1;
+    const auto add = [&](int32_t kind, uint32_t room, uint32_t versions) {
+        stores.push_back({sizeof(moorage_store), kind, room, versions});
     };
-    for (const uint32_t room : slots) add(MOORAGE_STORE_FAST, room);
-    add(MOORAGE_STORE_HOST, host_slots);
-    for (size_t i = 0; i < distances.size(); ++i) add(MOORAGE_STORE_SERVER, 0);
-    if (reads) add(MOORAGE_STORE_DISK, MOORAGE_NONE);
+    for (const uint32_t room : slots) add(MOORAGE_STORE_FAST, room, all);
+    add(MOORAGE_STORE_HOST, host_slots, all);
+    for (size_t i = 0; i < distances.size(); ++i) add(MOORAGE_STORE_SERVER, 0, 1);
+    if (reads) add(MOORAGE_STORE_DISK, MOORAGE_NONE, 1);
     links.assign(links_of(gpus, reads), {sizeof(moorage_link), MOORAGE_NONE, MOORAGE_NONE, 0, 0});
     for (uint32_t gpu = 0; gpu < gpus; ++gpu)
         links[h2d_of(gpu)] = {sizeof(moorage_link), host, gpu, 0,

@@ -21,6 +21,7 @@ cost_model::cost_model(const hardware_profile &hardware, const model_shape &shap
     head_bytes_ = std::min(head, static_cast<double>(shape.dense_bytes));
     layer_bytes_ = (static_cast<double>(shape.dense_bytes) - head_bytes_) / shape.moe_layers;
     expert_ = format_of(shape.bits(shape.expert_bits));
+    if (shape.versions() > 1) small_expert_ = format_of(shape.small_expert_bits);
     dense_ = format_of(shape.bits(shape.dense_bits));
     head_ = format_of(shape.bits(shape.head_bits));
     const device_profile &device = hardware_.device;
@@ -70,7 +71,7 @@ void cost_model::price_layer() {
 }
 
 void cost_model::price_one() {
-    gpu_one_ns_ = price_gpu_expert(1, 1);
+    gpu_one_ns_ = price_gpu_expert(1, 1, 0);
     cpu_one_ns_ = price_cpu_expert(1, 1);
     load_one_ns_ = price_load(shape_.expert_bytes);
 }
@@ -144,11 +145,11 @@ uint64_t cost_model::head_ns(uint64_t tokens) const {
     return head_overhead_ns() + whole_ns(work_s(head_, head_bytes_, tokens, 0));
 }
 
-uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share) const {
-    const double bytes = static_cast<double>(shape_.expert_bytes) * share;
+uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share, uint32_t version) const {
+    const double bytes = bytes_of(version) * share;
     const double tile =
         hardware_.engine.is_own() ? hardware_.device.tile_tokens : hardware_.engine.tile_tokens;
-    const double worked = work_s(expert_, bytes, tokens, tile);
+    const double worked = work_s(version == 0 ? expert_ : small_expert_, bytes, tokens, tile);
     return corrected(gpu_expert, expert_overhead_ns() + whole_ns(worked));
 }
 
@@ -161,8 +162,8 @@ uint64_t cost_model::price_cpu_expert(uint64_t tokens, double share) const {
                                      whole_ns(std::max(read, operations / node.cpu_flops_per_s)));
 }
 
-uint64_t cost_model::move_ns(double share) const {
-    const double bytes = static_cast<double>(shape_.expert_bytes) * share;
+uint64_t cost_model::move_ns(double share, uint32_t version) const {
+    const double bytes = bytes_of(version) * share;
     return move_overhead_ns() + whole_ns(2 * read_s(bytes));  // read and written
 }
 
@@ -188,8 +189,8 @@ uint64_t cost_model::back_ns(uint64_t tokens) const {
            whole_ns(static_cast<double>(activation_bytes(tokens)) / hardware_.peer.d2h_bytes_per_s);
 }
 
-uint64_t cost_model::part_bytes(double share) const {
-    return rounded_up(static_cast<double>(shape_.expert_bytes) * share);
+uint64_t cost_model::part_bytes(double share, uint32_t version) const {
+    return rounded_up(bytes_of(version) * share);
 }
 
 moorage_costs cost_model::summary(uint64_t context) {

@@ -46,9 +46,10 @@ public:
     }
     // Output head for `tokens` tokens, and what else a pass costs once.
     uint64_t head_ns(uint64_t tokens) const;
-    // `share` of an expert (1: whole) for `tokens` tokens.
-    uint64_t gpu_expert_ns(uint64_t tokens, double share) const {
-        return tokens == 1 && share == 1 ? gpu_one_ns_ : price_gpu_expert(tokens, share);
+    // `share` of an expert (1: whole) in one of its versions for `tokens` tokens.
+    uint64_t gpu_expert_ns(uint64_t tokens, double share, uint32_t version = 0) const {
+        return tokens == 1 && share == 1 && version == 0 ? gpu_one_ns_
+                                                         : price_gpu_expert(tokens, share, version);
     }
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
         return tokens == 1 && share == 1 ? cpu_one_ns_ : price_cpu_expert(tokens, share);
@@ -68,7 +69,7 @@ public:
         return uint64_t{hardware_.device.expert_kernels} * hardware_.device.launch_ns;
     }
     // `share` of an expert copied within the device's memory.
-    uint64_t move_ns(double share) const;
+    uint64_t move_ns(double share, uint32_t version = 0) const;
     // One transfer, host to GPU, alone on link and memory.
     uint64_t load_ns(uint64_t bytes) const {
         return bytes == shape_.expert_bytes ? load_one_ns_ : price_load(bytes);
@@ -81,9 +82,9 @@ public:
     uint64_t back_ns(uint64_t tokens) const;
     uint64_t sync_ns() const { return hardware_.device.sync_ns; }
 
-    // Bytes of `share` of an expert, rounded up.
-    uint64_t expert_bytes(double share) const {
-        return share == 1 ? shape_.expert_bytes : part_bytes(share);
+    // Bytes of `share` of an expert in one of its versions, rounded up.
+    uint64_t expert_bytes(double share, uint32_t version = 0) const {
+        return share == 1 && version == 0 ? shape_.expert_bytes : part_bytes(share, version);
     }
     // Activations of `tokens` tokens, one way, 16 bits a value.
     uint64_t activation_bytes(uint64_t tokens) const { return tokens * shape_.hidden * 2; }
@@ -113,17 +114,20 @@ private:
     double look_back_s(uint64_t tokens, uint64_t context, uint64_t sequences) const;
     double state_bytes(uint64_t sequences) const;
     void price_layer();
-    uint64_t price_gpu_expert(uint64_t tokens, double share) const;
+    uint64_t price_gpu_expert(uint64_t tokens, double share, uint32_t version) const;
     uint64_t price_cpu_expert(uint64_t tokens, double share) const;
     uint64_t price_load(uint64_t bytes) const;
-    uint64_t part_bytes(double share) const;
+    uint64_t part_bytes(double share, uint32_t version) const;
+    double bytes_of(uint32_t version) const {
+        return static_cast<double>(version == 0 ? shape_.expert_bytes : shape_.small_expert_bytes);
+    }
     uint64_t corrected(term which, uint64_t ns) const;
     void price_one();
 
     hardware_profile hardware_;
     model_shape shape_;
     double layer_bytes_ = 0, head_bytes_ = 0;
-    weight_format expert_, dense_, head_;
+    weight_format expert_, small_expert_, dense_, head_;
     uint64_t several_ns_ = 0;      // more in a layer of a pass of several tokens
     double read_bytes_per_s_ = 0;  // of weights, by the device
     uint64_t context_ = 1;

@@ -15,9 +15,16 @@ namespace moorage::core {
 
 class emulated_model final : public executor {
 public:
-    // Both borrowed. `experts`: of a layer.
-    emulated_model(executor &time, cpu_model &compute, uint32_t experts)
-        : time_(time), compute_(compute), experts_per_layer_(experts) {}
+    // All borrowed; `small`: the experts' second version, or null.
+    emulated_model(executor &time, cpu_model &compute, const model_config &of, const model *small)
+        : time_(time),
+          compute_(compute),
+          experts_per_layer_(of.experts),
+          intermediate_(of.moe_intermediate) {
+        if (!small) return;
+        small_ = experts_of(*small);
+        small_unit_ = small->config().part_unit;
+    }
 
     const uint64_t *clock() const override { return time_.clock(); }
     void begin(const pass &tokens) override { compute_.begin(tokens); }
@@ -73,19 +80,24 @@ public:
 private:
     // An expert counts once, whole: its bottom segment follows its top.
     void note(const expert_work &work) {
-        if (work.segments & first_segment) experts_.push_back(work.page);
+        if ((work.segments & first_segment) == 0) return;
+        const uint32_t expert = work.page % experts_per_layer_;
+        if (work.version == 0)
+            experts_.push_back({expert, 0, intermediate_, nullptr});
+        else
+            experts_.push_back({expert, 0, intermediate_, small_[work.page], small_unit_});
     }
     void flush() {
         if (experts_.empty()) return;
-        for (uint32_t &page : experts_) page %= experts_per_layer_;
         compute_.experts(layer_, experts_);
         experts_.clear();
     }
 
     executor &time_;
     cpu_model &compute_;
-    uint32_t layer_ = 0, experts_per_layer_;
-    std::vector<uint32_t> experts_;
+    uint32_t layer_ = 0, experts_per_layer_, intermediate_, small_unit_ = 0;
+    std::vector<expert_call> experts_;
+    std::vector<const mlp_weights *> small_;  // [pages]
 };
 
 }  // namespace moorage::core

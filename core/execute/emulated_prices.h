@@ -8,9 +8,10 @@ namespace moorage::core {
 
 // Of an expert, or of a move.
 inline uint64_t price_of_work(const cost_model &costs, event_kind kind, const expert_work &work) {
-    return kind == event_kind::gpu_expert   ? costs.gpu_expert_ns(work.tokens, work.share)
+    return kind == event_kind::gpu_expert
+               ? costs.gpu_expert_ns(work.tokens, work.share, work.version)
            : kind == event_kind::cpu_expert ? costs.cpu_expert_ns(work.tokens, work.share)
-                                            : costs.move_ns(work.share);
+                                            : costs.move_ns(work.share, work.version);
 }
 
 inline uint64_t launching_ns(const cost_model &costs, event_kind kind) {

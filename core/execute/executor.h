@@ -35,6 +35,7 @@ struct expert_work {
     uint32_t tag = 0;                  // comes back with the completion
     uint8_t segments = MOORAGE_WHOLE;  // the bottom segment comes after the top one
     uint8_t device = 0;                // that has the expert, where there are several
+    uint8_t version = 0;               // that is computed with; on the CPU always the first
 };
 
 // A run of bytes of the segments of one page, in the order of their image (model/segment.h).
@@ -44,6 +45,7 @@ struct link_piece {
     uint8_t segments = MOORAGE_WHOLE;  // of the whole transfer
     uint64_t offset_bytes = 0;         // within it
     uint64_t bytes = 0;                // >= 1
+    uint8_t version = 0;               // of the page
 
     // What of it lies in the image of the top segment and in that of the bottom one, which are of
     // so many bytes; a whole expert is its top segment.

@@ -53,8 +53,9 @@ private:
     uint64_t price_of_head(uint32_t tokens) const { return costs_.head_ns(tokens); }
     // The same kernels on the same cores, wherever the weights lie: the device's figures hold.
     uint64_t price_of(event_kind kind, const expert_work &work) const {
-        return kind == event_kind::moved ? costs_.move_ns(work.share)
-                                         : costs_.gpu_expert_ns(work.tokens, work.share);
+        return kind == event_kind::moved
+                   ? costs_.move_ns(work.share, work.version)
+                   : costs_.gpu_expert_ns(work.tokens, work.share, work.version);
     }
     uint64_t time_ns() const { return now_; }
     void compute(std::span<const operation> experts);

@@ -7,17 +7,21 @@
 
 namespace moorage::core {
 
-load_link::load_link(const model &of, std::unique_ptr<expert_reader> reader)
-    : experts_(experts_of(of)), reader_(std::move(reader)), thread_([this] { bring(); }) {}
+load_link::load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader)
+    : experts_{experts_of(of),
+               small ? experts_of(*small) : std::vector<const mlp_weights *>()},
+      reader_(std::move(reader)),
+      thread_([this] { bring(); }) {}
 
-result<std::unique_ptr<load_link>> load_link::create(const model &of, bool from_disk) {
+result<std::unique_ptr<load_link>> load_link::create(const model &of, bool from_disk,
+                                                     const model *small) {
     std::unique_ptr<expert_reader> reader;
     if (from_disk) {
         auto made = expert_reader::create(of);
         if (!made) return made.failure();
         reader = std::move(*made);
     }
-    return std::unique_ptr<load_link>(new load_link(of, std::move(reader)));
+    return std::unique_ptr<load_link>(new load_link(of, small, std::move(reader)));
 }
 
 void load_link::send(const link_piece &piece, uint32_t top_rows,
@@ -29,7 +33,7 @@ void load_link::send(const link_piece &piece, uint32_t top_rows,
 }
 
 void load_link::bring() {
-    const mlp_weights &expert = *experts_[piece_.page];
+    const mlp_weights &expert = *experts_[piece_.version][piece_.page];
     const segment_image segments[] = {{expert, 0, top_rows_},
                                       {expert, top_rows_, expert.gate.rows - top_rows_}};
     const auto parts = piece_.parts(segments[0].bytes(), segments[1].bytes());

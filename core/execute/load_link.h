@@ -18,8 +18,10 @@ namespace moorage::core {
 
 class load_link {
 public:
-    // Borrowed. An error when experts are to come from disk that lie in no file as they are used.
-    static result<std::unique_ptr<load_link>> create(const model &of, bool from_disk);
+    // Borrowed; `small`: the experts' second version, or null. An error when experts are to come
+    // from disk that lie in no file as they are used.
+    static result<std::unique_ptr<load_link>> create(const model &of, bool from_disk,
+                                                     const model *small = nullptr);
 
     // Begins to bring the piece of an expert whose top segment has `top_rows`, into the images of
     // its top and bottom segment. These are fixed now: a piece under way goes on when its transfer
@@ -35,10 +37,10 @@ public:
     const std::string &failure() const { return failure_; }  // empty: none
 
 private:
-    load_link(const model &of, std::unique_ptr<expert_reader> reader);
+    load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader);
     void bring();
 
-    const std::vector<const mlp_weights *> experts_;
+    const std::vector<const mlp_weights *> experts_[2];  // [version]
     const std::unique_ptr<expert_reader> reader_;  // null: from memory
     link_piece piece_;
     uint32_t top_rows_ = 0;

@@ -15,6 +15,7 @@ namespace moorage::core {
 struct alignas(64) operation {
     event_kind kind;
     uint8_t segments;  // of an expert or a move; of hidden states 1: back; else 0
+    uint8_t version;   // of an expert or a move
     uint32_t tag, transfer, page, layer;
     double share;       // of an expert for the CPU; of hidden states the bytes
     uint64_t to_row;    // of a move

@@ -168,6 +168,7 @@ protected:
         operation &next = on.queue.push();
         next.kind = kind;
         next.segments = work.segments;
+        next.version = work.version;
         next.tag = work.tag;
         next.transfer = work.transfer;
         next.page = work.page;

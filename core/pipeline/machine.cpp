@@ -36,14 +36,20 @@ status make_emulator(const machine_request &request, machine &made) {
     if (!request.of) return success();
     if (const status done = add_compute(request, made); !done) return done.failure();
     made.where =
-        std::make_unique<emulated_model>(*made.time, *made.compute, request.of->config().experts);
+        std::make_unique<emulated_model>(*made.time, *made.compute, request.of->config(),
+                                         request.small);
     return success();
 }
 
 status make_cpu(const machine_request &request, machine &made) {
     if (const status done = add_compute(request, made); !done) return done.failure();
-    auto where = cpu_executor::create({request.of, made.compute.get(), request.places.each.front(),
-                                       request.transfers_max, request.in_place, request.from_disk});
+    auto where = cpu_executor::create({.of = request.of,
+                                       .compute = made.compute.get(),
+                                       .places = request.places.each.front(),
+                                       .transfers_max = request.transfers_max,
+                                       .in_place = request.in_place,
+                                       .from_disk = request.from_disk,
+                                       .small = request.small});
     if (!where) return where.failure();
     made.where = std::move(where).value();
     return success();

@@ -19,6 +19,7 @@ namespace moorage::core {
 struct machine_request {
     const run_config *config;
     const model *of;  // null: a trace on the emulator, nothing is computed
+    const model *small;  // the experts' second version; null: there is none, or nothing is computed
     const cost_model *costs;
     std::span<const cost_model> more_costs;  // of devices beyond the first
     device_places places;

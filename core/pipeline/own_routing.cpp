@@ -18,6 +18,7 @@ run_config plain_of(const run_config &config) {
     plain.exact_requests.clear();
     plain.substitution_max = 1;
     plain.split = 1;
+    plain.small.clear();
     return plain;
 }
 

@@ -39,7 +39,7 @@ pipeline::pipeline(const parts &of)
                 source_.experts()),
       guard_(of.guard, {true, prefetch_.active(), of.routing.lossy}),
       account_(source_.layers(), source_.streams(), executor_.virtual_time()),
-      step_(source_, of.needs, of.hidden),
+      step_(source_, of.needs, of.hidden, costs_.shape().versions()),
       work_({.where = executor_,
              .costs = {costs_, of.more_costs},
              .truth = truth_,

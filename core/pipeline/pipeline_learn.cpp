@@ -18,7 +18,8 @@ void pipeline::learn(const completion &done) {
             const uint32_t tokens = work_.tokens_of(done.tag);
             return costs_.observe(
                 cost_model::gpu_expert,
-                costs_.gpu_expert_ns(tokens, work_.share_of(done.tag, done.segments)),
+                costs_.gpu_expert_ns(tokens, work_.share_of(done.tag, done.segments),
+                                     work_.version_of(done.tag)),
                 done.duration_ns);
         }
         case event_kind::cpu_expert:

@@ -2,7 +2,6 @@
 #include "core/pipeline/run.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/base/json.h"
 #include "core/base/log.h"
@@ -25,6 +24,7 @@
 #include "core/pipeline/run_hardware.h"
 #include "core/pipeline/texts.h"
 #include "core/pipeline/timeline_sink.h"
+#include "core/pipeline/versions.h"
 #include "core/report/odd_figure.h"
 #include "core/source/trace_source.h"
 
@@ -65,7 +65,6 @@ private:
     result<run_report> drive();
     void warn_of_predictions();
     status check_computed() const;
-    status check_text(const text_report &text) const;
     guard_rules guarding() const;
     void log_switched(const guard &of, uint64_t &known) const;
     routing_rules routing() const {
@@ -90,6 +89,7 @@ private:
     const trace *trace_ = nullptr;          // one of trace ...
     const opened_model *opened_ = nullptr;  // ... and model
     const model *computed_ = nullptr;       // null: a trace on the emulator
+    const model *small_ = nullptr;          // its second version; null: none, or nothing computed
     text_job job_;
     model_source *texts_ = nullptr;  // source_ of a model
     std::unique_ptr<source> source_;
@@ -174,6 +174,9 @@ status runner::open_model() {
     if (!opened) return opened.failure();
     opened_ = *opened;
     computed_ = opened_->of.get();
+    const auto small = open_small(config_, *computed_, shared_);
+    if (!small) return small.failure();
+    small_ = *small;
     if (options_.requests) {
         job_.requests = *options_.requests;
     } else {
@@ -211,6 +214,7 @@ status runner::open_hardware() {
     } else {
         shape = shape_of(*computed_, config_.model.filename().string());
     }
+    if (const status done = add_small(config_, small_, shape); !done) return done.failure();
     const uint64_t mean_length =
         trace_ ? trace_->tokens() / trace_->requests() : texts_->context_max();
     hardware_.price(shape, mean_length / 2 + 1);
@@ -275,6 +279,7 @@ status runner::make_machine() {
     machine_request request{};
     request.config = &config_;
     request.of = computed_;
+    request.small = small_;
     request.costs = &hardware_.costs();
     request.more_costs = hardware_.more_costs();
     request.places = {truth_->all().arenas(), truth_->all().spread()};
@@ -392,7 +397,8 @@ result<run_report> runner::drive() {
         report.text = report_of(job_, *texts_, opened_->words.get(),
                                 config_.model.lexically_normal().filename().string());
         report.requests = texts_->requests().size();
-        if (const status told = check_text(report.text); !told) return told.failure();
+        const status told = check_text(report.text, config_.model);
+        if (!told) return told.failure();
     }
     if (options_.optimum) count_optimum(report);
     for (const guard_arm &arm : report.guard)
@@ -415,17 +421,6 @@ status runner::check_computed() const {
                                              "the model",
                                              policies_.all().router->name())
                                     : "")};
-}
-
-// exp() of a large mean leaves the range of numbers although the mean does not.
-status runner::check_text(const text_report &text) const {
-    double worst = text.nll;
-    for (const text_report::part &part : text.parts) worst = std::max(worst, part.nll);
-    if (std::isfinite(std::exp(worst))) return success();
-    return error{
-        format("{}: a negative log-likelihood of {} per token: the model's logits lie so "
-               "far apart that its perplexity is no finite number",
-               config_.model.string(), worst)};
 }
 
 guard_rules runner::guarding() const {
@@ -477,6 +472,7 @@ void runner::describe(run_report &report) {
     report.title = config_.title;
     report.seed = config_.seed;
     report.lossy = policies_.lossy();
+    report.version_names = names_of_versions(config_, hardware_.costs().shape());
     report.misfit = memory_.misfit;
     if (memory_.from_disk)
         report.host = {memory_.slots,    report.experts.requested,       report.experts.hits,
@@ -499,6 +495,7 @@ void runner::describe(run_report &report) {
                        {"link", hardware.link.name},
                        {"node", hardware.node.name}};
     describe_source(all["source"]);
+    if (!config_.small.empty()) all["source"]["small"] = report.version_names[1];
     all["memory"] = {{"experts", memory_.experts},
                      {"experts_all", page_count()},
                      {"bytes", uint64_t{memory_.experts} * hardware_.costs().shape().expert_bytes},

@@ -2,6 +2,7 @@
 #include "core/pipeline/run_account.h"
 
 #include <cassert>
+#include <iterator>
 
 namespace moorage::core {
 
@@ -91,6 +92,8 @@ void run_account::report(const executor &of, const memories &truth,
         one.split = truth.at(0).rows().share(layer, first_segment);
         into.experts += one.experts;
         into.routing += one.routing;
+        for (size_t version = 0; version < std::size(one.versions); ++version)
+            into.versions[version] += one.versions[version];
         into.predicted += one.predicted;
         into.predicted_right += one.predicted_right;
     }

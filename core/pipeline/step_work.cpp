@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/pipeline/versions.h"
+
 namespace moorage::core {
 
 step_work::step_work(const parts &of)
@@ -25,6 +27,7 @@ step_work::step_work(const parts &of)
       remote_(of.others, of.truth.all().experts()),
       layers_(of.layers),
       devices_(truth_.devices()),
+      versions_(costs_.shape().versions()),
       from_disk_(of.from_disk),
       predicts_(prefetch_.from_resident() && executor_.predicts()),
       others_(of.others),
@@ -46,6 +49,8 @@ step_work::step_work(const parts &of)
 
 // Resident experts come first, each group in the order of the step.
 void step_work::look_up(layer_report &account) {
+    if (versions_ > 1) [[unlikely]]
+        give_way(step_, truth_, cache_);
     const moorage_step &view = step_.view();
     const uint32_t count = view.distinct_count, base = view.layer * view.experts;
     const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
@@ -81,6 +86,8 @@ void step_work::look_up(layer_report &account) {
             ++of.requested;
             of.hits += item.missing == 0;
         }
+    if (versions_ > 1) [[unlikely]]
+        choose_versions(step_, truth_, places_of_items_, items_);
     if (prefetch_.active()) look_up_predicted(account);
 }
 
@@ -129,7 +136,8 @@ void step_work::join_transfers() {
         if (item.missing == 0) continue;
         if (host_) item.read_ns = host_->wait_ns(item.page);
         item.load_left_bytes =
-            costs_.expert_bytes(share(item.page, item.missing)) - behind_.moved_bytes(item.page);
+            costs_.expert_bytes(share(item.page, item.missing), item.version) -
+            behind_.moved_bytes(item.page);
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_left_bytes -= transport_.record(id).moved_bytes;
@@ -208,7 +216,7 @@ bool step_work::load() {
         }
         item.behind = false;
         if (behind_.under_way(item.page)) item.transfers[0] = behind_.take(item.page);
-        truth_.of(item.page).expect_passing(item.page, item.missing);
+        truth_.of(item.page).expect_passing(item.page, item.missing, item.version);
         if (item.cached || item.passes) continue;
         to_cache_.push_back(item.page);
         to_cache_items_.push_back(i);
@@ -265,7 +273,7 @@ void step_work::start_segment(uint32_t index, uint8_t segments) {
     const uint32_t transfer = there ? MOORAGE_NONE : item.transfers[part_of(segments)];
     const double of_expert = segments == MOORAGE_WHOLE ? 1 : share(item.page, segments);
     executor_.expert_on_gpu({item.page, item.tokens, of_expert, transfer, index, segments,
-                             static_cast<uint8_t>(truth_.device_of(item.page))});
+                             static_cast<uint8_t>(truth_.device_of(item.page)), item.version});
     ++item.open;
     ++open_;
 }
@@ -388,8 +396,9 @@ bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
         ledger &book = truth_.of(item.page);
         if (!book.has_room(item.page, segments, item.cached)) return false;
         book.take_rows(item.page, segments, item.cached);
-        transfer = transport_.submit(owner::demand, h2d_to(item.page), item.page, segments,
-                                     costs_.expert_bytes(share(item.page, segments)));
+        transfer = transport_.submit(
+            owner::demand, h2d_to(item.page), item.page, segments,
+            costs_.expert_bytes(share(item.page, segments), item.version), item.version);
     }
     start_segment(index, segments);
     return true;
@@ -463,9 +472,9 @@ void step_work::move_top(step_item &item) {
     ledger &book = truth_.of(item.page);
     if (!book.rows().must_move(item.page)) return;
     const auto index = static_cast<uint32_t>(&item - items_.data());
-    executor_.move_top(
-        {item.page, 0, share(item.page, first_segment), MOORAGE_NONE, index, first_segment},
-        book.take_slot(item.page));
+    executor_.move_top({item.page, 0, share(item.page, first_segment), MOORAGE_NONE, index,
+                        first_segment, 0, item.version},
+                       book.take_slot(item.page));
     ++item.open;
     ++open_;
 }
@@ -508,7 +517,7 @@ uint64_t step_work::window_ns() {
         for (const step_item &item : items_) {
             const bool done = item.open == 0 && item.run_ns != 0;
             if (item.site == site_gpu && !done && truth_.device_of(item.page) == device)
-                its_ns += each_.of(device).gpu_expert_ns(item.tokens, 1);
+                its_ns += each_.of(device).gpu_expert_ns(item.tokens, 1, item.version);
         }
         gpu_ns = std::max(gpu_ns, its_ns);
     }
@@ -541,6 +550,8 @@ void step_work::done(const completion &what) {
 }
 
 void step_work::end(layer_report &account) {
+    if (versions_ > 1) [[unlikely]]
+        count_versions(items_, transport_, account);
     ledger *const only = truth_.only();
     for (step_item &item : items_) {
         (only ? *only : truth_.of(item.page)).unpin(item.page, item.cached || item.behind);

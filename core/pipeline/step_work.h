@@ -84,6 +84,7 @@ public:
     // Of what a completion is tagged with.
     uint32_t tokens_of(uint32_t item) const { return items_[item].tokens; }
     uint32_t page_of(uint32_t item) const { return items_[item].page; }
+    uint8_t version_of(uint32_t item) const { return items_[item].version; }
     double share_of(uint32_t item, uint8_t segments) const {
         return share(items_[item].page, segments);
     }
@@ -141,7 +142,7 @@ private:
     layer_step &step_;
     const pass &pass_;
     remote_calls remote_;
-    const uint32_t layers_, devices_;
+    const uint32_t layers_, devices_, versions_;
     const bool from_disk_;
     const bool predicts_;  // executor::predict() comes before prefetches are planned
     peers *const others_;  // null: there are none

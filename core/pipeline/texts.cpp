@@ -2,6 +2,7 @@
 #include "core/pipeline/texts.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/base/json.h"
 #include "core/base/mapped_file.h"
@@ -225,6 +226,17 @@ text_report report_of(const text_job &job, const model_source &from, const token
     for (size_t part = 0; part < report.parts.size(); ++part)
         report.parts[part].nll = mean(part_sums[part], report.parts[part].scored);
     return report;
+}
+
+// exp() of a large mean leaves the range of numbers although the mean does not.
+status check_text(const text_report &text, const std::filesystem::path &model) {
+    double worst = text.nll;
+    for (const text_report::part &part : text.parts) worst = std::max(worst, part.nll);
+    if (std::isfinite(std::exp(worst))) return success();
+    return error{
+        format("{}: a negative log-likelihood of {} per token: the model's logits lie so "
+               "far apart that its perplexity is no finite number",
+               model.string(), worst)};
 }
 
 }  // namespace moorage::core

@@ -29,5 +29,7 @@ result<text_job> make_job(const run_config &config, const model &of, const token
 // What came of it.
 text_report report_of(const text_job &job, const model_source &from, const tokenizer *words,
                       const std::string &model_name);
+// An error where the likelihood of a text gives no finite perplexity; `model` is told of.
+status check_text(const text_report &text, const std::filesystem::path &model);
 
 }  // namespace moorage::core

@@ -200,8 +200,9 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
         return true;
     }
     const ledger &book = truth_.of(page);
-    // Of the running step, whose end would take its place away: looking ahead a whole round.
-    if (book.pinned(page)) return true;
+    // Of the running step, whose end would take its place away: looking ahead a whole round. Or
+    // there in part in another version than orders bring.
+    if (book.pinned(page) || book.version(page) != 0) return true;
     const auto missing = static_cast<uint8_t>(whole_segments(segments) & ~book.known(page));
     if (!book.rows().split(page / source_.experts())) {
         return missing != MOORAGE_WHOLE || add(page, MOORAGE_WHOLE, held);

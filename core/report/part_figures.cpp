@@ -113,6 +113,10 @@ constexpr figure_row<routing_of> routing_rows[] = {
      [](routed of) -> json { return of.counts.reweighted; }},
     {{"dropped", count, smaller, "dropped", "kept, with no weight"},
      [](routed of) -> json { return of.counts.dropped; }},
+    {{"small", count, smaller, "small", "kept, in the second version if need be",
+      "where experts have two versions"},
+     [](routed of) -> json { return of.counts.small; },
+     [](routed of) { return of.counts.small != 0; }},
     {{"agreement", share, larger, "agreement", "choices that stood"},
      [](routed of) -> json { return stable(1 - substituted_share(of.counts, of.substituted)); }},
     {{"rows", count, neither, "rows", "tokens at layers"},
@@ -125,6 +129,28 @@ constexpr figure_row<routing_of> routing_rows[] = {
      [](routed of) -> json { return of.counts.held_exact; }},
     {{"held_cap", count, neither, "held: cap", "substitutions undone beyond the cap"},
      [](routed of) -> json { return of.counts.held_cap; }}};
+
+struct version_of_run {
+    const run_report &run;
+    size_t version;
+};
+using in_version = const version_of_run &;
+uint64_t all_computed(in_version of) {
+    uint64_t all = 0;
+    for (const version_counts &one : of.run.versions) all += one.computed;
+    return all;
+}
+constexpr figure_row<version_of_run> version_rows[] = {
+    {{"name", text, neither, "version", "the model or shape that it is of"},
+     [](in_version of) -> json { return of.run.version_names[of.version]; }},
+    {{"computed", count, neither, "computed", "experts for a token each"},
+     [](in_version of) -> json { return of.run.versions[of.version].computed; }},
+    {{"computed_share", share, neither, "of the work", "computed, of that in all versions"},
+     [](in_version of) {
+         return ratio_of(of.run.versions[of.version].computed, all_computed(of));
+     }},
+    {{"loaded_bytes", bytes, neither, "loaded", "by transfers that a step waited for"},
+     [](in_version of) -> json { return of.run.versions[of.version].loaded_bytes; }}};
 
 // Of `text`, whose own JSON is written where its parts are known.
 constexpr figure text_words[] = {
@@ -276,6 +302,14 @@ json to_json(const routing_counts &routing, uint64_t substituted) {
                       routing_of{routing, substituted});
 }
 
+json versions_json(const run_report &of) {
+    json all = json::array();
+    for (size_t version = 0; version < of.version_names.size(); ++version)
+        all.push_back(table_json(std::span<const figure_row<version_of_run>>(version_rows),
+                                 version_of_run{of, version}));
+    return all;
+}
+
 json to_json(const cluster_report &of) {
     return table_json(std::span<const figure_row<cluster_report>>(cluster_rows), of);
 }
@@ -292,6 +326,7 @@ void add_part_words(std::vector<std::pair<std::string, const figure *>> &all) {
     add_words(std::span<const figure_row<device_report>>(device_rows), "devices.*.", all);
     add_words(std::span<const figure_row<host_report>>(host_rows), "host.", all);
     add_words(std::span<const figure_row<routing_of>>(routing_rows), "routing.", all);
+    add_words(std::span<const figure_row<version_of_run>>(version_rows), "versions.*.", all);
     for (const figure &one : text_words) all.emplace_back(one.path, &one);
     add_words(std::span<const figure_row<cluster_report>>(cluster_rows), "cluster.", all);
     add_words(std::span<const figure_row<cluster_report::home>>(home_rows), "cluster.homes.*.",

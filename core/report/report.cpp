@@ -233,6 +233,7 @@ std::string to_text(const run_report &report) {
     text += labelled("speed", format("{} tokens/s", three_digits(report.tokens_per_s)));
     text += text_lines(report.text) + expert_lines(report);
     for (const auto &[label, said] : routing_lines(report)) text += labelled(label, said);
+    if (!report.version_names.empty()) text += labelled("versions", versions_text(report));
     for (const auto &[label, said] : guard_lines(report.guard)) text += labelled(label, said);
     if (report.cluster) text += to_text(*report.cluster);
     return text + byte_lines(report) + time_lines(report) + policy_lines(report) +

@@ -93,6 +93,9 @@ struct run_report {
     expert_counts experts;
     routing_counts routing;
     bool lossy = false;  // the router may choose what the model does not
+    // Names of the experts' versions; empty: there is one. What was done in each.
+    std::vector<std::string> version_names;
+    version_counts versions[2];
     byte_counts bytes;
     arrangement_report arrangement;
     std::optional<host_report> host;     // where it does not hold all experts

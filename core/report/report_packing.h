@@ -63,14 +63,14 @@ void each_field(auto &of, auto &&each) requires packed_as<decltype(of), cluster_
 
 void each_field(auto &of, auto &&each) requires packed_as<decltype(of), run_report> {
     auto &[tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms,
-           ttft_ms, tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time,
-           causes, has_predictions, predicted, predicted_right, layers, policy_times, guard, config,
-           faults, without_advice, facts, warnings, misfit, text, cluster, opt_misses, opt_reason] =
-        of;
+           ttft_ms, tokens_per_s, experts, routing, lossy, version_names, versions, bytes,
+           arrangement, host, devices, time, causes, has_predictions, predicted, predicted_right,
+           layers, policy_times, guard, config, faults, without_advice, facts, warnings, misfit,
+           text, cluster, opt_misses, opt_reason] = of;
     each(tokens, requests, executor, profile, title, seed, virtual_time, total_ms, tpot_ms, ttft_ms,
-         tokens_per_s, experts, routing, lossy, bytes, arrangement, host, devices, time, causes,
-         has_predictions, predicted, predicted_right, layers, guard, config, faults, without_advice,
-         facts, warnings, misfit, text, cluster, opt_misses, opt_reason);
+         tokens_per_s, experts, routing, lossy, version_names, versions, bytes, arrangement, host,
+         devices, time, causes, has_predictions, predicted, predicted_right, layers, guard, config,
+         faults, without_advice, facts, warnings, misfit, text, cluster, opt_misses, opt_reason);
 }
 
 }  // namespace moorage::core

@@ -59,12 +59,27 @@ std::vector<std::pair<std::string, std::string>> routing_lines(const run_report 
         lines.emplace_back("",
                            format("of them {} kept with another weight, {} with none",
                                   with_commas(routing.reweighted), with_commas(routing.dropped)));
+    if (routing.small != 0)
+        lines.emplace_back("", format("of them {} for which the second version would do",
+                                      with_commas(routing.small)));
     if (routing.held_exact + routing.held_cap != 0)
         lines.emplace_back("held back",
                            format("substitutions in exact requests {}, beyond the cap {}",
                                   with_commas(routing.held_exact), with_commas(routing.held_cap)));
     lines.emplace_back("quality", quality_text(report));
     return lines;
+}
+
+std::string versions_text(const run_report &report) {
+    double all = 0;
+    for (const version_counts &one : report.versions) all += double(one.computed);
+    std::vector<std::string> said;
+    for (size_t i = 0; i < report.version_names.size(); ++i)
+        said.push_back(format("{} of the work in {} ({} loaded)",
+                              fine_percent(double(report.versions[i].computed), all),
+                              report.version_names[i],
+                              human_bytes(double(report.versions[i].loaded_bytes))));
+    return format("{}", fmt::join(said, ", "));
 }
 
 std::string perplexity_change(const text_report &text) {

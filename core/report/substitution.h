@@ -27,6 +27,10 @@ json to_json(const routing_counts &routing, uint64_t substituted);
 // Label and text of the lines of a run's report; none where the router is lossless.
 std::vector<std::pair<std::string, std::string>> routing_lines(const run_report &report);
 
+// "82.00 % of the work in big.gguf (1.2 GB loaded), 18.00 % in small.gguf (0.1 GB loaded)".
+// Requires: experts have two versions.
+std::string versions_text(const run_report &report);
+
 // "+1.14 %": perplexity against that of the model's own routing; "-" where it is not known.
 std::string perplexity_change(const text_report &text);
 

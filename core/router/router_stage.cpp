@@ -96,6 +96,7 @@ void router_stage::settle_row(layer_step &step, uint32_t row, layer_report &acco
     account.experts.substituted += changed.all();
     account.routing.reweighted += changed.reweighted;
     account.routing.dropped += changed.dropped;
+    account.routing.small += changed.small;
     account.routing.rows_unchanged += changed.all() == 0;
 }
 

@@ -7,12 +7,13 @@
 
 namespace moorage::core {
 
-layer_step::layer_step(const source &from, uint32_t needs, bool hidden)
+layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t versions)
     : has_weights_((from.offers() & MOORAGE_NEEDS_WEIGHTS) != 0),
       wants_weights_(has_weights_ && (needs & MOORAGE_NEEDS_WEIGHTS)),
       wants_scores_((from.offers() & MOORAGE_NEEDS_GATE_SCORES) &&
                     (needs & MOORAGE_NEEDS_GATE_SCORES)),
-      wants_hidden_(hidden && from.hidden_size() != 0) {
+      wants_hidden_(hidden && from.hidden_size() != 0),
+      several_versions_(versions > 1) {
     const size_t tokens = from.tokens_max(), k = from.top_k(), experts = from.experts();
     const size_t distinct = std::min(tokens * k, experts);
     routed.resize(tokens * k);
@@ -28,6 +29,7 @@ layer_step::layer_step(const source &from, uint32_t needs, bool hidden)
     positions_.resize(tokens);
     token_ids_.resize(tokens);
     kept_.resize(tokens * k);
+    wanted_.resize(distinct);
     if (wants_hidden_) hidden_.resize(tokens * from.hidden_size());
     requests_.resize(tokens);
     if (wants_weights_)
@@ -68,7 +70,7 @@ void layer_step::enter(const pass &tokens) {
 }
 
 void layer_step::fill(source &from, const pass &tokens, uint32_t layer) {
-    adopted_ = drops_ = false;
+    adopted_ = drops_ = small_ = false;
     computed_ = chosen_.data();
     view_->layer = layer;
     from.route(tokens, layer, chosen_.data());
@@ -115,6 +117,8 @@ layer_step::changes layer_step::changed(uint32_t row) const {
             ++found.dropped;
         } else if (std::find(own, own + k, now[i]) == own + k) {
             ++found.substituted;
+        } else if (classes[i] == MOORAGE_CLASS_SMALL && several_versions_) {
+            ++found.small;
         } else if (gives_weights_ && !std::isnan(given[i]) &&
                    !(std::abs(given[i] - rule[i]) <= 1e-4f * largest)) {
             ++(given[i] == 0 ? found.dropped : found.reweighted);
@@ -130,7 +134,8 @@ bool layer_step::repeats_own() const {
     const uint8_t *const classes = routed_classes.data();
     uint32_t differing = 0;
     for (size_t i = 0, count = chosen().size(); i < count; ++i)
-        differing |= (now[i] ^ own[i]) | (classes[i] == MOORAGE_CLASS_DROPPED);
+        differing |= (now[i] ^ own[i]) | (classes[i] == MOORAGE_CLASS_DROPPED) |
+                     (classes[i] == MOORAGE_CLASS_SMALL);
     return differing == 0;
 }
 
@@ -141,7 +146,12 @@ void layer_step::restore_row(uint32_t row) {
     std::fill_n(routed_classes.data() + at, k, uint8_t{MOORAGE_CLASS_TOP});
 }
 
-void layer_step::adopt_route(bool drops, bool renormalise) {
+bool layer_step::has_class(uint8_t which) const {
+    const uint8_t *const end = classes_.data() + chosen().size();
+    return std::find(classes_.data(), end, which) != end;
+}
+
+void layer_step::adopt_route(bool departs, bool renormalise) {
     const size_t count = chosen().size();
     std::copy_n(routed.data(), count, adopted_chosen_.data());
     std::copy_n(routed_classes.data(), count, classes_.data());
@@ -149,8 +159,8 @@ void layer_step::adopt_route(bool drops, bool renormalise) {
     view_->host_classes = lent_.classes;
     adopted_ = true;
     computed_ = adopted_chosen_.data();
-    drops_ = drops && std::find(classes_.data(), classes_.data() + count, MOORAGE_CLASS_DROPPED) !=
-                          classes_.data() + count;
+    small_ = departs && several_versions_ && has_class(MOORAGE_CLASS_SMALL);
+    drops_ = departs && has_class(MOORAGE_CLASS_DROPPED);
     if (!drops_) return;
     renormalises_ = renormalise;
     for (size_t i = 0; i < count; ++i)
@@ -187,7 +197,18 @@ void layer_step::predicted(const lent_vector<uint32_t> &experts) {
     view_->prediction_count = static_cast<uint32_t>(experts.size());
 }
 
-void layer_step::group() { drops_ ? group_all<true>() : group_all<false>(); }
+void layer_step::group() {
+    drops_ ? group_all<true>() : group_all<false>();
+    if (small_) want_versions();
+}
+
+// The second version of an expert will do where it does for every token that chose it.
+void layer_step::want_versions() {
+    std::fill_n(wanted_.begin(), view_->distinct_count, uint8_t{1});
+    for (size_t i = 0, count = chosen().size(); i < count; ++i)
+        if (computed_[i] != MOORAGE_NONE && classes_[i] != MOORAGE_CLASS_SMALL)
+            wanted_[item_[computed_[i]]] = 0;
+}
 
 template <bool Drops>
 void layer_step::group_all() {

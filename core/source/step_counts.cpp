@@ -25,8 +25,15 @@ routing_counts &routing_counts::operator+=(const routing_counts &other) {
     rows_unchanged += other.rows_unchanged;
     reweighted += other.reweighted;
     dropped += other.dropped;
+    small += other.small;
     held_exact += other.held_exact;
     held_cap += other.held_cap;
+    return *this;
+}
+
+version_counts &version_counts::operator+=(const version_counts &other) {
+    computed += other.computed;
+    loaded_bytes += other.loaded_bytes;
     return *this;
 }
 

@@ -25,9 +25,17 @@ struct routing_counts {
     uint64_t choices = 0, rows = 0, rows_unchanged = 0;
     // Of what was substituted, its own experts: with another weight, or with none.
     uint64_t reweighted = 0, dropped = 0;
+    uint64_t small = 0;       // its own, for which a second version was good enough
     uint64_t held_exact = 0;  // substitutions undone: the request was to be exact ...
     uint64_t held_cap = 0;    // ... or would have had more of them than [router] allows
     routing_counts &operator+=(const routing_counts &other);
+};
+
+// What was computed and brought in one version of the experts, where there are several.
+struct version_counts {
+    uint64_t computed = 0;      // experts, for a token each
+    uint64_t loaded_bytes = 0;  // by transfers that a step waited for
+    version_counts &operator+=(const version_counts &other);
 };
 
 struct byte_counts {
@@ -43,6 +51,7 @@ struct byte_counts {
 struct layer_report {
     expert_counts experts;
     routing_counts routing;
+    version_counts versions[2];    // [version]
     uint64_t h2d_bytes = 0;        // of its experts, by demand or before
     double stall_ms = 0;           // of time_ms::stall, until its last expert was computed
     uint32_t slots = 0;            // at the end

@@ -39,7 +39,7 @@ transport_stage::transport_stage(instance &policy, executor &where, fault_log &f
 }
 
 uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t segments,
-                                uint64_t bytes) {
+                                uint64_t bytes, uint8_t version) {
     assert(bytes > 0 && link < links_max);
     if (free_ids_.empty()) return MOORAGE_NONE;
     const uint32_t id = free_ids_.back();
@@ -48,6 +48,7 @@ uint32_t transport_stage::enter(owner of, uint32_t link, uint32_t page, uint8_t 
     record.live = true;
     record.held = record.cancelled = false;
     record.segments = segments;
+    record.version = version;
     record.of = of;
     record.link = link;
     record.page = page;
@@ -69,8 +70,8 @@ void transport_stage::offer(uint32_t id, owner of, uint32_t link, uint32_t page,
 }
 
 uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t segments,
-                                 uint64_t bytes) {
-    const uint32_t id = enter(of, link, page, segments, bytes);
+                                 uint64_t bytes, uint8_t version) {
+    const uint32_t id = enter(of, link, page, segments, bytes, version);
     if (id == MOORAGE_NONE) return id;
     if (supply_ && is_h2d(link) && !supply_->use(page, of)) {
         records_[id].held = true;
@@ -83,7 +84,7 @@ uint32_t transport_stage::submit(owner of, uint32_t link, uint32_t page, uint8_t
 
 uint32_t transport_stage::prepare(owner of, uint32_t link, uint32_t page, uint8_t segments,
                                   uint64_t bytes) {
-    const uint32_t id = enter(of, link, page, segments, bytes);
+    const uint32_t id = enter(of, link, page, segments, bytes, /*version=*/0);
     if (id != MOORAGE_NONE) records_[id].held = true;
     return id;
 }
@@ -202,7 +203,8 @@ bool transport_stage::send_one(uint32_t link) {
             on.sent_bytes += piece.bytes;
         }
     }
-    executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes});
+    executor_.send(
+        {link, record.page, record.segments, offset_bytes, piece.bytes, record.version});
     return true;
 }
 

@@ -37,7 +37,7 @@ struct transfer_record {
     bool live = false;       // submitted, not yet ended
     bool held = false;       // of it, until there is something to send
     bool cancelled = false;  // ends with its pieces under way
-    uint8_t segments = MOORAGE_WHOLE;
+    uint8_t segments = MOORAGE_WHOLE, version = 0;
     owner of = owner::demand;
     uint32_t link = 0, page = MOORAGE_NONE;
     uint64_t bytes = 0;
@@ -60,9 +60,10 @@ public:
     // The page is there now: transfers that were held for it may be sent.
     void supplied(uint32_t page);
 
-    // A new transfer of `bytes` >= 1, which are the page's `segments`; returns its id, which stays
-    // taken until release(). MOORAGE_NONE when all ids are taken.
-    uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
+    // A new transfer of `bytes` >= 1, which are the page's `segments` in one of its versions;
+    // returns its id, which stays taken until release(). MOORAGE_NONE when all ids are taken.
+    uint32_t submit(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
+                    uint8_t version = 0);
     // The same, but it is sent from start() on only. Requires: not towards fast memory.
     uint32_t prepare(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
     void start(uint32_t id);
@@ -112,7 +113,8 @@ private:
         void push(sent one) { pieces[(first + count++) % pieces_at_once_max] = one; }
         void pop() { first = (first + 1) % pieces_at_once_max, --count; }
     };
-    inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes);
+    inline uint32_t enter(owner of, uint32_t link, uint32_t page, uint8_t segments, uint64_t bytes,
+                          uint8_t version);
     inline void offer(uint32_t id, owner of, uint32_t link, uint32_t page, uint64_t bytes);
     void over(const transfer_record &record) {
         if (supply_ && is_h2d(record.link)) supply_->done(record.page);

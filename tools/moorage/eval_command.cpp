@@ -78,6 +78,7 @@ int evaluate(const arguments &given) {
             print(format("  {:<20} {:>10} {:>+10.5f} {:>12}\n", "change", "", text.nll_change(),
                          perplexity_change(text)));
         }
+        if (!report->version_names.empty()) print("  " + versions_text(*report) + "\n");
         if (given.figures) print("\n" + to_text(*report));
     }
     if (!given.common.json_file.empty())

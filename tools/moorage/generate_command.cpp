@@ -70,6 +70,7 @@ void print_figures(const run_report &report) {
         line += format("; lossy: {} of the model's choices of experts substituted",
                        fine_percent(static_cast<double>(report.experts.substituted),
                                     static_cast<double>(report.routing.choices)));
+    if (!report.version_names.empty()) line += "; " + versions_text(report);
     print_error(line + "\n");
 }
 

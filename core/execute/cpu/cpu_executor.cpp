@@ -15,15 +15,19 @@ cpu_executor::cpu_executor(const cpu_executor_options &options)
       options_(options),
       experts_(options.of->config().experts),
       intermediate_(options.of->config().moe_intermediate),
-      weights_(experts_of(*options.of)),
-      begun_(std::chrono::steady_clock::now()) {}
+      weights_{experts_of(*options.of)},
+      begun_(std::chrono::steady_clock::now()) {
+    if (!options.small) return;
+    weights_[1] = experts_of(*options.small);
+    small_unit_ = options.small->config().part_unit;
+}
 
 result<std::unique_ptr<cpu_executor>> cpu_executor::create(const cpu_executor_options &options) {
     assert((!options.beside || options.in_place) && "one thing to wait for");
     std::unique_ptr<cpu_executor> made(new cpu_executor(options));
     if (options.in_place) return made;
     if (const status done = made->take_slots(); !done) return done.failure();
-    auto link = load_link::create(*options.of, options.from_disk);
+    auto link = load_link::create(*options.of, options.from_disk, options.small);
     if (!link) return link.failure();
     made->link_ = std::move(*link);
     return made;
@@ -33,10 +37,11 @@ status cpu_executor::take_slots() {
     const arena &places = *options_.places;
     assert(places.rows() == intermediate_);
     // Layers may be of different types; an arena's rows are as wide as the widest.
-    for (const mlp_weights *one : weights_) {
-        const uint64_t bytes = segment_image(*one, 0, intermediate_).bytes();
-        row_bytes_ = std::max(row_bytes_, (bytes + intermediate_ - 1) / intermediate_);
-    }
+    for (const auto &version : weights_)
+        for (const mlp_weights *one : version) {
+            const uint64_t bytes = segment_image(*one, 0, intermediate_).bytes();
+            row_bytes_ = std::max(row_bytes_, (bytes + intermediate_ - 1) / intermediate_);
+        }
     auto memory = memory_block::create(
         row_bytes_ * places.rows_total(),
         format("the arena of {} expert slots", places.rows_total() / places.rows()));
@@ -123,7 +128,7 @@ void cpu_executor::compute(const operation &one) {
 void cpu_executor::move(const operation &next) {
     const uint32_t page = next.page, rows = options_.places->top_rows(page / experts_);
     std::memcpy(row(next.to_row), address(page, first_segment),
-                segment_image(*weights_[page], 0, rows).bytes());
+                segment_image(weights_of(next), 0, rows).bytes());
 }
 
 // In one go: one parallel loop for a step.
@@ -137,13 +142,14 @@ void cpu_executor::compute(std::span<const operation> experts) {
         const uint32_t top = options_.places->top_rows(one.page / experts_);
         const uint32_t first = bottom ? top : 0;
         const uint32_t end = whole || bottom ? intermediate_ : top;
-        const mlp_weights *weights = nullptr;
+        const mlp_weights *weights = one.version == 0 ? nullptr : &weights_of(one);
         if (!in_place) {
-            const segment_image image(*weights_[one.page], first, end - first);
+            const segment_image image(weights_of(one), first, end - first);
             views_.push_back(image.view(address(one.page, bottom ? last_segment : first_segment)));
             weights = &views_.back();
         }
-        calls_.push_back({one.page % experts_, first, end - first, weights});
+        calls_.push_back({one.page % experts_, first, end - first, weights,
+                          one.version == 0 ? 0 : small_unit_});
     }
     options_.compute->experts(layer_, calls_);
 }

@@ -31,6 +31,7 @@ struct cpu_executor_options {
     // nothing is computed from the mapping.
     bool from_disk = false;
     side_work *beside = nullptr;  // null: nothing; else loads copy nothing (in_place)
+    const model *small = nullptr;  // the experts' second version; null: there is none
 };
 
 class cpu_executor final : public turns_executor<cpu_executor> {
@@ -66,6 +67,9 @@ private:
     void returns() { now_ = time_ns(); }
     std::byte *row(uint64_t row) const { return memory_.data() + row * row_bytes_; }
     std::byte *address(uint32_t page, uint8_t segment) const;
+    const mlp_weights &weights_of(const operation &one) const {
+        return *weights_[one.version][one.page];
+    }
 
     cpu_executor_options options_;
     uint32_t experts_, intermediate_;
@@ -74,7 +78,8 @@ private:
     std::vector<expert_call> calls_;
     std::vector<mlp_weights> views_;
     std::string failure_;
-    std::vector<const mlp_weights *> weights_;  // [pages]
+    std::vector<const mlp_weights *> weights_[2];  // [version][pages]
+    uint32_t small_unit_ = 0;                      // of the second version's parts
     uint64_t row_bytes_ = 0;
     memory_block memory_;              // of the slots
     std::unique_ptr<load_link> link_;  // null: in place

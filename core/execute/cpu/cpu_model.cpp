@@ -381,7 +381,7 @@ mlp_call cpu_model::state::call_of_expert(uint32_t at, const expert_call &of, ml
         by = &part;
     }
     mlp_call call = call_of(*by, config.moe_intermediate, normed);
-    call.unit = config.part_unit;
+    call.unit = of.unit != 0 ? of.unit : config.part_unit;
     call.first = of.first;
     call.count = of.count;
     const uint32_t begin = expert_begins[of.expert], end = expert_begins[of.expert + 1];

@@ -34,10 +34,12 @@ struct cpu_model_limits {
     bool keep_hidden = false;  // for comparison with references: hidden states after every layer
 };
 
-// Rows [first, first + count) of an expert; `from` as in cpu_model::expert().
+// Rows [first, first + count) of an expert; `from` as in cpu_model::expert(). `unit`: of its parts,
+// where its weights are another version's; 0: the model's.
 struct expert_call {
     uint32_t expert, first, count;
     const mlp_weights *from;
+    uint32_t unit = 0;
 };
 
 class cpu_model final : public pass_results {

@@ -1,0 +1,96 @@
+// versions.cpp - opens, sizes and chooses versions of experts.
+#include "core/pipeline/versions.h"
+
+#include "core/base/text.h"
+#include "core/config/hardware.h"
+#include "core/model/config_difference.h"
+
+namespace moorage::core {
+
+result<const model *> open_small(const run_config &config, const model &first,
+                                 run_resources &shared) {
+    if (config.small.empty()) return nullptr;
+    const auto opened = shared.open_model(config.small);
+    if (!opened) return opened.failure();
+    const model *const small = (*opened)->of.get();
+    const std::string differs = difference_of(first.config(), small->config());
+    if (!differs.empty())
+        return error{format("{}: it is no version of {}: {}; [source] small names the same model "
+                            "in another format",
+                            config.small, config.model.string(), differs)};
+    const uint64_t bytes = small->sizes().expert_bytes, most = first.sizes().expert_bytes;
+    if (bytes <= most) return small;
+    return error{format("{}: an expert has {} bytes, and {} in {}; [source] small names the "
+                        "smaller version",
+                        config.small, bytes, most, config.model.string())};
+}
+
+namespace {
+
+result<model_shape> small_shape(const run_config &config, const model *small) {
+    if (small) return shape_of(*small, config.small);
+    return load_shape(config.small, config.file.parent_path());
+}
+
+std::string sizes_of(const model_shape &of) {
+    return format("{} layers of {} experts of {} x {}, {} bytes each", of.moe_layers, of.experts,
+                  of.hidden, of.moe_intermediate, of.expert_bytes);
+}
+
+}  // namespace
+
+status add_small(const run_config &config, const model *small, model_shape &shape) {
+    if (config.small.empty()) return success();
+    const auto other = small_shape(config, small);
+    if (!other) return other.failure();
+    if (other->moe_layers != shape.moe_layers || other->experts != shape.experts ||
+        other->hidden != shape.hidden || other->moe_intermediate != shape.moe_intermediate ||
+        other->expert_bytes > shape.expert_bytes)
+        return error{format("{}: {}, are no smaller version of {} with {}; correct [source] "
+                            "small_shape",
+                            config.small, sizes_of(*other), shape.name, sizes_of(shape)),
+                     true};
+    shape.small_expert_bytes = other->expert_bytes;
+    shape.small_expert_bits = other->bits(other->expert_bits);
+    // Experts are split where both may be: blocks of two sizes have no border in common.
+    if (other->part_unit != shape.part_unit) shape.part_unit = shape.moe_intermediate;
+    return success();
+}
+
+std::vector<std::string> names_of_versions(const run_config &config, const model_shape &first) {
+    if (config.small.empty()) return {};
+    return {first.name, std::filesystem::path(config.small).filename().string()};
+}
+
+void give_way(const layer_step &step, const memories &truth, caches &cache) {
+    const uint32_t base = step.view().layer * truth.all().experts();
+    for (uint32_t i = 0; i < step.distinct_count(); ++i) {
+        const uint32_t page = base + step.distinct()[i];
+        if (truth.all().version(page) > step.version_wanted(i)) cache.give_way(page);
+    }
+}
+
+// What is there in part is completed in the version that it has.
+void choose_versions(const layer_step &step, const memories &truth,
+                     std::span<const uint32_t> places, std::span<step_item> items) {
+    const ledger &all = truth.all();
+    for (uint32_t i = 0; i < items.size(); ++i) {
+        step_item &item = items[places[i]];
+        const bool absent = all.known(item.page) == 0;
+        item.version = absent ? step.version_wanted(i) : all.version(item.page);
+    }
+}
+
+// The CPU computes in the first version, which host memory has; other machines have no second.
+void count_versions(std::span<const step_item> items, const transport_stage &transport,
+                    layer_report &account) {
+    for (const step_item &item : items) {
+        const bool here = item.site == site_gpu;
+        version_counts &of = account.versions[here ? item.version : 0];
+        of.computed += item.tokens;
+        for (const uint32_t id : item.transfers)
+            if (here && id != MOORAGE_NONE) of.loaded_bytes += transport.record(id).bytes;
+    }
+}
+
+}  // namespace moorage::core

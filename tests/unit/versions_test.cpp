@@ -1,0 +1,230 @@
+// versions_test.cpp - goal: an expert in two versions is brought, kept and computed in the one that
+// a step asks for, and the report says in which. Method: schedules of router `hobbit` on the toy
+// machine, worked out by hand in the comments; conservation laws and the model's own choice over
+// random settings; what does not fit together, refused in words.
+#include <doctest/doctest.h>
+
+#include "core/base/json.h"
+#include "core/base/random.h"
+#include "toy_run.h"
+
+using namespace moorage::core;
+using moorage::test::toy_run;
+
+namespace {
+
+// Of the first version a load takes 11,000 ns and an expert 100 ns for each of one or two tokens,
+// of the second, half as large, 6,000 and 50.
+struct bench : toy_run {
+    bench() : toy_run({"plugins"}) {
+        config.cache.plugin = "lru";
+        config.buffer_experts = 0;
+        config.experts = 2;
+        config.small = (folder / "small.toml").string();
+        thresholds(0.6, 1);
+    }
+    void thresholds(double t1, double t2) {
+        config.router = {"hobbit", "test", {{"t1", t1, "test"}, {"t2", t2, "test"}}};
+    }
+    // Each token's two experts have 3/4 and 1/4 of its weight.
+    void use(const std::vector<std::vector<std::vector<uint16_t>>> &chosen, uint32_t experts,
+             std::vector<uint64_t> requests) {
+        trace_data data = toy::routing(chosen, experts, std::move(requests), false);
+        for (size_t i = 0; i < data.chosen.size(); ++i)
+            data.weights.values.push_back(i % 2 == 0 ? 0.75f : 0.25f);
+        write(data);
+        std::ifstream in(folder / "shape.toml");
+        folder.write("small.toml", std::string((std::istreambuf_iterator<char>(in)), {}));
+        change("small.toml", "weight_bytes = 2", "weight_bytes = 1");
+        change("small.toml", "expert_bytes = 100_000", "expert_bytes = 50_000");
+    }
+    std::string refusal() {
+        const auto done = run(config, shared, {});
+        return done ? std::string() : done.failure().text;
+    }
+};
+
+}  // namespace
+
+// One layer, two slots. Experts, their classes, and what happens; a token begins with 170 ns until
+// its gate is known, and ends with 10 ns.
+//   {0, 1}  top, small   both loaded, 1 in the second version          11,000 + 6,000 + 50
+//   {1, 0}  top, top     1 is here in the second: gone, loaded anew    11,000 + 100
+//   {0, 1}  top, top     both here in the first: 1 though it weighs little       200
+//   {2, 3}  top, small   in their places, 3 in the second version      11,000 + 6,000 + 50
+//   {2, 3}  top, small   both here, 3 computed in the second                     150
+TEST_CASE("an expert comes in the version asked for, and anew when a better one is") {
+    bench on;
+    on.use({{{0, 1}}, {{1, 0}}, {{0, 1}}, {{2, 3}}, {{2, 3}}}, 4, {0, 5});
+    const run_report report = on.run_it();
+    CHECK(report.total_ms ==
+          doctest::Approx((5 * 180 + 17'050 + 11'100 + 200 + 17'050 + 150) / 1e6).epsilon(1e-12));
+    CHECK(report.experts.requested == 10);
+    CHECK(report.experts.hits == 5);
+    CHECK(report.experts.loaded == 5);
+    CHECK(report.bytes.h2d == 3 * 100'000 + 2 * 50'000);
+    CHECK(report.versions[0].computed == 7);
+    CHECK(report.versions[1].computed == 3);
+    CHECK(report.versions[0].loaded_bytes == 300'000);
+    CHECK(report.versions[1].loaded_bytes == 100'000);
+    CHECK(report.routing.small == 3);
+    CHECK(report.experts.substituted == 3);
+    CHECK(report.routing.rows_unchanged == 2);
+    const json versions = to_json(report)["versions"];
+    REQUIRE(versions.size() == 2);
+    CHECK(versions[0]["name"] == "toy");
+    CHECK(versions[1]["name"] == "small.toml");
+    CHECK(versions[1]["computed_share"] == 0.3);
+    CHECK(to_text(report).find("versions    70.00 % of the work in toy") != std::string::npos);
+}
+
+// Two requests of a token each, side by side: {0, 1} and {1, 2}. Expert 1 is small for the first
+// and top for the second, so it comes in the first version, as 0 does; 2 is small.
+TEST_CASE("of tokens side by side the best version that any asks for is computed") {
+    bench on;
+    on.config.batch = 2;
+    on.config.experts = 4;
+    on.use({{{0, 1}}, {{1, 2}}}, 4, {0, 1, 2});
+    const run_report report = on.run_it();
+    CHECK(report.versions[0].computed == 3);
+    CHECK(report.versions[1].computed == 1);
+    CHECK(report.versions[0].loaded_bytes == 200'000);
+    CHECK(report.versions[1].loaded_bytes == 50'000);
+    CHECK(report.routing.small == 2);
+    // What is to be exact asks for the first version, whoever computes with it.
+    on.config.exact_requests = {0};
+    const run_report first = on.run_it();
+    CHECK(first.routing.small == 1);
+    CHECK(first.routing.held_exact == 1);
+    CHECK(first.versions[1].computed == 1);
+    on.config.exact_requests = {1};
+    CHECK(on.run_it().versions[1].computed == 0);
+    // And a cap holds back what it would hold back of any departure: one choice of the four.
+    on.config.exact_requests.clear();
+    on.config.substitution_max = 0.4;
+    const run_report capped = on.run_it();
+    CHECK(capped.routing.held_cap == 2);
+    CHECK(capped.versions[1].computed == 0);
+    CHECK(capped.bytes.h2d == 300'000);
+}
+
+// 0 and 1 find free slots, 1 the small one; 2 and 3 do not, and the CPU computes them, 3 in the
+// first version though small would do. Then 0 and 1 are as they were.
+TEST_CASE("the CPU computes in the first version, which host memory has") {
+    bench on;
+    on.config.dispatch.plugin = "cpu_all";
+    on.use({{{0, 1}}, {{2, 3}}, {{0, 1}}}, 4, {0, 3});
+    const run_report report = on.run_it();
+    CHECK(report.experts.on_cpu == 2);
+    CHECK(report.experts.hits == 2);
+    CHECK(report.routing.small == 3);
+    CHECK(report.versions[0].computed == 4);
+    CHECK(report.versions[1].computed == 2);
+    CHECK(report.bytes.h2d == 150'000);
+}
+
+// The first two experts are the first token's, top and small; the third absent one is dropped with
+// t2 = 0.5 only where it is not here.
+TEST_CASE("what is left out is computed in no version") {
+    bench on;
+    on.thresholds(0.5, 0.5);
+    on.use({{{0, 1}}, {{0, 1}}, {{1, 0}}, {{0, 1}}}, 4, {0, 4});
+    const run_report report = on.run_it();
+    CHECK(report.routing.dropped == 2);  // until 1 is asked for first
+    CHECK(report.routing.small == 0);
+    CHECK(report.versions[0].computed == 6);
+    CHECK(report.versions[1].computed == 0);
+}
+
+namespace {
+
+// Four layers of twelve experts, forty tokens of four requests.
+struct drawn : bench {
+    random_stream random;
+    explicit drawn(uint64_t seed) : random(seed, 7) {
+        std::vector<std::vector<std::vector<uint16_t>>> chosen;
+        for (uint32_t token = 0; token < 40; ++token) {
+            chosen.emplace_back();
+            for (uint32_t layer = 0; layer < 4; ++layer) {
+                const auto first = static_cast<uint16_t>(random.below(12));
+                const auto more = static_cast<uint16_t>(1 + random.below(11));
+                chosen.back().push_back({first, static_cast<uint16_t>((first + more) % 12)});
+            }
+        }
+        use(chosen, 12, {0, 10, 20, 30, 40});
+    }
+    template <size_t N>
+    const char *one_of(const char *const (&names)[N]) {
+        return names[random.below(N)];
+    }
+    void draw() {
+        config.cache.plugin = one_of({"lru", "lfu", "sieve", "lcp", "static", "hybrimoe", "tide"});
+        config.prefetch.plugin = one_of({"none", "random", "moe_infinity", "tide"});
+        config.dispatch.plugin = one_of({"load_all", "cost", "overlap", "hybrimoe", "freetoken"});
+        config.transport.plugin = one_of({"direct", "chunked"});
+        config.per_layer = random.below(2) == 1;
+        config.experts = static_cast<uint32_t>(4 + random.below(44));
+        config.buffer_experts = static_cast<uint32_t>(1 + random.below(4));
+        config.batch = static_cast<uint32_t>(1 + random.below(4));
+        config.prefill = static_cast<uint32_t>(random.below(2) * 3);
+        config.split = random.below(2) ? 1 : 0.5;
+        config.seed = random.below(100);
+    }
+};
+
+}  // namespace
+
+TEST_CASE("whatever the strategy: all is computed once, nothing is at fault") {
+    uint64_t small = 0, better = 0;
+    for (uint64_t seed = 0; seed < 60; ++seed) {
+        CAPTURE(seed);
+        drawn on(seed);
+        on.draw();
+        CAPTURE(on.config.cache.plugin);
+        CAPTURE(on.config.prefetch.plugin);
+        CAPTURE(on.config.dispatch.plugin);
+        const run_report report = on.run_it();
+        CHECK(report.faults.empty());
+        CHECK(report.versions[0].computed + report.versions[1].computed ==
+              report.routing.choices - report.routing.dropped);
+        CHECK(report.versions[0].loaded_bytes + report.versions[1].loaded_bytes <=
+              report.bytes.h2d);
+        CHECK(report.experts.requested ==
+              report.experts.hits + report.experts.partial_hits + report.experts.misses);
+        small += report.versions[1].computed;
+        better += report.versions[1].computed < report.routing.small;
+    }
+    CHECK(small > 500);
+    CHECK(better > 5);  // runs in which another token asked for more
+}
+
+TEST_CASE("a router that never lets the second version do, runs as if there were one") {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        CAPTURE(seed);
+        drawn on(seed);
+        on.draw();
+        on.thresholds(1, 1);
+        const run_report both = on.run_it();
+        CHECK(both.versions[1].computed == 0);
+        on.config.small.clear();
+        on.config.router = {"topk", "test", {}};
+        const run_report plain = on.run_it();
+        CHECK(both.total_ms == plain.total_ms);
+        CHECK(both.experts.hits == plain.experts.hits);
+        CHECK(both.bytes.h2d == plain.bytes.h2d);
+    }
+}
+
+TEST_CASE("what is no smaller version of the experts is refused") {
+    bench on;
+    on.use({{{0, 1}}}, 4, {0, 1});
+    on.config.small = (on.folder / "shape.toml").string();
+    CHECK(on.refusal().empty());  // of the same size
+    std::swap(on.config.small, on.config.shape);
+    on.config.shape = (on.folder / "small.toml").string();
+    CHECK(on.refusal().find("correct [source] small_shape") != std::string::npos);
+    on.config.shape = (on.folder / "shape.toml").string();
+    on.config.small = (on.folder / "small.toml").string();
+    on.change("small.toml", "experts = 4", "experts = 5");
+    CHECK(on.refusal().find("are no smaller version of toy") != std::string::npos);
+}
