@@ -38,10 +38,11 @@ run_report run_system(const std::string &name, std::vector<std::string> settings
     CHECK(report.faults.empty());
     // A batch asks for each expert of a layer once.
     CHECK(report.experts.requested <= report.tokens * 24 * 4);
-    if (config->batch == 1) CHECK(report.experts.requested == report.tokens * 24 * 4);
+    if (config->batch == 1)
+        CHECK(report.experts.requested + report.routing.dropped == report.tokens * 24 * 4);
     CHECK(report.experts.hits + report.experts.partial_hits + report.experts.misses ==
           report.experts.requested);
-    CHECK(report.lossy == (name == "smoe"));
+    CHECK(report.lossy == (config->router.plugin != "topk"));
     return report;
 }
 
@@ -54,9 +55,9 @@ uint64_t expert_bytes(const run_report &report) {
 
 TEST_CASE("every file is known here") {
     const std::vector<std::string> known{
-        "adapmoe",      "deepspeed_stream", "fiddler",          "freetoken",
-        "hybrimoe",     "llama_cpp_cache",  "llama_cpp_static", "mixtral_offloading",
-        "moe_infinity", "moepic",           "pregated",         "smoe"};
+        "adapmoe",  "deepspeed_stream", "fiddler",          "freetoken",          "hobbit",
+        "hybrimoe", "llama_cpp_cache",  "llama_cpp_static", "mixtral_offloading", "moe_infinity",
+        "moepic",   "pregated",         "smoe"};
     size_t files = 0;
     for (const auto &entry : std::filesystem::directory_iterator(systems)) {
         if (entry.path().extension() != ".toml") continue;
@@ -176,6 +177,20 @@ TEST_CASE("moepic: splits follow what was measured once a request is over") {
     CHECK(report.arrangement.changes > 0);
     CHECK(report.bytes.prefetch_used > 0);
     CHECK(report.experts.on_cpu == 0);
+}
+
+TEST_CASE("hobbit: what weighs little comes small or not at all, with thresholds of 1 whole") {
+    const run_report report = run_system("hobbit");
+    CHECK(report.routing.small > 0);
+    CHECK(report.routing.dropped > 0);
+    CHECK(report.experts.substituted == report.routing.small + report.routing.dropped);
+    CHECK(report.versions[1].computed > 0);
+    CHECK(report.versions[0].computed > report.versions[1].computed);
+    const run_report exact = run_system("hobbit", {"router.t1=1", "router.t2=1"});
+    CHECK(exact.experts.substituted == 0);
+    CHECK(exact.bytes.h2d > report.bytes.h2d);
+    const run_report plain = run_system("hobbit", {"router.plugin=topk"});
+    CHECK(exact.total_ms == plain.total_ms);
 }
 
 TEST_CASE("smoe: low-score experts are substituted, at alpha 0 none") {
