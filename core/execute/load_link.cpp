@@ -8,8 +8,7 @@
 namespace moorage::core {
 
 load_link::load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader)
-    : experts_{experts_of(of),
-               small ? experts_of(*small) : std::vector<const mlp_weights *>()},
+    : experts_{experts_of(of), small ? experts_of(*small) : std::vector<const mlp_weights *>()},
       reader_(std::move(reader)),
       thread_([this] { bring(); }) {}
 

@@ -35,9 +35,8 @@ status make_emulator(const machine_request &request, machine &made) {
         made.time = std::make_unique<emulator>(*request.costs, request.transfers_max, request.sink);
     if (!request.of) return success();
     if (const status done = add_compute(request, made); !done) return done.failure();
-    made.where =
-        std::make_unique<emulated_model>(*made.time, *made.compute, request.of->config(),
-                                         request.small);
+    made.where = std::make_unique<emulated_model>(*made.time, *made.compute, request.of->config(),
+                                                  request.small);
     return success();
 }
 

@@ -135,9 +135,8 @@ void step_work::join_transfers() {
     for (step_item &item : items_) {
         if (item.missing == 0) continue;
         if (host_) item.read_ns = host_->wait_ns(item.page);
-        item.load_left_bytes =
-            costs_.expert_bytes(share(item.page, item.missing), item.version) -
-            behind_.moved_bytes(item.page);
+        item.load_left_bytes = costs_.expert_bytes(share(item.page, item.missing), item.version) -
+                               behind_.moved_bytes(item.page);
         for (const uint32_t id : item.transfers) {
             if (id == MOORAGE_NONE) continue;
             item.load_left_bytes -= transport_.record(id).moved_bytes;
@@ -396,9 +395,9 @@ bool step_work::start_next(std::pair<uint32_t, uint8_t> waiting) {
         ledger &book = truth_.of(item.page);
         if (!book.has_room(item.page, segments, item.cached)) return false;
         book.take_rows(item.page, segments, item.cached);
-        transfer = transport_.submit(
-            owner::demand, h2d_to(item.page), item.page, segments,
-            costs_.expert_bytes(share(item.page, segments), item.version), item.version);
+        transfer = transport_.submit(owner::demand, h2d_to(item.page), item.page, segments,
+                                     costs_.expert_bytes(share(item.page, segments), item.version),
+                                     item.version);
     }
     start_segment(index, segments);
     return true;

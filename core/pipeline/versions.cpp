@@ -15,14 +15,16 @@ result<const model *> open_small(const run_config &config, const model &first,
     const model *const small = (*opened)->of.get();
     const std::string differs = difference_of(first.config(), small->config());
     if (!differs.empty())
-        return error{format("{}: it is no version of {}: {}; [source] small names the same model "
-                            "in another format",
-                            config.small, config.model.string(), differs)};
+        return error{
+            format("{}: it is no version of {}: {}; [source] small names the same model "
+                   "in another format",
+                   config.small, config.model.string(), differs)};
     const uint64_t bytes = small->sizes().expert_bytes, most = first.sizes().expert_bytes;
     if (bytes <= most) return small;
-    return error{format("{}: an expert has {} bytes, and {} in {}; [source] small names the "
-                        "smaller version",
-                        config.small, bytes, most, config.model.string())};
+    return error{
+        format("{}: an expert has {} bytes, and {} in {}; [source] small names the "
+               "smaller version",
+               config.small, bytes, most, config.model.string())};
 }
 
 namespace {

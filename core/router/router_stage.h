@@ -17,8 +17,8 @@ namespace moorage::core {
 struct routing_rules {
     std::vector<uint64_t> exact_requests = {};  // ascending: the model's own choice stands for them
     // Share of a request's choices, counted from its first token on, that may be substituted, given
-    // another weight, dropped or taken in a second version; read in millionths. A token whose route would go beyond it keeps
-    // the model's choice.
+    // another weight, dropped or taken in a second version; read in millionths. A token whose route
+    // would go beyond it keeps the model's choice.
     double substitution_max = 1;
     bool lossy = false;  // the policy declares that it may choose otherwise
 };

@@ -112,8 +112,8 @@ public:
         replace(page);
     }
     void replace(uint32_t page) {
-        set(page, state_[page] & ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT |
-                                   MOORAGE_STATE_VERSION));
+        set(page, state_[page] &
+                      ~(MOORAGE_STATE_RESIDENT | MOORAGE_STATE_IN_FLIGHT | MOORAGE_STATE_VERSION));
         if (rows_) rows_->release(page, of_slot(page));
     }
 

@@ -203,8 +203,7 @@ bool transport_stage::send_one(uint32_t link) {
             on.sent_bytes += piece.bytes;
         }
     }
-    executor_.send(
-        {link, record.page, record.segments, offset_bytes, piece.bytes, record.version});
+    executor_.send({link, record.page, record.segments, offset_bytes, piece.bytes, record.version});
     return true;
 }
 

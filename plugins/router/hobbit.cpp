@@ -36,8 +36,7 @@ public:
                       "and in the second version; beyond it is left out; 1: none is. The first "
                       "expert of a token always stays"),
         moorage::flag("prefill", true, "in prefill steps, too"),
-        moorage::flag("renormalise", false,
-                      "the others take over the weight of what is left out"),
+        moorage::flag("renormalise", false, "the others take over the weight of what is left out"),
     };
 
     explicit hobbit(const moorage::setup &setup)

@@ -173,8 +173,7 @@ TEST_CASE("what a version costs in likelihood, and that exact requests pay nothi
     CHECK(some.text.nll != small);
     CHECK(to_json(some)["versions"][1]["name"] == "demo-q4_0.gguf");
     // Windows are requests.
-    for (uint64_t request = 0; request < 64; ++request)
-        on.config.exact_requests.push_back(request);
+    for (uint64_t request = 0; request < 64; ++request) on.config.exact_requests.push_back(request);
     const run_report exact = on.run_it();
     CHECK(exact.text.nll == own);
     CHECK(exact.routing.held_exact > 0);

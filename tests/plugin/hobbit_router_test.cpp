@@ -91,12 +91,12 @@ TEST_CASE("a share that meets a threshold is still within it") {
 TEST_CASE("what is here, or on its way, is taken as it is") {
     three_rows of;
     const driven_policy policy("router/hobbit", "hobbit", of.world);
-    of.state(2) = MOORAGE_WHOLE;   // absent: small
-    of.state(3) = MOORAGE_WHOLE;   // absent: dropped
+    of.state(2) = MOORAGE_WHOLE;  // absent: small
+    of.state(3) = MOORAGE_WHOLE;  // absent: dropped
     of.state(5) = MOORAGE_WHOLE << MOORAGE_STATE_IN_FLIGHT_SHIFT;
-    of.state(6) = in_second;       // absent: dropped for token 1, the first version for token 2
+    of.state(6) = in_second;  // absent: dropped for token 1, the first version for token 2
     of.state(7) = MOORAGE_SEGMENT(0, 2);  // a part is not enough
-    of.state(0) = in_second;       // the first version for token 0, the second for token 2
+    of.state(0) = in_second;              // the first version for token 0, the second for token 2
     CHECK(route(policy, of.step).classes ==
           class_rows{{top, top, top, top}, {top, top, small, dropped}, {top, top, top, small}});
     // In the other layer they do not count.

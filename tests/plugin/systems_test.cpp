@@ -54,10 +54,19 @@ uint64_t expert_bytes(const run_report &report) {
 }  // namespace
 
 TEST_CASE("every file is known here") {
-    const std::vector<std::string> known{
-        "adapmoe",  "deepspeed_stream", "fiddler",          "freetoken",          "hobbit",
-        "hybrimoe", "llama_cpp_cache",  "llama_cpp_static", "mixtral_offloading", "moe_infinity",
-        "moepic",   "pregated",         "smoe"};
+    const std::vector<std::string> known{"adapmoe",
+                                         "deepspeed_stream",
+                                         "fiddler",
+                                         "freetoken",
+                                         "hobbit",
+                                         "hybrimoe",
+                                         "llama_cpp_cache",
+                                         "llama_cpp_static",
+                                         "mixtral_offloading",
+                                         "moe_infinity",
+                                         "moepic",
+                                         "pregated",
+                                         "smoe"};
     size_t files = 0;
     for (const auto &entry : std::filesystem::directory_iterator(systems)) {
         if (entry.path().extension() != ".toml") continue;

@@ -240,11 +240,10 @@ struct world {
             const uint32_t coming = segments(of, [](auto &one) { return one.at == stand::coming; });
             const uint32_t passing = segments(of, [](auto &one) { return one.passing; });
             const uint32_t version = there(of) ? of.version : 0;
-            REQUIRE(truth.state(page) ==
-                    (here | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
-                     passing << MOORAGE_STATE_BUFFERED_SHIFT |
-                     version << MOORAGE_STATE_VERSION_SHIFT |
-                     (of.pinned ? MOORAGE_STATE_PINNED : 0)));
+            REQUIRE(truth.state(page) == (here | coming << MOORAGE_STATE_IN_FLIGHT_SHIFT |
+                                          passing << MOORAGE_STATE_BUFFERED_SHIFT |
+                                          version << MOORAGE_STATE_VERSION_SHIFT |
+                                          (of.pinned ? MOORAGE_STATE_PINNED : 0)));
             REQUIRE(truth.version(page) == version);
             REQUIRE(truth.known(page) == (here | coming));
             REQUIRE(truth.evictable(page) ==

@@ -148,8 +148,8 @@ void cpu_executor::compute(std::span<const operation> experts) {
             views_.push_back(image.view(address(one.page, bottom ? last_segment : first_segment)));
             weights = &views_.back();
         }
-        calls_.push_back({one.page % experts_, first, end - first, weights,
-                          one.version == 0 ? 0 : small_unit_});
+        calls_.push_back(
+            {one.page % experts_, first, end - first, weights, one.version == 0 ? 0 : small_unit_});
     }
     options_.compute->experts(layer_, calls_);
 }
