@@ -12,6 +12,22 @@
 
 namespace moorage::core {
 
+namespace {
+
+// Whole large pages, where there is one at least: the system gives them only where one fits.
+uint64_t mapped_bytes(uint64_t bytes) {
+    constexpr uint64_t large_page_bytes = 2 << 20;
+    if (bytes < large_page_bytes) return bytes;
+    return (bytes + large_page_bytes - 1) / large_page_bytes * large_page_bytes;
+}
+
+error not_to_be_had(const std::string &purpose, uint64_t bytes) {
+    return {format("{} takes {}, which cannot be had: {}", purpose,
+                   human_bytes(static_cast<double>(bytes)), std::strerror(errno))};
+}
+
+}  // namespace
+
 result<memory_block> memory_block::create(uint64_t bytes, const std::string &purpose) {
     memory_block made;
     if (bytes == 0) return made;
@@ -21,16 +37,27 @@ result<memory_block> memory_block::create(uint64_t bytes, const std::string &pur
         return error{format("{} takes {}, and {} of memory are available", purpose,
                             human_bytes(static_cast<double>(bytes)),
                             human_bytes(static_cast<double>(available)))};
-    void *address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+    const uint64_t length = mapped_bytes(bytes);
+    void *address = ::mmap(nullptr, length, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (address == MAP_FAILED)
-        return error{format("{} takes {}, which cannot be had: {}", purpose,
-                            human_bytes(static_cast<double>(bytes)), std::strerror(errno))};
+    if (address == MAP_FAILED) return not_to_be_had(purpose, bytes);
     // Advice only.
-    (void)::madvise(address, bytes, MADV_HUGEPAGE);
+    (void)::madvise(address, length, MADV_HUGEPAGE);
     made.data_ = static_cast<std::byte *>(address);
     made.bytes_ = bytes;
     return made;
+}
+
+status memory_block::touch(const std::string &purpose) const {
+    constexpr int populate_write = 23;  // MADV_POPULATE_WRITE, of Linux 5.14
+    if (bytes_ == 0 || ::madvise(data_, bytes_, populate_write) == 0) return success();
+    if (errno != EINVAL) return not_to_be_had(purpose, bytes_);
+    constexpr uint64_t page_bytes = 4096;
+    for (uint64_t at = 0; at < bytes_; at += page_bytes) {
+        volatile std::byte &one = data_[at];
+        one = static_cast<std::byte>(one);
+    }
+    return success();
 }
 
 memory_block::memory_block(memory_block &&other) noexcept
@@ -43,7 +70,7 @@ memory_block &memory_block::operator=(memory_block &&other) noexcept {
 }
 
 memory_block::~memory_block() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
+    if (data_ != nullptr) ::munmap(data_, mapped_bytes(bytes_));
 }
 
 uint64_t memory_available_bytes() {

@@ -1,5 +1,5 @@
 // memory_block.h - a large stretch of zeroed memory, aligned to pages, that takes room only where
-// it has been written.
+// it has been written, or touched ahead.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,10 @@ public:
     memory_block(memory_block &&other) noexcept;
     memory_block &operator=(memory_block &&other) noexcept;
     ~memory_block();
+
+    // Takes the room of all of it now, so that nobody waits for pages who writes there first. An
+    // error where the system has it not after all; `purpose` as in create().
+    status touch(const std::string &purpose) const;
 
     std::byte *data() const { return data_; }
     uint64_t bytes() const { return bytes_; }

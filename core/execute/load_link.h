@@ -1,5 +1,6 @@
 // load_link.h - the link into host memory: a thread that brings pieces of experts there, from where
-// the model has them in memory, or read from its files past the page cache (expert_reader.h).
+// the model has them in memory, or read from its files past the page cache (expert_reader.h). Who
+// has to wait for a piece in memory copies with it: waking a thread takes as long as copying.
 #pragma once
 
 #include <array>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/base/result.h"
+#include "core/execute/cpu/thread_pool.h"
 #include "core/execute/executor.h"
 #include "core/execute/expert_reader.h"
 #include "core/execute/side_thread.h"
@@ -31,19 +33,20 @@ public:
     bool busy() const { return thread_.busy(); }
     // Whether the piece under way has ended; then busy() ends, too, and failure() says how it went.
     bool ended() { return thread_.ended(); }
-    // Until it has. Requires: a piece is under way.
-    void wait() const { thread_.wait(); }
+    // Until it has, the caller and `pool`, where it lies in memory, bringing what of it the thread
+    // has not begun. Requires: a piece is under way, the pool is not.
+    void help(thread_pool &pool);
     uint64_t duration_ns() const { return thread_.duration_ns(); }
     const std::string &failure() const { return failure_; }  // empty: none
 
 private:
     load_link(const model &of, const model *small, std::unique_ptr<expert_reader> reader);
-    void bring();
+    void bring(uint32_t part);
 
     const std::vector<const mlp_weights *> experts_[2];  // [version]
     const std::unique_ptr<expert_reader> reader_;  // null: from memory
     link_piece piece_;
-    uint32_t top_rows_ = 0;
+    uint32_t top_rows_ = 0, parts_ = 1;
     std::array<std::byte *, 2> images_{};
     std::string failure_;
     side_thread thread_;

@@ -42,11 +42,15 @@ status cpu_executor::take_slots() {
             const uint64_t bytes = segment_image(*one, 0, intermediate_).bytes();
             row_bytes_ = std::max(row_bytes_, (bytes + intermediate_ - 1) / intermediate_);
         }
-    auto memory = memory_block::create(
-        row_bytes_ * places.rows_total(),
-        format("the arena of {} expert slots", places.rows_total() / places.rows()));
-    if (!memory) return error{memory.failure().text + "; lower [memory] experts"};
+    const std::string what =
+        format("the arena of {} expert slots", places.rows_total() / places.rows());
+    const auto remedied = [](const error &of) {
+        return error{of.text + "; lower [memory] experts"};
+    };
+    auto memory = memory_block::create(row_bytes_ * places.rows_total(), what);
+    if (!memory) return remedied(memory.failure());
     memory_ = std::move(*memory);
+    if (const status there = memory_.touch(what); !there) return remedied(there.failure());
     return success();
 }
 

@@ -63,7 +63,9 @@ private:
     void move(const operation &work);
     bool take_piece(completion &out);
     bool take_beside(completion &out);
-    void wait_for_piece() { options_.beside ? options_.beside->wait() : link_->wait(); }
+    void wait_for_piece() {
+        options_.beside ? options_.beside->wait() : link_->help(options_.compute->pool());
+    }
     void returns() { now_ = time_ns(); }
     std::byte *row(uint64_t row) const { return memory_.data() + row * row_bytes_; }
     std::byte *address(uint32_t page, uint8_t segment) const;

@@ -499,6 +499,8 @@ std::span<const float> cpu_model::hidden_states() const {
             (state_->config.layers + size_t{1}) * state_->tokens * state_->config.hidden};
 }
 
+thread_pool &cpu_model::pool() const { return state_->pool; }
+
 uint64_t cpu_model::memory_bytes() const {
     const double scratch = scratch_floats(state_->config, state_->limits) * sizeof(float);
     const double of_attention = static_cast<double>(

@@ -86,6 +86,8 @@ public:
     std::span<const float> hidden_states() const;
     // Of the key and value caches and the scratch.
     uint64_t memory_bytes() const;
+    // Borrowed from who made this.
+    thread_pool &pool() const;
 
 private:
     struct state;

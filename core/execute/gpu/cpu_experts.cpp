@@ -6,7 +6,10 @@
 namespace moorage::core::gpu {
 
 cpu_experts::cpu_experts(const model &of, const pinned_experts &experts, uint32_t threads)
-    : config_(of.config()), experts_(experts), threads_(threads), thread_([this] { compute(); }) {}
+    : config_(of.config()),
+      experts_(experts),
+      threads_(threads),
+      thread_([this](uint32_t) { compute(); }) {}
 
 void cpu_experts::start(std::span<const cpu_task> tasks, const float *inputs) {
     assert(!busy() && !tasks.empty());
