@@ -2,24 +2,58 @@
 #include "core/report/prediction.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/config/executors.h"
 #include "core/report/figures.h"
+#include "core/report/time_parts.h"
 
 namespace moorage::core {
 
 namespace {
 
-// What no other part accounts for: routing, policies, sampling. On the CPU as the device, experts
-// of the CPU take their turn in the same stream.
-double rest_ms(const run_report &run, bool one_stream) {
-    const double known = run.time.compute + run.time.stall + (one_stream ? run.time.cpu : 0);
-    const double rest = run.total_ms - known;
-    return rest < 1e-6 ? 0 : rest;  // sums of nanoseconds are not exact
+term cause_term(cause which, const time_causes &emulated, const time_causes &real) {
+    const auto ms = [which](const time_causes &of) { return static_cast<double>(of[which]) / 1e6; };
+    return {std::string(cause_names[static_cast<size_t>(which)]), std::string(label_of(which)),
+            term_unit::ms, ms(emulated), ms(real)};
+}
+
+phase_terms phase_of(const char *name, const time_causes &emulated, const time_causes &real) {
+    phase_terms phase;
+    phase.name = name;
+    phase.sum = {name, name, term_unit::ms};
+    for (size_t i = 0; i < cause_count; ++i) {
+        const term one = cause_term(static_cast<cause>(i), emulated, real);
+        phase.sum.emulated += one.emulated;
+        phase.sum.real += one.real;
+        if (one.emulated != 0 || one.real != 0) phase.causes.push_back(one);
+    }
+    return phase;
+}
+
+// Every phase that took time, and the cause furthest apart.
+void add_phases(const run_report &emulated, const run_report &real, const run_report &prompted,
+                prediction &found) {
+    const std::array<time_causes, 2> emulated_ns = causes_of(emulated);
+    const auto real_ns = [&](size_t phase) {
+        return causes_of(phase == 0 ? prompted : real)[phase];
+    };
+    double furthest = 0;
+    for (size_t phase = 0; phase < std::size(phase_names); ++phase) {
+        phase_terms made = phase_of(phase_names[phase], emulated_ns[phase], real_ns(phase));
+        if (made.causes.empty()) continue;
+        for (const term &one : made.causes) {
+            if (std::abs(one.emulated - one.real) <= furthest) continue;
+            furthest = std::abs(one.emulated - one.real);
+            found.worst = made.name + "." + one.name;
+        }
+        found.phases.push_back(std::move(made));
+    }
 }
 
 std::string value_text(const term &one, double value) {
@@ -34,6 +68,37 @@ std::string relative_text(const term &one) {
     return format("{:+.1f} %", 100 * relative);
 }
 
+// "+1.20 ms"
+std::string gap_text(const term &one) {
+    const double gap_ms = one.emulated - one.real;
+    return (gap_ms < 0 ? "-" : "+") + human_ms(std::abs(gap_ms));
+}
+
+// A line for each cause: both times, how far they are apart, and what share of the phase's real
+// time that is; the shares sum to the error of the phase.
+std::string phase_text(const phase_terms &phase) {
+    std::string text = format("\n{:<22}{:>14}{:>14}{:>14}{:>14}\n", phase.name + ", by cause",
+                              "emulated", "real", "gap", "of the time");
+    const auto line = [&](const std::string &label, const term &one) {
+        const double gap = 100 * (one.emulated - one.real) / phase.sum.real;
+        text += padded_right("  " + label, 22) + padded_left(human_ms(one.emulated), 14) +
+                padded_left(human_ms(one.real), 14) + padded_left(gap_text(one), 14) +
+                padded_left(phase.sum.real > 0 ? format("{:+.1f} %", gap) : "none real", 14) + "\n";
+    };
+    for (const term &one : phase.causes) line(one.meaning, one);
+    line("sum", phase.sum);
+    return text;
+}
+
+json twins_json(const term &one) {
+    json figures{{"emulated", stable(one.emulated)}, {"real", stable(one.real)}};
+    if (std::isfinite(one.relative()))
+        figures["relative"] = stable(one.relative());
+    else
+        figures["relative"] = nullptr;
+    return figures;
+}
+
 }  // namespace
 
 double term::relative() const {
@@ -42,19 +107,18 @@ double term::relative() const {
     return (emulated - real) / real;
 }
 
-prediction compare_runs(const run_report &emulated, const run_report &real) {
+prediction compare_runs(const run_report &emulated, const run_report &real,
+                        const run_report &prompted) {
     prediction found;
     found.profile = emulated.profile;
     found.executor = real.executor;
     found.tokens = real.tokens;
-    const executor_kind *on = find_executor(real.executor);
-    const bool one_stream = on != nullptr && on->memory == fast_memory::host;
     const auto bytes = [](uint64_t count) { return static_cast<double>(count); };
     constexpr term_unit ms = term_unit::ms;
     found.terms = {
         {"tpot", "time per token, mean", ms, emulated.tpot_ms.mean, real.tpot_ms.mean},
         {"tpot_p50", "time per token, median", ms, emulated.tpot_ms.p50, real.tpot_ms.p50},
-        {"ttft", "time to first token, mean", ms, emulated.ttft_ms.mean, real.ttft_ms.mean},
+        {"ttft", "time to first token, mean", ms, emulated.ttft_ms.mean, prompted.ttft_ms.mean},
         {"total", "whole run", ms, emulated.total_ms, real.total_ms},
         {"hit_rate", "hit rate", term_unit::share, emulated.experts.hit_rate(),
          real.experts.hit_rate()},
@@ -62,18 +126,8 @@ prediction compare_runs(const run_report &emulated, const run_report &real) {
          bytes(real.bytes.h2d)},
         {"prefetched_bytes", "bytes prefetched", term_unit::bytes, bytes(emulated.bytes.prefetched),
          bytes(real.bytes.prefetched)},
-        {"transfer", "link busy", ms, emulated.time.transfer, real.time.transfer},
-        {"compute", "compute", ms, emulated.time.compute, real.time.compute, true},
-        {"stall", "waiting for experts", ms, emulated.time.stall, real.time.stall, true},
-        {"cpu", "experts on the CPU", ms, emulated.time.cpu, real.time.cpu, true},
-        {"rest", "policies, sampling, rest", ms, rest_ms(emulated, one_stream),
-         rest_ms(real, one_stream), true}};
-    double furthest = 0;
-    for (const term &one : found.terms) {
-        if (!one.part || std::abs(one.emulated - one.real) <= furthest) continue;
-        furthest = std::abs(one.emulated - one.real);
-        found.worst = one.name;
-    }
+        {"transfer", "link busy", ms, emulated.time.transfer, real.time.transfer}};
+    add_phases(emulated, real, prompted, found);
     if (emulated.tokens != real.tokens)
         found.warnings.push_back(format("the emulated run had {} tokens and the real one {}",
                                         emulated.tokens, real.tokens));
@@ -93,30 +147,25 @@ std::string to_text(const prediction &found) {
                 padded_left(value_text(one, one.real), 14) + padded_left(relative_text(one), 14) +
                 "\n";
     }
-    text += "\n";
-    const auto worst = std::ranges::find(found.terms, found.worst, &term::name);
-    if (worst != found.terms.end())
-        text += format("Furthest apart of what the run's time is made of: {} ({} of {}).\n",
-                       worst->meaning, human_ms(std::abs(worst->emulated - worst->real)),
-                       human_ms(found.terms[3].real));
+    for (const phase_terms &phase : found.phases) text += phase_text(phase);
+    if (!found.worst.empty()) text += format("\nFurthest apart: {}.\n", found.worst);
     for (const std::string &warning : found.warnings)
         for (const std::string &line : wrapped("warning: " + warning, 80)) text += line + "\n";
     return text;
 }
 
 json to_json(const prediction &found) {
-    json terms = json::object();
-    for (const term &one : found.terms) {
-        json &into =
-            terms[one.name] = {{"emulated", stable(one.emulated)}, {"real", stable(one.real)}};
-        if (std::isfinite(one.relative()))
-            into["relative"] = stable(one.relative());
-        else
-            into["relative"] = nullptr;
-    }
-    return {{"profile", found.profile}, {"executor", found.executor},
-            {"tokens", found.tokens},   {"worst", found.worst},
-            {"terms", terms},           {"warnings", found.warnings}};
+    json terms = json::object(), causes = json::object();
+    for (const term &one : found.terms) terms[one.name] = twins_json(one);
+    for (const phase_terms &phase : found.phases)
+        for (const term &one : phase.causes) causes[phase.name][one.name] = twins_json(one);
+    return {{"profile", found.profile},
+            {"executor", found.executor},
+            {"tokens", found.tokens},
+            {"worst", found.worst},
+            {"terms", terms},
+            {"causes", causes},
+            {"warnings", found.warnings}};
 }
 
 }  // namespace moorage::core

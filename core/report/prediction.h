@@ -1,4 +1,5 @@
-// prediction.h - how far an emulated run is from a real one of the same work, term by term.
+// prediction.h - how far an emulated run is from a real one of the same work, term by term, and
+// which causes of its time the difference is made of.
 //
 //   const prediction found = compare_runs(emulated, real);
 //   std::fputs(to_text(found).c_str(), stdout);
@@ -19,26 +20,40 @@ struct term {
     std::string meaning;  // for the table
     term_unit unit = term_unit::ms;
     double emulated = 0, real = 0;
-    bool part = false;  // one of the parts that the time of the run is made of
     // (emulated - real) / real; 0 where both are 0, infinite where only the real one is.
     double relative() const;
+};
+
+// What the time of a phase went to, in both runs. The causes that either had, and their sum.
+struct phase_terms {
+    std::string name;  // "prefill", "decode"
+    std::vector<term> causes;
+    term sum;
 };
 
 struct prediction {
     std::string profile, executor;  // of the emulated run; of the real one
     uint64_t tokens = 0;
     std::vector<term> terms;
-    // The part whose times are furthest apart, in milliseconds: where the model of costs is most in
-    // error; empty where there is none.
+    std::vector<phase_terms> phases;  // those that took time
+    // The cause whose times are furthest apart, in milliseconds: where the model of costs is most
+    // in error ("decode.link"); empty where there is none.
     std::string worst;
     std::vector<std::string> warnings;  // why the runs are not of the same work, if so
 };
 
-prediction compare_runs(const run_report &emulated, const run_report &real);
+// `real` stands for the run and for decoding, `prompted` for the prompt: each is the quickest of
+// its phase where there were several.
+prediction compare_runs(const run_report &emulated, const run_report &real,
+                        const run_report &prompted);
+inline prediction compare_runs(const run_report &emulated, const run_report &real) {
+    return compare_runs(emulated, real, real);
+}
 
 // For a terminal, at most 80 columns.
 std::string to_text(const prediction &found);
-// {"profile", "executor", "tokens", "worst", "terms": {name: {"emulated", "real", "relative"}}}
+// {"profile", "executor", "tokens", "worst", "terms": {name: {"emulated", "real", "relative"}},
+// "causes": {phase: {cause: the same}}}
 json to_json(const prediction &found);
 
 }  // namespace moorage::core

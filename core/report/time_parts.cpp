@@ -14,7 +14,6 @@ namespace moorage::core {
 namespace {
 
 constexpr size_t bar_columns = 40;
-constexpr const char *phase_names[] = {"prefill", "decode"};
 
 struct words {
     std::string_view label;  // of 11 columns at most

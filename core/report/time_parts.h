@@ -11,6 +11,8 @@
 
 namespace moorage::core {
 
+// In the order of causes_of().
+inline constexpr const char *phase_names[] = {"prefill", "decode"};
 // Of a run's layers and what lies between them; [prefill, decode].
 std::array<time_causes, 2> causes_of(const run_report &report);
 

@@ -63,6 +63,8 @@ measured_machine machine() {
     of.pass_seconds = 6e-6;
     of.step_seconds = 0.7e-6;
     of.load_seconds = 2e-6;
+    of.wake_seconds = 8e-6;
+    of.draws = {{1000, 1e-6 + 1000 / 2e9}, {9000, 1e-6 + 9000 / 2e9}};
     return of;
 }
 
@@ -83,9 +85,15 @@ run_report report(const std::string &executor, double scale) {
     of.experts.requested = 8;
     of.experts.hits = 6;
     of.bytes.h2d = 4000;
-    of.time.compute = 10 * scale;
     of.time.transfer = 7;
-    of.time.stall = 4;
+    // Of a layer and of what lies between layers: prompt, then decoding.
+    const auto us = [&](double value) { return static_cast<uint64_t>(value * scale * 1000); };
+    of.causes.resize(2);
+    of.causes[0][0][cause::compute] = us(2000);
+    of.causes[0][1][cause::compute] = us(6000);
+    of.causes[1][1][cause::compute] = us(3000);
+    of.causes[0][1][cause::link] = us(4000);
+    of.causes[1][1][cause::host] = us(1000);
     return of;
 }
 
@@ -141,6 +149,8 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
     CHECK(made.device.pass_ns == 6000);
     CHECK(made.device.load_ns == 2000);
     CHECK(made.device.step_ns == 700);
+    CHECK(made.device.wake_ns == 8000);
+    CHECK(made.device.logits_per_s == doctest::Approx(2e9));
     CHECK(made.device.kernel_ns == 500);
     CHECK(made.device.vector_flops_per_s == 1e12);
     CHECK(made.node.memory_theory_bytes_per_s == 50e9);
@@ -361,17 +371,27 @@ TEST_CASE("two reports are compared term by term") {
     CHECK(term_of(found, "tpot").relative() == doctest::Approx(-0.5));
     CHECK(term_of(found, "hit_rate").relative() == 0);
     CHECK(term_of(found, "transfer").relative() == 0);
-    // 20 - 10 - 4 and 40 - 20 - 4 ms that nothing accounts for.
-    CHECK(term_of(found, "rest").emulated == doctest::Approx(6));
-    CHECK(term_of(found, "rest").real == doctest::Approx(16));
-    CHECK(term_of(found, "rest").relative() == doctest::Approx(-0.625));
-    CHECK(found.worst == "compute");  // both are 10 ms apart; the first one counts
+    REQUIRE(found.phases.size() == 2);
+    const phase_terms &prefill = found.phases[0], &decode = found.phases[1];
+    CHECK(prefill.name == "prefill");
+    REQUIRE(prefill.causes.size() == 1);  // the others took no time
+    CHECK(prefill.causes[0].name == "compute");
+    CHECK(prefill.sum.real == doctest::Approx(4));
+    REQUIRE(decode.causes.size() == 3);
+    CHECK(decode.causes[0].emulated == doctest::Approx(9));
+    CHECK(decode.causes[0].real == doctest::Approx(18));
+    CHECK(decode.causes[1].name == "link");
+    CHECK(decode.sum.emulated == doctest::Approx(14));
+    CHECK(decode.sum.real == doctest::Approx(28));
+    CHECK(found.worst == "decode.compute");
     CHECK(found.warnings.empty());
 
     const std::string text = to_text(found);
     CHECK(text.find("time per token, mean") != std::string::npos);
     CHECK(text.find("-50.0 %") != std::string::npos);
-    CHECK(text.find("compute (10.0 ms of 40.0 ms)") != std::string::npos);
+    // 9 and 18 of 28 ms.
+    CHECK(text.find("-9.00 ms       -32.1 %") != std::string::npos);
+    CHECK(text.find("Furthest apart: decode.compute") != std::string::npos);
     for (size_t begin = 0, end; begin < text.size(); begin = end + 1) {
         end = text.find('\n', begin);
         REQUIRE(end != std::string::npos);
@@ -379,15 +399,23 @@ TEST_CASE("two reports are compared term by term") {
     }
     const json figures = to_json(found);
     CHECK(figures["terms"]["tpot"]["relative"].get<double>() == doctest::Approx(-0.5));
-    CHECK(figures["worst"] == "compute");
+    CHECK(figures["worst"] == "decode.compute");
+    CHECK(figures["causes"]["decode"]["link"]["real"].get<double>() == doctest::Approx(8));
 
     SUBCASE("what only the emulator had has no relative difference") {
         run_report emulated = report("emulator", 1);
-        emulated.time.cpu = 3;
+        emulated.causes[0][1][cause::cpu] = 3'000'000;
         const prediction other = compare_runs(emulated, report("cpu", 1));
-        CHECK(std::isinf(term_of(other, "cpu").relative()));
-        CHECK(to_json(other)["terms"]["cpu"]["relative"].is_null());
-        CHECK(other.worst == "cpu");
+        CHECK(other.phases[1].causes[2].name == "cpu");
+        CHECK(std::isinf(other.phases[1].causes[2].relative()));
+        CHECK(to_json(other)["causes"]["decode"]["cpu"]["relative"].is_null());
+        CHECK(other.worst == "decode.cpu");
+    }
+    SUBCASE("the prompt's causes are those of the run that was quickest with it") {
+        const prediction other =
+            compare_runs(report("emulator", 1), report("cpu", 2), report("cpu", 3));
+        CHECK(other.phases[0].sum.real == doctest::Approx(6));
+        CHECK(other.phases[1].sum.real == doctest::Approx(28));
     }
     SUBCASE("runs of different work are told apart") {
         run_report real = report("cpu", 1);

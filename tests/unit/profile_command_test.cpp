@@ -55,8 +55,9 @@ TEST_CASE("compositions side by side: a row of decode and one of prefill each, b
 TEST_CASE("experts on the CPU are a class of their own, and text has the layout of validate") {
     const auto result = compare({"--set", "dispatch.plugin=cpu_all"});
     REQUIRE_MESSAGE(result.code == 0, result.errors);
-    for (const char *part : {"CPU layers\n", "prefill\n", "measured", "median error",
-                             "emulated speed over measured", "time per token, mean"})
+    for (const char *part :
+         {"CPU layers\n", "prefill\n", "measured", "median error", "emulated speed over measured",
+          "time per token, mean", "decode, by cause", "prefill, by cause", "Furthest apart: "})
         CHECK_MESSAGE(result.out.find(part) != std::string::npos, part, "\n", result.out);
     CHECK(compare({"--sweep", "nonsense"}).code == 2);
 }
