@@ -42,6 +42,9 @@ struct device_profile {
     double copy_share = 1;     // the copy beside computing, (0, 1]
     uint64_t load_ns = 0;      // is_host: of each piece copied, taken from computing
     uint64_t step_ns = 0;      // is_host: of the software in a layer step beside what it computes
+    uint64_t wake_ns = 0;      // is_host: until the thread that copies begins, unless all wait for
+                               // the piece: they copy it at once
+    double logits_per_s = 0;   // is_host: from which tokens are drawn; 0: they cost nothing
     uint64_t expert_ns = 0;    // further fixed cost of an expert
     uint64_t token_ns = 0;     // in a layer, of each token beside the first
     uint64_t pass_ns = 0;      // fixed cost of a pass through all layers

@@ -145,6 +145,12 @@ uint64_t cost_model::head_ns(uint64_t tokens) const {
     return head_overhead_ns() + whole_ns(work_s(head_, head_bytes_, tokens, 0));
 }
 
+uint64_t cost_model::draw_ns(uint64_t positions) const {
+    const double rate = hardware_.device.logits_per_s;
+    const double logits = static_cast<double>(positions) * shape_.vocabulary;
+    return rate == 0 ? 0 : whole_ns(logits / rate);
+}
+
 uint64_t cost_model::price_gpu_expert(uint64_t tokens, double share, uint32_t version) const {
     const double bytes = bytes_of(version) * share;
     const double tile =

@@ -54,6 +54,8 @@ public:
     uint64_t cpu_expert_ns(uint64_t tokens, double share) const {
         return tokens == 1 && share == 1 ? cpu_one_ns_ : price_cpu_expert(tokens, share);
     }
+    // Tokens drawn from the logits of so many positions, by the host's software.
+    uint64_t draw_ns(uint64_t positions) const;
     // Fixed costs among the times of operations: what remains when nothing is read or computed.
     uint64_t attention_overhead_ns() const {
         const device_profile &device = hardware_.device;

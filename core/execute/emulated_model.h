@@ -27,7 +27,10 @@ public:
     }
 
     const uint64_t *clock() const override { return time_.clock(); }
-    void begin(const pass &tokens) override { compute_.begin(tokens); }
+    void begin(const pass &tokens) override {
+        compute_.begin(tokens);
+        time_.begin(tokens);
+    }
     void attention(uint32_t layer, const pass &tokens) override {
         flush();
         compute_.attention(layer);

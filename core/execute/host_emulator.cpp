@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 namespace moorage::core {
 
@@ -12,8 +13,11 @@ void host_emulator::send(const link_piece &piece) {
     const double alone_ns = static_cast<double>(profile.issue_ns) +
                             static_cast<double>(piece.bytes) / profile.h2d_bytes_per_s * 1e9;
     begin_piece(piece.link);
-    links_[piece.link] = {true, in_place_, piece.page, now_, now_, in_place_ ? 0 : alone_ns};
-    if (!in_place_) in_software(costs_.hardware().device.load_ns);
+    const device_profile &device = costs_.hardware().device;
+    const auto wakes_ns = static_cast<double>(device.wake_ns);
+    links_[piece.link] = {
+        true, in_place_, piece.page, now_, now_, wakes_ns, in_place_ ? 0 : alone_ns};
+    if (!in_place_) in_software(device.load_ns);
 }
 
 // One thread copies.
@@ -41,6 +45,14 @@ void host_emulator::pass_time(double work_ns) {
             elapsed_ns += work_ns;
             break;
         }
+        if (link->wakes_ns > 0) {
+            const double alone_ns = std::min(work_ns, link->wakes_ns);
+            elapsed_ns += alone_ns;
+            work_ns -= alone_ns;
+            link->wakes_ns -= alone_ns;
+            link->started_ns = begin_ns + rounded_up(elapsed_ns);
+            continue;
+        }
         const double until_computed = work_ns / device.compute_share;
         const double until_copied = link->left_ns / device.copy_share;
         const double step_ns = std::min(until_computed, until_copied);
@@ -58,10 +70,13 @@ void host_emulator::pass_time(double work_ns) {
 void host_emulator::in_software(uint64_t ns) {
     const uint64_t until_ns = now_ + ns;
     if (link_state *link = copying()) {
-        const auto copied = std::min(link->left_ns, static_cast<double>(ns));
+        const double woken_ns = std::min(link->wakes_ns, static_cast<double>(ns));
+        const double copied = std::min(link->left_ns, static_cast<double>(ns) - woken_ns);
+        link->wakes_ns -= woken_ns;
+        link->started_ns += rounded_up(woken_ns);
         link->left_ns -= copied;
         if (link->left_ns <= 0) {
-            now_ += rounded_up(copied);
+            now_ += rounded_up(woken_ns + copied);
             end_copy(*link);
         }
     }
@@ -82,6 +97,7 @@ bool host_emulator::take_piece(completion &out) {
 void host_emulator::wait_for_piece() {
     link_state *link = copying();
     assert(link && "something must be under way");
+    if (std::exchange(link->wakes_ns, 0) > 0) link->started_ns = now_;
     now_ += rounded_up(link->left_ns);
     end_copy(*link);
 }

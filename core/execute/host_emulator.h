@@ -4,15 +4,17 @@
 // For profiles whose device is the host itself (device_profile::is_host). It follows cpu_executor
 // move by move: experts that can run go in one parallel loop, which pays its entry once; what has
 // been copied is noticed when the loop ends, so the next piece sets out then; experts left on the
-// CPU come when nothing of the device can run. A layer step takes step_ns of software, and a piece
-// that sets out load_ns, in which nothing is computed and copies have full speed. While a copy and
-// a computation are both under way each keeps its share of its own speed (compute_share,
-// copy_share). Where all experts fit nothing is copied at all. Deterministic; whole nanoseconds,
-// ends rounded up.
+// CPU come when nothing of the device can run. A layer step takes step_ns of software, a piece that
+// sets out load_ns, and the tokens of a pass are drawn from its logits (logits_per_s): nothing is
+// computed meanwhile, and copies have full speed. While a copy and a computation are both under way
+// each keeps its share of its own speed (compute_share, copy_share). A copy begins wake_ns after
+// its piece was sent, or when nothing else can be done: then all threads copy. Where all experts
+// fit nothing is copied at all. Deterministic; whole nanoseconds, ends rounded up.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "core/execute/cost_model.h"
 #include "core/execute/turns_executor.h"
@@ -27,6 +29,14 @@ public:
         : turns_executor(transfers_max, sink), costs_(costs), in_place_(in_place) {}
 
     const uint64_t *clock() const override { return &now_; }
+    void begin(const pass &) override {
+        if (const uint32_t positions = std::exchange(to_draw_, 0))
+            in_software(costs_.draw_ns(positions));
+    }
+    void head(uint32_t tokens) override {
+        to_draw_ = tokens;
+        turns_executor::head(tokens);
+    }
     void attention(uint32_t layer, const pass &tokens) override {
         in_software(costs_.hardware().device.step_ns);
         turns_executor::attention(layer, tokens);
@@ -43,7 +53,7 @@ private:
         bool busy = false, copied = false;  // copied: not handed out yet
         uint32_t page = MOORAGE_NONE;
         uint64_t started_ns = 0, ended_ns = 0;
-        double left_ns = 0;  // of copying alone
+        double wakes_ns = 0, left_ns = 0;  // until copying begins; of copying alone
     };
 
     uint64_t price_of_attention(const pass &tokens) const {
@@ -69,6 +79,7 @@ private:
 
     const cost_model &costs_;
     bool in_place_;
+    uint32_t to_draw_ = 0;  // positions of the last pass with logits
     uint64_t now_ = 0;
     link_state links_[link_count];
 };

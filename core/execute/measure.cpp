@@ -110,6 +110,10 @@ device_profile device_of(const measured_machine &machine) {
     }
     device.load_ns = to_ns(machine.load_seconds);
     device.step_ns = to_ns(machine.step_seconds);
+    device.wake_ns = to_ns(machine.wake_seconds);
+    if (machine.draws.size() >= 2)
+        if (const line_fit line = fit_line(machine.draws); line.slope > 0)
+            device.logits_per_s = 1 / line.slope;
     if (machine.is_host) device.tile_tokens = tile_of(machine);
     device.kernel_ns = device.launch_ns;
     // What a GPU's other units do is not measured.
@@ -220,6 +224,8 @@ profile_sources sources_of(const measured_machine &machine) {
             "neither computing nor waiting, less step_ns, over its loads");
     device["step_ns"] =
         how("small models run whole: time that is neither computing nor waiting, over layer steps");
+    device["wake_ns"] = how("a thread that sleeps until it begins, while all cores compute");
+    device["logits_per_s"] = how("tokens drawn from 1,024 to 65,536 logits, slope of the line");
     device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
     device["vector_flops_per_s"] = device["flops_per_s"];
     device["kernel_ns"] = device["launch_ns"];
@@ -335,8 +341,9 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
     lines.push_back(format("           layer {:.2f} us, pass {:.2f} us",
                            machine.layer_seconds * 1e6, machine.pass_seconds * 1e6));
     if (machine.is_host)
-        lines.push_back(format("           software: a step {:.2f} us, a load {:.2f} us",
-                               machine.step_seconds * 1e6, machine.load_seconds * 1e6));
+        lines.push_back(format(
+            "           software: a step {:.2f} us, a load {:.2f} us, a thread woken {:.2f} us",
+            machine.step_seconds * 1e6, machine.load_seconds * 1e6, machine.wake_seconds * 1e6));
     if (!machine.is_host) {
         lines.push_back(
             format("           hand-over to the host {:.2f} us, expert on the CPU {:.2f} us",
@@ -364,6 +371,7 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
     add_timed(lines, "a token of many in a layer of such models, by operations", "operations",
               machine.prefill_layers, false);
     add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
+    add_timed(lines, "a token drawn, by its logits", "logits", machine.draws, false);
     add_timed(lines, "attention of one token, by positions looked back on", "positions",
               machine.contexts, false);
     return lines;

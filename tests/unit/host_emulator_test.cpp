@@ -99,6 +99,66 @@ TEST_CASE("what cannot run waits for its copy, and a copy that outlasts a loop g
     CHECK(machine.busy().stall == 470);
 }
 
+TEST_CASE("the thread that copies has to wake, unless all have nothing to do but copy") {
+    hardware_profile sleepy = hardware();
+    sleepy.device.wake_ns = 3'000;
+    SUBCASE("beside computing") {
+        sleepy.device.compute_share = 0.5;
+        sleepy.device.copy_share = 0.8;
+        const cost_model costs(sleepy, toy::shape(2, 4, 2));
+        host_emulator machine(costs, 4, false, nullptr);
+        machine.expert_on_gpu(whole(0, 5));
+        machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
+        // Copied from 3,000 to 16,750; then 3,000 and 6,875 of 10,530 are computed.
+        CHECK(machine.wait().duration_ns == 13'750);
+        CHECK(*machine.clock() == 16'750 + 655);
+    }
+    SUBCASE("not before what is computed has ended") {
+        const cost_model costs(sleepy, toy::shape(2, 4, 2));
+        host_emulator machine(costs, 4, false, nullptr);
+        pass now;
+        now.tokens.push_back({});
+        machine.attention(0, now);  // 2,000 ns
+        machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
+        CHECK(machine.wait().kind == event_kind::gate);
+        CHECK(*machine.clock() == 2'000);
+        CHECK(machine.wait().duration_ns == 11'000);
+        CHECK(*machine.clock() == 13'000);
+    }
+    SUBCASE("while software hands over") {
+        sleepy.device.load_ns = 4'000;
+        const cost_model costs(sleepy, toy::shape(2, 4, 2));
+        host_emulator machine(costs, 4, false, nullptr);
+        machine.send({.link = link_h2d, .page = 1, .bytes = 100'000});
+        CHECK(*machine.clock() == 4'000);  // 1,000 of 11,000 are copied
+        CHECK(machine.wait().duration_ns == 11'000);
+        CHECK(*machine.clock() == 14'000);
+    }
+}
+
+TEST_CASE("a token is drawn from its logits by the host, before the next pass begins") {
+    hardware_profile drawing = hardware();
+    drawing.device.logits_per_s = 0.5e9;  // 1,000 logits: 2,000 ns a position
+    const cost_model costs(drawing, toy::shape(2, 4, 2));
+    host_emulator machine(costs, 4, true, nullptr);
+    time_causes all;
+    machine.charge(all);
+    pass now;
+    machine.begin(now);
+    CHECK(*machine.clock() == 0);
+    machine.head(3);
+    machine.wait();
+    const uint64_t computed_ns = *machine.clock();
+    machine.begin(now);
+    CHECK(*machine.clock() == computed_ns + 6'000);
+    machine.begin(now);  // once
+    CHECK(*machine.clock() == computed_ns + 6'000);
+    time_causes rest;
+    machine.charge(rest);
+    CHECK(all[cause::host] == 6'000);
+    CHECK(all[cause::compute] == computed_ns);
+}
+
 TEST_CASE("every nanosecond has one cause") {
     hardware_profile slow = hardware();
     slow.device.load_ns = 400;

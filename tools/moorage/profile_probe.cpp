@@ -2,17 +2,17 @@
 #include "tools/moorage/profile_probe.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <cmath>
 #include <string>
 
-#include <unistd.h>
-
+#include "core/base/finite.h"
 #include "core/base/text.h"
 #include "core/execute/cpu/measure_models.h"
 #include "core/execute/cpu/measure_timing.h"
 #include "core/pipeline/run.h"
 #include "core/report/time_parts.h"
-#include "tools/moorage/output.h"
+#include "core/source/model_source.h"
+#include "core/source/sampler.h"
 
 namespace moorage::tool {
 
@@ -22,31 +22,16 @@ using namespace moorage::core;
 
 constexpr uint32_t layers = 6, top_k = 4, experts = 16, window = 96, runs_min = 20;
 
-// A file that is gone when this is.
-class passing_file {
-public:
-    explicit passing_file(const std::string &ending)
-        : path_(std::filesystem::temp_directory_path() /
-                format("moorage-probe-{}{}", ::getpid(), ending)) {}
-    passing_file(const passing_file &) = delete;
-    ~passing_file() {
-        std::error_code ignored;
-        std::filesystem::remove(path_, ignored);
-    }
-    const std::filesystem::path &path() const { return path_; }
-
-private:
-    std::filesystem::path path_;
-};
-
-std::string window_of_ids(uint32_t vocabulary) {
-    std::string ids;
-    for (uint32_t i = 0; i < window; ++i)
-        ids += format("{}{}", i ? "," : "", (i * 2654435761u) % vocabulary);
-    return "[[" + ids + "]]";
+// A prompt of `count` ids, and so many tokens drawn after it that there is a window of them.
+model_request request_of(uint32_t vocabulary, uint32_t count) {
+    model_request request;
+    for (uint32_t i = 0; i < count; ++i)
+        request.ids.push_back(static_cast<int32_t>((i * 2654435761u) % vocabulary));
+    request.new_tokens = window - count + 1;
+    return request;
 }
 
-// A small model and the work it is given: a window of ids, decoded token by token.
+// A small model and the work it is given: tokens drawn one after the other, as in a run.
 class probe {
     // Of a token, or of a pass with all of them.
     static double time_of(const run_report &one) {
@@ -54,10 +39,11 @@ class probe {
     }
 
 public:
-    explicit probe(uint32_t threads) : ids_(".json") {
+    explicit probe(uint32_t threads) {
         config_.profile = "host";
-        config_.text = ids_.path();
-        config_.window = window;
+        config_.prompts = {"a probe's, by ids"};
+        config_.max_tokens = window;
+        config_.temperature = 0.02;  // logits of random weights lie close together
         config_.threads = threads;
     }
     status make(uint32_t hidden) {
@@ -67,7 +53,13 @@ public:
         shape_ = shape_of(**made, "");
         config_.model = "probe";
         shared_.keep(config_.model, std::move(made).value());
-        return write_text(ids_.path(), window_of_ids(shape_.vocabulary));
+        prompt(1);
+        return success();
+    }
+    // From now on the prompt has so many tokens, which enter in one pass.
+    void prompt(uint32_t tokens) {
+        requests_ = {request_of(shape_.vocabulary, tokens)};
+        config_.prefill = tokens;
     }
     const model_shape &shape() const { return shape_; }
     run_config &config() { return config_; }
@@ -75,11 +67,13 @@ public:
     // Quickest of the runs that `seconds` have time for, by the median of its tokens: what else the
     // machine does only ever slows them.
     result<run_report> quickest(double seconds) {
-        auto best = run(config_, shared_, {});
+        run_options options;
+        options.requests = &requests_;
+        auto best = run(config_, shared_, options);
         const auto begun = std::chrono::steady_clock::now();
         for (uint32_t runs = 1; best && (runs < runs_min || seconds_since(begun) < seconds);
              ++runs) {
-            auto next = run(config_, shared_, {});
+            auto next = run(config_, shared_, options);
             if (!next || time_of(*next) < time_of(*best)) best = std::move(next);
         }
         return best;
@@ -87,26 +81,47 @@ public:
 
 private:
     run_resources shared_;
-    passing_file ids_;
+    std::vector<model_request> requests_;
     run_config config_;
     model_shape shape_;
 };
 
 }  // namespace
 
-// Of a token decoded: neither computing nor waiting. By the median token, since what else the
-// machine does may make some far longer.
-static double software_seconds(const run_report &report) {
+// Draws from logits of several lengths, few of which are ever drawn, as of a text: the chance of a
+// token falls with the power 1.5 of its rank.
+static void measure_draws(double budget_s, measured_machine &into) {
+    for (const uint32_t count : {1024u, 4096u, 16384u, 65536u}) {
+        std::vector<float> logits(count);
+        for (uint32_t rank = 0; rank < count; ++rank)
+            logits[rank * 40503u % count] = -1.5f * std::log(1.0f + static_cast<float>(rank));
+        sampler draw({.temperature = 1, .seed = 1});
+        int64_t sum = 0;  // so that nothing is left out
+        const double seconds = typical_seconds(budget_s, [&] {
+            if (first_odd(logits) == logits.size()) sum += draw(logits);
+        });
+        if (sum >= 0) into.draws.push_back({static_cast<double>(count), seconds});
+    }
+}
+
+static double drawing(const measured_machine &machine, uint32_t logits) {
+    return machine.draws.size() < 2 ? 0 : logits * fit_line(machine.draws).slope;
+}
+
+// Of a token decoded: neither computing nor waiting, nor drawing it. By the median token, since
+// what else the machine does may make some far longer.
+static double software_seconds(const run_report &report, double drawing_seconds) {
     const time_causes decode = causes_of(report)[1];
     const double share = static_cast<double>(decode[cause::host]) /
                          static_cast<double>(std::max<uint64_t>(decode.sum(), 1));
-    return share * report.tpot_ms.p50 / 1000;
+    return std::max(share * report.tpot_ms.p50 / 1000 - drawing_seconds, 0.0);
 }
 
 status measure_tokens(double seconds, uint32_t threads, measured_machine &into) {
     // A GPU reads small models in no time: its constants show in larger ones too.
     const uint32_t scale = into.is_host ? 64 : 192;
     std::vector<double> steps;
+    if (into.is_host) measure_draws(seconds / 50, into);
     for (const uint32_t hidden : {scale, 2 * scale, 3 * scale, 4 * scale}) {
         probe small(threads);
         if (const status done = small.make(hidden); !done) return done.failure();
@@ -116,13 +131,14 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         const model_shape &shape = small.shape();
         const double bytes = static_cast<double>(shape.dense_bytes) / layers +
                              static_cast<double>(shape.expert_bytes) * top_k;
-        const double software = into.is_host ? software_seconds(report.value()) : 0;
+        const double software =
+            into.is_host ? software_seconds(report.value(), drawing(into, shape.vocabulary)) : 0;
         const double token = report.value().tpot_ms.p50 / 1000;
         into.token_layers.push_back({bytes, (token - software) / layers});
         steps.push_back(software / layers);
         // Too little work for a GPU's matrix units to show in it; single experts have told that.
         if (!into.is_host) continue;
-        small.config().prefill = window;
+        small.prompt(window);
         const auto at_once = small.quickest(seconds / 20);
         if (!at_once) return at_once.failure();
         // Two operations for each weight of two bytes.
@@ -149,7 +165,11 @@ status measure_loads(double seconds, uint32_t threads, measured_machine &into) {
                          static_cast<double>(report.tokens);
     const double steps_seconds = into.step_seconds * layers;
     if (loads > 0)
-        into.load_seconds = std::max(software_seconds(report) - steps_seconds, 0.0) / loads;
+        into.load_seconds =
+            std::max(
+                software_seconds(report, drawing(into, small.shape().vocabulary)) - steps_seconds,
+                0.0) /
+            loads;
     return success();
 }
 

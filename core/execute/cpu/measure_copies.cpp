@@ -1,5 +1,6 @@
 // measure_copies.cpp - what the CPU executor's loads take, alone and while it computes.
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "core/execute/cpu/cpu_executor.h"
@@ -8,6 +9,7 @@
 #include "core/execute/cpu/measure_models.h"
 #include "core/execute/cpu/measure_parts.h"
 #include "core/execute/cpu/measure_timing.h"
+#include "core/execute/side_thread.h"
 
 namespace moorage::core {
 
@@ -52,16 +54,18 @@ struct copy_probe {
     }
 };
 
+// On all threads, a few microseconds.
+void compute_loop(thread_pool &pool, std::vector<float> &sink) {
+    pool.each(pool.threads(), [&](uint32_t item) {
+        float &value = sink[size_t{item} * 16];
+        for (uint32_t i = 0; i < 2000; ++i) value = value * 0.999f + 0.001f;
+    });
+}
+
 // A loop on all threads comes before each copy, as attention does in a run: they still look for
-// work then, and where the copy's thread wakes up depends on it.
+// work then, and copy together what is waited for.
 std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double budget_s) {
     std::vector<float> sink(size_t{pool.threads()} * 16, 1.0f);
-    const auto loop = [&] {
-        pool.each(pool.threads(), [&](uint32_t item) {
-            float &value = sink[size_t{item} * 16];
-            for (uint32_t i = 0; i < 2000; ++i) value = value * 0.999f + 0.001f;
-        });
-    };
     std::vector<timed> out;
     const uint64_t most = std::min(piece_max_bytes, probe.expert_bytes);
     for (uint64_t bytes = piece_min_bytes; bytes <= most; bytes *= 4) {
@@ -71,13 +75,30 @@ std::vector<timed> measure_sizes(copy_probe &probe, thread_pool &pool, double bu
         const auto begun = std::chrono::steady_clock::now();
         while (taken.size() < copy_rounds_min || seconds_since(begun) < budget_s) {
             if (offset + bytes > probe.expert_bytes) offset = 0;
-            loop();
+            compute_loop(pool, sink);
             taken.push_back(copy_piece(*probe.where, 0, offset, bytes));
             offset += bytes;
         }
         out.push_back({static_cast<double>(bytes), lower_quartile(taken)});
     }
     return out;
+}
+
+// While all threads go on computing: who waits for a copy makes it.
+double measure_wake(thread_pool &pool, double budget_s) {
+    using clock = std::chrono::steady_clock;
+    std::atomic<clock::time_point> begun{};
+    side_thread beside([&](uint32_t) { begun.store(clock::now()); });
+    std::vector<float> sink(size_t{pool.threads()} * 16, 1.0f);
+    const auto now = [start = clock::now()] { return seconds_since(start); };
+    return typical_sample(budget_s, now, [&] {
+        compute_loop(pool, sink);
+        const auto from = clock::now();
+        beside.start();
+        do compute_loop(pool, sink);
+        while (!beside.ended());
+        return std::chrono::duration<double>(begun.load() - from).count();
+    });
 }
 
 }  // namespace
@@ -88,6 +109,7 @@ status measure_copies(thread_pool &pool, double budget_s, uint64_t expert_bytes,
     if (const status done = probe.make(pool, expert_bytes); !done) return done.failure();
     copy_piece(*probe.where, 0, 0, probe.expert_bytes);  // the slot's pages are there from now on
     into.to_device = measure_sizes(probe, pool, budget_s);
+    into.wake_seconds = measure_wake(pool, budget_s);
     return measure_beside(*probe.where, {experts, probe.expert_bytes}, 4 * budget_s, into);
 }
 
