@@ -35,7 +35,6 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
                    .delay_max = config.cluster->migration_delay_max}});
     if (const core::status begun = made->watch_others(config, policies, setup); !begun)
         return begun.failure();
-    made->status_.note(*made->node_, nullptr, true);
     made->status_.show_spans([of = made.get(), plan = &setup.plan] { return of->spans_of(*plan); });
     const auto start_part = [&](const std::string &at, auto &&part) -> core::status {
         if (at.empty()) return success();
@@ -54,6 +53,8 @@ result<std::unique_ptr<node_process>> node_process::start(const run_config &conf
     if (!listening) return listening.failure();
     if (const core::status joined = made->join(config, policies, setup); !joined)
         return joined.failure();
+    // Whoever asks before the loop runs is told of the plan that the registry had.
+    made->status_.note(*made->node_, nullptr, true);
     const core::status answering =
         start_part(setup.status, [&](const std::string &at) -> core::status {
             auto server = http_server::listen(at, [status = &made->status_](std::string_view path) {

@@ -130,6 +130,11 @@ TEST_CASE("a registry in a directory") {
     const ended alone = all.generate("-q");
     REQUIRE(alone.code == 0);
     changes(all, alone);
+    // Whoever starts again goes by today's plan as soon as it serves, and says so at once.
+    all.end(2, SIGKILL);
+    const auto epoch = all.plan()["epoch"].get<uint64_t>();
+    all.start(2);
+    CHECK(all.status(2)["epoch"].get<uint64_t>() >= epoch);
 }
 
 TEST_CASE("a registry in three members of etcd, of which one, then all are killed") {
