@@ -1,7 +1,7 @@
 // gguf_passes.cpp - GGUF files of random weights in Qwen1.5-MoE's sizes, and passes through them:
 // one half of what tests/perf/beside_llama compares.
 //
-//   gguf_passes write FILE RECIPE          bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4
+//   gguf_passes write FILE RECIPE [LAYERS]     bf16, q8_0, q4_0, q4_k_m, q6_k or mxfp4; 2 layers
 //   gguf_passes run FILE ARITHMETIC THREADS PROMPT TOKENS
 //
 // The second prints one line: seconds and processor seconds of a prompt of PROMPT tokens, the same
@@ -29,8 +29,8 @@ namespace {
 
 using namespace moorage::core;
 
-constexpr uint32_t layers = 2, hidden = 2048, heads = 16, experts = 60, top_k = 4,
-                   intermediate = 1408, shared = 5632, vocabulary = 32768;
+constexpr uint32_t hidden = 2048, heads = 16, experts = 60, top_k = 4, intermediate = 1408,
+                   shared = 5632, vocabulary = 32768;
 
 struct recipe {
     const char *name;
@@ -51,7 +51,8 @@ constexpr recipe recipes[] = {
 // Random codes under scales that keep values near 1 / sqrt(columns).
 class writer {
 public:
-    writer(const recipe &of, const std::string &path) : of_(of), out_(path, std::ios::binary) {}
+    writer(const recipe &of, const std::string &path, uint32_t layers)
+        : of_(of), layers_(layers), out_(path, std::ios::binary) {}
     bool operator()() {
         keys();
         walk([&](const std::string &name, const std::vector<uint64_t> &shape, weight_type type) {
@@ -80,7 +81,7 @@ private:
         const std::string own = "qwen2moe.";
         made_.text("general.architecture", "qwen2moe");
         made_.number("general.quantization_version", 2).number(own + "context_length", 4096);
-        made_.number(own + "embedding_length", hidden).number(own + "block_count", layers);
+        made_.number(own + "embedding_length", hidden).number(own + "block_count", layers_);
         made_.number(own + "vocab_size", vocabulary).number(own + "feed_forward_length", shared);
         made_.number(own + "attention.head_count", heads);
         made_.number(own + "attention.head_count_kv", heads);
@@ -95,7 +96,7 @@ private:
     void walk(Body &&body) const {
         const weight_type f32 = weight_type::f32;
         body("token_embd.weight", {hidden, vocabulary}, of_.most);
-        for (uint32_t layer = 0; layer < layers; ++layer) {
+        for (uint32_t layer = 0; layer < layers_; ++layer) {
             const std::string at = "blk." + std::to_string(layer) + ".";
             const weight_type odd = layer == 0 ? of_.odd_first : of_.odd;
             body(at + "attn_norm.weight", {hidden}, f32);
@@ -182,6 +183,7 @@ private:
     }
 
     const recipe &of_;
+    const uint32_t layers_;
     std::ofstream out_;
     moorage::test::gguf_maker made_;
     std::mt19937_64 random_{7};
@@ -250,12 +252,15 @@ int run(char **given) {
 
 int main(int count, char **given) {
     const std::string what = count > 1 ? given[1] : "";
-    if (what == "write" && count == 4)
+    if (what == "write" && (count == 4 || count == 5))
         for (const recipe &one : recipes)
-            if (std::string(given[3]) == one.name) return writer(one, given[2])() ? 0 : 1;
+            if (std::string(given[3]) == one.name) {
+                const int layers = count == 5 ? std::atoi(given[4]) : 2;
+                return writer(one, given[2], static_cast<uint32_t>(layers))() ? 0 : 1;
+            }
     if (what == "run" && count == 7) return run(given + 2);
     std::fprintf(stderr,
-                 "gguf_passes write FILE RECIPE\n"
+                 "gguf_passes write FILE RECIPE [LAYERS]\n"
                  "gguf_passes run FILE exact|fast THREADS PROMPT TOKENS\n");
     return 2;
 }

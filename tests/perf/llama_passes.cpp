@@ -1,13 +1,20 @@
 // llama_passes.cpp - the other half of tests/perf/beside_llama: the same passes by llama.cpp's
 // library. That script compiles it, where it is given the library and its header.
 //
-//   llama_passes LIBRARIES FILE THREADS PROMPT TOKENS
+//   llama_passes LIBRARIES FILE THREADS PROMPT TOKENS [SERVERS LAYERS | SERVERS PATTERN=SERVER...]
+//
+// For tests/nodes/beside_llama_rpc: SERVERS are addresses of ggml-rpc-server, with commas. They
+// hold the last LAYERS layers in equal shares (the output counts as one), or tensors whose names
+// match a pattern, each set at the server of that number.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "ggml-backend.h"
@@ -29,16 +36,69 @@ clock_pair now() {
             seconds(used.ru_utime) + seconds(used.ru_stime)};
 }
 
+using add_server = ggml_backend_reg_t (*)(const char *endpoint);
+
+std::vector<ggml_backend_dev_t> servers_at(const char *addresses) {
+    std::vector<ggml_backend_dev_t> all;
+    const ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+    if (rpc == nullptr) return all;
+    const auto add = reinterpret_cast<add_server>(
+        ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server"));
+    std::istringstream list(addresses);
+    for (std::string one; std::getline(list, one, ',');) {
+        const ggml_backend_reg_t server = add(one.c_str());
+        if (server == nullptr) return {};
+        all.push_back(ggml_backend_reg_dev_get(server, 0));
+    }
+    return all;
+}
+
+// What of the model lies elsewhere. It points into `words`.
+struct split {
+    llama_model_params how = llama_model_default_params();
+    std::vector<ggml_backend_dev_t> servers;
+    std::vector<std::string> patterns;
+    std::vector<llama_model_tensor_buft_override> moved;
+    bool read(int count, char **words) {
+        servers = servers_at(words[0]);
+        if (servers.empty() || count < 2) return false;
+        const size_t all = servers.size();
+        for (int i = 1; i < count; ++i) {
+            const std::string word = words[i];
+            const size_t cut = word.rfind('=');
+            if (cut == std::string::npos) {
+                how.n_gpu_layers = std::atoi(words[i]);
+                continue;
+            }
+            how.n_gpu_layers = 0;
+            patterns.push_back(word.substr(0, cut));
+            const size_t server = std::stoul(word.substr(cut + 1));
+            if (server >= all) return false;
+            moved.push_back({nullptr, ggml_backend_dev_buffer_type(servers[server])});
+        }
+        for (size_t i = 0; i < patterns.size(); ++i) moved[i].pattern = patterns[i].c_str();
+        if (!moved.empty()) {
+            moved.push_back({nullptr, nullptr});
+            how.tensor_buft_overrides = moved.data();
+        }
+        servers.push_back(nullptr);
+        how.devices = servers.data();
+        return true;
+    }
+};
+
 }  // namespace
 
 int main(int count, char **given) {
-    if (count != 6) return 2;
+    if (count < 6 || count == 7) return 2;
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     ggml_backend_load_all_from_path(given[1]);
     llama_backend_init();
     const int threads = std::atoi(given[3]), prompt = std::atoi(given[4]),
               tokens = std::atoi(given[5]);
-    llama_model *model = llama_model_load_from_file(given[2], llama_model_default_params());
+    split of;
+    if (count > 6 && !of.read(count - 6, given + 6)) return 2;
+    llama_model *model = llama_model_load_from_file(given[2], of.how);
     if (model == nullptr) return 1;
     llama_context_params how = llama_context_default_params();
     how.n_ctx = static_cast<uint32_t>(prompt + tokens + 64);
@@ -47,7 +107,8 @@ int main(int count, char **given) {
     llama_context *context = llama_init_from_model(model, how);
     if (context == nullptr) return 1;
     std::vector<llama_token> ids(static_cast<size_t>(prompt));
-    for (int i = 0; i < prompt; ++i) ids[static_cast<size_t>(i)] = 1 + i * 7919 % 32000;
+    const int words = std::min(32000, llama_vocab_n_tokens(llama_model_get_vocab(model)) - 1);
+    for (int i = 0; i < prompt; ++i) ids[static_cast<size_t>(i)] = 1 + i * 7919 % words;
     const auto pass = [&] {
         llama_memory_clear(llama_get_memory(context), true);
         return llama_decode(context, llama_batch_get_one(ids.data(), prompt));
@@ -57,7 +118,7 @@ int main(int count, char **given) {
     if (pass() != 0) return 1;
     const clock_pair middle = now();
     for (int i = 0; i < tokens; ++i) {
-        llama_token next = static_cast<llama_token>(1 + (int64_t{prompt} + i) * 104729 % 32000);
+        llama_token next = static_cast<llama_token>(1 + (int64_t{prompt} + i) * 104729 % words);
         if (llama_decode(context, llama_batch_get_one(&next, 1)) != 0) return 1;
     }
     const clock_pair end = now();
