@@ -116,18 +116,19 @@ inline void note_no_step() { board->in_step.store(0, std::memory_order_relaxed);
 class policy_call {
 public:
     policy_call(uint32_t owner, entry_point call)
-        : before_(board->current.load(std::memory_order_relaxed)) {
-        board->calls.store(board->calls.load(std::memory_order_relaxed) + 1,
-                           std::memory_order_relaxed);
-        board->current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
-                             std::memory_order_relaxed);
+        : on_(*board), before_(on_.current.load(std::memory_order_relaxed)) {
+        on_.calls.store(on_.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+        on_.current.store(uint64_t{owner} << 32 | static_cast<uint32_t>(call),
+                          std::memory_order_relaxed);
     }
-    ~policy_call() { board->current.store(before_, std::memory_order_relaxed); }
+    ~policy_call() { on_.current.store(before_, std::memory_order_relaxed); }
+    call_guard guard() const { return on_.guard.load(std::memory_order_relaxed); }
     policy_call(const policy_call &) = delete;
     policy_call &operator=(const policy_call &) = delete;
 
 private:
-    uint64_t before_;
+    call_board &on_;
+    const uint64_t before_;
 };
 
 }  // namespace moorage::core

@@ -61,10 +61,10 @@ private:
         const policy_call at_work(owner, which);
         if constexpr (std::is_void_v<Answer>) {
             timed(which, function, arguments...);
-            look<All>(which);
+            look<All>(which, at_work.guard());
         } else {
             const Answer answer = timed(which, function, arguments...);
-            look<All>(which);
+            look<All>(which, at_work.guard());
             return answer;
         }
     }
@@ -99,8 +99,7 @@ private:
         return function(arguments...);
     }
     template <bool All>
-    void look(entry_point which) {
-        const call_guard guard = board->guard.load(std::memory_order_relaxed);
+    void look(entry_point which, call_guard guard) {
         if (!All && guard == call_guard::usual) {
             if (!arithmetic_shows_usual()) compare(which, false);
         } else if (guard != call_guard::off) {

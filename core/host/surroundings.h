@@ -6,6 +6,10 @@
 // every call.
 #pragma once
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include <cstdint>
 #include <string>
 
@@ -32,16 +36,13 @@ inline bool arithmetic_shows_usual() {
     __asm__ volatile("fnstcw %0" : "=m"(x87));
     if (x87 != usual_x87) return false;
     using four = float __attribute__((vector_size(16)));
-    using two_words = uint64_t __attribute__((vector_size(16)));
-    four sums{1, 1, 0x1.8p-126f, 0x1p-127f};
-    const four added{0x1.8p-24f, 0x1p-25f, -0x1p-126f, 0};
-    __asm__ volatile("addps %1, %0" : "+x"(sums) : "x"(added));
-    four quotients{1, 0, 0x1p127f, 1};
-    const four divisors{0, 0, 0x1p-126f, 1};
-    __asm__ volatile("divps %1, %0" : "+x"(quotients) : "x"(divisors));
-    const four right{1 + 0x1p-23f, 1, 0x1p-127f, 0x1p-127f};
-    const two_words differing = (two_words)sums ^ (two_words)right;
-    return (differing[0] | differing[1]) == 0;
+    static constexpr four added{0x1.8p-24f, 0x1p-25f, -0x1p-126f, 0};
+    static constexpr four divisors{0, 0, 0x1p-126f, 1};
+    four sums{1, 1, 0x1.8p-126f, 0x1p-127f}, quotients{1, 0, 0x1p127f, 1};
+    __asm__ volatile("addps %1, %0" : "+x"(sums) : "m"(added));
+    __asm__ volatile("divps %1, %0" : "+x"(quotients) : "m"(divisors));
+    const __m128i right = _mm_castps_si128(_mm_setr_ps(1 + 0x1p-23f, 1, 0x1p-127f, 0x1p-127f));
+    return _mm_movemask_epi8(_mm_cmpeq_epi32(_mm_castps_si128(sums), right)) == 0xffff;
 }
 #elif defined(__aarch64__)
 inline bool arithmetic_is_usual() {
