@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
 
 #include "core/base/text.h"
 
@@ -114,19 +113,21 @@ void router_stage::settle(layer_step &step, layer_report &account) {
 bool router_stage::select(layer_step &step, source &from, const pass &tokens, layer_report &account,
                           bool ask) {
     const moorage_step &view = step.view();
-    const size_t count = size_t{view.token_count} * view.top_k;
-    std::fill_n(step.routed_weights.begin(), count, std::numeric_limits<float>::quiet_NaN());
-    std::fill_n(step.routed_classes.begin(), count, uint8_t{MOORAGE_CLASS_TOP});
+    step.clear_route();
     moorage_route route{sizeof(route), 0, step.routed.data(), step.routed_weights.data(),
                         step.routed_classes.data()};
     const uint32_t routed =
         ask ? policy_.call(entry_point::select, policy_.router->select, step.lent(), &route) : 0;
+    // What nearly every step comes to is seen at one look.
+    const bool own = routed == view.token_count && step.repeats_own();
+    if (own && !step.gives_weights()) {
+        settle(step, account);
+        step.adopt_route(false, false);
+        return true;
+    }
     if (ask && routed == 0) faults_.no_advice(policy_.name());
     std::string why;
-    bool own = false;
     if (routed != 0) {
-        // What nearly every step comes to is seen at one look.
-        own = routed == view.token_count && step.repeats_own();
         if (!own) why = wrong_with(step, routed);
         if (why.empty()) step.weigh_route(from, tokens);
         if (why.empty() && step.gives_weights()) why = wrong_weights(step);

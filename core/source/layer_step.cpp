@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/base/few.h"
+
 namespace moorage::core {
 
 layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t versions)
@@ -45,6 +47,7 @@ layer_step::layer_step(const source &from, uint32_t needs, bool hidden, uint32_t
     view_->host_requests = core::lent(requests_);
     view_->host_positions = core::lent(positions_);
     view_->host_token_ids = from.has_token_ids() ? core::lent(token_ids_) : nullptr;
+    lent_.view = view_.lent();
     lent_.chosen = core::lent(chosen_);
     lent_.adopted_chosen = core::lent(adopted_chosen_);
     lent_.distinct = core::lent(distinct_);
@@ -129,14 +132,26 @@ layer_step::changes layer_step::changed(uint32_t row) const {
 
 // No memcmp: behind `routed` lies a page without rights, and reading up to it with a masked vector,
 // as the C library does, takes the processor hundreds of cycles.
-bool layer_step::repeats_own() const {
+bool layer_step::repeats_own() {
     const uint32_t *const now = routed.data(), *const own = chosen_.data();
     const uint8_t *const classes = routed_classes.data();
+    const float *const weights = routed_weights.data();
     uint32_t differing = 0;
-    for (size_t i = 0, count = chosen().size(); i < count; ++i)
+    bool given = false;
+    for (size_t i = 0, count = chosen().size(); i < count; ++i) {
         differing |= (now[i] ^ own[i]) | (classes[i] == MOORAGE_CLASS_DROPPED) |
                      (classes[i] == MOORAGE_CLASS_SMALL);
+        given |= !std::isnan(weights[i]);
+        as_written();
+    }
+    gives_weights_ = given;
     return differing == 0;
+}
+
+void layer_step::clear_route() {
+    const size_t count = chosen().size();
+    fill_few(routed_weights.data(), count, std::numeric_limits<float>::quiet_NaN());
+    fill_few(routed_classes.data(), count, uint8_t{MOORAGE_CLASS_TOP});
 }
 
 void layer_step::restore_row(uint32_t row) {
@@ -153,8 +168,8 @@ bool layer_step::has_class(uint8_t which) const {
 
 void layer_step::adopt_route(bool departs, bool renormalise) {
     const size_t count = chosen().size();
-    std::copy_n(routed.data(), count, adopted_chosen_.data());
-    std::copy_n(routed_classes.data(), count, classes_.data());
+    copy_few(routed.data(), count, adopted_chosen_.data());
+    copy_few(routed_classes.data(), count, classes_.data());
     view_->host_chosen = lent_.adopted_chosen;
     view_->host_classes = lent_.classes;
     adopted_ = true;
@@ -186,7 +201,7 @@ void layer_step::zero_dropped() {
 
 void layer_step::weigh(source &from, const pass &tokens) {
     if (!wants_weights_ || !adopted_) return;
-    std::copy_n(routed_weights.data(), chosen().size(), adopted_weights_.data());
+    copy_few(routed_weights.data(), chosen().size(), adopted_weights_.data());
     from.weigh(tokens, view_->layer, adopted_chosen_.data(), adopted_weights_.data());
     if (drops_) zero_dropped();
     view_->host_weights = lent_.adopted_weights;

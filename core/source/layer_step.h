@@ -41,9 +41,11 @@ public:
     // Reads what the model's own rule gives the routed experts, for changed(), where the router
     // gives weights at all. Requires: they are experts of the layer. Before adopt_route().
     void weigh_route(source &from, const pass &tokens);
+    // An empty route, for a router to write.
+    void clear_route();
     // Whether the route of all tokens is the model's own, expert by expert, with none dropped and
-    // none small.
-    bool repeats_own() const;
+    // none small. From then on gives_weights() says whether it comes with weights.
+    bool repeats_own();
     // The model's own choice and weights for token `row`, in place of the route.
     void restore_row(uint32_t row);
     // Completes the weights of a router's choice; nothing to do where the model's own stands.
@@ -66,7 +68,7 @@ public:
     void predicted(const lent_vector<uint32_t> &experts);
 
     const moorage_step &view() const { return *view_; }
-    const moorage_step *lent() const { return view_.lent(); }
+    const moorage_step *lent() const { return lent_.view; }
     const uint32_t *distinct() const { return distinct_.data(); }
     uint32_t distinct_count() const { return view_->distinct_count; }
     // The best version that any token asks for of the distinct expert in place `item`. Requires:
@@ -93,6 +95,7 @@ private:
     lent_record<moorage_step> view_;
     // The policies' side of what the view shows only in some steps, or at times: arrays never move.
     struct {
+        const moorage_step *view;
         const uint32_t *chosen, *adopted_chosen, *distinct, *distinct_tokens;
         const float *weights, *adopted_weights, *gate_scores, *distinct_scores;
         const uint8_t *classes;
