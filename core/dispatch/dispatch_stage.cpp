@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/base/few.h"
 #include "core/base/text.h"
 #include "core/dispatch/machine_table.h"
 
@@ -44,6 +45,8 @@ dispatch_stage::dispatch_stage(instance &policy, fault_log &faults, const device
 
 // What of the table is the same in every step: the arrays never move.
 void dispatch_stage::describe() {
+    table_lent_ = table_.lent();
+    scores_lent_ = lent(scores_);
     table_->size = sizeof(moorage_items);
     table_->host_experts = lent(experts_);
     table_->host_tokens = lent(tokens_);
@@ -83,20 +86,29 @@ void dispatch_stage::price(const layer_step &step, const std::vector<step_item> 
         remote_ns_.clear();
         once_ns_.clear();
     }
-    for (uint32_t i = 0; i < count_; ++i) {
+    // Where the arrays lie is read once: a byte that is stored could be anything's.
+    uint32_t *const experts = experts_.data(), *const tokens = tokens_.data();
+    uint64_t *const load_ns = load_ns_.data(), *const gpu_ns = gpu_ns_.data();
+    uint64_t *const cpu_ns = cpu_ns_.data();
+    uint8_t *const missing = missing_.data();
+    for (uint32_t i = 0, count = count_; i < count; ++i) {
         const step_item &item = items[i];
-        experts_[i] = item.expert;
-        tokens_[i] = item.tokens;
-        missing_[i] = item.missing;
-        load_ns_[i] = item.missing ? costs_.load_ns(item.load_left_bytes) + item.read_ns : 0;
-        gpu_ns_[i] = item.tokens == 1 ? gpu_one_ns_ : costs_.gpu_expert_ns(item.tokens, 1);
-        cpu_ns_[i] =
+        experts[i] = item.expert;
+        tokens[i] = item.tokens;
+        missing[i] = item.missing;
+        load_ns[i] = item.missing ? costs_.load_ns(item.load_left_bytes) + item.read_ns : 0;
+        gpu_ns[i] = item.tokens == 1 ? gpu_one_ns_ : costs_.gpu_expert_ns(item.tokens, 1);
+        cpu_ns[i] =
             item.read_ns + (item.tokens == 1 ? cpu_one_ns_ : costs_.cpu_expert_ns(item.tokens, 1));
-        if (view.host_distinct_scores)
-            scores_[i] = view.host_distinct_scores[step.item_of(item.expert)];
-        default_devices_[i] = 0;
-        if (others_) find_offers(item, i, view.token_count);
     }
+    if (view.host_distinct_scores)
+        for (uint32_t i = 0; i < count_; ++i)
+            scores_[i] = view.host_distinct_scores[step.item_of(items[i].expert)];
+    if (others_)
+        for (uint32_t i = 0; i < count_; ++i) {
+            default_devices_[i] = 0;
+            find_offers(items[i], i, view.token_count);
+        }
     if (others_) remote_first_.push_back(static_cast<uint32_t>(remote_devices_.size()));
     if (truth_.devices() > 1) price_devices(step, items);
     assign_default();
@@ -142,9 +154,11 @@ void dispatch_stage::find_offers(const step_item &item, uint32_t index, uint32_t
 }
 
 void dispatch_stage::assign_default() {
-    for (uint32_t i = 0; i < count_; ++i) {
-        devices_[i] = default_devices_[i];
-        order_[i] = i;
+    uint32_t *const devices = devices_.data(), *const order = order_.data();
+    for (uint32_t i = 0, count = count_; i < count; ++i) {
+        devices[i] = default_devices_[i];
+        order[i] = i;
+        as_written();
     }
 }
 
@@ -158,9 +172,9 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
     table_->count = count;
     table_->load_backlog_ns = load_backlog_ns;
     table_->behind_backlog_ns = behind_backlog_ns;
-    table_->host_scores = view.host_distinct_scores ? lent(scores_) : nullptr;
+    table_->host_scores = view.host_distinct_scores ? scores_lent_ : nullptr;
     const uint32_t assigned =
-        policy_.call(entry_point::assign, policy_.dispatch->assign, step.lent(), table_.lent(),
+        policy_.call(entry_point::assign, policy_.dispatch->assign, step.lent(), table_lent_,
                      devices_.data(), order_.data());
     if (assigned == 0) {
         faults_.no_advice(policy_.name());
@@ -171,11 +185,13 @@ bool dispatch_stage::assign(const layer_step &step, std::vector<step_item> &item
     } else if (const uint32_t bad = first_wrong(); bad != MOORAGE_NONE) {
         if (!replace_advice(view.layer, objection(bad))) return false;
     }
-    for (size_t i = 0; i < count; ++i) {
-        const uint32_t device = devices_[i] & ~MOORAGE_AND_LOAD;
-        items[i].site = device < cpu_ ? uint32_t{site_gpu} : device - cpu_ + site_cpu;
-        items[i].behind = (devices_[i] & MOORAGE_AND_LOAD) && items[i].missing != 0 &&
-                          load_ns_[i] != MOORAGE_NEVER;
+    const uint32_t *const devices = devices_.data();
+    for (uint32_t i = 0; i < count; ++i) {
+        step_item &item = items[i];
+        const uint32_t device = devices[i] & ~MOORAGE_AND_LOAD;
+        item.site = device < cpu_ ? uint32_t{site_gpu} : device - cpu_ + site_cpu;
+        item.behind =
+            (devices[i] & MOORAGE_AND_LOAD) && item.missing != 0 && load_ns_[i] != MOORAGE_NEVER;
     }
     return true;
 }
@@ -209,8 +225,10 @@ uint32_t dispatch_stage::first_wrong() {
     const uint8_t *const missing = missing_.data();
     const uint32_t cpu = cpu_;
     uint64_t *const seen = seen_.data();
+    const uint64_t *const load_ns = load_ns_.data();
     for (uint32_t i = 0, count = count_; i < count; ++i) {
-        const bool plain = devices[i] < cpu && missing[i] == 0;
+        const bool comes = missing[i] == 0 || (cpu == 1 && load_ns[i] != MOORAGE_NEVER);
+        const bool plain = devices[i] < cpu && comes;
         if (!plain && !advice_stands(i)) return i;
         if (order[i] >= count || seen[order[i]] == now) return i;
         seen[order[i]] = now;
@@ -233,8 +251,7 @@ std::string dispatch_stage::objection(uint32_t at) const {
         others_ ? remote_first_[at + 1] - remote_first_[at] : 0);
 }
 
-void dispatch_stage::outcome(uint32_t layer, const std::vector<step_item> &items) {
-    if (!policy_.dispatch->outcome) return;
+void dispatch_stage::tell(uint32_t layer, const std::vector<step_item> &items) {
     for (const step_item &item : items) {
         const uint32_t device =
             item.site == site_gpu ? truth_.device_of(item.page) : item.site - site_cpu + cpu_;

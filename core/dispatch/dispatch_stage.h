@@ -67,8 +67,10 @@ public:
     std::span<const uint32_t> order() const { return {order_.data(), count_}; }
     // The cost model has changed.
     void price();
-    // Tells the policy what each item took. [step]
-    void outcome(uint32_t layer, const std::vector<step_item> &items);
+    // Tells the policy what each item took, if it wants to know. [step]
+    void outcome(uint32_t layer, const std::vector<step_item> &items) {
+        if (policy_.dispatch->outcome) tell(layer, items);
+    }
 
 private:
     void describe();
@@ -76,6 +78,7 @@ private:
     void price_devices(const layer_step &step, const std::vector<step_item> &items);
     void find_offers(const step_item &item, uint32_t index, uint32_t step_tokens);
     void assign_default();
+    void tell(uint32_t layer, const std::vector<step_item> &items);
     bool replace_advice(uint32_t layer, const std::string &why);
     uint32_t first_wrong();
     bool advice_stands(uint32_t item) const;
@@ -96,6 +99,9 @@ private:
     std::vector<uint32_t> default_devices_;
     fenced_vector<uint32_t> devices_, order_;
     lent_record<moorage_items> table_;  // of the step; most of it never changes
+    // The policies' side of it, and of what it does not show in every step.
+    const moorage_items *table_lent_ = nullptr;
+    const float *scores_lent_ = nullptr;
     lent_vector<uint32_t> remote_first_, remote_devices_, experts_, tokens_;
     lent_vector<uint64_t> remote_ns_, once_ns_, load_ns_, gpu_ns_, cpu_ns_;
     lent_vector<uint32_t> device_;                              // of each item
