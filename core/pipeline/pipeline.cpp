@@ -96,6 +96,7 @@ pipeline::stand pipeline::go_on() {
 // The whole run. It stands at co_await stands_.event, with stands_.where saying why, and looks
 // again at what it waits for whenever it is resumed.
 flow pipeline::course() {
+    const auto layers = static_cast<uint32_t>(account_.layers.size());
     while (running()) {
         if (arrangement_due()) co_await arrange();
         if (!running()) co_return;
@@ -104,11 +105,11 @@ flow pipeline::course() {
             if (source_.wakes_ns() == MOORAGE_NEVER) co_return;
             stands_.where = stand::idle;
             co_await stands_.event;
-            charge_to(source_.layers());
+            charge_to(layers);
             continue;
         }
         begin_pass();
-        for (uint32_t layer = 0; layer < source_.layers(); ++layer) {
+        for (uint32_t layer = 0; layer < layers; ++layer) {
             executor_.attention(layer, pass_);
             await(event_kind::gate);
             while (!stands_.awaited && running()) co_await stands_.event;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "core/base/few.h"
 #include "core/pipeline/versions.h"
 
 namespace moorage::core {
@@ -56,7 +57,10 @@ void step_work::look_up(layer_report &account) {
     const uint32_t *const distinct = step_.distinct(), *const tokens = step_.distinct_tokens();
     uint32_t whole = 0, partial = 0;
     const ledger &all = truth_.all();
-    for (uint32_t i = 0; i < count; ++i) whole += all.whole(base + distinct[i]);
+    for (uint32_t i = 0; i < count; ++i) {
+        whole += all.whole(base + distinct[i]);
+        as_written();
+    }
     items_.resize(count);
     step_item *const items = items_.data();
     uint32_t *const places = places_of_items_.data();
@@ -109,7 +113,7 @@ void step_work::look_up_predicted(layer_report &account) {
 static uint32_t part_of(uint8_t segments) { return segments == last_segment ? 1 : 0; }
 
 void step_work::settle() {
-    prefetch_.settle(step_, taken_, account_.bytes);
+    if (prefetch_.active()) prefetch_.settle(step_, taken_, account_.bytes);
     join_transfers();
 }
 
@@ -310,9 +314,11 @@ void step_work::start() {
     bool splits = truth_.at(0).rows().split(layer());  // any device the experts of the layer
     for (uint32_t device = 1; device < devices_; ++device)
         splits |= truth_.at(device).rows().split(layer());
+    bool loads = false;
     for (const uint32_t index : dispatch_.order()) {
         step_item &item = items_[index];
         const bool split = splits && is_split(item.page);
+        loads |= item.missing != 0;
         if (item.site >= site_remote) {
             remote_.add(index);
         } else if (item.site == site_cpu) {
@@ -326,6 +332,13 @@ void step_work::start() {
     }
     if (!remote_.empty()) open_ += remote_.start(step_, items_);
     if (predicts_ && prefetches() && layer() + 1 < layers_) predict();
+    if (loads) queue_missing(splits);
+    if (loads || devices_ > 1) start_waiting();
+    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
+}
+
+// What the GPU computes once it has come. `splits`: experts of the layer may be split.
+void step_work::queue_missing(bool splits) {
     for (const uint32_t index : dispatch_.order()) {
         const step_item &item = items_[index];
         if (item.site != site_gpu || item.missing == 0) continue;
@@ -336,8 +349,6 @@ void step_work::start() {
         if (item.missing & first_segment) waiting_.emplace_back(index, first_segment);
         waiting_.emplace_back(index, last_segment);
     }
-    start_waiting();
-    if (prefetches() && !predicting_) plan_prefetch();  // else as soon as it is predicted
 }
 
 // From what the first GPU has by then: shared experts, and those that are resident there as a
@@ -355,7 +366,8 @@ void step_work::predict() {
 void step_work::plan_prefetch() {
     foretold_ = true;
     account_.timed([&] {
-        prefetch_.plan(step_, pass_, window_ns(), load_backlog_ns(), held_frames());
+        const uint64_t backlog_ns = load_backlog_ns();
+        prefetch_.plan(step_, pass_, window_ns(backlog_ns), backlog_ns, held_frames());
         return order_elsewhere();
     });
 }
@@ -451,7 +463,6 @@ bool step_work::open() {
 // What the cache does not keep leaves the arena as soon as it has been computed: first for what the
 // step still waits for, then for prefetches that found no room.
 void step_work::segment_done(step_item &item, uint8_t segments) {
-    if (item.cached && (segments & first_segment)) return;  // that a slot holds in any layer
     ledger &book = truth_.of(item.page);
     const uint8_t kept = item.cached ? book.rows().cached_segments(layer()) : uint8_t{0};
     if (segments & kept) return;
@@ -467,9 +478,7 @@ void step_work::room_freed() {
 // A top segment that came by way of the buffer, and that the cache keeps, moves to its slot once it
 // has been computed.
 void step_work::move_top(step_item &item) {
-    if (!item.cached) return;
     ledger &book = truth_.of(item.page);
-    if (!book.rows().must_move(item.page)) return;
     const auto index = static_cast<uint32_t>(&item - items_.data());
     executor_.move_top({item.page, 0, share(item.page, first_segment), MOORAGE_NONE, index,
                         first_segment, 0, item.version},
@@ -509,7 +518,7 @@ uint64_t step_work::load_backlog_ns() {
 
 // Until the next layer is routed, as far as it can be foreseen: the longer of what the link and the
 // GPU still have to do for this layer, then attention and the hand-over of the gate's result.
-uint64_t step_work::window_ns() {
+uint64_t step_work::window_ns(uint64_t backlog_ns) const {
     uint64_t gpu_ns = 0;
     for (uint32_t device = 0; device < devices_; ++device) {
         uint64_t its_ns = 0;
@@ -522,7 +531,7 @@ uint64_t step_work::window_ns() {
     }
     const bool last = layer() + 1 == layers_;
     const uint64_t head_ns = last ? costs_.head_ns(pass_.tokens.size()) : 0;
-    return std::max(gpu_ns, load_backlog_ns()) + head_ns + attention_ns_ + costs_.sync_ns();
+    return std::max(gpu_ns, backlog_ns) + head_ns + attention_ns_ + costs_.sync_ns();
 }
 
 void step_work::computed(step_item &item, const completion &what) {
@@ -530,8 +539,11 @@ void step_work::computed(step_item &item, const completion &what) {
     const bool on_gpu = what.kind == event_kind::gpu_expert;
     if (host_ && what.kind == event_kind::cpu_expert) [[unlikely]]
         host_->done(item.page);
-    if (on_gpu ? (what.segments & first_segment) != 0 : item.missing == 0) move_top(item);
-    if (on_gpu) segment_done(item, what.segments);
+    const bool has_top = on_gpu ? (what.segments & first_segment) != 0 : item.missing == 0;
+    if (has_top && item.cached && truth_.of(item.page).rows().must_move(item.page)) move_top(item);
+    // A slot keeps that in any layer.
+    const bool kept = item.cached && (what.segments & first_segment);
+    if (on_gpu && !kept) segment_done(item, what.segments);
 }
 
 void step_work::done(const completion &what) {

@@ -104,6 +104,7 @@ private:
     bool load_later();
     void start_segment(uint32_t index, uint8_t segments);
     void start_on_cpu(uint32_t index);
+    void queue_missing(bool splits);
     void start_waiting();
     bool start_next(std::pair<uint32_t, uint8_t> waiting);
     void send_hidden_states();
@@ -124,7 +125,7 @@ private:
         return truth_.of(page).rows().share(layer(), segments);
     }
     uint64_t load_backlog_ns();
-    uint64_t window_ns();
+    uint64_t window_ns(uint64_t backlog_ns) const;
 
     executor &executor_;
     const uint64_t &now_ns_;  // of its clock

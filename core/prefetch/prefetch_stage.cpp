@@ -24,6 +24,9 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memori
       source_(from),
       capacity_(capacity),
       devices_(truth.devices()),
+      layer_count_(from.layers()),
+      expert_count_(from.experts()),
+      predictions_max_(from.predictions_max()),
       pages_(devices_) {
     const uint32_t wanted =
         policy.prefetch->horizon ? policy.call(entry_point::horizon, policy.prefetch->horizon) : 0;
@@ -51,6 +54,7 @@ prefetch_stage::prefetch_stage(instance &policy, fault_log &faults, const memori
     order_segments_.resize(horizon_ * experts, uint8_t{MOORAGE_WHOLE});
     order_places_.resize(horizon_ * experts, uint8_t{MOORAGE_PLACE_BUFFER});
     order_versions_.resize(horizon_ * experts, uint8_t{0});
+    forecast_lent_ = forecast_.lent();
     forecast_->size = sizeof(moorage_forecast);
     forecast_->target_count = horizon_;
     forecast_->host_layers = lent(layers_);
@@ -77,17 +81,15 @@ void prefetch_stage::drop(const entry &one, byte_counts &bytes) {
     truth_.of(one.page).drop(one.page, one.segments);
 }
 
-bool prefetch_stage::awaits(uint32_t layer) const {
-    if (layer != complete_layer_) return false;
+bool prefetch_stage::any_comes(uint32_t layer) const {
     return std::any_of(entries_.begin(), entries_.end(), [&](const entry &one) {
-        return one.page / source_.experts() == layer && !here(one);
+        return one.page / expert_count_ == layer && !here(one);
     });
 }
 
 void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes) {
     out.clear();
     waiting_orders_ = 0;
-    if (horizon_ == 0) return;
     const uint32_t layer = step.view().layer;
     moorage_prefetch_outcome outcome{};
     outcome.size = sizeof(outcome);
@@ -95,13 +97,13 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
     const uint64_t wasted_before = bytes.prefetch_wasted;
     size_t kept = 0;
     for (const entry &one : entries_) {
-        if (one.page / source_.experts() != layer) {
+        if (one.page / expert_count_ != layer) {
             entries_[kept++] = one;
             continue;
         }
         remove(one);
         const bool arrived = here(one);
-        if (step.item_of(one.page % source_.experts()) == MOORAGE_NONE) {
+        if (step.item_of(one.page % expert_count_) == MOORAGE_NONE) {
             ++(arrived ? outcome.wasted : outcome.cut_off);
             drop(one, bytes);
             continue;
@@ -124,9 +126,10 @@ void prefetch_stage::settle(const layer_step &step, std::vector<taken> &out, byt
 }
 
 // The source's predictions for one layer, by token and merged over them: best score of any first.
-uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool next_pass) {
-    const uint32_t width = source_.predictions_max();
-    if (width == 0) return 0;
+prefetch_stage::guess prefetch_stage::from_source(const pass &tokens, uint32_t layer,
+                                                  bool next_pass) {
+    const uint32_t width = predictions_max_;
+    if (width == 0) return {};
     token_count_ = static_cast<uint32_t>(tokens.tokens.size());
     if (token_count_ > 1) std::fill(best_.begin(), best_.end(), -1.0f);
     for (size_t i = 0; i < token_count_; ++i) {
@@ -137,11 +140,7 @@ uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool ne
         const uint32_t count =
             row == MOORAGE_NEVER ? 0 : source_.predict(row, layer, experts, scores);
         if (count < width) experts[count] = MOORAGE_NONE;
-        if (token_count_ == 1) {
-            std::copy_n(experts, count, one_experts_.begin());
-            std::copy_n(scores, count, one_scores_.begin());
-            return count;
-        }
+        if (token_count_ == 1) return {experts, scores, count};
         for (uint32_t rank = 0; rank < count; ++rank)
             best_[experts[rank]] = std::max(best_[experts[rank]], scores[rank]);
     }
@@ -151,11 +150,11 @@ uint32_t prefetch_stage::from_source(const pass &tokens, uint32_t layer, bool ne
     std::stable_sort(one_experts_.begin(), one_experts_.begin() + count,
                      [&](uint32_t a, uint32_t b) { return best_[a] > best_[b]; });
     for (uint32_t i = 0; i < count; ++i) one_scores_[i] = best_[one_experts_[i]];
-    return count;
+    return {one_experts_.data(), one_scores_.data(), count};
 }
 
 void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
-    const uint32_t layer_count = source_.layers(), expert_count = source_.experts();
+    const uint32_t layer_count = layer_count_, expert_count = expert_count_;
     uint32_t total = 0;
     token_count_ = 0;
     offsets_[0] = 0;
@@ -163,14 +162,15 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
         // The horizon is at most a round.
         const uint32_t at = step.view().layer + distance;
         const uint32_t layer = at < layer_count ? at : at - layer_count;
-        uint32_t count = 0;
+        guess made{one_experts_.data(), one_scores_.data(), 0};
         if (policy_.prefetch->predict)
-            count =
+            made.count =
                 std::min(expert_count, policy_.call(entry_point::predict, policy_.prefetch->predict,
                                                     step.lent(), layer, distance, expert_count,
                                                     one_experts_.data(), one_scores_.data()));
-        if (count == 0 && distance == 1) count = from_source(tokens, layer, at >= layer_count);
-        const uint32_t *const experts = one_experts_.data();
+        if (made.count == 0 && distance == 1) made = from_source(tokens, layer, at >= layer_count);
+        const auto [experts, scores, all] = made;
+        uint32_t count = all;
         const auto valid = [&](uint32_t expert) { return expert < expert_count; };
         if (!std::all_of(experts, experts + count, valid)) {
             faults_.report(policy_.name(), format("predicts an expert of layer {} beyond its "
@@ -180,7 +180,7 @@ void prefetch_stage::forecast(const layer_step &step, const pass &tokens) {
         }
         layers_[distance - 1] = layer;
         std::copy_n(experts, count, experts_.data() + total);
-        std::copy_n(one_scores_.data(), count, scores_.data() + total);
+        std::copy_n(scores, count, scores_.data() + total);
         offsets_[distance] = total += count;
         if (distance == 1) predicted_[layer].assign(experts, experts + count);
     }
@@ -204,7 +204,7 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
     // there in part in another version than orders bring.
     if (book.pinned(page) || book.version(page) != 0) return true;
     const auto missing = static_cast<uint8_t>(whole_segments(segments) & ~book.known(page));
-    if (!book.rows().split(page / source_.experts())) {
+    if (!book.rows().split(page / expert_count_)) {
         return missing != MOORAGE_WHOLE || add(page, MOORAGE_WHOLE, held);
     }
     for (const uint8_t segment : {first_segment, last_segment})
@@ -215,8 +215,7 @@ bool prefetch_stage::order(uint32_t page, uint8_t segments, uint32_t held) {
 bool prefetch_stage::add(uint32_t page, uint8_t segments, uint32_t held) {
     ledger &book = truth_.of(page);
     const uint32_t device = truth_.device_of(page);
-    const uint64_t bytes =
-        costs_.expert_bytes(book.rows().share(page / source_.experts(), segments));
+    const uint64_t bytes = costs_.expert_bytes(book.rows().share(page / expert_count_, segments));
     if (entries_of_[page] == 0 && free_frames(device, held) == 0) return false;
     if (bytes == 0) return true;
     if (!book.has_room(page, segments, false)) return false;
@@ -250,7 +249,7 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
     forecast_->window_ns = window_ns;
     forecast_->backlog_ns = backlog_ns;
     forecast_->token_count = token_count_;
-    forecast_->token_predictions = by_token ? source_.predictions_max() : 0;
+    forecast_->token_predictions = by_token ? predictions_max_ : 0;
     forecast_->host_token_experts = by_token ? tokens_lent_ : nullptr;
     forecast_->host_token_scores = by_token ? token_scores_lent_ : nullptr;
     clear_orders();
@@ -263,7 +262,7 @@ void prefetch_stage::plan(const layer_step &step, const pass &tokens, uint64_t w
                           order_places_.data(),
                           order_versions_.data()};
     const uint32_t given = policy_.call(entry_point::prefetch_plan, policy_.prefetch->plan,
-                                        step.lent(), forecast_.lent(), &orders);
+                                        step.lent(), forecast_lent_, &orders);
     const uint32_t count = std::min(given, static_cast<uint32_t>(order_pages_.size()));
     complete_layer_ = orders.flags & MOORAGE_ORDERS_COMPLETE ? layers_[0] : MOORAGE_NONE;
     ordered_ = waiting_orders_ = count;

@@ -43,9 +43,9 @@ public:
         uint8_t segments;
     };
     // Something is still under way for a layer that has to wait for all of it.
-    bool awaits(uint32_t layer) const;
+    bool awaits(uint32_t layer) const { return layer == complete_layer_ && any_comes(layer); }
     // The true routing of `layer` is known. Pages asked for leave the buffer into `out`, still with
-    // their state bits; all others of the layer are cut off. [step]
+    // their state bits; all others of the layer are cut off. Requires: active(). [step]
     void settle(const layer_step &step, std::vector<taken> &out, byte_counts &bytes);
     // Asks the policy what to bring for the layers after the step's. `window_ns`: until the next
     // layer is routed; `backlog_ns`: of the link with demand loads; `held`: frames of the
@@ -74,10 +74,17 @@ private:
     bool here(const entry &one) const {
         return (truth_.all().here(one.page) & one.segments) == one.segments;
     }
+    bool any_comes(uint32_t layer) const;
     void clear_orders();
     void check_places();
     void forecast(const layer_step &step, const pass &tokens);
-    uint32_t from_source(const pass &tokens, uint32_t layer, bool next_pass);
+    // Experts predicted for a layer, best first, and their scores.
+    struct guess {
+        const uint32_t *experts = nullptr;
+        const float *scores = nullptr;
+        uint32_t count = 0;
+    };
+    guess from_source(const pass &tokens, uint32_t layer, bool next_pass);
     bool order(uint32_t page, uint8_t segments, uint32_t held);
     bool add(uint32_t page, uint8_t segments, uint32_t held);  // false: no room
     uint32_t free_frames(uint32_t device, uint32_t held) const;
@@ -93,6 +100,7 @@ private:
     const cost_model &costs_;
     source &source_;
     uint32_t capacity_, horizon_ = 0, devices_;
+    const uint32_t layer_count_, expert_count_, predictions_max_;
     std::vector<entry> entries_;
     std::vector<uint8_t> entries_of_;               // [pages] segments of each that are entries
     std::vector<uint32_t> pages_;                   // [devices] that have an entry
@@ -101,6 +109,7 @@ private:
     bool marked_ = false, elsewhere_ = false;       // some of them name a place; and a sound one
     uint32_t complete_layer_ = MOORAGE_NONE;        // of MOORAGE_ORDERS_COMPLETE
     lent_record<moorage_forecast> forecast_;        // of the step; most of it never changes
+    const moorage_forecast *forecast_lent_ = nullptr;
     const uint32_t *tokens_lent_ = nullptr;
     const float *token_scores_lent_ = nullptr;
     lent_vector<uint32_t> layers_, offsets_, experts_;

@@ -19,6 +19,7 @@ ledger::ledger(uint32_t layers, uint32_t experts, const std::vector<uint32_t> &p
     : layers_(layers),
       experts_(experts),
       rows_(std::move(rows)),
+      splits_(rows_ && rows_->splits()),
       state_(size_t{layers} * experts, 0),
       slots_(pool_slots.begin(), pool_slots.end()),
       used_(slots_.size(), 0),

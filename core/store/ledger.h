@@ -157,7 +157,10 @@ public:
     // A budget's: sizes of the pools, share of an expert that a slot holds; then the rows anew.
     void set_slots(std::span<const uint32_t> slots);
     void set_split(uint32_t layer, float share);
-    void divide(std::span<const uint32_t> top_rows) { rows_->divide(top_rows, slots_); }
+    void divide(std::span<const uint32_t> top_rows) {
+        rows_->divide(top_rows, slots_);
+        splits_ = rows_->splits();
+    }
 
     // Whether every pool counts as used what is kept in it, and what is absent has no version. For
     // an assertion: looks at all pages.
@@ -198,12 +201,12 @@ private:
         if (all_ != nullptr) all_->used_[pool] += static_cast<uint32_t>(more);
     }
     uint8_t of_slot(uint32_t page) const {
-        const bool splits = rows_ && rows_->splits();
-        return splits ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
+        return splits_ ? rows_->cached_segments(page / experts_) : uint8_t{MOORAGE_WHOLE};
     }
 
     const uint32_t layers_, experts_;
     const std::unique_ptr<arena> rows_;
+    bool splits_;            // rows_->splits()
     ledger *all_ = nullptr;  // shows this one's, too
     std::span<const uint8_t> spread_;
     uint32_t device_ = 0;
