@@ -90,9 +90,14 @@ private:
     // many are in ranked_.
     uint32_t rank(uint32_t experts, float least) {
         uint32_t able = 0;
-        for (uint32_t expert = 0; expert < experts; ++expert) {
-            ranked_[able] = expert;
-            able += chances_[expert] >= least;
+        for (uint32_t first = 0; first < experts; first += 16) {  // few are in most cases able
+            const float *const chances = chances_.data() + first;
+            uint32_t any = 0;
+            for (uint32_t i = 0; i < 16; ++i) any |= chances[i] >= least;
+            for (uint32_t i = 0; any && i < 16 && first + i < experts; ++i) {
+                ranked_[able] = first + i;
+                able += chances[i] >= least;
+            }
         }
         const uint32_t count = std::min(listed_, able);
         std::partial_sort(ranked_.begin(), ranked_.begin() + count, ranked_.begin() + able,

@@ -22,7 +22,8 @@ public:
         padded_ = padded_to_lanes(experts_);
         rates_.resize(size_t{experts_} + 1);
         ranks_.assign(experts_);
-        for (auto *array : {&gate_, &history_, &mixed_}) array->assign(padded_);
+        for (auto *array : {&gate_, &history_, &mixed_, &unlisted_}) array->assign(padded_);
+        listed_.reserve(experts_);
         reset();
     }
     void reset() {
@@ -35,6 +36,7 @@ public:
     // Mixes for `layer`; `chances` are the history's and are replaced.
     void mix(uint32_t layer, std::span<const uint32_t> predicted, float *chances) {
         layer_ = layer;
+        listed_.assign(predicted.begin(), predicted.end());
         const float unlisted = rates_[experts_].share;
         for (uint32_t expert = 0; expert < experts_; ++expert) {
             ranks_[expert] = experts_;
@@ -56,21 +58,30 @@ public:
     void settle(uint32_t layer, const float *used) {
         if (layer != layer_) return;
         layer_ = none_found;
-        float slope[3] = {};
-        float unlisted = 0, unlisted_used = 0;
+        uint32_t unlisted = experts_;
+        for (uint32_t rank = 0; rank < listed_.size(); ++rank) {
+            const uint32_t expert = listed_[rank];
+            if (ranks_[expert] != rank) continue;  // listed again further on
+            rates_[rank].learn(used[expert]);
+            --unlisted;
+        }
+        // The sums are taken one by one, which is their value; what they are of goes in vectors.
         for (uint32_t expert = 0; expert < experts_; ++expert) {
             const float error = mixed_[expert] - used[expert];
-            slope[0] += error;
-            slope[1] += error * history_[expert];
-            slope[2] += error * gate_[expert];
-            if (ranks_[expert] < experts_) {
-                rates_[ranks_[expert]].learn(used[expert]);
-            } else {
-                unlisted += 1;
-                unlisted_used += used[expert];
-            }
+            mixed_[expert] = error;
+            history_[expert] *= error;
+            gate_[expert] *= error;
+            unlisted_[expert] = ranks_[expert] == experts_ ? used[expert] : 0;
         }
-        if (unlisted > 0) rates_[experts_].learn(unlisted_used / unlisted);
+        float slope[3] = {};
+        float unlisted_used = 0;
+        for (uint32_t expert = 0; expert < experts_; ++expert) {
+            slope[0] += mixed_[expert];
+            slope[1] += history_[expert];
+            slope[2] += gate_[expert];
+            unlisted_used += unlisted_[expert];
+        }
+        if (unlisted > 0) rates_[experts_].learn(unlisted_used / static_cast<float>(unlisted));
         for (uint32_t i = 0; i < 3; ++i)
             weights_[i] -= 0.01f * slope[i] / static_cast<float>(experts_);
     }
@@ -88,7 +99,8 @@ private:
     uint32_t layer_ = none_found;  // last mixed for
     std::vector<rate> rates_;      // [experts + 1] by rank; the last: not listed
     lane_array<uint32_t> ranks_;   // [experts] of the last prediction
-    lane_array<float> gate_, history_, mixed_;
+    lane_array<float> gate_, history_, mixed_, unlisted_;
+    std::vector<uint32_t> listed_;  // by it, best first
     float weights_[3] = {};
 };
 
