@@ -50,6 +50,7 @@ public:
             tokens_per_s += of.demand.home_tokens_per_s[h];
         }
         token_s_ += tokens_per_s * zone.token_s, empty_s_ += tokens_per_s * zone.empty_s;
+        batch_token_s_ += tokens_per_s * zone.batch_token_s;
         tokens_per_s_ += tokens_per_s;
         all_.calls_per_s += zone.calls_per_s;
         all_.remote_calls_per_s += zone.remote_calls_per_s;
@@ -58,6 +59,7 @@ public:
     latency_figures joined() {
         if (tokens_per_s_ > 0)
             all_.token_s = token_s_ / tokens_per_s_, all_.empty_s = empty_s_ / tokens_per_s_;
+        if (tokens_per_s_ > 0) all_.batch_token_s = batch_token_s_ / tokens_per_s_;
         all_.saved_s = all_.empty_s - all_.token_s;
         if (all_.calls_per_s > 0) all_.local_ratio = 1 - all_.remote_calls_per_s / all_.calls_per_s;
         return std::move(all_);
@@ -65,7 +67,7 @@ public:
 
 private:
     latency_figures all_;
-    double token_s_ = 0, empty_s_ = 0, tokens_per_s_ = 0;
+    double token_s_ = 0, empty_s_ = 0, batch_token_s_ = 0, tokens_per_s_ = 0;
 };
 
 // The zone's copies by the whole's devices: server n of the zone is zone + n * zones.

@@ -376,7 +376,7 @@ TEST_CASE("a batch takes what one token takes and what the others add") {
     scene.flags = 0;
     scene.add_model(1, 2, 1, 10, 1000);
     for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
-    scene.link(0, 1, 1000);
+    scene.link(0, 1, 1000, 0.25);
     scene.add_home(0), scene.add_call(0, {0}, 0.5), scene.add_call(0, {1}, 0.5);
     const auto batch_token_s = [&](uint32_t flags, double batch) {
         scene.flags = flags, scene.home_batch = {batch};
@@ -384,20 +384,84 @@ TEST_CASE("a batch takes what one token takes and what the others add") {
         const moorage_demand demand = scene.demand();
         latency_model model(cluster, demand);
         model.add(0, 0), model.add(1, 1);
-        CHECK(model.token_s() == doctest::Approx(0.5 * 0.5 + 0.5 * 2.5));
+        CHECK(model.token_s() == doctest::Approx(0.5 * 0.5 + 0.5 * 3));
         return model.figures().batch_token_s;
     };
-    CHECK(batch_token_s(0, 1) == doctest::Approx(1.5));
+    CHECK(batch_token_s(0, 1) == doctest::Approx(1.75));
     // Of four tokens, 15/16 use an expert at all, two do on average: half a second for the first,
-    // a tenth for each further; two hidden states go to the other server and two come back.
-    const double work = 15.0 / 16 * 0.5 + (2 - 15.0 / 16) * 0.1, sent = 2 * 2;
-    CHECK(batch_token_s(0, 4) == doctest::Approx((1.5 + (sent + work) - (1 + 0.25)) / 4));
+    // a tenth for each further; two hidden states go to the other server and two come back, half a
+    // second late both ways together if any does. Only where none does is the own server waited
+    // for. Of one token both halves.
+    const double some = 15.0 / 16, work = some * 0.5 + (2 - some) * 0.1, sent = 2 * 2;
+    const double four = sent + work + some * 0.5, one = 0.5 * (2 + 0.5 + 0.5);
+    CHECK(batch_token_s(0, 4) ==
+          doctest::Approx((1.75 + four + (1 - some) * work - (one + 0.5 * 0.25)) / 4));
     // One after another both servers' work counts; of one token, too.
     CHECK(batch_token_s(MOORAGE_CALLS_SERIAL, 4) ==
-          doctest::Approx((1.5 + (work + sent + work) - (0.25 + 1 + 0.25)) / 4));
+          doctest::Approx((1.75 + (four + work) - (one + 0.25)) / 4));
     // Messages of a shared interface beside the longest work.
     CHECK(batch_token_s(MOORAGE_LINKS_SHARED, 4) ==
-          doctest::Approx((1.5 + (sent + work) - (1 + 0.25)) / 4));
+          doctest::Approx((1.75 + four + (1 - some) * work - (one + 0.5 * 0.25)) / 4));
+}
+
+TEST_CASE("homes that ask alike have batches of their own") {
+    placement_scene scene;
+    scene.flags = 0;
+    scene.add_model(1, 2, 1, 10, 1000);
+    for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
+    scene.link(0, 1, 1000, 0.25), scene.link(1, 0, 1000, 0.25);
+    for (uint32_t h = 0; h < 2; ++h)
+        scene.add_home(h), scene.add_call(h, {0}, 0.5), scene.add_call(h, {1}, 0.5);
+    const auto token_s = [&](double first, double second) {
+        scene.home_batch = {first, second};
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        model.add(0, 0), model.add(1, 1);
+        return model.figures().batch_token_s;
+    };
+    // Both servers are alike, so that it does not matter whose batch is the larger one.
+    CHECK(token_s(4, 12) == doctest::Approx(token_s(12, 4)));
+    CHECK(token_s(4, 12) == doctest::Approx((token_s(4, 4) + token_s(12, 12)) / 2));
+}
+
+// Every way in which the tokens of a batch can choose, with its chance: what the layer takes.
+TEST_CASE("an expert that a token seldom chooses costs a batch a call nearly every time") {
+    // Experts 0 to 2 on servers 0 to 2; of 1, 8 ms there and back; of 2, 4 ms.
+    const double latency_s[] = {0, 4e-3, 2e-3}, call_s = 1e-4, token_s = 1e-5;
+    constexpr uint32_t tokens = 12;
+    for (const std::array<double, 3> f :
+         {std::array{0.98, 0.02, 0.0}, {0.9, 0.05, 0.05}, {0.8, 0.0, 0.2}, {0.5, 0.25, 0.25}}) {
+        placement_scene scene;
+        scene.flags = 0;
+        scene.add_model(1, 3, 1, 10, 1000);
+        for (uint32_t n = 0; n < 3; ++n)
+            scene.add_server(), scene.add_device(n, 100, call_s, token_s);
+        for (uint32_t n = 1; n < 3; ++n) scene.link(0, n, 1e8, latency_s[n]);
+        scene.link(1, 2, 1e8);
+        scene.add_home(0), scene.home_batch = {double{tokens}};
+        for (uint32_t x = 0; x < 3; ++x)
+            if (f[x] > 0) scene.add_call(0, {x}, f[x]);
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        for (uint32_t x = 0; x < 3; ++x) model.add(x, x);
+        double exact_s = 0;
+        for (uint32_t b = 0; b <= tokens; ++b)
+            for (uint32_t c = 0; b + c <= tokens; ++c) {
+                const uint32_t count[] = {tokens - b - c, b, c};
+                double chance = 1, longest_s = 0;
+                for (uint32_t x = 0, left = tokens; x < 3; left -= count[x++]) {
+                    for (uint32_t i = 0; i < count[x]; ++i)
+                        chance *= f[x] * (left - i) / (count[x] - i);
+                    if (count[x] == 0) continue;
+                    const double sent = x == 0 ? 0 : 2 * (latency_s[x] + count[x] * 1000 / 1e8);
+                    longest_s = std::max(longest_s, sent + call_s + (count[x] - 1) * token_s);
+                }
+                exact_s += chance * longest_s;
+            }
+        CHECK(model.figures().batch_token_s * tokens == doctest::Approx(exact_s).epsilon(0.05));
+    }
 }
 
 TEST_CASE("where only frequencies are known each expert counts alone") {

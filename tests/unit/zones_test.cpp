@@ -82,7 +82,7 @@ TEST_CASE("zones of equal servers are clusters of their own") {
     CHECK(whole->cluster.servers == 6);
     CHECK(whole->demand.frequency.empty());
     std::vector<plan> planned;
-    std::vector<double> token_s;
+    std::vector<double> token_s, batch_token_s;
     const auto placed = place_in_zones(
         *six.cluster, clusters, *whole, [&](const scene &of, uint32_t zone) -> result<plan> {
             CHECK(zone == planned.size());
@@ -91,6 +91,7 @@ TEST_CASE("zones of equal servers are clusters of their own") {
             if (!made) return made;
             planned.push_back(*made);
             token_s.push_back(predict(of, *made).token_s);
+            batch_token_s.push_back(predict(of, *made).batch_token_s);
             return made;
         });
     REQUIRE_MESSAGE(placed.ok(), (placed ? "" : placed.failure().text));
@@ -98,6 +99,8 @@ TEST_CASE("zones of equal servers are clusters of their own") {
     CHECK(placed->made.copies.size() == planned[0].copies.size() + planned[1].copies.size());
     // Every home has one token a second.
     CHECK(placed->figures.token_s == doctest::Approx((token_s[0] + token_s[1]) / 2));
+    CHECK(placed->figures.batch_token_s ==
+          doctest::Approx((batch_token_s[0] + batch_token_s[1]) / 2));
     CHECK(placed->figures.home_token_s.size() == 6);
     plan again = placed->made;
     CHECK(check_plan(*whole, again).ok());

@@ -7,24 +7,33 @@
 // takes what one token takes and what the others add to the work that the layer waits for,
 //
 //     pass_s(B) = token_s + F(B) - F(1),   and a token's part of it is pass_s(B) / B,
-//     F(B) = the most over servers n of  messages(n) + the most over its devices of work(d)
+//     F(B) = what is expected of the longest of the servers n that are called:
+//            with a chance of some(n) it is, and then takes
+//            latency there and back + (messages(n) + the most over its devices of work(d)) /
+//            some(n)
 //
-// with what is expected of B tokens, of which each chooses x with a chance of f(x), u(n) calls the
-// server n at all, and some one chooses x with a chance of p(x) = 1 - (1 - f(x))^B:
+// Of B tokens each chooses x with a chance of f(x), calls the server n at all with one of u(n), and
+// some one of them chooses x with p(x) = 1 - (1 - f(x))^B and calls n with some(n):
 //
-//     messages(n) = B u(n) bytes / rate there + B u(n) bytes / rate back;  u(n) = 1 - prod (1 - f)
+//     some(n)     = 1 - (1 - u(n))^B;  u(n) = 1 - prod (1 - f)
+//     messages(n) = B u(n) bytes / rate there + B u(n) bytes / rate back
 //     work(d)     = sum over x served by d of  p(x) call_s + (B f(x) - p(x)) token_s
 //
-// The sum instead of the most where calls are serial, B sum f(x) messages back where outputs return
-// one by one; where links are shared the messages of all servers add up. The home's own server
-// needs no messages. An expert goes to the server nearest for it alone, to equally near ones in
-// equal parts. That is the mean of the parts, not of the longest: of many tokens the same, of few
-// token_s has it. Tokens of several models pass apart.
+// A server that a single token hardly ever calls is called by nearly every prompt: it then costs a
+// latency each way, however few of the tokens go there. Servers are called or not apart from each
+// other, and one that is takes its mean; so F(B) is a sum over the servers, the longest first, of
+// their time, their chance, and the chance that none longer is called.
+//
+// The sum of all instead of the longest where calls are serial, B sum f(x) messages back where
+// outputs return one by one; where links are shared the messages of all servers add up. The home's
+// own server needs no messages. An expert goes to the server nearest for it alone, to equally near
+// ones in equal parts. Tokens of several models pass apart.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -43,12 +52,12 @@ public:
 
     // Whether some batch has more than one token.
     bool any() const { return any_; }
-    // Mean over the entry's homes.
+    // Tokens a pass, mean over all passes of the entry's homes.
     double batch(uint32_t entry) const { return batch_[entry]; }
     // Seconds a token, mean over all homes, that the entry's homes add in the layer that begins
-    // with expert `first`: their weight times (F(B) - F(1)) / B. `holders.at(x, server)` is the
-    // expert's device there or none, `holders.each(x, f)` calls f(server, device) for all that hold
-    // it. Not for several threads at once.
+    // with expert `first`: their weight times (F(B) - F(1)) / B.
+    // `holders.at(x, server)` is the expert's device there or none, `holders.each(x, f)` calls
+    // f(server, device) for all that hold it. Not for several threads at once.
     template <class Holders>
     double extra_s(uint32_t entry, uint32_t first, const Holders &holders) const;
 
@@ -60,13 +69,20 @@ private:
         double missed = 1, returns = 0;
         double work[2] = {0, 0};  // of its device with the most
     };
+    // That one of so many tokens chooses what a token chooses with a chance of f.
+    static double some_of(double f, double tokens) {
+        return f >= 1 ? 1 : 1 - std::pow(1 - f, tokens);
+    }
     void read_homes();
+    void read_some();
     template <class Holders>
     void add_expert(uint32_t x, uint32_t entry, const Holders &holders) const;
     void add_work(uint32_t x, uint32_t entry, uint32_t server, uint32_t device, double part) const;
+    double latency_s(uint32_t entry, uint32_t server) const;
     double trip_s(uint32_t entry, uint32_t server) const;
     double messages_s(uint32_t entry, uint32_t server, double tokens) const;
     double layer_s(uint32_t entry, double tokens, size_t which) const;
+    double longest_s() const;
 
     moorage_cluster cluster_;
     moorage_demand demand_;
@@ -75,13 +91,15 @@ private:
     std::vector<uint32_t> expert_model_, entry_server_, server_entry_;
     std::vector<double> weight_, batch_;  // [entries]
     std::vector<double> share_;           // [entries, M] of the entry's tokens
-    std::vector<double> chosen_;          // [X, entries] of the model's tokens
+    std::vector<double> chosen_;          // [entries, X] f, of the model's tokens
+    std::vector<double> some_;            // [entries, X] p, of a pass of B
     // Of the layer that is added up.
     mutable uint32_t model_ = 0;
     mutable std::vector<server_sum> sums_;                   // [N + 1], the cloud last
     mutable std::vector<std::pair<double, double>> device_;  // [G] work for B and for one
     mutable std::vector<std::pair<uint32_t, uint32_t>> near_;
     mutable std::vector<uint32_t> touched_;
+    mutable std::vector<std::pair<double, double>> called_;  // a server's time, its chance
 };
 
 inline batch_model::batch_model(const moorage_cluster &cluster, const moorage_demand &demand)
@@ -108,7 +126,8 @@ inline batch_model::batch_model(const moorage_cluster &cluster, const moorage_de
 }
 
 inline void batch_model::read_homes() {
-    weight_.assign(entries_, 0), batch_.assign(entries_, 0);
+    weight_.assign(entries_, 0), batch_.assign(entries_, 1);
+    std::vector<double> passes(entries_, 0);
     share_.assign(size_t{entries_} * demand_.models, 0);
     chosen_.assign(size_t{experts_} * entries_, 0);
     double all = 0;
@@ -117,7 +136,7 @@ inline void batch_model::read_homes() {
         const double weight = all > 0 ? demand_.host_home_tokens_per_s[h] / all : 0;
         const uint32_t e = server_entry_[cluster_.host_home_server[h]];
         weight_[e] += weight;
-        batch_[e] += weight * demand_.host_home_batch[h];
+        passes[e] += weight / demand_.host_home_batch[h];
         for (uint32_t m = 0; m < demand_.models; ++m)
             share_[size_t{e} * demand_.models + m] +=
                 weight * demand_.host_home_model[size_t{h} * demand_.models + m];
@@ -125,24 +144,38 @@ inline void batch_model::read_homes() {
         const uint8_t *held =
             demand_.host_home_holds ? demand_.host_home_holds + size_t{h} * experts_ : nullptr;
         for (uint32_t x = 0; x < experts_; ++x)
-            if (!held || held[x] == 0) chosen_[size_t{x} * entries_ + e] += weight * frequency[x];
+            if (!held || held[x] == 0) chosen_[size_t{e} * experts_ + x] += weight * frequency[x];
     }
     for (uint32_t e = 0; e < entries_; ++e) {
-        batch_[e] = weight_[e] > 0 ? std::max(1.0, batch_[e] / weight_[e]) : 1;
+        if (passes[e] > 0) batch_[e] = std::max(1.0, weight_[e] / passes[e]);
         for (uint32_t x = 0; x < experts_; ++x) {
             const double tokens = share_[size_t{e} * demand_.models + expert_model_[x]];
-            double &chosen = chosen_[size_t{x} * entries_ + e];
+            double &chosen = chosen_[size_t{e} * experts_ + x];
             chosen = tokens > 0 ? std::min(1.0, chosen / tokens) : 0;
         }
     }
+    read_some();
+}
+
+// Entries that ask alike, as those of drawn statistics do, are reckoned once.
+inline void batch_model::read_some() {
+    some_.resize(chosen_.size());
+    for (uint32_t e = 0; e < entries_; ++e)
+        for (uint32_t x = 0; x < experts_; ++x) {
+            const size_t at = size_t{e} * experts_ + x;
+            const bool alike =
+                e > 0 && batch_[e] == batch_[e - 1] && chosen_[at] == chosen_[at - experts_];
+            some_[at] = alike ? some_[at - experts_] : some_of(chosen_[at], batch_[e]);
+        }
 }
 
 inline void batch_model::add_work(uint32_t x, uint32_t entry, uint32_t server, uint32_t device,
                                   double part) const {
-    const double f = part * chosen_[size_t{x} * entries_ + entry], tokens = batch_[entry];
+    const size_t chosen = size_t{entry} * experts_ + x;
+    const double f = part * chosen_[chosen], tokens = batch_[entry];
     const size_t at = size_t{device} * cluster_.models + model_;
     const double call_s = cluster_.host_device_call_s[at];
-    const double some = f >= 1 ? 1 : 1 - std::pow(1 - f, tokens);
+    const double some = part == 1 ? some_[chosen] : some_of(f, tokens);
     auto &[many, one] = device_[device];
     many += some * call_s + (tokens * f - some) * cluster_.host_device_token_s[at];
     one += f * call_s;
@@ -155,7 +188,7 @@ inline void batch_model::add_work(uint32_t x, uint32_t entry, uint32_t server, u
 // To its nearest holders: the home's own server, or those that take least for it alone.
 template <class Holders>
 void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders) const {
-    const double f = chosen_[size_t{x} * entries_ + entry];
+    const double f = chosen_[size_t{entry} * experts_ + x];
     if (f <= 0) return;
     const uint32_t own = entry_server_[entry];
     if (const uint32_t device = holders.at(x, own); device != none)
@@ -180,6 +213,16 @@ void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders)
     cloud.work[0] += batch_[entry] * f * call_s, cloud.work[1] += f * call_s;
 }
 
+// Of a message there and one back, their bytes apart.
+inline double batch_model::latency_s(uint32_t entry, uint32_t server) const {
+    const uint32_t own = entry_server_[entry];
+    if (server == own) return 0;
+    if (server == cluster_.servers)
+        return cluster_.host_cloud_s ? 2 * cluster_.host_cloud_s[own] : 0;
+    return cluster_.host_link_s[size_t{own} * cluster_.servers + server] +
+           cluster_.host_link_s[size_t{server} * cluster_.servers + own];
+}
+
 // One hidden state there and back.
 inline double batch_model::trip_s(uint32_t entry, uint32_t server) const {
     const uint32_t own = entry_server_[entry];
@@ -189,7 +232,7 @@ inline double batch_model::trip_s(uint32_t entry, uint32_t server) const {
     const double there = cluster_.host_link_bytes_per_s[to];
     const double back = cluster_.host_link_bytes_per_s[from];
     if (!(there > 0) || !(back > 0)) return std::numeric_limits<double>::infinity();
-    return cluster_.host_link_s[to] + cluster_.host_link_s[from] + bytes / there + bytes / back;
+    return latency_s(entry, server) + bytes / there + bytes / back;
 }
 
 // Hidden states of so many tokens there, and as many back; of the cloud, where there is one.
@@ -212,18 +255,31 @@ inline double batch_model::messages_s(uint32_t entry, uint32_t server, double to
     return tokens * bytes * (called / there + returned / back);
 }
 
+// What is expected of the longest of `called_`, which are called or not apart from each other.
+inline double batch_model::longest_s() const {
+    std::sort(called_.begin(), called_.end(), std::greater<>());
+    double sum = 0, none_longer = 1;
+    for (const auto &[time_s, chance] : called_) {
+        sum += none_longer * chance * time_s;
+        none_longer *= 1 - chance;
+    }
+    return sum;
+}
+
 // F of the layer that was added up: `which` 0 for B tokens, 1 for one.
 inline double batch_model::layer_s(uint32_t entry, double tokens, size_t which) const {
     double all = 0, messages = 0;
+    called_.clear();
     for (const uint32_t n : touched_) {
+        const double some = 1 - std::pow(sums_[n].missed, tokens);
         const double sent = messages_s(entry, n, tokens), work = sums_[n].work[which];
         messages += sent;
-        if (serial_)
-            all += sent + work;
-        else
-            all = std::max(all, shared_ ? work : sent + work);
+        all += some * latency_s(entry, n) + sent + work;
+        if (!serial_ && some > 0)
+            called_.emplace_back(latency_s(entry, n) + ((shared_ ? 0 : sent) + work) / some, some);
     }
-    return shared_ && !serial_ ? all + messages : all;
+    if (serial_) return all;
+    return shared_ ? longest_s() + messages : longest_s();
 }
 
 template <class Holders>
@@ -238,7 +294,7 @@ double batch_model::extra_s(uint32_t entry, uint32_t first, const Holders &holde
     const double more = layer_s(entry, tokens, 0) - layer_s(entry, 1, 1);
     for (const uint32_t n : touched_) sums_[n] = {};
     std::fill(device_.begin(), device_.end(), std::pair(0.0, 0.0));
-    return share * std::max(0.0, more) / tokens;
+    return share * std::max(0.0, more) / batch_[entry];
 }
 
 }  // namespace moorage

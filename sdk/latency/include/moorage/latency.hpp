@@ -177,7 +177,15 @@ private:
     void read_trips(uint32_t model, uint32_t entry);
     void read_demand();
     void read_calls(uint32_t home, double weight, std::vector<uint32_t> &missing);
-    void read_frequencies(uint32_t home, double weight);
+    // Homes are rows of what is asked for and columns of what follows from it: with many of both a
+    // home is read by so many experts at a time, which stay in the processor's cache.
+    static constexpr uint32_t block_experts = 64;
+    bool held(uint32_t home, uint32_t expert) const {
+        return demand_.host_home_holds &&
+               demand_.host_home_holds[size_t{home} * experts_ + expert] != 0;
+    }
+    void read_constant(uint32_t home, double weight);
+    void read_frequencies(uint32_t home, uint32_t begin, uint32_t end);
     void add_term(uint32_t entry, std::span<const uint32_t> missing, double weight);
     size_t term_slot(uint32_t entry, std::span<const uint32_t> missing) const;
     void grow_slots();
@@ -233,6 +241,10 @@ private:
     template <class Target, class Each>
     void tell_partners(uint32_t expert, uint64_t entries, double sign, Target target,
                        Each each) const;
+    struct home_sums {
+        double token_s = 0, calls = 0, remote = 0;
+    };
+    void add_frequencies(uint32_t home, uint32_t begin, uint32_t end, home_sums &to) const;
     double home_s(uint32_t home) const;
     class holder_view;
     double batch_token_s(const batch_model &batches) const;

@@ -139,8 +139,11 @@ inline void latency_model::read_demand() {
         if (grouped_)
             read_calls(h, home_weight_.back(), missing);
         else
-            read_frequencies(h, home_weight_.back());
+            read_constant(h, home_weight_.back());
     }
+    for (uint32_t x = 0; !grouped_ && x < experts_; x += block_experts)
+        for (uint32_t h = 0; h < demand_.homes; ++h)
+            read_frequencies(h, x, std::min(experts_, x + block_experts));
     index_terms();
 }
 
@@ -154,8 +157,6 @@ inline double latency_model::base_s(uint32_t home, uint32_t model, size_t missin
 
 inline void latency_model::read_calls(uint32_t home, double weight,
                                       std::vector<uint32_t> &missing) {
-    const uint8_t *held =
-        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
     const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
     for (uint64_t c = demand_.host_home_first_call[home];
          c < demand_.host_home_first_call[home + 1]; ++c) {
@@ -166,7 +167,7 @@ inline void latency_model::read_calls(uint32_t home, double weight,
         if (begin == end) continue;
         missing.clear();
         for (uint64_t i = begin; i < end; ++i)
-            if (!held || held[demand_.host_group_experts[i]] == 0)
+            if (!held(home, demand_.host_group_experts[i]))
                 missing.push_back(demand_.host_group_experts[i]);
         const uint32_t model = model_of(demand_.host_group_experts[begin]);
         if (missing.empty()) {
@@ -186,21 +187,29 @@ inline void latency_model::read_calls(uint32_t home, double weight,
     }
 }
 
-inline void latency_model::read_frequencies(uint32_t home, double weight) {
+// What no placement changes.
+inline void latency_model::read_constant(uint32_t home, double weight) {
     const double *frequency = demand_.host_frequency + size_t{home} * experts_;
-    const uint8_t *held =
-        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
-    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
-    for (uint32_t x = 0; x < experts_; ++x) {
-        if (frequency[x] <= 0) continue;
-        const double share = weight * frequency[x];
-        const uint32_t m = model_of(x);
-        if (held && held[x] != 0) {
-            constant_s_ += share * cluster_.host_home_call_s[size_t{home} * cluster_.models + m] /
-                           std::max(1u, demand_.host_model_top_k[m]);
-            continue;
+    double sum = constant_s_;
+    for (uint32_t m = 0; m < demand_.models; ++m) {
+        const double alone_s = cluster_.host_home_call_s[size_t{home} * cluster_.models + m];
+        const double base = base_s(home, m, 1);
+        for (uint32_t x = demand_.host_model_first[m]; x < demand_.host_model_first[m + 1]; ++x) {
+            if (frequency[x] <= 0) continue;
+            const double share = weight * frequency[x];
+            sum += held(home, x) ? share * alone_s / std::max(1u, demand_.host_model_top_k[m])
+                                 : share * base;
         }
-        constant_s_ += share * base_s(home, m, 1);
+    }
+    constant_s_ = sum;
+}
+
+inline void latency_model::read_frequencies(uint32_t home, uint32_t begin, uint32_t end) {
+    const double *frequency = demand_.host_frequency + size_t{home} * experts_;
+    const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
+    for (uint32_t x = begin; x < end; ++x) {
+        if (frequency[x] <= 0 || held(home, x)) continue;
+        const double share = home_weight_[home] * frequency[x];
         single_weight_[size_t{x} * entries_ + entry] += share;
         asked_weight_[size_t{x} * entries_ + entry] += share;
     }

@@ -43,24 +43,30 @@ inline double latency_model::batch_token_s(const batch_model &batches) const {
     return sum;
 }
 
+// Of some experts, as many calls of a home's token, and where sets are not known its time.
+inline void latency_model::add_frequencies(uint32_t home, uint32_t begin, uint32_t end,
+                                           home_sums &to) const {
+    const double *frequency = demand_.host_frequency + size_t{home} * experts_;
+    const uint32_t at = cluster_.host_home_server[home], entry = server_entry_[at];
+    const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;
+    for (uint32_t x = begin; x < end; ++x) {
+        if (frequency[x] <= 0) continue;
+        const bool own = held(home, x);
+        to.calls += frequency[x];
+        if (!own && !holds(x, at)) to.remote += frequency[x];
+        if (grouped_) continue;
+        const uint32_t m = model_of(x);
+        to.token_s +=
+            frequency[x] * (own ? call[m] / std::max(1u, demand_.host_model_top_k[m])
+                                : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
+    }
+}
+
+// Where sets are known.
 inline double latency_model::home_s(uint32_t home) const {
-    const uint8_t *held =
-        demand_.host_home_holds ? demand_.host_home_holds + size_t{home} * experts_ : nullptr;
     const uint32_t entry = server_entry_[cluster_.host_home_server[home]];
     const double *call = cluster_.host_home_call_s + size_t{home} * cluster_.models;
     double sum = 0;
-    if (!grouped_) {
-        const double *frequency = demand_.host_frequency + size_t{home} * experts_;
-        for (uint32_t x = 0; x < experts_; ++x) {
-            if (frequency[x] <= 0) continue;
-            const uint32_t m = model_of(x);
-            sum +=
-                frequency[x] * (held && held[x] != 0
-                                    ? call[m] / std::max(1u, demand_.host_model_top_k[m])
-                                    : base_s(home, m, 1) + single_s_[size_t{x} * entries_ + entry]);
-        }
-        return sum;
-    }
     std::vector<uint32_t> missing;
     for (uint64_t c = demand_.host_home_first_call[home];
          c < demand_.host_home_first_call[home + 1]; ++c) {
@@ -71,7 +77,7 @@ inline double latency_model::home_s(uint32_t home) const {
         if (chosen.empty()) continue;
         missing.clear();
         for (const uint32_t expert : chosen)
-            if (!held || held[expert] == 0) missing.push_back(expert);
+            if (!held(home, expert)) missing.push_back(expert);
         const uint32_t m = model_of(chosen[0]);
         double layer = missing.empty() ? call[m] : base_s(home, m, missing.size());
         if (missing.size() == 1 || missing.size() > 16) {
@@ -92,21 +98,16 @@ inline latency_figures latency_model::figures() const {
     all.token_s = token_s(), all.empty_s = empty_s_;
     all.saved_s = empty_s_ - all.token_s;
     all.batch_token_s = batches.any() ? batch_token_s(batches) : all.token_s;
+    std::vector<home_sums> sums(demand_.homes);
+    for (uint32_t x = 0; x < experts_; x += block_experts)
+        for (uint32_t h = 0; h < demand_.homes; ++h)
+            add_frequencies(h, x, std::min(experts_, x + block_experts), sums[h]);
     for (uint32_t h = 0; h < demand_.homes; ++h) {
-        all.home_token_s.push_back(home_s(h));
-        const uint32_t at = cluster_.host_home_server[h];
-        double calls = 0, remote = 0;
-        for (uint32_t x = 0; x < experts_; ++x) {
-            const double f = demand_.host_frequency[size_t{h} * experts_ + x];
-            if (f <= 0) continue;
-            calls += f;
-            const bool held =
-                demand_.host_home_holds && demand_.host_home_holds[size_t{h} * experts_ + x] != 0;
-            if (!held && !holds(x, at)) remote += f;
-        }
-        all.home_local_ratio.push_back(calls > 0 ? 1 - remote / calls : 1);
-        all.calls_per_s += calls * demand_.host_home_tokens_per_s[h];
-        all.remote_calls_per_s += remote * demand_.host_home_tokens_per_s[h];
+        const home_sums &of = sums[h];
+        all.home_token_s.push_back(grouped_ ? home_s(h) : of.token_s);
+        all.home_local_ratio.push_back(of.calls > 0 ? 1 - of.remote / of.calls : 1);
+        all.calls_per_s += of.calls * demand_.host_home_tokens_per_s[h];
+        all.remote_calls_per_s += of.remote * demand_.host_home_tokens_per_s[h];
     }
     if (all.calls_per_s > 0) all.local_ratio = 1 - all.remote_calls_per_s / all.calls_per_s;
     if (has_cloud()) return all;
