@@ -60,7 +60,7 @@ std::string to_text(const cluster_report &report) {
         time_causes sum = report.homes[i].causes[0];
         sum += report.homes[i].causes[1];
         if (sum.sum() == 0) continue;
-        if (i == 0) text += "\n  where the time of each home goes\n";
+        if (i == 0) text += "\n  where the time of each home goes while it has requests\n";
         text += labelled(shortened(report.homes[i].name, 11), shares_text(sum));
     }
     return text + "\n";

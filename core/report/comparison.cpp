@@ -13,6 +13,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/host/kinds.h"
+#include "core/report/cluster_comparison.h"
 #include "core/report/figures.h"
 #include "core/report/page.h"
 
@@ -321,7 +322,10 @@ comparison_view view_of(const comparison &compared) {
             return column.heading != "config" && !adds_to(names, column.values);
         });
     // Rows that differ in nothing but profile and size still want a name.
-    if (view.columns.empty()) view.columns.push_back({"cache", stage_values("cache", {}, flats)});
+    if (view.columns.empty()) {
+        const std::string stage = all_clusters(compared) ? "placement" : "cache";
+        view.columns.push_back({stage, stage_values(stage, {}, flats)});
+    }
     for (size_t i = 0; i < flats.size(); ++i) view.labels.push_back(joined_label(view.columns, i));
     group_rows(view, compared);
     return view;
@@ -418,7 +422,9 @@ std::string to_html(const comparison &compared, const std::string &command) {
     data["shape"] = compared.shape;
     const bool any = !compared.rows.empty();
     return to_html(
-        {.title = compared.title.empty() ? "moorage comparison" : compared.title,
+        {.title = !compared.title.empty()     ? compared.title
+                  : compared.rows.size() == 1 ? "moorage run"
+                                              : "moorage comparison",
          .kind = "comparison",
          .command = command,
          .reading = any ? reading(compared, view_of(compared)) : std::vector<std::string>{},

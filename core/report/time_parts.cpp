@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <utility>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
@@ -37,6 +38,9 @@ time_causes sum_of(const std::array<time_causes, 2> &phases) {
     time_causes sum = phases[0];
     return sum += phases[1];
 }
+
+// Takes away, and gives, the time without requests: it is no part of what a token waits for.
+uint64_t take_idle(time_causes &from) { return std::exchange(from[cause::idle], 0); }
 
 // "computes 71.2 %, waits for the link 28.8 %": what is half a percent or more, the largest first.
 std::vector<std::string> shares_of(const time_causes &of) {
@@ -94,7 +98,8 @@ bool has_gpu(const run_report &report) {
 }
 
 std::string time_lines(const run_report &report) {
-    const std::array<time_causes, 2> phases = causes_of(report);
+    std::array<time_causes, 2> phases = causes_of(report);
+    const uint64_t idle_ns = take_idle(phases[0]) + take_idle(phases[1]);
     const time_causes sum = sum_of(phases);
     if (sum.sum() == 0 || report.tokens == 0) return "";
     const double all_ms = as_ms(sum.sum()), tokens = static_cast<double>(report.tokens);
@@ -111,6 +116,9 @@ std::string time_lines(const run_report &report) {
                        padded_left(percent(part_ms, all_ms), 8),
                        padded_left(human_ms(part_ms / tokens), 10));
     }
+    if (idle_ns != 0)
+        text += labelled("idle", format("{} of the time, without requests, is not counted above",
+                                        percent(as_ms(idle_ns), as_ms(idle_ns + sum.sum()))));
     return text + phase_lines(phases) + meanwhile(report);
 }
 
@@ -119,7 +127,15 @@ std::string time_sentence(const time_causes &sum, bool gpu) {
     return format("of the time the {} {}", gpu ? "GPU" : "CPU", listed(shares_of(sum), "and"));
 }
 
-std::string shares_text(const time_causes &sum) { return listed(shares_of(sum), "and"); }
+std::string shares_text(const time_causes &sum) {
+    time_causes busy = sum;
+    const uint64_t idle_ns = take_idle(busy);
+    if (busy.sum() == 0) return "has no request";
+    const std::string text = listed(shares_of(busy), "and");
+    if (idle_ns == 0) return text;
+    return format("{}; has no request {} of all time", text,
+                  percent(as_ms(idle_ns), as_ms(sum.sum())));
+}
 
 std::string policy_lines(const run_report &report) {
     if (report.policy_times.empty() || report.total_ms <= 0) return "";

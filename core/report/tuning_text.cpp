@@ -50,6 +50,13 @@ std::vector<size_t> rows_of(const tuning &found) {
     return rows;
 }
 
+// Every run meets a target that has no bound: then only the best one is marked.
+bool marked(const tuning &found, size_t trial) {
+    const bool bounded = std::ranges::any_of(
+        found.targets, [](const metric_target &one) { return one.value.has_value(); });
+    return bounded ? found.meets(found.trials[trial]) : found.chosen == trial;
+}
+
 std::string table_of(const tuning &found) {
     const std::vector<size_t> rows = rows_of(found);
     if (rows.empty()) return "";
@@ -67,7 +74,7 @@ std::string table_of(const tuning &found) {
         if (one.misfit.empty() && top > 0)
             line += block_bar(std::abs(one.figures[0]) / top, std::min(left, tuning_bar_columns));
         line.erase(line.find_last_not_of(' ') + 1);
-        text += line + (found.meets(one) ? " *\n" : "\n");
+        text += line + (marked(found, rows[i]) ? " *\n" : "\n");
     }
     return text + "  * meets " + shortened(targets_text(found), text_columns - 10) + "\n";
 }

@@ -360,6 +360,19 @@ TEST_CASE("text and JSON of a search") {
     for (const std::string &line : split(to_text(made.found), '\n')) CHECK(columns_of(line) <= 80);
 }
 
+TEST_CASE("a star is at what meets a bound, and at the best where there is none") {
+    const auto stars = [](const char *target) {
+        const asked made = ask({number("router.alpha", 0, 1, 0.5)}, target,
+                               [](const auto &at) { return std::vector<double>{10 - 4 * at[0]}; });
+        std::vector<std::string> values;
+        for (const std::string &line : split(to_text(made.found), '\n'))
+            if (line.ends_with(" *")) values.push_back(line.substr(0, line.find(' ', 2)));
+        return values;
+    };
+    CHECK(stars("tpot_ms=8") == std::vector<std::string>{"  0.5", "  1"});
+    CHECK(stars("tpot_ms") == std::vector<std::string>{"  1"});
+}
+
 namespace {
 
 const std::filesystem::path binaries = MOORAGE_BINARY_DIR;

@@ -209,9 +209,11 @@ const heat = (title, rows, unit, column, low, high) => {
 
 // ---- causes ----
 const cause_words = {compute: 'computing', launch: 'launches', link: 'link wait', disk: 'disk wait',
-  cpu: 'CPU wait', away: 'others wait', host: 'host', idle: 'idle'};
+  cpu: 'CPU wait', away: 'others wait', host: 'host'};
+// Time without requests is no part of what requests wait for.
 const parts_of = causes => {
-  const all = Object.entries(causes).map(([key, ms]) => [key.replace(/_ms$/, ''), ms]);
+  const all = Object.entries(causes).map(([key, ms]) => [key.replace(/_ms$/, ''), ms])
+    .filter(([name]) => name !== 'idle');
   const sum = all.reduce((a, [, ms]) => a + ms, 0);
   return {sum, parts: sum === 0 ? [] : all.filter(([, ms]) => ms > 0).map(([name, ms]) => ({
     share: ms / sum, color: `var(--${name})`,
@@ -221,11 +223,12 @@ const cause_rows = rows => rows.filter(r => r.causes).flatMap(r => ['prefill', '
   const {sum, parts} = parts_of(r.causes[phase]);
   return sum > 0 && {name: r.name + ', ' + phase, value: sum, parts, text: said('ms', sum)};
 }).filter(Boolean));
-const cause_keys = () => el('p', {class: 'note'}, Object.entries(cause_words).map(([name, words]) => {
-  const key = el('span', {class: 'key'});
-  key.style.background = `var(--${name})`;
-  return [key, words];
-}));
+const cause_keys = () => el('p', {class: 'note keys'}, Object.entries(cause_words).map(
+  ([name, words]) => {
+    const key = el('i', {class: 'key'});
+    key.style.background = `var(--${name})`;
+    return el('span', {}, key, words);
+  }));
 
 // ---- comparisons ----
 const looks = () => {
@@ -407,7 +410,7 @@ const cluster_chapters = rows => {
   chapter('Over time', note + (moves.length ? ' Dotted: a migration begins.' : ''), grid(
     over('Local calls', 'local_ratio', '% of expert calls', 100),
     over('Latency by arrival', 'latency_ms', 'ms a request', 1)));
-  chapter('Homes', 'What the time of each went to, and how long its requests took. ' + note, cause_keys(),
+  chapter('Homes', 'What the time of each went to while it had requests, and how long those took. ' + note, cause_keys(),
     grid(shown.map(r => bars(name(r), [...of(r).homes].sort((a, b) => b.latency_ms.mean - a.latency_ms.mean)
       .slice(0, 24).map(h => {
         const all = h.causes ? ['prefill', 'decode'].map(p => parts_of(h.causes[p])) : [];
