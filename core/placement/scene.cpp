@@ -110,6 +110,7 @@ moorage_demand demand_arrays::view() const {
     view.host_group_experts = group_experts.data();
     view.host_home_holds = home_holds.empty() ? nullptr : home_holds.data();
     view.window_s = window_s;
+    view.host_home_single_share = home_single_share.empty() ? nullptr : home_single_share.data();
     return view;
 }
 

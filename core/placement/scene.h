@@ -47,6 +47,7 @@ struct demand_arrays {
     std::vector<uint32_t> model_first, model_layers, model_experts, model_top_k, model_groups;
     std::vector<uint64_t> expert_bytes, hidden_bytes;
     std::vector<double> home_tokens_per_s, home_batch, home_model, frequency;
+    std::vector<double> home_single_share;  // empty: not known
     std::vector<uint64_t> home_first_call;
     std::vector<uint32_t> call_group;
     std::vector<double> call_share;

@@ -25,7 +25,7 @@ struct workload_files {
     std::optional<trace> routing;
     std::vector<uint64_t> requests;  // of routing, chosen
     std::optional<frequency_file> frequency;
-    double tokens_per_s = 1, batch = 1;
+    double tokens_per_s = 1, batch = 1, single_share = 1;
 };
 
 // One model as a home asks for it: equal keys have equal statistics.
@@ -127,16 +127,19 @@ std::vector<arrival> demand_builder::requests_of(const cluster_workload &workloa
     return all;
 }
 
-// Rate and batch from the lengths of requests that come every `mean_s` on average; 0: unknown.
+// Rate, batch and passes of one token from the lengths of requests that come every `mean_s` on
+// average; 0: unknown.
 void demand_builder::set_rates(std::vector<arrival> requests, double mean_s,
                                workload_files &files) const {
-    double tokens = 0, passes = 0;
+    double tokens = 0, passes = 0, singles = 0;
     for (arrival &one : requests) {
         complete_lengths(0, one);
         tokens += static_cast<double>(one.input_tokens) + (one.output_tokens - 1.0);
         passes += static_cast<double>(passes_of(one));
+        singles += (one.output_tokens - 1.0) + (one.input_tokens == 1);
     }
     files.batch = std::max(tokens / passes, 1.0);
+    files.single_share = singles / passes;
     if (mean_s > 0) files.tokens_per_s = tokens / static_cast<double>(requests.size()) / mean_s;
 }
 
@@ -187,6 +190,7 @@ void demand_builder::add_home_models(uint32_t home, const std::string &name, uin
     shuffle_[home] = workload.per_user ? ordinal + 1 : 0;
     demand_.home_tokens_per_s[home] = files_[w].tokens_per_s;
     demand_.home_batch[home] = files_[w].batch;
+    demand_.home_single_share[home] = files_[w].single_share;
     double *shares = &demand_.home_model[size_t{home} * demand_.models];
     if (workload.models_per_user_max == 0) {
         for (const auto &[model, share] : workload.models) shares[model_number(model)] = share;
@@ -211,6 +215,7 @@ void demand_builder::add_homes() {
     demand_.homes = homes;
     demand_.home_tokens_per_s.assign(homes, 0.0);
     demand_.home_batch.assign(homes, 1.0);
+    demand_.home_single_share.assign(homes, 1.0);
     demand_.home_model.assign(size_t{homes} * demand_.models, 0.0);
     out_.home_workload.assign(homes, no_workload);
     shuffle_.assign(homes, 0);

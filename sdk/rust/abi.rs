@@ -292,6 +292,7 @@ mirror! {
         host_home_first_call: *const u64, host_call_group: *const u32,
         host_call_share: *const f64, groups: u64, host_group_first: *const u64,
         host_group_experts: *const u32, host_home_holds: *const u8, window_s: f64,
+        host_home_single_share: *const f64,
     }
     struct moorage_copy {
         expert: u32, device: u32,

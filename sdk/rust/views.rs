@@ -337,6 +337,7 @@ impl moorage_demand {
         hidden_bytes: host_hidden_bytes[models] u64;
         tokens_per_s: host_home_tokens_per_s[homes] f64;
         home_batch: host_home_batch[homes] f64;
+        home_single_share: host_home_single_share[homes] f64;
     }
     rows! {
         home_model: host_home_model[homes, models] f64;

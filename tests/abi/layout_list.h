@@ -196,7 +196,7 @@ STRUCT(moorage_demand)
     FIELD(host_home_tokens_per_s) FIELD(host_home_batch) FIELD(host_home_model)
     FIELD(host_frequency) FIELD(calls) FIELD(host_home_first_call) FIELD(host_call_group)
     FIELD(host_call_share) FIELD(groups) FIELD(host_group_first) FIELD(host_group_experts)
-    FIELD(host_home_holds) FIELD(window_s)
+    FIELD(host_home_holds) FIELD(window_s) FIELD(host_home_single_share)
 END
 STRUCT(moorage_copy)
     FIELD(expert) FIELD(device)

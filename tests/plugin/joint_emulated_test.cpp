@@ -42,3 +42,7 @@ void not_behind(const char *file, const std::vector<override_value> &changed) {
 TEST_CASE("prompts with one token of output: few calls that nearly every prompt makes") {
     not_behind("clusters/prism.toml", {{"cluster", "duration_s", "600", "the test"}});
 }
+
+TEST_CASE("prompts with eight tokens of output, which pass one by one") {
+    not_behind("papers/prism/qwen.toml", {{"cluster", "duration_s", "600", "the test"}});
+}

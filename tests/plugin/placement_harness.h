@@ -43,6 +43,7 @@ struct placement_scene {
     std::vector<uint32_t> first{0}, layers, experts, top_k, model_groups;
     std::vector<uint64_t> expert_bytes, hidden_bytes;
     std::vector<double> home_tokens_per_s, home_batch, home_model, frequency;
+    std::vector<double> home_single_share;  // empty: not known
     std::vector<uint64_t> home_first_call{0};
     std::vector<uint32_t> call_group;
     std::vector<double> call_share;
@@ -172,7 +173,8 @@ struct placement_scene {
                 call_group.empty() ? nullptr : group_first.data(),
                 call_group.empty() ? nullptr : group_experts.data(),
                 home_holds.empty() ? nullptr : home_holds.data(),
-                0};
+                0,
+                home_single_share.empty() ? nullptr : home_single_share.data()};
     }
 };
 

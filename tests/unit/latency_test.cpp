@@ -404,6 +404,27 @@ TEST_CASE("a batch takes what one token takes and what the others add") {
           doctest::Approx((1.75 + four + (1 - some) * work - (one + 0.5 * 0.25)) / 4));
 }
 
+TEST_CASE("of a prompt and the tokens of its output the prompt alone passes together") {
+    placement_scene scene;
+    scene.flags = 0;
+    scene.add_model(1, 2, 1, 10, 1000);
+    for (uint32_t n = 0; n < 2; ++n) scene.add_server(), scene.add_device(n, 100, 0.5, 0.1);
+    scene.link(0, 1, 1000, 0.25);
+    scene.add_home(0), scene.add_call(0, {0}, 0.75), scene.add_call(0, {1}, 0.25);
+    const auto token_s = [&](double batch, std::vector<double> single_share) {
+        scene.home_batch = {batch}, scene.home_single_share = single_share;
+        const moorage_cluster cluster = scene.cluster();
+        const moorage_demand demand = scene.demand();
+        latency_model model(cluster, demand);
+        model.add(0, 0), model.add(1, 1);
+        return model.figures().batch_token_s;
+    };
+    const double alone_s = token_s(1, {1}), ten_s = 10 * token_s(10, {});
+    // Ten tokens at once and four on their own.
+    CHECK(token_s(14.0 / 5, {4.0 / 5}) == doctest::Approx((ten_s + 4 * alone_s) / 14));
+    CHECK(token_s(10, {0}) == doctest::Approx(ten_s / 10));
+}
+
 TEST_CASE("homes that ask alike have batches of their own") {
     placement_scene scene;
     scene.flags = 0;

@@ -355,10 +355,12 @@ TEST_CASE("a bundled trace by kind of text: frequencies, rates and lengths") {
         CHECK(made.demand.home_tokens_per_s[home] == doctest::Approx(tokens / requests / 10));
         // All of a request of 200 but its last token is input: 199 and 1 pass in two.
         CHECK(made.demand.home_batch[home] == doctest::Approx(100));
+        CHECK(made.demand.home_single_share[home] == doctest::Approx(0.5));
     }
     // 100 tokens of input at once, then 100 passes of one: outputs 2 to 101 of 200 tokens.
     const scene prompts = scene_of("prism.toml", {"cluster.workloads.input_tokens=100"});
     CHECK(prompts.demand.home_batch[0] == doctest::Approx(200.0 / 101));
+    CHECK(prompts.demand.home_single_share[0] == doctest::Approx(100.0 / 101));
     // 30 together, outputs 2 to 10: 39 tokens in 10 passes, every 10 s.
     const scene lengths = scene_of(
         "prism.toml", {"cluster.workloads.input_tokens=30", "cluster.workloads.output_tokens=10"});
@@ -377,6 +379,7 @@ TEST_CASE("arrivals from a file give rate and batch") {
     // requests; passes 2 + 4 + 1.
     CHECK(made.demand.home_tokens_per_s[0] == doctest::Approx(13.0 / 3 / 5));
     CHECK(made.demand.home_batch[0] == doctest::Approx(13.0 / 7));
+    CHECK(made.demand.home_single_share[0] == doctest::Approx(5.0 / 7));  // 1 + (1 + 3) + 0
     refused(switch8 + lone_server("gpus = \"rtx_4090\"\n") + drawn + "arrivals = \"/none.csv\"\n",
             {"[[cluster.workloads]] w", "/none.csv"});
 }

@@ -92,9 +92,12 @@ typedef struct moorage_demand {
     const uint32_t *host_group_experts;   /* numbers, ascending within a group, of one layer */
     const uint8_t *host_home_holds;       /* [H, X] 1: the home has the expert itself; or null */
     double window_s;                      /* time that the statistics are of; 0: unknown */
+    /* [H] share of its passes that are of one token, as each output token is; its other passes,
+     * prompts, make up the mean of host_home_batch. Null: all passes are alike. */
+    const double *host_home_single_share;
 } moorage_demand;
 MOORAGE_ASSERT(offsetof(moorage_demand, host_model_first) == 16, "moorage_demand layout");
-MOORAGE_ASSERT(sizeof(moorage_demand) == 176, "moorage_demand layout");
+MOORAGE_ASSERT(sizeof(moorage_demand) == 184, "moorage_demand layout");
 
 /* One copy of an expert on a device. */
 typedef struct moorage_copy {

@@ -89,6 +89,7 @@ cluster_world::cluster_world(const cluster_options &o)
       home_model_(size_t{o.homes} * o.models, o.arrays),
       frequency_(size_t{o.homes} * first_, o.arrays),
       call_share_(calls_, o.arrays),
+      home_single_(o.homes, o.arrays),
       home_holds_(o.users ? size_t{o.homes} * first_ : 0, o.arrays) {
     draw_cluster();
     draw_memory();
@@ -170,12 +171,14 @@ void cluster_world::draw_demand() {
     for (uint32_t h = 0; h < o.homes && o.asked; ++h) {
         home_tokens_[h] = 1 + draw_.below(20);
         home_batch_[h] = o.users ? 1 : 1 + draw_.below(8);
+        home_single_[h] = home_batch_[h] > 1 ? 0.5 : 1;
         // Each home asks for two models at most, so that one may be asked for by nobody.
         const uint32_t one = h % std::min(o.models, 2u), share = 1 + draw_.below(4);
         home_model_[size_t{h} * o.models + one] = share / 4.0;
         home_model_[size_t{h} * o.models] += 1 - share / 4.0;
     }
     if (!o.asked) std::fill_n(home_batch_.all(), o.homes, 1.0);
+    if (!o.asked) std::fill_n(home_single_.all(), o.homes, 1.0);
     drift();
     for (uint8_t &holds : home_holds_.span()) holds = draw_.one_in(8);
     demand_[0] = {sizeof(moorage_demand),
@@ -201,7 +204,8 @@ void cluster_world::draw_demand() {
                   groups_ ? group_first_.all() : nullptr,
                   groups_ ? group_experts_.all() : nullptr,
                   o.users ? home_holds_.all() : nullptr,
-                  o.asked ? 60.0 : 0.0};
+                  o.asked ? 60.0 : 0.0,
+                  home_single_.all()};
 }
 
 // Groups of every layer with shares that sum to one; frequencies are the sums over the groups.
@@ -268,7 +272,7 @@ uint64_t cluster_world::checksum() {
         expert_bytes_, hidden_bytes_, home_first_call_, group_first_, device_load_, device_call_,
         device_token_, link_rate_, link_s_, cloud_up_, cloud_down_, cloud_s_, cloud_call_, home_up_,
         home_down_, home_call_, home_tokens_, home_batch_, home_model_, frequency_, call_share_,
-        home_holds_);
+        home_single_, home_holds_);
     return sum;
 }
 
@@ -279,7 +283,7 @@ bool cluster_world::intact() const {
                device_bytes_, expert_bytes_, hidden_bytes_, home_first_call_, group_first_,
                device_load_, device_call_, device_token_, link_rate_, link_s_, cloud_up_,
                cloud_down_, cloud_s_, cloud_call_, home_up_, home_down_, home_call_, home_tokens_,
-               home_batch_, home_model_, frequency_, call_share_, home_holds_);
+               home_batch_, home_model_, frequency_, call_share_, home_single_, home_holds_);
 }
 
 }  // namespace moorage::check

@@ -64,7 +64,7 @@ private:
     fenced<uint64_t> device_bytes_, expert_bytes_, hidden_bytes_, home_first_call_, group_first_;
     fenced<double> device_load_, device_call_, device_token_, link_rate_, link_s_, cloud_up_,
         cloud_down_, cloud_s_, cloud_call_, home_up_, home_down_, home_call_, home_tokens_,
-        home_batch_, home_model_, frequency_, call_share_;
+        home_batch_, home_model_, frequency_, call_share_, home_single_;
     fenced<uint8_t> home_holds_;
 };
 

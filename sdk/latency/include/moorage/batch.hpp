@@ -6,7 +6,13 @@
 // Latency is that of a token alone (latency.hpp). Where B tokens of a home pass together, the pass
 // takes what one token takes and what the others add to the work that the layer waits for,
 //
-//     pass_s(B) = token_s + F(B) - F(1),   and a token's part of it is pass_s(B) / B,
+//     pass_s(B) = token_s + F(B) - F(1),   and a token's part of it is pass_s(B) / B.
+//
+// A prompt passes together, the tokens of the output one by one: of passes of b tokens in the mean,
+// a share s of which have one, the others have B = (b - s) / (1 - s), and a token's part is
+//
+//     (s pass_s(1) + (1 - s) pass_s(B)) / b = (token_s + (1 - s) (F(B) - F(1))) / b
+//
 //     F(B) = what is expected of the longest of the servers n that are called:
 //            with a chance of some(n) it is, and then takes
 //            latency there and back + (messages(n) + the most over its devices of work(d)) /
@@ -55,7 +61,7 @@ public:
     // Tokens a pass, mean over all passes of the entry's homes.
     double batch(uint32_t entry) const { return batch_[entry]; }
     // Seconds a token, mean over all homes, that the entry's homes add in the layer that begins
-    // with expert `first`: their weight times (F(B) - F(1)) / B.
+    // with expert `first`: their weight times (1 - s) (F(B) - F(1)) / b.
     // `holders.at(x, server)` is the expert's device there or none, `holders.each(x, f)` calls
     // f(server, device) for all that hold it. Not for several threads at once.
     template <class Holders>
@@ -90,6 +96,8 @@ private:
     bool any_ = false, serial_, each_, shared_;
     std::vector<uint32_t> expert_model_, entry_server_, server_entry_;
     std::vector<double> weight_, batch_;  // [entries]
+    std::vector<double> together_;        // [entries] B, of passes of more than one token
+    std::vector<double> many_share_;      // [entries] of all passes, those of more than one: 1 - s
     std::vector<double> share_;           // [entries, M] of the entry's tokens
     std::vector<double> chosen_;          // [entries, X] f, of the model's tokens
     std::vector<double> some_;            // [entries, X] p, of a pass of B
@@ -127,16 +135,22 @@ inline batch_model::batch_model(const moorage_cluster &cluster, const moorage_de
 
 inline void batch_model::read_homes() {
     weight_.assign(entries_, 0), batch_.assign(entries_, 1);
+    together_.assign(entries_, 1), many_share_.assign(entries_, 0);
     std::vector<double> passes(entries_, 0);
     share_.assign(size_t{entries_} * demand_.models, 0);
     chosen_.assign(size_t{experts_} * entries_, 0);
     double all = 0;
     for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
+    const double *singles = MOORAGE_HAS(&demand_, moorage_demand, host_home_single_share)
+                                ? demand_.host_home_single_share
+                                : nullptr;
     for (uint32_t h = 0; h < demand_.homes; ++h) {
         const double weight = all > 0 ? demand_.host_home_tokens_per_s[h] / all : 0;
         const uint32_t e = server_entry_[cluster_.host_home_server[h]];
         weight_[e] += weight;
-        passes[e] += weight / demand_.host_home_batch[h];
+        const double of_home = weight / demand_.host_home_batch[h];
+        passes[e] += of_home;
+        many_share_[e] += of_home * (1 - (singles ? singles[h] : 0));
         for (uint32_t m = 0; m < demand_.models; ++m)
             share_[size_t{e} * demand_.models + m] +=
                 weight * demand_.host_home_model[size_t{h} * demand_.models + m];
@@ -147,7 +161,11 @@ inline void batch_model::read_homes() {
             if (!held || held[x] == 0) chosen_[size_t{e} * experts_ + x] += weight * frequency[x];
     }
     for (uint32_t e = 0; e < entries_; ++e) {
-        if (passes[e] > 0) batch_[e] = std::max(1.0, weight_[e] / passes[e]);
+        if (passes[e] > 0) {
+            const double many = many_share_[e] /= passes[e];
+            batch_[e] = std::max(1.0, weight_[e] / passes[e]);
+            together_[e] = many > 0 ? std::max(1.0, (batch_[e] - (1 - many)) / many) : 1;
+        }
         for (uint32_t x = 0; x < experts_; ++x) {
             const double tokens = share_[size_t{e} * demand_.models + expert_model_[x]];
             double &chosen = chosen_[size_t{e} * experts_ + x];
@@ -164,15 +182,15 @@ inline void batch_model::read_some() {
         for (uint32_t x = 0; x < experts_; ++x) {
             const size_t at = size_t{e} * experts_ + x;
             const bool alike =
-                e > 0 && batch_[e] == batch_[e - 1] && chosen_[at] == chosen_[at - experts_];
-            some_[at] = alike ? some_[at - experts_] : some_of(chosen_[at], batch_[e]);
+                e > 0 && together_[e] == together_[e - 1] && chosen_[at] == chosen_[at - experts_];
+            some_[at] = alike ? some_[at - experts_] : some_of(chosen_[at], together_[e]);
         }
 }
 
 inline void batch_model::add_work(uint32_t x, uint32_t entry, uint32_t server, uint32_t device,
                                   double part) const {
     const size_t chosen = size_t{entry} * experts_ + x;
-    const double f = part * chosen_[chosen], tokens = batch_[entry];
+    const double f = part * chosen_[chosen], tokens = together_[entry];
     const size_t at = size_t{device} * cluster_.models + model_;
     const double call_s = cluster_.host_device_call_s[at];
     const double some = part == 1 ? some_[chosen] : some_of(f, tokens);
@@ -210,7 +228,7 @@ void batch_model::add_expert(uint32_t x, uint32_t entry, const Holders &holders)
     if (cloud.returns == 0) touched_.push_back(cluster_.servers);
     const double call_s = cluster_.host_cloud_call_s ? cluster_.host_cloud_call_s[model_] : 0;
     cloud.missed *= 1 - f, cloud.returns += f;
-    cloud.work[0] += batch_[entry] * f * call_s, cloud.work[1] += f * call_s;
+    cloud.work[0] += together_[entry] * f * call_s, cloud.work[1] += f * call_s;
 }
 
 // Of a message there and one back, their bytes apart.
@@ -285,8 +303,8 @@ inline double batch_model::layer_s(uint32_t entry, double tokens, size_t which) 
 template <class Holders>
 double batch_model::extra_s(uint32_t entry, uint32_t first, const Holders &holders) const {
     model_ = expert_model_[first];
-    const double tokens = batch_[entry];
-    const double share = share_[size_t{entry} * demand_.models + model_];
+    const double tokens = together_[entry];
+    const double share = many_share_[entry] * share_[size_t{entry} * demand_.models + model_];
     if (tokens <= 1 || share <= 0) return 0;
     touched_.clear();
     for (uint32_t x = first; x < first + demand_.host_model_experts[model_]; ++x)
