@@ -63,7 +63,7 @@ struct broken_rule {
 constexpr broken_rule broken_rules[] = {
     {"abi_major", "loads", "failed", "is of abi 9, and abi 2 is needed"},
     {"abi_old", "loads", "failed", "is of abi 1 (exports moorage_module_v1)", false},
-    {"minor_needed", "loads", "failed", "needs abi 2.9 at least, host offers 2.0"},
+    {"minor_needed", "loads", "failed", "needs abi 2.9 at least, host offers 2.1"},
     {"size_garbage", "loads", "failed", "more than any record has"},
     {"size_small", "loads", "failed", "16 bytes, expected 72 or more"},
     {"create_missing", "loads", "failed", "create is null"},

@@ -88,7 +88,7 @@ TEST_CASE("a library is refused for its reason") {
         "rebuild it with the headers of sdk 2.x"));
     CHECK_FALSE(contains(bad("abi_old"), "newer moorage"));
     CHECK(contains(bad("minor_needed"),
-                   "needs abi 2.9 at least, host offers 2.0; use a newer moorage"));
+                   "needs abi 2.9 at least, host offers 2.1; use a newer moorage"));
     CHECK(contains(bad("missing_symbol"), "exports no moorage_module_v2"));
     CHECK(contains(bad("size_small"), "16 bytes, expected 72 or more"));
     CHECK(contains(bad("size_garbage"), "3735928559"));
