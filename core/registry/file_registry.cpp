@@ -30,13 +30,14 @@ error failed(const files::path &at, const char *what) {
 
 // At most the longest text; what is longer, or is not there, is nothing.
 std::optional<std::string> read(const files::path &at) {
-    std::ifstream from(at, std::ios::binary);
-    if (!from) return std::nullopt;
-    constexpr size_t bytes_max = cluster_registry::text_bytes_max + 32;
-    std::string text(bytes_max + 1, '\0');
-    from.read(text.data(), static_cast<std::streamsize>(text.size()));
+    std::ifstream from(at, std::ios::binary | std::ios::ate);
+    constexpr std::streamoff bytes_max = cluster_registry::text_bytes_max + 32;
+    const std::streamoff bytes = from.tellg();  // -1: it was not opened
+    if (bytes < 0 || bytes > bytes_max) return std::nullopt;
+    std::string text(static_cast<size_t>(bytes), '\0');
+    from.seekg(0);
+    from.read(text.data(), bytes);
     text.resize(static_cast<size_t>(from.gcount()));
-    if (text.size() > bytes_max) return std::nullopt;
     return text;
 }
 
