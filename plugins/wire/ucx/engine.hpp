@@ -101,6 +101,12 @@ private:
         return std::max(limits_.receive_bytes_max,
                         limits_.message_bytes_max[channel] + message_cost);
     }
+    // Released bytes that need not be granted yet, as a grant wakes the other for nothing else:
+    // even the longest message may be sent without them.
+    uint64_t owed_max(int32_t channel) const {
+        return std::min(limits_.receive_bytes_max / 4,
+                        window_of(channel) - limits_.message_bytes_max[channel] - message_cost);
+    }
     void take_data(connection &at, const head &said, void *data, size_t bytes, bool &keeps);
     void tell_in_order(connection &at, uint64_t place, uint64_t message);
     void say(connection &at, frame kind, uint64_t value);

@@ -405,8 +405,7 @@ inline void engine::release(uint64_t message) {
     if (connection *const from = find(one->connection)) {
         from->held_bytes -= one->bytes + message_cost;
         from->owed_bytes += one->bytes + message_cost;
-        if (from->stands == connection::stand::open &&
-            (from->held_bytes == 0 || 4 * from->owed_bytes > limits_.receive_bytes_max))
+        if (from->stands == connection::stand::open && from->owed_bytes > owed_max(from->channel))
             grant(*from);
     }
     lent_.remove(message);

@@ -166,7 +166,9 @@ inline uint32_t engine::poll(std::span<moorage_wire_event> out, uint64_t wait_ns
     const uint64_t begun = now_ns();
     const uint64_t end_ns = wait_ns > MOORAGE_NEVER - begun ? MOORAGE_NEVER : begun + wait_ns;
     for (bool first = true;; first = false) {
-        for (int i = 0; i < 64 && ucx_.ucp_worker_progress(worker_) != 0; ++i) {
+        // No further than to something to tell: each round asks UCX's sockets, too, and what it has
+        // not brought is there at the next poll.
+        for (int i = 0; i < 64 && ucx_.ucp_worker_progress(worker_) != 0 && events_.empty(); ++i) {
         }
         step();
         if (!events_.empty() || woken_.exchange(false) || (wait_ns == 0 && first)) break;
