@@ -21,21 +21,21 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct cluster_arguments {
     std::string cluster, json_file;
     setting_options settings;
 };
 
-constexpr uint64_t answer_ns = 2'000'000'000;
+constexpr uint64_t status_answer_ns = 2'000'000'000;
 
-json ask(const cluster_server &server) {
+json status_of(const cluster_server &server) {
     json made = {{"server", server.name}};
     if (server.status.empty()) {
         made["state"] = "not asked";
         made["trouble"] = "it has no status address in the file";
         return made;
     }
-    const auto answer = http_get(server.status, "/status", answer_ns);
+    const auto answer = http_get(server.status, "/status", status_answer_ns);
     json said = answer ? json::parse(*answer, nullptr, false) : json();
     if (!answer || !said.is_object()) {
         made["state"] = "away";
@@ -80,7 +80,7 @@ std::string line_of(const json &one) {
                   peers_of(status));
 }
 
-int show_status(const arguments &given) {
+int show_status(const cluster_arguments &given) {
     const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
     const auto config = load_run_config(given.cluster, *overrides);
@@ -91,7 +91,7 @@ int show_status(const arguments &given) {
     json all = json::array();
     bool away = false;
     for (const cluster_server &server : config->cluster->servers) {
-        all.push_back(ask(server));
+        all.push_back(status_of(server));
         away |= all.back()["state"] == "away";
     }
     if (given.json_file != "-") {
@@ -140,7 +140,7 @@ std::shared_ptr<spans_arguments> add_timeline(parser &to) {
 command install_cluster(parser &app) {
     parser *sub = app.add_subcommand("cluster", "the nodes of a cluster");
     sub->require_subcommand(1);
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<cluster_arguments>();
     parser *status = sub->add_subcommand("status", "how each node is");
     status->add_option("cluster", given->cluster, "the cluster's TOML file")
         ->required()

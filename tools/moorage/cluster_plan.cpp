@@ -130,7 +130,7 @@ uint64_t copies_beyond(const plan_record &one, const plan_record &other) {
     return count;
 }
 
-json json_of(const cluster_view &from) {
+json view_json(const cluster_view &from) {
     json servers = json::array();
     for (const server_row &row : rows_of(from))
         servers.push_back({{"server", row.name},
@@ -222,7 +222,7 @@ int show_plan(const plan_arguments &given) {
                      copies_beyond(all.first(), all.plan())));
     }
     if (!given.json_file.empty())
-        if (const status done = write_json(given.json_file, json_of(all)); !done)
+        if (const status done = write_json(given.json_file, view_json(all)); !done)
             return fail(done.failure());
     return exit_ok;
 }

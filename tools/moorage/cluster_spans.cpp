@@ -18,7 +18,7 @@ namespace {
 
 using namespace moorage::core;
 
-result<node_spans> ask(const cluster_server &server) {
+result<node_spans> spans_of(const cluster_server &server) {
     constexpr uint64_t answer_ns = 5'000'000'000;
     if (server.status.empty()) return error{"it has no status address in the file"};
     const uint64_t asked_ns = steady_ns();
@@ -64,7 +64,7 @@ int draw_spans(const spans_arguments &given) {
     std::vector<node_spans> all;
     bool away = false;
     for (const cluster_server &server : in_order(*config->cluster, given.home)) {
-        auto said = ask(server);
+        auto said = spans_of(server);
         if (said)
             all.push_back(std::move(*said));
         else

@@ -26,7 +26,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct compare_arguments {
     std::vector<std::string> configs, sweeps;
     setting_options settings;
     std::string json_file, html_file;
@@ -71,7 +71,7 @@ result<repetition> read_repeat(const std::string &text) {
     return made;
 }
 
-result<work> read_configs(const arguments &given) {
+result<work> read_configs(const compare_arguments &given) {
     const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
     const auto sweeps = read_sweeps(given.sweeps);
@@ -169,7 +169,7 @@ comparison compare(const work &done, std::vector<run_outcome> runs, const run_re
     return all;
 }
 
-std::string command_line(const arguments &given) {
+std::string command_line(const compare_arguments &given) {
     std::string text = "moorage compare";
     for (const std::string &config : given.configs) text += " " + config;
     text += given.settings.text();
@@ -192,7 +192,7 @@ status ask_all(const work &done, comparison &all, run_resources &shared) {
     return success();
 }
 
-int run_compare(const arguments &given) {
+int run_compare(const compare_arguments &given) {
     const auto all_work = read_configs(given);
     if (!all_work) return fail(all_work.failure());
     run_resources shared;
@@ -226,7 +226,7 @@ int run_compare(const arguments &given) {
 command install_compare(parser &app) {
     parser *sub =
         app.add_subcommand("compare", "the same work under several configurations, side by side");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<compare_arguments>();
     sub->add_option("configs", given->configs, "TOML files")->required()->type_name("CONFIG.toml");
     add_settings(*sub, given->settings);
     sub->add_option("--sweep", given->sweeps,

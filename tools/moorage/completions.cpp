@@ -37,15 +37,15 @@ std::string escaped(std::string_view text, std::string_view special, std::string
 
 void append_bash_values(std::string &to, const described_command &one) {
     for (const described_option &option : one.options) {
-        if (option.positional || option.kind == value_kind::none) continue;
+        if (option.positional || option.kind == argument_kind::none) continue;
         std::string names;
         for (const std::string &name : option.names)
             names += format("{}\"{}:{}\"", names.empty() ? "" : " | ", one.path, name);
         to += "        " + names + ") ";
-        if (option.kind == value_kind::word)
+        if (option.kind == argument_kind::word)
             to += format("words=\"{}\" files= ;;\n", fmt::join(option.words, " "));
         else
-            to += option.kind == value_kind::file ? "words= files=1 ;;\n" : "words= files= ;;\n";
+            to += option.kind == argument_kind::file ? "words= files=1 ;;\n" : "words= files= ;;\n";
     }
 }
 
@@ -109,8 +109,8 @@ std::string zsh_text(std::string_view text) {
 }
 
 std::string zsh_action(const described_option &one) {
-    if (one.kind == value_kind::word) return format("({})", fmt::join(one.words, " "));
-    return one.kind == value_kind::file || one.positional ? "_files" : " ";
+    if (one.kind == argument_kind::word) return format("({})", fmt::join(one.words, " "));
+    return one.kind == argument_kind::file || one.positional ? "_files" : " ";
 }
 
 std::string zsh_specs(const described_command &one) {
@@ -124,7 +124,7 @@ std::string zsh_specs(const described_command &one) {
         }
         for (const std::string &name : option.names) {
             to += format(" \\\n        '{}{}[{}]", option.repeatable ? "*" : "", name, help);
-            if (option.kind != value_kind::none)
+            if (option.kind != argument_kind::none)
                 to += format(":{}:{}", zsh_text(option.value), zsh_action(option));
             to += "'";
         }
@@ -187,10 +187,10 @@ std::string fish_of(const described_command &program) {
             lines += where;
             for (const std::string &name : option.names)
                 lines += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-            if (option.kind == value_kind::word)
+            if (option.kind == argument_kind::word)
                 lines += format(" -x -a '{}'", fmt::join(option.words, " "));
-            else if (option.kind != value_kind::none)
-                lines += option.kind == value_kind::file ? " -r -F" : " -x";
+            else if (option.kind != argument_kind::none)
+                lines += option.kind == argument_kind::file ? " -r -F" : " -x";
             lines += " -d " + fish_text(option.help) + "\n";
         }
     }

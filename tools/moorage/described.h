@@ -8,13 +8,13 @@
 
 namespace moorage::tool {
 
-enum class value_kind : uint8_t { none, word, file, other };
+enum class argument_kind : uint8_t { none, word, file, other };
 
 struct described_option {
     std::vector<std::string> names;  // "--json", "-q"; of an argument without one: "config"
     bool positional = false, required = false, repeatable = false;
     std::string value;  // what stands for it in usage: "FILE"; "" of a flag
-    value_kind kind = value_kind::none;
+    argument_kind kind = argument_kind::none;
     std::vector<std::string> words;  // of kind `word`: all that may be given
     std::string bounds;              // "1 - 64", or ""
     std::string fallback;            // its value where it is not given, or ""

@@ -20,7 +20,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct eval_arguments {
     model_run_options common;
     node_run_options at;
     std::string text, windows;
@@ -48,7 +48,7 @@ std::string line_of(const std::string &name, uint64_t scored, double nll) {
                   scored, nll, std::exp(nll));
 }
 
-int evaluate(const arguments &given) {
+int evaluate(const eval_arguments &given) {
     auto config = config_of(given.common, given.at);
     if (!config) return fail(config.failure());
     if (given.text.empty() == given.windows.empty())
@@ -91,7 +91,7 @@ int evaluate(const arguments &given) {
 
 command install_eval(parser &app) {
     parser *sub = app.add_subcommand("eval", "negative log-likelihood and perplexity of a text");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<eval_arguments>();
     add_model_options(*sub, given->common);
     add_node_options(*sub, given->at);
     sub->add_option("--text", given->text, "text file; scored in windows of [source] window ids")

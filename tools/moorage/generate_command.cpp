@@ -20,7 +20,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct generate_arguments {
     model_run_options common;
     node_run_options at;
     std::vector<std::string> prompts;
@@ -74,14 +74,14 @@ void print_figures(const run_report &report) {
     print_error(line + "\n");
 }
 
-result<run_config> config_of(const arguments &given) {
+result<run_config> config_of(const generate_arguments &given) {
     auto config = config_of(given.common, given.at);
     if (!config) return config;
     config->prompts = given.prompts;
     return config;
 }
 
-int generate(const arguments &given) {
+int generate(const generate_arguments &given) {
     const auto config = config_of(given);
     if (!config) return fail(config.failure());
     run_resources shared;
@@ -120,7 +120,7 @@ int generate(const arguments &given) {
 
 command install_generate(parser &app) {
     parser *sub = app.add_subcommand("generate", "continue a prompt with a model");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<generate_arguments>();
     add_model_options(*sub, given->common);
     add_node_options(*sub, given->at);
     add_prompt_options(*sub, given->prompts, given->common.settings)->required();

@@ -33,7 +33,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct load_arguments {
     node_run_options common;
     std::string weights, texts, answers, json_file;
     std::vector<std::string> homes;
@@ -42,19 +42,20 @@ struct arguments {
     bool emulate = false;
 };
 
-constexpr uint64_t answer_ns = 2'000'000'000;
+constexpr uint64_t node_answer_ns = 2'000'000'000;
 constexpr uint32_t requests_max = 65536;  // of each home
 
 // A signal comes on any of the threads.
-std::atomic<bool> asked_to_end = false;
+std::atomic<bool> asked_to_stop = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void keep_asking(int) { asked_to_end = true; }
+void keep_stop(int) { asked_to_stop = true; }
 
 // What prompts are cut from: a text's ids, else ids by chance.
 class prompts {
 public:
-    static result<prompts> make(const arguments &given, const opened_model &from, uint64_t seed) {
+    static result<prompts> make(const load_arguments &given, const opened_model &from,
+                                uint64_t seed) {
         prompts made(from.of->config().vocabulary, seed);
         if (given.texts.empty()) return made;
         const auto file = mapped_file::open(given.texts);
@@ -96,8 +97,9 @@ private:
     size_t at_ = 0;
 };
 
-result<std::vector<load_request>> make_requests(const arguments &given, const run_config &config,
-                                                run_resources &shared, const node_setup &setup) {
+result<std::vector<load_request>> make_requests(const load_arguments &given,
+                                                const run_config &config, run_resources &shared,
+                                                const node_setup &setup) {
     const cluster_config &cluster = *config.cluster;
     if (cluster.requests == 0 && cluster.duration_s == 0)
         return error{format("{}: how much is asked is not said; give --requests, or [cluster] "
@@ -137,7 +139,7 @@ std::vector<std::optional<node_counts>> look_at(const cluster_config &of) {
     for (const cluster_server &one : of.servers) {
         all.emplace_back();
         if (one.status.empty()) continue;
-        if (const auto said = http_get(one.status, "/status", answer_ns); said)
+        if (const auto said = http_get(one.status, "/status", node_answer_ns); said)
             all.back() = counts_of(json::parse(*said, nullptr, false), of.servers.size());
     }
     return all;
@@ -170,7 +172,7 @@ std::string answers_of(const node_setup &setup, const std::vector<load_request> 
 }
 
 // The same cluster in virtual time, beside what was measured.
-status tell_beside(const arguments &given, const run_config &asked, run_resources &shared,
+status tell_beside(const load_arguments &given, const run_config &asked, run_resources &shared,
                    const run_report &real) {
     auto overrides = read_settings(given.common.settings);
     if (!overrides) return overrides.failure();
@@ -187,7 +189,7 @@ status tell_beside(const arguments &given, const run_config &asked, run_resource
     return success();
 }
 
-status tell(const arguments &given, const run_config &config, run_resources &shared,
+status tell(const load_arguments &given, const run_config &config, run_resources &shared,
             const run_report &report) {
     if (given.json_file != "-") {
         print(summary_of(report) + "\n");
@@ -198,7 +200,7 @@ status tell(const arguments &given, const run_config &config, run_resources &sha
     return given.emulate ? tell_beside(given, config, shared, report) : success();
 }
 
-int ask_all(const arguments &given) {
+int ask_all(const load_arguments &given) {
     auto config = node_config_of(given.common, given.weights);
     if (!config) return fail(config.failure());
     run_resources shared;
@@ -210,10 +212,10 @@ int ask_all(const arguments &given) {
     if (!requests) return fail(requests.failure());
     auto over = open_wire(*config, shared.policies(), setup->plan, wire_calls::beside);
     if (!over) return fail(over.failure());
-    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, keep_asking);
+    for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, keep_stop);
     load_options options;
     options.patience_ns = static_cast<uint64_t>(given.patience_s * 1e9);
-    options.stop = [] { return asked_to_end.load(); };
+    options.stop = [] { return asked_to_stop.load(); };
     std::random_device chance;
     load_seen seen;
     seen.before = look_at(*config->cluster);
@@ -240,7 +242,7 @@ int ask_all(const arguments &given) {
 
 command install_load(parser &app) {
     parser *sub = app.add_subcommand("load", "ask a cluster's homes for texts, and measure");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<load_arguments>();
     sub->add_option("cluster", given->common.cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");

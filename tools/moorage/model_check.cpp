@@ -19,7 +19,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct model_check_arguments {
     std::string directory, executor = "cpu", json_file;
     setting_options settings;
     uint32_t threads = 0;  // of [run]
@@ -31,7 +31,7 @@ struct checked {
     std::optional<golden_report> fast;
 };
 
-json to_json(const arguments &given, const checked &all) {
+json to_json(const model_check_arguments &given, const checked &all) {
     const golden_report &report = all.exact;
     json made = {{"model", given.directory},
                  {"executor", given.executor},
@@ -89,7 +89,7 @@ result<checked> check_on_gpu(const model &of, const golden_data &golden, uint32_
     return checked{std::move(*exact), {}};
 }
 
-int check(arguments &given) {
+int check(model_check_arguments &given) {
     if (const status read =
             read_machine(given.settings, "model check", given.executor, given.threads);
         !read)
@@ -126,7 +126,7 @@ command install_model_check(parser &model) {
         "judged.\n"
         "On the GPU all is computed as exactly as its kernels can, and hidden states are not\n"
         "compared. Exit code 1 when the model does not pass.");
-    auto given = std::make_shared<arguments>();  // shared by the parser and the command
+    auto given = std::make_shared<model_check_arguments>();  // shared by the parser and the command
     app->add_option("model", given->directory, "model directory or GGUF file")->required();
     app->add_option("--executor", given->executor, "where: cpu (default) or cuda")
         ->type_name("NAME")

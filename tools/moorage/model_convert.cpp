@@ -16,13 +16,13 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct model_convert_arguments {
     std::string in, out, format, json_file;
     setting_options settings;
     bool pure = false;
 };
 
-json to_json(const arguments &given, const convert_report &report) {
+json to_json(const model_convert_arguments &given, const convert_report &report) {
     json formats = json::object();
     for (const auto &[name, count] : report.formats)
         formats[name] = {{"tensors", count.tensors}, {"bytes", count.bytes}};
@@ -31,7 +31,7 @@ json to_json(const arguments &given, const convert_report &report) {
             {"bytes", report.bytes},  {"replaced", report.replaced}};
 }
 
-std::string to_text(const arguments &given, const convert_report &report) {
+std::string to_text(const model_convert_arguments &given, const convert_report &report) {
     std::string text =
         format("{}: {} of weights\n", given.out, human_bytes(static_cast<double>(report.bytes)));
     for (const auto &[name, count] : report.formats)
@@ -45,7 +45,7 @@ std::string to_text(const arguments &given, const convert_report &report) {
     return text;
 }
 
-int convert(const arguments &given) {
+int convert(const model_convert_arguments &given) {
     constexpr std::string_view used[] = {"run.threads"};
     const auto keys = read_alone(given.settings, "model convert", used);
     if (!keys) return fail(keys.failure());
@@ -68,7 +68,8 @@ command install_model_convert(parser &model) {
         "q5_k_s|m, q6_k, iq4_nl, iq4_xs, mxfp4 (experts; the rest q8_0): llama.cpp's mixtures.\n"
         "A directory: bf16, f16, f32, fp8 (blocks of 128 x 128 share a scale).\n"
         "What the other kind of file cannot say of a model is refused before anything is written.");
-    auto given = std::make_shared<arguments>();  // shared by the parser and the command
+    auto given =
+        std::make_shared<model_convert_arguments>();  // shared by the parser and the command
     app->add_option("model", given->in, "model directory or GGUF file")->required();
     app->add_option("--format", given->format, "format of the matrices, or a mixture of formats")
         ->type_name("NAME")

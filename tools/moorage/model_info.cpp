@@ -24,10 +24,10 @@ namespace {
 
 using namespace moorage::core;
 
-constexpr size_t label_columns = 14, text_columns = 80 - label_columns;
+constexpr size_t info_label_columns = 14, text_columns = 80 - info_label_columns;
 constexpr uint32_t kv_value_bytes = 2;
 
-struct arguments {
+struct model_info_arguments {
     std::string directory, json_file;
     std::vector<std::string> profiles;
     uint32_t context = 4096;
@@ -123,19 +123,19 @@ std::string routing_text(const model_config &config) {
     return text;
 }
 
-std::string line(const std::string &label, const std::string &text) {
+std::string info_line(const std::string &label, const std::string &text) {
     std::string out;
-    for (const std::string &part : wrapped(text, text_columns))
-        out += padded_right(out.empty() ? label : "", label_columns) + part + "\n";
+    for (const std::string &part : core::wrapped(text, text_columns))
+        out += padded_right(out.empty() ? label : "", info_label_columns) + part + "\n";
     return out;
 }
 
 std::string head_text(const summary &what) {
     const model_config &config = what.of.config();
     const uint32_t dense = config.layers - what.shape.moe_layers;
-    std::string out = line("model", what.of.directory().string());
-    out += line("architecture", format("{}, {}", config.architecture, name_of(config.norm)));
-    out += line(
+    std::string out = info_line("model", what.of.directory().string());
+    out += info_line("architecture", format("{}, {}", config.architecture, name_of(config.norm)));
+    out += info_line(
         "layers",
         format("{} of width {}; {} with {} experts of {} rows{}{}", config.layers, config.hidden,
                what.shape.moe_layers, config.experts, config.moe_intermediate,
@@ -143,15 +143,15 @@ std::string head_text(const summary &what) {
                    ? format(" and {} shared rows", config.shared_intermediate)
                    : "",
                dense != 0 ? format(", {} dense of {}", dense, config.dense_intermediate) : ""));
-    out += line("router", routing_text(config));
-    out += line("attention", attention_text(config));
-    out += line("context", format("{} positions, {} RoPE", with_commas(config.positions_max),
-                                  name_of(config.rope.kind)));
-    out += line("vocabulary", with_commas(config.vocabulary));
-    out += line("weights", format("{} parameters, experts in {}; {} tensors in {} file{}",
-                                  with_commas(what.of.sizes().parameters), expert_formats(what.of),
-                                  with_commas(what.of.tensor_count()), what.of.file_count(),
-                                  what.of.file_count() == 1 ? "" : "s"));
+    out += info_line("router", routing_text(config));
+    out += info_line("attention", attention_text(config));
+    out += info_line("context", format("{} positions, {} RoPE", with_commas(config.positions_max),
+                                       name_of(config.rope.kind)));
+    out += info_line("vocabulary", with_commas(config.vocabulary));
+    out += info_line("weights", format("{} parameters, experts in {}; {} tensors in {} file{}",
+                                       with_commas(what.of.sizes().parameters),
+                                       expert_formats(what.of), with_commas(what.of.tensor_count()),
+                                       what.of.file_count(), what.of.file_count() == 1 ? "" : "s"));
     const auto formats = formats_of(what.of, /*experts=*/false);
     std::vector<std::string> shares;
     uint64_t all = 0;
@@ -159,7 +159,7 @@ std::string head_text(const summary &what) {
     for (const auto &[name, bytes] : formats)
         shares.push_back(
             format("{} {}", name, percent(static_cast<double>(bytes), static_cast<double>(all))));
-    if (shares.size() > 1) out += line("formats", listed(shares, "and"));
+    if (shares.size() > 1) out += info_line("formats", listed(shares, "and"));
     return out;
 }
 
@@ -187,8 +187,8 @@ std::string sizes_text(const summary &what) {
     out += row("read by no part", sizes.unused_bytes);
     out += row("all", sizes.total_bytes);
     if (!sizes.unused.empty())
-        out += line("unused", format("{}{}", fmt::join(sizes.unused, ", "),
-                                     sizes.unused.size() == 8 ? ", ..." : ""));
+        out += info_line("unused", format("{}{}", fmt::join(sizes.unused, ", "),
+                                          sizes.unused.size() == 8 ? ", ..." : ""));
     return out;
 }
 
@@ -200,13 +200,13 @@ std::string token_text(const summary &what) {
     const model_shape &shape = what.shape;
     const uint64_t active = active_expert_bytes(shape);
     std::string out = "\n";
-    out += line("one token",
-                format("reads {}: {} experts of {} together, and {} of the rest",
-                       bytes_text(active + shape.dense_bytes), shape.moe_layers * shape.top_k,
-                       bytes_text(active), bytes_text(shape.dense_bytes)));
-    out += line("KV cache", format("{} a token, {} at {} tokens",
-                                   bytes_text(shape.kv_token_layer_bytes * shape.layers),
-                                   bytes_text(what.cache_bytes), with_commas(what.context)));
+    out += info_line("one token",
+                     format("reads {}: {} experts of {} together, and {} of the rest",
+                            bytes_text(active + shape.dense_bytes), shape.moe_layers * shape.top_k,
+                            bytes_text(active), bytes_text(shape.dense_bytes)));
+    out += info_line("KV cache", format("{} a token, {} at {} tokens",
+                                        bytes_text(shape.kv_token_layer_bytes * shape.layers),
+                                        bytes_text(what.cache_bytes), with_commas(what.context)));
     return out;
 }
 
@@ -299,7 +299,7 @@ result<fit> fit_on(const std::string &profile, const summary &what) {
     return made;
 }
 
-int info(arguments &given) {
+int info(model_info_arguments &given) {
     constexpr std::string_view used[] = {"hardware.profile"};
     const auto keys = read_alone(given.settings, "model info", used);
     if (!keys) return fail(keys.failure());
@@ -332,7 +332,7 @@ int info(arguments &given) {
 command install_model_info(parser &model) {
     parser *sub = model.add_subcommand(
         "info", "what a model is, how large each part is, and what fits on which profile");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<model_info_arguments>();
     sub->add_option("model", given->directory, "model directory or GGUF file")->required();
     add_json(*sub, given->json_file, "the figures");
     add_set(*sub, given->settings);

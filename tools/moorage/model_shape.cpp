@@ -19,7 +19,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct model_shape_arguments {
     std::string directory, out_file = "-";
 };
 
@@ -79,7 +79,7 @@ result<model_shape> shape_of_directory(const std::string &directory) {
     return with_formats(of, shape_of(of, name));
 }
 
-int write_shape(const arguments &given) {
+int write_shape(const model_shape_arguments &given) {
     const bool one_file = is_gguf(given.directory);
     const auto shape = one_file ? gguf_shape(given.directory) : shape_of_directory(given.directory);
     if (!shape) return fail(shape.failure());
@@ -96,7 +96,7 @@ int write_shape(const arguments &given) {
 
 command install_model_shape(parser &model) {
     parser *sub = model.add_subcommand("shape", "a model's geometry and sizes as a shape file");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<model_shape_arguments>();
     sub->add_option("model", given->directory, "model directory or GGUF file")->required();
     sub->add_option("--out", given->out_file, "the file; default: standard output")
         ->type_name("FILE.toml");

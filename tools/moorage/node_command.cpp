@@ -21,7 +21,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct node_arguments {
     node_run_options common;
     std::string weights, listen, prices = "measured";
     uint32_t context = 4096;
@@ -49,7 +49,7 @@ bool is_home(const run_config &config, const node_setup &setup) {
     return !config.cluster->servers[setup.server].workload.empty();
 }
 
-status be_home(const arguments &given, const run_config &config, run_resources &shared,
+status be_home(const node_arguments &given, const run_config &config, run_resources &shared,
                const node_setup &setup, node_process &process) {
     const model_config &of = setup.opened->of->config();
     run_config how = config;
@@ -81,7 +81,7 @@ status be_home(const arguments &given, const run_config &config, run_resources &
     return done;
 }
 
-int serve(const arguments &given) {
+int serve(const node_arguments &given) {
     auto config = node_config_of(given.common, given.weights);
     if (!config) return fail(config.failure());
     run_resources shared;
@@ -116,7 +116,7 @@ int serve(const arguments &given) {
 
 command install_node(parser &app) {
     parser *sub = app.add_subcommand("node", "serve a server's experts of a cluster");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<node_arguments>();
     sub->add_option("cluster", given->common.cluster, "the cluster's TOML file")
         ->required()
         ->type_name("CLUSTER.toml");

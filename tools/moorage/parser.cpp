@@ -109,9 +109,9 @@ void describe_value(const std::string &said, described_option &to) {
     to.words = words_of(end == std::string::npos ? said : said.substr(end + 1));
     constexpr const char *of_files[] = {"FILE", "CONFIG", "CLUSTER", "PLAN", "DIR", "TEXT"};
     const auto named = [&](const char *part) { return to.value.find(part) != std::string::npos; };
-    to.kind = !to.words.empty()                      ? value_kind::word
-              : std::ranges::any_of(of_files, named) ? value_kind::file
-                                                     : value_kind::other;
+    to.kind = !to.words.empty()                      ? argument_kind::word
+              : std::ranges::any_of(of_files, named) ? argument_kind::file
+                                                     : argument_kind::other;
 }
 
 described_option described_of(const CLI::Option &one) {

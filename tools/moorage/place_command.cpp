@@ -25,7 +25,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct place_arguments {
     std::string config, policies, plan_file, out_file, json_file, html_file;
     std::vector<std::string> sweeps;
     setting_options settings;
@@ -44,7 +44,7 @@ struct job {
     std::vector<override_value> overrides;
 };
 
-result<std::vector<job>> read_jobs(const arguments &given, placement_report &report) {
+result<std::vector<job>> read_jobs(const place_arguments &given, placement_report &report) {
     const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
     const auto sweeps = read_sweeps(given.sweeps);
@@ -69,7 +69,7 @@ result<std::vector<job>> read_jobs(const arguments &given, placement_report &rep
 }
 
 // Those of --policies; `all` is every placement policy that there is.
-std::vector<std::string> policies_of(const arguments &given, const registry &known) {
+std::vector<std::string> policies_of(const place_arguments &given, const registry &known) {
     if (given.policies != "all") return split(given.policies, ',');
     std::vector<std::string> names;
     for (const policy &one : known.policies())
@@ -78,7 +78,7 @@ std::vector<std::string> policies_of(const arguments &given, const registry &kno
     return names;
 }
 
-result<std::vector<contender>> contenders(const arguments &given, const job &from,
+result<std::vector<contender>> contenders(const place_arguments &given, const job &from,
                                           const std::vector<std::string> &policies) {
     std::vector<contender> all;
     if (!given.plan_file.empty()) return {{contender{{}, given.plan_file}}};
@@ -225,8 +225,9 @@ struct row_request {
     size_t job = 0;
 };
 
-result<std::vector<row_request>> find_rows(const arguments &given, const std::vector<job> &jobs,
-                                           const registry &known, placement_report &report) {
+result<std::vector<row_request>> find_rows(const place_arguments &given,
+                                           const std::vector<job> &jobs, const registry &known,
+                                           placement_report &report) {
     std::vector<row_request> rows;
     for (size_t i = 0; i < jobs.size(); ++i) {
         const run_config &config = jobs[i].config;
@@ -242,7 +243,7 @@ result<std::vector<row_request>> find_rows(const arguments &given, const std::ve
 }
 
 // The exit code: a row that failed is one that says so, in `report`, beside the others.
-result<int> make_rows(const arguments &given, const std::vector<job> &jobs,
+result<int> make_rows(const place_arguments &given, const std::vector<job> &jobs,
                       placement_report &report) {
     registry policies;
     std::vector<std::filesystem::path> paths = registry::default_paths();
@@ -274,7 +275,7 @@ result<int> make_rows(const arguments &given, const std::vector<job> &jobs,
     return exit_code_of(rows->size() - failed.size(), failed);
 }
 
-std::string command_line(const arguments &given) {
+std::string command_line(const place_arguments &given) {
     std::string text = "moorage place " + given.config;
     if (!given.policies.empty()) text += " --policies " + given.policies;
     if (!given.plan_file.empty()) text += " --plan " + given.plan_file;
@@ -283,7 +284,7 @@ std::string command_line(const arguments &given) {
     return text;
 }
 
-status write_files(const arguments &given, const placement_report &report) {
+status write_files(const place_arguments &given, const placement_report &report) {
     if (!given.out_file.empty()) {
         if (report.rows.size() != 1)
             return error{format("--out writes one plan, and there are {}; give one policy and no "
@@ -300,7 +301,7 @@ status write_files(const arguments &given, const placement_report &report) {
     return done;
 }
 
-int run_place(const arguments &given) {
+int run_place(const place_arguments &given) {
     placement_report report;
     const auto jobs = read_jobs(given, report);
     if (!jobs) return fail(jobs.failure());
@@ -324,7 +325,7 @@ int run_place(const arguments &given) {
 command install_place(parser &app) {
     parser *sub = app.add_subcommand(
         "place", "experts over the servers of a cluster, and the latency to expect");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<place_arguments>();
     sub->add_option("config", given->config, "the cluster's TOML file")
         ->required()
         ->type_name("CONFIG.toml");

@@ -38,7 +38,7 @@ std::vector<std::string> flags_of(const moorage_descriptor &of) {
     return flags;
 }
 
-json json_of(const moorage_param &p) {
+json param_json(const moorage_param &p) {
     json out{{"key", p.plugin_key},
              {"type", core::type_name(p.type)},
              {"default", core::json_of(core::default_of(p))}};
@@ -50,7 +50,7 @@ json json_of(const moorage_param &p) {
     return out;
 }
 
-json json_of(const policy &of, bool whole) {
+json policy_json(const policy &of, bool whole) {
     json ids = json::array(), params = json::array();
     for (uint32_t i = 0; i < of.descriptor->kind_count; ++i)
         ids.push_back(of.descriptor->plugin_kinds[i]);
@@ -61,7 +61,7 @@ json json_of(const policy &of, bool whole) {
              {"file", of.path.string()}};
     if (!whole) return out;
     for (size_t i = 0; i < of.params.size(); ++i) {
-        params.push_back(json_of(of.params[i]));
+        params.push_back(param_json(of.params[i]));
         if (of.descriptor->method_params >> i & 1) params.back()["of_method"] = true;
     }
     out["source"] = of.descriptor->plugin_source;
@@ -197,7 +197,7 @@ int plugins_list(const plugins_list_options &options) {
         return exit_ok;
     }
     json policies = json::array(), refused = json::array();
-    for (const policy &one : all->policies()) policies.push_back(json_of(one, false));
+    for (const policy &one : all->policies()) policies.push_back(policy_json(one, false));
     for (const core::refusal &one : all->refusals())
         refused.push_back({{"file", one.path.string()}, {"reason", one.reason}});
     const auto written = write_json(options.json, {{"policies", policies}, {"refused", refused}});
@@ -213,7 +213,7 @@ int plugins_describe(const plugins_describe_options &options) {
         names.emplace_back(one.name());
         if (one.name() != options.name) continue;
         if (options.json.empty()) print_policy(one);
-        found.push_back(json_of(one, true));
+        found.push_back(policy_json(one, true));
     }
     if (!found.empty()) {
         // Policies of different kinds may have one name: then a list of them.

@@ -25,7 +25,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct profile_compare_arguments {
     std::vector<std::string> configs, sweeps;
     setting_options settings;
     std::string profile, json_file;
@@ -50,8 +50,8 @@ void keep_quickest(composition &of, run_report made) {
     if (!of.measured || time_of(made) < time_of(*of.measured)) of.measured = std::move(made);
 }
 
-result<composition> read_composition(const arguments &given, const std::string &file,
-                                     std::vector<override_value> overrides,
+result<composition> read_composition(const profile_compare_arguments &given,
+                                     const std::string &file, std::vector<override_value> overrides,
                                      const std::vector<override_value> &swept) {
     overrides.insert(overrides.end(), swept.begin(), swept.end());
     auto read = load_run_config(file, overrides);
@@ -76,7 +76,7 @@ result<composition> read_composition(const arguments &given, const std::string &
     return made;
 }
 
-result<std::vector<composition>> read_compositions(const arguments &given) {
+result<std::vector<composition>> read_compositions(const profile_compare_arguments &given) {
     const auto fixed = read_settings(given.settings);
     if (!fixed) return fixed.failure();
     const auto sweeps = read_sweeps(given.sweeps);
@@ -141,7 +141,7 @@ validation validation_of(const std::vector<composition> &all) {
     return found;
 }
 
-int compare(const arguments &given) {
+int compare(const profile_compare_arguments &given) {
     auto all = read_compositions(given);
     if (!all) return fail(all.failure());
     if (const status done = run_all(*all, given.runs); !done) return fail(done.failure());
@@ -169,7 +169,7 @@ int compare(const arguments &given) {
 command install_profile_compare(parser &profile) {
     parser *sub = profile.add_subcommand(
         "compare", "runs on the emulator and for real: the difference per term and by class");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<profile_compare_arguments>();
     sub->add_option("configs", given->configs, "TOML files of runs")
         ->required()
         ->type_name("CONFIG.toml");

@@ -24,14 +24,14 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct run_arguments {
     std::string config, json_file, html_file, timeline_file, timeline_window;
     setting_options settings;
     bool what_if = false;
 };
 
 // That of a comparison with nothing beside it.
-std::string page_of(const arguments &given, const run_report &report,
+std::string page_of(const run_arguments &given, const run_report &report,
                     const std::optional<what_if> &asked) {
     comparison alone;
     alone.title = report.title;
@@ -52,7 +52,8 @@ std::string page_of(const arguments &given, const run_report &report,
 }
 
 // The text first: a file that cannot be written must not take the result with it.
-int tell(const arguments &given, const run_report &report, const std::optional<what_if> &asked) {
+int tell(const run_arguments &given, const run_report &report,
+         const std::optional<what_if> &asked) {
     if (given.json_file != "-") {
         for (size_t i = 0; i < report.text.texts.size(); ++i)
             print(report.text.prompts[i] + report.text.texts[i] + "\n\n");
@@ -73,7 +74,7 @@ int tell(const arguments &given, const run_report &report, const std::optional<w
 }
 
 // "100:120", tokens from the first to before the second; either may be left out.
-result<timeline_sink::window> read_window(const arguments &given, bool is_cluster) {
+result<timeline_sink::window> read_window(const run_arguments &given, bool is_cluster) {
     timeline_sink::window tokens = timeline_sink::everything;
     const std::string &text = given.timeline_window;
     if (text.empty()) return tokens;
@@ -100,7 +101,7 @@ result<timeline_sink::window> read_window(const arguments &given, bool is_cluste
     return tokens;
 }
 
-int run_one(const arguments &given) {
+int run_one(const run_arguments &given) {
     const auto overrides = read_settings(given.settings);
     if (!overrides) return fail(overrides.failure());
     const auto config = load_run_config(given.config, *overrides);
@@ -159,7 +160,7 @@ int run_one(const arguments &given) {
 
 command install_run(parser &app) {
     parser *sub = app.add_subcommand("run", "one run of a configuration: source through report");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<run_arguments>();
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()
         ->type_name("CONFIG.toml");

@@ -25,7 +25,7 @@ using namespace moorage::core;
 
 constexpr size_t mismatches_shown = 10;
 
-struct arguments {
+struct tokenize_arguments {
     std::string directory, text_file, prompt, vectors_file, json_file;
     std::vector<int32_t> ids;
     bool has_prompt = false, has_text = false, decode = false, plain = false;
@@ -34,7 +34,7 @@ struct arguments {
 std::string joined(const std::vector<int32_t> &ids) { return format("{}", fmt::join(ids, " ")); }
 
 // The text first: a file that cannot be written must not take the result with it.
-int show(const arguments &given, const std::string &text, const json &figures) {
+int show(const tokenize_arguments &given, const std::string &text, const json &figures) {
     if (given.json_file != "-") print(text + "\n");
     if (!given.json_file.empty())
         if (const status done = write_json(given.json_file, figures); !done)
@@ -82,7 +82,7 @@ result<std::vector<vector_case>> read_vectors(const std::string &file) {
     return cases;
 }
 
-int compare(const arguments &given, const tokenizer &with, const encode_options &options) {
+int compare(const tokenize_arguments &given, const tokenizer &with, const encode_options &options) {
     const auto cases = read_vectors(given.vectors_file);
     if (!cases) return fail(cases.failure());
     std::string text;
@@ -112,7 +112,7 @@ int compare(const arguments &given, const tokenizer &with, const encode_options 
     return wrong > 0 ? exit_failed : code;
 }
 
-int decode(const arguments &given, const tokenizer &with) {
+int decode(const tokenize_arguments &given, const tokenizer &with) {
     for (const int32_t id : given.ids)
         if (with.token_of(id).empty())
             return fail({format("{}: no token has the id {}; ids are below {}", given.directory, id,
@@ -122,7 +122,7 @@ int decode(const arguments &given, const tokenizer &with) {
 }
 
 // Until the next release --text may be the text itself, as it was.
-result<std::string> text_of(const arguments &given) {
+result<std::string> text_of(const tokenize_arguments &given) {
     if (given.has_prompt) return given.prompt;
     if (!given.has_text) return read_standard_input();
     std::error_code code;
@@ -136,7 +136,7 @@ result<std::string> text_of(const arguments &given) {
     return std::string(reinterpret_cast<const char *>(bytes.data()), bytes.size());
 }
 
-int tokenize(const arguments &given) {
+int tokenize(const tokenize_arguments &given) {
     const std::filesystem::path path = given.directory;
     const auto opened =
         is_gguf(path) ? tokenizer::of_model(path) : tokenizer::open(path / "tokenizer.json");
@@ -159,7 +159,7 @@ int tokenize(const arguments &given) {
 
 command install_tokenize(parser &app) {
     parser *sub = app.add_subcommand("tokenize", "a text's token ids, or the text of ids");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<tokenize_arguments>();
     sub->add_option("model", given->directory, "a directory with a tokenizer.json, or a GGUF file")
         ->required()
         ->type_name("MODEL_DIR");

@@ -20,7 +20,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct trace_record_arguments {
     model_run_options common;
     std::vector<std::string> prompts;
     std::string text, windows, out;
@@ -28,7 +28,7 @@ struct arguments {
     bool drop_gate_scores = false;
 };
 
-status configure(const arguments &given, run_config &config) {
+status configure(const trace_record_arguments &given, run_config &config) {
     const int ways = !given.prompts.empty() + !given.text.empty() + !given.windows.empty();
     if (ways != 1)
         return error{"give --prompt TEXT, --text FILE or --windows FILE.json, one of them", true};
@@ -37,7 +37,7 @@ status configure(const arguments &given, run_config &config) {
     return success();
 }
 
-int record(const arguments &given) {
+int record(const trace_record_arguments &given) {
     auto config = model_config_of(given.common);
     if (!config) return fail(config.failure());
     if (const status done = configure(given, *config); !done) return fail(done.failure());
@@ -85,7 +85,7 @@ int record(const arguments &given) {
 
 command install_record(parser &app) {
     parser *sub = app.add_subcommand("record", "the routing of a model run, as a trace");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<trace_record_arguments>();
     add_model_options(*sub, given->common);
     sub->add_option("--out", given->out, "trace to write")
         ->required()

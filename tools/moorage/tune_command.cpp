@@ -22,7 +22,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct tune_arguments {
     std::string config, frontier, json_file, html_file;
     std::vector<std::string> params, targets;
     setting_options settings;
@@ -33,8 +33,6 @@ struct arguments {
 
 constexpr uint32_t search_runs = 100, frontier_runs = 32;
 
-error usage(std::string text) { return {std::move(text), true}; }
-
 preference preference_of(const std::string &word) {
     if (word.empty()) return preference::by_trend;
     return word == "smallest" ? preference::smallest : preference::largest;
@@ -43,7 +41,7 @@ preference preference_of(const std::string &word) {
 // Runs of the configuration at the points of a search.
 class points_runner {
 public:
-    points_runner(const arguments &given, run_resources &shared, tuning &found)
+    points_runner(const tune_arguments &given, run_resources &shared, tuning &found)
         : given_(given), shared_(shared), found_(found) {
         options_.what = "tune";
         options_.jobs = given.jobs;
@@ -112,14 +110,14 @@ private:
         return one;
     }
 
-    const arguments &given_;
+    const tune_arguments &given_;
     run_resources &shared_;
     tuning &found_;
     run_many_options options_;
     std::map<tuned_point, run_report> reports_;
 };
 
-status read_targets(const arguments &given, tuning &found) {
+status read_targets(const tune_arguments &given, tuning &found) {
     std::vector<std::string> texts = given.targets;
     if (!given.frontier.empty()) {
         const size_t colon = given.frontier.find(':');
@@ -139,7 +137,7 @@ status read_targets(const arguments &given, tuning &found) {
     return success();
 }
 
-status read_params(const arguments &given, run_resources &shared, const run_config &config,
+status read_params(const tune_arguments &given, run_resources &shared, const run_config &config,
                    tuning &found) {
     std::vector<std::string> texts = given.params;
     if (!given.frontier.empty())
@@ -162,7 +160,7 @@ status read_params(const arguments &given, run_resources &shared, const run_conf
     return success();
 }
 
-result<tuning> search(const arguments &given) {
+result<tuning> search(const tune_arguments &given) {
     tuning found;
     if (const status done = read_targets(given, found); !done) return done.failure();
     const auto overrides = read_settings(given.settings);
@@ -189,7 +187,7 @@ result<tuning> search(const arguments &given) {
     return found;
 }
 
-int run_tune(const arguments &given) {
+int run_tune(const tune_arguments &given) {
     const bool frontier = !given.frontier.empty();
     if (!frontier && !given.html_file.empty())
         return fail(usage("--html: a page is drawn of a --frontier alone"));
@@ -215,7 +213,7 @@ int run_tune(const arguments &given) {
     return frontier || found->chosen ? code : exit_failed;
 }
 
-void add_values(parser &sub, arguments &given) {
+void add_values(parser &sub, tune_arguments &given) {
     sub.add_option("--param", given.params,
                    "a setting to be chosen: router.alpha, router.alpha=0:1:0.05, "
                    "cache.plugin=lru,lfu; repeatable, and the first matters most")
@@ -242,7 +240,7 @@ void add_values(parser &sub, arguments &given) {
 
 command install_tune(parser &app) {
     parser *sub = app.add_subcommand("tune", "values of parameters that meet targets");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<tune_arguments>();
     sub->add_option("config", given->config, "the run's TOML file")
         ->required()
         ->type_name("CONFIG.toml");

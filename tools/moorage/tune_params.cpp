@@ -29,8 +29,6 @@ struct numeric_param {
     std::optional<double> from, to;  // worth trying
 };
 
-error usage(std::string text) { return {std::move(text), true}; }
-
 // The row of "memory.experts", "cluster.servers.flops", "cluster.servers.lab.flops"; null: it is no
 // key of the host's.
 const config_key *host_key(const numeric_param &param) {

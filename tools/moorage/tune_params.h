@@ -10,6 +10,9 @@
 
 namespace moorage::tool {
 
+// What the user said cannot be done.
+inline core::error usage(std::string text) { return {std::move(text), true}; }
+
 // Of numbers that say no range themselves; NaN: not given.
 struct given_range {
     double from = std::numeric_limits<double>::quiet_NaN();

@@ -19,7 +19,7 @@ namespace {
 
 using namespace moorage::core;
 
-struct arguments {
+struct validate_arguments {
     std::string file, pairs_file, shapes_file, json_file, html_file;
 };
 
@@ -30,7 +30,7 @@ result<csv_table> read_table(const std::string &file) {
 }
 
 // Shapes that no model file has may stand beside the measurements.
-result<setting_sources> read_sources(const arguments &given) {
+result<setting_sources> read_sources(const validate_arguments &given) {
     setting_sources sources{".", {}};
     std::filesystem::path file = given.shapes_file;
     if (file.empty()) {
@@ -46,7 +46,7 @@ result<setting_sources> read_sources(const arguments &given) {
     return sources;
 }
 
-result<validation> validate_files(const arguments &given) {
+result<validation> validate_files(const validate_arguments &given) {
     const auto sources = read_sources(given);
     if (!sources) return sources.failure();
     const auto rows = read_table(given.file);
@@ -57,14 +57,14 @@ result<validation> validate_files(const arguments &given) {
     return validate(*rows, &*pairs, *sources);
 }
 
-std::string command_line(const arguments &given) {
+std::string command_line(const validate_arguments &given) {
     std::string line = "moorage validate " + given.file;
     if (!given.pairs_file.empty()) line += " --pairs " + given.pairs_file;
     if (!given.shapes_file.empty()) line += " --shapes " + given.shapes_file;
     return line + " --html " + given.html_file;
 }
 
-int run_validate(const arguments &given) {
+int run_validate(const validate_arguments &given) {
     const auto found = validate_files(given);
     if (!found) return fail(found.failure());
     if (given.json_file != "-") print(to_text(*found));
@@ -84,7 +84,7 @@ int run_validate(const arguments &given) {
 
 command install_validate(parser &app) {
     parser *sub = app.add_subcommand("validate", "the emulator against published measurements");
-    const auto given = std::make_shared<arguments>();
+    const auto given = std::make_shared<validate_arguments>();
     sub->add_option("file", given->file,
                     "measurements, one a row; docs/validate.md has the columns")
         ->required()

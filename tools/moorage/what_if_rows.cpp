@@ -16,7 +16,7 @@ namespace {
 using namespace moorage::core;
 
 // In the order of resources; of a machine whose processor is the device the first two are its own.
-constexpr std::array<std::string_view, resource_count> words{
+constexpr std::array<std::string_view, resource_count> resource_words{
     "GPU compute", "GPU memory", "launches", "the link", "the CPU", "host memory", "the disk"};
 constexpr std::string_view memory_name = "expert_memory", memory_words = "memory for experts";
 
@@ -60,7 +60,8 @@ result<what_if> ask_what_if(const run_config &config, const run_report &base,
     for (size_t i = 0; i < resource_count; ++i) {
         const auto which = static_cast<resource>(i);
         if (!has(config, which)) continue;
-        asked.rows.push_back({std::string(resource_names[i]), std::string(words[i]), {}, {}});
+        asked.rows.push_back(
+            {std::string(resource_names[i]), std::string(resource_words[i]), {}, {}});
         configs.push_back(config);
         configs.back().faster[which] = asked.factor;
     }
