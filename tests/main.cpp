@@ -1,5 +1,6 @@
 // main.cpp - the main function of every doctest program: a test case that made no assertion fails,
-// one that said why it cannot run counts as skipped (skip.h), and so does the program.
+// one that said why it cannot run counts as skipped (skip.h), and so does the program. Names that
+// choose no test case at all fail.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
@@ -12,7 +13,7 @@ namespace {
 std::string reason_to_skip;  // of the test case that runs; empty: it does not
 
 struct outcome {
-    int empty = 0, skipped = 0;
+    int ran = 0, empty = 0, skipped = 0;
 } seen;
 
 // Hears of every test case; the reporters that print are doctest's own.
@@ -22,6 +23,7 @@ struct counter final : doctest::IReporter {
     void test_run_start() override {}
     void test_run_end(const doctest::TestRunStats &) override {}
     void test_case_start(const doctest::TestCaseData &of) override {
+        ++seen.ran;
         running_ = of.m_name;
         reason_to_skip.clear();
     }
@@ -56,6 +58,8 @@ void moorage::test::skip(const std::string &reason) { reason_to_skip = reason; }
 int main(int argc, char **argv) {
     doctest::Context context(argc, argv);
     const int failed = context.run();
-    if (failed != 0 || seen.empty > 0) return 1;
+    if (context.shouldExit()) return failed;  // --help and lists
+    if (seen.ran == 0) std::cout << "failed: no test case has the names that are asked for\n";
+    if (failed != 0 || seen.empty > 0 || seen.ran == 0) return 1;
     return seen.skipped > 0 ? moorage::test::skipped_exit_code : 0;
 }

@@ -15,6 +15,8 @@
 
 #include "core/base/json.h"
 
+namespace check_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -245,3 +247,5 @@ TEST_CASE("what cannot be checked is wrong usage or a refusal with a reason") {
     CHECK(done.report["tests"][0]["text"].get<std::string>().find("no ELF header") !=
           std::string::npos);
 }
+
+}  // namespace check_test

@@ -15,6 +15,8 @@
 
 #include "layout_rows.h"
 
+namespace layout_test {
+
 namespace {
 
 const std::filesystem::path sdk = std::filesystem::path(MOORAGE_SOURCE_DIR) / "sdk";
@@ -160,3 +162,5 @@ TEST_CASE("every array that the host lends has an accessor in Rust") {
     }
     CHECK(fields > 60);
 }
+
+}  // namespace layout_test

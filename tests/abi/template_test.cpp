@@ -17,6 +17,8 @@
 #include "core/host/registry.h"
 #include "tests/skip.h"
 
+namespace template_test {
+
 namespace {
 
 namespace core = moorage::core;
@@ -483,3 +485,5 @@ TEST_CASE("wire: one network, one message at a time") {
         CHECK(heard(a) == std::vector<int32_t>{MOORAGE_WIRE_MESSAGE, MOORAGE_WIRE_CLOSED});
     }
 }
+
+}  // namespace template_test

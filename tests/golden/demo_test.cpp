@@ -11,6 +11,8 @@
 #include "core/source/sampler.h"
 #include "tests/golden/golden_fixture.h"
 
+namespace demo_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -132,3 +134,5 @@ TEST_CASE("perplexity of the demo model") {
         CHECK(std::abs(off) <= 1e-3);
     }
 }
+
+}  // namespace demo_test

@@ -9,6 +9,8 @@
 #include "core/source/model_source.h"
 #include "tests/golden/golden_fixture.h"
 
+namespace disk_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -151,3 +153,5 @@ TEST_CASE("the demo model writes the same text") {
     CHECK(emulated.text.texts == whole.text.texts);
     CHECK(emulated.host->requested > emulated.host->hits);
 }
+
+}  // namespace disk_test

@@ -16,6 +16,8 @@
 #include "tests/golden/node_fixture.h"
 #include "tests/unit/model_files.h"
 
+namespace emulated_nodes_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -192,3 +194,5 @@ TEST_CASE("calls and bytes of each link are those of the emulated cluster") {
     }
     CHECK(calls > 1000);
 }
+
+}  // namespace emulated_nodes_test

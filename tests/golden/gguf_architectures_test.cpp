@@ -11,6 +11,8 @@
 #include "tests/unit/gguf_files.h"
 #include "tests/unit/model_files.h"
 
+namespace gguf_architectures_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -274,3 +276,5 @@ TEST_CASE("every architecture computes from a GGUF file what its reference does"
                   doctest::Approx(source->config().attention.scale).epsilon(1e-7));
         }
 }
+
+}  // namespace gguf_architectures_test

@@ -11,6 +11,8 @@
 #include "core/model/segment.h"
 #include "tests/golden/golden_fixture.h"
 
+namespace golden_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -354,3 +356,5 @@ TEST_CASE("golden files that do not fit are refused by name") {
     wrong("tensor hidden_states", [](model_config &config) { ++config.layers; });
     wrong("tensor hidden_states", [](model_config &config) { config.hidden /= 2; });
 }
+
+}  // namespace golden_test

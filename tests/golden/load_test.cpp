@@ -6,6 +6,8 @@
 
 #include "tests/golden/home_fixture.h"
 
+namespace load_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -205,3 +207,5 @@ TEST_CASE("an expert that nobody computes ends the requests under way, not the h
     home.stop();
     CHECK(home.error() == "");
 }
+
+}  // namespace load_test

@@ -18,6 +18,8 @@
 #include "tests/skip.h"
 #include "tests/unit/model_files.h"
 
+namespace model_convert_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -385,3 +387,5 @@ TEST_CASE("what cannot be said is refused, and leaves nothing behind") {
     CHECK(says(refusal(source.path(), out, "f16"), "holds nan in row 0 at 3"));
     CHECK_FALSE(fs::exists(out));
 }
+
+}  // namespace model_convert_test

@@ -15,6 +15,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_machine.h"
 
+namespace model_versions_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -223,3 +225,5 @@ TEST_CASE("what is no smaller version of a model is refused in words") {
     absent.config.small = (made().folder / "nothing.gguf").string();
     refused(absent, "nothing.gguf");
 }
+
+}  // namespace model_versions_test

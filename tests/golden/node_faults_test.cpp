@@ -10,6 +10,8 @@
 
 #include "tests/golden/node_fixture.h"
 
+namespace node_faults_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -312,3 +314,5 @@ TEST_CASE("a slow call is asked for twice, whoever answers first is taken") {
     CHECK(sum.hedged != 0);
     CHECK(sum.hedges_won != 0);
 }
+
+}  // namespace node_faults_test

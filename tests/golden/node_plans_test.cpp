@@ -10,6 +10,8 @@
 
 #include "tests/golden/node_fixture.h"
 
+namespace node_plans_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -461,3 +463,5 @@ TEST_CASE("plans and members as texts: there and back, and nothing believed") {
     CHECK(odd->round_trip_ns.size() == 3);
     CHECK_FALSE(read_member_record("[]", plan).ok());
 }
+
+}  // namespace node_plans_test

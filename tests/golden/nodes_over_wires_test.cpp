@@ -6,6 +6,8 @@
 #include "tests/golden/node_fixture.h"
 #include "tests/skip.h"
 
+namespace nodes_over_wires_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -81,3 +83,5 @@ TEST_CASE("the bits of one process, over each wire") {
         CHECK(done->calls.here == 0);
     }
 }
+
+}  // namespace nodes_over_wires_test

@@ -5,6 +5,8 @@
 
 #include "tests/golden/node_fixture.h"
 
+namespace nodes_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -168,3 +170,5 @@ TEST_CASE("callers at the same time get what each would alone") {
           results[0].calls.calls + results[1].calls.calls + results[2].calls.calls +
               results[3].calls.calls);
 }
+
+}  // namespace nodes_test

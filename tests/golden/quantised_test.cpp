@@ -15,6 +15,8 @@
 #include "tests/golden/golden_fixture.h"
 #include "tests/skip.h"
 
+namespace quantised_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -211,3 +213,5 @@ TEST_CASE("more models in more formats") {
         check_texts(path);
     }
 }
+
+}  // namespace quantised_test

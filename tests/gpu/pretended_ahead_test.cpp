@@ -5,6 +5,8 @@
 // GPU called by hand; launches are counted.
 #include "tests/gpu/pretended_fixture.h"
 
+namespace pretended_ahead_test {
+
 using namespace moorage::test;
 using pretended::order;
 
@@ -198,3 +200,5 @@ TEST_CASE("a link has two pieces under way, and what is cancelled writes first")
             run.drive.places.release(i, MOORAGE_SEGMENT(0, 2));
     }
 }
+
+}  // namespace pretended_ahead_test

@@ -5,6 +5,8 @@
 
 #include "tests/gpu/pretended_run.h"
 
+namespace pretended_causes_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -42,3 +44,5 @@ TEST_CASE("links, the CPU and the disk are told apart, and the sum is the clock"
         CHECK(causes_of(run, {.how = how})[cause::disk] > 0);
     }
 }
+
+}  // namespace pretended_causes_test

@@ -8,6 +8,8 @@
 
 #include "tests/gpu/pretended/device.h"
 
+namespace pretended_device_test {
+
 using pretended::order;
 
 namespace {
@@ -342,3 +344,5 @@ TEST_CASE("devices that cannot reach each other say so") {
     CHECK(reached == 0);
     CHECK(cudaDeviceEnablePeerAccess(1, 0) == cudaErrorPeerAccessUnsupported);
 }
+
+}  // namespace pretended_device_test

@@ -4,6 +4,8 @@
 // split, with prefetches and with what is left to the CPU; in several orders of the streams.
 #include "tests/gpu/pretended_run.h"
 
+namespace pretended_disk_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_CASE("a read that fails ends the run with the file's name") {
     CHECK(pretended::alive().none());
     std::filesystem::remove_all(folder);
 }
+
+}  // namespace pretended_disk_test

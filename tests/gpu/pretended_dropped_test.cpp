@@ -8,6 +8,8 @@
 #include <cmath>
 #include <map>
 
+namespace pretended_dropped_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -114,3 +116,5 @@ TEST_CASE("all but one expert of every token, and any number of each") {
         }
     }
 }
+
+}  // namespace pretended_dropped_test

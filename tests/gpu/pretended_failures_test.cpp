@@ -9,6 +9,8 @@
 #include <map>
 #include <vector>
 
+namespace pretended_failures_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -129,3 +131,5 @@ TEST_CASE("a launch that fails while it is recorded costs the recording alone") 
     CHECK(went_on > launches / 20);
     CHECK(went_on < launches / 3);
 }
+
+}  // namespace pretended_failures_test

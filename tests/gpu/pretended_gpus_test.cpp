@@ -7,6 +7,8 @@
 
 #include "tests/gpu/pretended_run.h"
 
+namespace pretended_gpus_test {
+
 using namespace moorage::test;
 using pretended::order;
 
@@ -167,3 +169,5 @@ TEST_CASE("what cannot be over two GPUs is refused with a remedy") {
                   unsized.failure().text);
     CHECK(pretended::alive().none());
 }
+
+}  // namespace pretended_gpus_test

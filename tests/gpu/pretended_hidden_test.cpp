@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+namespace pretended_hidden_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_CASE("a GPU that fails while hidden states are waited for ends the run with
         CHECK(done.failure().text.find("cudaMemcpyAsync") != std::string::npos);
     }
 }
+
+}  // namespace pretended_hidden_test

@@ -3,6 +3,8 @@
 // pretended GPU of each kind, against the executor of the CPU with the same choice of experts.
 #include "tests/gpu/pretended_fixture.h"
 
+namespace pretended_limits_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -110,3 +112,5 @@ TEST_CASE("what does not fit in a block's shared memory is refused with the size
     check(*of, true, "sm_80");
     check(*of, true, "sm_90");
 }
+
+}  // namespace pretended_limits_test

@@ -4,6 +4,8 @@
 // to go wrong, or they show nothing.
 #include "tests/gpu/pretended_fixture.h"
 
+namespace pretended_orders_test {
+
 using namespace moorage::test;
 using pretended::order;
 
@@ -83,3 +85,5 @@ TEST_CASE("loads of the layer under way go before those of later layers") {
         CHECK(pretended::copies(0) == (page == 1 ? 0 : 1));
     }
 }
+
+}  // namespace pretended_orders_test

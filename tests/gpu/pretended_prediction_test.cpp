@@ -8,6 +8,8 @@
 #include "core/pipeline/run.h"
 #include "tests/gpu/pretended_fixture.h"
 
+namespace pretended_prediction_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -139,3 +141,5 @@ TEST_CASE("a run that has room for every expert predicts what it will choose") {
             CHECK(warning.find("does not predict") == std::string::npos);
     }
 }
+
+}  // namespace pretended_prediction_test

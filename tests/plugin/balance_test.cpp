@@ -10,6 +10,8 @@
 #include "one_gpu.h"
 #include "policy_drive.h"
 
+namespace balance_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -289,3 +291,5 @@ TEST_CASE("times are means of the last p transfers and the last p runs") {
     CHECK(loads() == expected(100, 100));
     CHECK(policy.about->needs == MOORAGE_NEEDS_WEIGHTS);
 }
+
+}  // namespace balance_test

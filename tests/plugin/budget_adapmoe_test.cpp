@@ -10,6 +10,8 @@
 
 #include "any_policy.h"
 
+namespace budget_adapmoe_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -176,3 +178,5 @@ TEST_CASE("before anything was seen, the slots are divided evenly") {
     CHECK(policy.budget->interval(policy.plugin) == 7);
     CHECK(ask(policy, where, 100, {0, 0, 0}).slots == std::vector<uint32_t>{4, 4, 4});
 }
+
+}  // namespace budget_adapmoe_test

@@ -8,6 +8,8 @@
 
 #include "harness.h"
 
+namespace cache_belady_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -117,3 +119,5 @@ TEST_CASE("belady is not created where there is no future") {
         "belady: belady: the host offers no future of the trace; use it in a replay or an "
         "emulation");
 }
+
+}  // namespace cache_belady_test

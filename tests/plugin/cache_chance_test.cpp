@@ -9,6 +9,8 @@
 
 #include "harness.h"
 
+namespace cache_chance_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -163,3 +165,5 @@ TEST_CASE("random and marking have the expectation of their definitions") {
     CHECK(compared > 200);
     CHECK(events > 40);
 }
+
+}  // namespace cache_chance_test

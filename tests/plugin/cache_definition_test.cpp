@@ -7,6 +7,8 @@
 
 #include "definitions.h"
 
+namespace cache_definition_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -152,3 +154,5 @@ TEST_CASE("a decayed count keeps its order over thousands of half-lives") {
     CHECK(replay_library("lfu", one_layer, single, order::rounds, {{"half_life", "0.5"}}).told ==
           replay_library("lru", one_layer, single, order::rounds).told);
 }
+
+}  // namespace cache_definition_test

@@ -10,6 +10,8 @@
 #include "one_gpu.h"
 #include "order_bytes.h"
 
+namespace cache_hybrimoe_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -312,3 +314,5 @@ TEST_CASE("prefetch: what shortens the coming layers most, one after the other")
         REQUIRE(pages == expected);
     }
 }
+
+}  // namespace cache_hybrimoe_test

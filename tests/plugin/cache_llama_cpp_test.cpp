@@ -7,6 +7,8 @@
 #include "any_policy.h"
 #include "definitions.h"
 
+namespace cache_llama_cpp_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("a batch beyond the limit reads the cache and does not fill it") {
     policy.observe(data.step);
     CHECK(policy.admit(0));
 }
+
+}  // namespace cache_llama_cpp_test

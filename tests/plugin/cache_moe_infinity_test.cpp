@@ -9,6 +9,8 @@
 #include "any_policy.h"
 #include "order_bytes.h"
 
+namespace cache_moe_infinity_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -276,3 +278,5 @@ TEST_CASE("a request like an earlier one is told what that one did next") {
     see(3, 0, 2);
     CHECK(ask_plan(policy, data, 2, 1, 4, predicted) == std::vector<uint32_t>{4 + 3});
 }
+
+}  // namespace cache_moe_infinity_test

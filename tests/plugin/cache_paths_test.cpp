@@ -7,6 +7,8 @@
 
 #include "harness.h"
 
+namespace cache_paths_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -197,3 +199,5 @@ TEST_CASE("whatever happens between steps, victims stay right and no page is los
             }
         }
 }
+
+}  // namespace cache_paths_test

@@ -6,6 +6,8 @@
 
 #include "harness.h"
 
+namespace cache_policies_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -287,3 +289,5 @@ TEST_CASE("known miss ratios of independent draws, serial order") {
                   row.bound[i]);
         }
 }
+
+}  // namespace cache_policies_test

@@ -5,6 +5,8 @@
 
 #include "any_policy.h"
 
+namespace cache_static_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -135,3 +137,5 @@ TEST_CASE("popular: as plain counts say, shared and per layer") {
         }
     }
 }
+
+}  // namespace cache_static_test

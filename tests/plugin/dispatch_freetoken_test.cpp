@@ -6,6 +6,8 @@
 #include "any_policy.h"
 #include "one_gpu.h"
 
+namespace dispatch_freetoken_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -136,3 +138,5 @@ TEST_CASE("free slots are filled, unless told not to") {
         CHECK(std::count(sites.begin(), sites.end(), gpu_device) == (fill ? 2 : 0));
     }
 }
+
+}  // namespace dispatch_freetoken_test

@@ -8,6 +8,8 @@
 #include "any_policy.h"
 #include "one_gpu.h"
 
+namespace dispatch_overlap_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -167,3 +169,5 @@ TEST_CASE("by hand: what is loaded behind, and when not") {
     any_policy alone("dispatch/overlap", where, {{"help", "0"}});
     CHECK(assign(alone, busy).sites == std::vector<uint32_t>(3, gpu_device));
 }
+
+}  // namespace dispatch_overlap_test

@@ -3,6 +3,8 @@
 // another.
 #include "remote_step.h"
 
+namespace dispatch_prism_test {
+
 using namespace moorage::test;
 
 TEST_CASE("prism by hand") {
@@ -137,3 +139,5 @@ TEST_CASE("prism: beside loads, too, calls one after another take the least") {
     }
     CHECK(loaded > 100);
 }
+
+}  // namespace dispatch_prism_test

@@ -3,6 +3,8 @@
 // same steps without servers; the rule of cost by hand.
 #include "remote_step.h"
 
+namespace dispatch_remote_test {
+
 using namespace moorage::test;
 
 TEST_CASE("cost by hand: servers are one more place") {
@@ -78,3 +80,5 @@ TEST_CASE("servers change nothing about what can be loaded, except for those tha
         }
     }
 }
+
+}  // namespace dispatch_remote_test

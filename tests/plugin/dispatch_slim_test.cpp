@@ -3,6 +3,8 @@
 // the rule for many experts told again naively.
 #include "remote_step.h"
 
+namespace dispatch_slim_test {
+
 using namespace moorage::test;
 
 TEST_CASE("slim by hand: the order of stops is strict") {
@@ -148,3 +150,5 @@ TEST_CASE("slim: more experts go one by one") {
         CHECK(ask(slim, step).sites == naive);
     }
 }
+
+}  // namespace dispatch_slim_test

@@ -11,6 +11,8 @@
 
 #include "plugins/cache/route_history.hpp"
 
+namespace echo_parts_test {
+
 namespace {
 
 using learning::route_history;
@@ -367,3 +369,5 @@ TEST_CASE("logarithm and exponential are right to single precision") {
         REQUIRE(double{back[3]} == doctest::Approx(double{in[0]}).epsilon(2e-6));
     }
 }
+
+}  // namespace echo_parts_test

@@ -10,6 +10,8 @@
 #include "order_bytes.h"
 #include "policy_host.h"
 
+namespace echo_prefetch_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -180,3 +182,5 @@ TEST_CASE("a gate that is always right is believed, one that is always wrong is 
             CHECK(ordered < steps / 10);
     }
 }
+
+}  // namespace echo_prefetch_test

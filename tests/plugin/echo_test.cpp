@@ -7,6 +7,8 @@
 
 #include "echo_definition.h"
 
+namespace echo_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -175,3 +177,5 @@ TEST_CASE("a processor or a text that is not there is refused") {
     cache_model model({2, 4, 1, true, 4});
     CHECK_THROWS(library_policy("echo", model, {{"simd", "mmx"}}));
 }
+
+}  // namespace echo_test

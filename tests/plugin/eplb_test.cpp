@@ -11,6 +11,8 @@
 #include "placement_harness.h"
 #include "plugins/placement/eplb/algorithm.hpp"
 
+namespace eplb_test {
+
 using namespace moorage::test;
 namespace eplb = moorage::eplb;
 
@@ -400,3 +402,5 @@ TEST_CASE("no plan without room; with a cloud the heaviest") {
     for (const moorage_copy &copy : policy.plan(scene)) held.insert(copy.expert);
     CHECK(held == std::set<uint32_t>{2, 3, 4, 5});
 }
+
+}  // namespace eplb_test

@@ -8,6 +8,8 @@
 
 #include "policy_drive.h"
 
+namespace hobbit_router_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -171,3 +173,5 @@ TEST_CASE("the definition, naively, on random batches") {
     }
     CHECK(std::min({met[top], met[small], met[dropped]}) > 100);
 }
+
+}  // namespace hobbit_router_test

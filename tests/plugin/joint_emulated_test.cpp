@@ -8,6 +8,8 @@
 
 #include "core/cluster/cluster_run.h"
 
+namespace joint_emulated_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -46,3 +48,5 @@ TEST_CASE("prompts with one token of output: few calls that nearly every prompt 
 TEST_CASE("prompts with eight tokens of output, which pass one by one") {
     not_behind("papers/prism/qwen.toml", {{"cluster", "duration_s", "600", "the test"}});
 }
+
+}  // namespace joint_emulated_test

@@ -18,6 +18,8 @@
 #include "slim_instance.h"
 #include "slim_reference.h"
 
+namespace joint_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -489,3 +491,5 @@ TEST_CASE("the bound of many servers is one, too") {
         CHECK(fewest.facts().at("gap") < 0.1);
     }
 }
+
+}  // namespace joint_test

@@ -9,6 +9,8 @@
 #include "definitions.h"
 #include "policy_host.h"
 
+namespace lcp_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -209,3 +211,5 @@ TEST_CASE("fill names the best experts, ties by the smallest id, and draws befor
     shared.observe(0, {0});
     CHECK(shared.fill(0, 4) == std::vector<uint32_t>{0, 3, 1, 2});
 }
+
+}  // namespace lcp_test

@@ -13,6 +13,8 @@
 #include "plugins/budget/moepic_statistics.h"
 #include "policy_host.h"
 
+namespace moepic_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -491,3 +493,5 @@ TEST_CASE(
     forecast.target_count = 0;
     CHECK(policy.prefetch->plan(policy.plugin, &step, &forecast, &orders) == 0);
 }
+
+}  // namespace moepic_test

@@ -8,6 +8,8 @@
 
 #include "placement_harness.h"
 
+namespace placement_baselines_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -189,3 +191,5 @@ TEST_CASE(
     // Three of six on each: a half; 5 standard deviations of 4000 draws are 8 %.
     for (const int each : count) CHECK(each == doctest::Approx(rounds / 2.0).epsilon(0.08));
 }
+
+}  // namespace placement_baselines_test

@@ -5,6 +5,8 @@
 #include "any_policy.h"
 #include "order_bytes.h"
 
+namespace prefetch_deepspeed_test {
+
 using namespace moorage::test;
 
 TEST_CASE("all absent experts of the next layer, from the first to the last") {
@@ -32,3 +34,5 @@ TEST_CASE("all absent experts of the next layer, from the first to the last") {
               (layer == 0 ? std::vector<uint32_t>{4, 7} : std::vector<uint32_t>{0, 1, 2, 3}));
     }
 }
+
+}  // namespace prefetch_deepspeed_test

@@ -8,6 +8,8 @@
 #include "any_policy.h"
 #include "order_bytes.h"
 
+namespace prefetch_random_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -77,3 +79,5 @@ TEST_CASE("every pair of experts comes first equally often") {
         CHECK(count < 1120);
     }
 }
+
+}  // namespace prefetch_random_test

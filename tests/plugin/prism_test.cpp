@@ -10,6 +10,8 @@
 #include "plugins/placement/prism_algorithm.hpp"
 #include "prism_definition.h"
 
+namespace prism_test {
+
 using namespace moorage::test;
 namespace prism = moorage::prism;
 
@@ -520,3 +522,5 @@ TEST_CASE("Eq. 4 by hand, in both directions") {
     move.remote_per_s_candidate = 100;  // equal plans are not exchanged
     CHECK_FALSE(told.adopt(move));
 }
+
+}  // namespace prism_test

@@ -8,6 +8,8 @@
 
 #include "policy_drive.h"
 
+namespace score_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -281,3 +283,5 @@ TEST_CASE("prefill steps count or not; reset forgets") {
         CHECK(first() == 0);
     }
 }
+
+}  // namespace score_test

@@ -13,6 +13,8 @@
 #include "slim_instance.h"
 #include "slim_reference.h"
 
+namespace slim_policies_test {
+
 namespace {
 
 using namespace moorage::test;
@@ -409,3 +411,5 @@ TEST_CASE("slim_greedy is within one percent of the bound on the Switch family's
         CHECK(saved <= bound);
     }
 }
+
+}  // namespace slim_policies_test

@@ -8,6 +8,8 @@
 #include "order_bytes.h"
 #include "policy_drive.h"
 
+namespace smoe_prefetch_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -165,3 +167,5 @@ TEST_CASE("one layer ahead; what it asks the source to predict from") {
     CHECK(usual.about->needs == MOORAGE_NEEDS_PREDICTIONS);
     CHECK((usual.about->flags & MOORAGE_POLICY_LOSSY) == 0);
 }
+
+}  // namespace smoe_prefetch_test

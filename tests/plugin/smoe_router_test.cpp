@@ -10,6 +10,8 @@
 
 #include "policy_drive.h"
 
+namespace smoe_router_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -384,3 +386,5 @@ TEST_CASE("prefill can be left alone; without gate scores the model's choice sta
     CHECK((both.about->flags & MOORAGE_POLICY_LOSSY) != 0);
     CHECK(both.about->needs == MOORAGE_NEEDS_GATE_SCORES);
 }
+
+}  // namespace smoe_router_test

@@ -9,6 +9,8 @@
 #include "core/base/text.h"
 #include "core/pipeline/run.h"
 
+namespace systems_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -208,3 +210,5 @@ TEST_CASE("smoe: low-score experts are substituted, at alpha 0 none") {
     const run_report exact = run_system("smoe", {"router.alpha=0", "prefetch.alpha=0"});
     CHECK(exact.experts.substituted == 0);
 }
+
+}  // namespace systems_test

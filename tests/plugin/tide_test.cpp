@@ -11,6 +11,8 @@
 #include "order_bytes.h"
 #include "policy_host.h"
 
+namespace tide_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -210,3 +212,5 @@ TEST_CASE("clairvoyant orders what is asked for first of what can arrive") {
     one.set_out(40);
     CHECK(one.plan(10).empty());
 }
+
+}  // namespace tide_test

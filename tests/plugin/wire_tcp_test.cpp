@@ -7,6 +7,8 @@
 
 #include <set>
 
+namespace wire_tcp_test {
+
 namespace {
 
 using moorage::test::frame_of;
@@ -271,3 +273,5 @@ TEST_CASE("a peer that takes nothing fills its own queue, and its end is told of
     CHECK(told.event.reason == MOORAGE_WIRE_LOST);
     CHECK(at.far.send(at.last, big) == MOORAGE_WIRE_GONE);
 }
+
+}  // namespace wire_tcp_test

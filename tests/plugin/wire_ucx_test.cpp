@@ -12,6 +12,8 @@
 #include "tests/skip.h"
 #include "tests/plugin/wire_host.h"
 
+namespace wire_ucx_test {
+
 namespace {
 
 using namespace moorage;
@@ -134,3 +136,5 @@ TEST_CASE("what it cannot use is told in words") {
     CHECK(has(refusal(at.connect("127.0.0.1:65536")), "a port is 0 to 65535"));
     CHECK(has(refusal(at.connect("node-a:9")), "numbers only"));
 }
+
+}  // namespace wire_ucx_test

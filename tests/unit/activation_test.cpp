@@ -16,6 +16,8 @@
 #include "core/placement/arrivals.h"
 #include "tests/unit/trace_file.h"
 
+namespace activation_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -358,3 +360,5 @@ TEST_CASE("lengths that are not given come from the trace's request") {
     CHECK(passes_of({0, 512, 1}) == 1);
     CHECK(passes_of({0, 513, 4}) == 5);
 }
+
+}  // namespace activation_test

@@ -9,6 +9,8 @@
 #include "core/placement/statistics.h"
 #include "tests/unit/small_scene.h"
 
+namespace activation_window_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -125,3 +127,5 @@ TEST_CASE("nothing yet, late news and very long pauses") {
     CHECK(demand.frequency[0] == 0);
     CHECK(std::isfinite(demand.home_tokens_per_s[0]));
 }
+
+}  // namespace activation_window_test

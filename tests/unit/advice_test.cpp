@@ -6,6 +6,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_run.h"
 
+namespace advice_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -71,3 +73,5 @@ TEST_CASE("a budget that gives more than there is, or a split that is none") {
     on.config.budget.params = {{"list", std::string("5:1 1:1"), "test"}};
     CHECK(has(on.fault_of("splits", default_ms), "5 slots are more than its 4 experts"));
 }
+
+}  // namespace advice_test

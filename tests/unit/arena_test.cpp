@@ -11,6 +11,8 @@
 
 #include "core/base/random.h"
 
+namespace arena_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -194,3 +196,5 @@ TEST_CASE("random takes, moves and releases: no row twice, room as counted") {
         }
     }
 }
+
+}  // namespace arena_test

@@ -13,6 +13,8 @@
 
 #include "toy_machine.h"
 
+namespace arrivals_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -342,3 +344,5 @@ TEST_CASE("wrong phases and options are told") {
          {.from_ns = 1, .drawn = *wide, .poisson_s = 1, .input_tokens = 1, .output_tokens = 1}},
         {}, "phase 1 has 3 layers, 4 experts, top 2; phase 0 has 2, 8, top 2");
 }
+
+}  // namespace arrivals_test

@@ -8,6 +8,8 @@
 
 #include "core/model/bpe.h"
 
+namespace bpe_test {
+
 using namespace moorage::core;
 using strings = std::vector<std::string>;
 
@@ -126,3 +128,5 @@ TEST_CASE("bpe: what the vocabulary lacks is named") {
     REQUIRE_FALSE(twice);
     CHECK(twice.failure().text == "tokens \"a\" and \"b\" have the same id 3");
 }
+
+}  // namespace bpe_test

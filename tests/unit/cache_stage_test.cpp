@@ -6,6 +6,8 @@
 #include "core/cache/cache_stage.h"
 #include "core/cache/caches.h"
 
+namespace cache_stage_test {
+
 using namespace moorage;
 using namespace moorage::core;
 
@@ -208,3 +210,5 @@ TEST_CASE("each device makes room with its own policy among its own pages") {
     CHECK(faults.counts().empty());
     CHECK(truth.add_up());
 }
+
+}  // namespace cache_stage_test

@@ -8,6 +8,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_run.h"
 
+namespace causes_test {
+
 using namespace moorage::core;
 using moorage::test::toy_run;
 
@@ -73,3 +75,5 @@ TEST_CASE("real tokens in virtual time: launches and links are told apart, the h
     CHECK(all[cause::host] == 0);
     CHECK(all.sum() == std::llround(report->total_ms * 1e6));
 }
+
+}  // namespace causes_test

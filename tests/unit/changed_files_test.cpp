@@ -13,6 +13,8 @@
 #include "tests/unit/program.h"
 #include "tests/unit/toy_machine.h"
 
+namespace changed_files_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -181,3 +183,5 @@ TEST_CASE("ids and counts of a trace that was overwritten stay within their tabl
         for (uint64_t step = 0; (step = cursor.next_use(page, step, nullptr)) != MOORAGE_NEVER;) {
         }
 }
+
+}  // namespace changed_files_test

@@ -9,6 +9,8 @@
 #include "core/cluster/cluster_emulator.h"
 #include "tests/unit/small_scene.h"
 
+namespace cluster_calls_test {
+
 using namespace moorage::core;
 using moorage::test::small_scene;
 
@@ -184,3 +186,5 @@ TEST_CASE("copies cross the network, and are written to a device one after anoth
     CHECK(all.now_ns() == 2010 * ms);
     CHECK(all.take({0, 2}));
 }
+
+}  // namespace cluster_calls_test

@@ -16,6 +16,8 @@
 #include "core/report/figures.h"
 #include "toy_machine.h"
 
+namespace cluster_comparison_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -227,3 +229,5 @@ interval_s = 0
     CHECK(contains(text, " 50.0 %"));
     CHECK(contains(text, "100.0 %"));
 }
+
+}  // namespace cluster_comparison_test

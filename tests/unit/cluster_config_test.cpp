@@ -12,6 +12,8 @@
 
 #include "core/config/run_config.h"
 
+namespace cluster_config_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -496,3 +498,5 @@ TEST_CASE("what nodes need stands beside what is emulated") {
     twice.servers += "count = 2\naddress = \"h:1\"\n";
     refused(twice, {"server b.1", "h:1", "b.0"});
 }
+
+}  // namespace cluster_config_test

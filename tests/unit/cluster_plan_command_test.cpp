@@ -10,6 +10,8 @@
 #include "tests/unit/etcd_members.h"
 #include "tests/unit/local_cluster.h"
 
+namespace cluster_plan_command_test {
+
 using namespace moorage::test;
 
 namespace {
@@ -185,3 +187,5 @@ TEST_CASE("without a registry the plan is shown, and what would change it says w
     CHECK(both.code == 2);
     CHECK(both.says("keep one of them"));
 }
+
+}  // namespace cluster_plan_command_test

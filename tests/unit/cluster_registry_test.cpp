@@ -19,6 +19,8 @@
 #include "tests/unit/etcd_fake.h"
 #include "tests/unit/etcd_members.h"
 
+namespace cluster_registry_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -393,3 +395,5 @@ TEST_CASE("three members of etcd, one of which is killed, one paused") {
     next("all are there");
     CHECK(comes(*two, [](const auto &of) { return of.members.size() == 2 && of.leader == "one"; }));
 }
+
+}  // namespace cluster_registry_test

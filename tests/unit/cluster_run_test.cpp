@@ -10,6 +10,8 @@
 #include "core/source/synth.h"
 #include "toy_machine.h"
 
+namespace cluster_run_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -365,3 +367,5 @@ TEST_CASE("what a cluster cannot run is refused with the remedy") {
     CHECK(refused("prefetch.plugin=next_gate").find("host_experts = true") != std::string::npos);
     CHECK(refused("placement.plugin=slim_greed").find("slim_greedy") != std::string::npos);
 }
+
+}  // namespace cluster_run_test

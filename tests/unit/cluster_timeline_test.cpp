@@ -19,6 +19,8 @@
 #include "tests/unit/loop_wire.h"
 #include "tests/unit/tampering_wire.h"
 
+namespace cluster_timeline_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -332,3 +334,5 @@ TEST_CASE("a request followed over processes whose clocks are hours apart") {
     CHECK(two.code == 1);
     CHECK(two.says("three is left out"));
 }
+
+}  // namespace cluster_timeline_test

@@ -10,6 +10,8 @@
 #include "core/base/json.h"
 #include "tests/unit/program.h"
 
+namespace command_line_test {
+
 namespace {
 
 using moorage::test::ended;
@@ -275,3 +277,5 @@ TEST_CASE("help explains keys, tables, units and parameters, and the page is mad
     // Write it anew: build/release/bin/moorage help keys --markdown > docs/configuration.md
     CHECK(text == on.run({"help", "keys", "--markdown"}).out);
 }
+
+}  // namespace command_line_test

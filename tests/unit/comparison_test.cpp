@@ -14,6 +14,8 @@
 #include "core/report/figures.h"
 #include "core/report/text_table.h"
 
+namespace comparison_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -487,3 +489,5 @@ TEST_CASE("rows of several configurations go by their names, and by what differs
     CHECK(view.columns[0].values == std::vector<std::string>{"fiddler", "smoe", "smoe"});
     CHECK(view.labels[0] == "fiddler, load_all, batch 1");
 }
+
+}  // namespace comparison_test

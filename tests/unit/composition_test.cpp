@@ -15,6 +15,8 @@
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"
 
+namespace composition_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -229,3 +231,5 @@ TEST_CASE("what a newer host might know is refused, not ignored") {
     needs = 0;
     CHECK(on.refusal() == "");
 }
+
+}  // namespace composition_test

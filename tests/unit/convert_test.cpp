@@ -13,6 +13,8 @@
 #include "core/source/trace_write.h"
 #include "tests/unit/trace_file.h"
 
+namespace convert_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -311,3 +313,5 @@ TEST_CASE("numbers that no token and no layer has are refused, not renumbered") 
           "column layer: 4000000000");
     CHECK(right("token,layer,expert0\n2147483647,65535,1\n", "csv").tokens == 1);
 }
+
+}  // namespace convert_test

@@ -5,6 +5,8 @@
 #include "core/execute/cost_model.h"
 #include "tests/unit/toy_machine.h"
 
+namespace cost_model_test {
+
 using namespace moorage::core;
 
 TEST_CASE("the summary for policies") {
@@ -50,3 +52,5 @@ TEST_CASE("measured times correct the estimate slowly, whatever one of them says
     model.observe(cost_model::load, 11'000, 1);
     CHECK(model.load_ns(100'000) == 10'398);
 }
+
+}  // namespace cost_model_test

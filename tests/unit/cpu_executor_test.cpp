@@ -13,6 +13,8 @@
 #include "core/base/random.h"
 #include "tests/skip.h"
 
+namespace cpu_executor_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -384,3 +386,5 @@ TEST_CASE("an executor that is dropped ends its copies first") {
         on.send(5, whole, 0, on.bytes(whole, 80));
     }
 }
+
+}  // namespace cpu_executor_test

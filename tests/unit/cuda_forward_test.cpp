@@ -11,6 +11,8 @@
 #include "tests/skip.h"
 #include "tests/unit/emulated_device.h"
 
+namespace cuda_forward_test {
+
 namespace {
 
 using namespace moorage::core;
@@ -283,3 +285,5 @@ TEST_CASE("streams of one pass do not see each other") {
         }
     }
 }
+
+}  // namespace cuda_forward_test

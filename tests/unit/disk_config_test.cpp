@@ -7,6 +7,8 @@
 
 #include "tests/unit/config_texts.h"
 
+namespace disk_config_test {
+
 using namespace moorage::test;
 
 TEST_CASE("experts beyond host memory: how many, on which disk, by whose order") {
@@ -47,3 +49,5 @@ TEST_CASE("experts beyond host memory: how many, on which disk, by whose order")
                 "give [memory] host_experts or host_bytes"));
     CHECK(holds(refused(disk + "host_experts = 5\n[cache.host]\nplugni = \"lru\"\n"), "plugin"));
 }
+
+}  // namespace disk_config_test

@@ -15,6 +15,8 @@
 #include "core/store/disk_reader.h"
 #include "tests/unit/toy_machine.h"
 
+namespace disk_reader_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -152,3 +154,5 @@ TEST_CASE("memory that no file is mapped to cannot be read from disk") {
     const auto reader = reader_of();
     CHECK(holds(failure_of(*reader, {owned.data(), owned.size()}), "no file is mapped there"));
 }
+
+}  // namespace disk_reader_test

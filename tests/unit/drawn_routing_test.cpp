@@ -13,6 +13,8 @@
 
 #include "core/base/random.h"
 
+namespace drawn_routing_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -181,3 +183,5 @@ TEST_CASE("what cannot be drawn is told") {
     CHECK(text(drawn_routing::from_frequency(1, 4, 0, wrong, 0)).find("top 0") !=
           std::string::npos);
 }
+
+}  // namespace drawn_routing_test

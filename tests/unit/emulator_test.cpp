@@ -11,6 +11,8 @@
 #include "core/execute/cost_model.h"
 #include "toy_machine.h"
 
+namespace emulator_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -212,3 +214,5 @@ TEST_CASE("the CPU pool computes one expert after the other; queues grow as need
     }
     CHECK(machine.busy().cpu == 200 * 2500);
 }
+
+}  // namespace emulator_test

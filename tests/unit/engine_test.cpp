@@ -11,6 +11,8 @@
 #include "toy_engine.h"
 #include "toy_machine.h"
 
+namespace engine_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -274,3 +276,5 @@ TEST_CASE("the state of linear attention is read and written once a sequence") {
     CHECK(ours.attention_ns(2, 0, 2) == 50 + 40);
     CHECK(ours.attention_ns(2, 0, 1) == 50 + 30);
 }
+
+}  // namespace engine_test

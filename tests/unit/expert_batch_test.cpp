@@ -11,6 +11,8 @@
 #include "core/execute/cpu/kernels_vector.h"
 #include "tests/unit/random_weights.h"
 
+namespace expert_batch_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -93,3 +95,5 @@ TEST_CASE("together as each alone, bit by bit") {
     choose_vector_target("");
     batch({});
 }
+
+}  // namespace expert_batch_test

@@ -5,6 +5,8 @@
 #include "core/base/log.h"
 #include "core/host/faults.h"
 
+namespace faults_test {
+
 using moorage::core::fault_log;
 using moorage::core::on_fault;
 
@@ -31,3 +33,5 @@ TEST_CASE("abort ends the run and keeps the first fault") {
     CHECK(log.count("lru") == 1);
     CHECK(log.count("topk") == 1);
 }
+
+}  // namespace faults_test

@@ -17,6 +17,8 @@
 #include "core/report/odd_figure.h"
 #include "tests/unit/model_files.h"
 
+namespace finite_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -187,3 +189,5 @@ TEST_CASE("a figure that is no finite number is found wherever it stands") {
     CHECK(odd_figure({{"a", nan}}) == "a");
     CHECK(odd_figure({{"a", {{"b", {1.0, 2.0, -inf}}}}, {"c", nan}}) == "a.b.2");
 }
+
+}  // namespace finite_test

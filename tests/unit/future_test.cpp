@@ -10,6 +10,8 @@
 #include "moorage/base.h"
 #include "tests/unit/trace_file.h"
 
+namespace future_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -158,3 +160,5 @@ TEST_CASE("experts that are never asked for have no future") {
     CHECK(cursor.next_use(0, 0, nullptr) == MOORAGE_NEVER);
     CHECK(cursor.next_use(2, 0, nullptr) == MOORAGE_NEVER);
 }
+
+}  // namespace future_test

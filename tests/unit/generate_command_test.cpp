@@ -13,6 +13,8 @@
 #include "tests/unit/model_files.h"
 #include "tests/unit/program.h"
 
+namespace generate_command_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -257,3 +259,5 @@ TEST_CASE("run of a model: the same file, other executors") {
     CHECK(on.refused(run + " --set source.model=" + on.file("none"), 1).says("none"));
     CHECK(on.refused(run + " --set source.prompt=", 2).says("prompt"));
 }
+
+}  // namespace generate_command_test

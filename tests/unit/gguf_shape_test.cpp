@@ -16,6 +16,8 @@
 #include "core/config/shape_writer.h"
 #include "gguf_files.h"
 
+namespace gguf_shape_test {
+
 using namespace moorage::core;
 using moorage::test::gguf_maker;
 
@@ -207,3 +209,5 @@ TEST_CASE("headers that say too little or too much are refused by name") {
     bare.text("general.architecture", "bare").number("bare.block_count", 5'000);
     CHECK(shape_of_file(bare).failure().text.find("1 to 4096") != std::string::npos);
 }
+
+}  // namespace gguf_shape_test

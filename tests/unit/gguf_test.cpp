@@ -12,6 +12,8 @@
 #include "tests/unit/gguf_files.h"
 #include "tests/unit/model_files.h"
 
+namespace gguf_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -364,3 +366,5 @@ TEST_CASE("a split model is opened by its first part") {
     write("other.gguf", part(0, 3));
     CHECK(says(text(place.path() / "other.gguf"), "does not end in -00001-of-00003.gguf"));
 }
+
+}  // namespace gguf_test

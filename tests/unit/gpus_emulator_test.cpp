@@ -8,6 +8,8 @@
 #include "core/execute/gpus_emulator.h"
 #include "tests/unit/toy_machine.h"
 
+namespace gpus_emulator_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -148,3 +150,5 @@ TEST_CASE("while no GPU has anything the time is the CPU's") {
     CHECK(of.wait(2'500).tag == 7);  // 500 + 2,000
     of.causes(200, 301, 1'999);
 }
+
+}  // namespace gpus_emulator_test

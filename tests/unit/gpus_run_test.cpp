@@ -6,6 +6,8 @@
 #include "core/base/json.h"
 #include "core/base/random.h"
 
+namespace gpus_run_test {
+
 using namespace moorage;
 using namespace moorage::core;
 
@@ -96,3 +98,5 @@ TEST_CASE("what cannot be is refused with a remedy") {
     CHECK(test::accepted(two + "[memory]\ndevice_experts = [5, 6]\n").devices.experts ==
           std::vector<uint32_t>{5, 6});
 }
+
+}  // namespace gpus_run_test

@@ -9,6 +9,8 @@
 #include "core/report/comparison.h"
 #include "tests/unit/toy_run.h"
 
+namespace guard_pipeline_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -274,3 +276,5 @@ TEST_CASE("texts are the same under the guard, and equal runs decide alike") {
         }
     }
 }
+
+}  // namespace guard_pipeline_test

@@ -7,6 +7,8 @@
 
 #include <functional>
 
+namespace guard_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -315,3 +317,5 @@ TEST_CASE("what has not done anything is not tried; what is held stands") {
     }
     CHECK(of.report().empty());
 }
+
+}  // namespace guard_test

@@ -17,6 +17,8 @@
 #include "core/config/hardware.h"
 #include "core/config/profile_file.h"
 
+namespace hardware_test {
+
 using namespace moorage::core;
 namespace fs = std::filesystem;
 
@@ -408,3 +410,5 @@ TEST_CASE("all shapes agree with the sizes derived from the published configurat
         CHECK(total == doctest::Approx(one["official"].get<double>()).epsilon(0.02));
     }
 }
+
+}  // namespace hardware_test

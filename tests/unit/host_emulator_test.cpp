@@ -7,6 +7,8 @@
 #include "core/execute/cost_model.h"
 #include "toy_machine.h"
 
+namespace host_emulator_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -278,3 +280,5 @@ TEST_CASE("past tokens cost by themselves where the profile says so, and a pass 
     CHECK(costs.head_ns(1) == 700 + 100 + 1'000);
     CHECK(costs.head_ns(0) == 700);  // no token wants logits
 }
+
+}  // namespace host_emulator_test

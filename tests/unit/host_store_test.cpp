@@ -8,6 +8,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_run.h"
 
+namespace host_store_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -193,3 +195,5 @@ TEST_CASE("a table of hits and reads that a second reference agrees with") {
     CHECK(report.host->hits == hits);
     CHECK(report.host->disk_bytes == 100'000 * (uses - hits));
 }
+
+}  // namespace host_store_test

@@ -13,6 +13,8 @@
 #include "core/host/registry.h"
 #include "core/host/services.h"
 
+namespace instance_test {
+
 namespace {
 
 namespace core = moorage::core;
@@ -211,3 +213,5 @@ TEST_CASE("a policy that needs the future gets it or is refused") {
     REQUIRE(seer.prefetch->plan(seer.plugin(), &step, &forecast, &orders) == 1);
     CHECK(page == 7);
 }
+
+}  // namespace instance_test

@@ -15,7 +15,7 @@
 #include "core/execute/cpu/kernels_vector.h"
 #include "tests/unit/random_weights.h"
 
-namespace moorage::core {
+namespace moorage::core::kernel_codes_test {
 namespace {
 
 std::vector<weight_type> types_in_codes() {
@@ -367,4 +367,4 @@ TEST_CASE("exact arithmetic leaves activations alone, and so do formats made for
 }
 
 }  // namespace
-}  // namespace moorage::core
+}  // namespace moorage::core::kernel_codes_test

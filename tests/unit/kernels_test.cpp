@@ -11,7 +11,7 @@
 #include "core/execute/cpu/kernels_vector.h"
 #include "tests/unit/random_weights.h"
 
-namespace moorage::core {
+namespace moorage::core::kernels_test {
 namespace {
 
 // Those of groups share their loops; their readers are held to their definitions elsewhere.
@@ -550,4 +550,4 @@ TEST_CASE("norms") {
 }
 
 }  // namespace
-}  // namespace moorage::core
+}  // namespace moorage::core::kernels_test

@@ -15,6 +15,8 @@
 #include "core/host/parameters.h"
 #include "tests/unit/config_texts.h"
 
+namespace keys_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -281,3 +283,5 @@ TEST_CASE("the example has every key of a run on one machine") {
             CHECK(holds(*text, std::string(one.key->name) + " = "));
     }
 }
+
+}  // namespace keys_test

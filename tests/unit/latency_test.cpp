@@ -8,6 +8,8 @@
 
 #include "tests/plugin/slim_reference.h"
 
+namespace latency_test {
+
 namespace {
 
 using namespace moorage;
@@ -546,3 +548,5 @@ TEST_CASE("more than 64 servers: frequencies alone, nearest holder by nearest ho
     model.remove(3, 70), model.remove(copies[0].expert, copies[0].device);
     CHECK(model.token_s() - before == doctest::Approx(loss));
 }
+
+}  // namespace latency_test

@@ -12,6 +12,8 @@
 #include "core/base/random.h"
 #include "core/store/ledger.h"
 
+namespace ledger_test {
+
 using namespace moorage::core;
 
 TEST_CASE("slots are divided evenly, the first layers get what is left over") {
@@ -277,3 +279,5 @@ TEST_CASE("random verbs, against a naive book") {
         }
     }
 }
+
+}  // namespace ledger_test

@@ -13,6 +13,8 @@
 #include "core/host/supervise.h"
 #include "core/store/ledger.h"
 
+namespace lent_memory_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -112,3 +114,5 @@ TEST_CASE("behind the last element of an output array nothing can be touched") {
     for (uint32_t i = 0; i < 5000; ++i) growing.push_back(i);
     CHECK(std::accumulate(growing.begin(), growing.end(), 0u) == 5000u * 4999 / 2);
 }
+
+}  // namespace lent_memory_test

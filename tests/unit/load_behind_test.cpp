@@ -6,6 +6,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_run.h"
 
+namespace load_behind_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -101,3 +103,5 @@ TEST_CASE("no load behind when none is allowed, or the cache refuses") {
     on.config.cache.params = {{"which", "nothing", "test"}};
     CHECK(on.run_it(tokens).bytes.behind == 0);
 }
+
+}  // namespace load_behind_test

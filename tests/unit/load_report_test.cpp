@@ -6,6 +6,8 @@
 #include "core/base/json.h"
 #include "core/node/load_report.h"
 
+namespace load_report_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("a status that is anything") {
         CHECK(counts->servers == std::vector<node_counts::way>(2));
     }
 }
+
+}  // namespace load_report_test

@@ -8,6 +8,8 @@
 #include "core/pipeline/run.h"
 #include "toy_machine.h"
 
+namespace lossless_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -229,3 +231,5 @@ TEST_CASE("drawn tokens repeat with their seed and change with it") {
     on.config.seed = 2;
     CHECK(on.run_it().text.texts != first.texts);
 }
+
+}  // namespace lossless_test

@@ -4,7 +4,7 @@
 
 #include "core/execute/cpu/machine_speed.h"
 
-namespace moorage::core {
+namespace moorage::core::machine_speed_test {
 
 TEST_CASE("rates are found without being given time") {
     thread_pool pool(2);
@@ -12,4 +12,4 @@ TEST_CASE("rates are found without being given time") {
     CHECK(measure_multiply_add_rate(pool, 0) > 0);
 }
 
-}  // namespace moorage::core
+}  // namespace moorage::core::machine_speed_test

@@ -22,6 +22,8 @@
 #include "core/config/run_config.h"
 #include "core/source/convert.h"
 
+namespace mapped_file_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -213,3 +215,5 @@ TEST_CASE("what is no regular file is refused, and nobody waits for a pipe") {
     }
     fs::remove_all(place);
 }
+
+}  // namespace mapped_file_test

@@ -14,6 +14,8 @@
 #include "core/report/prediction.h"
 #include "toy_machine.h"
 
+namespace measure_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -424,3 +426,5 @@ TEST_CASE("two reports are compared term by term") {
         CHECK(compare_runs(report("emulator", 1), real).warnings.size() == 2);
     }
 }
+
+}  // namespace measure_test

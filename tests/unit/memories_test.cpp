@@ -11,6 +11,8 @@
 #include "core/base/random.h"
 #include "core/store/memories.h"
 
+namespace memories_test {
+
 using namespace moorage::core;
 
 using bytes = std::vector<uint8_t>;
@@ -117,3 +119,5 @@ TEST_CASE("random verbs on three devices add up after each") {
             if (device != truth.device_of(page)) REQUIRE(truth.at(device).state(page) == 0);
     }
 }
+
+}  // namespace memories_test

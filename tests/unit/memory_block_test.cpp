@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+namespace memory_block_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -50,3 +52,5 @@ TEST_CASE("memory is there when it was touched, and not before") {
     const auto refused = memory_block::create(uint64_t{1} << 60, "far too much");
     CHECK(refused.failure().text.find("far too much takes ") != std::string::npos);
 }
+
+}  // namespace memory_block_test

@@ -9,6 +9,8 @@
 
 #include "core/base/random.h"
 
+namespace migration_debt_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -111,3 +113,5 @@ TEST_CASE("drawn: the delay of calls stays below the share and one range") {
         CHECK(ranges > 2);
     }
 }
+
+}  // namespace migration_debt_test

@@ -14,6 +14,8 @@
 
 #include "core/base/random.h"
 
+namespace migration_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -543,3 +545,5 @@ TEST_CASE("equal moves take equal steps") {
         CHECK(one.story == other.story);
     }
 }
+
+}  // namespace migration_test

@@ -15,6 +15,8 @@
 #include "core/report/figures.h"
 #include "tests/unit/model_files.h"
 
+namespace model_command_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -163,3 +165,5 @@ TEST_CASE("a model is written as another file, and its bytes are those of its fo
     CHECK(program("model convert " + demo + " --out " + out).code == 2);
     CHECK(program("model convert /no/such --format f16 --out " + out).code == 1);
 }
+
+}  // namespace model_command_test

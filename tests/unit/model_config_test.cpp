@@ -15,6 +15,8 @@
 #include "core/model/model_config.h"
 #include "tests/unit/model_files.h"
 
+namespace model_config_test {
+
 using namespace moorage::core;
 using moorage::test::golden_directory;
 using moorage::test::read_file;
@@ -476,3 +478,5 @@ TEST_CASE("published configurations") {
         CHECK(again->norm_epsilon == config->norm_epsilon);
     }
 }
+
+}  // namespace model_config_test

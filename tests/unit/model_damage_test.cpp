@@ -18,6 +18,8 @@
 #include "core/model/segment.h"
 #include "tests/unit/model_files.h"
 
+namespace model_damage_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -209,3 +211,5 @@ TEST_CASE("damaged shards and indices, too") {
     CHECK(damage_often(place, 77) > damages_per_model / 4);
     CHECK(open_model(place.path()).ok());
 }
+
+}  // namespace model_damage_test

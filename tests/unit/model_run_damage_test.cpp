@@ -15,6 +15,8 @@
 #include "tests/unit/model_files.h"
 #include "tests/unit/tokenizer_files.h"
 
+namespace model_run_damage_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -191,3 +193,5 @@ TEST_CASE("one damaged file: figures or a line, never a crash") {
     }
     set_log_level(log_level::warning);
 }
+
+}  // namespace model_run_damage_test

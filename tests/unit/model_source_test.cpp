@@ -11,6 +11,8 @@
 #include <limits>
 #include <string>
 
+namespace model_source_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -394,3 +396,5 @@ TEST_CASE("requests come while others are under way, end, are given up, and are 
     CHECK(ended.size() == 303);
     CHECK(on.from.written().size() < 70);
 }
+
+}  // namespace model_source_test

@@ -21,6 +21,8 @@
 #include "tests/skip.h"
 #include "tests/unit/model_files.h"
 
+namespace model_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -576,3 +578,5 @@ TEST_CASE("opening 10 GB of weights takes little memory") {
     CHECK(of->sizes().expert_bytes == 3 * hidden * inner * 2);
     CHECK(resident_bytes() < before + 50'000'000);
 }
+
+}  // namespace model_test

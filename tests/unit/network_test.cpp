@@ -15,6 +15,8 @@
 
 #include "core/base/random.h"
 
+namespace network_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -326,3 +328,5 @@ TEST_CASE("properties of random traffic with budgets") {
         }
     }
 }
+
+}  // namespace network_test

@@ -7,6 +7,8 @@
 
 #include "tests/unit/local_cluster.h"
 
+namespace node_command_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -145,3 +147,5 @@ TEST_CASE("what is wrong is said, with what to do") {
     all.start(0);
     refused(node + "one", "7", 1);  // its address is taken
 }
+
+}  // namespace node_command_test

@@ -17,6 +17,8 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 
+namespace node_status_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -188,3 +190,5 @@ TEST_CASE("status is JSON with what it serves and whom it calls") {
     holder.home = false;
     CHECK_FALSE(to_json(holder, 5'000'000'000).contains("called"));
 }
+
+}  // namespace node_status_test

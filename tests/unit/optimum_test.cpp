@@ -10,6 +10,8 @@
 
 #include "core/cache/optimum.h"
 
+namespace optimum_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -153,3 +155,5 @@ TEST_CASE("time that is told anew changes nothing") {
     }
     CHECK(counted(1, experts, {slots}, all) == misses);
 }
+
+}  // namespace optimum_test

@@ -15,6 +15,8 @@
 #include "core/base/visible.h"
 #include "core/source/trace_write.h"
 
+namespace output_test {
+
 using namespace moorage::core;
 using namespace std::chrono_literals;
 using moorage::test::ended;
@@ -221,3 +223,5 @@ TEST_CASE("what others wrote is shown, not obeyed") {
     CHECK(silent(figures.out));
     CHECK(json::parse(figures.out)["model"] == loud_name);
 }
+
+}  // namespace output_test

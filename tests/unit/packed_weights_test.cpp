@@ -15,7 +15,7 @@
 #include "tests/skip.h"
 #include "tests/unit/vector_file.h"
 
-namespace moorage::core {
+namespace moorage::core::packed_weights_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -202,4 +202,4 @@ TEST_CASE("parts of experts end with blocks") {
     }
 }
 
-}  // namespace moorage::core
+}  // namespace moorage::core::packed_weights_test

@@ -22,6 +22,8 @@
 #include "tests/skip.h"
 #include "tests/unit/toy_machine.h"
 
+namespace page_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -337,3 +339,5 @@ TEST_CASE("a browser draws everything, and nothing is cut at any width") {
         }
     }
 }
+
+}  // namespace page_test

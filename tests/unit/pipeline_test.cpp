@@ -10,6 +10,8 @@
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"
 
+namespace pipeline_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -339,3 +341,5 @@ TEST_CASE("what a user should know is said: working set, memory, room to spare")
     REQUIRE(report.warnings.size() == 1);
     CHECK(report.warnings[0].find("has 8") != std::string::npos);
 }
+
+}  // namespace pipeline_test

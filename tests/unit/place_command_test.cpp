@@ -17,6 +17,8 @@
 #include "core/report/figures.h"
 #include "core/report/placement_report.h"
 
+namespace place_command_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -173,3 +175,5 @@ TEST_CASE("wrong usage is told from failure") {
     }
     CHECK(moorage_place("no/such/file.toml").code != 0);
 }
+
+}  // namespace place_command_test

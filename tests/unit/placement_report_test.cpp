@@ -11,6 +11,8 @@
 #include "core/report/placement_report.h"
 #include "tests/unit/small_scene.h"
 
+namespace placement_report_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -145,3 +147,5 @@ TEST_CASE("a page carries a map per plan, and no markup from outside") {
     CHECK(count_of(page, "\"layer_shares\":") == 3);
     CHECK(page.find("\"servers\":[\"") != std::string::npos);
 }
+
+}  // namespace placement_report_test

@@ -11,6 +11,8 @@
 #include "core/placement/placement_stage.h"
 #include "tests/unit/small_scene.h"
 
+namespace placement_stage_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -182,3 +184,5 @@ TEST_CASE("the policy's own rule goes before the host's") {
     const weighed_move short_time(at, current, candidate, 0.5, 1);
     CHECK_FALSE(ruleless->stage->adopt(short_time));
 }
+
+}  // namespace placement_stage_test

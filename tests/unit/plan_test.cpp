@@ -14,6 +14,8 @@
 #include "core/placement/plan.h"
 #include "tests/unit/small_scene.h"
 
+namespace plan_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -201,3 +203,5 @@ TEST_CASE("a plan is read from a file, and a file that is not there is named") {
     REQUIRE(!gone.ok());
     CHECK(has(gone.failure().text, path.string()));
 }
+
+}  // namespace plan_test

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <string>
 
+namespace plugins_new_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,3 +86,5 @@ TEST_CASE("whatever is no word of the language compiles, though others use it") 
             (at.path / "class.c").string() + "'");
     CHECK_MESSAGE(compiled.code == 0, compiled.text);
 }
+
+}  // namespace plugins_new_test

@@ -12,6 +12,8 @@
 #include "tests/unit/program.h"
 #include "tests/unit/toy_run.h"
 
+namespace policy_time_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -120,3 +122,5 @@ TEST_CASE("the program says what a figure means") {
     CHECK(wrong.code == 2);
     CHECK(wrong.says("hit_rate"));
 }
+
+}  // namespace policy_time_test

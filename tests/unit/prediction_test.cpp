@@ -14,6 +14,8 @@
 #include "core/execute/cpu/forward.h"
 #include "core/pipeline/run.h"
 
+namespace prediction_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -237,3 +239,5 @@ TEST_CASE("with every expert resident a run predicts every choice but the first 
             CHECK(right < predicted);
     }
 }
+
+}  // namespace prediction_test

@@ -10,6 +10,8 @@
 #include "core/base/json.h"
 #include "tests/unit/program.h"
 
+namespace profile_command_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -61,3 +63,5 @@ TEST_CASE("experts on the CPU are a class of their own, and text has the layout 
         CHECK_MESSAGE(result.out.find(part) != std::string::npos, part, "\n", result.out);
     CHECK(compare({"--sweep", "nonsense"}).code == 2);
 }
+
+}  // namespace profile_command_test

@@ -18,6 +18,8 @@
 #include "core/report/progress.h"
 #include "tests/skip.h"
 
+namespace progress_test {
+
 using namespace moorage::core;
 using namespace std::chrono_literals;
 
@@ -112,3 +114,5 @@ TEST_CASE("processes that are forked later count together") {
     }
     CHECK(shown.done() == 7);
 }
+
+}  // namespace progress_test

@@ -16,6 +16,8 @@
 #include "core/protocol/frame.h"
 #include "core/protocol/messages.h"
 
+namespace protocol_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -338,3 +340,5 @@ TEST_CASE("requests and what is written to them, byte by byte and out of bounds"
     CHECK(why_tokens(0, 2, 1) == refusal_reason::size);
     CHECK(why_tokens(1, 0xffffffff, 1) == refusal_reason::size);
 }
+
+}  // namespace protocol_test

@@ -4,6 +4,8 @@
 #include "tests/skip.h"
 #include "tests/unit/replay_fixture.h"
 
+namespace published_trace_test {
+
 using namespace moorage;
 using namespace moorage::core;
 using namespace moorage::test;
@@ -38,3 +40,5 @@ TEST_CASE("the traces beside the project open, and one of another format is told
         CHECK_MESSAGE(opened.ok(), opened.failure().text);
     }
 }
+
+}  // namespace published_trace_test

@@ -15,7 +15,7 @@
 #include "tests/skip.h"
 #include "tests/unit/vector_file.h"
 
-namespace moorage::core {
+namespace moorage::core::quantise_test {
 namespace {
 
 constexpr weight_type written[] = {
@@ -247,4 +247,4 @@ TEST_CASE("as near as ggml's own files") {
     }
 }
 
-}  // namespace moorage::core
+}  // namespace moorage::core::quantise_test

@@ -6,6 +6,8 @@
 
 #include <string>
 
+namespace quantity_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -115,3 +117,5 @@ TEST_CASE("a key's unit is what its name ends in, the longest that fits") {
     CHECK(unit_of_name("noise_w_per_hz") == none);
     CHECK(unit_of_name("cpu_flops_per_s") == flop_per_s);
 }
+
+}  // namespace quantity_test

@@ -10,6 +10,8 @@
 #include "core/base/random.h"
 #include "tests/unit/small_scene.h"
 
+namespace real_cluster_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -145,3 +147,5 @@ TEST_CASE("any requests: no epoch has an expert without a holder, epochs rise by
         }
     }
 }
+
+}  // namespace real_cluster_test

@@ -11,6 +11,8 @@
 #include "core/placement/plan.h"
 #include "tests/unit/small_scene.h"
 
+namespace rebalancer_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -180,3 +182,5 @@ TEST_CASE("asked to say, it changes nothing; asked to adopt, it asks no policy w
     CHECK(on.all.has({1, 2}));
     CHECK(on.all.has({3, 2}));
 }
+
+}  // namespace rebalancer_test

@@ -8,6 +8,8 @@
 
 #include "core/execute/gpu/recordings.h"
 
+namespace recordings_test {
+
 namespace {
 
 using namespace moorage::core::gpu;
@@ -132,3 +134,5 @@ TEST_CASE("what could not be recorded once is not tried again") {
     CHECK(on.replays == 0);
     CHECK(on.ran == std::vector<int>{10, 11, 10, 11, 10, 11, 10, 11});
 }
+
+}  // namespace recordings_test

@@ -18,6 +18,8 @@
 #include "core/host/registry.h"
 #include "moorage/cache.h"
 
+namespace registry_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -268,3 +270,5 @@ TEST_CASE("descriptors are checked field by field") {
     p.plugin_key = "a key";
     CHECK(contains(with(), "not snake_case"));
 }
+
+}  // namespace registry_test

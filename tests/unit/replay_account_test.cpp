@@ -9,6 +9,8 @@
 #include "core/cache/replay_account.h"
 #include "moorage/cache.h"
 
+namespace replay_account_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -58,3 +60,5 @@ TEST_CASE("states and counts that the policy left otherwise are seen") {
     CHECK_FALSE(follows(3, 1, {0, 1}, {kept, kept}, {0}));
     CHECK_FALSE(follows(3, 1, {0, 1}, {kept, kept}, {0, 1, 2}));
 }
+
+}  // namespace replay_account_test

@@ -10,6 +10,8 @@
 #include "core/base/text.h"
 #include "tests/unit/program.h"
 
+namespace replay_command_test {
+
 using namespace moorage;
 using namespace moorage::core;
 using namespace moorage::test;
@@ -160,3 +162,5 @@ TEST_CASE("the table fits 100 columns, a small one 80, and the working set is wa
     CHECK(widest(below_title(few.out)) <= 80);
     CHECK(few.out.find("warning") == std::string::npos);
 }
+
+}  // namespace replay_command_test

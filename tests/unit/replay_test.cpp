@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+namespace replay_test {
+
 using namespace moorage;
 using namespace moorage::core;
 using namespace moorage::test;
@@ -399,3 +401,5 @@ TEST_CASE("the words of orders and sharings") {
     CHECK_FALSE(parse_order("round").ok());
     CHECK_FALSE(parse_sharing("per_layer").ok());
 }
+
+}  // namespace replay_test

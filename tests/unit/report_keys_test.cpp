@@ -13,6 +13,8 @@
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"
 
+namespace report_keys_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -187,3 +189,5 @@ TEST_CASE("every number of a report is measured by some run") {
                             "/layers/*/h2d_bytes"})
         CHECK_MESSAGE(on.all.paths.contains(key), key, " is missing");
 }
+
+}  // namespace report_keys_test

@@ -15,6 +15,8 @@
 #include "core/report/figures.h"
 #include "core/report/report.h"
 
+namespace report_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -369,3 +371,5 @@ TEST_CASE("bars and lines of blocks are in proportion") {
     CHECK(spark_line(values, 4, 2) == "▂▆");     // means 0.5 and 3: 0.875 and 5.25 steps
     CHECK(spark_line(values, 0, 10) == "▁▁▁▁");
 }
+
+}  // namespace report_test

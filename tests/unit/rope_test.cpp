@@ -10,6 +10,8 @@
 
 #include "core/model/rope.h"
 
+namespace rope_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -188,3 +190,5 @@ TEST_CASE("scores depend on the distance alone") {
     CHECK(score(5, 2) == doctest::Approx(score(103, 100)).epsilon(1e-4));
     CHECK(score(5, 2) != doctest::Approx(score(5, 3)).epsilon(1e-4));
 }
+
+}  // namespace rope_test

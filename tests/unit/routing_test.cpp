@@ -9,6 +9,8 @@
 
 #include "core/model/routing.h"
 
+namespace routing_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -232,3 +234,5 @@ TEST_CASE("choose weighs as weigh does, and best first") {
         }
     }
 }
+
+}  // namespace routing_test

@@ -14,6 +14,8 @@
 #include "core/report/report_packing.h"
 #include "core/source/trace_write.h"
 
+namespace rows_test {
+
 using namespace moorage::core;
 using moorage::test::ended;
 using moorage::test::program;
@@ -264,3 +266,5 @@ TEST_CASE("a report that went through a pipe writes the same bytes") {
         CHECK_FALSE(unpack(bytes + "x", more));
     }
 }
+
+}  // namespace rows_test

@@ -16,6 +16,8 @@
 #include "core/host/registry.h"
 #include "tests/unit/config_texts.h"
 
+namespace run_config_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -564,3 +566,5 @@ TEST_CASE("library says which file a policy is in: beside the configuration, or 
     CHECK(
         holds(refused(least + "[cache]\n[cache.lru]\nlibrary = \"a.so\"\n"), "put it in [cache]"));
 }
+
+}  // namespace run_config_test

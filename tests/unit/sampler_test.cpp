@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+namespace sampler_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -139,3 +141,5 @@ TEST_CASE("logits that are no numbers give a token of the vocabulary all the sam
             }
         }
 }
+
+}  // namespace sampler_test

@@ -20,6 +20,8 @@
 #include "core/source/trace.h"
 #include "tests/unit/trace_file.h"
 
+namespace scene_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -503,3 +505,5 @@ TEST_CASE("256 devices and 1664 experts, every home with statistics of its own")
         std::accumulate(made.demand.frequency.end() - 1664, made.demand.frequency.end(), 0.0);
     CHECK(sum == doctest::Approx(26 * 6));
 }
+
+}  // namespace scene_test

@@ -12,6 +12,8 @@
 #include "core/base/random.h"
 #include "core/model/segment.h"
 
+namespace segment_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -211,3 +213,5 @@ TEST_CASE("top rows: the nearest border, never none") {
     CHECK(top_rows(1408, 0.5) == 768);  // 704 is nearer to 768 than to 576
     CHECK(top_rows(14336, 0.25) == 3584);
 }
+
+}  // namespace segment_test

@@ -11,6 +11,8 @@
 #include "core/source/synth.h"
 #include "tests/unit/toy_run.h"
 
+namespace segments_pipeline_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -326,3 +328,5 @@ TEST_CASE("every segment of every step is computed, whatever the settings") {
         CHECK(to_json(report).dump() == to_json(on.run_it()).dump());
     }
 }
+
+}  // namespace segments_pipeline_test

@@ -14,6 +14,8 @@
 #include "core/execute/load_link.h"
 #include "core/model/segment.h"
 
+namespace side_thread_test {
+
 using namespace moorage::core;
 
 TEST_CASE("each part is done once, whoever does it, and is seen by who waits") {
@@ -102,3 +104,5 @@ TEST_CASE("a load that many bring has the bytes that one would bring") {
         CHECK(brought[1] == wanted[1]);
     }
 }
+
+}  // namespace side_thread_test

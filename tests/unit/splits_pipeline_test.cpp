@@ -10,6 +10,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_run.h"
 
+namespace splits_pipeline_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -111,3 +113,5 @@ TEST_CASE("a layer shrinks although its cached experts have their other segment 
     CHECK(report.bytes.prefetched == report.bytes.prefetch_wasted);
     CHECK(report.bytes.prefetch_cut_off > 0);
 }
+
+}  // namespace splits_pipeline_test

@@ -7,6 +7,8 @@
 #include "core/model/weight_values.h"
 #include "tests/unit/model_files.h"
 
+namespace stored_packed_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -97,3 +99,5 @@ TEST_CASE("what is wrong with four-bit tensors is named") {
     CHECK(holds(text([&](raw_file &file) { file[factors].shape = "[24, 3]"; }),
                 "has the shape [24, 3]; config.json makes it [3, 24]"));
 }
+
+}  // namespace stored_packed_test

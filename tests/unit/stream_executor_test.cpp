@@ -11,6 +11,8 @@
 #include "core/base/random.h"
 #include "core/execute/turns_executor.h"
 
+namespace stream_executor_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -169,3 +171,5 @@ TEST_CASE("work drawn at random goes in the turns of a plain simulation, and no 
         CHECK(machine.busy().h2d == 100 * arrived);
     }
 }
+
+}  // namespace stream_executor_test

@@ -14,6 +14,8 @@
 #include "tests/unit/config_texts.h"
 #include "tests/unit/toy_run.h"
 
+namespace substitution_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -409,3 +411,5 @@ TEST_CASE("the host's keys of [router] hold a router back, whichever it is") {
     // A cache policy may have such a parameter of its own.
     CHECK(accepted(least + "[cache]\nsubstitution_max = 2\n").cache.params.size() == 1);
 }
+
+}  // namespace substitution_test

@@ -19,6 +19,8 @@
 #include "core/host/ending.h"
 #include "core/host/supervise.h"
 
+namespace supervise_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -361,3 +363,5 @@ TEST_CASE("a signal that asks the parent to end reaches the child, and ends both
     CHECK(caught.finished);
     CHECK(caught.exit_code == 9);
 }
+
+}  // namespace supervise_test

@@ -14,6 +14,8 @@
 
 #include "core/host/surroundings.h"
 
+namespace surroundings_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -103,3 +105,5 @@ TEST_CASE("locale, directory, handlers, blocked signals, signal stack and umask 
     umask(umask(0) ^ 077);
     check_found("the umask");
 }
+
+}  // namespace surroundings_test

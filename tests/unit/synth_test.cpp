@@ -15,6 +15,8 @@
 #include "core/source/trace_stats.h"
 #include "core/source/zipf.h"
 
+namespace synth_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -313,3 +315,5 @@ TEST_CASE("options outside their limits are named") {
     refused({.predictions = 9}, "predictions is 9");
     refused({.prediction_accuracy = 2}, "prediction-accuracy is 2");
 }
+
+}  // namespace synth_test

@@ -10,6 +10,8 @@
 #include "core/base/random.h"
 #include "toy_machine.h"
 
+namespace texts_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -307,3 +309,5 @@ TEST_CASE("deep nesting is refused, not followed") {
     CHECK(on.refusal("a.json", deep).starts_with("a.json: not valid JSON"));
     CHECK(on.refusal("a.json", deep + std::string(deep.size(), ']')).starts_with("a.json[0][0]: "));
 }
+
+}  // namespace texts_test

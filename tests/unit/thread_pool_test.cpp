@@ -12,7 +12,7 @@
 
 #include "core/execute/cpu/thread_pool.h"
 
-namespace moorage::core {
+namespace moorage::core::thread_pool_test {
 namespace {
 
 TEST_CASE("each item once, and what it wrote is seen after") {
@@ -106,4 +106,4 @@ TEST_CASE("scratch is aligned, grows and can be written") {
 }
 
 }  // namespace
-}  // namespace moorage::core
+}  // namespace moorage::core::thread_pool_test

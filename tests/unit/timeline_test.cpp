@@ -24,6 +24,8 @@
 #include "core/report/timeline.h"
 #include "tests/unit/toy_run.h"
 
+namespace timeline_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -445,3 +447,5 @@ TEST_CASE("a run shows tokens, requests, causes, evictions, counters and arrows"
         if (one.track == "GPU/tokens" && one.type == 1) tokens.push_back(one.name);
     CHECK(tokens == std::vector<std::string>{"token 3", "token 4"});
 }
+
+}  // namespace timeline_test

@@ -12,6 +12,8 @@
 
 #include "core/base/json.h"
 
+namespace tokenize_command_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -86,3 +88,5 @@ TEST_CASE("what cannot be") {
     CHECK(tokenize("--prompt a --decode 1").code == 2);
     CHECK(tokenize("--vectors /no/such/file").code == 1);
 }
+
+}  // namespace tokenize_command_test

@@ -10,6 +10,8 @@
 #include "core/model/tokenizer_steps.h"
 #include "core/model/unicode.h"
 
+namespace tokenizer_decode_test {
+
 using namespace moorage::core;
 using strings = std::vector<std::string>;
 
@@ -167,3 +169,5 @@ TEST_CASE("decoders: text is handed out as soon as it is certain") {
     CHECK(none.push("b") == " b");
     CHECK(none.finish() == "");
 }
+
+}  // namespace tokenizer_decode_test

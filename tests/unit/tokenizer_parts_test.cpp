@@ -8,6 +8,8 @@
 #include "core/model/tokenizer_steps.h"
 #include "core/model/unicode.h"
 
+namespace tokenizer_parts_test {
+
 using namespace moorage::core;
 using strings = std::vector<std::string>;
 
@@ -241,3 +243,5 @@ TEST_CASE("added tokens: leftmost, longest, and their rules") {
     // A token within the space that another has taken is found all the same.
     CHECK(find("R\nx") == "5(R\n)6(\n)(x)");
 }
+
+}  // namespace tokenizer_parts_test

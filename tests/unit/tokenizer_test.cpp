@@ -15,6 +15,8 @@
 #include "core/model/unicode.h"
 #include "tests/unit/tokenizer_files.h"
 
+namespace tokenizer_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 using ids = std::vector<int32_t>;
@@ -478,3 +480,5 @@ TEST_CASE("normalisers that multiply a text are held, on the way in and out") {
     CHECK((*decoding)->decode(many, {}).size() <= 65 * 1000 + 65536);
     CHECK((*decoding)->decode(std::vector<int32_t>{'b', 'a'}, {}).size() > 10'000);
 }
+
+}  // namespace tokenizer_test

@@ -13,6 +13,8 @@
 #include "core/pipeline/run.h"
 #include "tests/unit/toy_run.h"
 
+namespace told_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -367,3 +369,5 @@ TEST_CASE("a replay tells requests and scores") {
                        "step 1 visit 1 token 1 layer 0: request 1 2 @0.75 1 @0.25",
                        "step 2 visit 2 token 2 layer 0: request 1 0 @0.5 3 @0.25"}));
 }
+
+}  // namespace told_test

@@ -11,6 +11,8 @@
 #include "core/pipeline/run.h"
 #include "toy_machine.h"
 
+namespace trace_record_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -28,12 +30,12 @@ uint32_t expert_of(uint64_t row, uint32_t layer, uint32_t rank) {
 // A source that only knows scores and predictions.
 struct fake_source final : source {
     bool predicts = true;
-    uint32_t layers() const override { return ::layers; }
-    uint32_t experts() const override { return ::experts; }
-    uint32_t top_k() const override { return ::top_k; }
+    uint32_t layers() const override { return trace_record_test::layers; }
+    uint32_t experts() const override { return trace_record_test::experts; }
+    uint32_t top_k() const override { return trace_record_test::top_k; }
     uint32_t tokens_max() const override { return 8; }
     uint32_t streams() const override { return 2; }
-    uint32_t predictions_max() const override { return ::experts; }
+    uint32_t predictions_max() const override { return trace_record_test::experts; }
     uint32_t offers() const override { return 0; }
     bool idle() override { return true; }
     bool scored_predictions() const override { return true; }
@@ -42,17 +44,18 @@ struct fake_source final : source {
     void weights(const pass &, uint32_t, float *) override {}
     void gate_scores(const pass &of, uint32_t layer, float *out) override {
         for (const pass_token &token : of.tokens)
-            for (uint32_t expert = 0; expert < ::experts; ++expert)
+            for (uint32_t expert = 0; expert < trace_record_test::experts; ++expert)
                 *out++ = score_of(token.row, layer, expert);
     }
     void weigh(const pass &, uint32_t, const uint32_t *, float *) override {}
     // For `layer`, made at `row`: experts from row + layer + 1 on.
     uint32_t predict(uint64_t row, uint32_t layer, uint32_t *which, float *scores) override {
-        for (uint32_t rank = 0; rank < ::experts; ++rank) {
-            which[rank] = static_cast<uint32_t>((row + layer + 1 + rank) % ::experts);
+        for (uint32_t rank = 0; rank < trace_record_test::experts; ++rank) {
+            which[rank] =
+                static_cast<uint32_t>((row + layer + 1 + rank) % trace_record_test::experts);
             scores[rank] = static_cast<float>(row * 100 + layer * 10) + 0.5f;
         }
-        return predicts ? ::experts : 0;
+        return predicts ? trace_record_test::experts : 0;
     }
 };
 
@@ -300,3 +303,5 @@ TEST_CASE("the trace of a model hits and misses as the model did") {
                     CHECK(trace_run.bytes.h2d == model_run.bytes.h2d);
                 }
 }
+
+}  // namespace trace_record_test

@@ -7,6 +7,8 @@
 
 #include "toy_machine.h"
 
+namespace trace_source_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -98,3 +100,5 @@ TEST_CASE("routing of a pass is read row by row") {
     CHECK(chosen[0] == 0);
     CHECK(chosen[1] == 3);
 }
+
+}  // namespace trace_source_test

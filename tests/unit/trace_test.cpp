@@ -16,6 +16,8 @@
 #include "moorage/module.h"
 #include "tests/unit/trace_file.h"
 
+namespace trace_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -426,3 +428,5 @@ TEST_CASE("statistics of the hand-made trace, counted by hand") {
     CHECK(mean_from(found.accuracy, 1) == .5);
     CHECK(std::isnan(mean_from(found.accuracy, 2)));
 }
+
+}  // namespace trace_test

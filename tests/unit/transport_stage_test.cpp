@@ -8,6 +8,8 @@
 #include "core/execute/emulator.h"
 #include "toy_machine.h"
 
+namespace transport_stage_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -229,3 +231,5 @@ TEST_CASE("a policy may leave a link with one piece where two could go") {
     CHECK(on.machine.sent.size() == 1);
     CHECK(on.faults.counts().empty());
 }
+
+}  // namespace transport_stage_test

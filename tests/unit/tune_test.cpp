@@ -16,6 +16,8 @@
 #include "core/report/tuning.h"
 #include "tests/unit/program.h"
 
+namespace tune_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -527,3 +529,5 @@ TEST_CASE("the program: words and a number, and a frontier of both") {
         before = one["figures"]["hit_rate"].get<double>();
     }
 }
+
+}  // namespace tune_test

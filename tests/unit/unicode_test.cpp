@@ -7,6 +7,8 @@
 
 #include "core/model/unicode.h"
 
+namespace unicode_test {
+
 using namespace moorage::core;
 
 TEST_CASE("unicode: every character is encoded and read back, nothing else is valid") {
@@ -92,3 +94,5 @@ TEST_CASE("unicode: the byte alphabet") {
         CHECK(character_of_byte(static_cast<uint8_t>(byte)) == character);
     CHECK(character_of_byte(' ') == U'\u0120');
 }
+
+}  // namespace unicode_test

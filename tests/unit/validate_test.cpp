@@ -16,6 +16,8 @@
 #include "toy_engine.h"
 #include "toy_machine.h"
 
+namespace validate_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -292,3 +294,5 @@ TEST_CASE("the bundled measurements are met within the limits that are promised"
         if (!row.emulated())
             CHECK_MESSAGE(holds(row.figure.emulable, "no"), row.figure.id << ": " << row.reason);
 }
+
+}  // namespace validate_test

@@ -8,6 +8,8 @@
 #include "core/base/random.h"
 #include "toy_run.h"
 
+namespace versions_test {
+
 using namespace moorage::core;
 using moorage::test::toy_run;
 
@@ -228,3 +230,5 @@ TEST_CASE("what is no smaller version of the experts is refused") {
     on.change("small.toml", "experts = 4", "experts = 5");
     CHECK(on.refusal().find("are no smaller version of toy") != std::string::npos);
 }
+
+}  // namespace versions_test

@@ -6,6 +6,8 @@
 
 #include "core/base/visible.h"
 
+namespace visible_test {
+
 using moorage::core::visible;
 
 namespace {
@@ -45,3 +47,5 @@ TEST_CASE("bytes that are no UTF-8 are replaced one by one") {
     CHECK(visible("\xE6\x97") == mark + mark);                        // cut off
     CHECK(visible("\xE6\x97\x1b") == mark + mark + "␛");
 }
+
+}  // namespace visible_test

@@ -13,6 +13,8 @@
 #include "tests/unit/loop_wire.h"
 #include "tests/unit/tampering_wire.h"
 
+namespace watch_test {
+
 using namespace moorage::core;
 using namespace moorage::test;
 
@@ -94,3 +96,5 @@ TEST_CASE("heartbeats of another cluster are refused") {
     CHECK(one.at->of(1) == pulse::unknown);
     CHECK(stranger.at->of(0) == pulse::unknown);
 }
+
+}  // namespace watch_test

@@ -20,7 +20,7 @@
 #include "tests/unit/vector_file.h"
 #include "tests/unit/random_weights.h"
 
-namespace moorage::core {
+namespace moorage::core::weight_values_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST_CASE("kernels and definitions agree on random bytes") {
     }
 }
 
-}  // namespace moorage::core
+}  // namespace moorage::core::weight_values_test

@@ -10,6 +10,8 @@
 #include "tests/unit/program.h"
 #include "tests/unit/toy_run.h"
 
+namespace what_if_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -101,3 +103,5 @@ TEST_CASE("the program asks it of emulated machines") {
     CHECK(rows[0]["what_if"] == told["what_if"]);
     CHECK(rows[1]["what_if"]["base"] == rows[1]["tpot_ms"]["mean"]);
 }
+
+}  // namespace what_if_test

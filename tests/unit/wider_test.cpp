@@ -10,6 +10,8 @@
 #include "core/base/json.h"
 #include "tests/unit/toy_run.h"
 
+namespace wider_test {
+
 using namespace moorage::core;
 namespace test = moorage::test;
 
@@ -263,3 +265,5 @@ TEST_CASE("steps carry token ids and positions, and hidden states where they are
     CHECK(fact_of(computed, "placer", "hidden") > 0);
     CHECK(fact_of(computed, "placer", "token_ids") > 0);
 }
+
+}  // namespace wider_test

@@ -10,6 +10,8 @@
 
 #include "core/config/run_config.h"
 
+namespace zones_test {
+
 using namespace moorage::core;
 
 namespace {
@@ -134,3 +136,5 @@ TEST_CASE("what a zone refuses names the zone, and users need all servers") {
     REQUIRE_FALSE(dense.ok());
     CHECK(dense.failure().text.find("1025 servers, and 1024 are the most") != std::string::npos);
 }
+
+}  // namespace zones_test
