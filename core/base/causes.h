@@ -15,13 +15,14 @@ enum class cause : uint8_t {
     link,     // nothing can run before a transfer has ended
     disk,     // the same, and what it is to carry is still being read
     cpu,      // nothing is left to do until the CPU has computed its experts
-    away,     // until another machine has: the network, and what is computed there
+    network,  // until a message from another machine is here, or one is there
+    away,     // until another machine has computed, and what waits there before
     host,     // what is left in real time: policies, hand-overs, control
     idle      // no request is there
 };
-inline constexpr size_t cause_count = 8;
+inline constexpr size_t cause_count = 9;
 inline constexpr std::array<std::string_view, cause_count> cause_names{
-    "compute", "launch", "link", "disk", "cpu", "away", "host", "idle"};
+    "compute", "launch", "link", "disk", "cpu", "network", "away", "host", "idle"};
 
 struct time_causes {
     std::array<uint64_t, cause_count> ns{};

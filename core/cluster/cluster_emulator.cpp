@@ -112,7 +112,7 @@ void cluster_emulator::step() {
         cluster_node &of = *nodes_[due_.first()];
         const auto served = of.event();
         note_due(of);
-        if (served) nodes_[served->home]->calls_.computed(served->call, served->expert);
+        if (served) nodes_[served->home]->call_computed(served->call, served->expert);
     } else if (side_by_side_.due() == now_ns()) {
         side_by_side_event();
     } else {
@@ -122,8 +122,9 @@ void cluster_emulator::step() {
 
 void cluster_emulator::side_by_side_event() {
     const called_expert of = beside_.take(side_by_side_.step()->tag);
-    home_calls &calls = nodes_[of.home]->calls_;
-    for (uint32_t i = 0; i < calls.at(of.call).experts.size(); ++i) calls.computed(of.call, i);
+    cluster_node &home = *nodes_[of.home];
+    for (uint32_t i = 0; i < home.calls_.at(of.call).experts.size(); ++i)
+        home.call_computed(of.call, i);
 }
 
 void cluster_emulator::deliver(const delivery &arrived) {
@@ -141,7 +142,8 @@ void cluster_emulator::deliver(const delivery &arrived) {
 }
 
 // The hidden states are there.
-void cluster_emulator::compute(const cluster_node &home, uint32_t call) {
+void cluster_emulator::compute(cluster_node &home, uint32_t call) {
+    home.call_arrived();
     const home_calls::one_call &of = home.calls_.at(call);
     const uint32_t number = home.calls_.number();
     if (cluster_node *at = server_node(of.server)) {

@@ -67,7 +67,7 @@ private:
     void tell_watcher(const cluster_node &home, const moorage_step &view);
     void note_due(const cluster_node &of) { due_.set(of.calls_.number(), of.due_ns()); }
     void deliver(const delivery &arrived);
-    void compute(const cluster_node &home, uint32_t call);
+    void compute(cluster_node &home, uint32_t call);
     void side_by_side_event();
     void write(const migration_step &step);
     void end_writing();

@@ -56,6 +56,18 @@ void cluster_node::serve(const called_expert &of, const expert_work &work) {
     serving_.serve(of, work);
 }
 
+void cluster_node::call_arrived() {
+    if (computing_++ != 0) return;
+    parts_.where->catch_up();
+    parts_.where->wait_for_others(cause::away);
+}
+
+void cluster_node::call_computed(uint32_t call, uint32_t expert) {
+    if (!calls_.computed(call, expert) || --computing_ != 0) return;
+    parts_.where->catch_up();
+    parts_.where->wait_for_others(cause::network);
+}
+
 void cluster_node::take_in() {
     parts_.where->catch_up();
     for (const expert_work &one : calls_.came_home())

@@ -70,6 +70,9 @@ private:
     uint32_t page_of(const moorage_copy &copy) const {
         return copy.expert - all_.of.demand.model_first[place_.model];
     }
+    // A call of the home is where it is to be computed; an expert of it was.
+    void call_arrived();
+    void call_computed(uint32_t call, uint32_t expert);
     // Experts that others have computed are home.
     void take_in();
     activation_counts &bucket();
@@ -81,6 +84,7 @@ private:
     call_prices prices_;
     home_calls calls_;
     server_work serving_;
+    uint32_t computing_ = 0;  // calls of the home that are where they are computed
     bool ended_ = false;
     uint64_t wakes_ns_ = MOORAGE_NEVER;
     std::vector<activation_counts> activations_;

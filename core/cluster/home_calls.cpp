@@ -78,15 +78,16 @@ void home_calls::call_next() {
     }
 }
 
-void home_calls::computed(uint32_t call, uint32_t expert) {
+bool home_calls::computed(uint32_t call, uint32_t expert) {
     one_call &one = calls_[call];
-    --one.open;
-    if (!returns_each_ && one.open != 0) return;
+    const bool whole = --one.open == 0;
+    if (!returns_each_ && !whole) return false;
     const uint32_t output = returns_each_ ? expert : sum;
     if (serial_ && one.returning)
         one.ready.push_back(output);
     else
         send_back(call, output);
+    return whole;
 }
 
 void home_calls::send_back(uint32_t call, uint32_t output) {

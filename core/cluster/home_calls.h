@@ -43,8 +43,8 @@ public:
     // is now at the server that computes the call, or home: then came_home() says which experts.
     reached crossed(uint64_t tag);
     const one_call &at(uint32_t call) const { return calls_[call]; }
-    // By its place in the call.
-    void computed(uint32_t call, uint32_t expert);
+    // By its place in the call; whether that was the last of the call.
+    bool computed(uint32_t call, uint32_t expert);
 
     std::span<const expert_work> came_home() const { return came_home_; }
     uint64_t called_ns() const { return called_ns_; }  // when the calls of the step were made

@@ -60,7 +60,7 @@ private:
         busy_.gpu += what.duration_ns;
     }
     // Until now it computed if anything was on its way; else it waited for others.
-    void settle() { account(waiting_.empty() ? cause::away : cause::compute, now_); }
+    void settle() { account(waiting_.empty() ? others_ : cause::compute, now_); }
 
     uint64_t expert_ns_;
     std::vector<event> waiting_;  // a heap

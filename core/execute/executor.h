@@ -143,6 +143,8 @@ public:
     virtual uint64_t stall_ns() const { return busy().stall; }  // asked for once a step
     // From now on the time goes to `to`, borrowed until the next call; none of it is lost between.
     virtual void charge(time_causes &to) { charged_ = &to; }
+    // What waiting for other machines counts as from now on: the network, or what they compute.
+    void wait_for_others(cause as) { others_ = as; }
     virtual bool virtual_time() const = 0;
     // Loads copy nothing: host and device read the same memory.
     virtual bool unified_memory() const = 0;
@@ -155,6 +157,7 @@ protected:
     bool failed_ = false;
     time_causes uncharged_;  // before the first charge()
     time_causes *charged_ = &uncharged_;
+    cause others_ = cause::network;
 };
 
 }  // namespace moorage::core

@@ -111,7 +111,7 @@ protected:
         // While the CPU computes or a copy goes on, the disk is not what is waited for.
         if (carrying_[link_disk] != 0 && !computing && !(waiting && linked)) return cause::disk;
         if (waiting) return cause::link;
-        return computing ? cause::cpu : linked ? cause::link : cause::away;
+        return computing ? cause::cpu : linked ? cause::link : others_;
     }
 
     void begin_piece(uint32_t link) { ++carrying_[link]; }
@@ -144,6 +144,7 @@ protected:
     }
 
     using Base::charged_;
+    using Base::others_;
     stream device_, cpu_;
     uint32_t layer_ = 0;
     busy_ns busy_;

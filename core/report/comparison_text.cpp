@@ -353,6 +353,8 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
         lines.push_back(text);
     if (const std::string text = lossy_sentence(compared, view); !text.empty())
         lines.push_back(text);
+    if (compared.rows.size() == 1 && compared.rows[0].asked)
+        lines.push_back(what_if_sentence(*compared.rows[0].asked));
     add_warnings(lines, compared);
     return lines;
 }

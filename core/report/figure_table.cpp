@@ -172,7 +172,7 @@ constexpr of_run run_rows[] = {
      [](run of) -> json { return of.opt_reason.empty() ? json() : json(of.opt_reason); }},
     {{"causes", parts, neither, "causes",
       "what the time of prefill and of decode went to, in ms: compute, launch, link, disk, cpu, "
-      "away (other machines), host, idle (no request)"},
+      "network, away (other machines), host, idle (no request); no network or idle: none"},
      [](run of) -> json { return of.causes.empty() ? json() : causes_json(causes_of(of)); }},
     {{"warnings", parts, smaller, "warnings", "sentences"},
      [](run of) -> json { return of.warnings; }},

@@ -77,10 +77,22 @@ std::string padded_right(std::string_view text, size_t columns) {
     return std::string(text) + std::string(columns > used ? columns - used : 0, ' ');
 }
 
+bool before_unit(std::string_view text, size_t space) {
+    if (space == 0 || text[space] != ' ' || text[space - 1] < '0' || text[space - 1] > '9')
+        return false;
+    const std::string_view rest = text.substr(space + 1);
+    const std::string_view word = rest.substr(0, rest.find_first_of(" ,;:.)\n"));
+    constexpr std::string_view units[] = {"%",  "ns", "us", "ms",  "s",   "B",
+                                          "kB", "MB", "GB", "TB", "MiB", "GiB"};
+    return std::ranges::find(units, word) != std::end(units);
+}
+
 std::vector<std::string> wrapped(std::string_view text, size_t columns) {
     std::vector<std::string> lines(1);
     for (std::string_view rest = text; !rest.empty();) {
-        const size_t end = std::min(rest.find(' '), rest.size());
+        size_t end = rest.find(' ');
+        if (end < rest.size() && before_unit(rest, end)) end = rest.find(' ', end + 1);
+        end = std::min(end, rest.size());
         std::string_view word = rest.substr(0, end);
         rest.remove_prefix(std::min(end + 1, rest.size()));
         if (word.empty()) continue;

@@ -27,6 +27,8 @@ std::string padded_left(std::string_view text, size_t columns);   // right-align
 std::string padded_right(std::string_view text, size_t columns);  // left-aligned
 // Words in lines of at most `columns`; words that are longer are broken.
 std::vector<std::string> wrapped(std::string_view text, size_t columns);
+// Whether the space there stands between a number and its unit, where no line ends.
+bool before_unit(std::string_view text, size_t space);
 
 // Of a text report.
 inline constexpr size_t text_columns = 80;

@@ -3,6 +3,7 @@
 
 #include "core/base/json.h"
 #include "core/report/figure_table.h"
+#include "core/report/figures.h"
 #include "core/report/page_files.h"
 
 namespace moorage::core {
@@ -31,11 +32,22 @@ std::string chapter(const std::string &heading, const std::string &body) {
     return "<section>\n" + element("h2", heading) + "\n" + body + "</section>\n";
 }
 
+// Numbers are not parted from their units.
+std::string unparted(std::string_view text) {
+    std::string out;
+    for (size_t i = 0; i < text.size(); ++i)
+        if (before_unit(text, i))
+            out += "\u00a0";
+        else
+            out += text[i];
+    return out;
+}
+
 std::string sentences(const std::vector<std::string> &reading) {
     std::string html;
     for (const std::string &one : reading)
         html += (one.starts_with("warning") ? "<li class=\"warning\">" : "<li>") +
-                escape_markup(one) + "</li>\n";
+                escape_markup(unparted(one)) + "</li>\n";
     return html.empty() ? "" : "<ul>\n" + html + "</ul>\n";
 }
 

@@ -27,6 +27,7 @@ constexpr std::array<words, cause_count> cause_texts{{
     {"link wait", "waits for transfers"},
     {"disk wait", "waits for the disk"},
     {"CPU wait", "waits for the CPU"},
+    {"network", "waits for the network"},
     {"others wait", "waits for other machines"},
     {"host", "waits for the host's decisions"},
     {"idle", "has no request"},
@@ -160,8 +161,10 @@ json causes_json(const std::array<time_causes, 2> &phases) {
     json all = json::object();
     for (size_t phase = 0; phase < phases.size(); ++phase)
         for (size_t i = 0; i < cause_count; ++i) {
-            // Runs whose requests are all there from the start have no such time.
-            if (i == static_cast<size_t>(cause::idle) && phases[phase].ns[i] == 0) continue;
+            // Runs whose requests are all there from the start, on one machine, have no such time.
+            const auto which = static_cast<cause>(i);
+            if ((which == cause::idle || which == cause::network) && phases[phase].ns[i] == 0)
+                continue;
             all[phase_names[phase]][std::string(cause_names[i]) + "_ms"] =
                 stable(as_ms(phases[phase].ns[i]));
         }

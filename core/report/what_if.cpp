@@ -17,7 +17,19 @@ namespace {
 constexpr double share_least = 0.005;
 constexpr size_t effect_bar_columns = 30;
 
-std::string sentence(const what_if &asked, const std::vector<const what_if::row *> &order) {
+// Those whose runs ended, the largest saving first.
+std::vector<const what_if::row *> ordered(const what_if &asked) {
+    std::vector<const what_if::row *> order;
+    for (const what_if::row &one : asked.rows)
+        if (one.ms) order.push_back(&one);
+    std::ranges::stable_sort(order, [](const auto *a, const auto *b) { return *a->ms < *b->ms; });
+    return order;
+}
+
+}  // namespace
+
+std::string what_if_sentence(const what_if &asked) {
+    const std::vector<const what_if::row *> order = ordered(asked);
     const std::string more = format("{:.3g} %", 100 * (asked.factor - 1));
     if (order.empty()) return "no run with more of anything ended";
     const what_if::row &first = *order.front();
@@ -34,8 +46,6 @@ std::string sentence(const what_if &asked, const std::vector<const what_if::row 
     return text;
 }
 
-}  // namespace
-
 what_if what_if_of(const run_report &base) {
     what_if asked;
     asked.metric = base.tpot_ms.mean > 0 ? "tpot_ms" : "ttft_ms";
@@ -48,10 +58,7 @@ double figure_of(const what_if &asked, const run_report &of) {
 }
 
 std::string to_text(const what_if &asked) {
-    std::vector<const what_if::row *> order;
-    for (const what_if::row &one : asked.rows)
-        if (one.ms) order.push_back(&one);
-    std::ranges::stable_sort(order, [](const auto *a, const auto *b) { return *a->ms < *b->ms; });
+    const std::vector<const what_if::row *> order = ordered(asked);
     std::string text =
         format("\n  what would help: {} with {:.3g} % more of one resource\n",
                asked.metric == "tpot_ms" ? "TPOT" : "TTFT", 100 * (asked.factor - 1));
@@ -68,7 +75,7 @@ std::string to_text(const what_if &asked) {
     }
     for (const what_if::row &one : asked.rows)
         if (!one.why.empty()) text += labelled("", one.words + ": " + one.why);
-    for (const std::string &part : wrapped(sentence(asked, order), text_columns - 2))
+    for (const std::string &part : wrapped(what_if_sentence(asked), text_columns - 2))
         text += "  " + part + "\n";
     return text;
 }
@@ -88,11 +95,20 @@ std::string what_if_table(const std::vector<std::string> &labels,
             if (one.ms)
                 std::ranges::find(columns, one.words, &table_column::heading)->cells[i] =
                     format("{:+.1f} %", -100 * asked[i]->saved(one) + 0.0);
+    // What helps nobody leaves its room to the labels.
+    std::vector<std::string> useless;
+    for (size_t i = 1; i < columns.size(); ++i)
+        if (std::ranges::all_of(columns[i].cells, [](const auto &cell) { return cell == "+0.0 %"; }))
+            useless.push_back(columns[i].heading);
+    std::erase_if(columns, [&](const table_column &one) {
+        return std::ranges::find(useless, one.heading) != useless.end();
+    });
     std::string text = format("what would help: time with {:.3g} % more of one resource\n",
                               100 * (asked[0]->factor - 1));
     const std::vector<size_t> widths = fitted_widths(columns, columns_max);
     text += heading_line(columns, widths);
     for (size_t i = 0; i < asked.size(); ++i) text += row_line(columns, widths, i);
+    if (!useless.empty()) text += format("  no change: {}\n", listed(useless, "and"));
     return text;
 }
 
@@ -100,6 +116,7 @@ json to_json(const what_if &asked) {
     json rows = json::array();
     for (const what_if::row &one : asked.rows)
         rows.push_back({{"resource", one.resource},
+                        {"words", one.words},
                         {"value", one.ms ? json(stable(*one.ms)) : json()},
                         {"saved", one.ms ? json(stable(asked.saved(one))) : json()},
                         {"error", one.why.empty() ? json() : json(one.why)}});

@@ -67,6 +67,14 @@ struct bench {
 
 double ns(double value) { return value / 1e6; }  // in the report's unit
 
+// What a home waited for others: for messages, and for what they compute.
+std::pair<uint64_t, uint64_t> waits_of(const run_report &report, size_t home) {
+    time_causes sum;
+    for (const time_causes &phase : report.cluster->homes[home].causes) sum += phase;
+    return {sum[cause::network], sum[cause::away]};
+}
+using waits = std::pair<uint64_t, uint64_t>;
+
 }  // namespace
 
 TEST_CASE("one home, one call: by hand") {
@@ -88,6 +96,7 @@ TEST_CASE("one home, one call: by hand") {
     REQUIRE(all.homes.size() == 1);
     CHECK(all.homes[0].name == "a");
     CHECK(all.homes[0].tokens == 2);
+    CHECK(waits_of(report, 0) == waits{1020, 100});
     REQUIRE(all.links.size() == 2);
     CHECK(all.links[0].activation_bytes == 10);
     CHECK(all.devices[0].served == 0);
@@ -102,16 +111,22 @@ TEST_CASE("two homes call one server at the same time: the second waits for its 
     REQUIRE(report.cluster->homes.size() == 2);
     CHECK(report.cluster->homes[0].latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
     CHECK(report.cluster->homes[1].latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
+    CHECK(waits_of(report, 0) == waits{1020, 100});
+    CHECK(waits_of(report, 1) == waits{1020, 200});
 }
 
 TEST_CASE("two servers at once, or one after another") {
     bench on;
     const trace_data both = toy::routing({{{1, 2}}}, 3, {0, 1}, false);
     on.write(both, 3, 1, "0.000001,1,1\n");
-    CHECK(on.run_it().cluster->latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
+    run_report report = on.run_it();
+    CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1120 + 10)));
+    CHECK(waits_of(report, 0) == waits{1020, 100});
     on.cluster = "serial_calls = true\n";
     on.write(both, 3, 1, "0.000001,1,1\n");
-    CHECK(on.run_it().cluster->latency_ms.mean == doctest::Approx(ns(170 + 2 * 1120 + 10)));
+    report = on.run_it();
+    CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 2 * 1120 + 10)));
+    CHECK(waits_of(report, 0) == waits{2040, 200});
 }
 
 TEST_CASE("two experts of one server share the way there; outputs come as a sum, or each") {
@@ -130,6 +145,8 @@ TEST_CASE("two experts of one server share the way there; outputs come as a sum,
     report = on.run_it();
     CHECK(report.cluster->latency_ms.mean == doctest::Approx(ns(170 + 1220 + 10)));
     CHECK(report.bytes.network == 30);
+    // The first output is on its way while the second expert is computed.
+    CHECK(waits_of(report, 0) == waits{1020, 200});
 }
 
 TEST_CASE("a prompt crosses once for all of its tokens") {

@@ -301,7 +301,7 @@ std::string browser() {
 constexpr const char *probe =
     "<script>addEventListener('error',e=>document.body.setAttribute('data-error',e.message));"
     "addEventListener('load',()=>setTimeout(()=>{const d=document.documentElement;"
-    "const cut=[...document.querySelectorAll('figure,h2,li,canvas,.legend,.bars')].filter(e=>"
+    "const cut=[...document.querySelectorAll('figure,h2,li,canvas,.legend,.bars,td,th')].filter(e=>"
     "e.getBoundingClientRect().right>d.clientWidth+1).length;"
     "document.body.setAttribute('data-wide',d.scrollWidth-d.clientWidth);"
     "document.body.setAttribute('data-cut',cut)},400))</script>";

@@ -77,6 +77,17 @@ TEST_CASE("the sentence names what saves most, by how much, and what comes next"
     for (const std::string &line : split(text, '\n')) CHECK(columns_of(line) <= 80);
 }
 
+TEST_CASE("of several runs each resource is a column, unless it helps none") {
+    const what_if one = asked_of({{"the CPU", 95}, {"GPU compute", 100}, {"the link", 100}});
+    const what_if other = asked_of({{"the CPU", 100}, {"GPU compute", 100}, {"the link", 102.25}});
+    CHECK(what_if_table({"next_gate, cpu_all", "next_gate, cost"}, {&one, &other}, 60) ==
+          "what would help: time with 10 % more of one resource\n"
+          "                      the CPU  the link\n"
+          "  next_gate, cpu_all   -5.0 %    +0.0 %\n"
+          "  next_gate, cost      +0.0 %    +2.2 %\n"
+          "  no change: GPU compute\n");
+}
+
 TEST_CASE("the program asks it of emulated machines") {
     const moorage::test::program on;
     const toy::folder &folder = on.folder;

@@ -59,19 +59,26 @@ const choice = (label, options, then) => {
 };
 const distinct = values => [...new Set(values)];
 
-// columns: [{heading, of(row) -> text or element, title, key}]; same(a, b): rows of one block
+// columns: [{heading, of(row) -> text or element, title, key, text}]: text wraps; same(a, b): rows of one
+// block
 const table = (columns, rows, look, same) => {
   if (!rows.length) return null;
   const head = el('thead', {}, el('tr', {}, columns.map(c =>
-    el('th', {class: c.key ? null : 'figure', title: c.title}, c.heading))));
+    el('th', {class: c.key || c.text ? null : 'figure', title: c.title}, c.heading))));
   const bodies = [el('tbody')];
   rows.forEach((row, i) => {
     if (i > 0 && same && !same(rows[i - 1], row)) bodies.push(el('tbody'));
-    bodies.at(-1).append(el('tr', {class: look && look(row)},
-      columns.map(c => el(c.key ? 'th' : 'td', {}, c.of(row)))));
+    bodies.at(-1).append(el('tr', {class: look && look(row)}, columns.map(c =>
+      el(c.key ? 'th' : 'td', {'data-name': c.heading, class: c.text ? 'text' : null}, c.of(row)))));
   });
-  return el('div', {class: 'wide'}, el('table', {}, head, bodies));
+  return el('div', {class: 'wide rows'}, el('table', {}, head, bodies));
 };
+// Where a table is wider than the page, a row becomes a list of its cells.
+const fit = () => document.querySelectorAll('.wide.rows').forEach(wide => {
+  wide.classList.remove('stacked');
+  wide.classList.toggle('stacked', wide.scrollWidth > wide.clientWidth);
+});
+addEventListener('resize', fit);
 // Columns of figures by path; those that no row has are left out.
 const columns_of = (paths, rows) => paths.filter(p => rows.some(r => at(r, p) != null)).map(p => ({
   heading: figure(p).label, title: figure(p).meaning,
@@ -209,7 +216,7 @@ const heat = (title, rows, unit, column, low, high) => {
 
 // ---- causes ----
 const cause_words = {compute: 'computing', launch: 'launches', link: 'link wait', disk: 'disk wait',
-  cpu: 'CPU wait', away: 'others wait', host: 'host'};
+  cpu: 'CPU wait', network: 'network', away: 'others wait', host: 'host'};
 // Time without requests is no part of what requests wait for.
 const parts_of = causes => {
   const all = Object.entries(causes).map(([key, ms]) => [key.replace(/_ms$/, ''), ms])
@@ -223,7 +230,9 @@ const cause_rows = rows => rows.filter(r => r.causes).flatMap(r => ['prefill', '
   const {sum, parts} = parts_of(r.causes[phase]);
   return sum > 0 && {name: r.name + ', ' + phase, value: sum, parts, text: said('ms', sum)};
 }).filter(Boolean));
-const cause_keys = () => el('p', {class: 'note keys'}, Object.entries(cause_words).map(
+// Of those that occur.
+const cause_keys = rows => el('p', {class: 'note keys'}, Object.entries(cause_words).filter(([name]) =>
+  rows.some(of => of && Object.values(of).some(phase => phase[name + '_ms'] > 0))).map(
   ([name, words]) => {
     const key = el('i', {class: 'key'});
     key.style.background = `var(--${name})`;
@@ -316,19 +325,37 @@ const machine_chapters = rows => {
     const axis = axes_of(on(p))[0];
     return against(p || 'no profile', on(p), axis, 'tpot_ms.mean', look, axis ? rings(on(p), axis) : []);
   })));
-  of_groups('Where the time goes', 'Hover over a part.', rows.filter(r => r.causes), cause_keys(),
+  of_groups('Where the time goes', 'Hover over a part.', rows.filter(r => r.causes), cause_keys(rows.map(r => r.causes)),
     (shown, group) => bars(group, cause_rows(shown.map(r => ({name: r.label, causes: r.causes})))));
+  help_chapter(rows.filter(r => r.what_if));
   const first = on(profiles[0]), axis = axes_of(first)[0];
   const missed = first.map(r => ({...r, experts: {...r.experts,
     misses: r.experts.requested ? 100 * r.experts.misses / r.experts.requested : 0}}));
-  chapter('Cache', 'Misses in % of the experts asked for, with what the offline optimum would have ' +
-    'missed in the same slots.', grid(
+  chapter('Cache', axis ? 'Misses in % of the experts asked for, with what the offline optimum would have ' +
+    'missed in the same slots.' : 'Misses over those of the offline optimum in the same slots.', grid(
     axis && lines('Misses', axis.title, 'misses, %', [...distinct(missed.map(axis.name)).map(name => ({name,
       look: look(name), points: missed.filter(r => axis.name(r) === name)
         .map(r => [axis.of(r), r.experts.misses])})), ...optimum(first, axis)]),
     against('Distance to the optimum', first, axis, 'misses_over_optimum', look)));
   explorer(rows, look);
   layer_maps(rows);
+};
+
+// What more of one resource would save.
+const help_chapter = rows => {
+  if (!rows.length) return;
+  const asked = rows[0].what_if, resources = distinct(rows.flatMap(r => r.what_if.rows.map(w => w.words)));
+  const found = (r, words) => r.what_if.rows.find(w => w.words === words && w.saved != null);
+  const change = w => (w.saved > 0 ? '-' : '+') + said('share of 1', Math.abs(w.saved));
+  const more = +(100 * (asked.factor - 1)).toPrecision(3);
+  const note = `${figure(asked.metric + '.mean').label.replace(' ms', '')} with ${more} % more of one resource: ` +
+    'the same run, once for each.';
+  chapter('What would help', note, rows.length === 1
+    ? bars(rows[0].profile, asked.rows.filter(w => w.saved != null)
+      .sort((a, b) => b.saved - a.saved).map(w => ({name: w.words, value: Math.max(0, w.saved),
+        text: change(w) + ', ' + said('ms', w.value)})))
+    : table([{heading: 'run', key: true, of: r => r.label}, ...resources.map(words => ({heading: words,
+      of: r => { const w = found(r, words); return w ? change(w) : '-'; }}))], rows));
 };
 
 // Any figure against anything that differs.
@@ -410,14 +437,16 @@ const cluster_chapters = rows => {
   chapter('Over time', note + (moves.length ? ' Dotted: a migration begins.' : ''), grid(
     over('Local calls', 'local_ratio', '% of expert calls', 100),
     over('Latency by arrival', 'latency_ms', 'ms a request', 1)));
-  chapter('Homes', 'What the time of each went to while it had requests, and how long those took. ' + note, cause_keys(),
+  chapter('Homes', 'What the time of each went to while it had requests, and how long those took. ' + note,
+    cause_keys(shown.flatMap(r => of(r).homes.map(h => h.causes))),
     grid(shown.map(r => bars(name(r), [...of(r).homes].sort((a, b) => b.latency_ms.mean - a.latency_ms.mean)
       .slice(0, 24).map(h => {
-        const all = h.causes ? ['prefill', 'decode'].map(p => parts_of(h.causes[p])) : [];
-        const sum = all.reduce((a, p) => a + p.sum, 0);
+        const whole = {};
+        for (const phase of Object.values(h.causes || {}))
+          for (const [key, ms] of Object.entries(phase)) whole[key] = (whole[key] || 0) + ms;
+        const {sum, parts} = parts_of(whole);
         return {name: h.name, value: h.latency_ms.mean, text: `${said('ms', h.latency_ms.mean)}, local ` +
-          said('share of 1', h.local_ratio), parts: sum > 0 ? all.flatMap(p => p.parts.map(one =>
-            ({...one, share: one.share * p.sum / sum}))) : undefined};
+          said('share of 1', h.local_ratio), parts: sum > 0 ? parts : undefined};
       })))));
   chapter('Links', 'Bytes; the second part of a bar is migration. ' + note, grid(shown.map(r =>
     bars(name(r), [...of(r).links].sort((a, b) => b.activation_bytes + b.migration_bytes -
@@ -532,8 +561,10 @@ kinds.validation = d => {
       r.class === name).map(r => [r.published_ms, r.emulated_ms])})), side('equal', 1),
     side('a quarter more', 1.25), side('a quarter less', .8)], {log: true}) : null);
   for (const [heading, rows] of d.tables) chapter(heading, null, table(rows[0].map((name, i) =>
-    ({heading: name, key: i === 0, of: r => String(r[i])})), rows.slice(1)));
+    ({heading: name, key: i === 0, text: rows.slice(1).some(r => /^[a-z]/i.test(r[i])),
+      of: r => String(r[i])})), rows.slice(1)));
 };
 
 kinds[carried.kind](carried.data);
+fit();
 })();
