@@ -98,7 +98,8 @@ std::string what_if_table(const std::vector<std::string> &labels,
     // What helps nobody leaves its room to the labels.
     std::vector<std::string> useless;
     for (size_t i = 1; i < columns.size(); ++i)
-        if (std::ranges::all_of(columns[i].cells, [](const auto &cell) { return cell == "+0.0 %"; }))
+        if (std::ranges::all_of(columns[i].cells,
+                                [](const auto &cell) { return cell == "+0.0 %"; }))
             useless.push_back(columns[i].heading);
     std::erase_if(columns, [&](const table_column &one) {
         return std::ranges::find(useless, one.heading) != useless.end();

@@ -360,7 +360,8 @@ TEST_CASE("text is measured, cut and wrapped by code points") {
     CHECK(wrapped("abcdefgh ij", 3) == std::vector<std::string>{"abc", "def", "gh", "ij"});
     CHECK(wrapped("", 10) == std::vector<std::string>{""});
     // A number and its unit stay together.
-    CHECK(wrapped("takes 12.5 %, or 3 s", 10) == std::vector<std::string>{"takes", "12.5 %, or", "3 s"});
+    CHECK(wrapped("takes 12.5 %, or 3 s", 10) ==
+          std::vector<std::string>{"takes", "12.5 %, or", "3 s"});
     CHECK(wrapped("of 12 sets 7 ms", 5) == std::vector<std::string>{"of 12", "sets", "7 ms"});
 }
 
