@@ -122,6 +122,8 @@ TEST_CASE("thresholds at their ends: the model's own, all small, the first alone
     CHECK(route(never, of.step).classes == class_rows(3, std::vector<uint32_t>(4, small)));
     const driven_policy one("router/hobbit", "hobbit", of.world, {{"t1", "0"}, {"t2", "-1"}});
     CHECK(route(one, of.step).classes == class_rows(3, {top, dropped, dropped, dropped}));
+    const driven_policy least("router/hobbit", "hobbit", of.world, {{"t1", "-1"}, {"t2", "-1"}});
+    CHECK(route(least, of.step).classes == class_rows(3, {small, dropped, dropped, dropped}));
 }
 
 TEST_CASE("prefill and weights are left alone where that is asked for") {

@@ -270,11 +270,11 @@ TEST_CASE("every figure that the script names has a definition") {
         ++named;
     }
     CHECK(named >= 20);
-    for (const auto &[path, one] : all_figures()) {
-        CAPTURE(path);
-        CHECK_FALSE(one->label.empty());
-        CHECK_FALSE(one->meaning.empty());
-        CHECK_FALSE(one->meaning.ends_with("."));
+    for (const auto &named : all_figures()) {
+        CAPTURE(named.first);
+        CHECK_FALSE(named.second->label.empty());
+        CHECK_FALSE(named.second->meaning.empty());
+        CHECK_FALSE(named.second->meaning.ends_with("."));
     }
 }
 

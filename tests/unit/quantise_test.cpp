@@ -133,6 +133,27 @@ TEST_CASE("blocks worked out by hand") {
     CHECK(fp4[0] == std::byte{127});
     CHECK(fp4[1] == std::byte{7});
     CHECK(fp4[16] == std::byte{9 << 4});
+    // Half way between two codes the even one: 0 to 1, 1 to 2, 2 to 3, ... 6 to 7.
+    const std::vector<float> ties{0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};
+    std::ranges::copy(ties, x.begin() + 1);
+    const std::vector<std::byte> even = packed(weight_type::mxfp4_gguf, x);
+    for (size_t i = 0; i < ties.size(); ++i) CHECK(int(even[2 + i]) == int((i + 1) / 2 * 2));
+}
+
+// Groups with scales of 1 and 1/2, whose values are all the codes there are: the greatest scale is
+// the one end of its codes that the other end does not have.
+TEST_CASE("scales in codes of their own come back, the greatest too") {
+    for (const auto &[type, count] :
+         {std::pair(weight_type::q3_k, 4), std::pair(weight_type::q6_k, 32)}) {
+        CAPTURE(name_of(type));
+        std::vector<float> x(256);
+        for (int i = 0; i < 256; ++i) {
+            // Of 16 codes, the least of all among them.
+            const int code = i % 16 == 0 ? -count : (i * 7 + i / 16) % (2 * count) - count;
+            x[static_cast<size_t>(i)] = static_cast<float>(code) * (i < 16 ? 1.0F : 0.5F);
+        }
+        CHECK(through(type, x) == x);
+    }
 }
 
 TEST_CASE("errors stay within the steps of the formats") {

@@ -18,7 +18,7 @@ namespace {
 // Of the first version a load takes 11,000 ns and an expert 100 ns for each of one or two tokens,
 // of the second, half as large, 6,000 and 50.
 struct bench : toy_run {
-    bench() : toy_run({"plugins"}) {
+    bench() : toy_run({"plugins", "tests/policies"}) {
         config.cache.plugin = "lru";
         config.buffer_experts = 0;
         config.experts = 2;
@@ -78,6 +78,18 @@ TEST_CASE("an expert comes in the version asked for, and anew when a better one 
     CHECK(versions[1]["name"] == "small.toml");
     CHECK(versions[1]["computed_share"] == 0.3);
     CHECK(to_text(report).find("versions    70.00 % of the work in toy") != std::string::npos);
+}
+
+// One layer, two slots: both experts come in the first version, for the second token the small one
+// would do. They are as they are: 200 ns.
+TEST_CASE("what is here in the first version is computed in it") {
+    bench on;
+    on.config.router = {"small", "test", {{"from", int64_t{1}, "test"}}};
+    on.use({{{0, 1}}, {{0, 1}}}, 2, {0, 2});
+    const run_report report = on.run_it();
+    CHECK(report.total_ms == doctest::Approx((2 * 180 + 22'100 + 200) / 1e6).epsilon(1e-12));
+    CHECK(report.versions[0].computed == 4);
+    CHECK(report.versions[1].computed == 0);
 }
 
 // Two requests of a token each, side by side: {0, 1} and {1, 2}. Expert 1 is small for the first

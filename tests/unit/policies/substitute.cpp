@@ -5,7 +5,7 @@
 // `undeclared` does the same and does not say that it is lossy. `infinite` and `huge` keep the
 // choice and give every expert a weight that is infinite, or near the largest that is not.
 // `reweigh` keeps the experts and scales the weight of the last-ranked one; `restate` does so too
-// and says that it is lossless.
+// and says that it is lossless. `small` lets a second version of the experts do.
 
 #include <moorage/moorage.hpp>
 
@@ -126,7 +126,34 @@ public:
     using reweigh::reweigh;
 };
 
+// Keeps the choice and lets the second version do, from token `from` on.
+class small {
+public:
+    static constexpr moorage::about about{
+        .name = "small", .summary = "second versions to order", .flags = MOORAGE_POLICY_LOSSY};
+    static constexpr moorage::param params[] = {
+        moorage::integer("from", 0, 0, 1'000'000, "the first token whose experts may be small")};
+
+    explicit small(const moorage::setup &setup)
+        : from_(static_cast<uint64_t>(setup.integer("from"))) {}
+    void activate(const moorage::limits &) { reset(); }
+    void reset() { rows_ = 0; }
+
+    uint32_t select(const moorage::step &step, moorage::route &route) {
+        const size_t k = step.top_k, count = step.token_count * k;
+        std::copy_n(step.host_chosen, count, route.host_experts);
+        for (size_t i = 0; i < count; ++i)
+            route.host_classes[i] = rows_ + i / k < from_ ? MOORAGE_CLASS_TOP : MOORAGE_CLASS_SMALL;
+        rows_ += step.token_count;
+        return step.token_count;
+    }
+
+private:
+    const uint64_t from_;
+    uint64_t rows_ = 0;
+};
+
 }  // namespace
 
 MOORAGE_POLICIES("org.moorage.test.substitute", "1.0.0", substitute, undeclared, infinite, huge,
-                 reweigh, restate)
+                 reweigh, restate, small)
