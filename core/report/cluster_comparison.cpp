@@ -36,7 +36,7 @@ std::vector<table_column> cluster_columns_for(const comparison &compared,
     table_column local{"local", {}}, network{"network", {}}, moves{"moves", {}};
     for (const comparison_row &row : compared.rows) {
         const cluster_report *of = row.report.cluster ? &*row.report.cluster : nullptr;
-        latency.push_back(of ? of->latency_ms.mean : none);
+        latency.push_back(of ? shown_ms(row) : none);
         p99.push_back(of ? of->latency_ms.p99 : none);
         ttft.push_back(row.report.ttft_ms.mean);
         tpot.push_back(row.report.tpot_ms.mean);
@@ -50,8 +50,10 @@ std::vector<table_column> cluster_columns_for(const comparison &compared,
     for (size_t i = 0; i < first.cells.size(); ++i)
         first.cells[i] += view.pareto[i] && compared.rows[i].report.cluster ? " *" : "  ";
     columns.push_back(std::move(first));
-    // What both kinds of runs have takes the room of the percentile.
-    if (all_clusters(compared))
+    // What both kinds of runs have takes the room of the percentile, and so does what repeats say.
+    if (auto interval = interval_column(compared))
+        columns.push_back(std::move(*interval));
+    else if (all_clusters(compared))
         columns.push_back({"p99", aligned(p99)});
     else
         columns.push_back({"TPOT", aligned(tpot)});
@@ -181,6 +183,17 @@ std::vector<uint64_t> memory_sizes(const comparison_view &view) {
     return sizes;
 }
 
+std::optional<table_column> interval_column(const comparison &compared) {
+    table_column column{"95 %", {}};
+    bool any = false;
+    for (const comparison_row &row : compared.rows) {
+        const bool several = row.repeats_ms.size() > 1;
+        any |= several;
+        column.cells.push_back(several ? "± " + three_digits(half_interval(row.repeats_ms)) : "-");
+    }
+    return any ? std::optional(column) : std::nullopt;
+}
+
 std::string cluster_table(const comparison &compared, const comparison_view &view) {
     const std::vector<table_column> columns = cluster_columns_for(compared, view);
     const std::vector<size_t> widths = fitted_widths(columns, text_columns);
@@ -211,8 +224,7 @@ std::vector<std::string> cluster_reading(const comparison &compared, const compa
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         if (!compared.rows[i].report.cluster) continue;
         rows.push_back(i);
-        known[view.group[i]].try_emplace(view.labels[i],
-                                         compared.rows[i].report.cluster->latency_ms.mean);
+        known[view.group[i]].try_emplace(view.labels[i], shown_ms(compared.rows[i]));
     }
     std::vector<std::string> lines;
     // Settings that only one run has compare nothing.
@@ -221,7 +233,10 @@ std::vector<std::string> cluster_reading(const comparison &compared, const compa
     const auto add = [&](std::string text) {
         if (!text.empty()) lines.push_back(std::move(text));
     };
-    if (leader) add(fastest_sentence(view, rows, *leader, known));
+    if (leader) {
+        const std::string unsure = unsure_sentence(compared, view, rows, *leader);
+        add(unsure.empty() ? fastest_sentence(view, rows, *leader, known) : unsure);
+    }
     if (leader) add(local_sentence(compared, view, rows));
     add(unfinished_sentence(compared));
     return lines;

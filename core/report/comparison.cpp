@@ -174,6 +174,14 @@ uint64_t slots_of(const comparison_row &row, const flat_config &flat) {
                : 0;
 }
 
+// To the three digits that a table shows: what looks alike is not told apart.
+double ranked_ms(const comparison_row &of) {
+    const double ms = shown_ms(of);
+    if (ms <= 0) return 0;
+    const double unit = std::pow(10.0, std::floor(std::log10(ms)) - 2);
+    return stable(std::round(ms / unit) * unit);
+}
+
 // The lowest TPOT, or latency of clusters, of each group is best, unless there is nothing to be
 // better than.
 void mark_best(comparison_view &view, const comparison &compared) {
@@ -182,7 +190,7 @@ void mark_best(comparison_view &view, const comparison &compared) {
         if (!view.offline[i] && compared.rows[i].report.misfit.empty())
             groups[view.group[i]].push_back(i);
     for (const auto &[group, members] : groups) {
-        const auto time = [&](size_t i) { return stable(time_ms(compared.rows[i].report)); };
+        const auto time = [&](size_t i) { return ranked_ms(compared.rows[i]); };
         const auto [low, high] = std::minmax_element(
             members.begin(), members.end(), [&](size_t a, size_t b) { return time(a) < time(b); });
         if (time(*low) == time(*high)) continue;
@@ -209,9 +217,9 @@ void mark_pareto(comparison_view &view, const comparison &compared,
         const run_report &report = compared.rows[i].report;
         const auto quality = quality_of(report);
         if (view.offline[i] || !report.misfit.empty() || !quality || time_ms(report) <= 0) continue;
-        by_field[fields[i]].push_back(
-            {i,
-             {view.slots[i] + view.storage_bytes[i], stable(time_ms(report)), stable(*quality)}});
+        by_field[fields[i]].push_back({i,
+                                       {view.slots[i] + view.storage_bytes[i],
+                                        ranked_ms(compared.rows[i]), stable(*quality)}});
     }
     for (const auto &entry : by_field) {
         const auto &rows = entry.second;
@@ -264,8 +272,10 @@ void group_rows(comparison_view &view, const comparison &compared) {
     for (size_t i = 0; i < compared.rows.size(); ++i) {
         const run_report &report = compared.rows[i].report;
         const auto quality = quality_of(report);
-        fields.emplace_back(report.profile, work_of(report));
-        groups.emplace_back(report.profile, work_of(report), view.slots[i] + view.storage_bytes[i],
+        // Of two clocks neither is faster.
+        const std::string clock = report.profile + (report.virtual_time ? "" : "\n");
+        fields.emplace_back(clock, work_of(report));
+        groups.emplace_back(clock, work_of(report), view.slots[i] + view.storage_bytes[i],
                             quality.has_value(), quality ? stable(*quality) : 0);
     }
     view.group = numbered(groups);
@@ -339,8 +349,15 @@ std::optional<double> quality_of(const run_report &of) {
     // A text that was given is the same in every row; one that was written is not.
     if (of.text.scored != 0 && of.text.texts.empty()) return of.text.nll;
     if (!of.lossy) return 0;
-    if (of.text.own_nll) return of.text.nll_change();
+    // A choice that is not the model's is never worth more than the model's own, whatever one text
+    // says of it.
+    constexpr double lossy_least = 1e-6;
+    if (of.text.own_nll) return std::max(lossy_least, of.text.nll_change());
     return {};
+}
+
+double shown_ms(const comparison_row &of) {
+    return of.repeats_ms.size() > 1 ? mean_of(of.repeats_ms) : time_ms(of.report);
 }
 
 double half_interval(std::span<const double> values) {

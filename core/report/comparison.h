@@ -82,14 +82,20 @@ std::vector<std::string> reading(const comparison &compared, const comparison_vi
 
 // Of the time that rows are compared by: TPOT, or of clusters latency.
 double time_ms(const run_report &of);
+// The same of a row: the mean of its repeats, where it has some.
+double shown_ms(const comparison_row &of);
 // How much worse a run's text is foretold than the model alone would, or how badly a given text is;
-// 0 of lossless runs; nothing where it is not known.
+// 0 of lossless runs, more of all that are not; nothing where it is not known.
 std::optional<double> quality_of(const run_report &of);
 // Half the width of the 95 % interval of the mean (Student's t). Requires: two values or more.
 double half_interval(std::span<const double> values);
 // Whether `a` is faster than `b`: by what was measured where both ran once, else where the interval
 // of the mean of ln(a / b), taken repeat by repeat, excludes 0.
 bool is_faster(const comparison_row &a, const comparison_row &b);
+
+// Where runs were repeated: "lru and lfu are not told apart by 5 repeats", if `fastest` is not; "".
+std::string unsure_sentence(const comparison &compared, const comparison_view &view,
+                            const std::vector<size_t> &rows, const std::string &fastest);
 
 // What models wrote: each text once, with the labels of the rows that wrote it.
 struct written_text {

@@ -55,25 +55,14 @@ table_column moved_column(const comparison &compared) {
 // With the mark of what nothing beats, or that it does not fit.
 table_column tpot_column(const comparison &compared, const comparison_view &view) {
     std::vector<double> values;
-    for (const comparison_row &row : compared.rows) values.push_back(row.report.tpot_ms.mean);
+    for (const comparison_row &row : compared.rows)
+        values.push_back(row.report.cluster ? row.report.tpot_ms.mean : shown_ms(row));
     table_column column{"TPOT ms  ", aligned(values)};  // room for the mark
     for (size_t i = 0; i < column.cells.size(); ++i)
         column.cells[i] += !compared.rows[i].report.misfit.empty() ? " !"
                            : view.pareto[i]                        ? " *"
                                                                    : "  ";
     return column;
-}
-
-// "± 0.12", of the rows that ran several times.
-std::optional<table_column> interval_column(const comparison &compared) {
-    table_column column{"95 %", {}};
-    bool any = false;
-    for (const comparison_row &row : compared.rows) {
-        const bool several = row.repeats_ms.size() > 1;
-        any |= several;
-        column.cells.push_back(several ? "± " + three_digits(half_interval(row.repeats_ms)) : "-");
-    }
-    return any ? std::optional(column) : std::nullopt;
 }
 
 std::vector<table_column> columns_for(const comparison &compared, const comparison_view &view) {
@@ -103,10 +92,8 @@ std::vector<table_column> columns_for(const comparison &compared, const comparis
     columns.push_back(tpot_column(compared, view));
     if (const auto interval = interval_column(compared)) columns.push_back(*interval);
     columns.push_back(std::move(speed));  // says what TPOT says
-    constexpr std::pair<const char *, uint8_t> told[] = {{"misses_over_optimum", 2},
-                                                         {"shares.wasted", 3},
-                                                         {"shares.late", 4},
-                                                         {"shares.on_cpu", 0}};
+    constexpr std::pair<const char *, uint8_t> told[] = {
+        {"misses_over_optimum", 2}, {"shares.wasted", 3}, {"shares.late", 4}, {"shares.on_cpu", 0}};
     for (const auto &[path, spare] : told)
         if (auto column = figure_column(compared, path)) {
             column->spare = spare;
@@ -193,7 +180,7 @@ std::string unranked_sentence(const comparison &compared, const comparison_view 
     if (sizes.size() > 1) differ.emplace_back("memory");
     if (qualities.size() > 1) differ.emplace_back("quality");
     if (differ.empty()) differ.emplace_back("work");
-    return format("not ranked, as the rows differ in {}", listed(differ, "and"));
+    return format("none is called fastest, as the rows differ in {}", listed(differ, "and"));
 }
 
 // The nearest row of its group that is not a bound; nothing where it is alone.
@@ -206,20 +193,6 @@ std::optional<size_t> next_best(const comparison &compared, const comparison_vie
             next = i;
     }
     return next;
-}
-
-// Where runs were repeated: "lru and lfu are not told apart by 5 repeats", if they are not.
-std::string unsure_sentence(const comparison &compared, const comparison_view &view,
-                            const std::vector<size_t> &rows, const std::string &fastest) {
-    for (const size_t i : rows) {
-        const comparison_row &row = compared.rows[i];
-        if (view.labels[i] != fastest || !view.best[i] || row.repeats_ms.size() < 2) continue;
-        const auto next = next_best(compared, view, i);
-        if (next && !is_faster(row, compared.rows[*next]))
-            return format("{} and {} are not told apart by {} repeats", fastest, view.labels[*next],
-                          row.repeats_ms.size());
-    }
-    return "";
 }
 
 // What is fastest, and what would be if it saw the future.
@@ -245,6 +218,20 @@ leaders leaders_of(const comparison_view &view, const std::vector<size_t> &rows,
     return found;
 }
 
+bool of_sizes(const comparison_view &view, const std::vector<size_t> &rows) {
+    return std::ranges::any_of(
+        rows, [&](size_t i) { return view.slots[i] != view.slots[rows.front()]; });
+}
+
+// Where the best are several: "none and echo are equally fast".
+std::string equal_sentence(const comparison_view &view, const std::vector<size_t> &rows) {
+    std::vector<std::string> best;
+    for (const size_t i : rows)
+        if (view.best[i]) best.push_back(view.labels[i]);
+    if (best.size() < 2) return "";
+    return format("{} are equally fast", listed(best, "and"));
+}
+
 std::string fastest_sentence(const comparison &compared, const comparison_view &view,
                              const std::vector<size_t> &rows) {
     const std::string reference = reference_of(view, rows);
@@ -255,8 +242,11 @@ std::string fastest_sentence(const comparison &compared, const comparison_view &
         return unsure;
     const standing &winner = by_label.at(*found.fastest);
     const bool many = found.groups > 1;
+    if (const std::string equal = equal_sentence(view, rows); !many && !equal.empty()) return equal;
     std::string text = *found.fastest + " is fastest";
-    if (many) text += format(" at {} of {} sizes", winner.wins, found.groups);
+    if (many)
+        text += format(" at {} of {} {}", winner.wins, found.groups,
+                       of_sizes(view, rows) ? "sizes" : "settings");
     if (winner.shared_wins > 0 && many)
         text += format(" (at {} of them not alone)", winner.shared_wins);
     if (*found.fastest != reference && winner.groups > 0)
@@ -337,6 +327,19 @@ void add_warnings(std::vector<std::string> &lines, const comparison &compared) {
 
 }  // namespace
 
+std::string unsure_sentence(const comparison &compared, const comparison_view &view,
+                            const std::vector<size_t> &rows, const std::string &fastest) {
+    for (const size_t i : rows) {
+        const comparison_row &row = compared.rows[i];
+        if (view.labels[i] != fastest || !view.best[i] || row.repeats_ms.size() < 2) continue;
+        const auto next = next_best(compared, view, i);
+        if (next && !is_faster(row, compared.rows[*next]))
+            return format("{} and {} are not told apart by {} repeats", fastest, view.labels[*next],
+                          row.repeats_ms.size());
+    }
+    return "";
+}
+
 std::vector<std::string> reading(const comparison &compared, const comparison_view &view) {
     std::vector<std::string> lines;
     for (const std::string &profile : view.profiles) {
@@ -373,12 +376,30 @@ static std::string texts_of(const comparison &compared, const comparison_view &v
     return text;
 }
 
+static std::vector<std::string> offline_labels(const comparison &compared,
+                                               const comparison_view &view) {
+    std::vector<std::string> labels;
+    for (size_t i = 0; i < compared.rows.size(); ++i)
+        if (view.offline[i] && std::ranges::find(labels, view.labels[i]) == labels.end())
+            labels.push_back(view.labels[i]);
+    return labels;
+}
+
 // What the marks beside the times mean.
 static std::string marks_text(const comparison &compared, const comparison_view &view,
                               bool any_mark) {
     std::string text;
-    if (any_mark)
-        text += "* nothing of the same work beats it in memory, TPOT and quality together\n";
+    if (any_mark) {
+        std::string mark =
+            format("* nothing of the same work beats it in memory, {} and quality together",
+                   all_clusters(compared) ? "latency" : "TPOT");
+        if (const std::vector<std::string> seers = offline_labels(compared, view); !seers.empty())
+            mark += format("; {}, which see{} the future, take{} no part", listed(seers, "and"),
+                           seers.size() == 1 ? "s" : "", seers.size() == 1 ? "s" : "");
+        for (const std::string &part :
+             wrapped(mark, all_clusters(compared) ? text_columns : table_columns))
+            text += part + "\n";
+    }
     for (size_t i = 0; i < compared.rows.size(); ++i)
         if (const std::string &misfit = compared.rows[i].report.misfit; !misfit.empty())
             for (const std::string &part : wrapped(format("! {} with {} experts does not fit: {}",
@@ -400,7 +421,7 @@ static std::string what_if_tables(const comparison &compared, const comparison_v
                 asked.push_back(&*compared.rows[i].asked);
             }
         if (asked.empty()) continue;
-        if (view.profiles.size() > 1) text += profile + ": ";
+        text += "\n" + (view.profiles.size() > 1 ? profile + ": " : std::string());
         text += what_if_table(labels, asked, table_columns) + "\n";
     }
     return text;

@@ -123,7 +123,7 @@ constexpr of_run run_rows[] = {
     {{"bytes.prefetch_used", bytes, larger, "prefetch used", "of what was prefetched, asked for"},
      [](run of) -> json { return of.bytes.prefetch_used; }},
     {{"bytes.prefetch_wasted", bytes, smaller, "prefetch wasted",
-      "of what was prefetched, never asked for"},
+      "of what was prefetched, never used: gone before, or computed elsewhere"},
      [](run of) -> json { return of.bytes.prefetch_wasted; }},
     {{"bytes.behind", bytes, neither, "behind", "loaded for later steps while the CPU computed"},
      [](run of) -> json { return of.bytes.behind; }},
@@ -172,7 +172,7 @@ constexpr of_run run_rows[] = {
      [](run of) -> json { return of.opt_reason.empty() ? json() : json(of.opt_reason); }},
     {{"causes", parts, neither, "causes",
       "what the time of prefill and of decode went to, in ms: compute, launch, link, disk, cpu, "
-      "network, away (other machines), host, idle (no request); no network or idle: none"},
+      "network, away (other devices), host, idle (no request); no network or idle: none"},
      [](run of) -> json { return of.causes.empty() ? json() : causes_json(causes_of(of)); }},
     {{"warnings", parts, smaller, "warnings", "sentences"},
      [](run of) -> json { return of.warnings; }},

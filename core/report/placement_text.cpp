@@ -186,6 +186,28 @@ std::string table(const placement_report &report) {
     return text;
 }
 
+// Of the plans of one scene: the lowest latency, and where batches pass together, theirs, which is
+// what requests meet.
+std::string lowest_text(const placement_report &report) {
+    if (report.scenes.size() != 1) return "";
+    const placement_row *alone = nullptr, *together = nullptr;
+    for (const placement_row &row : report.rows) {
+        if (!row.refusal.empty()) continue;
+        if (!alone || latency_ms(row) < latency_ms(*alone)) alone = &row;
+        if (!together || row.figures.batch_token_s < together->figures.batch_token_s)
+            together = &row;
+    }
+    if (!alone || !in_batches(report.scenes[0].of))
+        return alone ? alone->made.policy + " has the lowest latency, by the model of one token"
+                     : "";
+    const std::string of_batches =
+        format("{} has the lowest latency of a token whose batch passes together (batch ms)",
+               together->made.policy);
+    return together == alone
+               ? of_batches + ", and of one alone (latency ms)"
+               : of_batches + format(", {} of one alone (latency ms)", alone->made.policy);
+}
+
 }  // namespace
 
 std::string to_text(const placement_report &report) {
@@ -201,6 +223,10 @@ std::string to_text(const placement_report &report) {
         for (const auto &[key, value] : report.scenes[row.scene].settings) of += " " + value;
         for (const std::string &line : wrapped(of + ": " + facts, columns_max))
             notes += line + "\n";
+    }
+    if (const std::string lowest = lowest_text(report); !lowest.empty()) {
+        text += "\n";
+        for (const std::string &line : wrapped(lowest, columns_max)) text += line + "\n";
     }
     return notes.empty() ? text : text + "\n" + notes;
 }

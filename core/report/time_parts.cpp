@@ -28,7 +28,7 @@ constexpr std::array<words, cause_count> cause_texts{{
     {"disk wait", "waits for the disk"},
     {"CPU wait", "waits for the CPU"},
     {"network", "waits for the network"},
-    {"others wait", "waits for other machines"},
+    {"others wait", "waits for other devices"},
     {"host", "waits for the host's decisions"},
     {"idle", "has no request"},
 }};

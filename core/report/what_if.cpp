@@ -28,6 +28,16 @@ std::vector<const what_if::row *> ordered(const what_if &asked) {
 
 }  // namespace
 
+static const char *time_word(const what_if &asked) {
+    return asked.metric == "tpot_ms" ? "TPOT" : "TTFT";
+}
+
+// "-7.9 %"; what rounds to nothing is +0.0 %.
+static std::string change_text(double saved) {
+    const double percent = std::round(-1000 * saved) / 10;
+    return format("{:+.1f} %", percent == 0 ? 0.0 : percent);
+}
+
 std::string what_if_sentence(const what_if &asked) {
     const std::vector<const what_if::row *> order = ordered(asked);
     const std::string more = format("{:.3g} %", 100 * (asked.factor - 1));
@@ -59,17 +69,16 @@ double figure_of(const what_if &asked, const run_report &of) {
 
 std::string to_text(const what_if &asked) {
     const std::vector<const what_if::row *> order = ordered(asked);
-    std::string text =
-        format("\n  what would help: {} with {:.3g} % more of one resource\n",
-               asked.metric == "tpot_ms" ? "TPOT" : "TTFT", 100 * (asked.factor - 1));
+    std::string text = format("\n  what would help: {} with {:.3g} % more of one resource\n",
+                              time_word(asked), 100 * (asked.factor - 1));
     double top = share_least;
     for (const what_if::row *one : order) top = std::max(top, asked.saved(*one));
     for (const what_if::row *one : order) {
         const double saved = asked.saved(*one);
-        std::string line = format("  {} {} {} {}", padded_right(one->words, 20),
-                                  padded_left(human_ms(*one->ms), 10),
-                                  padded_left(format("{:+.1f} %", -100 * saved + 0.0), 9),
-                                  block_bar(std::max(0.0, saved) / top, effect_bar_columns));
+        std::string line =
+            format("  {} {} {} {}", padded_right(one->words, 20),
+                   padded_left(human_ms(*one->ms), 10), padded_left(change_text(saved), 9),
+                   block_bar(std::max(0.0, saved) / top, effect_bar_columns));
         line.erase(line.find_last_not_of(' ') + 1);
         text += line + "\n";
     }
@@ -94,7 +103,7 @@ std::string what_if_table(const std::vector<std::string> &labels,
         for (const what_if::row &one : asked[i]->rows)
             if (one.ms)
                 std::ranges::find(columns, one.words, &table_column::heading)->cells[i] =
-                    format("{:+.1f} %", -100 * asked[i]->saved(one) + 0.0);
+                    change_text(asked[i]->saved(one));
     // What helps nobody leaves its room to the labels.
     std::vector<std::string> useless;
     for (size_t i = 1; i < columns.size(); ++i)
@@ -104,8 +113,8 @@ std::string what_if_table(const std::vector<std::string> &labels,
     std::erase_if(columns, [&](const table_column &one) {
         return std::ranges::find(useless, one.heading) != useless.end();
     });
-    std::string text = format("what would help: time with {:.3g} % more of one resource\n",
-                              100 * (asked[0]->factor - 1));
+    std::string text = format("what would help: {} with {:.3g} % more of one resource\n",
+                              time_word(*asked[0]), 100 * (asked[0]->factor - 1));
     const std::vector<size_t> widths = fitted_widths(columns, columns_max);
     text += heading_line(columns, widths);
     for (size_t i = 0; i < asked.size(); ++i) text += row_line(columns, widths, i);

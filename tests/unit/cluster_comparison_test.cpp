@@ -93,6 +93,21 @@ TEST_CASE("the table of clusters has what matters there") {
         CHECK_FALSE(contains(text, of_caches));
 }
 
+TEST_CASE("repeats of clusters have an interval, their mean, and no winner by chance") {
+    comparison made;
+    made.rows = {row_of({.placement = "prism", .latency_ms = 9}),
+                 row_of({.placement = "joint", .latency_ms = 10})};
+    made.rows[0].repeats_ms = {9, 18, 27};
+    made.rows[1].repeats_ms = {10, 20, 30};
+    std::string text = to_text(made);
+    CAPTURE(text);
+    CHECK(contains(text, "  placement  latency      95 %  "));
+    CHECK(contains(text, "  prism         18.0 *  ± 22.4"));
+    CHECK(contains(text, "- prism has the lowest latency, 10.0 % below joint"));
+    made.rows[1].repeats_ms = {10, 18.5, 26};
+    CHECK(contains(to_text(made), "- prism and joint are not told apart by 3 repeats"));
+}
+
 TEST_CASE("one machine stands beside a cluster, with its own table below") {
     const comparison made{"", "", "", {row_of({}), single_row()}};
     const std::string text = to_text(made);

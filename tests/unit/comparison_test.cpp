@@ -220,14 +220,44 @@ TEST_CASE("what nothing beats is found as all pairs say, in memory, time and qua
 
 TEST_CASE("rows of other memory, work or quality are not ranked") {
     CHECK(contains(to_text(compared({row_of({.slots = 64}), row_of({.slots = 128, .tpot_ms = 5})})),
-                   "not ranked, as the rows differ in memory"));
+                   "none is called fastest, as the rows differ in memory"));
     comparison made = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 5})});
     CHECK(contains(to_text(made), "lfu is fastest, 4.00 times as fast as lru"));
     made.rows[1].report.config["run"]["batch"] = 4;
-    CHECK(contains(to_text(made), "not ranked, as the rows differ in work"));
+    CHECK(contains(to_text(made), "none is called fastest, as the rows differ in work"));
     made.rows[1].report.config["run"]["batch"] = 1;
     made.rows[1].report.lossy = true;
-    CHECK(contains(to_text(made), "not ranked, as the rows differ in quality"));
+    CHECK(contains(to_text(made), "none is called fastest, as the rows differ in quality"));
+}
+
+TEST_CASE("a choice that is not the model's own beats no lossless row, whatever its text says") {
+    comparison made = compared({row_of({.tpot_ms = 10}), row_of({.cache = "lfu", .tpot_ms = 12}),
+                                row_of({.cache = "sieve", .tpot_ms = 9})});
+    made.rows[2].report.lossy = true;
+    made.rows[2].report.text.own_nll = 2;
+    made.rows[2].report.text.nll = 1.9;  // by chance the better one
+    CHECK(view_of(made).pareto == flags{true, false, true});
+    made.rows[2].report.tpot_ms.mean = 10;  // nothing gained
+    CHECK(view_of(made).pareto == flags{true, false, false});
+}
+
+TEST_CASE("what three digits do not tell apart is equally fast") {
+    const comparison made = compared({row_of({.tpot_ms = 25.84}),
+                                      row_of({.cache = "lfu", .tpot_ms = 25.79}),
+                                      row_of({.cache = "sieve", .tpot_ms = 25.86})});
+    CHECK(view_of(made).pareto == flags{true, true, false});
+    CHECK(contains(to_text(made), "- rtx3090: lru and lfu are equally fast;"));
+    CHECK_FALSE(contains(to_text(made), "is fastest"));
+}
+
+TEST_CASE("the mark says who takes no part, and two clocks are not compared") {
+    comparison made = compared({row_of({}), row_of({.cache = "lfu", .tpot_ms = 10}),
+                                row_of({.cache = "belady", .tpot_ms = 5})});
+    made.rows[2].offline = true;
+    CHECK(contains(to_text(made), "* nothing of the same work beats it in memory, TPOT and quality "
+                                  "together; belady, which sees the\nfuture, takes no part\n"));
+    made.rows[1].report.virtual_time = !made.rows[0].report.virtual_time;
+    CHECK(view_of(made).pareto == flags(3, false));
 }
 
 TEST_CASE("repeats make intervals, and faster is what they exclude chance from") {

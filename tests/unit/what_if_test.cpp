@@ -81,7 +81,7 @@ TEST_CASE("of several runs each resource is a column, unless it helps none") {
     const what_if one = asked_of({{"the CPU", 95}, {"GPU compute", 100}, {"the link", 100}});
     const what_if other = asked_of({{"the CPU", 100}, {"GPU compute", 100}, {"the link", 102.25}});
     CHECK(what_if_table({"next_gate, cpu_all", "next_gate, cost"}, {&one, &other}, 60) ==
-          "what would help: time with 10 % more of one resource\n"
+          "what would help: TPOT with 10 % more of one resource\n"
           "                      the CPU  the link\n"
           "  next_gate, cpu_all   -5.0 %    +0.0 %\n"
           "  next_gate, cost      +0.0 %    +2.2 %\n"

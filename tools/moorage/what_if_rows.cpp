@@ -17,7 +17,8 @@ using namespace moorage::core;
 
 // In the order of resources; of a machine whose processor is the device the first two are its own.
 constexpr std::array<std::string_view, resource_count> resource_words{
-    "GPU compute", "GPU memory", "launches", "the link", "the CPU", "host memory", "the disk"};
+    "GPU compute", "GPU bandwidth",  "launch speed", "the link",
+    "the CPU",     "host bandwidth", "the disk"};
 constexpr std::string_view memory_name = "expert_memory", memory_words = "memory for experts";
 
 bool has(const run_config &config, resource which) {
