@@ -13,6 +13,9 @@
 #include "core/execute/cpu/kernels_vector.h"
 #include "core/execute/cpu/kernels_vector_codes-inl.h"
 
+// Whether ReorderWidenMulAccumulate adds neighbours in each lane: vectors that are emulated do not.
+#define ADDS_PAIRS (HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128)
+
 HWY_BEFORE_NAMESPACE();
 namespace moorage::core::HWY_NAMESPACE {
 namespace {
@@ -43,7 +46,7 @@ private:
     template <class Shorts>
     static HWY_INLINE integers pairs(Shorts a, Shorts b) {
         const integer_tag d;
-#if HWY_ARCH_X86
+#if ADDS_PAIRS
         auto unused = hn::Zero(d);
         return hn::ReorderWidenMulAccumulate(d, a, b, hn::Zero(d), unused);
 #else
@@ -72,7 +75,7 @@ HWY_INLINE bytes load_bytes_of(const void *from) {
 template <uint32_t most>
 HWY_INLINE integers sums_in_quarters(integers a, integers b, integers c, integers e) {
     const integer_tag d;
-#if HWY_ARCH_X86
+#if ADDS_PAIRS
     // Sums of pairs of what fits 16 bits.
     const auto pairs = [](integers first, integers second) HWY_ATTR {
         const hn::Repartition<int16_t, float_tag> shorts;
