@@ -298,6 +298,7 @@ TEST_CASE("hostile answers are errors, never more") {
     const std::vector<std::string> lies = {
         "SSH-2.0-OpenSSH\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\nx",
+        "HTTP/1.1 200 OK\r\nContent-Length: 999999999999999999\r\n\r\nx",
         "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         "HTTP/1.1 200 OK\r\nX: " + std::string(20000, 'y') + "\r\n\r\n",
         http(""),

@@ -148,6 +148,20 @@ TEST_CASE("without a policy or an interval it does not watch") {
     CHECK(once.copies().size() == on.first.copies.size());
 }
 
+TEST_CASE("what is only to be said is not done where it pays either") {
+    bench on;
+    rebalancer balance(on.of, on.all, on.policy.get(), on.first, on.config);
+    on.ask(balance);
+    REQUIRE(balance.decide(rebalancer::how::say).ok());
+    CHECK_FALSE(balance.moving());
+    CHECK_FALSE(balance.decisions().back().adopted);
+    CHECK(balance.decisions().back().added_copies >= 2);
+    on.ask(balance);
+    REQUIRE(balance.decide(rebalancer::how::weigh).ok());
+    CHECK(balance.moving());
+    CHECK(balance.decisions().back().adopted);
+}
+
 TEST_CASE("asked to say, it changes nothing; asked to adopt, it asks no policy whether that pays") {
     bench on;
     on.config.interval_s = 0;  // it decides when it is asked alone
