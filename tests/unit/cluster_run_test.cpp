@@ -115,6 +115,21 @@ TEST_CASE("two homes call one server at the same time: the second waits for its 
     CHECK(waits_of(report, 1) == waits{1020, 200});
 }
 
+TEST_CASE("what a device does for others while its home has no request is no time of the home's") {
+    bench on;
+    // Expert 1 lies on b. Both want it: b is done after 280, a's call comes to it after 680.
+    on.write(toy::routing({{{1}}}, 2, {0, 1}, false), 2, 2, "0.000001,1,1\n");
+    const run_report report = on.run_it();
+    const auto busy = [&](size_t home) {
+        time_causes sum;
+        for (const time_causes &phase : report.cluster->homes[home].causes) sum += phase;
+        return sum.sum() - sum[cause::idle];
+    };
+    CHECK(report.cluster->devices[1].served == 1);
+    CHECK(busy(0) == 170 + 1120 + 10);
+    CHECK(busy(1) == 280);
+}
+
 TEST_CASE("two servers at once, or one after another") {
     bench on;
     const trace_data both = toy::routing({{{1, 2}}}, 3, {0, 1}, false);
