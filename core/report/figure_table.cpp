@@ -238,7 +238,22 @@ constexpr of_run run_rows[] = {
      [](run of) { return to_json(*of.cluster); },
      [](run of) { return of.cluster.has_value(); }}};
 
+// What a command makes of figures of several runs or layers for a table of its own.
+constexpr figure headings[] = {
+    {"", share, neither, "share", "of all experts, those that fast memory has slots for",
+     "tables of compare"},
+    {"", bytes, smaller, "MB/token", "moved to fast memory for a token", "tables of compare"},
+    {"", bytes, smaller, "GB/token", "moved to fast memory for a token", "tables of compare"},
+    {"", ms, smaller, "95 %", "half the width of what TPOT lies in with 95 % confidence",
+     "tables of compare with --repeat"},
+    {"", count, neither, "moves", "placements that were taken while the cluster ran",
+     "tables of compare, of clusters"},
+    {"", ratio, smaller, "x opt", "misses over those of the offline optimum with the same slots",
+     "tables of replay"}};
+
 }  // namespace
+
+std::span<const figure> heading_words() { return headings; }
 
 json to_json(const run_report &report) {
     return table_json(std::span<const of_run>(run_rows), report);

@@ -59,6 +59,15 @@ const std::vector<std::pair<std::string, const figure *>> &all_figures();
 const figure *find_figure(std::string_view name);
 // The same, as the path in a report.
 std::optional<std::string> path_of_figure(std::string_view name);
+// By the heading that tables show, in any case, with or without the unit after it ("TPOT"): a
+// figure of the whole run before one of a list's elements.
+std::optional<std::string> path_of_label(std::string_view label);
+// Headings of tables that are no figures of a report, each with its meaning; paths are empty.
+std::span<const figure> heading_words();
+// The one with that heading. Null: none.
+const figure *find_heading(std::string_view label);
+// Whether two headings are one, but for upper case and a unit of time after them.
+bool same_label(std::string_view a, std::string_view b);
 // The value of a run's own figure (not of a list's element). Null: not measured, or no such one.
 json value_of_figure(const run_report &of, std::string_view path);
 

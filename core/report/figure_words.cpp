@@ -31,6 +31,16 @@ bool ends_as(std::string_view path, std::string_view name) {
     return path[path.size() - name.size() - 1] == '.';
 }
 
+// "TPOT ms" as "tpot".
+std::string plain_label(std::string_view label) {
+    std::string plain(label);
+    for (char &c : plain)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    for (const std::string_view unit : {" ms", " s"})
+        if (plain.ends_with(unit)) return plain.substr(0, plain.size() - unit.size());
+    return plain;
+}
+
 }  // namespace
 
 std::string_view name_of(figure_unit unit) { return unit_names[static_cast<size_t>(unit)]; }
@@ -58,6 +68,24 @@ std::optional<std::string> path_of_figure(std::string_view given) {
     for (const auto &[path, one] : all_figures())
         if (ends_as(path, name) || ends_as(path, mean)) return path;
     return {};
+}
+
+bool same_label(std::string_view a, std::string_view b) { return plain_label(a) == plain_label(b); }
+
+std::optional<std::string> path_of_label(std::string_view label) {
+    std::optional<std::string> of_element;
+    for (const auto &[path, one] : all_figures()) {
+        if (!same_label(one->label, label)) continue;
+        if (path.find('*') == std::string::npos) return path;
+        if (!of_element) of_element = path;
+    }
+    return of_element;
+}
+
+const figure *find_heading(std::string_view label) {
+    for (const figure &one : heading_words())
+        if (same_label(one.label, label)) return &one;
+    return nullptr;
 }
 
 std::string figure_text(figure_unit unit, const json &value) {

@@ -93,6 +93,8 @@ std::array<time_causes, 2> causes_of(const run_report &report) {
 
 std::string_view label_of(cause which) { return cause_texts[static_cast<size_t>(which)].label; }
 
+std::string_view meaning_of(cause which) { return cause_texts[static_cast<size_t>(which)].said; }
+
 bool has_gpu(const run_report &report) {
     const executor_kind *found = find_executor(report.executor);
     return found == nullptr || found->memory != fast_memory::host;

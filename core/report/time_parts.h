@@ -16,7 +16,8 @@ inline constexpr const char *phase_names[] = {"prefill", "decode"};
 // Of a run's layers and what lies between them; [prefill, decode].
 std::array<time_causes, 2> causes_of(const run_report &report);
 
-std::string_view label_of(cause which);  // "computing", "link wait"
+std::string_view label_of(cause which);    // "computing", "link wait"
+std::string_view meaning_of(cause which);  // of the device: "computes", "waits for transfers"
 // With the CPU as the device, fast memory is slots in main memory.
 bool has_gpu(const run_report &report);
 

@@ -260,6 +260,7 @@ TEST_CASE("help explains keys, tables, units and parameters, and the page is mad
     CHECK(says(key, "memory.experts: cache slots"));
     CHECK(says(key, "an integer from 1 to 1048576, or text such as \"25%\""));
     CHECK(says(key, "--set memory.experts=VALUE"));
+    CHECK(says(key, "unit        experts, or as text a share of 1\n"));
     CHECK(says(on.run({"help", "run.batch"}).out, "default     1\n"));
     CHECK(says(on.run({"help", "memory"}).out, "host_experts"));
     CHECK(says(on.run({"help", "cluster.servers.load_bytes_per_s"}).out, "bytes/s"));

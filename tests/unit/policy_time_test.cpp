@@ -4,11 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/report/figure_table.h"
+#include "core/report/time_parts.h"
 #include "tests/unit/program.h"
 #include "tests/unit/toy_run.h"
 
@@ -118,6 +120,35 @@ TEST_CASE("the program says what a figure means") {
     CHECK(all.code == 0);
     for (const auto &[path, figure] : all_figures()) CHECK(all.out.find(path) != std::string::npos);
     for (const std::string &line : split(all.out, '\n')) CHECK(line.size() <= 80);
+    constexpr std::pair<const char *, const char *> headings[] = {
+        {"TPOT ms", "tpot_ms.mean: "},
+        {"tpot", "tpot_ms.mean: "},
+        {"TTFT", "ttft_ms.mean: "},
+        {"hit rate", "experts.hit_rate: "},
+        {"misses/OPT", "misses_over_optimum: "},
+        {"wasted", "shares.wasted: "},
+        {"late", "shares.late: "},
+        {"latency", "cluster.latency_ms.mean: "},
+        {"local", "cluster.local_ratio: "},
+        {"change", "text.nll_change: "},
+        {"x opt", "x opt: misses over "},
+        {"moves", "moves: "},
+        {"share", "share: of all experts"},
+        {"network", "network: of a run's time"},
+        {"LINK WAIT", "link wait: of a run's time, that in which the device waits for transfers"},
+        {"launches", "launches: of a run's time"}};
+    for (const auto &[heading, part] : headings) {
+        CAPTURE(heading);
+        const auto how = on.run({"help", heading});
+        CHECK(how.code == 0);
+        CHECK(how.out.find(part) != std::string::npos);
+    }
+    for (const auto &[path, figure] : all_figures()) {
+        CAPTURE(figure->label);
+        CHECK(path_of_label(figure->label));
+    }
+    for (size_t i = 0; i < cause_count; ++i)
+        CHECK(on.run({"help", std::string(label_of(static_cast<cause>(i)))}).code == 0);
     const auto wrong = on.run({"help", "hit_rat"});
     CHECK(wrong.code == 2);
     CHECK(wrong.says("hit_rate"));

@@ -7,6 +7,7 @@
 #include "core/base/text.h"
 #include "core/report/figure_table.h"
 #include "core/report/figures.h"
+#include "core/report/time_parts.h"
 #include "tools/moorage/command.h"
 #include "tools/moorage/help_keys.h"
 #include "tools/moorage/output.h"
@@ -43,6 +44,43 @@ std::string one_figure(const std::string &path, const figure &one) {
     return text;
 }
 
+std::string text_of_figure(const std::string &topic) {
+    auto path = path_of_figure(topic);
+    if (!path) path = path_of_label(topic);
+    return path ? one_figure(*path, *find_figure(*path)) : "";
+}
+
+std::string text_of_heading(const std::string &topic) {
+    const figure *one = find_heading(topic);
+    return one ? one_figure(std::string(one->label), *one) : "";
+}
+
+std::string text_of_cause(const std::string &topic) {
+    for (size_t i = 0; i < cause_count; ++i) {
+        const std::string_view label = label_of(static_cast<cause>(i));
+        if (!same_label(label, topic)) continue;
+        return format("{}: of a run's time, that in which the device {}\n", label,
+                      meaning_of(static_cast<cause>(i))) +
+               labelled("unit", "ms a token, and share of the time") +
+               labelled("where", "the table \"where the time goes\"") +
+               labelled("in JSON", format("causes.PHASE.{}_ms", cause_names[i]));
+    }
+    return "";
+}
+
+std::vector<std::string> known_topics() {
+    std::vector<std::string> known = key_topics();
+    known.push_back("figures");
+    for (const auto &[name, of] : all_figures()) {
+        known.push_back(name);
+        known.push_back(name.substr(name.rfind('.') + 1));  // all of it where there is no point
+        known.emplace_back(of->label);
+    }
+    for (const figure &one : heading_words()) known.emplace_back(one.label);
+    for (size_t i = 0; i < cause_count; ++i) known.emplace_back(label_of(static_cast<cause>(i)));
+    return known;
+}
+
 int help(const std::string &topic, bool markdown) {
     if (markdown && topic != "keys")
         return fail(
@@ -54,22 +92,16 @@ int help(const std::string &topic, bool markdown) {
         text = markdown ? markdown_of_keys() : text_of_keys();
     else if (topic == "units")
         text = text_of_units();
-    else if (const figure *one = find_figure(topic))
-        text = one_figure(*path_of_figure(topic), *one);
-    const std::string of_keys = text_of_topic(topic);  // a word may be both: "tokens"
-    text += (text.empty() || of_keys.empty() ? "" : "\n") + of_keys;
+    else  // a word may be several: "tokens", "network"
+        for (const auto part : {text_of_figure, text_of_heading, text_of_cause, text_of_topic})
+            if (const std::string more = part(topic); !more.empty())
+                text += (text.empty() ? "" : "\n") + more;
     print(text);
     if (!text.empty()) return exit_ok;
-    std::vector<std::string> known = key_topics();
-    known.push_back("figures");
-    for (const auto &[name, of] : all_figures()) {
-        known.push_back(name);
-        known.push_back(name.substr(name.rfind('.') + 1));  // all of it where there is no point
-    }
-    return fail({format("help {}: no figure, section or key of that name{}; \"moorage help "
-                        "figures\", \"moorage help keys\" and \"moorage help units\" list all, "
-                        "\"moorage COMMAND --help\" explains a command",
-                        topic, did_you_mean(topic, known)),
+    return fail({format("help {}: no figure, heading, section or key of that name{}; \"moorage "
+                        "help figures\", \"moorage help keys\" and \"moorage help units\" list "
+                        "all, \"moorage COMMAND --help\" explains a command",
+                        topic, did_you_mean(topic, known_topics())),
                  true});
 }
 
@@ -81,8 +113,9 @@ command install_help(parser &app) {
     const auto topic = std::make_shared<std::string>("figures");
     const auto markdown = std::make_shared<bool>(false);
     sub->add_option("topic", *topic,
-                    "figures, keys or units; a figure (tpot_ms), a section (memory), a key "
-                    "(memory.experts), a policy's parameter (cache.lfu.half_life)")
+                    "figures, keys or units; a figure (tpot_ms) or its heading in tables "
+                    "(\"hit rate\"), a section (memory), a key (memory.experts), a policy's "
+                    "parameter (cache.lfu.half_life)")
         ->type_name("FIGURE|KEY");
     sub->add_flag("--markdown", *markdown, "keys as docs/configuration.md");
     return [topic, markdown] { return help(*topic, *markdown); };

@@ -32,7 +32,10 @@ std::string text_of_key(const key_table &of, const told_key &one) {
     const config_key &key = *one.key;
     std::string text = format("{}.{}: {}\n", of.name, key.name, key.meaning);
     text += labelled("takes", text_of(key.takes));
-    if (key.takes.unit != quantity_unit::none) text += labelled("unit", name_of(key.takes.unit));
+    if (key.takes.kind == value_kind::amount)
+        text += labelled("unit", format("experts, or as text a {}", name_of(key.takes.unit)));
+    else if (key.takes.unit != quantity_unit::none)
+        text += labelled("unit", name_of(key.takes.unit));
     text += labelled("default", default_of(one));
     text += labelled("where", is_section(of) ? format("{} of a configuration", of.called)
                                              : format("{}: a file of {}", of.called, of.meaning));
