@@ -114,6 +114,22 @@ std::string chosen_text(const tuning &found) {
     return text + ": " + figures_text(found, chosen) + neighbour_text(found, chosen);
 }
 
+// What a chosen number of experts is otherwise, and what it holds for; "" where the report does not
+// know.
+std::string room_text(const tuning &found) {
+    const bool sized = std::ranges::any_of(
+        found.params, [](const tuned_param &one) { return one.name == "memory.experts"; });
+    const json config = sized && found.report ? *found.report->config : json();
+    if (!config.is_object() || !config.contains("memory")) return "";
+    const json &memory = config["memory"];
+    if (!memory.contains("experts_all") || !memory.contains("bytes")) return "";
+    const auto all = memory["experts_all"].get<uint64_t>();
+    return format("{} of all {} experts, {}; for cache policy {}",
+                  percent(memory["experts"].get<double>(), static_cast<double>(all)),
+                  with_commas(all), human_bytes(memory["bytes"].get<double>()),
+                  config["cache"]["plugin"].get<std::string>());
+}
+
 // What the least value that does not fit lacks; "" where all fit.
 std::string misfit_text(const tuning &found) {
     const trial *least = nullptr;
@@ -179,6 +195,7 @@ std::string to_text(const tuning &found) {
     if (!text.empty()) text += "\n";
     if (!found.failed.empty()) text += failed_text(found.failed, text_columns) + "\n";
     text += labelled("chosen", chosen_text(found));
+    if (const std::string room = room_text(found); !room.empty()) text += labelled("that is", room);
     const auto best = found.best();
     if (!found.chosen && best)
         text += labelled("best seen", format("{} at {}", figures_text(found, found.trials[*best]),

@@ -436,6 +436,10 @@ TEST_CASE("the program: how many experts for a hit rate") {
     CHECK(text.code == 0);
     CHECK(unwrapped(text.out).find("the smallest value from 1 to 8 by 1 that meets hit_rate >= "
                                    "0.5") != std::string::npos);
+    const json &memory = found["report"]["config"]["memory"];
+    CHECK(unwrapped(text.out).find(
+              format("{} of all 8 experts, {}; for cache policy random", percent(chosen, 8),
+                     human_bytes(memory["bytes"].get<double>()))) != std::string::npos);
     for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
 }
 
