@@ -9,10 +9,13 @@
 #include "core/cache/replay.h"
 #include "core/model/weights.h"
 #include "core/pipeline/pipeline.h"
+#include "core/report/figures.h"
 
 namespace moorage::core {
 
 namespace {
+
+std::string size_text(uint64_t bytes) { return human_bytes(static_cast<double>(bytes)); }
 
 class planner {
 public:
@@ -246,11 +249,13 @@ void planner::warn_of_size(size_t number) {
     const uint64_t usable = of.memory_bytes - std::min(of.memory_bytes, of.reserved_bytes);
     if (needed > usable && !config_.runs_on().real) {
         const uint64_t fit = usable > rest ? (usable - rest) / shape.expert_bytes : 0;
+        // To the byte where both would read alike.
+        const bool exact = size_text(needed) == size_text(usable);
         plan_.misfit = format(
             "{} cached and {} buffered experts and the rest of {} take {}, and {} has {} usable: "
             "at most {} experts fit",
-            experts, buffer, shape.name, human_bytes(static_cast<double>(needed)), of.name,
-            human_bytes(static_cast<double>(usable)), fit);
+            experts, buffer, shape.name, exact ? with_commas(needed) + " bytes" : size_text(needed),
+            of.name, exact ? with_commas(usable) + " bytes" : size_text(usable), fit);
         warn(plan_.misfit);
     }
 }

@@ -339,6 +339,8 @@ TEST_CASE("a warning of too little memory counts what is beside the cache") {
     const run_report report = on.run_it();
     REQUIRE(report.warnings.size() == 1);
     CHECK(report.warnings[0].find("at most 3 experts fit") != std::string::npos);
+    CHECK(report.warnings[0].find("take 849,980 bytes, and") != std::string::npos);
+    CHECK(report.warnings[0].find("has 849,979 bytes usable") != std::string::npos);
 }
 
 TEST_CASE("next_gate fetches no more than what the window leaves beside the backlog") {
