@@ -254,6 +254,25 @@ TEST_CASE("--json - is JSON alone, whatever else is written") {
     CHECK(on.read("r.html").find("tpot_ms") != std::string::npos);
 }
 
+TEST_CASE("what is wrong in a sweep is blamed on --sweep, once") {
+    const program on;
+    const std::string trace = write_trace(on);
+    const auto compare = [&](const words &more) {
+        return on.run(joined({"compare", home + "/configs/quickstart.toml", "--set",
+                              "source.trace=" + trace, "--set", "source.shape=qwen1_5_moe_a2_7b"},
+                             more));
+    };
+    const ended key = compare({"--sweep", "cache.plugn=lru"});
+    CHECK(key.code == 2);
+    CHECK(says(key.errors, "--sweep cache.plugn: "));
+    CHECK(says(key.errors, "did you mean plugin"));
+    CHECK(says(compare({"--repeat", "memory.expert=3,4"}).errors, "--repeat memory.expert: "));
+    const ended policy = compare({"--sweep", "cache.plugin=lruu"});
+    CHECK(policy.code == 2);
+    CHECK(says(policy.errors, "did you mean lru"));
+    CHECK(policy.errors.find("lruu") == policy.errors.rfind("lruu"));
+}
+
 TEST_CASE("help explains keys, tables, units and parameters, and the page is made of it") {
     const program on;
     const std::string key = on.run({"help", "memory.experts"}).out;

@@ -513,6 +513,9 @@ TEST_CASE("the program: wrong usage says what is wrong") {
     refused("--frontier memory.experts:tpot_ms --param memory.buffer_experts=1:4", "one number");
     refused("--target tpot_ms=1", "--param");
     refused("--param memory.expertz --target tpot_ms=1 --from 1 --to 5", "expertz");
+    refused("--param memory.expert --target tpot_ms=1", "did you mean memory.experts");
+    refused("--param memry.experts --target tpot_ms=1", "did you mean memory.experts");
+    refused("--param cache.plugn=lru,lfu --target tpot_ms=1", "--param cache.plugn: ");
     refused("--param memory.experts --target tpot_mss=1", "did you mean tpot_ms");
 }
 

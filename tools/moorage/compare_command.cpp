@@ -87,7 +87,8 @@ result<work> read_configs(const compare_arguments &given) {
             for (size_t i = 0; i < all.repeats; ++i) {
                 std::vector<override_value> own = overrides;
                 if (const auto &of = repeat->values; of)
-                    own.push_back({of->section, of->key, of->values[i]});
+                    own.push_back({of->section, of->key, of->values[i],
+                                   format("--repeat {}.{}", of->section, of->key)});
                 auto config = load_run_config(file, own);
                 if (!config) return config.failure();
                 if (!repeat->values) config->seed += i;

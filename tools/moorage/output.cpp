@@ -141,7 +141,8 @@ std::vector<std::vector<override_value>> combinations(const std::vector<sweep> &
         for (const auto &start : all) {
             for (const std::string &value : one.values) {
                 longer.push_back(start);
-                longer.back().push_back({one.section, one.key, value});
+                longer.back().push_back(
+                    {one.section, one.key, value, format("--sweep {}.{}", one.section, one.key)});
             }
         }
         all = std::move(longer);

@@ -84,6 +84,7 @@ private:
             auto one =
                 parse_override(found_.params[i].name + "=" + found_.params[i].text_of(at[i]));
             if (!one) return one.failure();
+            one->place = "--param " + found_.params[i].name;
             overrides->push_back(std::move(one).value());
         }
         return load_run_config(given_.config, *overrides);

@@ -55,11 +55,30 @@ result<uint64_t> all_experts(run_resources &shared, const run_config &config) {
     return uint64_t{of.experts} * of.moe_layers().size();
 }
 
+// Whether the configuration would refuse it: its section is none, or has other keys alone.
+bool is_unknown(const numeric_param &param) {
+    const auto table = std::ranges::find(key_tables(), param.section, &key_table::name);
+    const bool is_entry = param.key.find('.') != std::string::npos;
+    return table == key_tables().end() || (!table->is_open && !is_entry);
+}
+
+error unknown_key(const std::string &text) {
+    std::vector<std::string> names;
+    for (const key_table &table : key_tables())
+        if (table.called.starts_with('['))
+            for (const std::string &key : table.names())
+                names.push_back(format("{}.{}", table.name, key));
+    return usage(format("--param {}: there is no such key{}; moorage help keys lists all", text,
+                        did_you_mean(text, names)));
+}
+
 // As its row says: shares from end to end, experts up to all that there are.
-result<numeric_param> host_param(const given_range &range, numeric_param param,
-                                 run_resources &shared, const run_config &config) {
+result<numeric_param> host_param(const std::string &text, const given_range &range,
+                                 numeric_param param, run_resources &shared,
+                                 const run_config &config) {
     const config_key *key = host_key(param);
-    if (!key) return param;  // which the configuration refuses
+    if (!key && is_unknown(param)) return unknown_key(text);
+    if (!key) return param;  // a policy's, or one of an entry, which the configuration checks
     const value_shape &takes = key->takes;
     param.whole = takes.kind != value_kind::real;
     if (takes.kind == value_kind::real && takes.unit == quantity_unit::share) {
@@ -113,7 +132,8 @@ result<numeric_param> find_param(const std::string &text, const given_range &ran
         return usage(format("--param {}: the form is section.key, for example router.alpha", text));
     numeric_param param{parsed->section, parsed->key, true, {}, {}};
     const bool is_stage = std::ranges::find(stage_kinds, param.section) != stage_kinds.end();
-    if (!is_stage || host_key(param)) return host_param(range, std::move(param), shared, config);
+    if (!is_stage || host_key(param))
+        return host_param(text, range, std::move(param), shared, config);
     return policy_param(text, std::move(param), shared, config);
 }
 
