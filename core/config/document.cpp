@@ -167,11 +167,26 @@ result<node> parse_document(std::string_view text, std::string_view name) {
     return root;
 }
 
+error no_such_file(const std::filesystem::path &file, std::string_view key) {
+    constexpr size_t looked_at_max = 10'000;
+    std::vector<std::string> names;
+    std::error_code code;
+    const auto folder = file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+    for (std::filesystem::directory_iterator at(folder, code), end;
+         !code && at != end && names.size() < looked_at_max; at.increment(code))
+        names.push_back(at->path().filename().string());
+    std::ranges::sort(names);  // of equally near ones always the same
+    const std::string best = nearest(file.filename().string(), names);
+    const std::string hint =
+        best.empty() ? "" : "; did you mean " + (file.parent_path() / best).string();
+    return error{format("{}{}{}: no such file{}", key, key.empty() ? "" : " ", file.string(), hint),
+                 true};
+}
+
 result<std::string> read_document(const std::filesystem::path &file) {
     std::error_code code;
     const auto kind = std::filesystem::status(file, code).type();
-    if (kind == std::filesystem::file_type::not_found)
-        return error{format("{}: no such file", file.string()), true};
+    if (kind == std::filesystem::file_type::not_found) return no_such_file(file);
     if (kind == std::filesystem::file_type::directory)
         return error{format("{}: is a directory, a TOML file is needed", file.string()), true};
     const result<mapped_file> mapped = mapped_file::open(file);

@@ -44,6 +44,9 @@ bool is_bare_key(std::string_view text);
 
 // `name` stands for the file in messages. Errors name it and the line. Keys are bare keys.
 result<node> parse_document(std::string_view text, std::string_view name);
+// What is said of a file that is not there, with the key that names it (or none) and the nearest
+// name in its folder.
+error no_such_file(const std::filesystem::path &file, std::string_view key = {});
 result<std::string> read_document(const std::filesystem::path &file);
 
 // One value as it stands right of the equals sign; text that is no TOML value, or is a date, is

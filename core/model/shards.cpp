@@ -100,6 +100,11 @@ status shards::add_indexed(const fs::path &directory) {
 result<shards> shards::open(const fs::path &directory) {
     shards opened;
     std::error_code code;
+    if (fs::exists(directory, code) && !fs::is_directory(directory, code))
+        return error{
+            format("{}: is a file; a model is a directory with its config.json and "
+                   "safetensors files, or a .gguf file",
+                   directory.string())};
     if (!fs::is_directory(directory, code))
         return error{format("{}: there is no such directory", directory.string())};
     const fs::path single = directory / single_name;

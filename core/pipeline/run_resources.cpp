@@ -1,8 +1,10 @@
 // run_resources.cpp - what runs share: policies, traces, models, and what was counted over traces.
 #include <algorithm>
+#include <filesystem>
 
 #include "core/cache/replay.h"
 #include "core/base/memory_block.h"
+#include "core/config/document.h"
 #include "core/pipeline/run.h"
 
 namespace moorage::core {
@@ -21,6 +23,9 @@ result<const trace *> run_resources::open(const std::filesystem::path &path) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<trace> &known = traces_[path];
     if (!known) {
+        std::error_code code;
+        if (std::filesystem::status(path, code).type() == std::filesystem::file_type::not_found)
+            return no_such_file(path, "trace");  // the key, of a source or of a workload
         auto opened = trace::open(path);
         if (!opened) return opened.failure();
         known = std::make_unique<trace>(std::move(opened).value());

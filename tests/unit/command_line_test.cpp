@@ -92,6 +92,8 @@ TEST_CASE("unknown commands and options get the nearest known one") {
     };
     refused({"rum"}, "rum: no command of moorage; did you mean run");
     refused({"plugins", "lisst"}, "lisst: no command of plugins; did you mean list");
+    refused({"tun"}, "did you mean tune");  // and not run, which is as near
+    refused({"comp"}, "did you mean compare");
     refused({"xyzzyx"}, "xyzzyx: no command of moorage; moorage --help lists them");
     refused({"run", "c.toml", "--sett", "a.b=c"}, "--sett: no option of run; did you mean --set");
     refused({"run", "c.toml", "--jsn=x"}, "--jsn: no option of run; did you mean --json");
@@ -252,6 +254,28 @@ TEST_CASE("--json - is JSON alone, whatever else is written") {
     }
     CHECK(on.read("r.html").find("<html") != std::string::npos);
     CHECK(on.read("r.html").find("tpot_ms") != std::string::npos);
+}
+
+TEST_CASE("a file that is not there gets the nearest of its folder") {
+    const program on;
+    const ended config = on.run({"run", home + "/configs/quikstart.toml"});
+    CHECK(config.code == 2);
+    CHECK(says(config.errors, "no such file; did you mean " + home + "/configs/quickstart.toml\n"));
+    const ended folder = on.run({"run", "none/quickstart.toml"});
+    CHECK(folder.code == 2);
+    CHECK(says(folder.errors, "none/quickstart.toml: no such file\n"));
+    write_trace(on);
+    for (const char *command : {"run", "compare"}) {
+        const ended trace = on.run({command, home + "/configs/quickstart.toml", "--set",
+                                    "source.trace=" + on.file("tt.safetensors")});
+        CHECK(trace.code == 2);
+        CHECK(says(trace.errors, "trace " + on.file("tt.safetensors") +
+                                     ": no such file; did you mean " + on.file("t.safetensors")));
+    }
+    const ended model = on.run({"model", "info", home + "/configs/quickstart.toml"});
+    CHECK(model.code == 1);
+    CHECK(says(model.errors, "quickstart.toml: is a file; a model is a directory"));
+    CHECK(says(model.errors, ".gguf"));
 }
 
 TEST_CASE("what is wrong in a sweep is blamed on --sweep, once") {
