@@ -88,6 +88,13 @@ TEST_CASE("text of 80 columns, exit codes of the contract") {
     CHECK(text.code == 0);
     for (const std::string &line : split(text.out, '\n')) CHECK(columns_of(line) <= 80);
     CHECK(text.out.find("rtx_4090") != std::string::npos);
+    CHECK(text.out.find("  host        a usual computer as in hw_profiles/device/host.toml") !=
+          std::string::npos);
+    CHECK(info(demo + " --context 1024").out.find("is cut to") == std::string::npos);
+    const outcome cut = info(demo + " --context 100000 --profile rtx_4090");
+    CHECK(cut.out.find("--context 100,000 is cut to the model's 1,024 positions") !=
+          std::string::npos);
+    CHECK(cut.out.find("hw_profiles") == std::string::npos);
     CHECK(info(demo + "/none").code == 1);
     CHECK(info("").code == 2);
     CHECK(info(demo + " --profile rtx_9999").code == 2);

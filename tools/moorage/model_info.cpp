@@ -39,13 +39,15 @@ struct fit {
     std::string profile;
     uint64_t memory_bytes = 0, needed_bytes = 0;  // needed: all but experts, with the reserve
     uint64_t experts = 0;
-    double share = 0;  // of all experts
+    double share = 0;         // of all experts
+    bool is_default = false;  // of any machine's own processor, not measured on this one
 };
 
 struct summary {
     const model &of;
     model_shape shape;
-    uint32_t context;
+    uint32_t context;  // of what was asked for, as many as the model has positions
+    uint32_t context_asked;
     uint64_t cache_bytes;  // of one request of that length
     std::vector<fit> fits;
 };
@@ -207,6 +209,9 @@ std::string token_text(const summary &what) {
     out += info_line("KV cache", format("{} a token, {} at {} tokens",
                                         bytes_text(shape.kv_token_layer_bytes * shape.layers),
                                         bytes_text(what.cache_bytes), with_commas(what.context)));
+    if (what.context < what.context_asked)
+        out += info_line("", format("--context {} is cut to the model's {} positions",
+                                    with_commas(what.context_asked), with_commas(what.context)));
     return out;
 }
 
@@ -226,6 +231,11 @@ std::string fits_text(const summary &what) {
                padded_left(with_commas(one.experts), 12) +
                padded_left(core::percent(one.share, 1), 10) + "\n";
     }
+    for (const fit &one : what.fits)
+        if (one.is_default)
+            out += info_line("  " + one.profile,
+                             "a usual computer as in hw_profiles/device/host.toml, not this one; "
+                             "\"moorage profile measure\" writes this one's profile");
     return out;
 }
 
@@ -293,6 +303,7 @@ result<fit> fit_on(const std::string &profile, const summary &what) {
     const uint64_t all = uint64_t{shape.moe_layers} * shape.experts;
     fit made{hardware->id, device.memory_bytes,
              device.reserved_bytes + shape.non_expert_bytes + what.cache_bytes, 0, 0};
+    made.is_default = device.is_host && hardware->id == "host";
     if (made.needed_bytes < made.memory_bytes)
         made.experts = std::min(all, (made.memory_bytes - made.needed_bytes) / shape.expert_bytes);
     made.share = static_cast<double>(made.experts) / static_cast<double>(all);
@@ -313,6 +324,7 @@ int info(model_info_arguments &given) {
     summary what{of,
                  shape_of(of, (path.has_filename() ? path : path.parent_path()).filename()),
                  context,
+                 given.context,
                  cache_bytes(of.config(), context),
                  {}};
     for (const std::string &profile : given.profiles.empty() ? known_profiles() : given.profiles) {
