@@ -184,9 +184,6 @@ private:
         return demand_.host_home_holds &&
                demand_.host_home_holds[size_t{home} * experts_ + expert] != 0;
     }
-    double asked_weight(size_t at) const {
-        return grouped_ ? asked_weight_[at] : single_weight_[at];
-    }
     void read_constant(uint32_t home, double weight);
     void read_frequencies(uint32_t home, uint32_t begin, uint32_t end);
     void add_term(uint32_t entry, std::span<const uint32_t> missing, double weight);
@@ -275,8 +272,7 @@ private:
     // Demand. Experts sought: [X, entries]. Sets: terms of two or more.
     double constant_s_ = 0, empty_s_ = 0;
     std::vector<double> home_weight_;                   // [H]
-    // [X, entries] alone; alone or in a set, of which there are none where they are not grouped.
-    std::vector<double> single_weight_, asked_weight_;
+    std::vector<double> single_weight_, asked_weight_;  // alone; alone or in a set
     std::vector<uint64_t> term_first_{0};
     std::vector<uint32_t> term_experts_, term_entry_;
     std::vector<double> term_weight_;

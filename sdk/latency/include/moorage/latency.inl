@@ -129,7 +129,7 @@ inline void latency_model::read_trips(uint32_t model, uint32_t entry) {
 
 inline void latency_model::read_demand() {
     single_weight_.assign(size_t{experts_} * entries_, 0);
-    if (grouped_) asked_weight_.assign(size_t{experts_} * entries_, 0);
+    asked_weight_.assign(size_t{experts_} * entries_, 0);
     double all = 0;
     for (uint32_t h = 0; h < demand_.homes; ++h) all += demand_.host_home_tokens_per_s[h];
     std::vector<uint32_t> missing;
@@ -211,6 +211,7 @@ inline void latency_model::read_frequencies(uint32_t home, uint32_t begin, uint3
         if (frequency[x] <= 0 || held(home, x)) continue;
         const double share = home_weight_[home] * frequency[x];
         single_weight_[size_t{x} * entries_ + entry] += share;
+        asked_weight_[size_t{x} * entries_ + entry] += share;
     }
 }
 
@@ -319,7 +320,7 @@ inline double latency_model::gain_first(uint32_t expert, uint32_t device) const 
         const double alone = alone_s_[(size_t{model} * devices_ + device) * entries_ + e];
         if (alone == std::numeric_limits<double>::infinity()) continue;
         const size_t key = pair(model, e), at = size_t{expert} * entries_ + e;
-        sum += asked_weight(at) * (last_each_s_[key] - alone) +
+        sum += asked_weight_[at] * (last_each_s_[key] - alone) +
                single_weight_[at] * last_once_s_[key];
     }
     return sum;
@@ -328,7 +329,7 @@ inline double latency_model::gain_first(uint32_t expert, uint32_t device) const 
 inline double latency_model::gain_most(uint32_t expert) const {
     double sum = 0;
     for (uint32_t e = 0; e < entries_; ++e)
-        sum += asked_weight(size_t{expert} * entries_ + e) * trip_s_[pair(model_of(expert), e)];
+        sum += asked_weight_[size_t{expert} * entries_ + e] * trip_s_[pair(model_of(expert), e)];
     return sum;
 }
 
