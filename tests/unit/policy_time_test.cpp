@@ -137,15 +137,18 @@ TEST_CASE("the program says what a figure means") {
         {"network", "network: of a run's time"},
         {"LINK WAIT", "link wait: of a run's time, that in which the device waits for transfers"},
         {"launches", "launches: of a run's time"}};
-    for (const auto &[heading, part] : headings) {
+    for (const auto &row : headings) {
+        const std::string heading = row.first;
+        const std::string part = row.second;
         CAPTURE(heading);
         const auto how = on.run({"help", heading});
         CHECK(how.code == 0);
         CHECK(how.out.find(part) != std::string::npos);
     }
-    for (const auto &[path, figure] : all_figures()) {
-        CAPTURE(figure->label);
-        CHECK(path_of_label(figure->label));
+    for (const auto &row : all_figures()) {
+        const std::string_view label = row.second->label;
+        CAPTURE(label);
+        CHECK(path_of_label(label));
     }
     for (size_t i = 0; i < cause_count; ++i)
         CHECK(on.run({"help", std::string(label_of(static_cast<cause>(i)))}).code == 0);

@@ -145,7 +145,8 @@ TEST_CASE("blocks worked out by hand") {
 TEST_CASE("scales in codes of their own come back, the greatest too") {
     for (const auto &[type, count] :
          {std::pair(weight_type::q3_k, 4), std::pair(weight_type::q6_k, 32)}) {
-        CAPTURE(name_of(type));
+        const std::string_view name = name_of(type);
+        CAPTURE(name);
         std::vector<float> x(256);
         for (int i = 0; i < 256; ++i) {
             // Of 16 codes, the least of all among them.
