@@ -43,7 +43,9 @@ void optimum_counter::step(uint32_t layer, const uint32_t *experts) {
         for (uint32_t &page : next_) page += base;
         return small_step(on, next_.data());
     }
-    if (on.now + 2 * width_ > on.ends.size() * 64) tell_anew(on);
+    // What a step tells stays below the end, an expert that it names twice too: a file that changes
+    // while it is read can.
+    if (on.now + 2 * width_ >= on.ends.size() * 64) tell_anew(on);
     const uint32_t now = on.now;
     for (uint32_t i = 0; i < width_; ++i) {
         uint32_t &bound = on.bounds[base + experts[i]];
