@@ -238,10 +238,9 @@ result<std::string> etcd_client::parts::ask(const std::string &path, const std::
             operation(stream, calls->buffer, answer, handler);
         });
     };
+    // The header first, which refuses what is too long: read as one, memory for the length is taken
+    // before that is looked at.
     error_code code = read([](auto &&...all) { http::async_read_header(all...); });
-    // Memory for the length is taken before the limit is looked at.
-    if (!code && answer.content_length().value_or(0) > answer_bytes_max)
-        code = http::error::body_limit;
     if (!code) code = read([](auto &&...all) { http::async_read(all...); });
     if (code) return failed("answers nothing that can be read", words_of(code));
     std::string text = std::move(answer.get().body());
