@@ -165,21 +165,25 @@ std::string config_maker::of_model(random_stream &draws) const {
     const uint32_t lacking = MOORAGE_NEEDS_SERVERS | MOORAGE_NEEDS_FUTURE |
                              MOORAGE_NEEDS_LAYER_BUFFER |
                              (per_layer ? 0u : uint32_t{MOORAGE_NEEDS_PER_LAYER});
-    return format("[run]\nbatch = {}\nseed = {}\nthreads = 1\n", 1 + draws.below(2),
-                  draws.below(3)) +
-           machine +
+    // A statement each: in which order arguments are drawn is the compiler's.
+    const std::string policies = stages(draws, lacking);
+    const uint64_t buffer = 1 + draws.below(8), experts = 1 + draws.below(96);
+    const uint64_t tokens = 1 + draws.below(6);
+    const uint64_t seed = draws.below(3), batch = 1 + draws.below(2);
+    return format("[run]\nbatch = {}\nseed = {}\nthreads = 1\n", batch, seed) + machine +
            format(
                "[source]\nmodel = \"{}\"\nprompt = [\"To be\", \"or\"]\nmax_tokens = {}\n"
                "[memory]\nexperts = {}\nbuffer_experts = {}\nsharing = \"{}\"\n",
-               demo_.string(), 1 + draws.below(6), 1 + draws.below(96), 1 + draws.below(8),
-               per_layer ? "per-layer" : "shared") +
-           stages(draws, lacking);
+               demo_.string(), tokens, experts, buffer, per_layer ? "per-layer" : "shared") +
+           policies;
 }
 
 std::string config_maker::of_cluster(random_stream &draws, const source_file &of) const {
     const uint64_t pages = uint64_t{of.layers} * of.experts, servers = 2 + draws.below(2);
-    std::string text = format("[run]\nbatch = {}\nseed = {}\n[cluster]\nrequests = {}\n",
-                              1 + draws.below(4), draws.below(3), 1 + draws.below(8));
+    const uint64_t requests = 1 + draws.below(8), seed = draws.below(3);
+    const uint64_t batch = 1 + draws.below(4);
+    std::string text =
+        format("[run]\nbatch = {}\nseed = {}\n[cluster]\nrequests = {}\n", batch, seed, requests);
     if (chance(draws, 30)) text += "serial_calls = true\n";
     text += "[[cluster.models]]\nname = \"toy\"\nshape = \"shape.toml\"\n";
     const bool loads = chance(draws, 40);
@@ -200,8 +204,10 @@ std::string config_maker::of_cluster(random_stream &draws, const source_file &of
     if (!of.scores) lacking |= MOORAGE_NEEDS_GATE_SCORES | MOORAGE_NEEDS_WEIGHTS;
     if (!of.predictions) lacking |= MOORAGE_NEEDS_PREDICTIONS;
     const char *moves = loads || chance(draws, 50) ? "interval_s = 0\n" : "interval_s = 0.0001\n";
-    text += stage(draws, "placement", 0, moves) + stage(draws, "cache", lacking) +
-            stage(draws, "dispatch", lacking) + stage(draws, "transport", lacking);
+    std::string policies;
+    for (const char *kind : {"transport", "dispatch", "cache"})
+        policies.insert(0, stage(draws, kind, lacking));
+    text += stage(draws, "placement", 0, moves) + policies;
     if (loads && chance(draws, 50)) text += stage(draws, "prefetch", lacking);
     return text + (chance(draws, 50) ? stage(draws, "router", lacking) : "");
 }
