@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "core/base/json.h"
+#include "tests/sanitizers.h"
 #include "tests/skip.h"
 
 namespace {
@@ -105,13 +106,7 @@ const call_of_kind calls[] = {
 
 // A build with address checks replaces the C library's own: what those find ends with a signal and
 // words of theirs.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool address_checks = true;
-#elif defined(__has_feature)
-constexpr bool address_checks = __has_feature(address_sanitizer);
-#else
-constexpr bool address_checks = false;
-#endif
+using moorage::test::address_checks;
 
 struct way_to_die {
     const char *deed;

@@ -20,6 +20,7 @@
 #include "core/base/log.h"
 #include "core/host/elf_symbols.h"
 #include "core/host/registry.h"
+#include "tests/sanitizers.h"
 
 namespace {
 
@@ -74,7 +75,7 @@ TEST_CASE("the symbols of a library are those that nm prints") {
         const auto exported = nm("--defined-only", build / name);
         CHECK(set_of(symbols->exported) == exported);
         CHECK(set_of(symbols->taken) == nm("--undefined-only", build / name));
-        CHECK(symbols->functions.size() == symbols->exported.size());
+        if (!moorage::test::sanitized) CHECK(symbols->functions.size() == symbols->exported.size());
     }
 }
 
@@ -103,7 +104,7 @@ TEST_CASE(
 
 TEST_CASE("a library built with a sanitizer is refused in words") {
     const fs::path file = build / "strangers/asan.so";
-#if defined(__SANITIZE_ADDRESS__) || !defined(MOORAGE_COMPILER_HAS_ASAN)
+#if !defined(MOORAGE_COMPILER_HAS_ASAN)
     CHECK(core::read_elf_symbols(build / "probe/probe.so").ok());
 #else
     CHECK(
