@@ -141,7 +141,7 @@ void expect_broken(const broken_rule &rule) {
     const fs::path library = build / "bad" / (std::string(rule.library) + ".so");
     const bool waits =
         std::string(rule.library) == "hangs" || std::string(rule.library) == "wire_deaf_to_wake";
-    const auto done = check(quoted(library) + " --timeout " + (waits ? "1" : "20") +
+    const auto done = check(quoted(library) + " --timeout " + (waits ? "1" : "60") +
                             (rule.only ? std::string(" --only ") + rule.test : ""));
     REQUIRE(done.report.is_object());
     std::string outcome, text, clock;
@@ -176,7 +176,7 @@ TEST_CASE("every bundled policy keeps the rules") {
     for (const fs::directory_entry &at : fs::recursive_directory_iterator(build / "plugins")) {
         if (at.path().extension() != ".so") continue;
         CAPTURE(at.path().string());
-        const auto done = check(quoted(at.path()) + " --timeout 20");
+        const auto done = check(quoted(at.path()) + " --timeout 60");
         REQUIRE(done.report.is_object());
         for (const char *outcome : {"failed", "crashed", "warning"})
             CHECK(tests_that(done.report, outcome) == std::vector<std::string>{});
