@@ -1,11 +1,16 @@
 // bench.cpp - decode on the GPU with random weights of published shapes: everything resident
 // against the bandwidth bound, and offloaded against the bound at the hits that were had.
 //
-//   bench [--shape NAME] [--tokens N] [--cached N] [--cpu SHARE]
+//   bench [--shape NAME] [--tokens N] [--cached N] [--cpu SHARE] [--warm N] [--position P]
+//         [--profiled 1]
 //
-// --cached: slots for experts (0: all); --cpu: the share of misses that the CPU computes. Routing
-// is random and loads follow need, without prefetch. The bound is the longer of what the GPU must
-// read of its memory and of what had to cross the link, as if both overlapped without a gap.
+// --cached: slots for experts (0: all); --cpu: the share of misses that the CPU computes; --warm:
+// tokens before those that are timed; --position: of the first of these, with so much context
+// before it as if it had been computed; --profiled: no bounds are measured, so that a profiler sees
+// tokens alone. Routing
+// is random and loads follow need, without prefetch. Without --shape, all that fit. The bound is
+// the longer of what the GPU must read of its memory and of what had to cross the link, as if both
+// overlapped without a gap.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -57,8 +62,9 @@ constexpr shape shapes[] = {
 
 struct request {
     std::string shape;
-    uint32_t tokens = 64, cached = 0;
+    uint32_t tokens = 64, cached = 0, warm = 0, position = 0;
     double cpu_share = 0;
+    bool profiled = false;
 };
 
 pass decode_pass(uint32_t position) {
@@ -107,15 +113,24 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     executor_drive drive(of, {asked.cached ? asked.cached : pages, 1, asked.cpu_share, true, 7});
     gpu_executor_options options;
     options.of = &of;
-    options.places = &drive.places;
     options.limits.context_max = 4096;
+    const auto room = cuda_room_for_experts(options);
+    if (!room) return room.failure().text;
+    const uint64_t wanted_bytes = pages * of.sizes().expert_bytes;
+    if (asked.shape.empty() && *room < wanted_bytes) {
+        std::printf("%-18s not run: %.1f GB of experts, room for %.1f\n", of_shape.name,
+                    static_cast<double>(wanted_bytes) / 1e9, static_cast<double>(*room) / 1e9);
+        return {};
+    }
+    options.places = &drive.places;
     options.transfers_max = drive.transfers_max();
     auto made = make_cuda_executor(options);
     if (!made) return made.failure().text;
     drive.use(*made->where, *made->results);
     // Until all experts have been asked for once where they fit, and launches are recorded.
     uint32_t position = 0;
-    const uint32_t warm = asked.cached ? 32 : 1200;
+    const uint32_t warm = asked.warm ? asked.warm : asked.cached ? 32 : 1200;
+    if (asked.position > warm) position = asked.position - warm;
     for (uint32_t i = 0; i < warm; ++i)
         if (const status done = drive.run(decode_pass(position++)); !done)
             return done.failure().text;
@@ -130,6 +145,7 @@ std::string run(const shape &of_shape, request asked, const device_rates &rates)
     busy.gpu -= before.gpu, busy.h2d -= before.h2d, busy.cpu -= before.cpu;
     busy.stall -= before.stall;
     asked.shape = of_shape.name;
+    if (asked.profiled) return {};
     print_result(of, asked, drive, rates, taken.count(), busy);
     return {};
 }
@@ -144,14 +160,20 @@ int main(int count, char **arguments) {
         if (name == "--tokens") asked.tokens = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cached") asked.cached = static_cast<uint32_t>(std::stoul(value));
         if (name == "--cpu") asked.cpu_share = std::stod(value);
+        if (name == "--profiled") asked.profiled = value != "0";
+        if (name == "--warm") asked.warm = static_cast<uint32_t>(std::stoul(value));
+        if (name == "--position") asked.position = static_cast<uint32_t>(std::stoul(value));
     }
-    const auto rates = measure_device_rates(/*device=*/0);
+    const auto rates =
+        asked.profiled ? result<device_rates>(device_rates{}) : measure_device_rates(/*device=*/0);
     if (!rates) {
         std::printf("%s\n", rates.failure().text.c_str());
         return 1;
     }
-    std::printf("%s: memory %.2f TB/s read, host to GPU %.1f GB/s\n", rates.value().name.c_str(),
-                rates.value().memory_bytes_per_s / 1e12, rates.value().h2d_bytes_per_s / 1e9);
+    if (!asked.profiled)
+        std::printf("%s: memory %.2f TB/s read, host to GPU %.1f GB/s\n",
+                    rates.value().name.c_str(), rates.value().memory_bytes_per_s / 1e12,
+                    rates.value().h2d_bytes_per_s / 1e9);
     bool good = true;
     for (const shape &one : shapes) {
         if (asked.shape.empty() ? &one == &shapes[0] : asked.shape != one.name) continue;

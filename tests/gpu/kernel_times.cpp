@@ -1,0 +1,152 @@
+// kernel_times.cpp - a library that the CUDA driver loads into a program: at its end it prints what
+// each kernel, copy and call of the runtime took, by CUPTI.
+//
+//   CUDA_INJECTION64_PATH=$PWD/libgpu_kernel_times.so gpu_bench --shape qwen15moe --profiled 1
+//
+// Counted are the last tokens of the run, from one embedding to another; kernels of recordings are
+// told one by one. `gap` is the time since the GPU's kernel before ended. Tracing costs each launch
+// a microsecond or two of the host's time.
+#include <cupti.h>
+#include <cxxabi.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr size_t buffer_bytes = 8u << 20;
+constexpr size_t tokens_counted = 32;
+
+struct span_of {
+    std::string name;
+    uint32_t blocks;
+    uint64_t begin_ns, end_ns;
+};
+
+std::mutex guard;
+std::vector<span_of> kernels, copies, calls;
+
+// Without the namespaces and the wrapper.
+std::string short_name(const char *mangled) {
+    int bad = 0;
+    char *plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &bad);
+    std::string name = bad == 0 ? plain : mangled;
+    std::free(plain);
+    for (const char *part : {"moorage::core::gpu::", "moorage::core::", "void "})
+        for (size_t at; (at = name.find(part)) != std::string::npos;)
+            name.erase(at, std::string(part).size());
+    const size_t begin = name.find("run_kernel<"), end = name.rfind(">(");
+    if (begin == 0 && end != std::string::npos) name = name.substr(11, end - 11);
+    return name;
+}
+
+void keep(const CUpti_Activity *record) {
+    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+        const auto &one = *reinterpret_cast<const CUpti_ActivityKernel10 *>(record);
+        kernels.push_back({short_name(one.name),
+                           static_cast<uint32_t>(one.gridX * one.gridY * one.gridZ), one.start,
+                           one.end});
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+        const auto &one = *reinterpret_cast<const CUpti_ActivityMemcpy6 *>(record);
+        const char *way = one.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD   ? "copy to the GPU"
+                          : one.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH ? "copy to the host"
+                                                                            : "copy";
+        copies.push_back({way, static_cast<uint32_t>(one.bytes), one.start, one.end});
+    } else if (record->kind == CUPTI_ACTIVITY_KIND_RUNTIME) {
+        const auto &one = *reinterpret_cast<const CUpti_ActivityAPI *>(record);
+        const char *name = nullptr;
+        if (cuptiGetCallbackName(CUPTI_CB_DOMAIN_RUNTIME_API, one.cbid, &name) != CUPTI_SUCCESS)
+            name = "?";
+        calls.push_back({name, 0, one.start, one.end});
+    }
+}
+
+void CUPTIAPI give_buffer(uint8_t **buffer, size_t *bytes, size_t *records_max) {
+    *bytes = buffer_bytes;
+    *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, buffer_bytes));
+    *records_max = 0;
+}
+void CUPTIAPI take_buffer(CUcontext, uint32_t, uint8_t *buffer, size_t, size_t valid_bytes) {
+    const std::lock_guard<std::mutex> held(guard);
+    CUpti_Activity *record = nullptr;
+    while (cuptiActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS) keep(record);
+    std::free(buffer);
+}
+
+struct sum_of {
+    uint64_t count = 0, ns = 0, gap_ns = 0;
+};
+
+void print_rows(const char *title, const std::map<std::pair<std::string, uint32_t>, sum_of> &rows,
+                double tokens, bool gaps) {
+    std::vector<std::pair<std::pair<std::string, uint32_t>, sum_of>> sorted(rows.begin(),
+                                                                            rows.end());
+    std::ranges::sort(sorted,
+                      [](const auto &a, const auto &b) { return a.second.ns > b.second.ns; });
+    double all_us = 0, gap_us = 0, count = 0;
+    for (const auto &[key, own] : sorted) {
+        all_us += static_cast<double>(own.ns) / 1e3 / tokens;
+        gap_us += static_cast<double>(own.gap_ns) / 1e3 / tokens;
+        count += static_cast<double>(own.count) / tokens;
+    }
+    std::printf("%-60s%12s%9s%9s%9s%9s\n", title, "blocks/B", "a token", "us each", "us",
+                gaps ? "gap us" : "");
+    std::printf("%-60s%12s%9.1f%9s%9.1f%9.1f\n", "all", "", count, "", all_us, gap_us);
+    for (const auto &[key, own] : sorted)
+        std::printf("%-60.59s%12u%9.1f%9.2f%9.1f%9.1f\n", key.first.c_str(), key.second,
+                    static_cast<double>(own.count) / tokens,
+                    static_cast<double>(own.ns) / 1e3 / static_cast<double>(own.count),
+                    static_cast<double>(own.ns) / 1e3 / tokens,
+                    static_cast<double>(own.gap_ns) / 1e3 / tokens);
+}
+
+void print_all() {
+    (void)cuptiActivityFlushAll(1);
+    const std::lock_guard<std::mutex> held(guard);
+    std::ranges::sort(kernels, {}, &span_of::begin_ns);
+    std::vector<uint64_t> tokens_ns;
+    for (const span_of &one : kernels)
+        if (one.name.starts_with("embed_kernel")) tokens_ns.push_back(one.begin_ns);
+    if (tokens_ns.size() < 2) return;
+    const size_t counted = std::min(tokens_counted, tokens_ns.size() - 1);
+    const uint64_t from = tokens_ns[tokens_ns.size() - 1 - counted], until = tokens_ns.back();
+    const auto tokens = static_cast<double>(counted);
+    std::printf("\n%zu tokens of %.1f us each\n", counted,
+                static_cast<double>(until - from) / 1e3 / tokens);
+    std::map<std::pair<std::string, uint32_t>, sum_of> rows;
+    uint64_t before_ns = from;
+    const auto add = [&](const span_of &one, bool gaps) {
+        if (one.begin_ns < from || one.begin_ns >= until) return;
+        sum_of &own = rows[{one.name, one.blocks}];
+        ++own.count;
+        own.ns += one.end_ns - one.begin_ns;
+        if (gaps && one.begin_ns > before_ns) own.gap_ns += one.begin_ns - before_ns;
+        before_ns = std::max(before_ns, one.end_ns);
+    };
+    for (const span_of &one : kernels) add(one, true);
+    print_rows("kernel", rows, tokens, true);
+    for (const auto &[title, list] : {std::pair("copy", &copies), std::pair("call", &calls)}) {
+        rows.clear();
+        for (const span_of &one : *list) add(one, false);
+        print_rows(title, rows, tokens, false);
+    }
+}
+
+}  // namespace
+
+// Called by the driver.
+extern "C" int InitializeInjection() {
+    (void)cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
+    for (const CUpti_ActivityKind kind : {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                          CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_RUNTIME})
+        (void)cuptiActivityEnable(kind);
+    std::atexit(print_all);
+    return 1;
+}
