@@ -47,6 +47,17 @@ const std::vector<float> four = logs_of({0.15, 0.5, 0.05, 0.3});
 
 }  // namespace
 
+TEST_CASE("the most probable token, the first of equals, wherever it stands in whatever length") {
+    for (const size_t count : {1u, 2u, 15u, 16u, 17u, 63u, 64u, 65u, 200u})
+        for (size_t place = 0; place < count; ++place) {
+            std::vector<float> logits(count, -1e30f);
+            logits[place] = -7;
+            logits[count - 1] = -7;
+            CHECK(most_probable(logits) == static_cast<int32_t>(place));
+        }
+    CHECK(most_probable(std::vector<float>{-0.0f, 0.0f}) == 0);
+}
+
 TEST_CASE("greedy: the most probable, the smaller id among equals") {
     CHECK(most_probable(std::vector<float>{1, 3, 2}) == 1);
     CHECK(most_probable(std::vector<float>{2, 3, 3}) == 1);
