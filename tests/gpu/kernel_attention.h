@@ -94,7 +94,8 @@ void check_attention(Bench &bench, const attention_case &of) {
     if (of.splits > 1)
         bench.device().launch(merge_kernel{of.heads, of.value_dim, of.splits, kernel.sinks,
                                            kernel.partial, kernel.partial_values, kernel.output},
-                              of.heads, tokens, 1, 0);
+                              of.heads, tokens, merge_kernel::blocks_of(of.value_dim),
+                              merge_kernel::shared_bytes_of(of.splits));
     std::vector<double> expected(count);
     for (uint32_t t = 0; t < tokens; ++t)
         for (uint32_t h = 0; h < of.heads; ++h) {
@@ -225,7 +226,8 @@ void check_latent(Bench &bench, uint32_t rank) {
     float *output = bench.template poisoned<float>(heads * width);
     bench.device().launch(absorb_kernel<weight_type::bf16>{tokens, bench.put(query), kv_b.shape,
                                                            heads, nope, values, output},
-                          heads, 1, 1, absorb_kernel<weight_type::bf16>::shared_bytes);
+                          heads, 1, absorb_kernel<weight_type::bf16>::slices,
+                          absorb_kernel<weight_type::bf16>::shared_bytes);
     expected.clear();
     for (uint32_t h = 0; h < heads; ++h) {
         const float *own = &query[h * (nope + 2 * pairs)];

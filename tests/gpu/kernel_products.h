@@ -49,7 +49,7 @@ void launch_product(Bench &bench, const product_item &item, bool many) {
     const auto of_rows = [&](auto kernel, uint32_t tokens_max) {
         kernel.items[0] = item;
         kernel.count = 1;
-        bench.device().launch(kernel, ceil_div(item.rows, kernel.threads / lanes), 1,
+        bench.device().launch(kernel, ceil_div(kernel.groups_of(item), kernel.threads / lanes), 1,
                               ceil_div(item.count, tokens_max), 0);
     };
     if (item.count == 1)

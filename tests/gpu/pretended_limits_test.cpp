@@ -102,12 +102,12 @@ TEST_CASE("more experts of few tokens than a launch has arguments for") {
 
 TEST_CASE("what does not fit in a block's shared memory is refused with the sizes") {
     const auto of = grouped(512);
-    // 4 * (512 + 32 + 1) * 4 bytes of queries and weights, 64 * 513 * 4 of keys and values.
+    // 4 * (512 + 32 + 1) * 4 bytes of queries and weights, 64 * 516 * 4 of keys and values.
     pretended::begin({.gpu = "sm_86"});
     CHECK(
         run(*of, true, false).failure ==
         "a block of pretended GPU has 100 kB of shared memory and attention with heads of this "
-        "size, compared with references, needs 140 kB; set executor to cpu, or take a larger GPU");
+        "size, compared with references, needs 141 kB; set executor to cpu, or take a larger GPU");
     CHECK(pretended::alive().none());
     check(*of, true, "sm_80");
     check(*of, true, "sm_90");

@@ -2,7 +2,7 @@
 //
 //   begin(pass)
 //   for each layer with experts:  attention(layer)    router logits are under way to the host
-//                                 shared(layer)       the shared expert, while the host routes
+//                                 shared(layer)       then the shared expert, while it routes
 //                                 route(...)          who goes where
 //                                 experts(layer, ...) any number of times, segments in order
 //   head()                                            logits of the tokens with `output`
@@ -70,10 +70,11 @@ public:
         staged_ = 0;
     }
 
-    // Up to the router of the layer-th layer with experts; its logits go to the host.
+    // Up to the router of the layer-th layer with experts; its logits go to the host. Of few
+    // tokens, whose scores the host is told before the launch ends, the shared expert too.
     void attention(uint32_t layer);
 
-    // What of the layer needs no routing.
+    // What of the layer needs no routing, if that is not launched yet.
     void shared(uint32_t layer);
 
     // chosen, weights [B, k]: groups the choices by expert. Everything from an earlier layer has
@@ -121,7 +122,7 @@ public:
 
 private:
     enum class pending : uint8_t { nothing, experts, dense };
-    enum class operation : uint32_t { attention, shared, head, prediction };
+    enum class operation : uint32_t { attention, head, prediction };
 
     // As recordings.h has it, of few tokens. `body` may run twice, each time from where the layers
     // stand now.
@@ -148,7 +149,10 @@ private:
         if (x != 0) device_.launch(kernel, x, y, z, shared_bytes);
     }
 
+    void launch_shared(uint32_t layer);
     void bring(uint32_t *device, const uint32_t *pinned, uint64_t words);
+    void bring_pending();
+    words_of_launch take_pending();
     void fill_pass(const pass &tokens);
     void one_layer(uint32_t layer);
     void normed_layer(uint32_t layer);
@@ -165,7 +169,7 @@ private:
                      const float *query, float *output);
     void combine(const device_norm &norm, const uint32_t *rows, float *output, uint32_t count,
                  const float *before = nullptr);
-    void mlp(const device_mlp &weights, const float *input);
+    void mlp(const device_mlp &weights, const float *input, const matrix &gate = {});
     void multiply(std::span<product_item> items, uint32_t tokens);
     void stage_expert(uint32_t layer, const expert_in_slot &one, product_item &up,
                       product_item &down) const;
@@ -221,8 +225,9 @@ private:
     std::vector<uint32_t> first_, filled_;
     std::vector<uint8_t> counted_;  // [assignments] that a prediction takes
     uint32_t route_count_ = 0;
-    uint32_t told_ = 0;    // launches of tell_kernel, recorded ones as often as they run
-    uint32_t staged_ = 0;  // items of the table used since the last route()
+    uint32_t pending_words_ = 0;  // of the route's table, that the device has not been told yet
+    uint32_t told_ = 0;           // launches of tell_kernel, recorded ones as often as they run
+    uint32_t staged_ = 0;         // items of the table used since the last route()
 };
 
 }  // namespace moorage::core::gpu

@@ -23,7 +23,7 @@ struct forward_limits {
 };
 
 constexpr uint32_t few_tokens = 8;   // up to here weights are streamed, beyond matrix units work
-constexpr uint32_t splits_max = 32;  // of a context, times tokens
+constexpr uint32_t splits_max = 64;  // of a context, times tokens
 
 // Everything in device memory but pinned_*, which is host memory that copies run from and to, and
 // that the GPU can write.

@@ -23,9 +23,11 @@ void forward<Device>::begin(const pass &tokens) {
 template <class Device>
 void forward<Device>::attention(uint32_t layer) {
     const uint32_t target = moe_layers_[layer];
+    bring_pending();
     recorded(operation::attention, layer, [&] {
         while (next_layer_ <= target) one_layer(next_layer_++);
         route_logits(layer);
+        if (tokens_ <= few_tokens) launch_shared(layer);
     });
     told_ += tokens_ <= few_tokens;
     next_layer_ = target + 1;
@@ -38,15 +40,13 @@ void forward<Device>::shared(uint32_t layer) {
     pending_ = pending::experts;
     pending_shared_ = static_cast<bool>(own.shared.gate);
     pending_gate_ = static_cast<bool>(own.shared_gate);
-    if (!pending_shared_) return;
-    recorded(operation::shared, layer, [&] {
-        if (pending_gate_) {
-            product_item gate =
-                product(own.shared_gate, nullptr, b_.moe_input, b_.shared_gate, false);
-            multiply({&gate, 1}, tokens_);
-        }
-        mlp(own.shared, b_.moe_input);
-    });
+    if (tokens_ > few_tokens) launch_shared(layer);
+}
+
+template <class Device>
+void forward<Device>::launch_shared(uint32_t layer) {
+    const device_layer &own = weights_.layers[moe_layers_[layer]];
+    if (own.shared.gate) mlp(own.shared, b_.moe_input, own.shared_gate);
 }
 
 template <class Device>
@@ -70,11 +70,14 @@ void forward<Device>::route(std::span<const uint32_t> chosen, std::span<const fl
         gather[place] = static_cast<uint32_t>(i / k);
     }
     route_count_ = static_cast<uint32_t>(chosen.size());
-    bring(b_.route, b_.pinned_route, 3 * chosen.size());
+    pending_words_ = 3 * route_count_;
+    // What goes with the launch of one token's experts needs none of its own.
+    if (tokens_ != 1 || pending_words_ > words_of_launch::most) bring_pending();
 }
 
 template <class Device>
 void forward<Device>::head() {
+    bring_pending();
     recorded(operation::head, 0, [&] {
         while (next_layer_ < config_.layers) one_layer(next_layer_++);
         combine(weights_.final_norm, b_.output_rows(), b_.normed, outputs_);
@@ -110,6 +113,7 @@ void forward<Device>::route_logits(uint32_t layer) {
 // layers' own attention has written.
 template <class Device>
 void forward<Device>::predict(uint32_t layer, std::span<const uint32_t> there) {
+    bring_pending();
     counted_.assign(route_count_, 0);
     for (const uint32_t expert : there)
         std::fill(counted_.begin() + first_[expert], counted_.begin() + first_[expert + 1], 1);
@@ -288,7 +292,8 @@ void forward<Device>::latent_heads(uint32_t layer) {
     with_any_type(own.kv_b.type, [&](auto type) {
         launch(absorb_kernel<type()>{tokens, b_.query, own.kv_b, a.heads, a.nope_dim, a.value_dim,
                                      b_.latent},
-               a.heads, tokens_, 1, absorb_kernel<type()>::shared_bytes);
+               a.heads, tokens_, absorb_kernel<type()>::slices,
+               absorb_kernel<type()>::shared_bytes);
     });
 }
 
@@ -346,10 +351,10 @@ void forward<Device>::attend_with(attend_shape shape, const device_layer &own, u
                                   const float *query, float *output) {
     const uint32_t blocks = tiles_ * shape.kv_heads * shape.head_blocks();
     const uint32_t seen = shape.window ? std::min(context_, shape.window) : context_;
-    // Enough blocks to fill the GPU, of at least two chunks each.
-    const uint32_t wanted = ceil_div(2 * device_.multiprocessors(), blocks);
+    // Enough blocks to fill the GPU, of at least one chunk each.
+    const uint32_t wanted = ceil_div(4 * device_.multiprocessors(), blocks);
     shape.splits =
-        std::max(1u, std::min({wanted, splits_max / tokens_, ceil_div(seen, 2 * attend_chunk)}));
+        std::max(1u, std::min({wanted, splits_max / tokens_, ceil_div(seen, attend_chunk)}));
     attend_kernel<Cache, rows_max, vectors> kernel{};
     kernel.shape = shape;
     kernel.tiles = b_.tiles();
@@ -367,19 +372,23 @@ void forward<Device>::attend_with(attend_shape shape, const device_layer &own, u
     if (shape.splits > 1)
         launch(merge_kernel{shape.heads, shape.value_dim, shape.splits, own.sinks, b_.partial,
                             b_.partial_values, output},
-               shape.heads, tokens_);
+               shape.heads, tokens_, merge_kernel::blocks_of(shape.value_dim),
+               merge_kernel::shared_bytes_of(shape.splits));
 }
 
-// A dense layer or the shared expert, of all tokens, to shared_output.
+// A dense layer or the shared expert, of all tokens, to shared_output; what that is multiplied by,
+// where there is such a matrix, to shared_gate.
 template <class Device>
-void forward<Device>::mlp(const device_mlp &weights, const float *input) {
-    product_item up = product(weights.gate, weights.gate_bias, input, b_.shared_inner, false);
+void forward<Device>::mlp(const device_mlp &weights, const float *input, const matrix &gate) {
+    product_item items[] = {product(weights.gate, weights.gate_bias, input, b_.shared_inner, false),
+                            product(gate, nullptr, input, b_.shared_gate, false)};
+    product_item &up = items[0];
     up.second = weights.up;
     up.second_bias = weights.up_bias;
     up.end = product_end::activate;
     up.activation = config_.activation;
     up.limit = static_cast<float>(config_.activation_limit);
-    multiply({&up, 1}, tokens_);
+    multiply({items, gate ? 2u : 1u}, tokens_);
     product_item down =
         product(weights.down, weights.down_bias, b_.shared_inner, b_.shared_output, false);
     multiply({&down, 1}, tokens_);
@@ -395,9 +404,10 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
                 continue;
             with_any_type(item.weights.type, [&](auto type) {
                 const uint32_t x = ceil_div(item.rows, 64), z = ceil_div(tokens, 64);
+                row_kernel<type(), few_tokens> rows;
+                rows.items[rows.count++] = item;
                 if (!plain)
-                    launch(row_kernel<type(), few_tokens>{{item}, 1},
-                           ceil_div(item.rows, row_kernel<type(), few_tokens>::threads / lanes), 1,
+                    launch(rows, ceil_div(rows.groups_of(item), rows.threads / lanes), 1,
                            ceil_div(tokens, few_tokens));
                 else if (item.second)
                     launch(tile_kernel<type(), true>{item}, x, 1, z,
@@ -412,13 +422,13 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
     for (size_t first = 0; first < items.size();) {
         with_any_type(items[first].weights.type, [&](auto type) {
             const auto launch_with = [&](auto kernel) {
-                uint32_t rows = 0;
+                uint32_t groups = 0;
                 while (first < items.size() && kernel.count < kernel.inline_max &&
                        items[first].weights.type == type()) {
-                    rows += items[first].rows;
+                    groups += kernel.groups_of(items[first]);
                     kernel.items[kernel.count++] = items[first++];
                 }
-                launch(kernel, ceil_div(rows, kernel.threads / lanes));
+                launch(kernel, ceil_div(groups, kernel.threads / lanes));
             };
             if (tokens == 1)
                 launch_with(row_kernel<type(), 1>{});
@@ -442,11 +452,14 @@ void forward<Device>::stage_expert(uint32_t layer, const expert_in_slot &one, pr
     up.end = product_end::activate;
     up.activation = config_.activation;
     up.limit = static_cast<float>(config_.activation_limit);
-    up.gather = b_.route + route_count_;
-    up.output_stride = config_.moe_intermediate;
-    up.output_first = one.first;
     up.first = first_[one.expert];
     up.count = assignment_count(one.expert);
+    if (tokens_ == 1)  // whose assignments all read the one input
+        up.input_stride = 0;
+    else
+        up.gather = b_.route + route_count_;
+    up.output_stride = config_.moe_intermediate;
+    up.output_first = one.first;
     down = product(weights.down, nullptr, b_.inner + one.first, b_.expert_outputs, false);
     down.input_stride = config_.moe_intermediate;
     down.part = parts_of(config_.moe_intermediate, config_.part_unit).part;
@@ -473,15 +486,22 @@ void forward<Device>::launch_items(const product_item *table, std::span<const pr
     const uint32_t count = static_cast<uint32_t>(items.size());
     const bool two = static_cast<bool>(items[0].second);
     with_any_type(items[0].weights.type, [&](auto type) {
+        const auto blocks_of = [&](const auto &kernel) {
+            uint32_t groups = 0;
+            for (const product_item &item : items)
+                groups = std::max(groups, kernel.groups_of(item));
+            return ceil_div(groups, kernel.threads / lanes);
+        };
         const auto of_rows = [&](auto kernel) {
             kernel.count = count;
             kernel.apart = true;
             std::copy(items.begin(), items.end(), kernel.items);
-            launch(kernel, ceil_div(rows, kernel.threads / lanes), count);
+            kernel.words = take_pending();
+            launch(kernel, blocks_of(kernel), count);
         };
         const auto of_table = [&](auto kernel) {
             kernel.table = table;
-            launch(kernel, ceil_div(rows, kernel.threads / lanes), count);
+            launch(kernel, blocks_of(kernel), count);
         };
         const auto of_tiles = [&](auto kernel) {
             kernel.table = table;

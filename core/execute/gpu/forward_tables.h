@@ -18,6 +18,22 @@ void forward<Device>::bring(uint32_t *device, const uint32_t *pinned, uint64_t w
     launch(kernel, 1);
 }
 
+// The table of the route, where no launch has taken it along.
+template <class Device>
+void forward<Device>::bring_pending() {
+    if (pending_words_ != 0) bring(b_.route, b_.pinned_route, pending_words_);
+    pending_words_ = 0;
+}
+template <class Device>
+words_of_launch forward<Device>::take_pending() {
+    words_of_launch out;
+    std::copy_n(b_.pinned_route, pending_words_, out.words);
+    out.count = pending_words_;
+    out.output = b_.route;
+    pending_words_ = 0;
+    return out;
+}
+
 template <class Device>
 void forward<Device>::fill_pass(const pass &tokens) {
     b_.tokens = tokens_;

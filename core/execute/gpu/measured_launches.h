@@ -24,7 +24,8 @@ void launch_product(Device &device, const product_item &item) {
     with_any_type(item.weights.type, [&](auto type) {
         const auto of_rows = [&](auto kernel) {
             kernel.items[kernel.count++] = item;
-            device.launch(kernel, ceil_div(item.rows, kernel.threads / lanes), 1, 1, 0);
+            device.launch(kernel, ceil_div(kernel.groups_of(item), kernel.threads / lanes), 1, 1,
+                          0);
         };
         using tiles = tile_kernel<type(), false>;
         if (item.count > few_tokens)

@@ -47,15 +47,20 @@ struct attend_kernel {
     // Of each split [tokens, heads, splits]: largest score and sum, and unnormalised values.
     float *partial, *partial_values;
 
-    // In shared memory rows are longer, so that lanes, a row each, meet different banks.
+    // In shared memory rows are longer, so that lanes, a row each, meet different banks; whole 16
+    // bytes where they are so without.
     MOORAGE_HOST_DEVICE static uint32_t padded(uint32_t dim) {
         return dim + cached<Cache>::padding;
     }
     MOORAGE_HOST_DEVICE static uint32_t shared_bytes_of(const attend_shape &of) {
         const uint32_t value_words = of.values_in_keys ? 0 : attend_chunk * padded(of.value_dim);
-        return static_cast<uint32_t>(
-            (rows_max * of.head_dim + rows_max * attend_chunk + rows_max) * sizeof(float) +
-            (attend_chunk * padded(of.head_dim) + value_words) * sizeof(Cache));
+        return static_cast<uint32_t>(before_keys(of.head_dim) * sizeof(float) +
+                                     (attend_chunk * padded(of.head_dim) + value_words) *
+                                         sizeof(Cache));
+    }
+    // Queries, weights and factors, in whole 16 bytes.
+    MOORAGE_HOST_DEVICE static uint32_t before_keys(uint32_t head_dim) {
+        return ceil_div(rows_max * (head_dim + attend_chunk + 1), 4) * 4;
     }
 
     struct place {
@@ -78,7 +83,7 @@ struct attend_kernel {
         float *own = reinterpret_cast<float *>(team.shared);
         areas at{own, own + rows_max * shape.head_dim, nullptr, nullptr, nullptr};
         at.factors = at.weights + rows_max * attend_chunk;
-        at.keys = reinterpret_cast<Cache *>(at.factors + rows_max);
+        at.keys = reinterpret_cast<Cache *>(own + before_keys(shape.head_dim));
         at.values =
             shape.values_in_keys ? at.keys : at.keys + attend_chunk * padded(shape.head_dim);
         load_queries(team, tile, at.query);
@@ -110,40 +115,89 @@ struct attend_kernel {
 
 private:
     struct areas {
-        float *query, *weights, *factors;  // [rows, head_dim], [rows, chunk], [rows]
+        float *query, *weights, *factors;  // [rows, head_dim], [chunk, rows], [rows]
         Cache *keys, *values;              // [chunk, padded]
     };
 
+    // Where value `d` of a row's query lies; null: the row has none.
+    MOORAGE_HOST_DEVICE const float *query_at(const place &row, uint32_t d) const {
+        const uint64_t head = static_cast<uint64_t>(row.token) * shape.heads + row.head;
+        return row.valid ? query + head * shape.head_dim + d : nullptr;
+    }
     template <class Team>
     MOORAGE_HOST_DEVICE void load_queries(Team &team, const attend_tile &tile, float *out) const {
         // They are there when the first keys are: load_cache() waits for all.
         team.each([&](uint32_t thread) {
+            if (shape.head_dim % 4 == 0 && aligned16(query)) {
+                const uint32_t fours = shape.head_dim / 4;
+                MOORAGE_UNROLL_BY_EIGHT
+                for (uint32_t i = thread; i < rows_max * fours; i += threads) {
+                    const place row = place_of(tile, team.block_y, i / fours);
+                    const float *from = query_at(row, i % fours * 4);
+                    floats4 four = from ? load4(from) : floats4{};
+                    MOORAGE_UNROLL
+                    for (uint32_t n = 0; n < 4; ++n) four.at[n] *= shape.scale;
+                    *reinterpret_cast<floats4 *>(out + i * 4) = four;
+                }
+                return;
+            }
             for (uint32_t i = thread; i < rows_max * shape.head_dim; i += threads) {
                 const place row = place_of(tile, team.block_y, i / shape.head_dim);
-                const uint64_t from =
-                    (static_cast<uint64_t>(row.token) * shape.heads + row.head) * shape.head_dim;
-                out[i] = row.valid ? query[from + i % shape.head_dim] * shape.scale : 0;
+                const float *from = query_at(row, i % shape.head_dim);
+                out[i] = from ? *from * shape.scale : 0;
             }
         });
     }
 
-    // `count` rows of `dim` values, `stride` apart, into rows of padded(dim).
-    MOORAGE_HOST_DEVICE static void copy_rows(uint32_t thread, const Cache *from, uint32_t stride,
-                                              uint32_t dim, uint32_t count, Cache *to) {
-        constexpr uint32_t width = 16 / sizeof(Cache);
-        if (dim % width == 0 && stride % width == 0 && aligned16(from)) {
-            const uint32_t vectors_of_row = dim / width;
-            for (uint32_t i = thread; i < count * vectors_of_row; i += threads) {
-                const uint32_t row = i / vectors_of_row, vector = i % vectors_of_row;
-                cached<Cache>::store(
-                    to + row * padded(dim) + vector * width,
-                    load16(from + static_cast<uint64_t>(row) * stride + vector * width));
-            }
+    // `count` rows of `dim` values, `stride` apart, to rows of padded(dim).
+    struct rows_of_cache {
+        const Cache *from;
+        uint32_t stride, dim, count;
+        Cache *to;
+        static constexpr uint32_t width = 16 / sizeof(Cache);
+        MOORAGE_HOST_DEVICE bool by_words() const {
+            return dim % width == 0 && stride % width == 0 && aligned16(from);
+        }
+        MOORAGE_HOST_DEVICE uint32_t words() const { return count * (dim / width); }
+        MOORAGE_HOST_DEVICE words16 read(uint32_t i) const {
+            const uint32_t row = i / (dim / width), word = i % (dim / width);
+            return load16(from + static_cast<uint64_t>(row) * stride + word * width);
+        }
+        MOORAGE_HOST_DEVICE void write(uint32_t i, const words16 &word) const {
+            const uint32_t row = i / (dim / width);
+            store16(to + row * padded(dim) + i % (dim / width) * width, word);
+        }
+        MOORAGE_HOST_DEVICE void copy_singly(uint32_t thread) const {
+            for (uint32_t i = thread; i < count * dim; i += threads)
+                to[i / dim * padded(dim) + i % dim] =
+                    from[static_cast<uint64_t>(i / dim) * stride + i % dim];
+        }
+    };
+    // Keys, and values where they lie apart. All that a thread reads it waits for at once.
+    MOORAGE_HOST_DEVICE static void copy_rows(uint32_t thread, const rows_of_cache &keys,
+                                              const rows_of_cache &values) {
+        if (!keys.by_words() || (values.count != 0 && !values.by_words())) {
+            keys.copy_singly(thread);
+            values.copy_singly(thread);
             return;
         }
-        for (uint32_t i = thread; i < count * dim; i += threads)
-            to[i / dim * padded(dim) + i % dim] =
-                from[static_cast<uint64_t>(i / dim) * stride + i % dim];
+        constexpr uint32_t at_once = 8;
+        const uint32_t of_keys = keys.words();
+        const uint32_t all = of_keys + (values.count != 0 ? values.words() : 0);
+        for (uint32_t begin = thread; begin < all; begin += at_once * threads) {
+            words16 words[at_once];
+            MOORAGE_UNROLL
+            for (uint32_t n = 0; n < at_once; ++n) {
+                const uint32_t i = begin + n * threads;
+                if (i < all) words[n] = i < of_keys ? keys.read(i) : values.read(i - of_keys);
+            }
+            MOORAGE_UNROLL
+            for (uint32_t n = 0; n < at_once; ++n) {
+                const uint32_t i = begin + n * threads;
+                if (i >= all) continue;
+                i < of_keys ? keys.write(i, words[n]) : values.write(i - of_keys, words[n]);
+            }
+        }
     }
 
     template <class Team>
@@ -151,14 +205,33 @@ private:
                                         uint32_t count, const areas &at) const {
         const uint64_t position = static_cast<uint64_t>(streams[tile.token]) * shape.context + from;
         const uint32_t kv_head = team.block_y / shape.head_blocks();
-        team.phase([&](uint32_t thread) {
-            copy_rows(thread, keys + position * shape.key_stride + kv_head * shape.head_dim,
-                      shape.key_stride, shape.head_dim, count, at.keys);
-            if (!shape.values_in_keys)
-                copy_rows(thread,
-                          values + position * shape.value_stride + kv_head * shape.value_dim,
-                          shape.value_stride, shape.value_dim, count, at.values);
-        });
+        const rows_of_cache of_keys{keys + position * shape.key_stride + kv_head * shape.head_dim,
+                                    shape.key_stride, shape.head_dim, count, at.keys};
+        const rows_of_cache of_values{
+            values + position * shape.value_stride + kv_head * shape.value_dim, shape.value_stride,
+            shape.value_dim, shape.values_in_keys ? 0 : count, at.values};
+        team.phase([&](uint32_t thread) { copy_rows(thread, of_keys, of_values); });
+    }
+
+    // Adds the products of a key and the warp's queries, 16 bytes of the key at a time.
+    template <class Row>
+    MOORAGE_HOST_DEVICE void multiply_wide(const Cache *key, Row &&row_of_query,
+                                           numbers<float, rows_of_warp> &own) const {
+        constexpr uint32_t wide = cached<Cache>::wide;
+        MOORAGE_UNROLL_BY_FOUR
+        for (uint32_t d = 0; d < shape.head_dim; d += wide) {
+            float values[wide];
+            cached<Cache>::widen(load16(key + d), values);
+            MOORAGE_UNROLL
+            for (uint32_t i = 0; i < rows_of_warp; ++i) {
+                MOORAGE_UNROLL
+                for (uint32_t n = 0; n < wide; n += 4) {
+                    const floats4 q = load4(row_of_query(i) + d + n);
+                    MOORAGE_UNROLL
+                    for (uint32_t m = 0; m < 4; ++m) own.at[i] += q.at[m] * values[n + m];
+                }
+            }
+        }
     }
 
     // Scores of the chunk, a lane a position, and the softmax's running largest and sum.
@@ -173,16 +246,21 @@ private:
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < rows_of_warp; ++i) own.at[i] = 0;
             const Cache *key = at.keys + smaller(lane, count - 1) * padded(shape.head_dim);
-            for (uint32_t d = 0; d < shape.head_dim; d += 2) {
-                float x, y;
-                cached<Cache>::two(key + d, x, y);
-                MOORAGE_UNROLL
-                for (uint32_t i = 0; i < rows_of_warp; ++i) {
-                    const uint32_t row = smaller(i * warps + warp, rows_max - 1);
-                    const float *q = at.query + row * shape.head_dim + d;
-                    own.at[i] += q[0] * x + q[1] * y;
+            const auto row_of_query = [&](uint32_t i) {
+                return at.query + smaller(i * warps + warp, rows_max - 1) * shape.head_dim;
+            };
+            if (shape.head_dim % 8 == 0)
+                multiply_wide(key, row_of_query, own);
+            else
+                for (uint32_t d = 0; d < shape.head_dim; d += 2) {
+                    float x, y;
+                    cached<Cache>::two(key + d, x, y);
+                    MOORAGE_UNROLL
+                    for (uint32_t i = 0; i < rows_of_warp; ++i) {
+                        const float *q = row_of_query(i) + d;
+                        own.at[i] += q[0] * x + q[1] * y;
+                    }
                 }
-            }
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < rows_of_warp; ++i) {
                 const place row = place_of(tile, team.block_y, i * warps + warp);
@@ -208,7 +286,7 @@ private:
                     shifted[thread].at[i] = weight;
                     const uint32_t row = i * warps + warp, lane = thread % lanes;
                     if (row >= rows_max) return;
-                    at.weights[row * attend_chunk + lane] = weight;
+                    at.weights[lane * rows_max + row] = weight;
                     if (lane == 0) at.factors[row] = factor;
                 });
                 team.warp_sum(warp, [&](uint32_t t) -> float & { return shifted[t].at[i]; });
@@ -235,15 +313,31 @@ private:
             for (uint32_t n = 0; n < vectors; ++n) {
                 const uint32_t column = thread + n * threads;
                 if (column >= shape.value_dim) continue;
+                MOORAGE_UNROLL_BY_FOUR
                 for (uint32_t p = 0; p < count; ++p) {
                     const float value = cached<Cache>::at(at.values + p * stride + column);
-                    MOORAGE_UNROLL
-                    for (uint32_t row = 0; row < rows_max; ++row)
-                        totals[thread].at[row * vectors + n] +=
-                            at.weights[row * attend_chunk + p] * value;
+                    add_weighed(at.weights + p * rows_max, value, n, totals[thread]);
                 }
             }
         });
+    }
+
+    // A value times the weights of its position [rows_max].
+    MOORAGE_HOST_DEVICE static void add_weighed(const float *weights, float value, uint32_t n,
+                                                numbers<float, rows_max * vectors> &totals) {
+        if constexpr (rows_max % 4 == 0) {
+            MOORAGE_UNROLL
+            for (uint32_t row = 0; row < rows_max; row += 4) {
+                const floats4 four = load4(weights + row);
+                MOORAGE_UNROLL
+                for (uint32_t i = 0; i < 4; ++i)
+                    totals.at[(row + i) * vectors + n] += four.at[i] * value;
+            }
+        } else {
+            MOORAGE_UNROLL
+            for (uint32_t row = 0; row < rows_max; ++row)
+                totals.at[row * vectors + n] += weights[row] * value;
+        }
     }
 
     template <class Team, class Local, class Totals>
@@ -290,30 +384,48 @@ private:
     }
 };
 
-// Joins the splits of one (head, token).
+// Joins the splits of one (head, token); blocks: x heads, y tokens, z of so many values each.
 struct merge_kernel {
     static constexpr uint32_t threads = 128;
     uint32_t heads, value_dim, splits;
     const float *sinks, *partial, *partial_values;
     float *output;
 
+    MOORAGE_HOST_DEVICE static uint32_t shared_bytes_of(uint32_t splits) {
+        return 3 * splits * static_cast<uint32_t>(sizeof(float));
+    }
+    MOORAGE_HOST_DEVICE static uint32_t blocks_of(uint32_t value_dim) {
+        return ceil_div(value_dim, threads);
+    }
+
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
         const uint64_t head = static_cast<uint64_t>(team.block_y) * heads + team.block_x;
         const float *own = partial + head * splits * 2;
+        // Of each split its largest score and its sum, and what its values count.
+        float *tops = reinterpret_cast<float *>(team.shared), *sums = tops + splits;
+        float *factors = sums + splits;
+        team.phase([&](uint32_t thread) {
+            for (uint32_t s = thread; s < splits; s += threads) {
+                tops[s] = own[2 * s];
+                sums[s] = own[2 * s + 1];
+            }
+        });
         const float sink = sinks ? sinks[team.block_x] : -INFINITY;
         float top = sink;
-        for (uint32_t s = 0; s < splits; ++s) top = larger(top, own[2 * s]);
-        float sum = expf(sink - top);
-        for (uint32_t s = 0; s < splits; ++s) sum += own[2 * s + 1] * expf(own[2 * s] - top);
+        for (uint32_t s = 0; s < splits; ++s) top = larger(top, tops[s]);
+        team.phase([&](uint32_t thread) {
+            for (uint32_t s = thread; s < splits; s += threads) factors[s] = expf(tops[s] - top);
+        });
         team.each([&](uint32_t thread) {
-            for (uint32_t c = thread; c < value_dim; c += threads) {
-                float value = 0;
-                for (uint32_t s = 0; s < splits; ++s)
-                    value += partial_values[(head * splits + s) * value_dim + c] *
-                             expf(own[2 * s] - top);
-                output[head * value_dim + c] = value / sum;
-            }
+            const uint32_t c = team.block_z * threads + thread;
+            if (c >= value_dim) return;
+            float sum = expf(sink - top), value = 0;
+            for (uint32_t s = 0; s < splits; ++s) sum += sums[s] * factors[s];
+            MOORAGE_UNROLL_BY_EIGHT
+            for (uint32_t s = 0; s < splits; ++s)
+                value += partial_values[(head * splits + s) * value_dim + c] * factors[s];
+            output[head * value_dim + c] = value / sum;
         });
     }
 };

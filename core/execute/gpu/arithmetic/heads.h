@@ -184,11 +184,12 @@ struct turn_rest_kernel {
 };
 
 // Latent attention, a query head in the space of the compressed vectors: its part without rotation
-// times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token);
-// groups of threads take every so manieth row, and their sums meet in shared memory.
+// times the rows of kv_b that make this head's keys, then its rotated part. A block (head, token,
+// slice of the columns); groups of threads take every so manieth row, and their sums meet in shared
+// memory.
 template <weight_type type>
 struct absorb_kernel {
-    static constexpr uint32_t threads = 256;
+    static constexpr uint32_t threads = 256, slices = 4;
     static constexpr uint32_t width = unit_values<type>;
     static constexpr uint32_t shared_bytes = threads * width * sizeof(float);
     token_table tokens;
@@ -203,42 +204,48 @@ struct absorb_kernel {
         const uint64_t row = static_cast<uint64_t>(token) * heads + head;
         const float *from = query + row * (nope + 2 * tokens.pairs);
         float *out = output + row * (rank + 2 * tokens.pairs);
-        float *partial = reinterpret_cast<float *>(team.shared);  // [groups, rank]
-        const uint32_t units = rank / width;
-        const bool by_units = rank % span_columns<type> == 0 && units <= threads &&
+        // Whole spans of columns, in units.
+        const uint32_t own = ceil_div(ceil_div(rank, span_columns<type>), slices);
+        const uint32_t begin = smaller(team.block_z * own * span_columns<type>, rank);
+        const uint32_t columns = smaller(own * span_columns<type>, rank - begin);
+        const uint32_t units = columns / width, first = begin / width;
+        float *partial = reinterpret_cast<float *>(team.shared);  // [groups, columns]
+        const bool by_units = rank % span_columns<type> == 0 && units != 0 && units <= threads &&
                               is_aligned<type>(row_of<type>(kv_b, 0)) &&
                               kv_b.row_bytes % reader<type>::alignment == 0;
         const uint32_t groups = by_units ? threads / units : 0;
         team.phase([&](uint32_t thread) {
             if (by_units && thread / units < groups)
-                add_rows(head, thread / units, groups, thread % units, from,
-                         partial + thread / units * rank);
+                add_rows(head, thread / units, groups, first, thread % units, from,
+                         partial + thread / units * columns);
         });
         team.each([&](uint32_t thread) {
-            for (uint32_t c = thread; c < rank; c += threads) {
+            for (uint32_t c = thread; c < columns; c += threads) {
                 float sum = 0;
-                for (uint32_t group = 0; group < groups; ++group) sum += partial[group * rank + c];
-                out[c] = by_units ? sum : one_column(head, from, c);
+                for (uint32_t group = 0; group < groups; ++group)
+                    sum += partial[group * columns + c];
+                out[begin + c] = by_units ? sum : one_column(head, from, begin + c);
             }
-            turn_rest(tokens, token, from + nope, out + rank, thread, threads);
+            if (team.block_z == 0)
+                turn_rest(tokens, token, from + nope, out + rank, thread, threads);
         });
     }
 
 private:
-    // A unit's columns of the group's rows.
-    MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups, uint32_t unit,
-                                      const float *from, float *sums_out) const {
+    // A unit's columns of the group's rows, `first_unit` the slice's first one.
+    MOORAGE_HOST_DEVICE void add_rows(uint32_t head, uint32_t group, uint32_t groups,
+                                      uint32_t first_unit, uint32_t unit, const float *from,
+                                      float *sums_out) const {
         const uint32_t first = head * (nope + value_dim);
         float sums[width] = {};
         MOORAGE_UNROLL_BY_FOUR
         for (uint32_t d = group; d < nope; d += groups) {
             floats4 values[width / 4];
-            read_unit<type>(row_of<type>(kv_b, first + d), unit, values);
+            read_unit<type>(row_of<type>(kv_b, first + d), first_unit + unit, values);
             MOORAGE_UNROLL
             for (uint32_t i = 0; i < width; ++i) sums[i] += from[d] * values[i / 4].at[i % 4];
         }
-        const uint32_t column =
-            unit / span_units<type> * span_columns<type> + unit % span_units<type> * 4;
+        const uint32_t column = column_of_unit<type>(unit);
         MOORAGE_UNROLL
         for (uint32_t i = 0; i < width; ++i)
             sums_out[column + i / 4 * reader<type>::apart + i % 4] = sums[i];

@@ -21,9 +21,11 @@
 #if defined(__CUDA_ARCH__)
 #define MOORAGE_UNROLL _Pragma("unroll")
 #define MOORAGE_UNROLL_BY_FOUR _Pragma("unroll 4")
+#define MOORAGE_UNROLL_BY_EIGHT _Pragma("unroll 8")
 #else
 #define MOORAGE_UNROLL
 #define MOORAGE_UNROLL_BY_FOUR
+#define MOORAGE_UNROLL_BY_EIGHT
 #endif
 
 namespace moorage::core::gpu {
@@ -106,6 +108,13 @@ MOORAGE_HOST_DEVICE inline void store_pair(uint16_t *to, uint32_t pair) {
     to[1] = static_cast<uint16_t>(pair >> 16);
 #endif
 }
+MOORAGE_HOST_DEVICE inline void store16(void *to, const words16 &words) {
+#if defined(__CUDA_ARCH__)
+    *reinterpret_cast<words16 *>(to) = words;
+#else
+    std::memcpy(to, &words, sizeof(words));
+#endif
+}
 MOORAGE_HOST_DEVICE inline floats4 load4(const float *from) {
     return *reinterpret_cast<const floats4 *>(from);
 }
@@ -159,7 +168,16 @@ template <class Cache>
 struct cached;
 template <>
 struct cached<uint16_t> {
-    static constexpr uint32_t padding = 2;  // makes a row an odd number of words, for its banks
+    // Of a row in shared memory, so that rows side by side begin in different banks.
+    static constexpr uint32_t padding = 8;
+    static constexpr uint32_t wide = 8;  // numbers in 16 bytes
+    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float *out) {
+        MOORAGE_UNROLL
+        for (uint32_t n = 0; n < 4; ++n) {
+            out[2 * n] = float_of_f16(static_cast<uint16_t>(from.word[n]));
+            out[2 * n + 1] = float_of_f16(static_cast<uint16_t>(from.word[n] >> 16));
+        }
+    }
     MOORAGE_HOST_DEVICE static uint16_t of(float value) { return f16_of_float(value); }
     MOORAGE_HOST_DEVICE static float at(const uint16_t *from) { return float_of_f16(*from); }
     MOORAGE_HOST_DEVICE static void two(const uint16_t *from, float &x, float &y) {
@@ -167,23 +185,19 @@ struct cached<uint16_t> {
         x = float_of_f16(static_cast<uint16_t>(pair));
         y = float_of_f16(static_cast<uint16_t>(pair >> 16));
     }
-    MOORAGE_HOST_DEVICE static void store(uint16_t *to, const words16 &words) {
-        MOORAGE_UNROLL
-        for (uint32_t n = 0; n < 4; ++n) store_pair(to + 2 * n, words.word[n]);
-    }
 };
 template <>
 struct cached<float> {
-    static constexpr uint32_t padding = 1;
+    static constexpr uint32_t padding = 4, wide = 4;
+    MOORAGE_HOST_DEVICE static void widen(const words16 &from, float *out) {
+        MOORAGE_UNROLL
+        for (uint32_t n = 0; n < 4; ++n) out[n] = float_of_bits(from.word[n]);
+    }
     MOORAGE_HOST_DEVICE static float of(float value) { return value; }
     MOORAGE_HOST_DEVICE static float at(const float *from) { return *from; }
     MOORAGE_HOST_DEVICE static void two(const float *from, float &x, float &y) {
         x = from[0];
         y = from[1];
-    }
-    MOORAGE_HOST_DEVICE static void store(float *to, const words16 &words) {
-        MOORAGE_UNROLL
-        for (uint32_t n = 0; n < 4; ++n) to[n] = float_of_bits(words.word[n]);
     }
 };
 

@@ -74,48 +74,95 @@ MOORAGE_HOST_DEVICE inline float beginning(const product_item &item, uint32_t as
     return item.bias ? item.bias[row] : 0;
 }
 
+// A table that a launch takes along to memory, for those after it.
+struct words_of_launch {
+    static constexpr uint32_t most = 48;
+    uint32_t words[most], count = 0;
+    uint32_t *output = nullptr;
+
+    template <class Team>
+    MOORAGE_HOST_DEVICE void write(Team &team) const {
+        if (count == 0 || team.block_x != 0 || team.block_y != 0 || team.block_z != 0) return;
+        team.each([&](uint32_t thread) {
+            if (thread < count) output[thread] = words[thread];
+        });
+    }
+};
+
 // Experts whose items go with the launch: 3 of the 4 KB that arguments may have.
 constexpr uint32_t experts_inline_max = 16;
 
-// Blocks: x over the rows of all `items`, or of one item each in y; z over groups of tokens. The
-// items lie in the arguments or, where they are too many, in a table in device memory.
+// Blocks: x over the row groups of all `items`, or of one item each in y; z over groups of tokens.
+// The items lie in the arguments or, where they are too many, in a table in device memory.
 template <weight_type type, uint32_t tokens_max, uint32_t items_max = 4>
 struct row_kernel {
     static constexpr uint32_t threads = 256;
     static constexpr uint32_t inline_max = items_max;
+    // A warp computes two rows at once where reading inputs takes longer than reading weights, but
+    // for those whose second row is another matrix's, and those that are summed part by part: of
+    // these as many parts as registers hold the values of.
+    static constexpr weight_format format = weight_formats[static_cast<size_t>(type)];
+    static constexpr uint32_t rows_most = tokens_max > 1 || format.bytes < 2 * format.block ? 2 : 1;
+    MOORAGE_HOST_DEVICE static uint32_t rows_at_once(const product_item &item) {
+        return item.part != 0 || item.end == product_end::activate ? 1 : rows_most;
+    }
+    // Warps that compute an item.
+    MOORAGE_HOST_DEVICE static uint32_t groups_of(const product_item &item) {
+        return ceil_div(item.rows, rows_at_once(item));
+    }
+    static constexpr uint32_t parts_at_once = tokens_max > 1 ? 2 : reader<type>::runs > 2 ? 4 : 8;
     product_item items[inline_max];
     uint32_t count = 0;                   // in `items`
     bool apart = false;                   // one of them for each y
     const product_item *table = nullptr;  // the same
+    words_of_launch words;
 
-    // The warp's item and row; null: none.
-    MOORAGE_HOST_DEVICE const product_item *find(uint32_t block_y, uint32_t &row) const {
-        if (const product_item *list = table ? table : apart ? items : nullptr)
-            return row < list[block_y].rows ? list + block_y : nullptr;
-        for (uint32_t i = 0; i < count; ++i) {
-            if (row < items[i].rows) return items + i;
-            row -= items[i].rows;
+    // The item of a group of rows, which becomes the item's own; false: none. It is copied, so that
+    // what lies in the arguments is read from there.
+    MOORAGE_HOST_DEVICE bool find(uint32_t block_y, uint32_t &group, product_item &out) const {
+        if (table) {
+            out = table[block_y];
+            return group < groups_of(out);
         }
-        return nullptr;
+        if (apart) {
+            out = items[block_y];
+            return group < groups_of(out);
+        }
+        for (uint32_t i = 0; i < count; ++i) {
+            const uint32_t groups = groups_of(items[i]);
+            if (group < groups) {
+                out = items[i];
+                return true;
+            }
+            group -= groups;
+        }
+        return false;
     }
 
     template <class Team>
     MOORAGE_HOST_DEVICE void operator()(Team &team) const {
-        typename Team::template local<numbers<float, tokens_max>> sums(team), seconds(team);
+        constexpr uint32_t at_once = parts_at_once > 2 ? parts_at_once : 2;
+        typename Team::template local<numbers<float, at_once * tokens_max>> sums(team);
+        words.write(team);
         team.each_warp([&](uint32_t warp) {
-            uint32_t row = team.block_x * (threads / lanes) + warp;
-            const product_item *item = find(team.block_y, row);
-            if (!item || team.block_z * tokens_max >= item->count) return;
-            one_row(team, *item, row, warp, sums, seconds);
+            uint32_t group = team.block_x * (threads / lanes) + warp;
+            product_item item;
+            if (!find(team.block_y, group, item) || team.block_z * tokens_max >= item.count) return;
+            if (item.part != 0) return sum_parts(team, item, group, warp, sums);
+            if (item.end == product_end::activate) {
+                const uint32_t source = weight_row(item, group);
+                return sum_rows<2>(
+                    team, item, group, false,
+                    {{row_of<type>(item.weights, source), row_of<type>(item.second, source)}}, warp,
+                    sums);
+            }
+            plain_rows(team, item, group * rows_most, warp, sums);
         });
     }
 
 private:
-    template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void one_row(Team &team, const product_item &item, uint32_t row,
-                                     uint32_t warp, Local &sums, Local &seconds) const {
-        const uint32_t first = item.first + team.block_z * tokens_max;
-        const uint32_t source = weight_row(item, row);
+    MOORAGE_HOST_DEVICE token_inputs<tokens_max> inputs_of(const product_item &item, uint32_t row,
+                                                           uint32_t first) const {
         token_inputs<tokens_max> inputs;
         inputs.base = item.input + input_column(item, row);
         inputs.count = smaller(tokens_max, item.first + item.count - first);
@@ -126,46 +173,101 @@ private:
             const uint32_t from = item.gather ? item.gather[assignment] : assignment;
             inputs.offset[t] = static_cast<uint64_t>(from) * item.input_stride;
         }
-        numbers<float, tokens_max> total;
-        for (uint32_t t = 0; t < tokens_max; ++t)
-            total.at[t] = t < inputs.count ? beginning(item, first + t, row) : 0;
-        const uint32_t columns = item.weights.columns;
-        const uint32_t step = item.part ? item.part : columns;
-        for (uint32_t begin = 0; begin < columns; begin += step) {
-            const uint32_t end = smaller(begin + step, columns);
-            sum_columns(team, item.weights, source, begin, end, warp, inputs, sums);
-            MOORAGE_UNROLL
-            for (uint32_t t = 0; t < tokens_max; ++t) total.at[t] += sums[warp * lanes].at[t];
+        return inputs;
+    }
+
+    template <class Team, class Local>
+    MOORAGE_HOST_DEVICE void plain_rows(Team &team, const product_item &item, uint32_t row,
+                                        uint32_t warp, Local &sums) const {
+        const stored_row one = row_of<type>(item.weights, weight_row(item, row));
+        if constexpr (rows_most == 1) {
+            sum_rows<1>(team, item, row, false, {{one}}, warp, sums);
+        } else {
+            const bool two = row + 1 < item.rows;
+            const stored_row next =
+                two ? row_of<type>(item.weights, weight_row(item, row + 1)) : one;
+            // Two rows of one input; of two groups each has its own.
+            const bool at_once = two && input_column(item, row) == input_column(item, row + 1);
+            sum_rows<2>(team, item, row, at_once, {{one, next}}, warp, sums);
+            if (two && !at_once) sum_rows<2>(team, item, row + 1, false, {{next, one}}, warp, sums);
         }
-        if (item.end == product_end::activate)
-            sum_columns(team, item.second, source, 0, columns, warp, inputs, seconds);
+    }
+
+    // Row `row`, the first of `from`, and with it that of the second matrix or the next one.
+    template <uint32_t count, class Team, class Local>
+    MOORAGE_HOST_DEVICE void sum_rows(Team &team, const product_item &item, uint32_t row,
+                                      bool and_next, const numbers<stored_row, count> &from,
+                                      uint32_t warp, Local &sums) const {
+        const uint32_t first = item.first + team.block_z * tokens_max;
+        const token_inputs<tokens_max> inputs = inputs_of(item, row, first);
+        team.each_lane(warp, [&](uint32_t thread) {
+            MOORAGE_UNROLL
+            for (uint32_t i = 0; i < count * tokens_max; ++i) sums[thread].at[i] = 0;
+            add_rows<type, tokens_max, count>(from, 0, item.weights.columns, thread % lanes, inputs,
+                                              sums[thread].at);
+        });
+        sum_lanes<count>(team, warp, inputs, sums);
         team.first_lane(warp, [&](uint32_t thread) {
             const float second_bias = item.second_bias ? item.second_bias[row] : 0;
             MOORAGE_UNROLL
-            for (uint32_t t = 0; t < tokens_max; ++t)
-                if (t < inputs.count)
-                    finish(item, first + t, row, total.at[t],
-                           item.end == product_end::activate ? seconds[thread].at[t] + second_bias
-                                                             : 0);
+            for (uint32_t t = 0; t < tokens_max; ++t) {
+                if (t >= inputs.count) continue;
+                const float beside = sums[thread].at[(count - 1) * tokens_max + t];
+                finish(item, first + t, row, beginning(item, first + t, row) + sums[thread].at[t],
+                       beside + second_bias);
+                if (and_next)
+                    finish(item, first + t, row + 1, beginning(item, first + t, row + 1) + beside,
+                           0);
+            }
         });
     }
 
-    // The sums over [begin, end), in every lane.
     template <class Team, class Local>
-    MOORAGE_HOST_DEVICE void sum_columns(Team &team, const matrix &weights, uint32_t row,
-                                         uint32_t begin, uint32_t end, uint32_t warp,
-                                         const token_inputs<tokens_max> &inputs,
-                                         Local &sums) const {
-        team.each_lane(warp, [&](uint32_t thread) {
-            MOORAGE_UNROLL
-            for (uint32_t t = 0; t < tokens_max; ++t) sums[thread].at[t] = 0;
-            add_lane<type>(row_of<type>(weights, row), begin, end, thread % lanes, inputs,
-                           sums[thread].at);
-        });
+    MOORAGE_HOST_DEVICE void sum_parts(Team &team, const product_item &item, uint32_t row,
+                                       uint32_t warp, Local &sums) const {
+        const uint32_t first = item.first + team.block_z * tokens_max;
+        const token_inputs<tokens_max> inputs = inputs_of(item, row, first);
+        const stored_row from = row_of<type>(item.weights, weight_row(item, row));
+        numbers<float, tokens_max> total;
         MOORAGE_UNROLL
         for (uint32_t t = 0; t < tokens_max; ++t)
-            if (t < inputs.count)
-                team.warp_sum(warp, [&](uint32_t thread) -> float & { return sums[thread].at[t]; });
+            total.at[t] = t < inputs.count ? beginning(item, first + t, row) : 0;
+        const uint32_t columns = item.weights.columns, step = item.part * parts_at_once;
+        for (uint32_t begin = 0; begin < columns; begin += step) {
+            team.each_lane(warp, [&](uint32_t thread) {
+                MOORAGE_UNROLL
+                for (uint32_t i = 0; i < parts_at_once * tokens_max; ++i) sums[thread].at[i] = 0;
+                add_parts<type, tokens_max, parts_at_once>(from, begin, item.part,
+                                                           smaller(begin + step, columns),
+                                                           thread % lanes, inputs, sums[thread].at);
+            });
+            sum_lanes<parts_at_once>(team, warp, inputs, sums);
+            MOORAGE_UNROLL
+            for (uint32_t p = 0; p < parts_at_once; ++p) MOORAGE_UNROLL
+            for (uint32_t t = 0; t < tokens_max; ++t)
+                if (begin + p * item.part < columns)
+                    total.at[t] += sums[warp * lanes].at[p * tokens_max + t];
+        }
+        team.first_lane(warp, [&](uint32_t) {
+            MOORAGE_UNROLL
+            for (uint32_t t = 0; t < tokens_max; ++t)
+                if (t < inputs.count) finish(item, first + t, row, total.at[t], 0);
+        });
+    }
+
+    // Of the first `count` sums of each token, in every lane.
+    template <uint32_t count, class Team, class Local>
+    MOORAGE_HOST_DEVICE void sum_lanes(Team &team, uint32_t warp,
+                                       const token_inputs<tokens_max> &inputs, Local &sums) const {
+        MOORAGE_UNROLL
+        for (uint32_t t = 0; t < tokens_max; ++t) {
+            if (!has_token(inputs, t)) break;
+            MOORAGE_UNROLL
+            for (uint32_t i = 0; i < count; ++i)
+                team.warp_sum(warp, [&](uint32_t thread) -> float & {
+                    return sums[thread].at[i * tokens_max + t];
+                });
+        }
     }
 };
 

@@ -29,7 +29,7 @@ struct embed_kernel {
 // be missing, and ranks whose place is no_place.
 constexpr uint32_t no_place = UINT32_MAX;
 struct combine_kernel {
-    static constexpr uint32_t threads = 256;
+    static constexpr uint32_t threads = 512;
     uint32_t width;
     float *state;         // [.., width]
     const float *before;  // the same; null: the state itself
@@ -47,20 +47,37 @@ struct combine_kernel {
     const uint32_t *rows;  // which row of state each row of the output is made of; null: its own
     float *output;
 
-    MOORAGE_HOST_DEVICE float added(uint32_t token, uint32_t column) const {
-        float sum = 0;
+    // Columns that a thread works on at once, so that it waits for their values together.
+    static constexpr uint32_t at_once = 4;
+
+    // What is added to columns begin + i * threads, where they are there.
+    MOORAGE_HOST_DEVICE numbers<float, at_once> added(uint32_t token, uint32_t begin) const {
+        numbers<float, at_once> sums{};
+        const auto column = [&](uint32_t i) {
+            return begin + i * threads < width ? begin + i * threads : begin;
+        };
+        MOORAGE_UNROLL_BY_FOUR
         for (uint32_t rank = 0; rank < ranks; ++rank) {
             const uint64_t at = static_cast<uint64_t>(token) * ranks + rank;
-            if (places[at] == no_place) continue;
-            sum += weights[at] * experts[static_cast<uint64_t>(places[at]) * width + column];
+            const uint32_t place = places[at];
+            const float weight = weights[at];
+            const bool dropped = place == no_place;
+            const float *row = experts + static_cast<uint64_t>(dropped ? 0 : place) * width;
+            MOORAGE_UNROLL
+            for (uint32_t i = 0; i < at_once; ++i) {
+                // What nobody has written is not read either.
+                const float value = dropped ? 0 : row[column(i)];
+                sums.at[i] = dropped ? sums.at[i] : sums.at[i] + weight * value;
+            }
         }
-        if (shared) {
-            const float one = shared[static_cast<uint64_t>(token) * width + column];
-            // 0, unless the logit is no finite number, which the sigmoid would hide.
-            const float odd = gate ? gate[token] - gate[token] : 0;
-            sum += gate ? one * (sigmoid(gate[token]) + odd) : one;
-        }
-        return sum;
+        if (!shared) return sums;
+        // 0, unless the logit is no finite number, which the sigmoid would hide.
+        const float odd = gate ? gate[token] - gate[token] : 0;
+        const float factor = gate ? sigmoid(gate[token]) + odd : 1;
+        MOORAGE_UNROLL
+        for (uint32_t i = 0; i < at_once; ++i)
+            sums.at[i] += factor * shared[static_cast<uint64_t>(token) * width + column(i)];
+        return sums;
     }
 
     template <class Team>
@@ -71,9 +88,18 @@ struct combine_kernel {
         typename Team::template local<float> first(team), second(team);
         team.each([&](uint32_t thread) {
             first[thread] = second[thread] = 0;
-            for (uint32_t c = thread; c < width; c += threads) {
-                if (ranks || shared || before) own[c] = from[c] + multiplier * added(token, c);
-                first[thread] += own[c];
+            for (uint32_t begin = thread; begin < width; begin += at_once * threads) {
+                const bool changes = ranks || shared || before;
+                numbers<float, at_once> more{};
+                if (changes) more = added(token, begin);
+                MOORAGE_UNROLL
+                for (uint32_t i = 0; i < at_once; ++i) {
+                    const uint32_t c = begin + i * threads;
+                    if (c >= width) continue;
+                    const float value = changes ? from[c] + multiplier * more.at[i] : own[c];
+                    if (changes) own[c] = value;
+                    first[thread] += value;
+                }
             }
         });
         if (!norm_weight) return;
@@ -82,6 +108,7 @@ struct combine_kernel {
             mean = team.block_sum([&](uint32_t t) -> float & { return first[t]; }) /
                    static_cast<float>(width);
         team.each([&](uint32_t thread) {
+            MOORAGE_UNROLL_BY_FOUR
             for (uint32_t c = thread; c < width; c += threads)
                 second[thread] += (own[c] - mean) * (own[c] - mean);
         });
@@ -89,6 +116,7 @@ struct combine_kernel {
         const float factor = 1 / sqrtf(squares / static_cast<float>(width) + epsilon);
         team.each([&](uint32_t thread) {
             float *out = output + static_cast<uint64_t>(team.block_x) * width;
+            MOORAGE_UNROLL_BY_FOUR
             for (uint32_t c = thread; c < width; c += threads)
                 out[c] = (own[c] - mean) * factor * norm_weight[c] + (norm_bias ? norm_bias[c] : 0);
         });

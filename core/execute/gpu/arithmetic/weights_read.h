@@ -1,4 +1,4 @@
-// weights_read.h - rows of weights by units, runs and single values, and one lane's part of a row
+// weights_read.h - rows of weights by units, runs and single values, and one lane's part of rows
 // times inputs, for every type of weights.
 #pragma once
 
@@ -85,31 +85,115 @@ struct token_inputs {
     bool aligned;  // to 16 bytes, all of them
 };
 
-// Adds to sums[t] what `lane` of a warp contributes to the sum over columns [begin, end): every
-// 32nd unit, then every 32nd of the values left.
-template <weight_type type, uint32_t tokens_max>
-MOORAGE_HOST_DEVICE inline void add_lane(const stored_row &row, uint32_t begin, uint32_t end,
-                                         uint32_t lane, const token_inputs<tokens_max> &inputs,
-                                         float *sums) {
+// The tokens a lane takes: of a kernel for one token there is that one, which the compiler may
+// know.
+template <uint32_t tokens_max>
+MOORAGE_HOST_DEVICE inline bool has_token(const token_inputs<tokens_max> &inputs, uint32_t token) {
+    return tokens_max == 1 || token < inputs.count;
+}
+// The columns at which a unit begins.
+template <weight_type type>
+MOORAGE_HOST_DEVICE inline uint32_t column_of_unit(uint32_t unit) {
+    constexpr uint32_t span = span_columns<type>, units = span_units<type>;
+    return unit / units * span + unit % units * 4;
+}
+
+// Adds to sums[r, t] what `lane` of a warp contributes to the sum of row r over columns [begin,
+// end): every 32nd unit, then every 32nd of the values left. The rows share what is read of the
+// inputs, and what a lane waits for is under way at once.
+template <weight_type type, uint32_t tokens_max, uint32_t count>
+MOORAGE_HOST_DEVICE inline void add_rows(const numbers<stored_row, count> &rows, uint32_t begin,
+                                         uint32_t end, uint32_t lane,
+                                         const token_inputs<tokens_max> &inputs, float *sums) {
     using by = reader<type>;
     constexpr uint32_t span = span_columns<type>, units = span_units<type>;
     uint32_t done = begin;
-    if (inputs.aligned && is_aligned<type>(row) && begin % span == 0) {
+    bool aligned = inputs.aligned && begin % span == 0;
+    MOORAGE_UNROLL
+    for (uint32_t r = 0; r < count; ++r) aligned = aligned && is_aligned<type>(rows.at[r]);
+    if (aligned) {
         const uint32_t last = end / span * units;
-        MOORAGE_UNROLL_BY_FOUR
-        for (uint32_t unit = begin / span * units + lane; unit < last; unit += lanes) {
-            floats4 values[by::runs];
-            read_unit<type>(row, unit, values);
-            const uint32_t column = unit / units * span + unit % units * 4;
+        const auto add = [&](uint32_t unit) {
+            floats4 values[count][by::runs];
+            MOORAGE_UNROLL
+            for (uint32_t r = 0; r < count; ++r) read_unit<type>(rows.at[r], unit, values[r]);
             MOORAGE_UNROLL
             for (uint32_t token = 0; token < tokens_max; ++token) {
-                if (token >= inputs.count) break;
-                const float *input = inputs.base + inputs.offset[token] + column;
+                if (!has_token(inputs, token)) break;
+                const float *input =
+                    inputs.base + inputs.offset[token] + column_of_unit<type>(unit);
                 MOORAGE_UNROLL
                 for (uint32_t i = 0; i < by::runs; ++i) {
                     const floats4 four = load4(input + i * by::apart);
                     MOORAGE_UNROLL
-                    for (uint32_t n = 0; n < 4; ++n) sums[token] += values[i].at[n] * four.at[n];
+                    for (uint32_t n = 0; n < 4; ++n) MOORAGE_UNROLL
+                    for (uint32_t r = 0; r < count; ++r)
+                        sums[r * tokens_max + token] += values[r][i].at[n] * four.at[n];
+                }
+            }
+        };
+        const uint32_t first = begin / span * units + lane;
+        if constexpr (count * tokens_max == 1) {
+            MOORAGE_UNROLL_BY_EIGHT
+            for (uint32_t unit = first; unit < last; unit += lanes) add(unit);
+        } else {
+            MOORAGE_UNROLL_BY_FOUR
+            for (uint32_t unit = first; unit < last; unit += lanes) add(unit);
+        }
+        done = end / span * span;
+    }
+    for (uint32_t column = done + lane; column < end; column += lanes) {
+        numbers<float, count> values;
+        MOORAGE_UNROLL
+        for (uint32_t r = 0; r < count; ++r) values.at[r] = read_single<type>(rows.at[r], column);
+        MOORAGE_UNROLL
+        for (uint32_t token = 0; token < tokens_max; ++token) {
+            if (!has_token(inputs, token)) break;
+            const float input = inputs.base[inputs.offset[token] + column];
+            MOORAGE_UNROLL
+            for (uint32_t r = 0; r < count; ++r)
+                sums[r * tokens_max + token] += values.at[r] * input;
+        }
+    }
+}
+
+// Adds to sums[p, t] what `lane` contributes to the sum of a row over part p of columns
+// [begin, end): `step` columns each, fewer in the last. A part's sum has the same bits whichever
+// parts are computed with it. Requires: begin < end, at most `parts` parts.
+template <weight_type type, uint32_t tokens_max, uint32_t parts>
+MOORAGE_HOST_DEVICE inline void add_parts(const stored_row &row, uint32_t begin, uint32_t step,
+                                          uint32_t end, uint32_t lane,
+                                          const token_inputs<tokens_max> &inputs, float *sums) {
+    using by = reader<type>;
+    constexpr uint32_t span = span_columns<type>, units = span_units<type>;
+    uint32_t done = begin;
+    if (inputs.aligned && is_aligned<type>(row) && begin % span == 0 && step % span == 0 &&
+        end - begin >= span) {
+        const uint32_t from = begin / span * units, each = step / span * units;
+        const uint32_t last = end / span * units;
+        for (uint32_t unit = lane; unit < each; unit += lanes) {
+            floats4 values[parts][by::runs];
+            MOORAGE_UNROLL
+            for (uint32_t p = 0; p < parts; ++p) {
+                const uint32_t at = from + p * each + unit;
+                read_unit<type>(row, at < last ? at : from, values[p]);
+            }
+            MOORAGE_UNROLL
+            for (uint32_t token = 0; token < tokens_max; ++token) {
+                if (!has_token(inputs, token)) break;
+                MOORAGE_UNROLL
+                for (uint32_t p = 0; p < parts; ++p) {
+                    const uint32_t at = from + p * each + unit;
+                    const float *input = inputs.base + inputs.offset[token] +
+                                         column_of_unit<type>(at < last ? at : from);
+                    float sum = sums[p * tokens_max + token];
+                    MOORAGE_UNROLL
+                    for (uint32_t i = 0; i < by::runs; ++i) {
+                        const floats4 four = load4(input + i * by::apart);
+                        MOORAGE_UNROLL
+                        for (uint32_t n = 0; n < 4; ++n) sum += values[p][i].at[n] * four.at[n];
+                    }
+                    if (at < last) sums[p * tokens_max + token] = sum;
                 }
             }
         }
@@ -117,10 +201,15 @@ MOORAGE_HOST_DEVICE inline void add_lane(const stored_row &row, uint32_t begin, 
     }
     for (uint32_t column = done + lane; column < end; column += lanes) {
         const float value = read_single<type>(row, column);
+        const uint32_t part = (column - begin) / step;
         MOORAGE_UNROLL
-        for (uint32_t token = 0; token < tokens_max; ++token)
-            if (token < inputs.count)
-                sums[token] += value * inputs.base[inputs.offset[token] + column];
+        for (uint32_t token = 0; token < tokens_max; ++token) {
+            if (!has_token(inputs, token)) break;
+            const float input = inputs.base[inputs.offset[token] + column];
+            MOORAGE_UNROLL
+            for (uint32_t p = 0; p < parts; ++p)
+                if (p == part) sums[p * tokens_max + token] += value * input;
+        }
     }
 }
 
