@@ -44,11 +44,12 @@ struct device_profile {
     uint64_t step_ns = 0;      // is_host: of the software in a layer step beside what it computes
     uint64_t wake_ns = 0;      // is_host: until the thread that copies begins, unless all wait for
                                // the piece: they copy it at once
-    double logits_per_s = 0;   // is_host: from which tokens are drawn; 0: they cost nothing
-    uint64_t expert_ns = 0;    // further fixed cost of an expert
-    uint64_t token_ns = 0;     // in a layer, of each token beside the first
-    uint64_t pass_ns = 0;      // fixed cost of a pass through all layers
-    double tile_tokens = 0;    // several tokens of an expert take as long as so many more
+    double logits_per_s = 0;   // from which the host draws tokens; 0: they cost nothing
+    double greedy_logits_per_s = 0;  // and takes the most probable; 0: at the same rate
+    uint64_t expert_ns = 0;          // further fixed cost of an expert
+    uint64_t token_ns = 0;           // in a layer, of each token beside the first
+    uint64_t pass_ns = 0;            // fixed cost of a pass through all layers
+    double tile_tokens = 0;          // several tokens of an expert take as long as so many more
     double context_bytes_per_s = 0;  // at which attention works through cached keys and values,
                                      // after the weights; 0: at the memory's rate, together
     uint64_t cache_bytes = 0;        // weights of a pass that are no more come from the cache

@@ -33,7 +33,7 @@ uint64_t emulator::price_of_attention(const pass &tokens) {
 }
 
 void emulator::settle_until_now() {
-    if (device_.running()) return account_device(device_.launched_until_ns, now_);
+    if (device_.running()) return account_device(device_, now_);
     account(waits_for(), now_);
 }
 
@@ -60,7 +60,8 @@ void emulator::start(stream &on, uint64_t now_ns) {
     busy_.stall += now_ns - on.front_since_ns;
     on.started_ns = now_ns;
     on.launched_until_ns = now_ns + launching_ns_[static_cast<size_t>(work.kind)];
-    on.due_ns = now_ns + work.price_ns;
+    on.due_ns = on.computed_until_ns = now_ns + work.price_ns;
+    if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
 }
 
 void emulator::start_cpu(uint64_t handover_ns) {
@@ -122,9 +123,9 @@ bool emulator::take_flow(completion &done) {
 
 inline void emulator::finish(stream &on, completion &done) {
     const uint64_t now_ns = now_;
-    account_device(on.launched_until_ns, now_ns);
+    account_device(on, now_ns);
     const operation &work = on.queue.front();  // stays until something is queued
-    const uint64_t price_ns = work.price_ns;
+    const uint64_t price_ns = on.computed_until_ns - on.started_ns;
     on.pop();
     on.due_ns = MOORAGE_NEVER;
     busy_.gpu += price_ns;

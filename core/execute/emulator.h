@@ -40,7 +40,10 @@ private:
     friend class stream_executor;
 
     uint64_t price_of_attention(const pass &tokens);
-    uint64_t price_of_head(uint32_t tokens) const { return costs_.head_ns(tokens); }
+    uint64_t price_of_head(uint32_t tokens) {
+        drawing_ns_ = costs_.draw_ns(tokens);
+        return costs_.head_ns(tokens) + drawing_ns_;
+    }
     uint64_t price_of(event_kind kind, const expert_work &work) const {
         return price_of_work(costs_, kind, work);
     }
@@ -72,6 +75,7 @@ private:
     // The price of attention is that of a pass: all its layers ask for the same.
     uint64_t attention_tokens_ = MOORAGE_NEVER, attention_context_ = 0, attention_sequences_ = 0;
     uint64_t attention_ns_ = 0;
+    uint64_t drawing_ns_ = 0;  // of the head's price, by the host
     uint64_t events_ = 0;
     memory_flows flows_;
     uint32_t pages_[link_count] = {};  // that the pieces are of

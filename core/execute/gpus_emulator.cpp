@@ -57,7 +57,8 @@ void gpus_emulator::start(uint32_t device) {
         return;
     }
     on.launched_until_ns = now_ + launching_ns(costs_.of(device), work.kind);
-    on.due_ns = now_ + work.price_ns;
+    on.due_ns = on.computed_until_ns = now_ + work.price_ns;
+    if (work.kind == event_kind::head) on.computed_until_ns -= drawing_ns_;
 }
 
 void gpus_emulator::start_cpu(uint64_t handover_ns) {
@@ -91,7 +92,7 @@ void gpus_emulator::settle_until_now() {
     for (uint32_t device = 0; device < count(); ++device) {
         const stream &on = at(device);
         if (on.running() && on.queue.front().kind != event_kind::hidden_states)
-            return account_device(on.launched_until_ns, now_);
+            return account_device(on, now_);
     }
     account(waits_for(), now_);
 }
@@ -124,7 +125,7 @@ std::optional<completion> gpus_emulator::step() {
     }
     uint32_t device = 0;
     while (at(device).due_ns != now_) ++device;
-    finish(device, at(device).queue.front().price_ns, done);
+    finish(device, at(device).computed_until_ns - at(device).started_ns, done);
     return done;
 }
 

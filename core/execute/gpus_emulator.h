@@ -62,7 +62,10 @@ private:
                                          tokens.sequences()) +
                costs_.first.sync_ns();
     }
-    uint64_t price_of_head(uint32_t tokens) const { return costs_.first.head_ns(tokens); }
+    uint64_t price_of_head(uint32_t tokens) {
+        drawing_ns_ = costs_.first.draw_ns(tokens);
+        return costs_.first.head_ns(tokens) + drawing_ns_;
+    }
     uint64_t price_of(event_kind kind, const expert_work &work) const {
         return price_of_work(costs_.of(work.device), kind, work);
     }
@@ -84,6 +87,7 @@ private:
     std::vector<stream> more_;        // beyond the first
     std::vector<busy_ns> each_busy_;  // [devices]
     uint32_t pages_[links_max] = {};  // that the pieces are of
+    uint64_t drawing_ns_ = 0;         // of the head's price, by the host
     uint32_t loading_ = 0;            // links towards devices with a piece under way
 };
 

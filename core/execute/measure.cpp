@@ -114,6 +114,9 @@ device_profile device_of(const measured_machine &machine) {
     if (machine.draws.size() >= 2)
         if (const line_fit line = fit_line(machine.draws); line.slope > 0)
             device.logits_per_s = 1 / line.slope;
+    if (machine.picks.size() >= 2)
+        if (const line_fit line = fit_line(machine.picks); line.slope > 0)
+            device.greedy_logits_per_s = 1 / line.slope;
     if (machine.is_host) device.tile_tokens = tile_of(machine);
     device.kernel_ns = device.launch_ns;
     // What a GPU's other units do is not measured.
@@ -226,6 +229,8 @@ profile_sources sources_of(const measured_machine &machine) {
         how("small models run whole: time that is neither computing nor waiting, over layer steps");
     device["wake_ns"] = how("a thread that sleeps until it begins, while all cores compute");
     device["logits_per_s"] = how("tokens drawn from 1,024 to 65,536 logits, slope of the line");
+    device["greedy_logits_per_s"] =
+        how("the most probable of 1,024 to 65,536 logits, slope of the line");
     device["tile_tokens"] = how("an expert for 2 to 256 tokens, constant over slope of the line");
     device["vector_flops_per_s"] = device["flops_per_s"];
     device["kernel_ns"] = device["launch_ns"];
@@ -372,6 +377,7 @@ std::vector<std::string> tables_of(const measured_machine &machine) {
               machine.prefill_layers, false);
     add_timed(lines, "an expert, by tokens", "tokens", machine.expert_tokens, false);
     add_timed(lines, "a token drawn, by its logits", "logits", machine.draws, false);
+    add_timed(lines, "the most probable token, by its logits", "logits", machine.picks, false);
     add_timed(lines, "attention of one token, by positions looked back on", "positions",
               machine.contexts, false);
     return lines;

@@ -94,10 +94,10 @@ struct measured_machine {
     // Of the host's software, which computes and waits for nothing: in each layer step where every
     // expert is there, and more for each load.
     double step_seconds = 0, load_seconds = 0;
-    // Where is_host: until the thread beside begins what it is given; drawing one token, by the
-    // logits it is drawn from.
+    // Where is_host: until the thread beside begins what it is given.
     double wake_seconds = 0;
-    std::vector<timed> draws;
+    // Drawing one token, and taking the most probable, by the logits there are.
+    std::vector<timed> draws, picks;
 
     // Constants: what is left at zero bytes.
     double loop_seconds = 0;     // a kernel launch; on the CPU the entry of a parallel loop

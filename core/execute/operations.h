@@ -95,7 +95,8 @@ struct stream {
     uint64_t backlog_ns = 0;  // prices of all that is queued
     // Of the front, in virtual time: when it ends, if it runs, when it began, until when it is
     // launched, and since when it is the front.
-    uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, launched_until_ns = 0, front_since_ns = 0;
+    uint64_t due_ns = MOORAGE_NEVER, started_ns = 0, launched_until_ns = 0, computed_until_ns = 0,
+             front_since_ns = 0;
 
     bool running() const { return due_ns != MOORAGE_NEVER; }
     void pop() {

@@ -92,14 +92,20 @@ protected:
         (*charged_)[whose] += now_ns - accounted_ns_;
         accounted_ns_ = now_ns;
     }
-    // It was the device's, which was launching until then and computed from then on.
-    void account_device(uint64_t launched_ns, uint64_t now_ns) {
+    // It was the device's, which was launching at first and then computed; at the end the host drew
+    // a token from what came of it.
+    void account_device(const stream &on, uint64_t now_ns) {
         uint64_t begin_ns = accounted_ns_;
         accounted_ns_ = now_ns;
-        if (begin_ns < launched_ns) {
-            const uint64_t end_ns = std::min(launched_ns, now_ns);
+        if (begin_ns < on.launched_until_ns) {
+            const uint64_t end_ns = std::min(on.launched_until_ns, now_ns);
             (*charged_)[cause::launch] += end_ns - begin_ns;
             begin_ns = end_ns;
+        }
+        if (now_ns > on.computed_until_ns) {
+            const uint64_t end_ns = std::max(begin_ns, on.computed_until_ns);
+            (*charged_)[cause::host] += now_ns - end_ns;
+            now_ns = end_ns;
         }
         (*charged_)[cause::compute] += now_ns - begin_ns;
     }

@@ -15,7 +15,12 @@ status run_hardware::load(const run_config &config) {
     profiles_ = std::move(*loaded);
     const bool on_host = config.runs_on().memory == fast_memory::host || first().device.is_host;
     if (config.reads_disk() && on_host) load_from_disk(profiles_.front());
-    for (hardware_profile &one : profiles_) speed_up(one, config.faster);
+    for (hardware_profile &one : profiles_) {
+        device_profile &device = one.device;
+        if (config.temperature == 0 && device.greedy_logits_per_s != 0)
+            device.logits_per_s = device.greedy_logits_per_s;
+        speed_up(one, config.faster);
+    }
     return success();
 }
 

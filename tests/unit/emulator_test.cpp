@@ -111,6 +111,28 @@ TEST_CASE("every nanosecond has one cause, and goes to who is charged") {
     CHECK(first.sum() + second.sum() == *machine.clock());
 }
 
+TEST_CASE("what the host takes to draw a token is the head's, and not the GPU's") {
+    hardware_profile hardware = toy::hardware();
+    const model_shape shape = toy::shape(2, 4, 1);
+    hardware.device.logits_per_s = 1e9 * shape.vocabulary / 40;  // a token in 40 ns
+    const cost_model costs(hardware, shape);
+    emulator machine(costs, 4, nullptr);
+    time_causes all;
+    machine.charge(all);
+    machine.attention(0, one_token());  // 170, of it 20 computing
+    machine.wait();
+    machine.head(1);  // 10
+    const completion head = machine.wait();
+    CHECK(head.duration_ns == 10);
+    CHECK(*machine.clock() == 170 + 10 + 40);
+    CHECK(machine.busy().gpu == 170 + 10);
+    time_causes rest;
+    machine.charge(rest);
+    CHECK(all[cause::compute] == 20 + 10);
+    CHECK(all[cause::launch] == 150);
+    CHECK(all[cause::host] == 40);
+}
+
 TEST_CASE("a prediction takes an attention of the GPU, ahead of what waits for a transfer") {
     hardware_profile hardware = toy::hardware();
     uint64_t load_ns = 11'000;

@@ -67,6 +67,7 @@ measured_machine machine() {
     of.load_seconds = 2e-6;
     of.wake_seconds = 8e-6;
     of.draws = {{1000, 1e-6 + 1000 / 2e9}, {9000, 1e-6 + 9000 / 2e9}};
+    of.picks = {{1000, 1e-6 + 1000 / 8e9}, {9000, 1e-6 + 9000 / 8e9}};
     return of;
 }
 
@@ -153,6 +154,7 @@ TEST_CASE("a profile holds the constants that the samples were made of") {
     CHECK(made.device.step_ns == 700);
     CHECK(made.device.wake_ns == 8000);
     CHECK(made.device.logits_per_s == doctest::Approx(2e9));
+    CHECK(made.device.greedy_logits_per_s == doctest::Approx(8e9));
     CHECK(made.device.kernel_ns == 500);
     CHECK(made.device.vector_flops_per_s == 1e12);
     CHECK(made.node.memory_theory_bytes_per_s == 50e9);

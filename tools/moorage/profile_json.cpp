@@ -52,6 +52,7 @@ json json_of(const measured_machine &machine, const hardware_profile &profile) {
               {"load", machine.load_seconds},
               {"wake", machine.wake_seconds}}},
             {"draws", samples(machine.draws, "logits")},
+            {"picks", samples(machine.picks, "logits")},
             {"link",
              {{"h2d_bytes_per_s", profile.link.h2d_bytes_per_s},
               {"d2h_bytes_per_s", profile.link.d2h_bytes_per_s},

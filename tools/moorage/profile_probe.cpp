@@ -100,7 +100,12 @@ static void measure_draws(double budget_s, measured_machine &into) {
         const double seconds = typical_seconds(budget_s, [&] {
             if (first_odd(logits) == logits.size()) sum += draw(logits);
         });
-        if (sum >= 0) into.draws.push_back({static_cast<double>(count), seconds});
+        const double picked = typical_seconds(budget_s, [&] {
+            if (first_odd(logits) == logits.size()) sum += most_probable(logits);
+        });
+        if (sum < 0) continue;
+        into.draws.push_back({static_cast<double>(count), seconds});
+        into.picks.push_back({static_cast<double>(count), picked});
     }
 }
 
@@ -121,7 +126,7 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
     // A GPU reads small models in no time: its constants show in larger ones too.
     const uint32_t scale = into.is_host ? 64 : 192;
     std::vector<double> steps;
-    if (into.is_host) measure_draws(seconds / 50, into);
+    measure_draws(seconds / 50, into);
     for (const uint32_t hidden : {scale, 2 * scale, 3 * scale, 4 * scale}) {
         probe small(threads);
         if (const status done = small.make(hidden); !done) return done.failure();
@@ -131,11 +136,12 @@ status measure_tokens(double seconds, uint32_t threads, measured_machine &into) 
         const model_shape &shape = small.shape();
         const double bytes = static_cast<double>(shape.dense_bytes) / layers +
                              static_cast<double>(shape.expert_bytes) * top_k;
-        const double software =
-            into.is_host ? software_seconds(report.value(), drawing(into, shape.vocabulary)) : 0;
+        // Of a GPU's layer the software is part; drawing tokens is not.
+        const double drawn = drawing(into, shape.vocabulary);
+        const double software = into.is_host ? software_seconds(report.value(), drawn) : drawn;
         const double token = report.value().tpot_ms.p50 / 1000;
         into.token_layers.push_back({bytes, (token - software) / layers});
-        steps.push_back(software / layers);
+        steps.push_back(into.is_host ? software / layers : 0);
         // Too little work for a GPU's matrix units to show in it; single experts have told that.
         if (!into.is_host) continue;
         small.prompt(window);
