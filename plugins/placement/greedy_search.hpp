@@ -53,6 +53,13 @@ public:
             if (winner_[node] == before && before != index) return;  // nothing new above
         }
     }
+    // After values of [begin, end) were set.
+    void play_range(size_t begin, size_t end) {
+        if (begin == end || leaves_ == 1) return;
+        for (size_t from = (leaves_ + begin) / 2, to = (leaves_ + end - 1) / 2; from > 0;
+             from /= 2, to /= 2)
+            for (size_t node = from; node <= to; ++node) play(node);
+    }
     uint32_t best() const { return leaves_ == 1 ? 0 : winner_[1]; }
     double best_value() const { return value_[best()]; }
 
@@ -89,18 +96,21 @@ public:
             }
         }
         ratios_.play_all();
+        if (!model.grouped() && !model.messages_dominate()) block_.emplace_back(model);
     }
 
     void run() {
         while (ratios_.best_value() > 0) {
             const uint32_t best = ratios_.best(), x = best / servers_, n = best % servers_;
             const uint32_t device = room_.find(x, n);
-            if (device == latency_model::none)
-                close(x, n);
-            else if (gain_[best] != exact)
-                ask(x, n, device);
-            else
+            if (device != latency_model::none && gain_[best] == exact)
                 pick(x, n, device);
+            else if (!block_.empty())
+                ask_all(x);
+            else if (device == latency_model::none)
+                close(x, n);
+            else
+                ask(x, n, device);
         }
     }
     uint64_t marginals() const { return marginals_; }
@@ -139,6 +149,27 @@ private:
         const bool saves = bound_[index(x, n)] >= moorage::slim::gain_min_s;
         ratios_.change(index(x, n), saves ? ratio(x, n) : tournament::out);
     }
+    // Where sets are not known and messages do not dominate, all servers have one bound, and come
+    // to the top one after another: they are asked for together.
+    void ask_all(uint32_t x) {
+        constexpr uint32_t width = latency_model::gain_block::width;
+        latency_model::gain_block::gains gains{};
+        uint32_t block = latency_model::none;
+        for (uint32_t n = 0; n < servers_; ++n) {
+            const size_t at = index(x, n);
+            if (open_[at] == 0) continue;
+            const uint32_t device = room_.find(x, n);
+            if (device == latency_model::none) open_[at] = 0, ratios_[at] = tournament::out;
+            if (device == latency_model::none || gain_[at] == exact) continue;
+            ratios_[at] = tournament::out;
+            ++marginals_;
+            if (device / width != block) block = device / width, gains = block_[0].of(x, block);
+            bound_[at] = gains[device % width];
+            gain_[at] = exact;
+            if (bound_[at] >= moorage::slim::gain_min_s) ratios_[at] = ratio(x, n);
+        }
+        ratios_.play_range(index(x, 0), index(x, 0) + servers_);
+    }
     // The gain may have become up to `by` larger.
     void loosen(uint32_t x, double by) {
         for (uint32_t n = 0; n < servers_; ++n) {
@@ -151,12 +182,20 @@ private:
     }
     void pick(uint32_t x, uint32_t n, uint32_t device) {
         close(x, n);
-        if (model_.messages_dominate())
+        if (!block_.empty())
+            pick_alone(x, device);
+        else if (model_.messages_dominate())
             pick_bounded(x, device);
         else
             pick_summed(x, device);
         room_.take(x, device);
         if (model_.device_begin(n) + 1 < model_.device_begin(n + 1)) retarget(n);
+        if (!block_.empty()) ask_all(x);
+    }
+    // No other expert's gains change.
+    void pick_alone(uint32_t x, uint32_t device) {
+        model_.add(x, device);
+        std::fill_n(gain_.begin() + static_cast<ptrdiff_t>(index(x, 0)), servers_, unasked);
     }
     void pick_bounded(uint32_t x, uint32_t device) {
         model_.add(x, device);
@@ -223,6 +262,7 @@ private:
     std::vector<uint32_t> target_;      // [M, N] first device with room for the model's experts
     std::vector<double> raised_;        // [X] while picking
     std::vector<uint32_t> partners_;
+    std::vector<latency_model::gain_block> block_;  // one where gains do not depend on each other
     uint64_t marginals_ = 0;
 };
 

@@ -20,6 +20,9 @@ namespace dp {
 using moorage::slim::item;
 using moorage::slim::knapsack;
 
+// A table of fewer steps is made whatever the sizes.
+inline constexpr size_t table_large = size_t{1} << 22;
+
 // One row of the table: values with the item allowed, and a bit for each room that takes it.
 inline void next_row(const item &of, std::span<const double> before, std::span<double> after,
                      std::span<uint64_t> taken) {
@@ -39,7 +42,7 @@ inline void next_row(const item &of, std::span<const double> before, std::span<d
     }
 }
 
-inline std::vector<uint32_t> solve(const knapsack &bag) {
+inline std::vector<uint32_t> solve_table(const knapsack &bag) {
     const size_t rooms = size_t{bag.units} + 1, words = (rooms + 63) / 64;
     std::vector<double> before(rooms, 0), after(rooms, 0);
     std::vector<uint64_t> taken(bag.items.size() * words, 0);
@@ -55,6 +58,25 @@ inline std::vector<uint32_t> solve(const knapsack &bag) {
         q -= bag.items[i].units;
     }
     return chosen;
+}
+
+// Of many items of one size only as many as fit can be in the set: those of the largest value.
+inline std::vector<uint32_t> solve(const knapsack &bag) {
+    const auto same = [&](const item &each) { return each.units == bag.items[0].units; };
+    const size_t fit = bag.items.empty() ? 0 : bag.units / bag.items[0].units;
+    if (bag.items.size() * size_t{bag.units} < table_large || fit >= bag.items.size() ||
+        !std::all_of(bag.items.begin(), bag.items.end(), same))
+        return solve_table(bag);
+    std::vector<uint32_t> order(bag.items.size());
+    std::iota(order.begin(), order.end(), 0u);
+    std::nth_element(order.begin(), order.begin() + static_cast<ptrdiff_t>(fit), order.end(),
+                     [&](uint32_t a, uint32_t b) {
+                         const double left = bag.items[a].value, right = bag.items[b].value;
+                         return left != right ? left > right : a < b;
+                     });
+    order.resize(fit);
+    std::sort(order.begin(), order.end(), std::greater<>());
+    return order;
 }
 
 }  // namespace dp

@@ -30,11 +30,20 @@ struct size_class {
 inline std::vector<size_class> classes_of(const knapsack &bag) {
     std::vector<uint32_t> order(bag.items.size());
     std::iota(order.begin(), order.end(), 0u);
-    std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    const auto before = [&](uint32_t a, uint32_t b) {
         const item &left = bag.items[a], &right = bag.items[b];
         if (left.units != right.units) return left.units > right.units;
         return left.value != right.value ? left.value > right.value : a < b;
-    });
+    };
+    // Of one size, what comes after those that fit is never looked at.
+    size_t fit = order.size();
+    const auto same = [&](const item &each) { return each.units == bag.items[0].units; };
+    if (!order.empty() && std::all_of(bag.items.begin(), bag.items.end(), same))
+        fit = std::min<size_t>(fit, bag.units / bag.items[0].units);
+    const auto middle = order.begin() + static_cast<ptrdiff_t>(fit);
+    if (fit < order.size()) std::nth_element(order.begin(), middle, order.end(), before);
+    order.resize(fit);
+    std::sort(order.begin(), order.end(), before);
     std::vector<size_class> classes;
     for (const uint32_t index : order) {
         const item &of = bag.items[index];

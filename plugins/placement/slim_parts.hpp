@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -137,20 +138,57 @@ inline uint64_t unit_of(const latency_model &model, uint64_t room_bytes, uint64_
     return exact ? unit : room_bytes / units_max + 1;
 }
 
+// Gains as pack() asks for them, device after device. Where sets are not known an expert's gain
+// only changes with its own copies, so it is asked for on many devices at once.
+class successive_gains {
+public:
+    explicit successive_gains(const latency_model &model) : model_(model) {
+        for (uint32_t x = 0; x < model.experts(); ++x) asked_.push_back(model.asked(x) ? 1 : 0);
+        if (model.grouped()) return;
+        block_.emplace_back(model);
+        gains_.resize(model.experts());
+    }
+    bool asked(uint32_t x) const { return asked_[x] != 0; }
+    // Requires: devices in ascending order.
+    double of(uint32_t x, uint32_t device) {
+        if (block_.empty()) return model_.gain(x, device);
+        if (const uint32_t block = device / width; block != now_) {
+            for (uint32_t y = 0; y < model_.experts(); ++y)
+                if (asked(y)) gains_[y] = block_[0].of(y, block);
+            stale_.assign(model_.experts(), 0);
+            now_ = block;
+        }
+        return stale_[x] != 0 ? model_.gain(x, device) : gains_[x][device % width];
+    }
+    // The expert has a copy more.
+    void forget(uint32_t x) {
+        if (!block_.empty()) stale_[x] = 1;
+    }
+
+private:
+    static constexpr uint32_t width = latency_model::gain_block::width;
+    const latency_model &model_;
+    std::vector<uint8_t> asked_, stale_;            // [X]
+    std::vector<latency_model::gain_block> block_;  // one, or none
+    std::vector<latency_model::gain_block::gains> gains_;
+    uint32_t now_ = latency_model::none;
+};
+
 // What a device would hold alone: the knapsack of what each expert would save there, and the
 // curvature of Definition 4: 1 - the least share of what an expert saves last that it saves first.
 // Models with K = 1 are the modular part and have none.
-inline knapsack pack(const latency_model &model, uint32_t device, uint64_t room_bytes,
-                     uint64_t units_max) {
+inline knapsack pack(const latency_model &model, successive_gains &gains, uint32_t device,
+                     uint64_t room_bytes, uint64_t units_max) {
     knapsack made;
     made.unit_bytes = unit_of(model, room_bytes, units_max, made.exact);
     double least = 1;
     uint64_t all = 0;
     for (uint32_t x = 0; x < model.experts(); ++x) {
-        if (!model.asked(x) || model.holds(x, model.server_of(device))) continue;
-        const double gain = model.gain(x, device);
-        // Only one that is worth less than this share of all it could be can lower the least.
-        if (model.demand().host_model_top_k[model.model_of(x)] > 1 &&
+        if (!gains.asked(x) || model.holds(x, model.server_of(device))) continue;
+        const double gain = gains.of(x, device);
+        // Where sets are not known it saves last what it saves first. Only one that is worth less
+        // than this share of all it could be can lower the least.
+        if (model.grouped() && model.demand().host_model_top_k[model.model_of(x)] > 1 &&
             gain < least * (1 + 1e-9) * model.gain_most(x)) {
             const double last = model.gain_last(x, device);
             if (last >= gain_min_s) least = std::min(least, gain / last);
@@ -174,18 +212,20 @@ void place_successively(const char *policy, const moorage_cluster &cluster,
                         fact_list &facts, Solve solve) {
     latency_model model(cluster, demand);
     device_room room(model);
+    successive_gains gains(model);
     facts.clear();
     double curvature_most = 0, first_value = 0;
     uint64_t marginals = 0;
     bool exact = true;
     for (uint32_t d = 0; d < cluster.devices; ++d) {
-        const knapsack bag = pack(model, d, room.free(d), units_max);
+        const knapsack bag = pack(model, gains, d, room.free(d), units_max);
         curvature_most = std::max(curvature_most, bag.curvature);
         marginals += model.experts();
         exact = exact && bag.exact;
         for (const uint32_t index : solve(bag)) {
             if (d == 0) first_value += bag.items[index].value;
             model.add(bag.items[index].expert, d);
+            gains.forget(bag.items[index].expert);
             room.take(bag.items[index].expert, d);
         }
     }

@@ -289,7 +289,8 @@ inline double batch_model::layer_s(uint32_t entry, double tokens, size_t which) 
     double all = 0, messages = 0;
     called_.clear();
     for (const uint32_t n : touched_) {
-        const double some = 1 - std::pow(sums_[n].missed, tokens);
+        const double missed = sums_[n].missed;
+        const double some = 1 - (tokens == 1 ? missed : std::pow(missed, tokens));
         const double sent = messages_s(entry, n, tokens), work = sums_[n].work[which];
         messages += sent;
         all += some * latency_s(entry, n) + sent + work;

@@ -140,6 +140,7 @@ public:
     double empty_s() const { return empty_s_; }
     // What add() would take off token_s(), and what remove() would put on it; may be negative.
     double gain(uint32_t expert, uint32_t device) const;
+    class gain_block;  // of one expert on many devices (latency_block.inl)
     double loss(uint32_t expert, uint32_t device) const;
     // The gain if the device's server held every other expert too: g(z | V \ z) of SlimCaching's
     // Definition 4.

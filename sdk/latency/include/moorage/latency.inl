@@ -2,6 +2,7 @@
 #pragma once
 
 #include "latency.hpp"
+#include "latency_block.inl"
 #include "latency_figures.inl"
 #include "latency_known.inl"
 #include "latency_layer.inl"
