@@ -49,6 +49,11 @@ public:
         const double each = static_cast<double>(experts_) * servers_ * entries_;
         return static_cast<uint32_t>(std::clamp(1e9 / each, 6.0, 40.0));
     }
+    // Whether one try of prices alone would take many seconds: there is no bound then, value()
+    // stays below everything.
+    bool too_large() const {
+        return !enumerated() && uint64_t{experts_} * servers_ * entries_ > work_most;
+    }
     // Of the cost without load and moves; rounded down.
     double value() const { return best_ - 1e-11 * (std::abs(best_) + scale_); }
     // Holders of the expert in the relaxed solution, as bits. Requires: enumerated().
@@ -56,6 +61,8 @@ public:
     bool enumerated() const { return subsets_ != 0; }
 
 private:
+    static constexpr uint64_t work_most = 2'000'000'000;
+
     struct set {
         uint32_t first, count;  // in members_, share_
         uint32_t entry, model;

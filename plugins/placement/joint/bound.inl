@@ -15,15 +15,16 @@ inline lower_bound::lower_bound(const latency_model &model, const layer_time &ti
       models_(model.cluster().models),
       cover_(cover),
       wanted_(experts_, 0),
-      calls_(size_t{experts_} * entries_, 0),
-      fixed_(size_t{experts_} * entries_, 0),
       price_(servers_, 0),
       used_(servers_, 0),
-      chosen_(experts_, 0),
-      paid_(size_t{experts_} * entries_, 0) {
+      chosen_(experts_, 0) {
     if (servers_ <= 10 && (uint64_t{experts_} << servers_) <= uint64_t{1} << 22)
         subsets_ = size_t{1} << servers_;
     options_ = subsets_ != 0 ? subsets_ : servers_ + 1;
+    if (too_large()) return;
+    calls_.assign(size_t{experts_} * entries_, 0);
+    fixed_.assign(size_t{experts_} * entries_, 0);
+    paid_.assign(size_t{experts_} * entries_, 0);
     read(model, stride);
     read_options();
 }
@@ -382,6 +383,7 @@ inline void lower_bound::follow(double target, uint32_t steps) {
 }
 
 inline void lower_bound::ascend(double target, uint32_t steps) {
+    if (too_large()) return;
     scale_ = std::max(scale_, std::abs(target));
     const bool first = best_price_.empty();
     if (first) {

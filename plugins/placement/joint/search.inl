@@ -119,10 +119,11 @@ inline void search::by_calls(bool first) {
             if (place(x, n)) break;
     }
     for (uint32_t n = 0; n < of_.servers(); ++n) {
+        for (uint32_t x = 0; x < of_.experts(); ++x) all[x] = of_.calls(x, n);
         std::stable_sort(order.begin(), order.end(),
-                         [&](uint32_t a, uint32_t b) { return of_.calls(a, n) > of_.calls(b, n); });
+                         [&](uint32_t a, uint32_t b) { return all[a] > all[b]; });
         for (const uint32_t x : order)
-            if (of_.calls(x, n) > 0) place(x, n);
+            if (all[x] > 0) place(x, n);
     }
     of_.end_many();
 }

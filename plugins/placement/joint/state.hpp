@@ -112,7 +112,10 @@ public:
     void restore(const std::vector<uint32_t> &placement);
     void clear() { restore(std::vector<uint32_t>(at_.size(), none)); }
     // In between, put() accounts for memory alone and is not undone by rollback().
-    void begin_many() { many_ = true; }
+    void begin_many() { many_ = true, settled_ = false; }
+    // clear() and begin_many(), without finding out in between what follows from an empty
+    // placement.
+    void begin_empty();
     void end_many();
     void count_all();
 
@@ -156,6 +159,9 @@ private:
     // What batches add, seen from the entry, in the expert's layer with the change.
     double extra_s(uint32_t x, uint32_t e, uint32_t n, uint32_t device);
     void refresh();
+    uint64_t refresh_work() const {
+        return use_.size() + (extra_.empty() ? 0 : uint64_t{experts_} * entries_);
+    }
     void read_calls();
     size_t flow(uint32_t x, uint32_t e) const { return size_t{x} * entries_ + e; }
     uint32_t with(uint32_t x, uint32_t n, uint32_t changed, uint32_t device) const {
@@ -164,6 +170,30 @@ private:
     bool nearer(uint32_t m, uint32_t e, uint32_t device, uint32_t than) const {
         const double a = time_.alone_s(m, e, device), b = time_.alone_s(m, e, than);
         return a != b ? a < b : device < than;
+    }
+    // Calls `call(server, device)` for all that hold the expert with `device` (or none) on server
+    // n.
+    template <class Each>
+    void each_holder(uint32_t x, uint32_t n, uint32_t device, Each call) const {
+        const size_t row = size_t{x} * server_words_;
+        for (uint32_t word = 0; word < server_words_; ++word) {
+            uint64_t left = holders_[row + word];
+            if (n / 64 == word) {
+                const uint64_t bit = uint64_t{1} << (n % 64);
+                left = device == none ? left & ~bit : left | bit;
+            }
+            for (; left != 0; left &= left - 1) {
+                const uint32_t other = word * 64 + static_cast<uint32_t>(std::countr_zero(left));
+                call(other, with(x, other, n, device));
+            }
+        }
+    }
+    // Where the expert is, without what follows from it.
+    void set_at(uint32_t x, uint32_t n, uint32_t device) {
+        const uint64_t bit = uint64_t{1} << (n % 64);
+        uint64_t &word = holders_[size_t{x} * server_words_ + n / 64];
+        word = device == none ? word & ~bit : word | bit;
+        at_[size_t{x} * servers_ + n] = device;
     }
     uint32_t served_by(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
     uint32_t nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t device) const;
@@ -202,7 +232,7 @@ private:
     const layer_time &time_;
     const batch_model batches_;
     cost_weights weights_;
-    const uint32_t servers_, experts_, entries_;
+    const uint32_t servers_, experts_, entries_, server_words_;
     const std::vector<uint64_t> bytes_;  // [M]
     // Demand by (expert, entry).
     std::vector<double> single_;  // layers that miss it alone, a token
@@ -215,6 +245,7 @@ private:
     // Placement and what follows from it.
     std::vector<double> extra_;  // [layers, entries] what batches add
     std::vector<uint32_t> at_, copies_;
+    std::vector<uint64_t> holders_;  // [X, server words]
     std::vector<int64_t> free_;
     std::vector<uint32_t> by_;  // (expert, entry): what serves it alone
     std::vector<uint32_t> pattern_;
@@ -224,6 +255,7 @@ private:
     std::vector<double> added_s_;
     double total_ = 0, remote_ = 0;
     bool many_ = false;
+    bool settled_ = false;  // total_ is anew, nothing has changed since
     uint32_t far_max_;
     // Lookup.
     static constexpr uint32_t known_bits = 18;

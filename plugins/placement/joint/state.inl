@@ -14,12 +14,14 @@ inline state::state(const latency_model &model, const layer_time &time, const co
       servers_(model.cluster().servers),
       experts_(model.experts()),
       entries_(time.entries()),
+      server_words_((servers_ + 63) / 64),
       bytes_(model.demand().host_expert_bytes,
              model.demand().host_expert_bytes + model.demand().models),
       single_(size_t{experts_} * entries_, 0),
       calls_(size_t{experts_} * entries_, 0),
       at_(size_t{experts_} * servers_, none),
       copies_(experts_, 0),
+      holders_(size_t{experts_} * server_words_, 0),
       free_(model.cluster().host_device_bytes,
             model.cluster().host_device_bytes + model.cluster().devices),
       by_(size_t{experts_} * entries_, none),
@@ -53,8 +55,7 @@ public:
     }
     template <class Each>
     void each(uint32_t x, Each call) const {
-        for (uint32_t n = 0; n < of_.servers_; ++n)
-            if (const uint32_t device = at(x, n); device != none) call(n, device);
+        of_.each_holder(x, x == x_ ? n_ : none, device_, call);
     }
 
 private:
@@ -133,19 +134,36 @@ inline void state::refresh() {
 }
 
 inline void state::end_many() {
-    many_ = false;
+    many_ = settled_ = false;
     refresh();
     settle();
 }
 
+// Steps are counted as clear() counts them.
+inline void state::begin_empty() {
+    size_t held = 0;
+    for (const uint32_t copies : copies_) held += copies;
+    if (held <= 64) clear();
+    begin_many();
+    if (held <= 64) return;
+    for (uint32_t x = 0; x < experts_; ++x)
+        each_holder(x, none, none, [&](uint32_t n, uint32_t) { put(x, n, none); });
+    work_ += refresh_work();
+    forget();
+}
+
+// Nothing is new where no sets are known.
 inline void state::count_all() {
+    if (use_.empty()) return;
     far_max_ = 64;
     refresh();
+    settled_ = false;
     settle();
 }
 
 inline void state::limit_remote(double remote_max, double over_s) {
     weights_.remote_max = remote_max, weights_.over_s = over_s;
+    settled_ = false;
     settle();
 }
 
@@ -156,15 +174,19 @@ inline void state::set_current(std::span<const moorage_copy> current,
     current_.assign(size_t{experts_} * devices, 0);
     for (const moorage_copy &copy : current)
         current_[size_t{copy.expert} * devices + copy.device] = 1;
+    settled_ = false;
     settle();
 }
 
 inline void state::settle() {
+    if (settled_) return;
+    settled_ = true;
     total_ = 0;
     for (uint32_t x = 0; x < experts_; ++x) {
         for (uint32_t e = 0; e < entries_; ++e)
             total_ += flow_cost(flow(x, e), model_.model_of(x), e, by_[flow(x, e)]);
-        for (uint32_t n = 0; n < servers_; ++n) total_ += copy_cost(x, at(x, n));
+        for (uint32_t n = 0; n < servers_ && !added_s_.empty(); ++n)
+            total_ += copy_cost(x, at(x, n));
     }
     remote_ = remote_calls();
     total_ += remote_cost(remote_);
@@ -205,11 +227,10 @@ inline uint32_t state::nearest(uint32_t x, uint32_t e, uint32_t n, uint32_t devi
     const uint32_t near = with(x, own, n, device);
     if (near != none) return near;
     uint32_t best = none;
-    for (uint32_t other = 0; other < servers_; ++other) {
-        const uint32_t d = with(x, other, n, device);
-        if (d == none || !time_.reached(e, other)) continue;
+    each_holder(x, n, device, [&](uint32_t other, uint32_t d) {
+        if (!time_.reached(e, other)) return;
         if (best == none || nearer(m, e, d, best)) best = d;
-    }
+    });
     return best;
 }
 
@@ -231,10 +252,9 @@ inline uint32_t state::pattern_with(uint32_t x, uint32_t e, uint32_t n, uint32_t
     if (near != none) return patterns_.find(context, {&near, 1});
     std::array<uint32_t, 64> far;
     size_t count = 0;
-    for (uint32_t other = 0; other < servers_; ++other) {
-        const uint32_t d = with(x, other, n, device);
-        if (d != none && time_.reached(e, other)) far[count++] = d;
-    }
+    each_holder(x, n, device, [&](uint32_t other, uint32_t d) {
+        if (time_.reached(e, other)) far[count++] = d;
+    });
     if (count > far_max_) {
         const uint32_t m = model_.model_of(x);
         std::partial_sort(far.begin(), far.begin() + far_max_, far.begin() + count,
@@ -347,9 +367,10 @@ inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
     if (before != none) free_[before] += static_cast<int64_t>(bytes(x)), --copies_[x];
     if (device != none) free_[device] -= static_cast<int64_t>(bytes(x)), ++copies_[x];
     if (many_) {
-        at_[size_t{x} * servers_ + n] = device;
+        set_at(x, n, device);
         return 0;
     }
+    settled_ = false;
     double sum = copy_cost(x, device) - copy_cost(x, before), remote = 0;
     if (weights_.load > 0) sum += load_change(x, n, device, true);
     work_ += 4 + entries_ / 8;
@@ -382,7 +403,7 @@ inline double state::put(uint32_t x, uint32_t n, uint32_t device) {
         work_ += use_first_[i + 1] - use_first_[i];
         pattern_[i] = pattern;
     }
-    at_[size_t{x} * servers_ + n] = device;
+    set_at(x, n, device);
     sum += remote_cost(remote_ + remote) - remote_cost(remote_);
     remote_ += remote;
     journal_.push_back({x, n, before});
