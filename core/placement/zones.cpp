@@ -35,6 +35,61 @@ cluster_config zone_config(const cluster_config &config, uint32_t zone, uint32_t
     return part;
 }
 
+bool alike(const cluster_server &a, const cluster_server &b) {
+    const bool placed = a.at.has_value() == b.at.has_value() &&
+                        (!a.at || (a.at->x == b.at->x && a.at->y == b.at->y));
+    return placed && a.gpus == b.gpus && a.flops == b.flops &&
+           a.expert_memory_bytes == b.expert_memory_bytes &&
+           a.expert_memory_share == b.expert_memory_share && a.host_experts == b.host_experts &&
+           a.load_bytes_per_s == b.load_bytes_per_s && a.workload == b.workload;
+}
+
+// Whether a link's end names the same servers by their order in two zones.
+bool alike(const std::string &end, const cluster_config &a, const cluster_config &b) {
+    if (end == "*") return true;
+    for (size_t n = 0; n < a.servers.size(); ++n)
+        if (is_named(a.servers[n].name, end) != is_named(b.servers[n].name, end)) return false;
+    return true;
+}
+
+// Whether two zones of one description are the same but for the names of their servers, so that all
+// arrays of their scenes are equal.
+bool alike(const cluster_config &a, const cluster_config &b) {
+    if (a.servers.size() != b.servers.size()) return false;
+    for (size_t n = 0; n < a.servers.size(); ++n)
+        if (!alike(a.servers[n], b.servers[n])) return false;
+    for (size_t w = 0; w < a.workloads.size(); ++w)
+        if (a.workloads[w].draw_seed != b.workloads[w].draw_seed ||
+            a.workloads[w].model_seed != b.workloads[w].model_seed)
+            return false;
+    return std::all_of(a.links.begin(), a.links.end(), [&](const cluster_link &link) {
+        return alike(link.from, a, b) && alike(link.to, a, b);
+    });
+}
+
+// A zone with its plan; of its scene what is needed beside them, as zones are large and many.
+struct planned_zone {
+    cluster_config config;
+    cluster_arrays cluster;
+    std::vector<double> tokens_per_s;  // [homes]
+    plan made;
+    latency_figures figures;
+};
+
+using zone_planner = std::function<result<plan>(const scene &, uint32_t)>;
+
+result<planned_zone> plan_of(cluster_config part, const std::filesystem::path &base,
+                             const zone_planner &plan_zone, uint32_t zone, uint32_t zones) {
+    const result<scene> of = make_scene(part, base);
+    if (!of) return of.failure();
+    result<plan> made = plan_zone(*of, zone);
+    if (!made) return error{format("zone {} of {}: {}", zone + 1, zones, made.failure().text)};
+    planned_zone all{std::move(part), of->cluster, of->demand.home_tokens_per_s, {}, {}};
+    all.figures = predict(*of, *made);
+    all.made = std::move(made).value();
+    return all;
+}
+
 // Figures of all zones, by home of the whole.
 class joined_figures {
 public:
@@ -42,12 +97,13 @@ public:
         all_.home_token_s.resize(homes);
         all_.home_local_ratio.resize(homes, 1);
     }
-    void add(const latency_figures &zone, const scene &of, uint32_t first, uint32_t stride) {
+    void add(const planned_zone &of, uint32_t first, uint32_t stride) {
+        const latency_figures &zone = of.figures;
         double tokens_per_s = 0;
         for (uint32_t h = 0; h < of.cluster.homes; ++h) {
             all_.home_token_s[first + h * stride] = zone.home_token_s[h];
             all_.home_local_ratio[first + h * stride] = zone.home_local_ratio[h];
-            tokens_per_s += of.demand.home_tokens_per_s[h];
+            tokens_per_s += of.tokens_per_s[h];
         }
         token_s_ += tokens_per_s * zone.token_s, empty_s_ += tokens_per_s * zone.empty_s;
         batch_token_s_ += tokens_per_s * zone.batch_token_s;
@@ -71,10 +127,10 @@ private:
 };
 
 // The zone's copies by the whole's devices: server n of the zone is zone + n * zones.
-void add_copies(const scene &of, const std::vector<moorage_copy> &copies, const scene &whole,
-                uint32_t zone, uint32_t zones, std::vector<moorage_copy> &out) {
+void add_copies(const planned_zone &of, const scene &whole, uint32_t zone, uint32_t zones,
+                std::vector<moorage_copy> &out) {
     const std::vector<uint32_t> own = first_devices(of.cluster), all = first_devices(whole.cluster);
-    for (const moorage_copy &copy : copies) {
+    for (const moorage_copy &copy : of.made.copies) {
         const uint32_t server = of.cluster.device_server[copy.device];
         out.push_back({copy.expert, all[zone + server * zones] + (copy.device - own[server])});
     }
@@ -108,20 +164,26 @@ result<scene> make_outline(const cluster_config &config, const std::filesystem::
 
 result<zoned_plan> place_in_zones(
     const cluster_config &config, const std::filesystem::path &base, const scene &whole,
-    const std::function<result<plan>(const scene &, uint32_t)> &plan_zone) {
+    const std::function<result<plan>(const scene &, uint32_t)> &plan_zone, zone_plans how) {
     const uint32_t zones = zones_of(config);
     zoned_plan all;
     joined_figures figures(whole.cluster.homes);
+    std::vector<planned_zone> known;
     for (uint32_t zone = 0; zone < zones; ++zone) {
-        const cluster_config part = zone_config(config, zone, zones);
-        const result<scene> of = make_scene(part, base);
-        if (!of) return of.failure();
-        const result<plan> made = plan_zone(*of, zone);
-        if (!made) return error{format("zone {} of {}: {}", zone + 1, zones, made.failure().text)};
-        figures.add(predict(*of, *made), *of, zone, zones);
-        add_copies(*of, made->copies, whole, zone, zones, all.made.copies);
-        all.made.policy = made->policy;
-        all.made.seconds += made->seconds;
+        cluster_config part = zone_config(config, zone, zones);
+        auto at = std::find_if(known.begin(), known.end(), [&](const planned_zone &each) {
+            return how == zone_plans::of_scenes && alike(each.config, part);
+        });
+        if (at == known.end()) {
+            if (how == zone_plans::each) known.clear();
+            auto planned = plan_of(std::move(part), base, plan_zone, zone, zones);
+            if (!planned) return planned.failure();
+            all.made.seconds += planned->made.seconds;
+            at = known.insert(known.end(), std::move(planned).value());
+        }
+        figures.add(*at, zone, zones);
+        add_copies(*at, whole, zone, zones, all.made.copies);
+        all.made.policy = at->made.policy;
     }
     std::sort(all.made.copies.begin(), all.made.copies.end(),
               [](const moorage_copy &a, const moorage_copy &b) {

@@ -36,11 +36,16 @@ struct zoned_plan {
     plan made;  // devices of the whole cluster; facts: how many zones, what is of one is left out
     latency_figures figures;
 };
-// Calls `plan_zone(scene of a zone, number of zone)` for one after another and joins what they
-// answer, in the whole's numbers. Requires: `whole` of make_outline().
+// What a zone's plan follows from: its scene alone, so that zones of equal scenes have one plan, or
+// its number, too.
+enum class zone_plans { of_scenes, each };
+// Calls `plan_zone(scene of a zone, number of zone)` for one after another, of equal ones where how
+// says so for the first alone, and joins what they answer, in the whole's numbers. Requires:
+// `whole` of make_outline().
 result<zoned_plan> place_in_zones(
     const cluster_config &config, const std::filesystem::path &base, const scene &whole,
-    const std::function<result<plan>(const scene &, uint32_t)> &plan_zone);
+    const std::function<result<plan>(const scene &, uint32_t)> &plan_zone,
+    zone_plans how = zone_plans::each);
 
 // The zone's part of a plan of the whole, by the zone's numbers.
 plan plan_of_zone(const cluster_config &config, const scene &whole, const plan &made,

@@ -116,6 +116,54 @@ TEST_CASE("zones of equal servers are clusters of their own") {
     }
 }
 
+TEST_CASE("zones that are alike are planned once") {
+    // Servers small0, large0, small1 ...: zones 0 and 2 of 4 have small ones, 1 and 3 large ones.
+    const auto placed = [](const run_config &of, zone_plans how, std::vector<uint32_t> &asked) {
+        const auto whole = make_outline(*of.cluster, clusters);
+        REQUIRE_MESSAGE(whole.ok(), (whole ? "" : whole.failure().text));
+        auto made = place_in_zones(
+            *of.cluster, clusters, *whole,
+            [&](const scene &zone, uint32_t number) -> result<plan> {
+                asked.push_back(number);
+                return in_turn(zone);
+            },
+            how);
+        REQUIRE_MESSAGE(made.ok(), (made ? "" : made.failure().text));
+        return std::move(*made);
+    };
+    const std::string of_three = "[placement]\nzone_servers = 3\n";
+    const run_config twelve = described(6, of_three);
+    std::vector<uint32_t> once, each;
+    const zoned_plan one = placed(twelve, zone_plans::of_scenes, once);
+    const zoned_plan other = placed(twelve, zone_plans::each, each);
+    CHECK(once == std::vector<uint32_t>{0, 1});
+    CHECK(each == std::vector<uint32_t>{0, 1, 2, 3});
+    REQUIRE(one.made.copies.size() == other.made.copies.size());
+    for (size_t i = 0; i < one.made.copies.size(); ++i) {
+        CHECK(one.made.copies[i].expert == other.made.copies[i].expert);
+        CHECK(one.made.copies[i].device == other.made.copies[i].device);
+    }
+    CHECK(one.figures.home_token_s == other.figures.home_token_s);
+    CHECK(one.figures.token_s == other.figures.token_s);
+    CHECK(one.figures.absent == other.figures.absent);
+    // A link of one server, memory of one and popularity of each home make zones differ.
+    const auto numbers = [&](run_config changed) {
+        std::vector<uint32_t> asked;
+        placed(changed, zone_plans::of_scenes, asked);
+        return asked;
+    };
+    run_config linked = twelve;
+    linked.cluster->links.push_back(linked.cluster->links[0]);
+    linked.cluster->links.back().from = "small2", linked.cluster->links.back().bits_per_s = 1e8;
+    CHECK(numbers(linked) == std::vector<uint32_t>{0, 1, 2});
+    run_config larger = twelve;
+    larger.cluster->servers[4].expert_memory_bytes *= 2;
+    CHECK(numbers(larger) == std::vector<uint32_t>{0, 1, 2});
+    run_config drawn = twelve;
+    drawn.cluster->workloads[0].per_user = true;
+    CHECK(numbers(drawn) == std::vector<uint32_t>{0, 1, 2, 3});
+}
+
 TEST_CASE("what a zone refuses names the zone, and users need all servers") {
     const run_config six = described(3, "[placement]\nzone_servers = 3\n");
     const auto whole = make_outline(*six.cluster, clusters);

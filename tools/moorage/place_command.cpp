@@ -166,15 +166,14 @@ result<std::string> place_zones(const contender &one, const run_config &config,
         if (!read) return read.failure();
         given = std::move(read).value();
     }
-    auto made = place_in_zones(*config.cluster, config.file.parent_path(), whole,
-                               [&](const scene &of, uint32_t zone) -> result<plan> {
-                                   if (one.plan_file.empty())
-                                       return plan_by(one, config, policies, of);
-                                   plan part = plan_of_zone(*config.cluster, whole, given, zone);
-                                   if (const status sound = check_plan(of, part); !sound)
-                                       return sound.failure();
-                                   return part;
-                               });
+    const auto plan_zone = [&](const scene &of, uint32_t zone) -> result<plan> {
+        if (one.plan_file.empty()) return plan_by(one, config, policies, of);
+        plan part = plan_of_zone(*config.cluster, whole, given, zone);
+        if (const status sound = check_plan(of, part); !sound) return sound.failure();
+        return part;
+    };
+    auto made = place_in_zones(*config.cluster, config.file.parent_path(), whole, plan_zone,
+                               one.plan_file.empty() ? zone_plans::of_scenes : zone_plans::each);
     if (!made)
         return packed(plan{one.stage.plugin, {}, {}, 0}, made.failure().text, latency_figures());
     return packed(made->made, std::string(), made->figures);
