@@ -37,9 +37,9 @@ int32_t most_probable(std::span<const float> logits) {
         for (size_t i = begin; i < begin + block; ++i) there |= logits[i] == top;
         if (there) break;
     }
-    return static_cast<int32_t>(
-        std::find(logits.begin() + static_cast<ptrdiff_t>(begin), logits.end(), top) -
-        logits.begin());
+    const auto found = std::find(logits.begin() + static_cast<ptrdiff_t>(begin), logits.end(), top);
+    // Of what is no number there is no largest.
+    return found == logits.end() ? 0 : static_cast<int32_t>(found - logits.begin());
 }
 
 double negative_log_likelihood(std::span<const float> logits, int32_t token) {
