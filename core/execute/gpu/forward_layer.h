@@ -404,12 +404,12 @@ void forward<Device>::multiply(std::span<product_item> items, uint32_t tokens) {
                 continue;
             with_any_type(item.weights.type, [&](auto type) {
                 const uint32_t x = ceil_div(item.rows, 64), z = ceil_div(tokens, 64);
-                row_kernel<type(), few_tokens> rows;
-                rows.items[rows.count++] = item;
-                if (!plain)
+                if (!plain) {
+                    row_kernel<type(), few_tokens> rows;
+                    rows.items[rows.count++] = item;
                     launch(rows, ceil_div(rows.groups_of(item), rows.threads / lanes), 1,
                            ceil_div(tokens, few_tokens));
-                else if (item.second)
+                } else if (item.second)
                     launch(tile_kernel<type(), true>{item}, x, 1, z,
                            tile_kernel<type(), true>::shared_bytes);
                 else
