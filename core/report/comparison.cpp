@@ -198,15 +198,23 @@ void mark_best(comparison_view &view, const comparison &compared) {
     }
 }
 
+// Whether `a` is known to take less time: beyond chance where both were repeated, else by what a
+// table shows of them.
+bool is_known_faster(const comparison_row &a, const comparison_row &b) {
+    if (a.repeats_ms.size() > 1 && b.repeats_ms.size() > 1) return is_faster(a, b);
+    return ranked_ms(a) < ranked_ms(b);
+}
+
 // What a row costs and is worth; less is better in each.
 struct worth {
     uint64_t memory;
-    double time_ms, quality;
+    const comparison_row *row;
+    double quality;
     bool beats(const worth &other) const {
-        const bool as_good =
-            memory <= other.memory && time_ms <= other.time_ms && quality <= other.quality;
-        return as_good &&
-               (memory < other.memory || time_ms < other.time_ms || quality < other.quality);
+        const bool faster = is_known_faster(*row, *other.row);
+        const bool as_good = memory <= other.memory && quality <= other.quality &&
+                             !is_known_faster(*other.row, *row);
+        return as_good && (memory < other.memory || faster || quality < other.quality);
     }
 };
 
@@ -219,7 +227,7 @@ void mark_pareto(comparison_view &view, const comparison &compared,
         if (view.offline[i] || !report.misfit.empty() || !quality || time_ms(report) <= 0) continue;
         by_field[fields[i]].push_back({i,
                                        {view.slots[i] + view.storage_bytes[i],
-                                        ranked_ms(compared.rows[i]), stable(*quality)}});
+                                        &compared.rows[i], stable(*quality)}});
     }
     for (const auto &entry : by_field) {
         const auto &rows = entry.second;

@@ -280,6 +280,18 @@ TEST_CASE("repeats make intervals, and faster is what they exclude chance from")
     CHECK(to_json(made)["results"][1]["repeats"]["mean"] == 18);
 }
 
+TEST_CASE("a row that repeats do not tell from the fastest is not beaten by it") {
+    comparison_row a = row_of({.tpot_ms = 9}), b = row_of({.cache = "lfu", .tpot_ms = 10}),
+                   c = row_of({.cache = "fifo", .tpot_ms = 12});
+    CHECK(view_of(compared({a, b, c})).pareto == std::vector<bool>{true, false, false});
+    a.repeats_ms = {9, 18, 27};
+    b.repeats_ms = {10, 18.5, 26};  // slower in the mean of ratios, by chance
+    c.repeats_ms = {12, 24, 36};
+    CHECK(view_of(compared({a, b, c})).pareto == std::vector<bool>{true, true, false});
+    c.repeats_ms = {12, 12, 36};  // nobody is beaten by anybody
+    CHECK(view_of(compared({a, b, c})).pareto == flags(3, false));
+}
+
 TEST_CASE("the table has the figures worked out by hand") {
     // 400 misses of 10 MB over 100 tokens: 40 MB a token. 400 / 200 = 2.
     const comparison made = compared({row_of({.cache = "lru", .tpot_ms = 20, .misses = 400}),

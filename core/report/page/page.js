@@ -473,9 +473,16 @@ const layer_names = of => i => {
   return (of.models_layers.length > 1 ? `model ${m} ` : '') + 'layer ' + i;
 };
 
+// Where runs were repeated, the time of a row is the mean of its repeats, as text has it.
+const repeated = r => !r.repeats ? r : r.cluster
+  ? {...r, cluster: {...r.cluster, latency_ms: {...r.cluster.latency_ms, mean: r.repeats.mean}}}
+  : {...r, tpot_ms: {...r.tpot_ms, mean: r.repeats.mean}};
+const interval = rows => rows.some(r => r.repeats)
+  ? [{heading: '± ms, 95 %', of: r => r.repeats ? three(r.repeats.half_interval) : '-'}] : [];
+
 const kinds = {};
 kinds.comparison = d => {
-  const rows = d.results, machines = rows.filter(r => !r.cluster), clusters = rows.filter(r => r.cluster);
+  const rows = d.results.map(repeated), machines = rows.filter(r => !r.cluster), clusters = rows.filter(r => r.cluster);
   if (!rows.length) return;
   const r = rows[0];
   facts([['trace', d.trace], ['model', d.shape],
@@ -489,8 +496,8 @@ kinds.comparison = d => {
   for (const profile of distinct(machines.map(x => x.profile)))
     chapter('Results, ' + (profile || 'no profile'), 'Bold: nothing beats it in memory, time and quality. ' +
       'Italic: sees the future, or does not fit.',
-      results(machines.filter(x => x.profile === profile), single_paths, size));
-  chapter('Results of clusters', 'Bold: the lowest latency of equal clusters.', results(clusters, cluster_paths));
+      results(machines.filter(x => x.profile === profile), single_paths, [...size, ...interval(machines)]));
+  chapter('Results of clusters', 'Bold: the lowest latency of equal clusters.', results(clusters, cluster_paths, interval(clusters)));
   guard_chapter(rows);
   const texts = new Map();
   for (const x of rows) for (const t of (x.text && x.text.texts) || [])
