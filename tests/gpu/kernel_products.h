@@ -130,12 +130,14 @@ void check_groups(Bench &bench) {
     bench.expect("rows in groups", bench.get(item.output, expected.size()), expected, 1e-5);
 }
 
-// An expert in one or two segments: gate, up and activation, then down, part by part.
+// An expert in one or two segments: gate, up and activation, then down, part by part, each of
+// `units` of what its format needs.
 template <weight_type type, class Bench>
 void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t intermediate,
-                  uint32_t top, bool many) {
+                  uint32_t top, bool many, uint32_t units = 1) {
     const uint32_t hidden = whole_columns(type, 96);
-    const uint32_t part = part_unit_of(packed_matrix(type, 1, whole_columns(type, 32), nullptr));
+    const uint32_t part =
+        units * part_unit_of(packed_matrix(type, 1, whole_columns(type, 32), nullptr));
     const uint32_t assignments = tokens + 3, first = 2;
     const std::vector<float> input = bench.floats(tokens * hidden, 0.5);
     const std::vector<float> gate_bias = bench.floats(intermediate), up_bias = gate_bias;
@@ -184,7 +186,8 @@ void check_expert(Bench &bench, activation_kind kind, uint32_t tokens, uint32_t 
     }
     const double limit = many && is_cut<type> ? 1e-3 : 2e-5;
     bench.expect(std::string("expert ") + name_of(type) + (many ? " on tiles" : " by rows") +
-                     (top < intermediate ? " split" : "") + " activation " +
+                     (top < intermediate ? " split" : "") +
+                     (intermediate % part != 0 ? " with a short part" : "") + " activation " +
                      std::to_string(static_cast<int>(kind)),
                  bench.get(output + first * hidden, tokens * hidden), expected, limit);
 }
@@ -229,6 +232,10 @@ void check_products_of(Bench &bench) {
     check_expert<type>(bench, activation_kind::gelu, 1, inner, splits ? third : inner, false);
     check_expert<type>(bench, activation_kind::clamped_swiglu, 20, inner, splits ? half : inner,
                        true);
+    if (splits) {  // the last part is half as long
+        const uint32_t uneven = block > 32 ? 3 * block : 160;
+        check_expert<type>(bench, activation_kind::silu, 2, uneven, uneven, false, 2);
+    }
 }
 
 // Formats of each shape that units have; the others differ in what a thread does by itself.
